@@ -6,7 +6,6 @@
 use crate::cross_origin::{self, Source};
 use crate::gateway::keys::{Caller, Keys, Scope, Scopes};
 use crate::host_allow_list::HostAllowList;
-use crate::wire::codings;
 use crate::{error_response, openapi, presented_key};
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Uri, Version, header};
@@ -14,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
+use wire::codings;
 
 /// The keys and host names that are accepted.
 pub(crate) struct Authentication {

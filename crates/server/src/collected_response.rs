@@ -1,7 +1,6 @@
 //! The non-streaming response: all events of a stream, collected.
 
 use crate::gateway::generation::Generation;
-use crate::wire::encoder::Encoder;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -9,6 +8,7 @@ use generate::output::event::Event;
 use generate::output::generation_reader::Turn;
 use std::future::poll_fn;
 use text::Tokenizer;
+use wire::encoder::Encoder;
 
 /// Waits for all choices. Dropping the future, when the client is gone, stops the generation.
 pub(crate) async fn collect(

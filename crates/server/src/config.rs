@@ -3,16 +3,16 @@
 use crate::gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::gateway::keys::PrefixSharing;
 use crate::gateway::limits::GatewayLimits;
+use crate::gateway::response_limits::ResponseLimits;
 use crate::gateway::served::ModelLimits;
 use crate::gateway::stream_clocks::StreamClocks;
 use crate::gateway::streams::StreamLimits;
 use crate::origins::Origins;
 use crate::realtime::RealtimeLimits;
-use crate::wire::openai::chat_encoder::ReasoningField;
-use crate::wire::responses::ResponseLimits;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+use wire::openai::chat_encoder::ReasoningField;
 
 /// Every bound and clock of the server. The defaults suit a machine that serves the open network
 /// behind nothing; tests shrink them.

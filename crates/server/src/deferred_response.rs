@@ -5,9 +5,6 @@ use crate::gateway::served::{PendingLoad, State};
 use crate::gateway::streams::ResponseStream;
 use crate::incoming_request::IncomingRequest;
 use crate::stream_response::{self, StreamResponder};
-use crate::wire::clock;
-use crate::wire::format::{EncoderSettings, Encoding};
-use crate::wire::frame_writer::FrameWriter;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
@@ -22,6 +19,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
+use wire::clock;
+use wire::format::{EncoderSettings, Encoding};
+use wire::frame_writer::FrameWriter;
 
 /// The response of a request whose model is being loaded.
 pub(crate) fn respond(

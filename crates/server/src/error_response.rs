@@ -3,13 +3,13 @@
 //! A handler or an extractor answers with [`Rejected`]; the error layer of the router writes it. Layers before the
 //! routes, and the guard against panics, call [`response`].
 
-use crate::wire::format::Format;
-use crate::wire::status::status_code;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use generate::error::ApiError;
 use std::sync::Arc;
+use wire::format::Format;
+use wire::status::status_code;
 
 /// An error that ends a request. It becomes a response in the error layer.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use crate::error_response::Rejected;
 use crate::gateway::admission::Priority;
 use crate::gateway::keys::Caller;
 use crate::request_headers::{self, StreamHeaders};
-use crate::wire::clock;
 use crate::{authentication, request_body};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use bytes::Bytes;
 use generate::error::ApiError;
 use std::time::Instant;
+use wire::clock;
 
 /// The caller that the authentication layer identified.
 pub(crate) struct Authenticated(pub(crate) Caller);

@@ -5,7 +5,6 @@ use crate::gateway::lifecycle::{Lifecycle, Stage};
 use crate::gateway::served::{ModelRegistry, State as Model};
 use crate::live_config::LiveConfig;
 use crate::stream_response;
-use crate::wire::framing::Framing;
 use crate::{heartbeats, loading_progress};
 use axum::Json;
 use axum::extract::State;
@@ -15,6 +14,7 @@ use engine::Stats;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use wire::framing::Framing;
 
 /// The route of the progress of loading.
 const PROGRESS: &str = "/v1/loading/progress";

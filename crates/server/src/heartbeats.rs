@@ -5,8 +5,6 @@
 
 use crate::gateway::lifecycle::Lifecycle;
 use crate::health::Load;
-use crate::wire::clock;
-use crate::wire::native::rfc3339;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use serde_json::json;
@@ -15,6 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
+use wire::clock;
+use wire::native::rfc3339;
 
 /// Time between two heartbeats.
 const HEARTBEAT_EACH: Duration = Duration::from_secs(1);

@@ -8,10 +8,10 @@ use crate::gateway::served::{ModelLease, ModelLookup};
 use crate::gateway::submit::{Resumable, UnparsedRequest};
 use crate::model_lookup::{self, NamedModel};
 use crate::stream_response::StreamResponder;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
 use axum::response::Response;
 use generate::error::ApiError;
+use wire::format::Format;
+use wire::framing::Framing;
 
 /// A request for a generation in one wire protocol. The body is not parsed.
 pub(crate) struct IncomingRequest {

@@ -63,7 +63,6 @@ mod stream_response;
 mod unadmitted;
 mod upgrade;
 mod vocabulary;
-mod wire;
 
 pub use config::ServerConfig;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
@@ -71,6 +70,7 @@ pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
 pub use gateway::metrics::StepMetrics;
+pub use gateway::response_limits::ResponseLimits;
 pub use gateway::served::{
     DerivedModel, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel,
     ModelFacts, ModelLimits, PullNews, ServedModel,
@@ -86,7 +86,6 @@ pub use reconfigure::Reconfigure;
 pub use runtime::io_runtime;
 pub use serve::{Drained, Server};
 pub use wire::openai::chat_encoder::ReasoningField;
-pub use wire::responses::ResponseLimits;
 
 #[cfg(test)]
 #[global_allocator]

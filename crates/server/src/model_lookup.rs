@@ -1,10 +1,10 @@
 //! The model that a request's body names, before the body is parsed.
 
 use crate::gateway::served::{ModelLease, ModelLookup, ModelRegistry};
-use crate::wire::fields::Fields;
-use crate::wire::format::Format;
 use generate::error::ApiError;
 use std::sync::Arc;
+use wire::fields::Fields;
+use wire::format::Format;
 
 /// The model that a body names, as soon as it is loaded; `None` of an invalid body, which its parser rejects.
 ///

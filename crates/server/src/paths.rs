@@ -5,10 +5,10 @@
 //! probably meant.
 
 use crate::openapi;
-use crate::wire::edit_distance::edit_distance;
 use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
 use std::borrow::Cow;
+use wire::edit_distance::edit_distance;
 
 /// The prefix of the APIs that have one.
 const V1: &str = "/v1";

@@ -1,11 +1,11 @@
 //! Header fields of requests.
 
 use crate::gateway::admission::Priority;
-use crate::wire::clock;
-use crate::wire::openai::control::PATIENCE_MS_MAX;
 use axum::http::{HeaderMap, header};
 use generate::error::{ApiError, ErrorKind, Problem};
 use std::time::{Duration, Instant};
+use wire::clock;
+use wire::openai::control::PATIENCE_MS_MAX;
 
 /// The header with the time after which the caller no longer wants the answer.
 const PATIENCE: &str = "request-timeout-ms";

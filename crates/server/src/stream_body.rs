@@ -4,13 +4,6 @@ use crate::gateway::admission::Place;
 use crate::gateway::following::{Followed, Following};
 use crate::gateway::generation::Generation;
 use crate::keep_alive::KeepAlive;
-use crate::wire::cursor::{Closing, Cursor};
-use crate::wire::encoder::Encoder;
-use crate::wire::event_id::EventIds;
-use crate::wire::format::{Encoding, FollowState, ProtocolHeader};
-use crate::wire::frame_buffer::FrameBuffer;
-use crate::wire::frame_writer::FrameWriter;
-use crate::wire::framing::Framing;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::event::{Event, Tell};
@@ -21,6 +14,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use stream::End;
+use wire::cursor::{Closing, Cursor};
+use wire::encoder::Encoder;
+use wire::event_id::EventIds;
+use wire::format::{Encoding, FollowState, ProtocolHeader};
+use wire::frame_buffer::FrameBuffer;
+use wire::frame_writer::FrameWriter;
+use wire::framing::Framing;
 
 /// Length of a frame that takes no events of further choices.
 const FRAME_BYTES_ENOUGH: usize = 16 << 10;

@@ -9,10 +9,6 @@ use crate::gateway::streams::{ResponseStream, StreamRecord};
 use crate::live_config::LiveConfig;
 use crate::metrics::Metrics;
 use crate::stream_body::StreamBody;
-use crate::wire::event_id::EventIds;
-use crate::wire::field_table;
-use crate::wire::format::{EncoderSettings, Encoding, ProtocolHeader};
-use crate::wire::framing::Framing;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -21,6 +17,10 @@ use generate::output::position::Position;
 use generate::request::IgnoredFields;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::event_id::EventIds;
+use wire::field_table;
+use wire::format::{EncoderSettings, Encoding, ProtocolHeader};
+use wire::framing::Framing;
 
 /// The header with the id of a response's stream.
 pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-stream-id");

@@ -4,11 +4,11 @@ use crate::gateway::keys::Caller;
 use crate::gateway::offload::Offload;
 use crate::gateway::served::{ModelRegistry, ServedModel};
 use crate::model_lookup;
-use crate::wire::fields::Fields;
-use crate::wire::format::Format;
 use bytes::Bytes;
 use generate::error::ApiError;
 use std::sync::Arc;
+use wire::fields::Fields;
+use wire::format::Format;
 
 /// Handles that requests without admission use.
 #[derive(Clone)]

@@ -11,10 +11,6 @@ use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::keys::Caller;
 use crate::gateway::served::ServedModel;
 use crate::unadmitted::UnadmittedHandles;
-use crate::wire::fields::Fields;
-use crate::wire::format::Format;
-use crate::wire::openai::chat_request;
-use crate::wire::{clock, json};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -25,6 +21,10 @@ use generate::prompt_limit::PromptLimit;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use text::Message;
+use wire::fields::Fields;
+use wire::format::Format;
+use wire::openai::chat_request;
+use wire::{clock, json};
 
 /// Reads fields for a model, and gives the work that is left to do.
 type Read = fn(Fields<'_>, &Arc<ServedModel>) -> Result<Work, ApiError>;

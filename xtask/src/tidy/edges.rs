@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 12] = [
+const DRAWN: [(&str, &[&str], &[&str]); 13] = [
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
     ("model", &["kernels"], &["testing"]),
@@ -17,8 +17,13 @@ const DRAWN: [(&str, &[&str], &[&str]); 12] = [
     ),
     ("generate", &["engine", "stream", "text"], &["testing"]),
     (
+        "wire",
+        &["engine", "generate", "stream", "text"],
+        &["testing"],
+    ),
+    (
         "server",
-        &["engine", "generate", "stream", "text", "workflow"],
+        &["engine", "generate", "stream", "text", "wire", "workflow"],
         &["model", "testing"],
     ),
     ("bench", &["kernels", "model"], &[]),

@@ -14,12 +14,12 @@ pub(crate) mod ollama;
 pub(crate) mod openai;
 mod run;
 
-use crate::wire::field_table;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use generate::request::IgnoredFields;
+use wire::field_table;
 
 /// Texts of one request that the engine has at one time: others' prompts come between the rest.
 pub(crate) const IN_FLIGHT_MAX: usize = 8;

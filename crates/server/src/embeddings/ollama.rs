@@ -9,16 +9,16 @@ use crate::gateway::handles::Gateway;
 use crate::gateway::served::ModelLease;
 use crate::model_lookup;
 use crate::routes::ollama_residence::Residence;
-use crate::wire::embeddings_vector::{shaped, write_floats};
-use crate::wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
-use crate::wire::fields::Fields;
-use crate::wire::format::Format;
-use crate::wire::ollama;
-use crate::wire::{clock, embeddings_input, json};
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use std::time::{Duration, Instant};
+use wire::embeddings_vector::{shaped, write_floats};
+use wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
+use wire::fields::Fields;
+use wire::format::Format;
+use wire::ollama;
+use wire::{clock, embeddings_input, json};
 
 /// The two routes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use crate::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::gateway::handles::Gateway;
 use crate::gateway::served::ModelLease;
 use crate::model_lookup;
-use crate::wire::embeddings_vector::{shaped, write_base64, write_floats};
-use crate::wire::field_table::EMBEDDINGS;
-use crate::wire::fields::Fields;
-use crate::wire::format::Format;
-use crate::wire::openai::control;
-use crate::wire::{clock, embeddings_input, json};
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
+use wire::embeddings_vector::{shaped, write_base64, write_floats};
+use wire::field_table::EMBEDDINGS;
+use wire::fields::Fields;
+use wire::format::Format;
+use wire::openai::control;
+use wire::{clock, embeddings_input, json};
 
 /// The handler.
 pub(crate) async fn embeddings(

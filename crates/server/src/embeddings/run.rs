@@ -5,8 +5,6 @@ use crate::gateway::admission::{AdmissionRequest, Answers, Priority, TaskPlaces}
 use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
 use crate::gateway::served::{ServedModel, Serving};
-use crate::wire::clock;
-use crate::wire::openai::ending;
 use engine::{Choice, Embedding, Policy, Pooling, Request, SamplingParams, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use generate::error::{ApiError, ErrorKind};
@@ -19,6 +17,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Instant;
 use stream::{End, Owner, Read, Reader};
+use wire::clock;
+use wire::openai::ending;
 
 /// What an embedding takes beside its prompt.
 const ANSWERS: Answers = Answers {

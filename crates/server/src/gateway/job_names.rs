@@ -1,12 +1,12 @@
 //! The names callers gave their jobs.
 
-use crate::wire::native::job_id::JobId;
 use generate::error::{ApiError, ErrorKind};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stream::{Owner, StreamId};
+use wire::native::job_id::JobId;
 
 type Key = (Owner, JobId);
 

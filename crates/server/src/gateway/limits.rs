@@ -6,10 +6,10 @@ use crate::gateway::response_limits::ResponseLimits;
 use crate::gateway::served::ModelLimits;
 use crate::gateway::stream_clocks::StreamClocks;
 use crate::gateway::streams::StreamLimits;
-use crate::wire::openai::chat_encoder::ReasoningField;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use wire::openai::chat_encoder::ReasoningField;
 
 /// Limits and clocks of the gateway. Each is described at the field of `ServerConfig` with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,15 +10,15 @@ use crate::gateway::pending_generation::{self, PendingGeneration};
 use crate::gateway::served::{ModelLease, Serving};
 use crate::gateway::streams::{Run, StreamRecord, StreamTerms};
 use crate::gateway::workflows::Program;
-use crate::wire::clock;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, IgnoredFields};
 use generate::stream_meta::StreamMeta;
 use std::sync::Arc;
 use std::time::Instant;
 use stream::StreamId;
+use wire::clock;
+use wire::format::Format;
+use wire::framing::Framing;
 
 /// A request that was understood.
 pub(crate) struct ParsedRequest {

@@ -8,7 +8,6 @@ use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::served::Serving;
 use crate::gateway::streams::{self, CancelOnDrop, DetachedDriver, Run, Subscriber};
 use crate::gateway::workflows;
-use crate::wire::clock;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};
@@ -22,6 +21,7 @@ use generate::submit::Submission;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
+use wire::clock;
 
 /// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
 /// body of an answer whose head is out, or without any.

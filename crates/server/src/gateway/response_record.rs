@@ -5,12 +5,6 @@
 //! whoever else was to write it down.
 
 use crate::gateway::streams::StreamRecord;
-use crate::wire::json;
-use crate::wire::openai::ending;
-use crate::wire::responses::input::InputItem;
-use crate::wire::responses::item;
-use crate::wire::responses::object::{self, Status};
-use crate::wire::responses::request::Note;
 use bytes::Bytes;
 use engine::Token;
 use futures_util::StreamExt;
@@ -22,6 +16,12 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use stream::{End, Owner, Read, StreamId};
+use wire::json;
+use wire::openai::ending;
+use wire::responses::input::InputItem;
+use wire::responses::item;
+use wire::responses::object::{self, Status};
+use wire::responses::request::Note;
 
 /// Tokens of a log that are read at a time.
 const TOKENS_PER_READ: usize = 256;

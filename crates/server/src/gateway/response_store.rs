@@ -10,13 +10,13 @@ use crate::gateway::limits::LiveLimits;
 use crate::gateway::response_limits::ResponseLimits;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::streams::StreamRecord;
-use crate::wire::responses::request::{History, Note};
-use crate::wire::responses::{ID_PREFIX, stream_id};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
+use wire::responses::request::{History, Note};
+use wire::responses::{ID_PREFIX, stream_id};
 
 /// Responses that are kept.
 pub(crate) struct Store {

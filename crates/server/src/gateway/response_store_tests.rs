@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::gateway::streams::{StreamFeed, StreamLimits, StreamTerms, Streams};
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
 use generate::request::StreamOptions;
 use generate::stream_meta::StreamMeta;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use std::time::Duration;
+use wire::format::Format;
+use wire::framing::Framing;
 
 const LIMITS: ResponseLimits = ResponseLimits {
     stored_max: 6,
@@ -20,7 +20,7 @@ fn meta(idents: &IdGenerator) -> StreamMeta {
         id: StreamId::from_random(idents.random()),
         response_id: String::new(),
         created_unix_s: 0,
-        arrived: crate::wire::clock::now(),
+        arrived: wire::clock::now(),
         model: String::new(),
         delivery: StreamOptions::default(),
         prompts: 1,
@@ -36,7 +36,7 @@ fn terms(owner: u64) -> StreamTerms {
         owner: Owner(owner),
         format: Format::Responses,
         framing: Framing::Sse,
-        reasoning_field: crate::wire::openai::chat_encoder::ReasoningField::default(),
+        reasoning_field: wire::openai::chat_encoder::ReasoningField::default(),
         resumable: false,
         detachable: false,
         explicit_acks: false,
@@ -47,7 +47,7 @@ fn terms(owner: u64) -> StreamTerms {
 
 /// A record of a stream that waits, whose question has so many bytes.
 fn record(streams: &Streams, idents: &IdGenerator, owner: u64, bytes: usize) -> Arc<Record> {
-    let registered = streams.open(meta(idents), terms(owner), crate::wire::clock::now());
+    let registered = streams.open(meta(idents), terms(owner), wire::clock::now());
     let registration = registered.expect("room");
     let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
         .into_iter()

@@ -6,18 +6,18 @@ use crate::gateway::job_names::Claim;
 use crate::gateway::keys::Caller;
 use crate::gateway::open::{OpenedStream, ParsedRequest, open};
 use crate::gateway::served::ModelLease;
-use crate::wire::ai_sdk;
-use crate::wire::anthropic::message_request;
-use crate::wire::fields::Fields;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
-use crate::wire::native::job_id::JobId;
-use crate::wire::native::request;
-use crate::wire::openai::{chat_request, completion_request};
-use crate::wire::{ollama, responses, thinking_request};
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
 use std::time::Instant;
+use wire::ai_sdk;
+use wire::anthropic::message_request;
+use wire::fields::Fields;
+use wire::format::Format;
+use wire::framing::Framing;
+use wire::native::job_id::JobId;
+use wire::native::request;
+use wire::openai::{chat_request, completion_request};
+use wire::{ollama, responses, thinking_request};
 
 /// When the stream of a request is resumable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 use super::{Metrics, MetricsSources, families, snapshot, text};
 use crate::gateway::metrics::count::Counter;
 use crate::gateway::metrics::table;
-use crate::wire::openai::refusal::RejectedWith;
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
+use wire::openai::refusal::RejectedWith;
 
 /// Statuses that are counted by themselves.
 const STATUSES: [(u16, &str); 24] = [

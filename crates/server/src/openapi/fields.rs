@@ -1,14 +1,14 @@
 //! The fields of requests. Bounds are the parsers' own.
 
-use crate::wire::embeddings_input::INPUTS_MAX;
-use crate::wire::field_table::{FieldRow, FieldTable, Treatment};
-use crate::wire::openai::control::PATIENCE_MS_MAX;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, LOGIT_BIAS_MAX, MESSAGES_MAX, STOP_BYTES_MAX, STOP_IDS_MAX,
     STOPS_MAX, TOP_LOGPROBS_MAX,
 };
 use generate::tools::TOOLS_MAX;
 use serde_json::{Map, Value, json};
+use wire::embeddings_input::INPUTS_MAX;
+use wire::field_table::{FieldRow, FieldTable, Treatment};
+use wire::openai::control::PATIENCE_MS_MAX;
 
 /// An object with these properties, of which some are required.
 pub(super) fn object(required: &[&str], properties: &[Value]) -> Value {

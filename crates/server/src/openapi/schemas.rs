@@ -5,16 +5,16 @@ use super::fields::{
     completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, of_table,
     prompts, sampling, stops, tool_choice,
 };
-use crate::wire::field_table::{
-    CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_GENERATE,
-    RESPONSES,
-};
-use crate::wire::format::Format;
 use generate::request::{
     CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX,
 };
 use generate::tools::TOOLS_MAX;
 use serde_json::{Value, json};
+use wire::field_table::{
+    CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_GENERATE,
+    RESPONSES,
+};
+use wire::format::Format;
 
 /// All schemas, by name.
 pub(super) fn all() -> Value {
@@ -52,7 +52,7 @@ pub(super) fn all() -> Value {
             "raw": {"type": "boolean"}, "context": {"type": "array", "items": {"type": "integer"}},
         })]),
         "OllamaEmbedRequest": object(&["input"], &[of_table(&OLLAMA_EMBED), json!({
-            "model": {"type": "string"}, "input": prompts(crate::wire::embeddings_input::INPUTS_MAX),
+            "model": {"type": "string"}, "input": prompts(wire::embeddings_input::INPUTS_MAX),
             "truncate": {"type": "boolean", "default": true}, "dimensions": {"type": "integer", "minimum": 1},
         })]),
         "TokenizeRequest": object(&[], &[conversation(), json!({

@@ -20,7 +20,6 @@ mod target;
 pub use target::OtlpTarget;
 
 use crate::app::App;
-use crate::wire::clock;
 use journal::Journal;
 use payload::Origin;
 use post::Problem;
@@ -30,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
+use wire::clock;
 
 /// How long a collector may take for one message.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(5);

@@ -31,7 +31,7 @@ impl ControlRate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::clock;
+    use wire::clock;
 
     #[test]
     fn as_many_as_may_be_in_each_window() {

@@ -4,9 +4,9 @@ use crate::gateway::lifecycle::Lifecycle;
 use crate::gateway::lifetime_stats::LifetimeStats;
 use crate::live_config::LiveConfig;
 use crate::stream_response::StreamResponder;
-use crate::wire::clock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use wire::clock;
 
 /// Handles that a WebSocket uses.
 #[derive(Clone)]

@@ -10,13 +10,13 @@ use crate::authentication;
 use crate::cross_origin::Source;
 use crate::gateway::lifecycle::Stage;
 use crate::upgrade::Upgrade;
-use crate::wire::openai::refusal;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::response::Response;
 use generate::error::{ApiError, ErrorKind};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use wire::openai::refusal;
 
 /// Bytes of a key, which is 16 bytes in base 64.
 const KEY_BYTES: usize = 24;

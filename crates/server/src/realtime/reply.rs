@@ -2,9 +2,9 @@
 
 use super::handles::RealtimeHandles;
 use crate::gateway::streams::StreamRecord;
-use crate::wire::native::code::is_retriable;
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
+use wire::native::code::is_retriable;
 
 /// The first message.
 pub(super) fn welcome(handles: &RealtimeHandles) -> Value {

@@ -8,7 +8,6 @@ use super::control_rate::ControlRate;
 use super::desk::Desk;
 use super::handles::RealtimeHandles;
 use crate::gateway::keys::Caller;
-use crate::wire::clock;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
@@ -22,6 +21,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
+use wire::clock;
 
 /// Bytes read at a time: commands are short.
 const READ_BYTES: usize = 4 << 10;

@@ -10,14 +10,14 @@ use crate::gateway::submit::Resumable;
 use crate::incoming_request::IncomingRequest;
 use crate::routes::streams::{Resume, events};
 use crate::stream_response::StreamResponder;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
-use crate::wire::query::Query;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use stream::LIST_PAGE_MAX;
+use wire::format::Format;
+use wire::framing::Framing;
+use wire::query::Query;
 
 /// Streams an answer. The stream is resumable unless the client chooses otherwise: the transport sends no header, and
 /// `useChat({ resume: true })` expects to find the stream again.

@@ -5,9 +5,6 @@ use crate::extract::{GenerationRequest, JsonBody, RateLimited};
 use crate::routes::generation;
 use crate::stream_response::StreamResponder;
 use crate::unadmitted::UnadmittedHandles;
-use crate::wire::anthropic::message_request;
-use crate::wire::clock;
-use crate::wire::format::Format;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
@@ -16,6 +13,9 @@ use generate::error::ApiError;
 use generate::prompt::PromptEncoder;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use wire::anthropic::message_request;
+use wire::clock;
+use wire::format::Format;
 
 /// The header that clients of Anthropic's API send.
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");

@@ -4,10 +4,10 @@ use crate::error_response::Rejected;
 use crate::extract::GenerationRequest;
 use crate::incoming_request::IncomingRequest;
 use crate::stream_response::StreamResponder;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
 use axum::extract::State;
 use axum::response::Response;
+use wire::format::Format;
+use wire::framing::Framing;
 
 pub(crate) async fn chat(
     State(responder): State<StreamResponder>,

@@ -11,15 +11,6 @@ use crate::gateway::submit::Resumable;
 use crate::incoming_request::IncomingRequest;
 use crate::routes::streams::{Resume, events};
 use crate::stream_response::{StreamResponder, with_stream_id};
-use crate::wire::clock;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
-use crate::wire::native::code::Code;
-use crate::wire::native::ending::{self, Ending};
-use crate::wire::native::job_id::JobId;
-use crate::wire::native::refusal::JobError;
-use crate::wire::native::rfc3339;
-use crate::wire::query::Query;
 use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
@@ -30,6 +21,15 @@ use generate::output::event::Times;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use stream::StreamId;
+use wire::clock;
+use wire::format::Format;
+use wire::framing::Framing;
+use wire::native::code::Code;
+use wire::native::ending::{self, Ending};
+use wire::native::job_id::JobId;
+use wire::native::refusal::JobError;
+use wire::native::rfc3339;
+use wire::query::Query;
 
 /// Runs a job for its client. A streamed job is resumable unless the client chooses otherwise.
 pub(crate) async fn inference(

@@ -3,15 +3,15 @@
 use crate::error_response::Rejected;
 use crate::gateway::served::{Listed, ModelRegistry};
 use crate::routes::anthropic::is_anthropic_client;
-use crate::wire::anthropic;
-use crate::wire::openai::models;
-use crate::wire::query::Query;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use generate::error::ApiError;
 use std::sync::Arc;
+use wire::anthropic;
+use wire::openai::models;
+use wire::query::Query;
 
 pub(crate) async fn list_models(
     State(served): State<Arc<ModelRegistry>>,

@@ -6,12 +6,12 @@ use crate::incoming_request::IncomingRequest;
 use crate::routes::ollama_residence::Residence;
 
 use crate::stream_response::StreamResponder;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
-use crate::wire::query::Query;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
+use wire::format::Format;
+use wire::framing::Framing;
+use wire::query::Query;
 
 /// The text by which clients recognize a running server.
 const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";

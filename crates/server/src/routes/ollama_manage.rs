@@ -7,9 +7,6 @@ use crate::live_config::LiveConfig;
 use crate::routes::ollama_errors::{self, library_error};
 use crate::routes::ollama_pull::PullSlots;
 use crate::stream_response;
-use crate::wire::fields::{Fields, Kind, kind};
-use crate::wire::framing::Framing;
-use crate::wire::ollama::{go_template, request};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -22,6 +19,9 @@ use serde_json::{Map, Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::fields::{Fields, Kind, kind};
+use wire::framing::Framing;
+use wire::ollama::{go_template, request};
 
 pub(crate) async fn pull(
     State(served): State<Arc<ModelRegistry>>,
@@ -129,7 +129,7 @@ fn parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
         return Map::new();
     }
     fields.within(NAME, request::check_options);
-    crate::wire::fields::read(raw).unwrap_or_default()
+    wire::fields::read(raw).unwrap_or_default()
 }
 
 pub(crate) async fn copy(

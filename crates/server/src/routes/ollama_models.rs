@@ -3,10 +3,6 @@
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::served::{Listed, ModelEntry, ModelFacts, ModelRegistry, Serving};
-use crate::wire::clock;
-use crate::wire::fields::Fields;
-use crate::wire::native::rfc3339::Nanos;
-use crate::wire::ollama::{modelfile, names};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -15,6 +11,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
+use wire::clock;
+use wire::fields::Fields;
+use wire::native::rfc3339::Nanos;
+use wire::ollama::{modelfile, names};
 
 /// The version of Ollama's API, which clients compare with before they use a field.
 const API_VERSION: &str = "0.12.11";

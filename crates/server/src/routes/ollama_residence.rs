@@ -2,12 +2,6 @@
 
 use crate::gateway::served::{ModelRegistry, ResolvedModel, State};
 use crate::routes::ollama_errors;
-use crate::wire::fields::Fields;
-use crate::wire::format::Format;
-use crate::wire::native::rfc3339::Nanos;
-use crate::wire::ollama::keep_alive::{ModelKeepAlive, keep_alive};
-use crate::wire::ollama::request::says_something;
-use crate::wire::{clock, json};
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -16,6 +10,12 @@ use generate::error::ApiError;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::fields::Fields;
+use wire::format::Format;
+use wire::native::rfc3339::Nanos;
+use wire::ollama::keep_alive::{ModelKeepAlive, keep_alive};
+use wire::ollama::request::says_something;
+use wire::{clock, json};
 
 /// The model and `keep_alive` of a request.
 #[derive(Debug, PartialEq, Eq)]

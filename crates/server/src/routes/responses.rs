@@ -12,15 +12,6 @@ use crate::routes::stream_watch::Watching;
 use crate::stream_response;
 use crate::stream_response::{StreamResponder, with_stream_id};
 use crate::unadmitted::UnadmittedHandles;
-use crate::wire::clock;
-use crate::wire::event_id::EventIds;
-use crate::wire::format::Encoding;
-use crate::wire::format::FollowState;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
-use crate::wire::query::Query;
-use crate::wire::responses::ResponsesEncoder;
-use crate::wire::responses::{input, object, place, request};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, FromRequestParts, Path, State};
@@ -32,6 +23,15 @@ use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use wire::clock;
+use wire::event_id::EventIds;
+use wire::format::Encoding;
+use wire::format::FollowState;
+use wire::format::Format;
+use wire::framing::Framing;
+use wire::query::Query;
+use wire::responses::ResponsesEncoder;
+use wire::responses::{input, object, place, request};
 
 /// Answers a background request with the response as it is now, others with their events or the ended response.
 pub(crate) async fn create(
@@ -107,7 +107,7 @@ impl ResponseInPath {
 
     /// The stream of the response, while the stream is retained.
     fn stream(&self) -> Result<Arc<StreamRecord>, ApiError> {
-        let prefix = crate::wire::responses::ID_PREFIX;
+        let prefix = wire::responses::ID_PREFIX;
         let name = self.id.strip_prefix(prefix).unwrap_or_default();
         let found = self.streams.find(name, &self.caller);
         found.map(|stream| stream.payload).map_err(|_| {

@@ -8,9 +8,6 @@ use crate::gateway::streams::{FeedEvent, StreamFeed};
 use crate::live_config::LiveConfig;
 use crate::metrics::{self, MetricsSources};
 use crate::stream_response;
-use crate::wire::framing::Framing;
-use crate::wire::native::rfc3339;
-use crate::wire::{clock, json};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -23,6 +20,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
+use wire::framing::Framing;
+use wire::native::rfc3339;
+use wire::{clock, json};
 
 /// Length of a chunk after which no further event is appended.
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;

@@ -6,12 +6,12 @@ use crate::gateway::streams::stream_record::StreamRecord;
 use crate::gateway::streams::subscriber::Subscriber;
 use crate::stream_body::StreamBody;
 use crate::stream_response::StreamResponder;
-use crate::wire::clock;
-use crate::wire::cursor::{Cursor, invalid_cursor};
-use crate::wire::format::Encoding;
 use generate::error::ApiError;
 use generate::output::position::Position;
 use std::sync::Arc;
+use wire::clock;
+use wire::cursor::{Cursor, invalid_cursor};
+use wire::format::Encoding;
 
 /// How a subscriber reads a stream.
 pub(crate) struct Watching {

@@ -14,9 +14,6 @@ use crate::gateway::workflows::running::{Ended, NoChannel, Running};
 use crate::live_config::LiveConfig;
 use crate::model_lookup;
 use crate::stream_response::StreamResponder;
-use crate::wire::fields::{self, Fields};
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -29,6 +26,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
+use wire::fields::{self, Fields};
+use wire::format::Format;
+use wire::framing::Framing;
 
 /// Default of `max_tokens`, where the context is not smaller.
 const TOKENS_MAX: usize = 4096;

@@ -4,7 +4,6 @@ pub(crate) mod hand;
 
 use super::StreamBody;
 use crate::gateway::streams::Subscriber;
-use crate::wire::format::Format;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;
 use generate::output::event::Event;
@@ -18,6 +17,7 @@ use std::time::Duration;
 use stream::{End, FailCode, PoolLimits, SegmentPool, Stop};
 use testing::heap::thread_allocations as allocations;
 use testing::small_vocabulary::WORD;
+use wire::format::Format;
 
 const HEAD: &str =
     r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m","#;

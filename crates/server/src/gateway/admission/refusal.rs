@@ -132,7 +132,7 @@ impl From<Refusal> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::status::status_code;
+    use wire::status::status_code;
 
     #[test]
     fn each_refusal_has_its_status_and_code() {

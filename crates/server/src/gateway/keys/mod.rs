@@ -30,12 +30,12 @@ pub(crate) use permit::{KeyPermit, Tab};
 pub use prefix_sharing::PrefixSharing;
 pub use scope::{Scope, Scopes};
 
-use crate::wire::clock;
 use meter::Meter;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
+use wire::clock;
 
 /// Keys a server may have: each presented key is compared with every one of them.
 pub const KEYS_MAX: usize = 1024;

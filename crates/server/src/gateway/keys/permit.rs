@@ -2,9 +2,9 @@
 
 use super::over::Over;
 use super::{Caller, PrefixSharing};
-use crate::wire::clock;
 use engine::{Account, CacheSalt};
 use std::time::Instant;
+use wire::clock;
 
 /// Open streams of one request, charged to its key. Dropping it closes them; tokens stay spent.
 ///

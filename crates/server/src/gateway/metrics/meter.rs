@@ -2,11 +2,11 @@
 
 use super::GenerationMetrics;
 use crate::gateway::streams::{StreamRecord, Taken};
-use crate::wire::clock;
 use generate::output::generation_reader::Turn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use wire::clock;
 
 /// A connection that took this long to ask for the next frame was held up by its reader; what is
 /// shorter is the copying.

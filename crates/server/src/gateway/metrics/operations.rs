@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_request_counts_once_and_by_what_it_was() {
-        let (operations, start) = (Operations::default(), crate::wire::clock::now());
+        let (operations, start) = (Operations::default(), wire::clock::now());
         let end = start + 300 * MS;
         let chat = opened("openai.chat", start);
         operations.record(chat, Some(finished(start, 11, 1)), end);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_bare_prompt_is_another_operation() {
-        let (operations, now) = (Operations::default(), crate::wire::clock::now());
+        let (operations, now) = (Operations::default(), wire::clock::now());
         operations.record(opened("openai.completions", now), None, now);
         let read = operations.read();
         let names: Vec<_> = read.iter().map(|figures| figures.operation).collect();

@@ -1,10 +1,10 @@
 //! What the server may ask of who keeps its models: which there are, and to load one.
 
 use super::{LoadProgress, ModelFacts, ServedModel};
-use crate::wire::derived_model::DerivedModel;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use wire::derived_model::DerivedModel;
 
 /// Models that a server may load, beside the one it was started with, and what may be done to them.
 ///

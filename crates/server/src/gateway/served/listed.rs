@@ -1,11 +1,11 @@
 //! The models there are, as they are listed.
 
 use super::{DerivedModel, LocalModel, ModelEntry, ModelFacts, ModelRegistry, State};
-use crate::wire::model_card::ModelCard;
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use text::Capabilities;
+use wire::model_card::ModelCard;
 
 /// A model of the list.
 pub(crate) struct Listed {

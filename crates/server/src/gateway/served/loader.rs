@@ -17,11 +17,11 @@
 //! somebody waits for room: requests end without telling it.
 
 use super::{Library, LoadedModel, Loading, ModelEntry, ModelRegistry, State};
-use crate::wire::clock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use wire::clock;
 
 /// Pause between two looks at who is idle, while that matters.
 const WAIT_MAX: Duration = Duration::from_millis(100);

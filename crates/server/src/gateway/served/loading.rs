@@ -1,8 +1,8 @@
 //! The hand that loads a model, on whichever thread, and says how far it is.
 
 use super::{LoadProgress, LoadedModel, ModelEntry, ModelRegistry, ServedModel, Serving, State};
-use crate::wire::clock;
 use std::sync::Arc;
+use wire::clock;
 
 /// A model that is being loaded. Dropped without a word, loading has failed.
 pub struct Loading {

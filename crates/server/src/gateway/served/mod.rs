@@ -30,8 +30,6 @@ pub(crate) mod resolved_model;
 pub(crate) mod serving;
 pub(crate) mod similar_names;
 
-pub use crate::wire::derived_model::DerivedModel;
-pub(crate) use crate::wire::ollama::keep_alive::ModelKeepAlive;
 pub use facts::ModelFacts;
 pub use library::{Library, LibraryError, LoadedModel, LocalModel, PullNews};
 pub use limits::ModelLimits;
@@ -44,6 +42,8 @@ pub(crate) use pending_load::{ModelLookup, PendingLoad};
 pub(crate) use registry::ModelRegistry;
 pub(crate) use resolved_model::{ModelLease, ResolvedModel};
 pub(crate) use serving::Serving;
+pub use wire::derived_model::DerivedModel;
+pub(crate) use wire::ollama::keep_alive::ModelKeepAlive;
 
 use crate::gateway::metrics::StepMetrics;
 use generate::model_handle::ModelHandle;

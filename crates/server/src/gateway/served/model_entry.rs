@@ -2,12 +2,12 @@
 
 use super::{LoadProgress, LoadedModel, ModelKeepAlive, ServedModel, Serving};
 use crate::gateway::limits::{GatewayLimits, LiveLimits};
-use crate::wire::clock;
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use wire::clock;
 
 /// Where a model is.
 #[derive(Clone)]

@@ -3,11 +3,11 @@
 use super::resolved_model::Names;
 use super::{Library, Loading, ModelEntry, Serving, State};
 use crate::gateway::limits::{GatewayLimits, LiveLimits};
-use crate::wire::clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use tokio::sync::{Notify, watch};
+use wire::clock;
 
 /// Models beside the first that are known at one time; those that are not loaded are forgotten first.
 pub(crate) const ENTRIES_MAX: usize = 1024;

@@ -2,12 +2,12 @@
 
 use super::similar_names::{near_names, near_words};
 use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, Serving};
-use crate::wire::clock;
-use crate::wire::ollama::names::LATEST;
 use generate::error::{ApiError, ErrorKind};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use wire::clock;
+use wire::ollama::names::LATEST;
 
 /// Names that are remembered; they are all forgotten when there are more.
 const NAMES_MAX: usize = 1024;

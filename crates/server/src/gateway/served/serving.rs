@@ -3,9 +3,9 @@
 use super::ServedModel;
 use crate::gateway::admission::{Admission, Bounds, ResourceEstimator};
 use crate::gateway::limits::GatewayLimits;
-use crate::wire::clock;
 use generate::constraint::compiler::ConstraintCompiler;
 use std::sync::Arc;
+use wire::clock;
 
 /// A model that is ready, with what depends on its sizes.
 pub(crate) struct Serving {

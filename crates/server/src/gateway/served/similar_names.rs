@@ -1,7 +1,7 @@
 //! Names that were probably meant by one that no model has.
 
-use crate::wire::edit_distance::edit_distance;
-use crate::wire::ollama::names::LATEST;
+use wire::edit_distance::edit_distance;
+use wire::ollama::names::LATEST;
 
 /// Names that are told at once.
 const NEAR_MAX: usize = 3;

@@ -2,11 +2,11 @@
 
 use super::control_history::ControlUpdate;
 use super::stream_record::StreamRecord;
-use crate::wire::control_request::ControlRequest;
 use engine::{RequestUpdate, UpdateRejected};
 use generate::error::{ApiError, ErrorKind};
 use std::time::Duration;
 use text::Tokenizer;
+use wire::control_request::ControlRequest;
 
 /// Applies a control update to a stream. Injected tokens come after the end of reasoning, where both are requested; a
 /// stop is last.

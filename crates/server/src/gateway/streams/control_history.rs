@@ -1,11 +1,11 @@
 //! What a stream was told while it ran, as far as it is kept.
 
-use crate::wire::clock;
 use engine::RequestUpdate;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use wire::clock;
 
 /// Orders of a stream that are kept: the last ones.
 const UPDATES_MAX: usize = 64;

@@ -69,13 +69,13 @@ pub(crate) use transitions::Changes;
 pub(crate) use undelivered::{ResponseStream, UndeliveredStreams};
 
 use crate::gateway::keys::{Caller, Scope};
-use crate::wire::clock;
 use generate::error::{ApiError, ErrorKind};
 use generate::stream_meta::StreamMeta;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{ListCursor, Missing, Owner, Page, Registration, Registry, RegistryFull, StreamId};
 use transitions::Transitions;
+use wire::clock;
 
 /// How often ended streams are looked through for those whose time is over, in parts of
 /// `retention`; at most a second.

@@ -4,11 +4,11 @@ use super::stream_record::{Started, StreamRecord};
 use crate::gateway::admission::Pulse;
 use crate::gateway::keys::KeyPermit;
 use crate::gateway::pace::Pace;
-use crate::wire::clock;
 use generate::error::{ApiError, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::Registration;
+use wire::clock;
 
 /// Whoever holds it runs the stream: the reader of a plain one, the keeper of a resumable one. Its
 /// drop stops what still runs and takes the stream out of the registry.

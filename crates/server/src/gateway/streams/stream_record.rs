@@ -13,8 +13,6 @@ use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;
 use crate::gateway::admission::Place;
 use crate::gateway::workflows::Running;
-use crate::wire::clock;
-use crate::wire::cursor::{Closing, Cursor};
 use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
 use generate::error::ApiError;
 use generate::output::position::Position;
@@ -24,6 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stream::{End, StreamId, Tap};
 use tokio::sync::watch;
+use wire::clock;
+use wire::cursor::{Closing, Cursor};
 
 /// What a stream is started with.
 pub(crate) struct Started {

@@ -1,9 +1,9 @@
 //! What a stream was opened with.
 
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
-use crate::wire::openai::chat_encoder::ReasoningField;
 use stream::Owner;
+use wire::format::Format;
+use wire::framing::Framing;
+use wire::openai::chat_encoder::ReasoningField;
 
 /// How a stream is delivered and to whom it belongs.
 pub(crate) struct StreamTerms {

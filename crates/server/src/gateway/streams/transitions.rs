@@ -165,9 +165,9 @@ fn change(now: &mut Now, what: Transition) -> Option<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::clock;
     use futures_util::{FutureExt, StreamExt};
     use stream::{End, Stop};
+    use wire::clock;
 
     const LENGTH: Change = Change::Ended {
         how: "length",

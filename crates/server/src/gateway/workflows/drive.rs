@@ -7,7 +7,6 @@
 use super::run_place::{RunPlace, Standstill};
 use super::running::Running;
 use crate::gateway::keys::Tab;
-use crate::wire::clock;
 use engine::{Follower, Token, Transition};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +16,7 @@ use std::task::{Context, Poll};
 use stream::{End, FailCode, Writer};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Sleep, sleep_until};
+use wire::clock;
 use workflow::{Event, Outcome, Run, Spent, Value};
 
 /// A run on its way.

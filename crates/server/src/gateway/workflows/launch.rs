@@ -6,7 +6,6 @@ use super::running::Running;
 use crate::gateway::admission::Permit;
 use crate::gateway::served::ServedModel;
 use crate::gateway::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, Streams};
-use crate::wire::clock;
 use engine::{Clocks, Policy, Terms, Token};
 use generate::error::{ApiError, Problem};
 use generate::output::choice_reader::LogReaders;
@@ -15,6 +14,7 @@ use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Owner, Reader, Writer};
+use wire::clock;
 use workflow::{Faults, Limits, Plan, Run, Spent};
 
 /// A program that was asked for, with what it was given.

@@ -2,10 +2,6 @@
 
 use super::Lanes;
 use crate::stream_body::tests::hand::{Hand, Pen, meta, runtime};
-use crate::wire::event_id::EventIds;
-use crate::wire::format::{Encoding, FollowState};
-use crate::wire::framing::Framing;
-use crate::wire::realtime_encoder::RealtimeEncoder;
 use bytes::Bytes;
 use generate::output::position::Position;
 use generate::request::StreamOptions;
@@ -14,6 +10,10 @@ use std::task::{Context, Poll, Waker};
 use stream::{PoolLimits, SegmentPool};
 use testing::heap::thread_allocations as allocations;
 use testing::small_vocabulary::WORD;
+use wire::event_id::EventIds;
+use wire::format::{Encoding, FollowState};
+use wire::framing::Framing;
+use wire::realtime_encoder::RealtimeEncoder;
 
 fn next(lanes: &mut Lanes) -> Poll<Bytes> {
     lanes.poll_next(&mut Context::from_waker(Waker::noop()))

@@ -10,11 +10,6 @@ use crate::gateway::streams::{
     StreamTerms, Streams,
 };
 use crate::stream_body::StreamBody;
-use crate::wire::clock;
-use crate::wire::event_id::EventIds;
-use crate::wire::format::{EncoderSettings, Encoding, Format};
-use crate::wire::framing::Framing;
-use crate::wire::openai::chat_encoder::ReasoningField;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
 use generate::output::choice_reader::LogReaders;
@@ -30,6 +25,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use stream::{Owner, PoolLimits, SegmentPool, StreamId, Writer};
 use testing::small_vocabulary::tokenizer;
+use wire::clock;
+use wire::event_id::EventIds;
+use wire::format::{EncoderSettings, Encoding, Format};
+use wire::framing::Framing;
+use wire::openai::chat_encoder::ReasoningField;
 
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -252,7 +252,7 @@ pub(super) fn opened() -> MeteredRequest {
         dialect: "openai.chat",
         stream: true,
         attached: false,
-        arrived: crate::wire::clock::now(),
+        arrived: wire::clock::now(),
     }
 }
 

@@ -16,7 +16,7 @@ fn opened(stream: bool) -> MeteredRequest {
         dialect: "d",
         stream,
         attached: false,
-        arrived: crate::wire::clock::now(),
+        arrived: wire::clock::now(),
     }
 }
 
@@ -66,7 +66,7 @@ fn a_frame_counts_when_it_was_taken() {
 #[test]
 fn times_are_from_arrival_and_from_frame_to_frame() {
     let metrics = Arc::new(GenerationMetrics::default());
-    let start: Instant = crate::wire::clock::now();
+    let start: Instant = wire::clock::now();
     let mut meter = metrics.open_meter(MeteredRequest {
         arrived: start,
         ..opened(true)

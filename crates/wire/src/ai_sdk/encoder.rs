@@ -1,0 +1,274 @@
+//! The encoder of UI message streams.
+
+use super::chunk::{MessageMetadata, PartId, UiMessage, UiMessageChunk, UiPart, finish_reason};
+use crate::cursor::Closing;
+use crate::encoder::{Encoder, comment_on_wait};
+use crate::frame_writer::{FrameId, FrameWriter};
+use crate::json;
+use crate::openai::chunk::DONE;
+use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::{AnswerPart, CollectedAnswer};
+use generate::output::event::{Delta, Event, Kind, ToolCall, ToolCallPart, Usage};
+use generate::stream_source::StreamSource;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use stream::End;
+use text::Tokenizer;
+
+/// Error text of a tool call whose arguments are not complete.
+const TRUNCATED_INPUT: &str = "the arguments of this tool call are not complete";
+/// Arguments of a tool call that has none.
+const NO_INPUT: &str = "{}";
+
+/// The encoder of one message.
+pub struct UiMessageEncoder {
+    source: Arc<StreamSource>,
+    /// State of each choice.
+    choices: Vec<ChoiceState>,
+}
+
+/// Parts of a choice so far.
+#[derive(Default)]
+struct ChoiceState {
+    /// The text or reasoning part that is open.
+    open: Option<(Kind, PartId)>,
+    /// Number of text and reasoning parts that have begun.
+    begun: usize,
+    /// The latest tool call, whose complete input is sent at its end.
+    call: CallInput,
+}
+
+/// A tool call and its arguments so far.
+#[derive(Default)]
+struct CallInput {
+    id: String,
+    name: String,
+    input: String,
+}
+
+/// Writes chunks, or notes them as known to the client.
+type Frames<'a, 'b> = Option<&'a mut FrameWriter<'b>>;
+
+fn write(out: &mut Frames<'_, '_>, id: FrameId, chunk: &UiMessageChunk<'_>) {
+    if let Some(out) = out {
+        out.frame(id, None, chunk);
+    }
+}
+
+impl ChoiceState {
+    fn close_part(&mut self, id: FrameId, out: &mut Frames<'_, '_>) {
+        match self.open.take() {
+            Some((Kind::Text, part)) => write(out, id, &UiMessageChunk::TextEnd { id: part }),
+            Some((Kind::Reasoning, part)) => {
+                write(out, id, &UiMessageChunk::ReasoningEnd { id: part });
+            }
+            None => {}
+        }
+    }
+
+    fn add_delta(&mut self, delta: &Delta<'_>, out: &mut Frames<'_, '_>) {
+        if delta.text.is_empty() {
+            return;
+        }
+        let id = match self.open {
+            Some((kind, id)) if kind == delta.kind => id,
+            _ => self.open_part(delta, out),
+        };
+        let delta = match delta.kind {
+            Kind::Text => UiMessageChunk::TextDelta {
+                id,
+                delta: delta.text,
+            },
+            Kind::Reasoning => UiMessageChunk::ReasoningDelta {
+                id,
+                delta: delta.text,
+            },
+        };
+        write(out, FrameId::Position, &delta);
+    }
+
+    fn open_part(&mut self, delta: &Delta<'_>, out: &mut Frames<'_, '_>) -> PartId {
+        self.close_part(FrameId::None, out);
+        let id = PartId {
+            choice: delta.at.choice,
+            part: self.begun,
+        };
+        self.begun += 1;
+        self.open = Some((delta.kind, id));
+        let start = match delta.kind {
+            Kind::Text => UiMessageChunk::TextStart { id },
+            Kind::Reasoning => UiMessageChunk::ReasoningStart { id },
+        };
+        write(out, FrameId::None, &start);
+        id
+    }
+
+    fn add_tool_call(&mut self, call: &ToolCall<'_>, out: &mut Frames<'_, '_>) {
+        match call.part {
+            ToolCallPart::Start { id, name } => {
+                self.close_part(FrameId::None, out);
+                self.call.start(id, name);
+                let start = UiMessageChunk::ToolInputStart {
+                    tool_call_id: id,
+                    tool_name: name,
+                };
+                write(out, FrameId::Position, &start);
+            }
+            ToolCallPart::Args(fragment) => {
+                self.call.input.push_str(fragment);
+                let delta = UiMessageChunk::ToolInputDelta {
+                    tool_call_id: &self.call.id,
+                    input_text_delta: fragment,
+                };
+                write(out, FrameId::Position, &delta);
+            }
+            ToolCallPart::End => write(out, FrameId::Position, &self.call.end()),
+        }
+    }
+}
+
+impl CallInput {
+    fn start(&mut self, id: &str, name: &str) {
+        for (field, value) in [
+            (&mut self.id, id),
+            (&mut self.name, name),
+            (&mut self.input, ""),
+        ] {
+            field.clear();
+            field.push_str(value);
+        }
+    }
+
+    fn end(&self) -> UiMessageChunk<'_> {
+        match parsed_input(&self.input) {
+            Some(input) => UiMessageChunk::ToolInputAvailable {
+                tool_call_id: &self.id,
+                tool_name: &self.name,
+                input,
+            },
+            None => UiMessageChunk::ToolInputError {
+                tool_call_id: &self.id,
+                tool_name: &self.name,
+                input: &self.input,
+                error_text: TRUNCATED_INPUT,
+            },
+        }
+    }
+}
+
+/// The arguments of a tool call as JSON; `None` for truncated ones.
+fn parsed_input(input: &str) -> Option<&RawValue> {
+    let input = if input.is_empty() { NO_INPUT } else { input };
+    serde_json::from_str(input).ok()
+}
+
+impl UiMessageEncoder {
+    /// An encoder of this stream.
+    pub fn new(source: &Arc<StreamSource>) -> Self {
+        let mut choices = Vec::new();
+        choices.resize_with(source.meta().choices.max(1), ChoiceState::default);
+        Self {
+            source: Arc::clone(source),
+            choices,
+        }
+    }
+
+    /// Follows an event of one choice; true where the event was one.
+    fn follow(&mut self, event: &Event<'_>, mut out: Frames<'_, '_>) -> bool {
+        let Some(state) = event.choice().and_then(|i| self.choices.get_mut(i)) else {
+            return false;
+        };
+        match event {
+            Event::Delta(delta) => state.add_delta(delta, &mut out),
+            Event::ToolCall(call) => state.add_tool_call(call, &mut out),
+            _ => state.close_part(FrameId::Position, &mut out),
+        }
+        true
+    }
+
+    fn failed(end: End, out: &mut FrameWriter<'_>) {
+        let id = FrameId::Terminal(Closing::Failed);
+        if end == End::Cancelled {
+            let reason = "the request was cancelled";
+            out.frame(id, None, &UiMessageChunk::Abort { reason });
+        } else {
+            let error = crate::openai::ending::error(end);
+            let error_text = &*error.message;
+            out.frame(id, None, &UiMessageChunk::Error { error_text });
+        }
+        out.text(FrameId::Terminal(Closing::Done), DONE);
+    }
+
+    fn rejected(error: &ApiError, out: &mut FrameWriter<'_>) {
+        let error_text = &*error.message;
+        out.frame(FrameId::None, None, &UiMessageChunk::Error { error_text });
+        out.text(FrameId::None, DONE);
+    }
+}
+
+impl Encoder for UiMessageEncoder {
+    fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        if self.follow(event, Some(&mut *out)) {
+            return;
+        }
+        match event {
+            Event::Opened { .. } => {
+                let message_id = &self.source.meta().response_id;
+                out.frame(FrameId::None, None, &UiMessageChunk::Start { message_id });
+                out.frame(FrameId::None, None, &UiMessageChunk::StartStep);
+            }
+            Event::Finished { end, usage } => {
+                out.frame(FrameId::None, None, &UiMessageChunk::FinishStep);
+                let finish = UiMessageChunk::Finish {
+                    finish_reason: finish_reason(*end),
+                    message_metadata: MessageMetadata::new(*usage),
+                };
+                out.frame(FrameId::Terminal(Closing::Done), None, &finish);
+                out.text(FrameId::Terminal(Closing::Done), DONE);
+            }
+            Event::Failed { end, .. } => Self::failed(*end, out),
+            Event::Rejected(error) => Self::rejected(error, out),
+            _ => comment_on_wait(event, out),
+        }
+    }
+
+    fn replay(&mut self, event: &Event<'_>) {
+        self.follow(event, None);
+    }
+
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        _: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
+        let pieces = answers.iter().flat_map(|answer| &answer.pieces);
+        let message = UiMessage {
+            id: &self.source.meta().response_id,
+            role: "assistant",
+            metadata: MessageMetadata::new(usage),
+            parts: pieces.map(ui_part).collect(),
+        };
+        json::write(&message, out);
+    }
+}
+
+fn ui_part(piece: &AnswerPart) -> UiPart<'_> {
+    let text_part = |kind, text| UiPart::Text {
+        r#type: kind,
+        text,
+        state: "done",
+    };
+    match piece {
+        AnswerPart::Text(text) => text_part("text", text),
+        AnswerPart::Reasoning(text) => text_part("reasoning", text),
+        AnswerPart::Call(call) => UiPart::Tool {
+            r#type: format!("tool-{}", call.name),
+            tool_call_id: &call.id,
+            state: "input-available",
+            input: parsed_input(&call.arguments),
+        },
+    }
+}

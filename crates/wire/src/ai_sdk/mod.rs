@@ -1,0 +1,14 @@
+//! Vercel AI SDK: the UI message stream protocol, version 1, as `useChat` and its default transport speak it.
+//!
+//! Source: `ui-message-chunks.ts`, `http-chat-transport.ts` and `convert-to-model-messages.ts` of the package `ai`.
+
+mod chunk;
+mod encoder;
+mod message;
+mod request;
+
+pub use encoder::UiMessageEncoder;
+pub use request::parse;
+
+/// Name and value of the header by which the SDK knows the protocol.
+pub const HEADER: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");

@@ -1,0 +1,78 @@
+//! `POST /v1/ai-sdk/chat`: the body that the SDK's default transport sends.
+//!
+//! The transport sends `id`, `messages`, `trigger` and `messageId`, and whatever the page puts into `body`: the fields
+//! of `/v1/chat/completions` are read from there (`model`, `temperature`, `tools`, `response_format` ...).
+
+use super::message;
+use crate::field_table::{self, FieldRow, FieldTable, Treatment};
+use crate::fields::Fields;
+use crate::openai::{chat_request, control};
+use crate::tool_definitions;
+use generate::error::ApiError;
+use generate::request::{CONVERSATION_ID_BYTES_MAX, GenerateRequest, Prompt};
+use serde_json::Value;
+use text::Message;
+
+/// What becomes of the fields that only this protocol has.
+const FIELDS: FieldTable = FieldTable {
+    rows: &[no_effect("trigger"), no_effect("messageId")],
+};
+
+const fn no_effect(name: &'static str) -> FieldRow {
+    FieldRow {
+        name,
+        treatment: Treatment::NoEffect("every answer is a new message"),
+    }
+}
+
+/// The request, or all that is wrong with it.
+///
+/// # Errors
+/// Fields with wrong types or values.
+pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+    let conversation_id = conversation_id(&mut fields);
+    let mut messages = message::messages(&mut fields);
+    if let Some(system) = fields.string("system") {
+        messages.insert(0, system_message(&system));
+    }
+    let tools = tool_definitions::read(&mut fields);
+    let kwargs = chat_request::kwargs(&mut fields);
+    let mut control = control::control(&mut fields, vocab);
+    let tools = control.calls(tools);
+    control.thinking_max = chat_request::thinking_max(&mut fields);
+    let is_streamed = fields.boolean("stream").unwrap_or(true);
+    let mut delivery = control::delivery(&mut fields);
+    field_table::CHAT.refuse(&mut fields);
+    delivery.ignored = fields.finish_request(&FIELDS)?;
+    delivery.stream = is_streamed;
+    delivery.conversation_id = conversation_id;
+    Ok(GenerateRequest {
+        prompts: vec![Prompt::Conversation {
+            field: "messages",
+            messages,
+            tools,
+            continues: false,
+            kwargs,
+        }],
+        n: 1,
+        control,
+        delivery,
+    })
+}
+
+fn conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {
+    let id = fields.string("id")?;
+    if id.len() > CONVERSATION_ID_BYTES_MAX {
+        let words = format!("must have at most {CONVERSATION_ID_BYTES_MAX} bytes");
+        fields.wrong("id", words);
+    }
+    Some(id.into())
+}
+
+fn system_message(text: &str) -> Message {
+    Message {
+        role: "system".to_owned(),
+        content: Value::String(text.to_owned()),
+        rest: serde_json::Map::new(),
+    }
+}

@@ -1,0 +1,72 @@
+//! Content blocks: what is read out of one, and in which words one is refused.
+
+use crate::fields::{self, Fields, Kind, Object, Raw};
+use generate::request::PARTS_MAX;
+
+/// Blocks that the format has and this server does not take.
+const NOT_TAKEN: [&str; 4] = ["image", "document", "search_result", "container_upload"];
+
+/// A string, or a list of text blocks, which become one text with a line end between them.
+pub(crate) fn texts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
+    if let Some(text) = fields::text(raw) {
+        return Some(text.into_owned());
+    }
+    if fields::kind(raw) == Kind::String {
+        fields.wrong(path, "holds an escape that is not a character");
+        return None;
+    }
+    let Some(blocks) = fields::list(raw, PARTS_MAX) else {
+        let words = format!("must be a string or a list of at most {PARTS_MAX} text blocks");
+        fields.wrong(path, words);
+        return None;
+    };
+    let texts: Vec<Option<String>> = blocks
+        .into_iter()
+        .enumerate()
+        .map(|(i, block)| text(fields, &format!("{path}[{i}]"), block))
+        .collect();
+    let texts: Option<Vec<String>> = texts.into_iter().collect();
+    texts.map(|texts| texts.join("\n"))
+}
+
+/// The text of a text block.
+fn text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
+    let block = fields::object(raw);
+    let kind = block.as_ref().and_then(|block| block.get("type"));
+    let kind = kind.and_then(fields::text);
+    match (kind.as_deref(), &block) {
+        (Some("text"), Some(block)) => string(fields, path, block, "text"),
+        (kind, _) => {
+            refuse(fields, path, "", kind);
+            None
+        }
+    }
+}
+
+/// A string that a block must have.
+pub(crate) fn string(
+    fields: &mut Fields<'_>,
+    path: &str,
+    block: &Object<'_>,
+    name: &str,
+) -> Option<String> {
+    let text = block.get(name).and_then(fields::text);
+    if text.is_none() {
+        fields.wrong(format!("{path}.{name}"), "must be a string");
+    }
+    text.map(std::borrow::Cow::into_owned)
+}
+
+/// Notes why a block of this kind cannot stand here.
+pub(crate) fn refuse(fields: &mut Fields<'_>, path: &str, role: &str, kind: Option<&str>) {
+    if kind.is_some_and(|kind| NOT_TAKEN.contains(&kind)) {
+        let words = "only text: images, documents and files are not supported yet by this server";
+        return fields.wrong(path, words);
+    }
+    let words = match role {
+        "user" => "must be text or tool_result",
+        "assistant" => "must be text, tool_use, thinking or redacted_thinking",
+        _ => "must be text",
+    };
+    fields.wrong(format!("{path}.type"), words);
+}

@@ -1,0 +1,236 @@
+//! Anthropic's turns as the messages that chat templates take.
+//!
+//! A turn is a list of blocks. Neighbouring turns of one role are one. Text of one turn is joined by line
+//! ends; results of tools become messages of their own, in their place; calls of tools and thinking ride on
+//! the assistant's message.
+
+use super::blocks;
+use crate::fields::{self, Fields, Kind, Object, Raw};
+use generate::request::{MESSAGES_MAX, PARTS_MAX};
+use serde_json::{Map, Value};
+use text::Message;
+
+/// A conversation that was understood.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    /// The answer continues the last message, which is the assistant's.
+    pub(crate) continues: bool,
+    /// The calls so far: id and name of the tool.
+    calls: Vec<(String, String)>,
+}
+
+/// `system` and `messages`; `None` when something is wrong with them, which is noted.
+pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Conversation> {
+    let mut talk = Conversation::default();
+    if let Some(raw) = fields.raw("system") {
+        let text = blocks::texts(fields, "system", raw)?;
+        talk.say("system", &text);
+    }
+    let Some(turns) = fields.array("messages", MESSAGES_MAX) else {
+        if fields.raw("messages").is_none() {
+            fields.wrong("messages", "is required");
+        }
+        return None;
+    };
+    if turns.is_empty() {
+        fields.wrong("messages", "must hold at least one message");
+        return None;
+    }
+    let mut right = true;
+    for (i, turn) in turns.into_iter().enumerate() {
+        right &= talk.turn(fields, &format!("messages[{i}]"), turn).is_some();
+    }
+    talk.prefill(fields)?;
+    right.then_some(talk)
+}
+
+impl Conversation {
+    fn turn(&mut self, fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<()> {
+        let Some(turn) = fields::object(raw) else {
+            fields.wrong(path, "must be an object with a role and content");
+            return None;
+        };
+        let role = match turn.get("role").and_then(fields::text).as_deref() {
+            Some("user") => "user",
+            Some("assistant") => "assistant",
+            Some("system") => "system",
+            _ => {
+                let words = "must be user, assistant or system";
+                fields.wrong(format!("{path}.role"), words);
+                return None;
+            }
+        };
+        let path = format!("{path}.content");
+        let Some(content) = turn.get("content") else {
+            fields.wrong(path, "is required");
+            return None;
+        };
+        if fields::kind(content) != Kind::Array {
+            let text = blocks::texts(fields, &path, content)?;
+            self.say(role, &text);
+            return Some(());
+        }
+        let Some(blocks) = fields::list(content, PARTS_MAX) else {
+            fields.wrong(path, format!("must have at most {PARTS_MAX} blocks"));
+            return None;
+        };
+        let mut right = true;
+        for (i, block) in blocks.into_iter().enumerate() {
+            let path = format!("{path}[{i}]");
+            right &= self.block(fields, &path, role, block).is_some();
+        }
+        right.then_some(())
+    }
+
+    fn block(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        role: &'static str,
+        raw: Raw<'_>,
+    ) -> Option<()> {
+        let block = fields::object(raw);
+        let kind = block.as_ref().and_then(|block| block.get("type"));
+        let kind = kind.and_then(fields::text);
+        match (role, kind.as_deref(), &block) {
+            (_, Some("text"), Some(block)) => {
+                let text = blocks::string(fields, path, block, "text")?;
+                self.say(role, &text);
+            }
+            ("user", Some("tool_result"), Some(block)) => {
+                self.tool_result(fields, path, block)?;
+            }
+            ("assistant", Some("tool_use"), Some(block)) => self.tool_use(fields, path, block)?,
+            ("assistant", Some("thinking"), Some(block)) => {
+                let text = blocks::string(fields, path, block, "thinking")?;
+                let rest = &mut self.last(role).rest;
+                append(
+                    rest.entry("reasoning_content").or_insert(Value::Null),
+                    &text,
+                );
+            }
+            // Nobody here can read it.
+            ("assistant", Some("redacted_thinking"), Some(_)) => {}
+            (_, kind, _) => {
+                blocks::refuse(fields, path, role, kind);
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// More text of this role.
+    fn say(&mut self, role: &'static str, text: &str) {
+        append(&mut self.last(role).content, text);
+    }
+
+    fn tool_use(&mut self, fields: &mut Fields<'_>, path: &str, block: &Object<'_>) -> Option<()> {
+        let id = blocks::string(fields, path, block, "id");
+        let name = blocks::string(fields, path, block, "name");
+        let input = block
+            .get("input")
+            .filter(|raw| fields::kind(raw) == Kind::Object);
+        let Some(input) = input.and_then(fields::read::<Value>) else {
+            let words = "must be an object, nested at most 127 deep";
+            fields.wrong(format!("{path}.input"), words);
+            return None;
+        };
+        let (id, name) = (id?, name?);
+        let call = serde_json::json!({
+            "id": id, "type": "function", "function": {"name": name, "arguments": input},
+        });
+        let rest = &mut self.last("assistant").rest;
+        let calls = rest
+            .entry("tool_calls")
+            .or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(calls) = calls {
+            calls.push(call);
+        }
+        self.calls.push((id, name));
+        Some(())
+    }
+
+    fn tool_result(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        block: &Object<'_>,
+    ) -> Option<()> {
+        let id = blocks::string(fields, path, block, "tool_use_id")?;
+        let call = self.calls.iter().rev().find(|(call, _)| *call == id);
+        let Some(name) = call.map(|(_, name)| name.clone()) else {
+            let words = "must be the id of a tool_use block before it";
+            fields.wrong(format!("{path}.tool_use_id"), words);
+            return None;
+        };
+        let text = match block.get("content") {
+            Some(raw) => blocks::texts(fields, &format!("{path}.content"), raw)?,
+            None => String::new(),
+        };
+        let mut rest = Map::new();
+        rest.insert("tool_call_id".to_owned(), Value::String(id));
+        rest.insert("name".to_owned(), Value::String(name));
+        if let Some(raw) = block.get("is_error") {
+            let Some(is_error) = fields::read::<bool>(raw) else {
+                fields.wrong(format!("{path}.is_error"), "must be true or false");
+                return None;
+            };
+            rest.insert("is_error".to_owned(), Value::Bool(is_error));
+        }
+        self.messages.push(Message {
+            role: "tool".to_owned(),
+            content: Value::String(text),
+            rest,
+        });
+        Some(())
+    }
+
+    /// The message of this role that is being made.
+    fn last(&mut self, role: &'static str) -> &mut Message {
+        if self.messages.last().is_none_or(|last| last.role != role) {
+            self.messages.push(Message {
+                role: role.to_owned(),
+                content: Value::String(String::new()),
+                rest: Map::new(),
+            });
+        }
+        let last = self.messages.len() - 1;
+        &mut self.messages[last]
+    }
+
+    /// What a last turn of the assistant means: its text is the beginning of the answer.
+    fn prefill(&mut self, fields: &mut Fields<'_>) -> Option<()> {
+        let Some(last) = self.messages.last().filter(|last| last.role == "assistant") else {
+            return Some(());
+        };
+        if last.rest.contains_key("tool_calls") {
+            let words = "must not end with tool_use: its tool_result has to follow";
+            fields.wrong("messages", words);
+            return None;
+        }
+        let text = last.content.as_str().unwrap_or_default();
+        if text.ends_with(char::is_whitespace) {
+            let words = "the last assistant message must not end with white space";
+            fields.wrong("messages", words);
+            return None;
+        }
+        if text.is_empty() {
+            self.messages.pop();
+        } else {
+            self.continues = true;
+        }
+        Some(())
+    }
+}
+
+/// More text on a line of its own.
+fn append(to: &mut Value, text: &str) {
+    match to {
+        Value::String(so_far) if !so_far.is_empty() => {
+            so_far.push('\n');
+            so_far.push_str(text);
+        }
+        other => *other = Value::String(text.to_owned()),
+    }
+}

@@ -1,0 +1,341 @@
+//! `POST /v1/messages`: the encoder.
+
+use super::content::{Block, BlockDelta, ContentBlock};
+use super::ending;
+use super::refusal::MessageErrorBody;
+use crate::cursor::Closing;
+use crate::encoder::{Encoder, comment_on_wait};
+use crate::frame_writer::{FrameId, FrameWriter};
+use crate::{json, openai};
+use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::{Event, Kind, ToolCallPart, Usage};
+use generate::stream_source::StreamSource;
+use serde::Serialize;
+use std::sync::Arc;
+use stream::End;
+use text::Tokenizer;
+
+/// The encoder of one message.
+pub(crate) struct MessagesEncoder {
+    source: Arc<StreamSource>,
+    /// Of each choice.
+    blocks: Vec<Blocks>,
+}
+
+/// The blocks of a choice.
+#[derive(Clone, Copy, Default)]
+struct Blocks {
+    /// The block that is open.
+    open: Option<Block>,
+    /// Number of blocks that have begun.
+    begun: usize,
+}
+
+/// An event of a message.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum MessageEvent<'a> {
+    MessageStart {
+        message: MessageObject<'a>,
+    },
+    ContentBlockStart {
+        index: usize,
+        content_block: ContentBlock<'a>,
+    },
+    ContentBlockDelta {
+        index: usize,
+        delta: BlockDelta<'a>,
+    },
+    ContentBlockStop {
+        index: usize,
+        /// Of one of several choices.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stop_reason: Option<Option<&'static str>>,
+    },
+    MessageDelta {
+        delta: StopFields<'a>,
+        usage: MessageUsage,
+    },
+    MessageStop,
+    Ping,
+}
+
+/// A message: empty, or complete.
+#[derive(Serialize)]
+struct MessageObject<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    role: &'static str,
+    model: &'a str,
+    content: Vec<ContentBlock<'a>>,
+    #[serde(flatten)]
+    stop: StopFields<'a>,
+    usage: MessageUsage,
+}
+
+#[derive(Default, Serialize)]
+struct StopFields<'a> {
+    stop_reason: Option<&'static str>,
+    stop_sequence: Option<&'a str>,
+}
+
+/// `input_tokens` are those that were computed: tokens found in the prefix cache are counted apart.
+#[derive(Serialize)]
+struct MessageUsage {
+    input_tokens: u64,
+    cache_creation_input_tokens: u64,
+    cache_read_input_tokens: u64,
+    output_tokens: u64,
+    service_tier: &'static str,
+}
+
+impl MessageUsage {
+    fn new(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.prompt_tokens.saturating_sub(usage.cached_tokens),
+            cache_creation_input_tokens: 0,
+            cache_read_input_tokens: usage.cached_tokens,
+            output_tokens: usage.completion_tokens,
+            service_tier: "standard",
+        }
+    }
+}
+
+impl MessageEvent<'_> {
+    /// Name of the event: its `type` once more, as clients want it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::MessageStart { .. } => "message_start",
+            Self::ContentBlockStart { .. } => "content_block_start",
+            Self::ContentBlockDelta { .. } => "content_block_delta",
+            Self::ContentBlockStop { .. } => "content_block_stop",
+            Self::MessageDelta { .. } => "message_delta",
+            Self::MessageStop => "message_stop",
+            Self::Ping => "ping",
+        }
+    }
+
+    fn write(&self, id: FrameId, out: &mut FrameWriter<'_>) {
+        out.frame(id, Some(self.name()), self);
+    }
+}
+
+impl Blocks {
+    /// Whether output of this block has to begin another one.
+    fn needs(self, block: Block) -> bool {
+        self.open != Some(block)
+    }
+
+    fn begin(&mut self, block: Block) {
+        self.open = Some(block);
+        self.begun += 1;
+    }
+}
+
+impl MessagesEncoder {
+    /// An encoder of this stream.
+    pub(crate) fn new(source: &Arc<StreamSource>) -> Self {
+        Self {
+            source: Arc::clone(source),
+            blocks: vec![Blocks::default()],
+        }
+    }
+
+    fn has_several(&self) -> bool {
+        self.blocks.len() > 1
+    }
+
+    /// The block that an event is part of.
+    fn block(event: &Event<'_>) -> Option<Block> {
+        match event {
+            Event::Delta(delta) if delta.text.is_empty() => None,
+            Event::Delta(delta) => Some(match delta.kind {
+                Kind::Text => Block::Text,
+                Kind::Reasoning => Block::Thinking,
+            }),
+            Event::ToolCall(call) => Some(Block::ToolUse(call.index)),
+            _ => None,
+        }
+    }
+
+    /// Index of a choice's open block. Blocks of several choices have indices of their own in whichever order they
+    /// come.
+    fn index(&self, choice: usize) -> usize {
+        let begun = self.blocks[choice].begun;
+        choice + self.blocks.len() * begun.saturating_sub(1)
+    }
+
+    /// Signs a thinking block that ends. In a frame without an id, so that the signature is repeated after a
+    /// reconnection.
+    fn sign(&self, choice: usize, out: &mut FrameWriter<'_>) {
+        if self.blocks[choice].open == Some(Block::Thinking) {
+            self.delta(FrameId::None, choice, BlockDelta::signature(), out);
+        }
+    }
+
+    fn delta(&self, id: FrameId, choice: usize, delta: BlockDelta<'_>, out: &mut FrameWriter<'_>) {
+        let index = self.index(choice);
+        MessageEvent::ContentBlockDelta { index, delta }.write(id, out);
+    }
+
+    fn stop_block(
+        &mut self,
+        id: FrameId,
+        choice: usize,
+        end: Option<End>,
+        out: &mut FrameWriter<'_>,
+    ) {
+        let index = self.index(choice);
+        if self.blocks[choice].open.take().is_some() {
+            let stop_reason = end.map(|end| self.stop(Some(end)).stop_reason);
+            MessageEvent::ContentBlockStop { index, stop_reason }.write(id, out);
+        }
+    }
+
+    /// Begins the block of an event, where it is not open, and ends the one before. Frames without ids.
+    fn prepare_block(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        let is_end = matches!(event, Event::ChoiceEnded { .. });
+        if is_end {
+            self.sign(choice, out);
+        }
+        // One of several choices has a block, also with an empty answer.
+        let is_empty = is_end && self.has_several() && self.blocks[choice].begun == 0;
+        let block = match is_empty {
+            true => Some(Block::Text),
+            false => Self::block(event),
+        };
+        let Some(block) = block.filter(|&block| self.blocks[choice].needs(block)) else {
+            return;
+        };
+        self.sign(choice, out);
+        self.stop_block(FrameId::None, choice, None, out);
+        self.blocks[choice].begin(block);
+        let start = MessageEvent::ContentBlockStart {
+            index: self.index(choice),
+            content_block: ContentBlock::begun(event),
+        };
+        start.write(FrameId::None, out);
+    }
+
+    fn stop(&self, end: Option<End>) -> StopFields<'_> {
+        let ending = end.and_then(|end| ending::spell(end).ok());
+        let index = ending.and_then(|ending| ending.stop);
+        let stop = index.and_then(|index| self.source.meta().stops.get(usize::from(index)));
+        StopFields {
+            stop_reason: ending.map(|ending| ending.reason),
+            stop_sequence: stop.map(String::as_str),
+        }
+    }
+
+    fn message<'a>(
+        &'a self,
+        content: Vec<ContentBlock<'a>>,
+        end: Option<End>,
+        usage: Usage,
+    ) -> MessageObject<'a> {
+        let meta = self.source.meta();
+        MessageObject {
+            id: &meta.response_id,
+            r#type: "message",
+            role: "assistant",
+            model: &meta.model,
+            content,
+            stop: self.stop(end),
+            usage: MessageUsage::new(usage),
+        }
+    }
+
+    fn choice_event(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        self.prepare_block(choice, event, out);
+        let id = FrameId::Position;
+        match event {
+            Event::Delta(delta) if !delta.text.is_empty() => {
+                self.delta(id, choice, BlockDelta::text(delta), out);
+            }
+            Event::ToolCall(call) => match call.part {
+                ToolCallPart::Start { .. } | ToolCallPart::Args(_) => {
+                    self.delta(id, choice, BlockDelta::input(call.part), out);
+                }
+                ToolCallPart::End => self.stop_block(id, choice, None, out),
+            },
+            Event::ChoiceEnded { end, .. } => {
+                let end = Some(*end).filter(|_| self.has_several());
+                self.stop_block(id, choice, end, out);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn error(id: FrameId, error: &ApiError, out: &mut FrameWriter<'_>) {
+    out.frame(id, Some("error"), &MessageErrorBody::new(error));
+}
+
+impl Encoder for MessagesEncoder {
+    fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        match event {
+            Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
+            Event::Opened { choices, usage } => {
+                self.blocks = vec![Blocks::default(); *choices];
+                let message = self.message(Vec::new(), None, *usage);
+                MessageEvent::MessageStart { message }.write(FrameId::None, out);
+            }
+            Event::Usage { end, usage } => {
+                let event = MessageEvent::MessageDelta {
+                    delta: self.stop(*end),
+                    usage: MessageUsage::new(*usage),
+                };
+                event.write(FrameId::Terminal(Closing::Usage), out);
+            }
+            Event::Finished { .. } => {
+                MessageEvent::MessageStop.write(FrameId::Terminal(Closing::Done), out);
+            }
+            Event::Failed { end, .. } => {
+                let failed = openai::ending::error(*end);
+                error(FrameId::Terminal(Closing::Done), &failed, out);
+            }
+            Event::Rejected(rejected) => error(FrameId::None, rejected, out),
+            _ => {
+                if let Some(choice) = event.choice() {
+                    self.choice_event(choice, event, out);
+                }
+            }
+        }
+    }
+
+    /// Blocks that the client has seen begin are open for it.
+    fn replay(&mut self, event: &Event<'_>) {
+        if let Event::Resumed { reached } = event {
+            self.blocks = vec![Blocks::default(); reached.len()];
+        }
+        let Some(choice) = event.choice() else {
+            return;
+        };
+        let blocks = &mut self.blocks[choice];
+        if let Some(block) = Self::block(event).filter(|&block| blocks.needs(block)) {
+            blocks.begin(block);
+        }
+        if matches!(event, Event::ToolCall(call) if call.part == ToolCallPart::End) {
+            blocks.open = None;
+        }
+    }
+
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        _: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
+        let pieces = answers.iter().flat_map(|answer| &answer.pieces);
+        let content = pieces.map(ContentBlock::complete).collect();
+        let end = answers.first().and_then(|answer| answer.end);
+        json::write(&self.message(content, end, usage), out);
+    }
+
+    fn keep_alive(&mut self, out: &mut FrameWriter<'_>) {
+        MessageEvent::Ping.write(FrameId::None, out);
+    }
+}

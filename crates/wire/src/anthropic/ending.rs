@@ -1,0 +1,97 @@
+//! The `stop_reason` for each end of a stream.
+
+use crate::openai;
+use generate::error::ApiError;
+use stream::{End, Stop};
+
+/// How a message ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MessageEnding {
+    /// The `stop_reason`.
+    pub(crate) reason: &'static str,
+    /// Index of the request's stop string that matched.
+    pub(crate) stop: Option<u16>,
+}
+
+/// The `stop_reason`, or the error of a bad end. Every end has one of them.
+pub(crate) fn spell(end: End) -> Result<MessageEnding, ApiError> {
+    let (reason, stop) = match end {
+        End::Stop(Stop::Eos) => ("end_turn", None),
+        End::Stop(Stop::StopString(index)) => ("stop_sequence", Some(index)),
+        End::Stop(Stop::ToolCalls) => ("tool_use", None),
+        End::Length => ("max_tokens", None),
+        End::Cancelled | End::Deadline | End::TimedOut(_) | End::Failed(_) | End::Lost => {
+            return Err(openai::ending::error(end));
+        }
+    };
+    Ok(MessageEnding { reason, stop })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::anthropic::refusal::{kind, status};
+    use stream::{Clock, FailCode};
+
+    #[test]
+    fn every_end_has_its_words() {
+        let rows = [
+            (End::Stop(Stop::Eos), Ok(("end_turn", None))),
+            (
+                End::Stop(Stop::StopString(3)),
+                Ok(("stop_sequence", Some(3))),
+            ),
+            (End::Stop(Stop::ToolCalls), Ok(("tool_use", None))),
+            (End::Length, Ok(("max_tokens", None))),
+            (End::Cancelled, Err((499, "api_error", "cancelled"))),
+            (End::Deadline, Err((504, "timeout_error", "timeout"))),
+            (
+                End::TimedOut(Clock::Queue),
+                Err((529, "overloaded_error", "timeout")),
+            ),
+            (
+                End::TimedOut(Clock::FirstToken),
+                Err((504, "timeout_error", "timeout")),
+            ),
+            (
+                End::TimedOut(Clock::Idle),
+                Err((504, "timeout_error", "timeout")),
+            ),
+            (
+                End::TimedOut(Clock::Total),
+                Err((504, "timeout_error", "timeout")),
+            ),
+            (
+                End::TimedOut(Clock::Reader),
+                Err((504, "timeout_error", "timeout")),
+            ),
+            (
+                End::Failed(FailCode::Inference),
+                Err((500, "api_error", "inference_failed")),
+            ),
+            (
+                End::Failed(FailCode::NotFinite),
+                Err((500, "api_error", "inference_failed")),
+            ),
+            (
+                End::Failed(FailCode::Panic),
+                Err((500, "api_error", "internal_error")),
+            ),
+            (
+                End::Failed(FailCode::Shutdown),
+                Err((529, "overloaded_error", "shutting_down")),
+            ),
+            (
+                End::Failed(FailCode::Constraint),
+                Err((400, "invalid_request_error", "grammar_limit")),
+            ),
+            (End::Lost, Err((500, "api_error", "lost"))),
+        ];
+        for (end, want) in rows {
+            let told = spell(end)
+                .map(|ending| (ending.reason, ending.stop))
+                .map_err(|error| (status(&error).as_u16(), kind(&error), error.code));
+            assert_eq!(told, want, "{end:?}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `POST /v1/messages`: from fields to meaning.
+
+use super::{conversation, output_format, tools};
+use crate::field_table;
+use crate::fields::{self, Fields};
+use crate::openai::control;
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, Prompt, STOP_BYTES_MAX, STOPS_MAX};
+use generate::tools::Tools;
+use serde_json::{Map, Value};
+
+/// What is asked for and this server cannot do yet.
+const NOT_SUPPORTED: &str = "is not supported yet by this server";
+/// The code that has a client send a conversation without a thread.
+pub const THREAD_UNSUPPORTED: &str = "thread_unsupported_request";
+/// Edits in `context_management`.
+const EDITS_MAX: usize = 16;
+/// The least `thinking.budget_tokens`.
+const THINKING_TOKENS_MIN: i128 = 1024;
+
+/// The request's meaning, or all that is wrong with it. Beside Anthropic's own fields it takes this
+/// server's others that control how an answer is generated (`seed`, `min_p`, ...).
+pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+    expect_no_thread(&fields)?;
+    let read = prompt(&mut fields);
+    let mut control = control::control(&mut fields, vocab);
+    control.form = output_format::read(&mut fields, control.form);
+    control.calls(read.tools);
+    control.thinking_max = read.thinking_max;
+    control.stops.extend(stop_sequences(&mut fields));
+    if control.stops.len() > STOPS_MAX {
+        fields.wrong("stop_sequences", too_many_stops());
+    }
+    if fields.raw("max_tokens").is_none() {
+        fields.wrong("max_tokens", "is required");
+    }
+    let mut delivery = control::delivery(&mut fields);
+    // Every message has its counts.
+    delivery.include_usage = true;
+    fields.integer("n", 1..=1);
+    for name in ["logprobs", "top_logprobs"] {
+        let off = |raw: fields::Raw<'_>| matches!(raw.get(), "false" | "0");
+        if fields.raw(name).is_some_and(|raw| !off(raw)) {
+            fields.wrong(
+                name,
+                "is not supported in this wire format: use another one for this stream",
+            );
+        }
+    }
+    delivery.ignored = fields.finish_request(&field_table::MESSAGES)?;
+    Ok(GenerateRequest {
+        prompts: read.prompt.into_iter().collect(),
+        n: 1,
+        control,
+        delivery,
+    })
+}
+
+/// What `/v1/messages/count_tokens` needs of it: the prompt.
+pub fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> {
+    expect_no_thread(&fields)?;
+    let read = prompt(&mut fields);
+    fields.finish_request(&field_table::MESSAGES)?;
+    Ok(read.prompt)
+}
+
+/// The prompt, and what was said beside it on the way.
+struct Read {
+    /// `None` where it is wrong.
+    prompt: Option<Prompt>,
+    tools: Tools,
+    thinking_max: Option<u64>,
+}
+
+/// `system`, `messages`, `tools`, and what else changes the prompt.
+fn prompt(fields: &mut Fields<'_>) -> Read {
+    let talk = conversation::read(fields);
+    let tools = tools::read(fields);
+    let mut kwargs = Map::new();
+    let thinking_max = thinking(fields, &mut kwargs);
+    output_config(fields, &mut kwargs);
+    metadata(fields);
+    context_management(fields);
+    let prompt = talk.map(|talk| Prompt::Conversation {
+        field: "messages",
+        messages: talk.messages,
+        tools: tools.definitions.clone(),
+        continues: talk.continues,
+        kwargs,
+    });
+    Read {
+        prompt,
+        tools,
+        thinking_max,
+    }
+}
+
+/// `thinking`, in the words that templates have for it, and its budget. Left out, it is as the model has
+/// it.
+fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> Option<u64> {
+    let object = fields.object("thinking")?;
+    let kind = object.get("type").and_then(fields::text);
+    let enabled = match kind.as_deref() {
+        Some("enabled" | "adaptive" | "between_tools") => true,
+        Some("disabled") => false,
+        _ => {
+            let words = "must be enabled, disabled, adaptive or between_tools";
+            fields.wrong("thinking.type", words);
+            return None;
+        }
+    };
+    kwargs.insert("enable_thinking".to_owned(), Value::Bool(enabled));
+    if kind.as_deref() != Some("enabled") {
+        return None;
+    }
+    let budget = object.get("budget_tokens").and_then(fields::whole_number);
+    let answer = fields.raw("max_tokens").and_then(fields::whole_number);
+    let high = answer.unwrap_or(i128::from(u32::MAX));
+    match budget.filter(|budget| (THINKING_TOKENS_MIN..high).contains(budget)) {
+        Some(budget) => {
+            let budget = u64::try_from(budget).unwrap_or(u64::MAX);
+            kwargs.insert("thinking_budget".to_owned(), Value::from(budget));
+            Some(budget)
+        }
+        None => {
+            fields.wrong(
+                "thinking.budget_tokens",
+                format!(
+                    "must be an integer of at least {THINKING_TOKENS_MIN}, less than max_tokens"
+                ),
+            );
+            None
+        }
+    }
+}
+
+/// How much effort, for templates that know of it.
+fn output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
+    let Some(object) = fields.object("output_config") else {
+        return;
+    };
+    if let Some(raw) = object.get("effort") {
+        match fields::text(raw) {
+            Some(effort) => {
+                let effort = Value::String(effort.into_owned());
+                kwargs.insert("reasoning_effort".to_owned(), effort);
+            }
+            None => fields.wrong("output_config.effort", "must be a string"),
+        }
+    }
+}
+
+/// Refuses to keep a conversation for the caller (`thread`) before all else is looked at: a client that is told so
+/// sends the whole conversation without it, and is told then what else is wrong.
+fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
+    match fields.raw("thread") {
+        None => Ok(()),
+        Some(_) => {
+            let words = "thread: conversations are not kept here: send all messages without it";
+            Err(ApiError::field("thread", THREAD_UNSUPPORTED, words))
+        }
+    }
+}
+
+/// `context_management.edits`: those that clear results of tools or thoughts are accepted, as a conversation that is
+/// never cleared goes on as the caller sends it; one that compacts would put a block into the answer.
+fn context_management(fields: &mut Fields<'_>) {
+    let Some(object) = fields.object("context_management") else {
+        return;
+    };
+    let Some(edits) = object.get("edits") else {
+        return;
+    };
+    let path = "context_management.edits";
+    for (i, edit) in fields::list(edits, EDITS_MAX)
+        .unwrap_or_default()
+        .into_iter()
+        .enumerate()
+    {
+        let kind = fields::object(edit).and_then(|edit| edit.get("type"));
+        let kind = kind.and_then(fields::text);
+        if !kind.is_some_and(|kind| kind.starts_with("clear_")) {
+            let words = format!("other than clear_... {NOT_SUPPORTED}");
+            fields.wrong(format!("{path}[{i}].type"), words);
+        }
+    }
+    if fields::list(edits, EDITS_MAX).is_none() {
+        fields.wrong(path, format!("must be a list of at most {EDITS_MAX} edits"));
+    }
+}
+
+/// The caller's metadata: validated, without effect.
+fn metadata(fields: &mut Fields<'_>) {
+    let Some(object) = fields.object("metadata") else {
+        return;
+    };
+    let user = object.get("user_id");
+    if user.is_some_and(|raw| fields::text(raw).is_none()) {
+        fields.wrong("metadata.user_id", "must be a string");
+    }
+}
+
+fn stop_sequences(fields: &mut Fields<'_>) -> Vec<String> {
+    let Some(raw) = fields.raw("stop_sequences") else {
+        return Vec::new();
+    };
+    let Some(items) = fields::list(raw, STOPS_MAX) else {
+        fields.wrong("stop_sequences", too_many_stops());
+        return Vec::new();
+    };
+    let mut stops = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        match fields::text(item) {
+            Some(stop) if (1..=STOP_BYTES_MAX).contains(&stop.len()) => {
+                stops.push(stop.into_owned());
+            }
+            _ => fields.wrong(
+                format!("stop_sequences[{i}]"),
+                format!("must be a string of 1 to {STOP_BYTES_MAX} bytes"),
+            ),
+        }
+    }
+    stops
+}
+
+fn too_many_stops() -> String {
+    format!("must be a list of at most {STOPS_MAX} strings")
+}

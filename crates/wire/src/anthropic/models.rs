@@ -1,0 +1,122 @@
+//! `/v1/models` in Anthropic's shape, for clients that send `anthropic-version`.
+
+use crate::model_card::ModelCard;
+use crate::native::rfc3339;
+use crate::query::Query;
+use generate::error::ApiError;
+use serde::Serialize;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Models on a page where the request names no limit.
+const PAGE: usize = 20;
+/// Models on a page at most.
+const PAGE_MAX: u64 = 1000;
+
+/// One model.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct ModelInfo<'a> {
+    r#type: &'static str,
+    id: &'a str,
+    display_name: &'a str,
+    created_at: String,
+    lifecycle: &'static str,
+    /// Tokens that prompt and answer may have together; of a model that is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_input_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<usize>,
+    /// State of a model that is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+/// Some models.
+#[derive(Debug, Serialize)]
+pub struct ModelPage<'a> {
+    data: Vec<ModelInfo<'a>>,
+    has_more: bool,
+    first_id: Option<&'a str>,
+    last_id: Option<&'a str>,
+}
+
+/// The object of a model.
+pub fn info(card: &ModelCard) -> ModelInfo<'_> {
+    let since = Duration::from_secs(u64::try_from(card.created_unix_s).unwrap_or(0));
+    ModelInfo {
+        r#type: "model",
+        id: &card.name,
+        display_name: &card.name,
+        created_at: rfc3339::utc(UNIX_EPOCH + since),
+        lifecycle: "active",
+        max_input_tokens: card.context_max,
+        max_tokens: card.context_max,
+        state: card.state,
+    }
+}
+
+/// The page that `limit`, `after_id` and `before_id` name.
+pub fn page<'a>(all: &'a [ModelCard], query: &Query) -> Result<ModelPage<'a>, ApiError> {
+    let ids: Vec<&str> = all.iter().map(|card| card.name.as_str()).collect();
+    let limit = query.number("limit", PAGE_MAX)?;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+    let limit = limit.unwrap_or(PAGE).max(1);
+    let (from, to, has_more) = window(&ids, query.get("after_id"), query.get("before_id"), limit)?;
+    Ok(ModelPage {
+        data: all[from..to].iter().map(info).collect(),
+        has_more,
+        first_id: ids[from..to].first().copied(),
+        last_id: ids[from..to].last().copied(),
+    })
+}
+
+/// Which of `ids` are on the page, and whether there are more in the direction that is read.
+fn window(
+    ids: &[&str],
+    after: Option<&str>,
+    before: Option<&str>,
+    limit: usize,
+) -> Result<(usize, usize, bool), ApiError> {
+    let place = |name: &str, id: &str| {
+        let found = ids.iter().position(|known| *known == id);
+        found.ok_or_else(|| {
+            let words = format!("{name}: this server does not serve that model");
+            ApiError::field(name, "invalid_value", words)
+        })
+    };
+    if let Some(id) = before {
+        let to = place("before_id", id)?;
+        let from = to.saturating_sub(limit);
+        return Ok((from, to, from > 0));
+    }
+    let from = match after {
+        Some(id) => place("after_id", id)? + 1,
+        None => 0,
+    };
+    let to = (from + limit).min(ids.len());
+    Ok((from, to, to < ids.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::window;
+
+    #[test]
+    fn pages_follow_each_other_both_ways() {
+        let ids = ["a", "b", "c", "d", "e"];
+        let rows = [
+            ("all", None, None, 9, (0, 5, false)),
+            ("first", None, None, 2, (0, 2, true)),
+            ("next", Some("b"), None, 2, (2, 4, true)),
+            ("last", Some("d"), None, 2, (4, 5, false)),
+            ("after all", Some("e"), None, 2, (5, 5, false)),
+            ("before", None, Some("d"), 2, (1, 3, true)),
+            ("before that", None, Some("b"), 2, (0, 1, false)),
+        ];
+        for (case, after, before, limit, want) in rows {
+            let got = window(&ids, after, before, limit).expect(case);
+            assert_eq!(got, want, "{case}");
+        }
+        let error = window(&ids, Some("x"), None, 2).expect_err("no such model");
+        assert_eq!(error.problems[0].field, "after_id");
+    }
+}

@@ -1,0 +1,55 @@
+//! `output_config.format`, and `output_format`, as it was called before: what the answer must look like.
+
+use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::response_format;
+use generate::response_format::ResponseFormat;
+
+/// The form that is asked for, if any; `other` is one that came in a field of this server's own. An answer has
+/// one form.
+pub(crate) fn read(
+    fields: &mut Fields<'_>,
+    other: Option<ResponseFormat>,
+) -> Option<ResponseFormat> {
+    const NAME: &str = "output_config.format";
+    const BEFORE: &str = "output_format";
+    let config = fields.object("output_config");
+    let new = config.as_ref().and_then(|config| config.get("format"));
+    let new = new.and_then(|raw| one(fields, NAME, raw));
+    let old = fields.raw(BEFORE);
+    let old = old.and_then(|raw| one(fields, BEFORE, raw));
+    let mut forms = [new, old, other].into_iter().flatten();
+    let first = forms.next()?;
+    if let Some(second) = forms.next() {
+        let words = format!("must not be given together with {}", first.field);
+        fields.wrong(second.field, words);
+    }
+    Some(first)
+}
+
+/// `{"type":"json_schema","schema":{..}}`, or null.
+fn one(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
+    if raw.get() == "null" {
+        return None;
+    }
+    let format: Option<Object<'_>> = match fields::kind(raw) {
+        Kind::Object => fields::read(raw),
+        _ => None,
+    };
+    let Some(format) = format else {
+        fields.wrong(name, "must be an object");
+        return None;
+    };
+    let kind = format.get("type").and_then(fields::text);
+    if kind.as_deref() != Some("json_schema") {
+        fields.wrong(format!("{name}.type"), "must be json_schema");
+        return None;
+    }
+    match format.get("schema") {
+        Some(schema) => response_format::of_schema(fields, &format!("{name}.schema"), schema),
+        None => {
+            let words = "is required: a JSON Schema (an object)";
+            fields.wrong(format!("{name}.schema"), words);
+            None
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Errors in Anthropic's shape: `{"type":"error","error":{"type","message","details"}}`.
+
+use super::message_request::THREAD_UNSUPPORTED;
+use crate::json;
+use crate::openai::refusal::{self, FieldError};
+use crate::status::status_code;
+use bytes::Bytes;
+use generate::error::{ApiError, Blame};
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+/// Anthropic's status of an overloaded server; its clients have an exception class for it.
+const OVERLOADED: u16 = 529;
+/// The status of nginx for a request that the client closed.
+const CANCELLED: u16 = 499;
+
+/// The body of an error response, or the data of an `error` event.
+#[derive(Serialize)]
+pub(crate) struct MessageErrorBody<'a> {
+    r#type: &'static str,
+    error: MessageError<'a>,
+}
+
+#[derive(Serialize)]
+struct MessageError<'a> {
+    r#type: &'static str,
+    message: &'a str,
+    details: MessageErrorDetails<'a>,
+}
+
+#[derive(Serialize)]
+struct MessageErrorDetails<'a> {
+    error_code: &'a str,
+    /// All rejected fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError<'a>>,
+    /// Read by the clients' own fallback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsupported: Option<[&'static str; 1]>,
+}
+
+impl<'a> MessageErrorBody<'a> {
+    /// The body of this error.
+    pub(crate) fn new(error: &'a ApiError) -> Self {
+        Self {
+            r#type: "error",
+            error: MessageError {
+                r#type: kind(error),
+                message: &error.message,
+                details: MessageErrorDetails {
+                    error_code: error.code,
+                    errors: refusal::field_errors(error),
+                    unsupported: (error.code == THREAD_UNSUPPORTED).then_some(["thread"]),
+                },
+            },
+        }
+    }
+}
+
+/// The error response.
+pub fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    let body = json::to_vec(&MessageErrorBody::new(error)).freeze();
+    let mut response = refusal::with_body(error, body);
+    *response.status_mut() = status(error);
+    response
+}
+
+/// HTTP status of an error in this protocol.
+pub(crate) fn status(error: &ApiError) -> StatusCode {
+    match error.blame {
+        Blame::Capacity => StatusCode::from_u16(OVERLOADED).unwrap_or(status_code(error.kind)),
+        Blame::Caller | Blame::Ours => status_code(error.kind),
+    }
+}
+
+/// The error's `type`: a broad class. The exact reason is in `details.error_code`.
+pub(crate) fn kind(error: &ApiError) -> &'static str {
+    match (error.blame, status_code(error.kind).as_u16()) {
+        (Blame::Capacity, _) => "overloaded_error",
+        (_, 401) => "authentication_error",
+        (_, 403) => "permission_error",
+        (_, 404 | 410) => "not_found_error",
+        (_, 413) => "request_too_large",
+        (_, 429) => "rate_limit_error",
+        (_, 504) => "timeout_error",
+        (Blame::Ours, _) | (Blame::Caller, CANCELLED) => "api_error",
+        (Blame::Caller, _) => "invalid_request_error",
+    }
+}

@@ -1,0 +1,25 @@
+//! Requests, right and wrong, and what templates are given of them.
+
+pub(crate) mod conversation;
+pub(crate) mod request;
+
+use super::message_request;
+use crate::fields::Fields;
+use generate::error::ApiError;
+use generate::request::GenerateRequest;
+use serde_json::{Value, json};
+
+const VOCAB: usize = 300;
+
+/// A good request with some fields put over it.
+fn message(over: &Value) -> Result<GenerateRequest, ApiError> {
+    let mut body = json!({"max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]});
+    for (name, value) in over.as_object().expect("fields") {
+        body[name] = value.clone();
+    }
+    message_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+}
+
+fn bad_fields(error: &ApiError) -> Vec<&str> {
+    error.problems.iter().map(|p| p.field.as_str()).collect()
+}

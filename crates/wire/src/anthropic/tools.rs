@@ -1,0 +1,113 @@
+//! `tools` and `tool_choice`: what the model is told that it may call.
+
+use crate::fields::{self, Fields, Kind, Raw};
+use crate::tool_definitions::listed;
+use generate::tools::{ToolChoice, Tools};
+use serde_json::{Map, Value};
+
+/// Bytes of a tool's name.
+const NAME_BYTES_MAX: usize = 128;
+/// What is asked for and this server cannot do yet.
+const NOT_SUPPORTED: &str = "is not supported yet by this server";
+
+/// The tools that the model is to know of, in OpenAI's shape, which is the one that templates take.
+/// Wrong parts are noted.
+pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
+    let tools = listed(fields, ".name", tool);
+    let (choice, once) = choice(fields, !tools.is_empty());
+    Tools::new(tools, &choice, once).unwrap_or_else(|| {
+        fields.wrong(
+            "tool_choice.name",
+            "must be one of the tools that are given",
+        );
+        Tools::default()
+    })
+}
+
+fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
+    let Some(tool) = fields::object(raw) else {
+        fields.wrong(path, "must be an object with a name and an input_schema");
+        return None;
+    };
+    let kind = tool.get("type").map(fields::text);
+    if !matches!(
+        kind.as_ref().map(|kind| kind.as_deref()),
+        None | Some(Some("custom"))
+    ) {
+        let words = format!("other than \"custom\" {NOT_SUPPORTED}");
+        fields.wrong(format!("{path}.type"), words);
+        return None;
+    }
+    let strict = tool.get("strict").map(fields::read::<bool>);
+    if strict == Some(None) {
+        fields.wrong(format!("{path}.strict"), "must be true or false");
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let name = tool.get("name").and_then(fields::text);
+    let name =
+        name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain));
+    if name.is_none() {
+        let words =
+            format!("must be 1 to {NAME_BYTES_MAX} letters, digits, underscores and hyphens");
+        fields.wrong(format!("{path}.name"), words);
+    }
+    let schema = tool
+        .get("input_schema")
+        .filter(|raw| fields::kind(raw) == Kind::Object)
+        .and_then(fields::read::<Value>);
+    if schema.is_none() {
+        let words = "must be an object, nested at most 127 deep";
+        fields.wrong(format!("{path}.input_schema"), words);
+    }
+    let mut function = Map::new();
+    if let Some(raw) = tool.get("description") {
+        match fields::text(raw) {
+            Some(text) => {
+                function.insert("description".to_owned(), Value::String(text.into_owned()));
+            }
+            None => fields.wrong(format!("{path}.description"), "must be a string"),
+        }
+    }
+    let name = name?.into_owned();
+    function.insert("name".to_owned(), Value::String(name.clone()));
+    function.insert("parameters".to_owned(), schema?);
+    if let Some(strict) = strict.flatten() {
+        function.insert("strict".to_owned(), Value::Bool(strict));
+    }
+    let tool = serde_json::json!({"type": "function", "function": function});
+    Some((name, tool))
+}
+
+/// Whether the answer calls any, and whether at most once: with `none` the model is not told of them.
+fn choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, bool) {
+    if fields.object("tool_choice").is_none() {
+        return (ToolChoice::Auto, false);
+    }
+    let (choice, once) = fields.within("tool_choice", |fields| {
+        let once = fields.boolean("disable_parallel_tool_use") == Some(true);
+        (kind_of_choice(fields), once)
+    });
+    if !has_tools && choice != ToolChoice::None {
+        fields.wrong("tool_choice", "needs tools");
+        return (ToolChoice::Auto, once);
+    }
+    (choice, once)
+}
+
+fn kind_of_choice(fields: &mut Fields<'_>) -> ToolChoice {
+    let name = fields.string("name");
+    match (fields.string("type").as_deref(), name) {
+        (Some("auto"), _) => ToolChoice::Auto,
+        (Some("none"), _) => ToolChoice::None,
+        (Some("any"), _) => ToolChoice::Required,
+        (Some("tool"), Some(name)) => ToolChoice::Named(name.into_owned()),
+        (Some("tool"), None) => {
+            fields.wrong("name", "is required: the tool that is to be called");
+            ToolChoice::Auto
+        }
+        _ => {
+            fields.wrong("type", "must be auto, any, tool or none");
+            ToolChoice::Auto
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Control updates: `POST /v1/streams/{id}/control`, and `control` over a WebSocket.
+
+use crate::fields::{self, Fields};
+use engine::{INJECT_TOKENS_MAX, RequestUpdate};
+use generate::error::ApiError;
+
+/// Bytes of a text to inject: tokenizing runs on an I/O thread.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// Changes of a running stream, applied together.
+#[derive(Debug, Default)]
+pub struct ControlRequest {
+    /// Pause or resume.
+    pub pause: Option<bool>,
+    /// Whether the stream is canceled.
+    pub stop: bool,
+    /// Whether reasoning is ended.
+    pub end_thinking: bool,
+    /// Text to inject.
+    pub text: Option<String>,
+    /// Changed sampling parameters and injected tokens.
+    pub steer: RequestUpdate,
+}
+
+impl ControlRequest {
+    /// Parses the body of a control request.
+    ///
+    /// # Errors
+    /// All invalid fields at once.
+    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        let mut fields = Fields::parse(body)?;
+        let control = Self::read(&mut fields);
+        fields.finish()?;
+        Ok(control)
+    }
+
+    /// Parses an update from an object that may have other fields too; invalid fields are noted there.
+    pub fn read(fields: &mut Fields<'_>) -> Self {
+        let steer = RequestUpdate {
+            temperature: fields.number("temperature", 0.0..=100.0),
+            top_k: fields
+                .integer("top_k", 0..=i128::from(u32::MAX))
+                .and_then(|k| u32::try_from(k).ok()),
+            top_p: fields.number("top_p", 0.0..=1.0),
+            min_p: fields.number("min_p", 0.0..=1.0),
+            repetition_penalty: fields.number("repetition_penalty", 0.01..=100.0),
+            presence_penalty: fields.number("presence_penalty", -100.0..=100.0),
+            frequency_penalty: fields.number("frequency_penalty", -100.0..=100.0),
+            inject: tokens(fields),
+        };
+        let control = Self {
+            pause: fields.boolean("pause"),
+            stop: fields.boolean("stop") == Some(true),
+            end_thinking: fields.boolean("end_thinking") == Some(true),
+            text: fields.string("text").map(std::borrow::Cow::into_owned),
+            steer,
+        };
+        if control.text.is_some() && !control.steer.inject.is_empty() {
+            fields.wrong("text", "must not be given together with tokens");
+        }
+        if control
+            .text
+            .as_ref()
+            .is_some_and(|text| text.len() > TEXT_BYTES_MAX)
+        {
+            fields.wrong("text", format!("must be at most {TEXT_BYTES_MAX} bytes"));
+        }
+        control
+    }
+}
+
+fn tokens(fields: &mut Fields<'_>) -> Vec<u32> {
+    let items = fields
+        .array("tokens", INJECT_TOKENS_MAX)
+        .unwrap_or_default();
+    let mut ids = Vec::with_capacity(items.len());
+    for (at, raw) in items.into_iter().enumerate() {
+        match fields::read::<u32>(raw) {
+            Some(id) => ids.push(id),
+            None => fields.wrong(format!("tokens[{at}]"), "must be a token id"),
+        }
+    }
+    ids
+}

@@ -1,0 +1,62 @@
+//! The texts of a request.
+
+use crate::fields::{self, Fields, Kind, Raw};
+use generate::request::Prompt;
+
+/// Texts of one request.
+pub const INPUTS_MAX: usize = 512;
+
+/// A string, strings, ids, or lists of ids. What is wrong is noted.
+pub fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
+    let Some(raw) = fields.raw(name) else {
+        fields.wrong(name, "is required");
+        return Vec::new();
+    };
+    if let Some(text) = fields::text(raw) {
+        return one(fields, name, &text).into_iter().collect();
+    }
+    if fields::begins_with_number(raw) {
+        return ids(fields, name, raw, vocab).into_iter().collect();
+    }
+    match fields::list(raw, usize::MAX).as_deref() {
+        Some([]) | None => fields.wrong(
+            name,
+            "must be a string, a list of strings, token ids, or lists of token ids",
+        ),
+        Some(items) if items.len() > INPUTS_MAX => {
+            fields.wrong(name, format!("must hold at most {INPUTS_MAX} texts"));
+        }
+        Some(items) => {
+            let read = |(i, item): (usize, &Raw<'_>)| {
+                let path = format!("{name}[{i}]");
+                if let Some(text) = fields::text(item) {
+                    return one(fields, &path, &text);
+                }
+                if fields::kind(item) != Kind::Array {
+                    fields.wrong(path, "must be a string or a list of token ids");
+                    return None;
+                }
+                ids(fields, &path, item, vocab)
+            };
+            return items.iter().enumerate().filter_map(read).collect();
+        }
+    }
+    Vec::new()
+}
+
+fn one(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {
+    if text.is_empty() {
+        fields.wrong(path, "must not be empty");
+        return None;
+    }
+    Some(Prompt::Text(text.to_owned()))
+}
+
+fn ids(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+    let ids = fields.ids(path, raw, vocab)?;
+    if ids.is_empty() {
+        fields.wrong(path, "must hold at least one token id");
+        return None;
+    }
+    Some(Prompt::Ids(ids))
+}

@@ -1,0 +1,103 @@
+//! What is done to a vector before it is sent.
+
+use crate::json;
+use bytes::{BufMut, BytesMut};
+
+/// RFC 4648, section 4.
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Cut to its first `dimensions` entries and, if wanted, of length 1.
+pub fn shaped(vector: &[f32], dimensions: Option<usize>, norm: bool) -> Vec<f32> {
+    let mut vector = vector[..dimensions.unwrap_or(vector.len()).min(vector.len())].to_vec();
+    let squares = vector.iter().map(|&x| f64::from(x) * f64::from(x));
+    let length = squares.sum::<f64>().sqrt();
+    if norm && length > 0.0 {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 1")]
+        vector
+            .iter_mut()
+            .for_each(|x| *x = (f64::from(*x) / length) as f32);
+    }
+    vector
+}
+
+/// A list of numbers.
+pub fn write_floats(vector: &[f32], out: &mut BytesMut) {
+    json::raw(out, "[");
+    for (i, &entry) in vector.iter().enumerate() {
+        json::raw(out, if i == 0 { "" } else { "," });
+        json::raw(out, ryu::Buffer::new().format_finite(entry));
+    }
+    json::raw(out, "]");
+}
+
+/// Little-endian f32 in base64, as a JSON string.
+pub fn write_base64(vector: &[f32], out: &mut BytesMut) {
+    let bytes: Vec<u8> = vector
+        .iter()
+        .flat_map(|entry| entry.to_le_bytes())
+        .collect();
+    json::raw(out, "\"");
+    encode(&bytes, out);
+    json::raw(out, "\"");
+}
+
+/// Base64: each three bytes are four letters; what is missing of the last three is padding.
+fn encode(bytes: &[u8], out: &mut BytesMut) {
+    for three in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            let letter = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
+            out.put_u8(if at <= three.len() { letter } else { b'=' });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_cut_and_then_normed() {
+        let rows: [(&[f32], _, _, &[f32]); 5] = [
+            (&[3.0, 4.0], None, true, &[0.6, 0.8]),
+            (&[3.0, 4.0, 12.0], Some(2), true, &[0.6, 0.8]),
+            (&[3.0, 4.0], None, false, &[3.0, 4.0]),
+            (&[0.0, 0.0], None, true, &[0.0, 0.0]),
+            (&[3.0, 4.0], Some(9), false, &[3.0, 4.0]),
+        ];
+        for (vector, dimensions, norm, want) in rows {
+            assert_eq!(shaped(vector, dimensions, norm), want);
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        let vector = [1.0f32, -0.5, 1e-7];
+        let mut out = BytesMut::new();
+        write_floats(&vector, &mut out);
+        assert_eq!(serde_json::from_slice::<Vec<f32>>(&out).unwrap(), vector);
+        out.clear();
+        write_base64(&[1.0, -0.5], &mut out);
+        // As Python has it: base64.b64encode(struct.pack("<2f", 1, -0.5)).
+        assert_eq!(&out[..], b"\"AACAPwAAAL8=\"");
+    }
+
+    #[test]
+    fn base64_is_that_of_its_document() {
+        // RFC 4648, section 10.
+        for (plain, want) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            let mut out = BytesMut::new();
+            encode(plain.as_bytes(), &mut out);
+            assert_eq!(out, want, "{plain}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Positions of a client as text: in the `id:` lines of server-sent events, and in the `cursor` field where a frame is
+//! a JSON object without fields of its own.
+
+use crate::cursor::Closing;
+use crate::json;
+use bytes::BytesMut;
+use generate::output::position::Position;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::fmt::{Display, Write};
+use stream::StreamId;
+
+/// The positions that the frames of one stream carry. Allocates when it is made and never again.
+pub struct EventIds {
+    /// `<stream id>:`
+    stream: String,
+    reached: Vec<Position>,
+}
+
+impl EventIds {
+    /// Ids for a client that has as much of each choice.
+    pub fn new(id: StreamId, reached: Vec<Position>) -> Self {
+        Self {
+            stream: format!("{id}:"),
+            reached,
+        }
+    }
+
+    /// A client that has the next frame has as much of `choice`.
+    pub fn advance(&mut self, choice: usize, reached: Position) {
+        if let Some(before) = self.reached.get_mut(choice) {
+            *before = reached;
+        }
+    }
+
+    /// The current position as text.
+    pub fn cursor(&self, closing: Closing, with_stream: bool) -> CursorText<'_> {
+        CursorText {
+            stream: if with_stream { &self.stream } else { "" },
+            reached: &self.reached,
+            closing,
+        }
+    }
+}
+
+/// A position as [`Cursor::parse`](crate::cursor::Cursor::parse) reads it.
+#[derive(Clone, Copy)]
+pub struct CursorText<'a> {
+    stream: &'a str,
+    reached: &'a [Position],
+    closing: Closing,
+}
+
+impl CursorText<'_> {
+    /// Appends the text.
+    pub fn write(&self, out: &mut BytesMut) {
+        json::raw(out, self.stream);
+        for (i, reached) in self.reached.iter().enumerate() {
+            json::raw(out, if i == 0 { "" } else { "." });
+            json::integer(out, reached.steps);
+            if reached.parts > 0 {
+                json::raw(out, "-");
+                json::integer(out, reached.parts);
+            }
+        }
+        json::raw(out, self.closing_suffix());
+    }
+
+    fn closing_suffix(&self) -> &'static str {
+        match self.closing {
+            Closing::Open => "",
+            Closing::Usage => ".1",
+            Closing::Failed => ".2",
+            Closing::Done => ".3",
+        }
+    }
+}
+
+impl Display for CursorText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.stream)?;
+        for (i, reached) in self.reached.iter().enumerate() {
+            if i > 0 {
+                f.write_char('.')?;
+            }
+            write!(f, "{}", reached.steps)?;
+            if reached.parts > 0 {
+                write!(f, "-{}", reached.parts)?;
+            }
+        }
+        f.write_str(self.closing_suffix())
+    }
+}
+
+impl Serialize for CursorText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursor::Cursor;
+
+    #[test]
+    fn cursor_text_is_parsed_to_the_position_it_was_written_from() {
+        let id = StreamId::from_random([0xab; 16]);
+        for (reached, closing) in [
+            (vec![(0, 0)], Closing::Open),
+            (vec![(7, 0)], Closing::Usage),
+            (vec![(7, 0), (2, 0)], Closing::Failed),
+            (vec![(3, 0), (0, 0), (12, 0)], Closing::Done),
+            (vec![(u64::MAX, 0), (1, 0)], Closing::Open),
+            (vec![(0, 2)], Closing::Open),
+            (vec![(7, 1), (3, 0), (2, u64::MAX)], Closing::Open),
+        ] {
+            let reached: Vec<_> = reached
+                .into_iter()
+                .map(|(steps, parts)| Position { steps, parts })
+                .collect();
+            let n = reached.len();
+            let want = Some(Cursor {
+                reached: reached.clone(),
+                closing,
+            });
+            let ids = EventIds::new(id, reached);
+            for with_stream in [true, false] {
+                let cursor = ids.cursor(closing, with_stream);
+                let mut out = BytesMut::new();
+                cursor.write(&mut out);
+                let text = std::str::from_utf8(&out).unwrap();
+                assert_eq!(text, cursor.to_string());
+                assert_eq!(Cursor::parse(text, id, n), want, "{text}");
+            }
+        }
+    }
+}

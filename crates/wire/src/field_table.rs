@@ -1,0 +1,134 @@
+//! What becomes of each field of a request: one table per format.
+//!
+//! A table has a row for every top-level field that the official clients of its format can send, and for those of
+//! vLLM and llama.cpp that would change an answer. A field is honored, accepted without effect, or refused with a 400
+//! that names it. A field that no row knows and the parser does not read is accepted, and named in the response
+//! header [`IGNORED_FIELDS`] and in a log line. `docs/request-fields.md` shows these tables; a test compares them.
+
+pub mod rows;
+
+pub use rows::{
+    CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_EMBEDDINGS,
+    OLLAMA_GENERATE, RESPONSES,
+};
+
+use crate::fields::{self, Fields, Raw};
+use generate::request::IgnoredFields;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+/// The response header that names ignored fields.
+const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-millrace-ignored-fields");
+/// Names in that header; the rest are `...`.
+const IGNORED_FIELDS_NAMED_MAX: usize = 16;
+/// Bytes of a name in that header; a longer name is `...`.
+const IGNORED_FIELD_BYTES_MAX: usize = 64;
+/// What a refused field is told.
+const NOT_SUPPORTED: &str = "is not supported yet by this server";
+
+/// The fields of one format.
+pub struct FieldTable {
+    /// One row per field.
+    pub rows: &'static [FieldRow],
+}
+
+/// One field.
+pub struct FieldRow {
+    /// Name of the field.
+    pub name: &'static str,
+    /// What the server does with the field.
+    pub treatment: Treatment,
+}
+
+/// What becomes of a field.
+#[derive(Clone, Copy)]
+pub enum Treatment {
+    /// The format's parser reads it. The words say what it refuses, if anything beside wrong types and bounds.
+    Honored(&'static str),
+    /// Accepted; the answer is the same without it, for this reason.
+    NoEffect(&'static str),
+    /// A 400 that names the field, except for these values (JSON), which ask for what the server does anyway. The
+    /// words say what to do instead.
+    Refused {
+        /// Values that are accepted all the same.
+        accepted: &'static [&'static str],
+        /// What to use in its place.
+        instead: &'static str,
+    },
+}
+
+impl FieldTable {
+    /// Notes each field that is refused.
+    pub fn refuse(&self, fields: &mut Fields<'_>) {
+        for row in self.rows {
+            let Treatment::Refused { accepted, instead } = row.treatment else {
+                continue;
+            };
+            let Some(raw) = fields.raw(row.name) else {
+                continue;
+            };
+            if !is_one_of(raw, accepted) {
+                let separator = if instead.is_empty() { "" } else { ": " };
+                fields.wrong(row.name, format!("{NOT_SUPPORTED}{separator}{instead}"));
+            }
+        }
+    }
+
+    /// Whether the field has a row that says that it has no effect.
+    fn has_no_effect(&self, name: &str) -> bool {
+        let row = self.rows.iter().find(|row| row.name == name);
+        row.is_some_and(|row| !matches!(row.treatment, Treatment::Honored(_)))
+    }
+}
+
+/// Whether a value is one of these.
+fn is_one_of(raw: Raw<'_>, values: &[&str]) -> bool {
+    let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
+    // White space is all that may be added to a value; a value much longer than all of these is none of them.
+    if values.is_empty() || raw.get().len() > 4 * longest {
+        return false;
+    }
+    let value: Option<Value> = fields::read(raw);
+    let is_it = |other: &&str| serde_json::from_str::<Value>(other).ok() == value;
+    value.is_some() && values.iter().any(is_it)
+}
+
+/// The ignored fields of a request whose parser is done.
+pub fn ignored_fields(fields: &Fields<'_>, table: &FieldTable) -> IgnoredFields {
+    let mut names = String::new();
+    let unread = fields.unread().filter(|name| !table.has_no_effect(name));
+    for (i, name) in unread.enumerate() {
+        names.push_str(if i == 0 { "" } else { ", " });
+        if i == IGNORED_FIELDS_NAMED_MAX {
+            names.push_str("...");
+            break;
+        }
+        names.push_str(if is_plain(name) { name } else { "..." });
+    }
+    IgnoredFields::new(&names)
+}
+
+/// Puts the names into the header of a response.
+pub fn write_ignored(ignored: &IgnoredFields, headers: &mut HeaderMap) {
+    let value = ignored.names().map(HeaderValue::from_str);
+    if let Some(Ok(names)) = value {
+        headers.insert(IGNORED_FIELDS, names);
+    }
+}
+
+/// Logs how many fields were ignored. Their names come from the client, so no log has them.
+pub fn log_ignored(ignored: &IgnoredFields) {
+    if let Some(names) = ignored.names() {
+        let fields = names.split(", ").count();
+        tracing::debug!(fields, "request fields without effect were ignored");
+    }
+}
+
+/// Whether a header may hold the name as it is.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    (1..=IGNORED_FIELD_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,399 @@
+//! The caller's JSON, taken field by field: a wrong field is noted and the next one is read, so
+//! that all of them are told at once.
+
+pub mod bounds;
+
+pub use bounds::begins_with_number;
+
+use crate::field_table::{self, FieldTable};
+use generate::error::{ApiError, Problem};
+use generate::request::IgnoredFields;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// Fields an object of the request may have.
+const FIELDS_MAX: usize = 256;
+/// Problems that are told at once.
+const PROBLEMS_MAX: usize = 64;
+/// Bytes of a wrong value that are repeated to the caller.
+const SHOWN_BYTES_MAX: usize = 32;
+
+/// What kind of JSON a value is, by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the kinds of JSON")]
+pub enum Kind {
+    Null,
+    Bool,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+/// A value nobody has looked into yet.
+pub type Raw<'a> = &'a RawValue;
+
+/// Which kind a value is.
+pub fn kind(raw: Raw<'_>) -> Kind {
+    match raw.get().as_bytes().first() {
+        Some(b'"') => Kind::String,
+        Some(b'[') => Kind::Array,
+        Some(b'{') => Kind::Object,
+        Some(b't' | b'f') => Kind::Bool,
+        Some(b'n') | None => Kind::Null,
+        Some(_) => Kind::Number,
+    }
+}
+
+/// Reads a value of a kind that was checked before; `None` when it is not a `T` after all.
+pub fn read<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// An integer, also when it is written like `5.0`.
+pub fn whole_number(raw: Raw<'_>) -> Option<i128> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if kind(raw) != Kind::Number {
+        return None;
+    }
+    if let Ok(integer) = raw.get().parse::<i128>() {
+        return Some(integer);
+    }
+    let float: f64 = read(raw)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "in the range where doubles are exact integers"
+    )]
+    (float.fract() == 0.0 && float.abs() <= EXACT).then_some(float as i128)
+}
+
+/// The entries of one object, as they were written.
+pub struct Object<'a>(Vec<(Cow<'a, str>, Raw<'a>)>);
+
+impl<'a> Object<'a> {
+    /// Entries in order.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, Raw<'a>)> {
+        self.0.iter().map(|(name, raw)| (name.as_ref(), *raw))
+    }
+
+    /// The value of `name`; null counts as absent.
+    pub fn get(&self, name: &str) -> Option<Raw<'a>> {
+        self.entries()
+            .find(|(n, _)| *n == name)
+            .map(|(_, raw)| raw)
+            .filter(|raw| kind(raw) != Kind::Null)
+    }
+
+    /// Names that occur more than once.
+    fn repeated(&self) -> impl Iterator<Item = &str> {
+        (0..self.0.len()).filter_map(|i| {
+            let name = &self.0[i].0;
+            let before = self.0[..i].iter().filter(|(n, _)| n == name).count();
+            (before == 1).then_some(name.as_ref())
+        })
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<'a>(std::marker::PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Entries<'a> {
+            type Value = Object<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Object<'a>, M::Error> {
+                let mut entries = Vec::new();
+                while let Some(name) = map.next_key::<Name<'de>>()? {
+                    if entries.len() == FIELDS_MAX {
+                        return Err(M::Error::custom("too many fields"));
+                    }
+                    entries.push((name.0, map.next_value::<Raw<'de>>()?));
+                }
+                Ok(Object(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries(std::marker::PhantomData))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// One object being read, and everything wrong that was found so far.
+pub struct Fields<'a> {
+    object: Object<'a>,
+    /// A bit for each entry of the object: its value was looked at.
+    read: Cell<[u128; FIELDS_MAX / 128]>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a request's body.
+    pub fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
+        let text = std::str::from_utf8(body).map_err(|e| {
+            ApiError::bad_request(
+                "invalid_utf8",
+                format!(
+                    "the body is not UTF-8: bad byte at offset {}",
+                    e.valid_up_to()
+                ),
+            )
+        })?;
+        let raw: Raw<'a> = serde_json::from_str(text).map_err(|e| not_json(&e))?;
+        if kind(raw) != Kind::Object {
+            return Err(ApiError::bad_request(
+                "invalid_json",
+                "the body must be a JSON object",
+            ));
+        }
+        let object: Object<'a> = serde_json::from_str(raw.get()).map_err(|_| {
+            ApiError::bad_request(
+                "invalid_json",
+                format!("the body has more than {FIELDS_MAX} fields"),
+            )
+        })?;
+        expect_few_values(&object, body.len())?;
+        let mut problems = Vec::new();
+        for name in object.repeated().take(PROBLEMS_MAX) {
+            problems.push(Problem::new(name, "is given more than once"));
+        }
+        Ok(Self {
+            object,
+            read: Cell::default(),
+            problems,
+        })
+    }
+
+    /// Done with a request of a format: the fields that nothing read, or everything that was wrong, with the fields
+    /// that its table refuses.
+    pub fn finish_request(mut self, table: &FieldTable) -> Result<IgnoredFields, ApiError> {
+        table.refuse(&mut self);
+        let ignored = field_table::ignored_fields(&self, table);
+        self.finish()?;
+        field_table::log_ignored(&ignored);
+        Ok(ignored)
+    }
+
+    /// The fields that have a value and were not looked at.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        let read = self.read.get();
+        let is_unread = move |i: usize| read[i / 128] & (1 << (i % 128)) == 0;
+        let entries = self.object.entries().enumerate();
+        let unread = entries.filter(move |(i, (_, raw))| kind(raw) != Kind::Null && is_unread(*i));
+        unread.map(|(_, (name, _))| name)
+    }
+
+    /// Token ids of a vocabulary of so many; what is wrong with them is noted under `path`, which may be a part of a
+    /// field.
+    pub fn ids(&mut self, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Vec<u32>> {
+        match bounds::ids(path, raw, vocab) {
+            Ok(ids) => Some(ids),
+            Err(problem) => {
+                self.wrong(problem.field, problem.constraint);
+                None
+            }
+        }
+    }
+
+    /// Done: nothing, or everything that was wrong.
+    pub fn finish(self) -> Result<(), ApiError> {
+        if self.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(ApiError::fields(self.problems))
+        }
+    }
+
+    /// Notes that `field` is not what it must be.
+    pub fn wrong(&mut self, field: impl Into<String>, constraint: impl Into<String>) {
+        if self.problems.len() < PROBLEMS_MAX {
+            let problem = Problem::new(field, constraint);
+            let value = self.raw(&problem.field).and_then(shown);
+            self.problems.push(Problem { value, ..problem });
+        }
+    }
+
+    /// The value of `name`; null counts as absent.
+    pub fn raw(&self, name: &str) -> Option<Raw<'a>> {
+        let (i, (_, raw)) = self
+            .object
+            .entries()
+            .enumerate()
+            .find(|(_, (n, _))| *n == name)?;
+        let mut read = self.read.get();
+        read[i / 128] |= 1 << (i % 128);
+        self.read.set(read);
+        (kind(raw) != Kind::Null).then_some(raw)
+    }
+
+    /// true or false.
+    pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        let raw = self.raw(name)?;
+        let value = read(raw);
+        if value.is_none() {
+            self.wrong(name, "must be true or false");
+        }
+        value
+    }
+
+    /// A number in a range.
+    pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f32> {
+        let raw = self.raw(name)?;
+        let value: Option<f64> = if kind(raw) == Kind::Number {
+            read(raw)
+        } else {
+            None
+        };
+        match value.filter(|v| range.contains(v)) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the engine computes in f32"
+            )]
+            Some(value) => Some(value as f32),
+            None => {
+                self.wrong(
+                    name,
+                    format!("must be a number from {} to {}", range.start(), range.end()),
+                );
+                None
+            }
+        }
+    }
+
+    /// An integer in a range.
+    pub fn integer(&mut self, name: &str, range: RangeInclusive<i128>) -> Option<i128> {
+        let raw = self.raw(name)?;
+        let value = whole_number(raw).filter(|v| range.contains(v));
+        if value.is_none() {
+            let (low, high) = (range.start(), range.end());
+            let words = match i64::try_from(*high) {
+                Ok(high) => format!("must be an integer from {low} to {high}"),
+                Err(_) => format!("must be an integer of 64 bits, at least {low}"),
+            };
+            self.wrong(name, words);
+        }
+        value
+    }
+
+    /// A string.
+    pub fn string(&mut self, name: &str) -> Option<Cow<'a, str>> {
+        let raw = self.raw(name)?;
+        let value = text(raw);
+        if value.is_none() {
+            self.wrong(name, "must be a string");
+        }
+        value
+    }
+
+    /// An object.
+    pub fn object(&mut self, name: &str) -> Option<Object<'a>> {
+        let raw = self.raw(name)?;
+        let value = object(raw);
+        if value.is_none() {
+            self.wrong(
+                name,
+                format!("must be an object of at most {FIELDS_MAX} fields"),
+            );
+        }
+        value
+    }
+
+    /// Reads the fields of the object `name` as if it were the request; none, where it is not there. What
+    /// is wrong with them is noted under their full names.
+    pub fn within<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        let object = self.object(name).unwrap_or_else(|| Object(Vec::new()));
+        let mut inner = Self {
+            object,
+            read: Cell::default(),
+            problems: Vec::new(),
+        };
+        let value = read(&mut inner);
+        for problem in inner.problems {
+            if self.problems.len() < PROBLEMS_MAX {
+                let field = format!("{name}.{}", problem.field);
+                self.problems.push(Problem { field, ..problem });
+            }
+        }
+        value
+    }
+
+    /// A list of at most `max` values.
+    pub fn array(&mut self, name: &str, max: usize) -> Option<Vec<Raw<'a>>> {
+        let raw = self.raw(name)?;
+        let value = list(raw, max);
+        if value.is_none() {
+            self.wrong(name, format!("must be a list of at most {max} items"));
+        }
+        value
+    }
+}
+
+/// Refuses a body whose values would take too much memory. One that is short cannot.
+fn expect_few_values(object: &Object<'_>, body_bytes: usize) -> Result<(), ApiError> {
+    if body_bytes <= bounds::VALUES_MAX {
+        return Ok(());
+    }
+    let spend = |left, (name, raw)| bounds::spend(name, raw, left);
+    let spent = object.entries().try_fold(bounds::VALUES_MAX, spend);
+    spent
+        .map_err(|problem| ApiError::fields(vec![problem]))
+        .map(|_| ())
+}
+
+/// A string value.
+pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
+    if kind(raw) == Kind::String {
+        read::<Name<'_>>(raw).map(|name| name.0)
+    } else {
+        None
+    }
+}
+
+/// An object.
+pub fn object(raw: Raw<'_>) -> Option<Object<'_>> {
+    match kind(raw) {
+        Kind::Object => read(raw),
+        _ => None,
+    }
+}
+
+/// A list of at most `max` values.
+pub fn list(raw: Raw<'_>, max: usize) -> Option<Vec<Raw<'_>>> {
+    if kind(raw) == Kind::Array {
+        read::<Vec<Raw<'_>>>(raw).filter(|items| items.len() <= max)
+    } else {
+        None
+    }
+}
+
+/// Whether a list holds nothing.
+pub fn is_empty_list(raw: Raw<'_>) -> bool {
+    let inside = raw.get().strip_prefix('[').map(str::trim_start);
+    inside.is_some_and(|inside| inside.starts_with(']'))
+}
+
+/// A value that may be repeated: text never is.
+fn shown(raw: Raw<'_>) -> Option<Box<str>> {
+    let plain = matches!(kind(raw), Kind::Number | Kind::Bool);
+    let text = raw.get();
+    (plain && text.len() <= SHOWN_BYTES_MAX).then(|| text.into())
+}
+
+fn not_json(error: &serde_json::Error) -> ApiError {
+    let place = format!("line {}, column {}", error.line(), error.column());
+    let words = if error.is_eof() {
+        format!("the body is truncated: JSON ends too early at {place}")
+    } else {
+        format!("the body is not JSON: see {place}")
+    };
+    ApiError::bad_request("invalid_json", words)
+}

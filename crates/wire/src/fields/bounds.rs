@@ -1,0 +1,189 @@
+//! How much a body may hold of what takes more memory when it is read than it has bytes: values that become trees,
+//! and token ids.
+
+use super::{Kind, Raw, kind};
+use crate::openai::control::{token_id, token_id_words};
+use generate::error::Problem;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+use std::fmt;
+
+/// Values a body may hold, names of fields included: each takes up to some 200 bytes when it is read (with three
+/// bytes of JSON for the least).
+pub const VALUES_MAX: usize = 1 << 18;
+/// Token ids in one list: as many as the longest contexts there are.
+const IDS_MAX: usize = 1 << 20;
+/// Fields of requests that may be lists of ids: their numbers are read one by one ([`ids`]) and take four bytes each.
+const LISTS_OF_IDS: [&str; 4] = ["prompt", "input", "context", "tokens"];
+
+/// How many more values there may be after those of the field `name`, of `left` that there might be.
+///
+/// # Errors
+/// There are more than `left` of them.
+pub fn spend(name: &str, raw: Raw<'_>, left: usize) -> Result<usize, Problem> {
+    let counts_numbers = !LISTS_OF_IDS.contains(&name);
+    let values = values(raw.get(), counts_numbers);
+    left.checked_sub(values).ok_or_else(|| {
+        Problem::new(
+            name,
+            format!("together with the fields before it holds more than {VALUES_MAX} values"),
+        )
+    })
+}
+
+/// Values in a JSON text, and names of fields. Without `numbers`, a list's items are not counted but for lists and
+/// objects.
+fn values(text: &str, numbers: bool) -> usize {
+    let (mut values, mut in_string, mut is_escaped) = (1, false, false);
+    for byte in text.bytes() {
+        if in_string {
+            in_string = is_escaped || byte != b'"';
+            is_escaped = byte == b'\\' && !is_escaped;
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'[' | b'{' | b':' => values += 1,
+            b',' if numbers => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
+/// Whether a value is a list that begins with a number.
+pub fn begins_with_number(raw: Raw<'_>) -> bool {
+    let inside = raw.get().strip_prefix('[').map(str::trim_start);
+    inside.is_some_and(|inside| inside.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
+}
+
+/// Token ids of a vocabulary of so many, read one by one. The error says what is wrong with the field `path`.
+///
+/// # Errors
+/// Not a list, longer than [`IDS_MAX`], or something that is no id.
+pub fn ids(path: &str, raw: Raw<'_>, vocab: usize) -> Result<Vec<u32>, Problem> {
+    let no_list = || Problem::new(path, "must be a list of token ids");
+    if kind(raw) != Kind::Array {
+        return Err(no_list());
+    }
+    let mut json = serde_json::Deserializer::from_str(raw.get());
+    let mut wrong = None;
+    let reader = Ids {
+        vocab,
+        wrong: &mut wrong,
+    };
+    match (json.deserialize_seq(reader), wrong) {
+        (Ok(ids), None) => Ok(ids),
+        (_, Some(Wrong::Many)) => {
+            let words = format!("must hold at most {IDS_MAX} token ids");
+            Err(Problem::new(path, words))
+        }
+        (_, Some(Wrong::At(i))) => Err(Problem::new(format!("{path}[{i}]"), token_id_words(vocab))),
+        (Err(_), None) => Err(no_list()),
+    }
+}
+
+/// The fault of a list of ids.
+enum Wrong {
+    Many,
+    At(usize),
+}
+
+struct Ids<'a> {
+    vocab: usize,
+    wrong: &'a mut Option<Wrong>,
+}
+
+impl<'de> Visitor<'de> for Ids<'_> {
+    type Value = Vec<u32>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of token ids")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Vec<u32>, S::Error> {
+        let mut ids = Vec::new();
+        while let Some(raw) = seq.next_element::<Raw<'de>>()? {
+            let wrong = match token_id(raw, self.vocab) {
+                _ if ids.len() == IDS_MAX => Wrong::Many,
+                None => Wrong::At(ids.len()),
+                Some(id) => {
+                    ids.push(id);
+                    continue;
+                }
+            };
+            *self.wrong = Some(wrong);
+            return Err(S::Error::custom("no ids"));
+        }
+        Ok(ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::value::RawValue;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).expect("JSON")
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        for (text, all, without_numbers) in [
+            ("1", 1, 1),
+            ("\"a,b:[{\\\",\\\\\"", 1, 1),
+            ("[1, 2, 3]", 4, 2),
+            ("[[], [], {}]", 7, 5),
+            ("{\"a\": 1, \"b\": [2, 3]}", 7, 5),
+        ] {
+            assert_eq!(
+                (values(text, true), values(text, false)),
+                (all, without_numbers),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_body_holds_so_many_values() {
+        let lists = |n: usize| raw(&format!("[{}[]]", "[],".repeat(n - 1)));
+        let fits = VALUES_MAX / 2 - 2;
+        assert!(spend("tools", &lists(fits), VALUES_MAX).is_ok());
+        let problem = spend("tools", &lists(VALUES_MAX / 2 + 1), VALUES_MAX).expect_err("too many");
+        assert_eq!(problem.field, "tools");
+        assert!(
+            problem.constraint.contains("262144"),
+            "{}",
+            problem.constraint
+        );
+        let left = spend("tools", &lists(fits), VALUES_MAX).expect("some are left");
+        assert!(left < 8 && spend("more", &raw("[1,2,3,4,5,6,7,8]"), left).is_err());
+        let numbers = raw(&format!("[{}0]", "0,".repeat(VALUES_MAX)));
+        assert!(spend("kwargs", &numbers, VALUES_MAX).is_err());
+        assert_eq!(
+            spend("prompt", &numbers, VALUES_MAX).ok(),
+            Some(VALUES_MAX - 2)
+        );
+    }
+
+    #[test]
+    fn ids_are_read_one_by_one() {
+        let read = |text: &str| {
+            ids("context", &raw(text), 300)
+                .map_err(|p| (p.field.to_string(), p.constraint.to_string()))
+        };
+        assert_eq!(read("[1, 2.0, 299]"), Ok(vec![1, 2, 299]));
+        assert_eq!(read("[]"), Ok(Vec::new()));
+        assert_eq!(read("[1, 300]").expect_err("no id").0, "context[1]");
+        assert_eq!(read("[1, \"a\"]").expect_err("no id").0, "context[1]");
+        assert!(read("{}").is_err());
+        let most = format!("[{}1]", "1,".repeat(IDS_MAX - 1));
+        assert_eq!(read(&most).map(|ids| ids.len()), Ok(IDS_MAX));
+        let more = format!("[{}1]", "1,".repeat(IDS_MAX));
+        let (field, words) = read(&more).expect_err("too many");
+        assert!(
+            field == "context" && words.contains("1048576"),
+            "{field}: {words}"
+        );
+    }
+}

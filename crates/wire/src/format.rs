@@ -1,0 +1,292 @@
+//! Wire protocols: one row each.
+
+use crate::ai_sdk::UiMessageEncoder;
+use crate::anthropic::encoder::MessagesEncoder;
+use crate::encoder::Encoder;
+use crate::framing::Framing;
+use crate::native::encoder::JobEncoder;
+use crate::ollama::encoder::{OllamaEncoder, TextField};
+use crate::openai::chat_encoder::{ChatEncoder, ReasoningField};
+use crate::openai::completion_encoder::CompletionEncoder;
+use crate::responses::ResponsesEncoder;
+use crate::{ai_sdk, anthropic, native, ollama, openai, responses};
+use bytes::Bytes;
+use generate::error::ApiError;
+use generate::stream_source::StreamSource;
+use http::Response;
+use std::sync::Arc;
+use stream::StreamId;
+
+/// A wire protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `/v1/chat/completions`.
+    Chat,
+    /// `/v1/completions`.
+    Completion,
+    /// `/v1/inference`, `/v1/jobs`.
+    Job,
+    /// `/v1/messages`.
+    Messages,
+    /// `/v1/responses`.
+    Responses,
+    /// `/api/chat`.
+    OllamaChat,
+    /// `/api/generate`.
+    OllamaGenerate,
+    /// `/v1/ai-sdk/chat`.
+    AiSdkUi,
+}
+
+/// What the server knows of a protocol.
+struct ProtocolRow {
+    /// Name in `?dialect=` and in the streams API.
+    name: &'static str,
+    /// Paths, each with all paths below, that have error responses of this protocol.
+    paths: &'static [&'static str],
+    response_id: ResponseId,
+    /// Framing of streams where the request names none.
+    framing: Framing,
+    /// Header of every streaming response, by which clients know the protocol.
+    header: Option<ProtocolHeader>,
+    follows: FollowState,
+    /// Whether a terminal frame follows the frame of an error.
+    has_frame_after_error: bool,
+    encoder: fn(&Arc<StreamSource>, EncoderSettings) -> Box<dyn Encoder>,
+    error: fn(&ApiError) -> Response<Bytes>,
+}
+
+/// Name and value of a response header.
+pub type ProtocolHeader = (&'static str, &'static str);
+
+/// How a response gets its id.
+enum ResponseId {
+    /// A fresh one after this prefix.
+    Fresh(&'static str),
+    /// The id of the stream after this prefix.
+    Stream(&'static str),
+}
+
+/// Which state changes of a stream its encoder is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowState {
+    /// No state change.
+    Never,
+    /// For protocols with a frame for the start of a stream, so that the frame is not late.
+    UntilStarted,
+    /// All state changes.
+    Always,
+}
+
+/// Settings of the server that encoders depend on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EncoderSettings {
+    /// Field of chat messages with the reasoning.
+    pub reasoning_field: ReasoningField,
+}
+
+/// An encoder with what the body around it has to know.
+pub struct Encoding {
+    /// The encoder.
+    pub encoder: Box<dyn Encoder>,
+    /// Framing of the stream.
+    pub framing: Framing,
+    /// Header of the streaming response, by which clients know the protocol.
+    pub header: Option<ProtocolHeader>,
+    /// State changes that the encoder is sent.
+    pub follows: FollowState,
+}
+
+const CHAT: ProtocolRow = ProtocolRow {
+    name: "openai.chat",
+    paths: &[],
+    response_id: ResponseId::Fresh("chatcmpl-"),
+    framing: Framing::Sse,
+    header: None,
+    follows: FollowState::Never,
+    has_frame_after_error: false,
+    encoder: |source, settings| Box::new(ChatEncoder::new(source, settings.reasoning_field)),
+    error: openai::refusal::response,
+};
+
+const COMPLETION: ProtocolRow = ProtocolRow {
+    name: "openai.completions",
+    response_id: ResponseId::Fresh("cmpl-"),
+    encoder: |source, _| Box::new(CompletionEncoder::new(source)),
+    ..CHAT
+};
+
+const JOB: ProtocolRow = ProtocolRow {
+    name: "native.job",
+    paths: &[
+        "/v1/inference",
+        "/v1/jobs",
+        "/v1/workflows",
+        "/v1/runs",
+        "/v1/heartbeats",
+        "/v1/loading",
+        "/v1/ready",
+        "/health",
+    ],
+    response_id: ResponseId::Stream(""),
+    framing: Framing::Sse,
+    header: None,
+    follows: FollowState::UntilStarted,
+    has_frame_after_error: true,
+    encoder: |source, _| Box::new(JobEncoder::new(source)),
+    error: native::refusal::response,
+};
+
+const MESSAGES: ProtocolRow = ProtocolRow {
+    name: "anthropic.messages",
+    paths: &["/v1/messages"],
+    response_id: ResponseId::Fresh("msg_"),
+    framing: Framing::Sse,
+    header: None,
+    follows: FollowState::Never,
+    has_frame_after_error: false,
+    encoder: |source, _| Box::new(MessagesEncoder::new(source)),
+    error: anthropic::refusal::response,
+};
+
+const RESPONSES: ProtocolRow = ProtocolRow {
+    name: "openai.responses",
+    response_id: ResponseId::Stream(responses::ID_PREFIX),
+    encoder: |source, _| Box::new(ResponsesEncoder::new(source)),
+    ..CHAT
+};
+
+const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
+    name: "ollama.chat",
+    paths: &["/api"],
+    response_id: ResponseId::Stream(""),
+    framing: Framing::Ndjson,
+    header: None,
+    follows: FollowState::Never,
+    has_frame_after_error: false,
+    encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Message)),
+    error: ollama::refusal::response,
+};
+
+const OLLAMA_GENERATE: ProtocolRow = ProtocolRow {
+    name: "ollama.generate",
+    paths: &[],
+    encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Response)),
+    ..OLLAMA_CHAT
+};
+
+const AI_SDK_UI: ProtocolRow = ProtocolRow {
+    name: "ai-sdk.ui",
+    response_id: ResponseId::Fresh("msg-"),
+    header: Some(ai_sdk::HEADER),
+    has_frame_after_error: true,
+    encoder: |source, _| Box::new(UiMessageEncoder::new(source)),
+    ..CHAT
+};
+
+impl Format {
+    /// All protocols.
+    pub const ALL: [Self; 8] = [
+        Self::Chat,
+        Self::Completion,
+        Self::Job,
+        Self::Messages,
+        Self::Responses,
+        Self::OllamaChat,
+        Self::OllamaGenerate,
+        Self::AiSdkUi,
+    ];
+
+    const fn row(self) -> &'static ProtocolRow {
+        match self {
+            Self::Chat => &CHAT,
+            Self::Completion => &COMPLETION,
+            Self::Job => &JOB,
+            Self::Messages => &MESSAGES,
+            Self::Responses => &RESPONSES,
+            Self::OllamaChat => &OLLAMA_CHAT,
+            Self::OllamaGenerate => &OLLAMA_GENERATE,
+            Self::AiSdkUi => &AI_SDK_UI,
+        }
+    }
+
+    /// Name of the protocol, as `?dialect=` has it.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The protocol with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// The protocol of error responses for a path that no route answers; OpenAI's where no other has the path.
+    pub fn of_path(path: &str) -> Self {
+        let has = |format: &Self| format.row().paths.iter().any(|root| is_under(path, root));
+        Self::ALL.into_iter().find(has).unwrap_or(Self::Chat)
+    }
+
+    /// Id of a response of this stream. `fresh` makes an id with a prefix.
+    pub fn response_id(self, id: StreamId, fresh: impl FnOnce(&str) -> String) -> String {
+        match self.row().response_id {
+            ResponseId::Fresh(prefix) => fresh(prefix),
+            ResponseId::Stream(prefix) => format!("{prefix}{id}"),
+        }
+    }
+
+    /// The error response.
+    pub fn error<B: From<Bytes>>(self, error: &ApiError) -> Response<B> {
+        (self.row().error)(error).map(B::from)
+    }
+
+    /// Framing of streams where the request names none.
+    pub fn framing(self) -> Framing {
+        self.row().framing
+    }
+
+    /// Whether a terminal frame follows the frame of an error.
+    pub fn has_frame_after_error(self) -> bool {
+        self.row().has_frame_after_error
+    }
+
+    /// An encoder of a stream in this protocol, whichever protocol its request came in.
+    pub fn encoding(
+        self,
+        source: &Arc<StreamSource>,
+        framing: Framing,
+        settings: EncoderSettings,
+    ) -> Encoding {
+        let row = self.row();
+        Encoding {
+            encoder: (row.encoder)(source, settings),
+            framing,
+            header: row.header,
+            follows: row.follows,
+        }
+    }
+}
+
+fn is_under(path: &str, root: &str) -> bool {
+    let rest = path.strip_prefix(root);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_under;
+
+    #[test]
+    fn protocol_row_covers_the_path_and_paths_below_it() {
+        let rows = [
+            ("/v1/jobs", true),
+            ("/v1/jobs/", true),
+            ("/v1/jobs/7/stream", true),
+            ("/v1/jobsite", false),
+            ("/v1/job", false),
+            ("/x/v1/jobs", false),
+        ];
+        for (path, want) in rows {
+            assert_eq!(is_under(path, "/v1/jobs"), want, "{path}");
+        }
+    }
+}

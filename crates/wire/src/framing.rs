@@ -1,0 +1,112 @@
+//! Framing: how the frames of a stream are separated in a body.
+
+use crate::query::Query;
+use generate::error::ApiError;
+use http::{HeaderMap, header};
+
+/// How frames are separated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// Server-sent events. Comments may stand between them.
+    #[default]
+    Sse,
+    /// Newline-delimited JSON: an object per line, and nothing else.
+    Ndjson,
+    /// Messages of a WebSocket: an object each.
+    WebSocket,
+}
+
+impl Framing {
+    /// The framing that a request asks for, if any.
+    ///
+    /// # Errors
+    /// The query names an unknown framing.
+    pub fn requested(headers: &HeaderMap, query: &Query) -> Result<Option<Self>, ApiError> {
+        match query.get("format") {
+            Some("sse") => Ok(Some(Self::Sse)),
+            Some("ndjson") => Ok(Some(Self::Ndjson)),
+            Some(_) => {
+                let words = "format: must be sse or ndjson";
+                Err(ApiError::field("format", "invalid_value", words))
+            }
+            None => Ok(accepts_events(headers).then_some(Self::Sse)),
+        }
+    }
+
+    /// The framing of a response whose protocol has this framing: only protocols of lines can be had as events too.
+    pub fn or_requested(self, requested: Option<Self>) -> Self {
+        match self {
+            Self::Ndjson => requested.unwrap_or(Self::Ndjson),
+            framing => framing,
+        }
+    }
+
+    /// `Content-Type` of a body with this framing.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Sse => "text/event-stream",
+            Self::Ndjson | Self::WebSocket => "application/x-ndjson",
+        }
+    }
+}
+
+/// Whether `Accept` names events; `*/*` does not.
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT).iter();
+    let mut ranges = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    ranges.any(|range| {
+        let essence = range.split(';').next().unwrap_or_default().trim();
+        essence.eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Format;
+    use http::{HeaderValue, Uri};
+
+    #[test]
+    fn ndjson_becomes_sse_on_request_only() {
+        use Framing::{Ndjson, Sse};
+        let rows = [
+            (Format::OllamaChat, "", None, Some(Ndjson)),
+            (Format::OllamaChat, "", Some("*/*"), Some(Ndjson)),
+            (
+                Format::OllamaChat,
+                "",
+                Some("application/json"),
+                Some(Ndjson),
+            ),
+            (Format::OllamaChat, "", Some("Text/Event-Stream"), Some(Sse)),
+            (
+                Format::OllamaGenerate,
+                "",
+                Some("application/json, text/event-stream;q=0.9"),
+                Some(Sse),
+            ),
+            (Format::OllamaGenerate, "?format=sse", None, Some(Sse)),
+            (
+                Format::OllamaGenerate,
+                "?format=ndjson",
+                Some("text/event-stream"),
+                Some(Ndjson),
+            ),
+            (Format::OllamaGenerate, "?format=xml", None, None),
+            (Format::Chat, "?format=ndjson", None, Some(Sse)),
+        ];
+        for (format, query, accept, want) in rows {
+            let uri: Uri = format!("http://localhost/{query}").parse().unwrap();
+            let mut headers = HeaderMap::new();
+            if let Some(accept) = accept {
+                headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            }
+            let query = Query::of(&uri).unwrap_or_else(|e| panic!("{}", e.message));
+            let asked = Framing::requested(&headers, &query).ok();
+            let framing = asked.map(|asked| format.framing().or_requested(asked));
+            assert_eq!(framing, want, "{uri} {accept:?}");
+        }
+    }
+}

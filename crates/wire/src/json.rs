@@ -1,0 +1,206 @@
+//! JSON written straight into a reused buffer.
+
+use bytes::{BufMut, BytesMut};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::fmt::{Display, Write};
+
+/// Appends a value as JSON. Every key of a map must be a string; then writing into memory does not fail.
+pub fn write(value: &impl Serialize, out: &mut BytesMut) {
+    let written = serde_json::to_writer((&mut *out).writer(), value);
+    debug_assert!(written.is_ok(), "{written:?}");
+}
+
+/// A value as JSON of its own.
+pub fn to_vec(value: &impl Serialize) -> BytesMut {
+    let mut out = BytesMut::new();
+    write(value, &mut out);
+    out
+}
+
+/// A log-probability. JSON has no infinities: a probability of 0 is written as -9999, as OpenAI does.
+#[derive(Clone, Copy)]
+pub struct LogProb(pub f32);
+
+impl Serialize for LogProb {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f32(if self.0.is_finite() { self.0 } else { -9999.0 })
+    }
+}
+
+/// Bytes that need not be UTF-8, as a string; invalid sequences become U+FFFD.
+#[derive(Clone, Copy)]
+pub struct Lossy<'a>(pub &'a [u8]);
+
+impl Display for Lossy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                f.write_char(char::REPLACEMENT_CHARACTER)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Lossy<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+/// A list, from an iterator: without a collection of its own.
+pub struct List<I>(pub I);
+
+impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.clone())
+    }
+}
+
+/// An object, from an iterator over its members.
+pub struct Entries<I>(pub I);
+
+impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize for Entries<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in self.0.clone() {
+            map.serialize_entry(&key, &value)?;
+        }
+        map.end()
+    }
+}
+
+/// Appends `text` as the inside of a JSON string (without the quotes).
+pub fn escape(out: &mut BytesMut, text: &str) {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if !MUST_ESCAPE[byte as usize] {
+            continue;
+        }
+        out.extend_from_slice(&bytes[from..at]);
+        escape_byte(out, byte);
+        from = at + 1;
+    }
+    out.extend_from_slice(&bytes[from..]);
+}
+
+/// Appends `text` as a JSON string.
+pub fn string(out: &mut BytesMut, text: &str) {
+    out.put_u8(b'"');
+    escape(out, text);
+    out.put_u8(b'"');
+}
+
+/// Appends an integer.
+pub fn integer(out: &mut BytesMut, value: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Appends bytes as they are.
+pub fn raw(out: &mut BytesMut, bytes: &str) {
+    out.extend_from_slice(bytes.as_bytes());
+}
+
+/// RFC 8259, section 7: the quotation mark, the backslash, and control characters.
+const MUST_ESCAPE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        table[byte] = true;
+        byte += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+fn escape_byte(out: &mut BytesMut, byte: u8) {
+    let short = match byte {
+        b'"' => b'"',
+        b'\\' => b'\\',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x08 => b'b',
+        0x0c => b'f',
+        _ => {
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(f: impl FnOnce(&mut BytesMut)) -> String {
+        let mut out = BytesMut::new();
+        f(&mut out);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_control_character_comes_back() {
+        let all: String = (0u8..0x80)
+            .map(char::from)
+            .chain("é\u{2028}\u{1F600}".chars())
+            .collect();
+        let json = written(|out| string(out, &all));
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), all);
+        assert!(
+            json.bytes().all(|b| b >= 0x20),
+            "a raw line end would split an SSE frame"
+        );
+    }
+
+    #[test]
+    fn lossy_is_the_standard_librarys_lossy() {
+        for bytes in [
+            &b"plain"[..],
+            b"\xe2\x82",
+            b"a\xffb\xe2\x82\xac",
+            b"\xf0\x9f\x98",
+            b"",
+        ] {
+            let json = written(|out| write(&Lossy(bytes), out));
+            assert_eq!(
+                serde_json::from_str::<String>(&json).unwrap(),
+                String::from_utf8_lossy(bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        for (value, want) in [
+            (-0.5, "-0.5"),
+            (0.0, "0.0"),
+            (f32::NEG_INFINITY, "-9999.0"),
+            (f32::NAN, "-9999.0"),
+        ] {
+            assert_eq!(written(|out| write(&LogProb(value), out)), want);
+        }
+        assert_eq!(written(|out| integer(out, u64::MAX)), u64::MAX.to_string());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_back(text in any::<String>()) {
+            let json = written(|out| string(out, &text));
+            prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Wire protocols: bytes to values, and events to bytes.
+
+pub mod ai_sdk;
+pub mod anthropic;
+pub mod clock;
+pub mod codings;
+pub mod control_request;
+pub mod cursor;
+pub mod derived_model;
+pub mod edit_distance;
+pub mod embeddings_input;
+pub mod embeddings_vector;
+pub mod encoder;
+pub mod event_id;
+pub mod field_table;
+pub mod fields;
+pub mod format;
+pub mod frame_buffer;
+pub mod frame_writer;
+pub mod framing;
+pub mod json;
+pub mod model_card;
+pub mod native;
+pub(crate) mod ndjson;
+pub mod ollama;
+pub mod openai;
+pub mod query;
+pub mod realtime_command;
+pub mod realtime_encoder;
+pub(crate) mod response_format;
+pub mod responses;
+pub(crate) mod sse;
+pub mod status;
+pub mod thinking_request;
+pub(crate) mod tool_definitions;
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: testing::heap::CountingAllocator = testing::heap::CountingAllocator;

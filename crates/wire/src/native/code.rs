@@ -1,0 +1,87 @@
+//! Error codes of the jobs API: few, and for programs.
+
+use generate::error::ErrorKind;
+use generate::error::{ApiError, Blame};
+
+/// An error code of the jobs API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The request is invalid.
+    InvalidRequest,
+    /// The admission queue is full, or the rate limit is reached.
+    QueueFull,
+    /// A deadline or clock passed.
+    Timeout,
+    /// The job was canceled.
+    Cancelled,
+    /// The request is larger than the KV cache.
+    InsufficientResources,
+    /// The model failed on the job.
+    InferenceFailed,
+    /// No model is ready.
+    WorkerUnhealthy,
+    /// An error of the server.
+    Internal,
+}
+
+impl Code {
+    /// All codes.
+    pub const ALL: [Self; 8] = [
+        Self::InvalidRequest,
+        Self::QueueFull,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::InsufficientResources,
+        Self::InferenceFailed,
+        Self::WorkerUnhealthy,
+        Self::Internal,
+    ];
+
+    /// Name of the code in errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::QueueFull => "QUEUE_FULL",
+            Self::Timeout => "TIMEOUT",
+            Self::Cancelled => "CANCELLED",
+            Self::InsufficientResources => "INSUFFICIENT_RESOURCES",
+            Self::InferenceFailed => "INFERENCE_FAILED",
+            Self::WorkerUnhealthy => "WORKER_UNHEALTHY",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    /// The code with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.name() == name)
+    }
+
+    /// The code of an error that any layer of the server made.
+    pub fn of(error: &ApiError) -> Self {
+        if let Some(code) = Self::named(error.code) {
+            return code;
+        }
+        match (error.code, error.blame) {
+            ("timeout" | "deadline_unattainable", _) => Self::Timeout,
+            ("cancelled", _) => Self::Cancelled,
+            ("too_long_for_memory", _) => Self::InsufficientResources,
+            ("inference_failed", _) => Self::InferenceFailed,
+            ("shutting_down" | "model_loading" | "model_unloaded" | "model_failed", _) => {
+                Self::WorkerUnhealthy
+            }
+            _ if error.kind == ErrorKind::RateLimited => Self::QueueFull,
+            (_, Blame::Capacity) => Self::QueueFull,
+            (_, Blame::Caller) => Self::InvalidRequest,
+            (_, Blame::Ours) => Self::Internal,
+        }
+    }
+}
+
+/// Whether the same request may do better later.
+pub fn is_retriable(error: &ApiError) -> bool {
+    match error.blame {
+        Blame::Capacity => true,
+        Blame::Caller => error.retry_after.is_some(),
+        Blame::Ours => matches!(Code::of(error), Code::InferenceFailed | Code::Internal),
+    }
+}

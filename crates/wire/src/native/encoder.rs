@@ -1,0 +1,262 @@
+//! The encoder of the jobs API.
+
+use super::ending::{self, Ending};
+use super::event::{
+    CollectedJob, JobCounts, JobEvent, JobHead, JobToolCall, StopReason, TokenRange, ToolCallEvent,
+};
+use super::refusal::JobError;
+use super::rfc3339;
+use crate::clock;
+use crate::cursor::Closing;
+use crate::encoder::Encoder;
+use crate::frame_writer::{FrameId, FrameWriter};
+use crate::json;
+use crate::native::code::Code;
+use crate::openai::chunk::DONE;
+use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::{Delta, Event, Kind, ToolCall, Usage};
+use generate::stream_source::StreamSource;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::End;
+use text::Tokenizer;
+
+/// Interval of `metrics` while tokens come: the first token after this time brings them.
+const METRICS_EACH: Duration = Duration::from_millis(500);
+
+/// The encoder of one job.
+///
+/// A stream of another protocol may have several choices. Read as a job, each `token` and each `end` then names its
+/// `choice`.
+pub(crate) struct JobEncoder {
+    source: Arc<StreamSource>,
+    choices: usize,
+    started: bool,
+    metrics_each: Duration,
+    /// Time of the last `metrics`, or of the first token.
+    metrics_at: Option<Instant>,
+}
+
+impl JobEncoder {
+    /// An encoder of this stream.
+    pub(crate) fn new(source: &Arc<StreamSource>) -> Self {
+        Self {
+            source: Arc::clone(source),
+            choices: 1,
+            started: false,
+            metrics_each: METRICS_EACH,
+            metrics_at: None,
+        }
+    }
+
+    /// The encoder with another interval of `metrics`.
+    #[cfg(test)]
+    pub(crate) fn with_metrics_each(self, metrics_each: Duration) -> Self {
+        Self {
+            metrics_each,
+            ..self
+        }
+    }
+
+    fn head(&self, started: Option<Instant>) -> JobHead<'_> {
+        let meta = self.source.meta();
+        JobHead {
+            job_id: &meta.response_id,
+            model: &meta.model,
+            started_at: started.map(|at| rfc3339::utc(clock::wall(at))),
+        }
+    }
+
+    fn token(&self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
+        let event = JobEvent::Token {
+            t: delta.text,
+            kind: (delta.kind == Kind::Reasoning).then_some("reasoning"),
+            tokens: TokenRange::new(&delta.at),
+            choice: self.choice(delta.at.choice),
+        };
+        out.frame(FrameId::Position, None, &event);
+    }
+
+    fn tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
+        let event = JobEvent::ToolCall {
+            part: ToolCallEvent::new(call),
+            tokens: TokenRange::new(&call.at),
+            choice: self.choice(call.at.choice),
+        };
+        out.frame(FrameId::Position, None, &event);
+    }
+
+    /// The name of a choice, where there are several.
+    fn choice(&self, choice: usize) -> Option<usize> {
+        (self.choices > 1).then_some(choice)
+    }
+
+    /// Metrics of a running job, when they are due; those of a job that has ended come with its end.
+    fn running_metrics(&mut self, usage: Usage, now: Instant, out: &mut FrameWriter<'_>) {
+        if usage.times.ended.is_some() {
+            return;
+        }
+        let last = *self.metrics_at.get_or_insert(now);
+        if now.saturating_duration_since(last) < self.metrics_each {
+            return;
+        }
+        self.metrics_at = Some(now);
+        let since = usage.times.first_token.unwrap_or(now);
+        let decoding = now.saturating_duration_since(since);
+        out.frame(FrameId::None, None, &metrics(usage, decoding));
+    }
+
+    fn end(
+        &self,
+        id: FrameId,
+        end: End,
+        choice: Option<usize>,
+        usage: Usage,
+        out: &mut FrameWriter<'_>,
+    ) {
+        let event = match ending::spell(end) {
+            Ending::End { reason, stop } => JobEvent::End {
+                counts: JobCounts::new(usage, usage.times.decoding()),
+                reason: self.stop_reason(reason, stop),
+                choice: choice.and_then(|choice| self.choice(choice)),
+            },
+            Ending::Error(error) => JobEvent::Error(error),
+        };
+        out.frame(id, None, &event);
+    }
+
+    fn stop_reason(&self, reason: &'static str, stop: Option<u16>) -> StopReason<'_> {
+        let stops = &self.source.meta().stops;
+        let stop = stop.and_then(|index| stops.get(usize::from(index)));
+        StopReason {
+            stop_reason: reason,
+            stop_sequence_matched: stop.map(String::as_str),
+        }
+    }
+
+    fn rejected(&self, error: &ApiError, out: &mut FrameWriter<'_>) {
+        let id = FrameId::None;
+        match Code::of(error) {
+            Code::Cancelled => self.end(id, End::Cancelled, None, Usage::default(), out),
+            _ => out.frame(id, None, &JobEvent::Error(JobError::new(error))),
+        }
+        out.text(id, DONE);
+    }
+}
+
+impl Encoder for JobEncoder {
+    fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        match event {
+            Event::Queued { position } => {
+                let position = *position;
+                out.frame(FrameId::None, None, &JobEvent::Queued { position });
+            }
+            Event::Loading { .. } => crate::encoder::comment_on_wait(event, out),
+            Event::Opened { choices, .. } => self.choices = *choices,
+            Event::Started { at } => {
+                if !std::mem::replace(&mut self.started, true) {
+                    let started = JobEvent::Started(self.head(Some(*at)));
+                    out.frame(FrameId::None, None, &started);
+                }
+            }
+            Event::Delta(delta) => {
+                self.token(delta, out);
+                self.running_metrics(delta.at.usage, clock::now(), out);
+            }
+            Event::ToolCall(call) => {
+                self.tool_call(call, out);
+                self.running_metrics(call.at.usage, clock::now(), out);
+            }
+            Event::ChoiceEnded {
+                choice,
+                end,
+                usage,
+                tokens,
+                ..
+            } => {
+                // Tokens of this choice: those of the others by now depend on the reader.
+                let usage = Usage {
+                    completion_tokens: *tokens,
+                    ..*usage
+                };
+                self.end(FrameId::Position, *end, Some(*choice), usage, out);
+            }
+            // `end` has the counts itself; `error` has none.
+            Event::Usage {
+                end: Some(end),
+                usage,
+            } if matches!(ending::spell(*end), Ending::Error(_)) => {
+                let id = FrameId::Terminal(Closing::Usage);
+                out.frame(id, None, &metrics(*usage, usage.times.decoding()));
+            }
+            Event::Finished { .. } => out.text(FrameId::Terminal(Closing::Done), DONE),
+            Event::Failed { end, usage } => {
+                self.end(FrameId::Terminal(Closing::Failed), *end, None, *usage, out);
+                out.text(FrameId::Terminal(Closing::Done), DONE);
+            }
+            Event::Rejected(error) => self.rejected(error, out),
+            Event::Resumed { .. } | Event::StateChanged(_) | Event::Usage { .. } => {}
+        }
+    }
+
+    fn replay(&mut self, event: &Event<'_>) {
+        if let Event::Resumed { reached } = event {
+            (self.choices, self.started) = (reached.len(), true);
+        }
+    }
+
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        _: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
+        // A job has one choice.
+        let Some(answer) = answers.first() else {
+            return;
+        };
+        // A failed job has no collected answer: an error response was sent in its place.
+        let reason = match answer.end.map(ending::spell) {
+            Some(Ending::End { reason, stop }) => Some(self.stop_reason(reason, stop)),
+            Some(Ending::Error(_)) | None => None,
+        };
+        let calls = answer.calls().map(|call| JobToolCall {
+            id: &call.id,
+            name: &call.name,
+            arguments: &call.arguments,
+        });
+        let job = CollectedJob {
+            head: self.head(usage.times.started),
+            text: &answer.text(),
+            reasoning: &answer.reasoning(),
+            tool_calls: calls.collect(),
+            counts: JobCounts::new(usage, usage.times.decoding()),
+            reason,
+        };
+        json::write(&job, out);
+    }
+
+    fn error(&self, end: End) -> ApiError {
+        ending::refusal(end)
+    }
+}
+
+fn metrics(usage: Usage, decoding: Duration) -> JobEvent<'static> {
+    let per_sec = tokens_per_sec(usage.completion_tokens, decoding);
+    JobEvent::Metrics {
+        counts: JobCounts::new(usage, decoding),
+        // One digit after the point.
+        tokens_per_sec: (per_sec * 10.0).round() / 10.0,
+    }
+}
+
+/// Rate of the tokens after the first; 0 as long as no time has passed.
+fn tokens_per_sec(tokens: u64, decoding: Duration) -> f64 {
+    if decoding.is_zero() {
+        return 0.0;
+    }
+    tokens.saturating_sub(1) as f64 / decoding.as_secs_f64()
+}

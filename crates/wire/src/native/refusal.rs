@@ -1,0 +1,77 @@
+//! Errors of the jobs API: `{"errors":[..]}` for fields, `{"error":{..}}` for all else.
+
+use super::code::{Code, is_retriable};
+use crate::json;
+use crate::openai::refusal;
+use bytes::Bytes;
+use generate::error::{ApiError, Problem};
+use http::Response;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// The body of an error response.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum JobErrorBody<'a> {
+    Error(JobError<'a>),
+    Errors(Vec<JobFieldError<'a>>),
+}
+
+/// An error as the jobs API and WebSocket messages have it.
+#[derive(Clone, Copy, Serialize)]
+pub struct JobError<'a> {
+    /// Code of the error.
+    pub code: &'static str,
+    /// Message of the error.
+    pub message: &'a str,
+    /// Whether a retry may succeed.
+    pub retriable: bool,
+}
+
+#[derive(Serialize)]
+struct JobFieldError<'a> {
+    field: &'a str,
+    constraint: &'a str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a RawValue>,
+}
+
+impl<'a> JobError<'a> {
+    /// An error of any layer in the codes of the jobs API.
+    pub fn new(error: &'a ApiError) -> Self {
+        Self {
+            code: Code::of(error).name(),
+            message: &error.message,
+            retriable: is_retriable(error),
+        }
+    }
+}
+
+impl<'a> JobFieldError<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        let (field, constraint) = (&*problem.field, &*problem.constraint);
+        let value = problem.value.as_deref();
+        Self {
+            field,
+            constraint,
+            message: format!("{field} {constraint}"),
+            value: value.and_then(|value| serde_json::from_str(value).ok()),
+        }
+    }
+}
+
+/// The error response.
+pub fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    refusal::with_body(error, body(error))
+}
+
+/// The body of an error response: all rejected fields, or the one error.
+pub fn body(error: &ApiError) -> Bytes {
+    let body = if error.problems.is_empty() {
+        JobErrorBody::Error(JobError::new(error))
+    } else {
+        JobErrorBody::Errors(error.problems.iter().map(JobFieldError::new).collect())
+    };
+    json::to_vec(&body).freeze()
+}

@@ -1,0 +1,104 @@
+//! `POST /v1/inference` and `POST /v1/jobs`: from fields to meaning.
+
+use super::job_id::{JOB_ID_WORDS, JobId};
+use crate::fields::{self, Fields, Kind, Raw};
+use crate::openai::{chat_request, control};
+use crate::{field_table, tool_definitions};
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, Prompt};
+use generate::tools::Tools;
+
+/// A request for a job.
+#[derive(Debug, PartialEq)]
+pub struct JobAsk {
+    /// The request.
+    pub ask: GenerateRequest,
+    /// `None`: the stream's id is the job's.
+    pub id: Option<JobId>,
+}
+
+/// The request's meaning, or all that is wrong with it. Streamed unless it says otherwise.
+pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
+    let id = job_id(&mut fields);
+    let mut tools = Tools::default();
+    let prompt = prompt(&mut fields, vocab, &mut tools);
+    let mut control = control::control(&mut fields, vocab);
+    control.calls(tools);
+    control.thinking_max = chat_request::thinking_max(&mut fields);
+    let mut delivery = control::delivery(&mut fields);
+    delivery.stream = fields.raw("stream").is_none() || delivery.stream;
+    fields.integer("n", 1..=1);
+    for name in ["logprobs", "top_logprobs"] {
+        if fields
+            .raw(name)
+            .is_some_and(|raw| !matches!(raw.get(), "false" | "0"))
+        {
+            fields.wrong(
+                name,
+                "is not supported in this wire format: use another one for this stream",
+            );
+        }
+    }
+    delivery.ignored = fields.finish_request(&field_table::JOBS)?;
+    Ok(JobAsk {
+        ask: GenerateRequest {
+            prompts: prompt.into_iter().collect(),
+            n: 1,
+            control,
+            delivery,
+        },
+        id,
+    })
+}
+
+fn job_id(fields: &mut Fields<'_>) -> Option<JobId> {
+    let text = fields.string("job_id")?;
+    let id = JobId::parse(&text);
+    if id.is_none() {
+        fields.wrong("job_id", JOB_ID_WORDS);
+    }
+    id
+}
+
+/// `prompt` (a string or token ids) or `messages`, with their tools, and not both.
+fn prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Prompt> {
+    match (fields.raw("prompt"), fields.raw("messages")) {
+        (None, None) => {
+            fields.wrong("prompt", "is required, or messages in its place");
+            None
+        }
+        (Some(_), Some(_)) => {
+            fields.wrong("messages", "must not be given together with prompt");
+            None
+        }
+        (None, Some(_)) => {
+            let messages = chat_request::messages(fields);
+            *tools = tool_definitions::read(fields);
+            Some(Prompt::Conversation {
+                field: "messages",
+                messages,
+                tools: tools.definitions.clone(),
+                continues: false,
+                kwargs: chat_request::kwargs(fields),
+            })
+        }
+        (Some(raw), None) => {
+            tool_definitions::refuse(fields);
+            plain(fields, raw, vocab)
+        }
+    }
+}
+
+fn plain(fields: &mut Fields<'_>, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+    if let Some(text) = fields::text(raw) {
+        return Some(Prompt::Text(text.into_owned()));
+    }
+    if fields::kind(raw) != Kind::Array || fields::is_empty_list(raw) {
+        fields.wrong(
+            "prompt",
+            "must be a string or a list of at least one token id",
+        );
+        return None;
+    }
+    fields.ids("prompt", raw, vocab).map(Prompt::Ids)
+}

@@ -1,0 +1,122 @@
+//! `POST /api/chat`: from fields to meaning.
+
+use super::keep_alive::keep_alive;
+use super::request::{self, NOT_SUPPORTED};
+use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::{field_table, tool_definitions};
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt};
+use serde_json::{Map, Value, json};
+use text::Message;
+
+/// The request's meaning, or all that is wrong with it.
+pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+    let messages = messages(&mut fields);
+    let kwargs = request::kwargs(&mut fields);
+    let mut control = request::control(&mut fields, vocab);
+    let mut delivery = request::delivery(&mut fields);
+    let tools = control.calls(tool_definitions::read(&mut fields));
+    keep_alive(&mut fields);
+    delivery.ignored = fields.finish_request(&field_table::OLLAMA_CHAT)?;
+    Ok(GenerateRequest {
+        prompts: vec![Prompt::Conversation {
+            field: "messages",
+            messages,
+            tools,
+            continues: false,
+            kwargs,
+        }],
+        n: 1,
+        control,
+        delivery,
+    })
+}
+
+fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
+    let items = fields.array("messages", MESSAGES_MAX).unwrap_or_default();
+    items
+        .into_iter()
+        .enumerate()
+        .filter_map(|(i, raw)| message(fields, &format!("messages[{i}]"), raw))
+        .collect()
+}
+
+/// One message; wrong parts of it are noted.
+fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
+    let object = Some(raw).filter(|raw| fields::kind(raw) == Kind::Object);
+    let Some(object) = object.and_then(fields::read::<Object<'_>>) else {
+        fields.wrong(path, "must be an object with a role and content");
+        return None;
+    };
+    let role = object.get("role").and_then(fields::text);
+    let role = role.filter(|role| matches!(&**role, "system" | "user" | "assistant" | "tool"));
+    if role.is_none() {
+        let words = "must be one of system, user, assistant, tool";
+        fields.wrong(format!("{path}.role"), words);
+    }
+    let content = string(fields, &object, path, "content");
+    let rest = rest(fields, path, &object);
+    let images = object.get("images");
+    if images.is_some_and(|images| fields::list(images, 0).is_none()) {
+        fields.wrong(format!("{path}.images"), NOT_SUPPORTED);
+    }
+    Some(Message {
+        role: role?.into_owned(),
+        content: Value::String(content.unwrap_or_default()),
+        rest,
+    })
+}
+
+/// What else templates look at, under the names they know.
+fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
+    let mut rest = Map::new();
+    for (name, known_as) in [
+        ("thinking", "reasoning_content"),
+        ("tool_name", "name"),
+        ("tool_call_id", "tool_call_id"),
+    ] {
+        if let Some(text) = string(fields, object, path, name) {
+            rest.insert(known_as.to_owned(), Value::String(text));
+        }
+    }
+    let Some(raw) = object.get("tool_calls") else {
+        return rest;
+    };
+    let calls = fields::list(raw, PARTS_MAX);
+    let calls: Option<Vec<Value>> = calls.and_then(|calls| calls.into_iter().map(call).collect());
+    match calls {
+        Some(calls) => {
+            rest.insert("tool_calls".to_owned(), Value::Array(calls));
+        }
+        None => {
+            let words = "must be a list of {\"function\":{\"name\":..,\"arguments\":{..}}}";
+            fields.wrong(format!("{path}.tool_calls"), words);
+        }
+    }
+    rest
+}
+
+/// A call that was made before, as templates know it.
+fn call(raw: Raw<'_>) -> Option<Value> {
+    let call: Map<String, Value> = fields::read(raw)?;
+    let function = call.get("function")?.as_object()?;
+    let (name, arguments) = (function.get("name")?.as_str()?, function.get("arguments"));
+    let arguments = arguments.map_or_else(|| json!({}), Clone::clone);
+    let mut told = json!({
+        "type": "function",
+        "function": {"name": name, "arguments": arguments.is_object().then_some(arguments)?},
+    });
+    if let Some(id) = call.get("id").and_then(Value::as_str) {
+        told["id"] = json!(id);
+    }
+    Some(told)
+}
+
+fn string(fields: &mut Fields<'_>, object: &Object<'_>, path: &str, name: &str) -> Option<String> {
+    let raw = object.get(name)?;
+    let text = fields::text(raw);
+    if text.is_none() {
+        fields.wrong(format!("{path}.{name}"), "must be a string");
+    }
+    text.map(std::borrow::Cow::into_owned)
+}

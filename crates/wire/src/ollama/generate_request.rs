@@ -1,0 +1,91 @@
+//! `POST /api/generate`: from fields to meaning.
+
+use super::go_template::{self, Values};
+use super::keep_alive::keep_alive;
+use super::request::{self, says_something};
+use crate::field_table;
+use crate::fields::Fields;
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, Prompt};
+use serde_json::{Map, Value};
+use text::Message;
+
+/// The request's meaning, or all that is wrong with it.
+pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+    let kwargs = request::kwargs(&mut fields);
+    let raw = fields.boolean("raw").unwrap_or(false);
+    let prompt = request::text(&mut fields, "prompt").unwrap_or_default();
+    let context = context(&mut fields, vocab);
+    let prompt = match raw {
+        true => {
+            for name in ["system", "template", "context"] {
+                if says_something(&fields, name) {
+                    fields.wrong(
+                        name,
+                        "does not go with raw, which takes the prompt as it is",
+                    );
+                }
+            }
+            Prompt::Text(prompt)
+        }
+        false => Prompt::Continued {
+            context,
+            then: Box::new(turn(&mut fields, prompt, kwargs)),
+        },
+    };
+    let control = request::control(&mut fields, vocab);
+    let mut delivery = request::delivery(&mut fields);
+    delivery.context = !raw;
+    keep_alive(&mut fields);
+    delivery.ignored = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
+    Ok(GenerateRequest {
+        prompts: vec![prompt],
+        n: 1,
+        control,
+        delivery,
+    })
+}
+
+/// The question, in the request's template or in the model's.
+fn turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Value>) -> Prompt {
+    let system = request::text(fields, "system").unwrap_or_default();
+    let template = request::text(fields, "template").filter(|template| !template.is_empty());
+    if let Some(template) = template {
+        let values = Values {
+            system: &system,
+            prompt: &prompt,
+        };
+        return match go_template::render(&template, values) {
+            Ok(pieces) => Prompt::Pieces(pieces),
+            Err(why) => {
+                fields.wrong("template", why);
+                Prompt::Pieces(Vec::new())
+            }
+        };
+    }
+    let says = [("system", system), ("user", prompt)];
+    let messages = says.into_iter().filter(|(_, text)| !text.is_empty());
+    Prompt::Conversation {
+        field: "prompt",
+        messages: messages.map(|(role, text)| message(role, text)).collect(),
+        tools: Vec::new(),
+        continues: false,
+        kwargs,
+    }
+}
+
+fn message(role: &str, text: String) -> Message {
+    Message {
+        role: role.to_owned(),
+        content: Value::String(text),
+        rest: Map::new(),
+    }
+}
+
+/// The ids of what was said before, as an earlier answer told them.
+fn context(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
+    let Some(raw) = fields.raw("context") else {
+        return Vec::new();
+    };
+    fields.ids("context", raw, vocab).unwrap_or_default()
+}

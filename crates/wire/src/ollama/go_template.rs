@@ -1,0 +1,253 @@
+//! The `template` of a generate request: Go's template language, as far as prompts of one question need it.
+//!
+//! Text, `{{ .System }}`, `{{ .Prompt }}`, `{{ .Response }}`, and `{{ if .. }} {{ else }} {{ end }}` over those
+//! three, with `{{-` and `-}}`. There are no loops and no variables, so that the work is one look at each
+//! byte: a template comes with a request, from anybody.
+
+use generate::request::PromptPiece;
+use std::sync::Arc;
+
+/// Bytes a request's template may have.
+pub const TEMPLATE_BYTES_MAX: usize = 64 << 10;
+/// Bytes it may write with what stands for the names: four times the longest body there is by default.
+const WRITTEN_BYTES_MAX: usize = 16 << 20;
+/// How deep its conditions may nest.
+const DEPTH_MAX: usize = 32;
+
+/// What can be said only so.
+const ACTIONS: &str =
+    "may use .System, .Prompt, .Response, and if, else, end over those, and nothing else";
+
+/// What stands for the names.
+#[derive(Clone, Copy)]
+pub struct Values<'a> {
+    /// The system message.
+    pub system: &'a str,
+    /// The prompt.
+    pub prompt: &'a str,
+}
+
+/// A condition that is open.
+struct Condition {
+    /// Whether what surrounds it is written.
+    around: bool,
+    holds: bool,
+    had_else: bool,
+}
+
+/// What is to be written up to where the answer begins.
+///
+/// # Errors
+/// What the template must be.
+pub fn render(template: &str, values: Values<'_>) -> Result<Vec<PromptPiece>, String> {
+    if template.len() > TEMPLATE_BYTES_MAX {
+        return Err(format!("must have at most {TEMPLATE_BYTES_MAX} bytes"));
+    }
+    let mut writer = Writer {
+        system: values.system.into(),
+        prompt: values.prompt.into(),
+        bytes: 0,
+        pieces: Vec::new(),
+        open: Vec::new(),
+        answered: false,
+    };
+    let (mut rest, mut trim) = (template, false);
+    while let Some((text, after)) = rest.split_once("{{") {
+        let (action, after) = after
+            .split_once("}}")
+            .ok_or("has an action that is not closed")?;
+        let before = action.strip_prefix('-');
+        writer.text(text, trim, before.is_some())?;
+        let action = before.unwrap_or(action);
+        let behind = action.strip_suffix('-');
+        writer.action(behind.unwrap_or(action).trim())?;
+        (rest, trim) = (after, behind.is_some());
+    }
+    writer.text(rest, trim, false)?;
+    match writer.open.is_empty() {
+        true => Ok(writer.pieces),
+        false => Err("has an if without an end".to_owned()),
+    }
+}
+
+struct Writer {
+    system: Arc<str>,
+    prompt: Arc<str>,
+    /// Bytes of all pieces together.
+    bytes: usize,
+    pieces: Vec<PromptPiece>,
+    open: Vec<Condition>,
+    /// The answer's place was reached: what follows comes after it.
+    answered: bool,
+}
+
+impl Writer {
+    fn is_written(&self) -> bool {
+        !self.answered && self.open.last().is_none_or(|c| c.around && c.holds)
+    }
+
+    /// A value that is named many times is kept once, and counted each time.
+    fn write(&mut self, bytes: usize, piece: PromptPiece) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > WRITTEN_BYTES_MAX {
+            return Err(format!(
+                "writes more than {WRITTEN_BYTES_MAX} bytes with this system and prompt"
+            ));
+        }
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str, trim_start: bool, trim_end: bool) -> Result<(), String> {
+        let text = if trim_start { text.trim_start() } else { text };
+        let text = if trim_end { text.trim_end() } else { text };
+        match self.is_written() && !text.is_empty() {
+            true => self.write(text.len(), PromptPiece::Written(text.to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn action(&mut self, action: &str) -> Result<(), String> {
+        let mut words = action.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            _ if action.starts_with("/*") && action.ends_with("*/") => Ok(()),
+            (Some(".Response"), None, _) => {
+                self.answered |= self.is_written();
+                Ok(())
+            }
+            (Some(name), None, _) if name.starts_with('.') => {
+                let value = self.value(name)?;
+                match self.is_written() && !value.is_empty() {
+                    true => self.write(value.len(), PromptPiece::Typed(value)),
+                    false => Ok(()),
+                }
+            }
+            (Some("if"), Some(name), None) => self.open(name),
+            (Some("else"), None, _) => {
+                let condition = self.open.last_mut().filter(|c| !c.had_else);
+                let condition = condition.ok_or("has an else without an if")?;
+                (condition.holds, condition.had_else) = (!condition.holds, true);
+                Ok(())
+            }
+            (Some("end"), None, _) => {
+                let closed = self.open.pop().map(|_| ());
+                closed.ok_or_else(|| "has an end without an if".to_owned())
+            }
+            _ => Err(ACTIONS.to_owned()),
+        }
+    }
+
+    fn open(&mut self, name: &str) -> Result<(), String> {
+        if self.open.len() == DEPTH_MAX {
+            return Err(format!("may nest at most {DEPTH_MAX} conditions"));
+        }
+        let holds = !self.value(name)?.is_empty();
+        self.open.push(Condition {
+            around: self.is_written(),
+            holds,
+            had_else: false,
+        });
+        Ok(())
+    }
+
+    fn value(&self, name: &str) -> Result<Arc<str>, String> {
+        match name {
+            ".System" => Ok(Arc::clone(&self.system)),
+            ".Prompt" => Ok(Arc::clone(&self.prompt)),
+            ".Response" => Ok(Arc::default()),
+            _ => Err(ACTIONS.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(template: &str, system: &str, prompt: &str) -> Result<String, String> {
+        let pieces = render(template, Values { system, prompt })?;
+        let text = pieces.into_iter().map(|piece| match piece {
+            PromptPiece::Written(text) => text,
+            PromptPiece::Typed(text) => format!("<{text}>"),
+        });
+        Ok(text.collect())
+    }
+
+    #[test]
+    fn what_a_template_writes() {
+        let chat =
+            "{{ if .System }}[S]{{ .System }}\n{{ end }}[U]{{ .Prompt }}[A]{{ .Response }}[E]";
+        let rows = [
+            (chat, "s", "p", "[S]<s>\n[U]<p>[A]"),
+            (chat, "", "p", "[U]<p>[A]"),
+            ("plain", "s", "p", "plain"),
+            ("", "s", "p", ""),
+            ("a {{- .Prompt -}} b", "", "p", "a<p>b"),
+            ("{{.Prompt}}", "", "", ""),
+            ("{{ if .System }}x{{ else }}y{{ end }}", "", "p", "y"),
+            ("{{ if .System }}x{{ else }}y{{ end }}", "s", "p", "x"),
+            (
+                "{{ if .System }}{{ if .Prompt }}a{{ else }}b{{ end }}{{ end }}c",
+                "",
+                "p",
+                "c",
+            ),
+            ("{{/* nothing */}}a", "", "", "a"),
+            ("{{ if .Response }}a{{ end }}b", "", "", "b"),
+            ("{{ if .System }}{{ .Response }}{{ end }}b", "", "", "b"),
+        ];
+        for (template, system, prompt, want) in rows {
+            let got = written(template, system, prompt);
+            assert_eq!(got.as_deref(), Ok(want), "{template}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_written_is_counted_before_it_is() {
+        let prompt = "a".repeat(4 << 20);
+        let render = |times: usize| {
+            let values = Values {
+                system: "",
+                prompt: &prompt,
+            };
+            super::render(&"{{.Prompt}}".repeat(times), values)
+        };
+        let pieces = render(4).expect("as much as there may be");
+        let shared = pieces.iter().map(|piece| match piece {
+            PromptPiece::Typed(text) => Arc::as_ptr(text),
+            PromptPiece::Written(_) => panic!("nothing was written"),
+        });
+        let shared: Vec<_> = shared.collect();
+        assert!(shared.iter().all(|&text| std::ptr::eq(text, shared[0])));
+        for times in [5, 5_900] {
+            let why = render(times).expect_err("too much");
+            assert!(why.contains("16777216"), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_template() {
+        let deep = "{{ if .Prompt }}".repeat(DEPTH_MAX + 1);
+        let long = "x".repeat(TEMPLATE_BYTES_MAX + 1);
+        let rows = [
+            ("{{ .Prompt", "not closed"),
+            ("{{ range .Messages }}{{ end }}", "nothing else"),
+            ("{{ .Messages }}", "nothing else"),
+            ("{{ }}", "nothing else"),
+            ("{{ if .Prompt }}", "without an end"),
+            ("{{ end }}", "end without an if"),
+            ("{{ else }}", "else without an if"),
+            (
+                "{{ if .Prompt }}{{ else }}{{ else }}{{ end }}",
+                "else without",
+            ),
+            ("{{ if and .Prompt .System }}{{ end }}", "nothing else"),
+            (&deep, "at most 32"),
+            (&long, "at most 65536"),
+        ];
+        for (template, words) in rows {
+            let why = written(template, "s", "p").expect_err(words);
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}

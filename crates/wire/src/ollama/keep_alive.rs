@@ -1,0 +1,111 @@
+//! `keep_alive`: how long a model stays loaded without a request.
+
+use crate::fields::{self, Fields, Kind};
+use std::time::{Duration, Instant};
+
+/// How long a model stays without a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKeepAlive {
+    /// Unloaded after this time.
+    For(Duration),
+    /// Unloaded only to make room for another model.
+    ForEver,
+}
+
+impl ModelKeepAlive {
+    /// Time at which a model is unloaded whose last request was at `last`.
+    pub fn until(self, last: Instant) -> Option<Instant> {
+        match self {
+            Self::For(time) => last.checked_add(time),
+            Self::ForEver => None,
+        }
+    }
+}
+
+impl From<Option<Duration>> for ModelKeepAlive {
+    fn from(idle: Option<Duration>) -> Self {
+        idle.map_or(Self::ForEver, Self::For)
+    }
+}
+
+/// What `keep_alive` must be.
+const KEEP_ALIVE: &str =
+    "must be a number of seconds, or a text like \"5m\" or \"1h30m\"; below 0 is for ever";
+
+/// How long a model stays loaded after a response (`keep_alive`).
+pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {
+    let raw = fields.raw("keep_alive")?;
+    let seconds = match fields::kind(raw) {
+        Kind::Number => fields::read::<f64>(raw),
+        _ => fields::text(raw).and_then(|text| seconds(&text)),
+    };
+    let Some(seconds) = seconds else {
+        fields.wrong("keep_alive", KEEP_ALIVE);
+        return None;
+    };
+    if seconds < 0.0 {
+        return Some(ModelKeepAlive::ForEver);
+    }
+    // Longer than a duration can be is for ever.
+    let time = Duration::try_from_secs_f64(seconds);
+    Some(time.map_or(ModelKeepAlive::ForEver, ModelKeepAlive::For))
+}
+
+/// Seconds of a duration in Go's syntax, or of a plain number.
+fn seconds(text: &str) -> Option<f64> {
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if plain(rest) {
+        return rest.parse::<f64>().ok().map(|seconds| sign * seconds);
+    }
+    let mut sum = 0.0;
+    while !rest.is_empty() {
+        let unit = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(unit);
+        let end = after.find(|c: char| c.is_ascii_digit() || c == '.');
+        let (unit, after) = after.split_at(end.unwrap_or(after.len()));
+        let each = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        sum += number.parse::<f64>().ok()? * each;
+        rest = after;
+    }
+    Some(sign * sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        let rows = [
+            ("5m", Some(300.0)),
+            ("1h30m", Some(5400.0)),
+            ("1.5h", Some(5400.0)),
+            ("-1", Some(-1.0)),
+            ("-1s", Some(-1.0)),
+            ("0", Some(0.0)),
+            ("0s", Some(0.0)),
+            ("250ms", Some(0.25)),
+            ("", None),
+            ("m", None),
+            ("5 m", None),
+            ("5d", None),
+            ("soon", None),
+            ("1.2.3s", None),
+        ];
+        for (text, want) in rows {
+            assert_eq!(seconds(text), want, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Errors in Ollama's shape: `{"error":".."}`. The code beside it is an addition, for programs.
+
+use crate::json;
+use crate::openai::refusal;
+use bytes::Bytes;
+use generate::error::ApiError;
+use http::Response;
+use serde::Serialize;
+
+/// The body of an error response, or the last line of a stream that failed.
+#[derive(Serialize)]
+pub(crate) struct ErrorLine<'a> {
+    error: &'a str,
+    code: &'a str,
+    /// Tokens of the answer, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eval_count: Option<u64>,
+}
+
+impl<'a> ErrorLine<'a> {
+    /// The error after so many tokens.
+    pub(crate) fn new(error: &'a ApiError, tokens: u64) -> Self {
+        Self {
+            error: &error.message,
+            code: error.code,
+            eval_count: (tokens > 0).then_some(tokens),
+        }
+    }
+}
+
+/// The error response.
+pub(crate) fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    let body = json::to_vec(&ErrorLine::new(error, 0));
+    refusal::with_body(error, body.freeze())
+}

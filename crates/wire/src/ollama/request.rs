@@ -1,0 +1,136 @@
+//! The fields that both of Ollama's routes share.
+
+use crate::fields::{self, Fields, Kind};
+use crate::openai::{chat_request, control};
+use crate::response_format;
+use generate::request::{GenerationParams, StreamOptions};
+use generate::response_format::{ResponseFormat, any_object};
+use serde_json::{Map, Value};
+
+/// What is asked for and this server cannot do yet.
+pub const NOT_SUPPORTED: &str = "is not supported yet by this server";
+/// What `repeat_last_n` may be at most.
+const WINDOW_MAX: i128 = u32::MAX as i128;
+
+/// What Ollama does where nothing is said.
+const TEMPERATURE: f32 = 0.8;
+const TOP_K: u32 = 40;
+const TOP_P: f32 = 0.9;
+const REPEAT_PENALTY: f32 = 1.1;
+
+/// How the answer is generated: `options`, and `logprobs` and `format` beside them.
+pub fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
+    let mut control = fields.within("options", |options| of_options(options, vocab));
+    chat_request::logprobs(fields, &mut control.sampling);
+    if let Some(form) = &mut control.form {
+        form.field = format!("options.{}", form.field);
+    }
+    control.form = form(fields).or(control.form);
+    control.closed_objects = response_format::closed_objects(fields).or(control.closed_objects);
+    control
+}
+
+/// What the answer must look like: `format`, which is "json" or a schema.
+fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+    const NAME: &str = "format";
+    let raw = fields.raw(NAME)?;
+    match (fields::kind(raw), fields::text(raw).as_deref()) {
+        (_, Some("")) => None,
+        (_, Some("json")) => Some(any_object(NAME)),
+        (Kind::Object, _) => response_format::of_schema(fields, NAME, raw),
+        _ => {
+            fields.wrong(NAME, "must be \"json\" or a JSON Schema (an object)");
+            None
+        }
+    }
+}
+
+/// How it is handed over: streamed unless it says otherwise.
+pub fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
+    let mut delivery = control::delivery(fields);
+    delivery.stream = fields.raw("stream").is_none() || delivery.stream;
+    delivery
+}
+
+/// What the chat template is given: the names under which models' templates know `think`.
+pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
+    let mut kwargs = chat_request::kwargs(fields);
+    let Some(raw) = fields.raw("think") else {
+        return kwargs;
+    };
+    let (thinks, effort) = match (fields::read::<bool>(raw), fields::text(raw)) {
+        (Some(thinks), _) => (thinks, None),
+        (_, Some(effort)) if matches!(&*effort, "low" | "medium" | "high") => (true, Some(effort)),
+        _ => {
+            fields.wrong("think", "must be true, false, low, medium or high");
+            return kwargs;
+        }
+    };
+    for name in ["enable_thinking", "thinking"] {
+        kwargs.entry(name).or_insert(Value::Bool(thinks));
+    }
+    if let Some(effort) = effort {
+        let effort = Value::String(effort.into_owned());
+        kwargs.entry("reasoning_effort").or_insert(effort);
+    }
+    kwargs
+}
+
+/// Those that only say how a model is loaded (`num_ctx`, `num_gpu` ...) are the operator's here; they are
+/// ignored, as are unknown ones.
+fn of_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
+    let mut control = control::control(options, vocab);
+    let sampling = &mut control.sampling;
+    let is_absent = |name| options.raw(name).is_none();
+    if is_absent("temperature") {
+        sampling.temperature = TEMPERATURE;
+    }
+    if is_absent("top_p") {
+        sampling.top_p = TOP_P;
+    }
+    if is_absent("top_k") && sampling.top_k == 0 {
+        sampling.top_k = TOP_K;
+    }
+    if is_absent("repeat_penalty") && is_absent("repetition_penalty") {
+        sampling.repetition_penalty = REPEAT_PENALTY;
+    }
+    match options.integer("repeat_last_n", -1..=WINDOW_MAX) {
+        // As far back as there is anything.
+        Some(-1) => sampling.penalty_window = 0,
+        Some(0) => {
+            sampling.repetition_penalty = 1.0;
+            (sampling.presence_penalty, sampling.frequency_penalty) = (0.0, 0.0);
+        }
+        Some(window) => sampling.penalty_window = u32::try_from(window).unwrap_or(u32::MAX),
+        None => {}
+    }
+    // -1: without an end; -2: as long as the context has room. Both are the context's end here.
+    if let Some(predict) = options.integer("num_predict", -2..=i128::from(u32::MAX)) {
+        control.max_tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
+    }
+    let seed = options.raw("seed").and_then(fields::whole_number);
+    if seed.is_some_and(|seed| seed < 0) {
+        control.seed = None;
+    }
+    control
+}
+
+/// Notes what is wrong with options, for whoever keeps them.
+pub fn check_options(options: &mut Fields<'_>) {
+    of_options(options, u32::MAX as usize);
+}
+
+/// A string, or what is wrong with it.
+pub fn text(fields: &mut Fields<'_>, name: &str) -> Option<String> {
+    let text = fields.string(name);
+    text.map(std::borrow::Cow::into_owned)
+}
+
+/// Whether a field is there and says something.
+pub fn says_something(fields: &Fields<'_>, name: &str) -> bool {
+    fields.raw(name).is_some_and(|raw| match fields::kind(raw) {
+        Kind::String => raw.get() != "\"\"",
+        Kind::Array => fields::list(raw, 0).is_none(),
+        _ => true,
+    })
+}

@@ -1,0 +1,239 @@
+//! Requests, right and wrong.
+
+use super::{chat_request, generate_request};
+use crate::fields::Fields;
+use crate::status::status_code;
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, Prompt, PromptPiece};
+use serde_json::{Value, json};
+use text::Message;
+
+const VOCAB: usize = 300;
+
+fn chat(body: &Value) -> Result<GenerateRequest, ApiError> {
+    chat_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+}
+
+fn generate(body: &Value) -> Result<GenerateRequest, ApiError> {
+    generate_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+}
+
+fn fields(error: &ApiError) -> Vec<&str> {
+    let mut fields: Vec<_> = error.problems.iter().map(|p| p.field.as_str()).collect();
+    fields.sort_unstable();
+    fields
+}
+
+fn messages(ask: &GenerateRequest) -> &[Message] {
+    match &ask.prompts[..] {
+        [Prompt::Conversation { messages, .. }] => messages,
+        [Prompt::Continued { then, .. }] => match &**then {
+            Prompt::Conversation { messages, .. } => messages,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_goes_without_saying() {
+    let ask = chat(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
+    assert!(ask.delivery.stream && !ask.delivery.context);
+    let (control, sampling) = (&ask.control, &ask.control.sampling);
+    assert_eq!((control.max_tokens, control.seed), (None, None));
+    assert_eq!(
+        (sampling.temperature, sampling.top_k, sampling.top_p),
+        (0.8, 40, 0.9)
+    );
+    assert_eq!(
+        (sampling.repetition_penalty, sampling.penalty_window),
+        (1.1, 64)
+    );
+    assert!(!sampling.logprobs);
+    let ask = generate(&json!({"prompt": "hi"})).unwrap();
+    assert!(ask.delivery.stream && ask.delivery.context);
+}
+
+#[test]
+fn what_options_say() {
+    let options = json!({"temperature": 0, "top_k": 3, "top_p": 0.5, "min_p": 0.1, "seed": 7, "num_predict": 9,
+        "stop": ["a", "b"], "repeat_penalty": 1.5, "repeat_last_n": 16, "presence_penalty": 0.5,
+        "frequency_penalty": 0.25, "typical_p": 0.7, "num_ctx": 4096, "num_gpu": 1, "num_thread": 4,
+        "mirostat": 0, "unheard_of": {}});
+    let body = json!({"messages": [], "options": options, "stream": false, "logprobs": true, "top_logprobs": 2,
+        "keep_alive": "5m", "think": null, "format": "", "tools": []});
+    let ask = chat(&body).unwrap();
+    assert!(!ask.delivery.stream);
+    let control = &ask.control;
+    assert_eq!((control.max_tokens, control.seed), (Some(9), Some(7)));
+    assert_eq!(control.stops, ["a", "b"]);
+    let sampling = &control.sampling;
+    let told = (sampling.temperature, sampling.top_k, sampling.top_p);
+    assert_eq!(told, (0.0, 3, 0.5));
+    assert_eq!((sampling.min_p, sampling.typical_p), (0.1, 0.7));
+    let penalties = (sampling.presence_penalty, sampling.frequency_penalty);
+    assert_eq!(penalties, (0.5, 0.25));
+    let repetition = (sampling.repetition_penalty, sampling.penalty_window);
+    assert_eq!(repetition, (1.5, 16));
+    assert_eq!((sampling.logprobs, sampling.top_logprobs), (true, 2));
+}
+
+#[test]
+fn forms() {
+    let form = |format: Value| {
+        generate(&json!({"prompt": "hi", "format": format}))
+            .unwrap()
+            .control
+            .form
+    };
+    assert_eq!(form(json!("")), None);
+    assert_eq!(
+        form(json!("json")),
+        Some(generate::response_format::any_object("format"))
+    );
+    let schema = json!({"type": "boolean"});
+    let source = text::GrammarSource::JsonSchema(schema.clone());
+    let field = "format".to_owned();
+    assert_eq!(
+        form(schema),
+        Some(generate::response_format::ResponseFormat { source, field })
+    );
+}
+
+#[test]
+fn numbers_that_mean_something_else() {
+    let of = |options: Value| {
+        let body = json!({"prompt": "hi", "options": options});
+        generate(&body).unwrap().control
+    };
+    for endless in [-1, -2, 0] {
+        assert_eq!(of(json!({"num_predict": endless})).max_tokens, None);
+    }
+    assert_eq!(of(json!({"seed": -1})).seed, None, "a fresh one");
+    assert_eq!(of(json!({"seed": 0})).seed, Some(0));
+    let all = of(json!({"repeat_last_n": -1})).sampling;
+    assert_eq!((all.penalty_window, all.repetition_penalty), (0, 1.1));
+    let none = json!({"repeat_last_n": 0, "repeat_penalty": 2, "presence_penalty": 1, "frequency_penalty": 1});
+    let none = of(none).sampling;
+    let penalties = (none.presence_penalty, none.frequency_penalty);
+    assert_eq!((none.repetition_penalty, penalties), (1.0, (0.0, 0.0)));
+    assert_eq!(of(json!({"top_p": 0})).sampling.top_k, 1, "the likeliest");
+    assert_eq!(of(json!({"top_k": 0})).sampling.top_k, 0, "all");
+}
+
+#[test]
+fn conversations() {
+    let body = json!({"messages": [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "u", "images": []},
+        {"role": "assistant", "thinking": "hm", "tool_calls": [
+            {"function": {"name": "f", "arguments": {"x": 1}}},
+            {"id": "call_1", "function": {"name": "g"}},
+        ]},
+        {"role": "tool", "content": "1", "tool_name": "f"},
+    ]});
+    let ask = chat(&body).unwrap();
+    let messages = messages(&ask);
+    let roles: Vec<_> = messages.iter().map(|m| m.role.as_str()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool"]);
+    assert_eq!(messages[2].content, "");
+    let rest = json!({"reasoning_content": "hm", "tool_calls": [
+        {"type": "function", "function": {"name": "f", "arguments": {"x": 1}}},
+        {"type": "function", "id": "call_1", "function": {"name": "g", "arguments": {}}},
+    ]});
+    assert_eq!(Value::Object(messages[2].rest.clone()), rest);
+    assert_eq!(messages[3].rest["name"], "f");
+}
+
+#[test]
+fn a_question_with_its_system_and_context() {
+    let body = json!({"prompt": "p", "system": "s", "context": [1, 2, 299]});
+    let ask = generate(&body).unwrap();
+    let says: Vec<_> = messages(&ask)
+        .iter()
+        .map(|m| (m.role.as_str(), m.content.as_str().unwrap()))
+        .collect();
+    assert_eq!(says, [("system", "s"), ("user", "p")]);
+    assert!(
+        matches!(&ask.prompts[..], [Prompt::Continued { context, .. }] if *context == [1, 2, 299])
+    );
+    let ask = generate(&json!({"prompt": "p", "raw": true})).unwrap();
+    assert_eq!(ask.prompts, [Prompt::Text("p".to_owned())]);
+    assert!(!ask.delivery.context);
+    let body = json!({"prompt": "p", "template": "<u>{{ .Prompt }}</u>{{ .Response }}!"});
+    let pieces = vec![
+        PromptPiece::Written("<u>".to_owned()),
+        PromptPiece::Typed("p".into()),
+        PromptPiece::Written("</u>".to_owned()),
+    ];
+    let then = Box::new(Prompt::Pieces(pieces));
+    let context = Vec::new();
+    let prompts = generate(&body).unwrap().prompts;
+    assert_eq!(prompts, [Prompt::Continued { context, then }]);
+}
+
+#[test]
+fn thinking_goes_to_the_template() {
+    let kwargs = |think: Value| {
+        let body = json!({"messages": [{"role": "user"}], "think": think});
+        match chat(&body).unwrap().prompts.remove(0) {
+            Prompt::Conversation { kwargs, .. } => Value::Object(kwargs),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(kwargs(Value::Null), json!({}));
+    let off = json!({"enable_thinking": false, "thinking": false});
+    assert_eq!(kwargs(json!(false)), off);
+    let high = json!({"enable_thinking": true, "thinking": true, "reasoning_effort": "high"});
+    assert_eq!(kwargs(json!("high")), high);
+}
+
+#[test]
+fn all_bad_fields_are_told_at_once() {
+    let body = json!({"messages": [{"role": "boss", "content": 7, "images": ["x"]}, 3], "stream": "yes",
+        "format": 7, "tools": [{}], "think": "hard", "keep_alive": "soon", "images": ["x"],
+        "options": {"temperature": 9, "num_predict": -3, "stop": [""], "repeat_last_n": 0.5, "seed": "x"}});
+    let want = [
+        "format",
+        "images",
+        "keep_alive",
+        "messages[0].content",
+        "messages[0].images",
+        "messages[0].role",
+        "messages[1]",
+        "options.num_predict",
+        "options.repeat_last_n",
+        "options.seed",
+        "options.stop[0]",
+        "options.temperature",
+        "stream",
+        "think",
+        "tools[0].function",
+    ];
+    assert_eq!(fields(&chat(&body).expect_err("all wrong")), want);
+}
+
+#[test]
+fn one_bad_field_each() {
+    let rows = [
+        ("a suffix", json!({"suffix": "x"}), "suffix"),
+        ("no option", json!({"options": 7}), "options"),
+        ("no form", json!({"format": "xml"}), "format"),
+        ("no id", json!({"context": [300]}), "context[0]"),
+        ("raw", json!({"raw": true, "system": "s"}), "system"),
+        ("raw", json!({"raw": true, "context": [1]}), "context"),
+        (
+            "a loop",
+            json!({"template": "{{ range .Messages }}"}),
+            "template",
+        ),
+        ("a number", json!({"system": 7}), "system"),
+        ("alone", json!({"top_logprobs": 2}), "top_logprobs"),
+    ];
+    for (label, mut body, field) in rows {
+        body["prompt"] = json!("hi");
+        let error = generate(&body).expect_err(label);
+        assert_eq!(fields(&error), [field], "{label}");
+        assert_eq!(status_code(error.kind).as_u16(), 400);
+    }
+}

@@ -1,0 +1,283 @@
+//! `POST /v1/chat/completions`: the encoder.
+
+use crate::encoder::Encoder;
+use crate::frame_writer::{FrameId, FrameWriter};
+use crate::openai::chunk::{ChunkWriter, finish_reason};
+use crate::openai::logprobs::ChatLogprobs;
+use bytes::BytesMut;
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::{Delta, Event, Kind, Logprobs, ToolCall, ToolCallPart, Usage};
+use generate::stream_source::StreamSource;
+use serde::Serialize;
+use std::sync::Arc;
+use stream::End;
+use text::Tokenizer;
+
+/// The encoder of one chat completion.
+pub struct ChatEncoder {
+    chunks: ChunkWriter,
+    reasoning: ReasoningField,
+}
+
+/// The field of a message that has its reasoning: there is no standard, and clients know one or the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReasoningField {
+    /// `reasoning_content`.
+    #[default]
+    ReasoningContent,
+    /// `reasoning`.
+    Reasoning,
+    /// Both.
+    Both,
+}
+
+/// Reasoning under the names that a client may know.
+#[derive(Default, Serialize)]
+struct ReasoningFields<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ChunkChoice<'a> {
+    index: usize,
+    delta: ChunkDelta<'a>,
+    logprobs: Option<ChatLogprobs<'a>>,
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Default, Serialize)]
+struct ChunkDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<[ToolCallChunk<'a>; 1]>,
+}
+
+#[derive(Serialize)]
+struct ToolCallChunk<'a> {
+    index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#type: Option<&'static str>,
+    function: ChatFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct ChatFunction<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    arguments: &'a str,
+}
+
+#[derive(Serialize)]
+struct CollectedChoice<'a> {
+    index: usize,
+    message: ChatMessage<'a>,
+    logprobs: Option<ChatLogprobs<'a>>,
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct ChatMessage<'a> {
+    role: &'static str,
+    content: Option<&'a str>,
+    refusal: (),
+    #[serde(flatten)]
+    reasoning: ReasoningFields<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ChatToolCall<'a>>,
+}
+
+#[derive(Serialize)]
+struct ChatToolCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: ChatFunction<'a>,
+}
+
+impl ReasoningField {
+    fn fields(self, text: &str) -> ReasoningFields<'_> {
+        ReasoningFields {
+            reasoning_content: (self != Self::Reasoning).then_some(text),
+            reasoning: (self != Self::ReasoningContent).then_some(text),
+        }
+    }
+}
+
+impl<'a> ChunkDelta<'a> {
+    fn text(delta: &Delta<'a>, field: ReasoningField) -> Self {
+        match delta.kind {
+            Kind::Text => Self {
+                content: Some(delta.text),
+                ..Self::default()
+            },
+            Kind::Reasoning => {
+                let fields = field.fields(delta.text);
+                Self {
+                    reasoning_content: fields.reasoning_content,
+                    reasoning: fields.reasoning,
+                    ..Self::default()
+                }
+            }
+        }
+    }
+
+    /// The end of a call has no field of its own.
+    fn tool_call(call: &ToolCall<'a>) -> Self {
+        let (id, name, arguments) = match call.part {
+            ToolCallPart::Start { id, name } => (Some(id), Some(name), ""),
+            ToolCallPart::Args(fragment) => (None, None, fragment),
+            ToolCallPart::End => return Self::default(),
+        };
+        Self {
+            tool_calls: Some([ToolCallChunk {
+                index: call.index,
+                id,
+                r#type: id.map(|_| "function"),
+                function: ChatFunction { name, arguments },
+            }]),
+            ..Self::default()
+        }
+    }
+}
+
+impl ChatEncoder {
+    /// An encoder of this stream.
+    pub fn new(source: &Arc<StreamSource>, reasoning: ReasoningField) -> Self {
+        Self {
+            chunks: ChunkWriter {
+                source: Arc::clone(source),
+                chunk: "chat.completion.chunk",
+                collected: "chat.completion",
+            },
+            reasoning,
+        }
+    }
+
+    fn logprobs<'a>(&self, list: Logprobs<'a>) -> Option<ChatLogprobs<'a>> {
+        let wanted = self.chunks.source.meta().logprobs;
+        wanted.then_some(ChatLogprobs(list))
+    }
+
+    fn opened(&self, choices: usize, usage: Usage, out: &mut FrameWriter<'_>) {
+        for index in 0..choices {
+            let delta = ChunkDelta {
+                role: Some("assistant"),
+                content: Some(""),
+                ..ChunkDelta::default()
+            };
+            let choice = ChunkChoice {
+                index,
+                delta,
+                logprobs: None,
+                finish_reason: None,
+            };
+            self.chunks.choice(FrameId::None, choice, usage, out);
+        }
+    }
+
+    fn tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
+        let logprobs = self.logprobs(call.at.logprobs);
+        let has_logprobs = logprobs.is_some() && !call.at.logprobs.entries.is_empty();
+        if call.part == ToolCallPart::End && !has_logprobs {
+            return;
+        }
+        let choice = ChunkChoice {
+            index: call.at.choice,
+            delta: ChunkDelta::tool_call(call),
+            logprobs,
+            finish_reason: None,
+        };
+        self.chunks
+            .choice(FrameId::Position, choice, call.at.usage, out);
+    }
+
+    fn choice_ended(&self, index: usize, end: End, usage: Usage, out: &mut FrameWriter<'_>) {
+        let choice = ChunkChoice {
+            index,
+            delta: ChunkDelta::default(),
+            logprobs: None,
+            finish_reason: finish_reason(Some(end)),
+        };
+        self.chunks.choice(FrameId::Position, choice, usage, out);
+    }
+}
+
+impl Encoder for ChatEncoder {
+    fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        match event {
+            Event::Opened { choices, usage } => self.opened(*choices, *usage, out),
+            Event::Delta(delta) => {
+                let choice = ChunkChoice {
+                    index: delta.at.choice,
+                    delta: ChunkDelta::text(delta, self.reasoning),
+                    logprobs: self.logprobs(delta.at.logprobs),
+                    finish_reason: None,
+                };
+                self.chunks
+                    .choice(FrameId::Position, choice, delta.at.usage, out);
+            }
+            Event::ToolCall(call) => self.tool_call(call, out),
+            Event::ChoiceEnded {
+                choice, end, usage, ..
+            } => self.choice_ended(*choice, *end, *usage, out),
+            _ => self.chunks.stream_event(event, out),
+        }
+    }
+
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        tokenizer: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
+        let texts: Vec<_> = answers.iter().map(|a| (a.text(), a.reasoning())).collect();
+        let choices = answers.iter().zip(&texts).enumerate();
+        let choices: Vec<_> = choices
+            .map(|(index, (answer, (text, reasoning)))| {
+                let tool_calls: Vec<_> = answer.calls().map(ChatToolCall::new).collect();
+                let says_nothing = text.is_empty() && !tool_calls.is_empty();
+                CollectedChoice {
+                    index,
+                    message: ChatMessage {
+                        role: "assistant",
+                        content: (!says_nothing).then_some(&**text),
+                        refusal: (),
+                        reasoning: match reasoning.is_empty() {
+                            true => ReasoningFields::default(),
+                            false => self.reasoning.fields(reasoning),
+                        },
+                        tool_calls,
+                    },
+                    logprobs: self.logprobs(answer.logprobs(tokenizer)),
+                    finish_reason: finish_reason(answer.end),
+                }
+            })
+            .collect();
+        self.chunks.collect(&choices, usage, out);
+    }
+}
+
+impl<'a> ChatToolCall<'a> {
+    fn new(call: &'a generate::output::collected::CollectedCall) -> Self {
+        Self {
+            id: &call.id,
+            r#type: "function",
+            function: ChatFunction {
+                name: Some(&call.name),
+                arguments: &call.arguments,
+            },
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! `POST /v1/chat/completions`: from fields to meaning.
+
+use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::openai::control;
+use crate::{field_table, tool_definitions};
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
+use serde_json::{Map, Value};
+use text::Message;
+
+/// The request's meaning, or all that is wrong with it.
+pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+    let messages = messages(&mut fields);
+    let tools = tool_definitions::read(&mut fields);
+    let kwargs = kwargs(&mut fields);
+    let mut control = control::control(&mut fields, vocab);
+    let tools = control.calls(tools);
+    control.thinking_max = thinking_max(&mut fields);
+    let mut delivery = control::delivery(&mut fields);
+    let n = control::choices(&mut fields, 1);
+    logprobs(&mut fields, &mut control.sampling);
+    delivery.ignored = fields.finish_request(&field_table::CHAT)?;
+    Ok(GenerateRequest {
+        prompts: vec![Prompt::Conversation {
+            field: "messages",
+            messages,
+            tools,
+            continues: false,
+            kwargs,
+        }],
+        n,
+        control,
+        delivery,
+    })
+}
+
+/// What is asked for of log-probabilities.
+pub fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingParams) {
+    sampling.logprobs = fields.boolean("logprobs").unwrap_or(false);
+    let top = fields
+        .integer("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128)
+        .unwrap_or(0);
+    sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
+    if top > 0 && !sampling.logprobs {
+        fields.wrong("top_logprobs", "needs \"logprobs\": true");
+    }
+}
+
+/// How many tokens it may think: `reasoning.max_tokens`, or Anthropic's `thinking.budget_tokens`.
+pub fn thinking_max(fields: &mut Fields<'_>) -> Option<u64> {
+    let mut found = None;
+    for (object, name) in [("reasoning", "max_tokens"), ("thinking", "budget_tokens")] {
+        let range = 0..=i128::from(u32::MAX);
+        let max = fields.within(object, |fields| fields.integer(name, range));
+        found = found.or(max.and_then(|max| u64::try_from(max).ok()));
+    }
+    found
+}
+
+/// What the chat template is given beside the messages.
+pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
+    let mut kwargs: Map<String, Value> = Map::new();
+    let named = fields.string("reasoning_effort");
+    let named = named.map(std::borrow::Cow::into_owned);
+    let reasoning = |fields: &mut Fields<'_>| {
+        let effort = fields.string("effort").map(std::borrow::Cow::into_owned);
+        (effort, fields.boolean("enabled"))
+    };
+    let (effort, enabled) = fields.within("reasoning", reasoning);
+    if let Some(effort) = named.or(effort) {
+        // Templates know one word or the other.
+        kwargs.insert("enable_thinking".to_owned(), (effort != "none").into());
+        kwargs.insert("reasoning_effort".to_owned(), Value::String(effort));
+    }
+    if let Some(enabled) = enabled {
+        kwargs.insert("enable_thinking".to_owned(), Value::Bool(enabled));
+    }
+    if let Some(given) = fields.object("chat_template_kwargs") {
+        for (name, raw) in given.entries() {
+            match fields::read(raw) {
+                Some(value) => {
+                    kwargs.insert(name.to_owned(), value);
+                }
+                None => fields.wrong(
+                    format!("chat_template_kwargs.{name}"),
+                    "is nested too deeply",
+                ),
+            }
+        }
+    }
+    kwargs
+}
+
+/// The conversation; wrong parts of it are noted.
+pub fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
+    let Some(items) = fields.array("messages", MESSAGES_MAX) else {
+        if fields.raw("messages").is_none() {
+            fields.wrong("messages", "is required");
+        }
+        return Vec::new();
+    };
+    if items.is_empty() {
+        fields.wrong("messages", "must hold at least one message");
+    }
+    items
+        .into_iter()
+        .enumerate()
+        .filter_map(|(i, raw)| message(fields, &format!("messages[{i}]"), raw))
+        .collect()
+}
+
+/// One message; wrong parts of it are noted.
+fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
+    let object: Option<Object<'_>> = if fields::kind(raw) == Kind::Object {
+        fields::read(raw)
+    } else {
+        None
+    };
+    let Some(object) = object else {
+        fields.wrong(path, "must be an object with a role and content");
+        return None;
+    };
+    let role = object.get("role").and_then(fields::text);
+    let role = role.filter(|role| {
+        matches!(
+            &**role,
+            "system" | "developer" | "user" | "assistant" | "tool"
+        )
+    });
+    if role.is_none() {
+        fields.wrong(
+            format!("{path}.role"),
+            "must be one of system, developer, user, assistant, tool",
+        );
+    }
+    let rest = rest(fields, path, &object);
+    let may_be_silent = role.as_deref() == Some("assistant");
+    let content = content(
+        fields,
+        &format!("{path}.content"),
+        object.get("content"),
+        may_be_silent,
+    )?;
+    Some(Message {
+        role: role?.into_owned(),
+        content,
+        rest,
+    })
+}
+
+/// What else templates look at.
+fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
+    let mut rest = Map::new();
+    for (name, known_as) in [
+        ("name", "name"),
+        ("tool_call_id", "tool_call_id"),
+        ("reasoning", "reasoning_content"),
+        ("reasoning_content", "reasoning_content"),
+    ] {
+        let Some(raw) = object.get(name) else {
+            continue;
+        };
+        match fields::text(raw) {
+            Some(text) => {
+                rest.insert(known_as.to_owned(), Value::String(text.into_owned()));
+            }
+            None => fields.wrong(format!("{path}.{name}"), "must be a string"),
+        }
+    }
+    if let Some(raw) = object.get("tool_calls") {
+        let calls: Option<Value> = fields::list(raw, PARTS_MAX)
+            .filter(|calls| calls.iter().all(|call| fields::kind(call) == Kind::Object))
+            .and_then(|_| fields::read(raw));
+        match calls {
+            Some(mut calls) => {
+                calls.as_array_mut().into_iter().flatten().for_each(opened);
+                rest.insert("tool_calls".to_owned(), calls);
+            }
+            None => fields.wrong(format!("{path}.tool_calls"), "must be a list of objects"),
+        }
+    }
+    rest
+}
+
+/// Templates take a call's arguments as what they are; here they come as JSON in a string.
+fn opened(call: &mut Value) {
+    let Some(arguments) = call.pointer_mut("/function/arguments") else {
+        return;
+    };
+    let written = arguments.as_str().unwrap_or_default();
+    let object = serde_json::from_str::<Map<String, Value>>(written);
+    if let Ok(object) = object {
+        *arguments = Value::Object(object);
+    }
+}
+
+/// A string, or text parts, which become one string with a line end between them.
+fn content(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: Option<Raw<'_>>,
+    may_be_silent: bool,
+) -> Option<Value> {
+    let Some(raw) = raw else {
+        if may_be_silent {
+            // Templates that put texts together cannot do so with nothing.
+            return Some(Value::String(String::new()));
+        }
+        fields.wrong(path, "is required");
+        return None;
+    };
+    if let Some(text) = fields::text(raw) {
+        return Some(Value::String(text.into_owned()));
+    }
+    if fields::kind(raw) == Kind::String {
+        fields.wrong(path, "holds an escape that is not a character");
+        return None;
+    }
+    let Some(parts) = fields::list(raw, PARTS_MAX) else {
+        fields.wrong(
+            path,
+            format!("must be a string or a list of at most {PARTS_MAX} parts"),
+        );
+        return None;
+    };
+    let texts: Vec<Option<String>> = parts
+        .into_iter()
+        .enumerate()
+        .map(|(i, part)| part_text(fields, &format!("{path}[{i}]"), part))
+        .collect();
+    let texts: Option<Vec<String>> = texts.into_iter().collect();
+    texts.map(|texts| Value::String(texts.join("\n")))
+}
+
+fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
+    if let Some(text) = fields::text(raw) {
+        return Some(text.into_owned());
+    }
+    let object: Option<Object<'_>> = if fields::kind(raw) == Kind::Object {
+        fields::read(raw)
+    } else {
+        None
+    };
+    let kind = object
+        .as_ref()
+        .and_then(|part| part.get("type"))
+        .and_then(fields::text);
+    match kind.as_deref() {
+        Some("text") => {
+            let text = object
+                .and_then(|part| part.get("text"))
+                .and_then(fields::text);
+            if text.is_none() {
+                fields.wrong(format!("{path}.text"), "must be a string");
+            }
+            text.map(std::borrow::Cow::into_owned)
+        }
+        Some("image_url" | "input_image" | "input_audio" | "video_url" | "file") => {
+            fields.wrong(
+                path,
+                "only text parts: images, sound and files are not supported yet by this server",
+            );
+            None
+        }
+        _ => {
+            fields.wrong(format!("{path}.type"), "must be \"text\"");
+            None
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Parts that chat completions and completions share: chunks, usage, terminal frames.
+
+use crate::cursor::Closing;
+use crate::encoder::comment_on_wait;
+use crate::frame_writer::{FrameId, FrameWriter};
+use crate::json;
+use crate::openai::ending;
+use crate::openai::refusal::ErrorBody;
+use bytes::BytesMut;
+use generate::output::event::{Event, Usage};
+use generate::stream_source::StreamSource;
+use serde::Serialize;
+use std::sync::Arc;
+use stream::End;
+
+/// The last frame of a stream that ended well.
+pub(crate) const DONE: &str = "[DONE]";
+
+/// Writes the chunks and the non-streaming response of one stream.
+pub(super) struct ChunkWriter {
+    pub(super) source: Arc<StreamSource>,
+    /// `object` of a chunk.
+    pub(super) chunk: &'static str,
+    /// `object` of a non-streaming response.
+    pub(super) collected: &'static str,
+}
+
+/// A chunk, or a non-streaming response.
+#[derive(Serialize)]
+struct CompletionObject<'a, C> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'static str>,
+    choices: &'a [C],
+    /// `None`: no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Option<CompletionUsage>>,
+}
+
+#[derive(Serialize)]
+struct CompletionUsage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: PromptDetails,
+    completion_tokens_details: CompletionDetails,
+}
+
+#[derive(Serialize)]
+struct PromptDetails {
+    cached_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct CompletionDetails {
+    reasoning_tokens: u64,
+}
+
+impl CompletionUsage {
+    fn new(usage: Usage) -> Self {
+        Self {
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.completion_tokens,
+            total_tokens: usage.prompt_tokens + usage.completion_tokens,
+            prompt_tokens_details: PromptDetails {
+                cached_tokens: usage.cached_tokens,
+            },
+            completion_tokens_details: CompletionDetails {
+                reasoning_tokens: usage.reasoning_tokens,
+            },
+        }
+    }
+}
+
+impl ChunkWriter {
+    /// Writes the chunk of one choice.
+    pub(super) fn choice<C: Serialize>(
+        &self,
+        id: FrameId,
+        choice: C,
+        usage: Usage,
+        out: &mut FrameWriter<'_>,
+    ) {
+        let delivery = &self.source.meta().delivery;
+        let usage = match (delivery.continuous_usage, delivery.include_usage) {
+            (true, _) => Some(Some(CompletionUsage::new(usage))),
+            (false, true) => Some(None),
+            (false, false) => None,
+        };
+        out.frame(id, None, &self.completion(self.chunk, &[choice], usage));
+    }
+
+    /// Writes the frames of events that are not about one choice.
+    pub(super) fn stream_event(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        match event {
+            // Also before an error, because clients stop reading there.
+            Event::Usage { usage, .. } if self.source.meta().delivery.include_usage => {
+                let usage = Some(Some(CompletionUsage::new(*usage)));
+                let chunk = self.completion::<()>(self.chunk, &[], usage);
+                out.frame(FrameId::Terminal(Closing::Usage), None, &chunk);
+            }
+            Event::Finished { .. } => out.text(FrameId::Terminal(Closing::Done), DONE),
+            // The last frame: no `[DONE]` follows.
+            Event::Failed { end, .. } => {
+                let error = ending::error(*end);
+                let id = FrameId::Terminal(Closing::Done);
+                out.frame(id, None, &ErrorBody::new(&error));
+            }
+            Event::Rejected(error) => out.frame(FrameId::None, None, &ErrorBody::new(error)),
+            Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
+            _ => {}
+        }
+    }
+
+    /// Writes the non-streaming response.
+    pub(super) fn collect<C: Serialize>(&self, choices: &[C], usage: Usage, out: &mut BytesMut) {
+        let usage = Some(Some(CompletionUsage::new(usage)));
+        json::write(&self.completion(self.collected, choices, usage), out);
+    }
+
+    fn completion<'a, C>(
+        &'a self,
+        object: &'static str,
+        choices: &'a [C],
+        usage: Option<Option<CompletionUsage>>,
+    ) -> CompletionObject<'a, C> {
+        let meta = self.source.meta();
+        CompletionObject {
+            id: &meta.response_id,
+            object,
+            created: meta.created_unix_s,
+            model: &meta.model,
+            service_tier: meta.delivery.tier_named.then_some("default"),
+            choices,
+            usage,
+        }
+    }
+}
+
+/// The `finish_reason` of a choice; `None` while it goes on, and where it failed.
+pub(super) fn finish_reason(end: Option<End>) -> Option<&'static str> {
+    end.and_then(|end| ending::spell(end).ok())
+}

@@ -1,0 +1,128 @@
+//! `POST /v1/completions`: the encoder.
+
+use crate::encoder::Encoder;
+use crate::frame_writer::{FrameId, FrameWriter};
+use crate::openai::chunk::{ChunkWriter, finish_reason};
+use crate::openai::logprobs::CompletionLogprobs;
+use bytes::BytesMut;
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::{Event, Kind, Logprobs, Usage};
+use generate::request::BestOf;
+use generate::stream_source::StreamSource;
+use serde::Serialize;
+use std::sync::Arc;
+use stream::End;
+use text::Tokenizer;
+
+/// The encoder of one completion.
+pub(crate) struct CompletionEncoder {
+    chunks: ChunkWriter,
+    logprobs: bool,
+    best: Option<BestOf>,
+}
+
+/// A choice of a chunk or of a non-streaming response.
+#[derive(Serialize)]
+struct CompletionChoice<'a> {
+    index: usize,
+    text: &'a str,
+    logprobs: Option<CompletionLogprobs<'a>>,
+    finish_reason: Option<&'static str>,
+}
+
+impl CompletionEncoder {
+    /// An encoder of this stream.
+    pub(crate) fn new(source: &Arc<StreamSource>) -> Self {
+        let meta = source.meta();
+        let best = meta.delivery.best;
+        Self {
+            chunks: ChunkWriter {
+                source: Arc::clone(source),
+                chunk: "text_completion",
+                collected: "text_completion",
+            },
+            logprobs: best.map_or(meta.logprobs, |best| best.logprobs),
+            best,
+        }
+    }
+
+    /// The choices of a non-streaming response, in their order: all, or the likeliest of each prompt.
+    fn returned<'a>(&self, answers: &'a [CollectedAnswer]) -> Vec<&'a CollectedAnswer> {
+        let Some(best) = self.best else {
+            return answers.iter().collect();
+        };
+        let of_a_prompt = answers.chunks(best.of).map(|answers| {
+            let mut ranked: Vec<&CollectedAnswer> = answers.iter().collect();
+            ranked.sort_by(|a, b| likelihood(b).total_cmp(&likelihood(a)));
+            ranked.truncate(best.told);
+            ranked
+        });
+        of_a_prompt.flatten().collect()
+    }
+
+    fn choice<'a>(
+        &self,
+        index: usize,
+        text: &'a str,
+        logprobs: Option<Logprobs<'a>>,
+        end: Option<End>,
+    ) -> CompletionChoice<'a> {
+        let logprobs = logprobs.filter(|_| self.logprobs);
+        CompletionChoice {
+            index,
+            text,
+            logprobs: logprobs.map(CompletionLogprobs),
+            finish_reason: finish_reason(end),
+        }
+    }
+}
+
+impl Encoder for CompletionEncoder {
+    /// This protocol has no opening frame, and no place for reasoning and tool calls of a chat that is read in it.
+    fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        let (choice, usage) = match event {
+            Event::Delta(delta) if delta.kind == Kind::Reasoning => return,
+            Event::Delta(delta) => {
+                let at = &delta.at;
+                let choice = self.choice(at.choice, delta.text, Some(at.logprobs), None);
+                (choice, at.usage)
+            }
+            Event::ChoiceEnded {
+                choice, end, usage, ..
+            } => (self.choice(*choice, "", None, Some(*end)), *usage),
+            _ => return self.chunks.stream_event(event, out),
+        };
+        self.chunks.choice(FrameId::Position, choice, usage, out);
+    }
+
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        tokenizer: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
+        let answers = self.returned(answers);
+        let texts: Vec<_> = answers.iter().map(|answer| answer.text()).collect();
+        let choices = answers.iter().zip(&texts).enumerate();
+        let choices: Vec<_> = choices
+            .map(|(index, (answer, text))| {
+                self.choice(index, text, Some(answer.logprobs(tokenizer)), answer.end)
+            })
+            .collect();
+        self.chunks.collect(&choices, usage, out);
+    }
+}
+
+/// Mean log-probability of an answer's tokens. An empty answer is behind all others.
+fn likelihood(answer: &CollectedAnswer) -> f64 {
+    let sum: f64 = answer
+        .entries
+        .iter()
+        .map(|e| f64::from(e.token.logprob))
+        .sum();
+    match answer.entries.len() {
+        0 => f64::NEG_INFINITY,
+        n => sum / n as f64,
+    }
+}

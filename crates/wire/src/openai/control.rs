@@ -1,0 +1,298 @@
+//! The fields that chat and completions share.
+
+use crate::fields::{self, Fields, Kind, Raw};
+use crate::response_format;
+use engine::SamplingParams;
+use generate::priority::Priority;
+use generate::request::{
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
+    STOP_IDS_MAX, STOPS_MAX, StreamOptions,
+};
+use generate::tools::ToolCalling;
+use std::time::Duration;
+
+/// Longest time that a client may set for a request: a day.
+pub const PATIENCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+/// What a priority must be.
+const PRIORITIES: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
+
+/// How the answer is generated. `logprobs` are the format's own matter.
+pub fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
+    control_of(fields, vocab, 1)
+}
+
+/// The same, where `max_tokens` is at `least` so much.
+pub fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> GenerationParams {
+    let stops = stops(fields);
+    let stop_token_ids = stop_token_ids(fields, vocab);
+    let max_tokens = max_tokens(fields, least);
+    let mut sampling = sampling(fields, vocab);
+    let ignore_eos = fields.boolean("ignore_eos").unwrap_or(false);
+    sampling.ignore_eos = ignore_eos && stop_token_ids.is_empty();
+    let high = max_tokens.map_or(i128::from(u32::MAX), |max| max as i128);
+    let min_tokens = fields
+        .integer("min_tokens", 0..=high.min(i128::from(u32::MAX)))
+        .unwrap_or(0);
+    sampling.min_tokens = u32::try_from(min_tokens).unwrap_or(u32::MAX);
+    let seed = fields.integer("seed", i128::from(i64::MIN)..=i128::from(u64::MAX));
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "any 64 bits are a seed"
+    )]
+    let seed = seed.map(|seed| seed as u64);
+    GenerationParams {
+        sampling,
+        max_tokens,
+        stops,
+        stop_token_ids,
+        ignore_eos,
+        seed,
+        form: response_format::form(fields),
+        closed_objects: response_format::closed_objects(fields),
+        calling: ToolCalling::default(),
+        bound: Vec::new(),
+        thinking_max: None,
+        scored: false,
+    }
+}
+
+/// How the answer is handed over.
+pub fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
+    let stream = fields.boolean("stream").unwrap_or(false);
+    let options = fields.object("stream_options");
+    let mut option = |name: &str| {
+        let raw = options.as_ref().and_then(|options| options.get(name))?;
+        let value = fields::read::<bool>(raw);
+        if value.is_none() {
+            fields.wrong(format!("stream_options.{name}"), "must be true or false");
+        }
+        value
+    };
+    let include_usage = option("include_usage").unwrap_or(false);
+    let continuous_usage = include_usage && option("continuous_usage_stats").unwrap_or(false);
+    let (class, tier_named) = urgency(fields);
+    let patience = fields
+        .integer("deadline_ms", 1..=i128::from(PATIENCE_MS_MAX))
+        .and_then(|ms| u64::try_from(ms).ok());
+    StreamOptions {
+        stream,
+        include_usage,
+        continuous_usage,
+        class,
+        patience: patience.map(Duration::from_millis),
+        tier_named,
+        cache_salt: cache_salt(fields),
+        ..StreamOptions::default()
+    }
+}
+
+/// The salt of the request's cached prompts, as vLLM takes it.
+fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
+    let salt = fields.string("cache_salt")?;
+    if !(1..=CACHE_SALT_BYTES_MAX).contains(&salt.len()) {
+        let words = format!("must have 1 to {CACHE_SALT_BYTES_MAX} bytes");
+        fields.wrong("cache_salt", words);
+        return None;
+    }
+    Some(salt.into())
+}
+
+/// How many answers, for each of `prompts` prompts.
+pub fn choices(fields: &mut Fields<'_>, prompts: usize) -> usize {
+    let n = fields.integer("n", 1..=CHOICES_MAX as i128).unwrap_or(1);
+    let n = usize::try_from(n).unwrap_or(1);
+    if n * prompts > CHOICES_MAX {
+        fields.wrong(
+            "n",
+            format!(
+                "prompts times n must be at most {CHOICES_MAX}, not {}",
+                n * prompts
+            ),
+        );
+    }
+    n
+}
+
+fn sampling(fields: &mut Fields<'_>, vocab: usize) -> SamplingParams {
+    let off = SamplingParams::default();
+    let mut sampling = SamplingParams {
+        temperature: fields
+            .number("temperature", 0.0..=2.0)
+            .unwrap_or(off.temperature),
+        top_k: top_k(fields),
+        top_p: fields.number("top_p", 0.0..=1.0).unwrap_or(off.top_p),
+        min_p: fields.number("min_p", 0.0..=1.0).unwrap_or(off.min_p),
+        typical_p: fields
+            .number("typical_p", SMALLEST..=1.0)
+            .unwrap_or(off.typical_p),
+        repetition_penalty: repetition(fields).unwrap_or(off.repetition_penalty),
+        presence_penalty: fields
+            .number("presence_penalty", -2.0..=2.0)
+            .unwrap_or(off.presence_penalty),
+        frequency_penalty: fields
+            .number("frequency_penalty", -2.0..=2.0)
+            .unwrap_or(off.frequency_penalty),
+        logit_bias: logit_bias(fields, vocab),
+        ..off
+    };
+    if sampling.top_p == 0.0 {
+        // A nucleus of nothing: callers who write it mean "the likeliest only".
+        (sampling.top_p, sampling.top_k) = (1.0, 1);
+    }
+    sampling
+}
+
+/// The least value of fields that must be more than nothing.
+const SMALLEST: f64 = 1e-6;
+
+/// The field's two names.
+fn repetition(fields: &mut Fields<'_>) -> Option<f32> {
+    let plain = fields.number("repetition_penalty", SMALLEST..=10.0);
+    let llama = fields.number("repeat_penalty", SMALLEST..=10.0);
+    plain.or(llama)
+}
+
+/// -1 is vLLM's way of saying "off".
+fn top_k(fields: &mut Fields<'_>) -> u32 {
+    let k = fields
+        .integer("top_k", -1..=i128::from(u32::MAX))
+        .unwrap_or(0);
+    u32::try_from(k).unwrap_or(0)
+}
+
+fn max_tokens(fields: &mut Fields<'_>, least: i128) -> Option<usize> {
+    let range = || least..=i128::from(u32::MAX);
+    let old = fields.integer("max_tokens", range());
+    let new = fields.integer("max_completion_tokens", range());
+    new.or(old).and_then(|max| usize::try_from(max).ok())
+}
+
+fn stops(fields: &mut Fields<'_>) -> Vec<String> {
+    let Some(raw) = fields.raw("stop") else {
+        return Vec::new();
+    };
+    let items = match fields::kind(raw) {
+        Kind::String => vec![raw],
+        _ => fields::list(raw, STOPS_MAX).unwrap_or_default(),
+    };
+    if items.is_empty() && raw.get() != "[]" {
+        fields.wrong(
+            "stop",
+            format!("must be a string or a list of at most {STOPS_MAX} strings"),
+        );
+    }
+    let mut stops = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        match fields::text(item) {
+            Some(stop) if (1..=STOP_BYTES_MAX).contains(&stop.len()) => {
+                stops.push(stop.into_owned());
+            }
+            _ if fields::kind(raw) == Kind::String && raw.get() == "\"\"" => {}
+            _ => fields.wrong(
+                stop_name(raw, i),
+                format!("must be a string of 1 to {STOP_BYTES_MAX} bytes"),
+            ),
+        }
+    }
+    stops
+}
+
+fn stop_name(raw: Raw<'_>, i: usize) -> String {
+    if fields::kind(raw) == Kind::String {
+        "stop".to_owned()
+    } else {
+        format!("stop[{i}]")
+    }
+}
+
+fn stop_token_ids(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
+    let mut ids = Vec::new();
+    for (i, raw) in fields
+        .array("stop_token_ids", STOP_IDS_MAX)
+        .unwrap_or_default()
+        .into_iter()
+        .enumerate()
+    {
+        match token_id(raw, vocab) {
+            Some(id) => ids.push(id),
+            None => fields.wrong(format!("stop_token_ids[{i}]"), token_id_words(vocab)),
+        }
+    }
+    ids
+}
+
+fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Vec<(u32, f32)> {
+    let Some(raw) = fields.raw("logit_bias") else {
+        return Vec::new();
+    };
+    let map: Option<std::collections::BTreeMap<std::borrow::Cow<'_, str>, Raw<'_>>> =
+        if fields::kind(raw) == Kind::Object {
+            fields::read(raw)
+        } else {
+            None
+        };
+    let Some(map) = map.filter(|map| map.len() <= LOGIT_BIAS_MAX) else {
+        fields.wrong(
+            "logit_bias",
+            format!("must be an object of at most {LOGIT_BIAS_MAX} token ids"),
+        );
+        return Vec::new();
+    };
+    let mut biases = Vec::with_capacity(map.len());
+    for (name, raw) in map {
+        let id = name.parse::<u32>().ok().filter(|&id| (id as usize) < vocab);
+        let bias = if fields::kind(raw) == Kind::Number {
+            fields::read::<f64>(raw)
+        } else {
+            None
+        };
+        match (id, bias.filter(|bias| (-100.0..=100.0).contains(bias))) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the engine computes in f32"
+            )]
+            (Some(id), Some(bias)) => biases.push((id, bias as f32)),
+            (None, _) => fields.wrong("logit_bias", format!("each key {}", token_id_words(vocab))),
+            (_, None) => fields.wrong(
+                format!("logit_bias.{name}"),
+                "must be a number from -100 to 100",
+            ),
+        }
+    }
+    biases
+}
+
+/// An id of the vocabulary.
+pub fn token_id(raw: Raw<'_>, vocab: usize) -> Option<u32> {
+    fields::whole_number(raw)
+        .filter(|id| (0..vocab as i128).contains(id))
+        .and_then(|id| u32::try_from(id).ok())
+}
+
+/// What a token id must be.
+pub fn token_id_words(vocab: usize) -> String {
+    format!("must be a token id from 0 to {}", vocab.saturating_sub(1))
+}
+
+/// What `priority` and `service_tier` say, the former first, and whether a tier was named.
+fn urgency(fields: &mut Fields<'_>) -> (Priority, bool) {
+    fields.string("user");
+    let tier = fields.string("service_tier");
+    let of_tier = tier.as_deref().map(Priority::from_service_tier);
+    let named = tier.is_some();
+    let class = priority(fields).or(of_tier).unwrap_or_default();
+    (class, named)
+}
+
+fn priority(fields: &mut Fields<'_>) -> Option<Priority> {
+    let class = match fields::kind(fields.raw("priority")?) {
+        Kind::Number => fields::whole_number(fields.raw("priority")?).map(Priority::from_number),
+        Kind::String => Priority::from_name(&fields.string("priority")?),
+        _ => None,
+    };
+    if class.is_none() {
+        fields.wrong("priority", PRIORITIES);
+    }
+    class
+}

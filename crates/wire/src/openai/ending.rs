@@ -1,0 +1,121 @@
+//! The `finish_reason` of OpenAI's protocols for each end of a stream, and the errors of all protocols.
+
+use generate::error::{ApiError, Blame, ErrorKind};
+use std::time::Duration;
+use stream::{Clock, End, FailCode, Stop};
+
+/// Code of an answer that ended at a limit of its grammar.
+pub const GRAMMAR_LIMIT: &str = "grammar_limit";
+/// The message of that code.
+pub const GRAMMAR_LIMIT_WORDS: &str = "the grammar of this answer reached a limit: the next token \
+    would take more work or memory than a token may; simplify the schema, expression or grammar";
+/// Wait before a retry at a server that was full or shut down.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Error message for logits that are NaN or infinite, in every protocol: the model's file is damaged.
+pub const NOT_FINITE: &str = "the model failed on this request: its logits are NaN or infinite, so its weights \
+                                     are damaged or were converted wrongly";
+
+/// The error of a bad end.
+pub fn error(end: End) -> ApiError {
+    let error = spell(end).err();
+    error.unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"))
+}
+
+/// The `finish_reason`, or the error of a bad end. Every end has one of them.
+pub fn spell(end: End) -> Result<&'static str, ApiError> {
+    match end {
+        End::Stop(Stop::Eos | Stop::StopString(_)) => Ok("stop"),
+        End::Stop(Stop::ToolCalls) => Ok("tool_calls"),
+        End::Length => Ok("length"),
+        End::Cancelled => Err(ApiError::caller(
+            ErrorKind::Cancelled,
+            "cancelled",
+            "the request was cancelled",
+        )),
+        End::Deadline => Err(timeout("the deadline of the request passed (deadline)")),
+        End::TimedOut(clock) => Err(timed_out(clock)),
+        End::Failed(code) => Err(failed(code)),
+        End::Lost => Err(ApiError::ours("lost", "the stream ended without a reason")),
+    }
+}
+
+fn timed_out(clock: Clock) -> ApiError {
+    match clock {
+        Clock::Queue => ApiError::capacity(
+            "timeout",
+            "waiting for a place took too long (queue)",
+            RETRY_AFTER,
+        ),
+        Clock::FirstToken => timeout("no first token in time (first_token)"),
+        Clock::Idle => timeout("no further token in time (idle)"),
+        Clock::Total => timeout("the request took too long (total)"),
+        Clock::Reader => timeout("the answer was not read in time (reader)"),
+    }
+}
+
+fn failed(code: FailCode) -> ApiError {
+    match code {
+        FailCode::Inference => {
+            ApiError::ours("inference_failed", "the model failed on this request")
+        }
+        FailCode::NotFinite => ApiError::ours("inference_failed", NOT_FINITE),
+        FailCode::Panic => ApiError::ours(
+            "internal_error",
+            "this request failed; others are not affected",
+        ),
+        FailCode::Shutdown => {
+            ApiError::capacity("shutting_down", "the server is shutting down", RETRY_AFTER)
+        }
+        FailCode::Constraint => ApiError::bad_request(GRAMMAR_LIMIT, GRAMMAR_LIMIT_WORDS),
+    }
+}
+
+fn timeout(words: &str) -> ApiError {
+    ApiError::new(ErrorKind::TimedOut, Blame::Ours, "timeout", words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::status_code;
+
+    #[test]
+    fn every_end_has_its_words() {
+        let rows = [
+            (End::Stop(Stop::Eos), Ok("stop")),
+            (End::Stop(Stop::StopString(3)), Ok("stop")),
+            (End::Stop(Stop::ToolCalls), Ok("tool_calls")),
+            (End::Length, Ok("length")),
+            (End::Cancelled, Err((499, "cancelled"))),
+            (End::Deadline, Err((504, "timeout"))),
+            (End::TimedOut(Clock::Queue), Err((503, "timeout"))),
+            (End::TimedOut(Clock::FirstToken), Err((504, "timeout"))),
+            (End::TimedOut(Clock::Idle), Err((504, "timeout"))),
+            (End::TimedOut(Clock::Total), Err((504, "timeout"))),
+            (End::TimedOut(Clock::Reader), Err((504, "timeout"))),
+            (
+                End::Failed(FailCode::Inference),
+                Err((500, "inference_failed")),
+            ),
+            (
+                End::Failed(FailCode::NotFinite),
+                Err((500, "inference_failed")),
+            ),
+            (End::Failed(FailCode::Panic), Err((500, "internal_error"))),
+            (End::Failed(FailCode::Shutdown), Err((503, "shutting_down"))),
+            (
+                End::Failed(FailCode::Constraint),
+                Err((400, "grammar_limit")),
+            ),
+            (End::Lost, Err((500, "lost"))),
+        ];
+        for (end, want) in rows {
+            assert_eq!(
+                spell(end).map_err(|e| (status_code(e.kind).as_u16(), e.code)),
+                want,
+                "{end:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Log-probabilities: chat's list of objects, and completions' four parallel lists.
+
+use crate::json::{Entries, List, LogProb, Lossy};
+use engine::TopLogprob;
+use generate::output::event::{Entry, Logprobs};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::fmt::Display;
+use text::Tokenizer;
+
+/// Chat: `{"content":[{token, logprob, bytes, top_logprobs:[..]}]}`.
+pub(crate) struct ChatLogprobs<'a>(pub Logprobs<'a>);
+
+/// `[{token, logprob, bytes, top_logprobs:[..]}]`.
+pub(crate) struct TokenLogprobs<'a>(pub Logprobs<'a>);
+
+/// Completions: `{"tokens":[..],"token_logprobs":[..],"top_logprobs":[{..}]|null,"text_offset":[..]}`. The first token
+/// of a prompt has no log-probability: null, as OpenAI has it.
+pub(crate) struct CompletionLogprobs<'a>(pub Logprobs<'a>);
+
+#[derive(Serialize)]
+struct ChatToken<'a> {
+    token: Lossy<'a>,
+    logprob: LogProb,
+    bytes: &'a [u8],
+}
+
+#[derive(Serialize)]
+struct ChatTokenWithTop<'a, T> {
+    token: Lossy<'a>,
+    logprob: LogProb,
+    bytes: &'a [u8],
+    top_logprobs: T,
+}
+
+impl Serialize for ChatLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("ChatLogprobs", 2)?;
+        object.serialize_field("content", &TokenLogprobs(self.0))?;
+        object.serialize_field("refusal", &())?;
+        object.end()
+    }
+}
+
+impl Serialize for TokenLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tokenizer = self.0.tokenizer;
+        serializer.collect_seq(self.0.iter().map(|(entry, top)| {
+            let bytes = token_bytes(tokenizer, entry.token.id);
+            let top = top.iter().map(|top| {
+                let bytes = token_bytes(tokenizer, top.id);
+                ChatToken {
+                    token: Lossy(bytes),
+                    logprob: LogProb(top.logprob),
+                    bytes,
+                }
+            });
+            ChatTokenWithTop {
+                token: Lossy(bytes),
+                logprob: LogProb(entry.token.logprob),
+                bytes,
+                top_logprobs: List(top),
+            }
+        }))
+    }
+}
+
+impl Serialize for CompletionLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let list = self.0;
+        let tokenizer = list.tokenizer;
+        let entries = || list.entries.iter();
+        let tokens = entries().map(|entry| CompletionToken::new(tokenizer, entry.token.id));
+        let logprobs = entries().map(|entry| {
+            let logprob = entry.token.logprob;
+            (!logprob.is_nan()).then_some(LogProb(logprob))
+        });
+        let top = list.iter().map(|(entry, top)| {
+            let known = !entry.token.logprob.is_nan();
+            known.then(|| Entries(alternatives(tokenizer, entry, top)))
+        });
+        let top = (list.top_n > 0).then_some(List(top));
+        let mut object = serializer.serialize_struct("CompletionLogprobs", 4)?;
+        object.serialize_field("tokens", &List(tokens))?;
+        object.serialize_field("token_logprobs", &List(logprobs))?;
+        object.serialize_field("top_logprobs", &top)?;
+        let offsets = entries().map(|entry| entry.start_chars);
+        object.serialize_field("text_offset", &List(offsets))?;
+        object.end()
+    }
+}
+
+/// The likeliest tokens, and the sampled one where it is not among them.
+fn alternatives<'a>(
+    tokenizer: &'a Tokenizer,
+    entry: &'a Entry,
+    top: &'a [TopLogprob],
+) -> impl Iterator<Item = (CompletionToken<'a>, LogProb)> + Clone {
+    let sampled = (entry.token.id, entry.token.logprob);
+    let is_listed = top.iter().any(|top| top.id == sampled.0);
+    let listed = top.iter().map(|top| (top.id, top.logprob));
+    let all = listed.chain((!is_listed).then_some(sampled));
+    all.map(move |(id, logprob)| (CompletionToken::new(tokenizer, id), LogProb(logprob)))
+}
+
+/// A token's text; a token that is not UTF-8 by itself is `bytes:\xe2\x82`, as OpenAI has it.
+struct CompletionToken<'a>(&'a [u8]);
+
+impl<'a> CompletionToken<'a> {
+    fn new(tokenizer: &'a Tokenizer, id: u32) -> Self {
+        Self(token_bytes(tokenizer, id))
+    }
+}
+
+impl Display for CompletionToken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes:")?;
+        for byte in self.0 {
+            write!(f, "\\x{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for CompletionToken<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+/// The bytes that a token stands for; a control token is named by its own text.
+fn token_bytes(tokenizer: &Tokenizer, id: u32) -> &[u8] {
+    match tokenizer.bytes(id) {
+        Some(bytes) if !bytes.is_empty() => bytes,
+        _ => tokenizer.piece(id).unwrap_or_default().as_bytes(),
+    }
+}

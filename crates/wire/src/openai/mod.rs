@@ -1,0 +1,14 @@
+//! OpenAI's formats: `/v1/chat/completions`, `/v1/completions`, `/v1/models`.
+
+pub mod chat_encoder;
+pub mod chat_request;
+pub(crate) mod chunk;
+pub(crate) mod completion_encoder;
+pub mod completion_request;
+pub mod control;
+pub mod ending;
+pub(crate) mod logprobs;
+pub mod models;
+pub mod refusal;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! `/v1/models`.
+
+use crate::model_card::ModelCard;
+use serde::Serialize;
+
+/// One model.
+#[derive(Serialize)]
+pub struct ModelObject<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    owned_by: &'static str,
+    /// Tokens that prompt and answer may have together, by vLLM's name; of a model that is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_model_len: Option<usize>,
+    /// How tools are rendered: `template`, `generic` (in the text of the conversation) or `none`; of a model that is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'static str>,
+    /// Whether reasoning can be requested; of a model that is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<bool>,
+    /// State of a model that is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+/// All models.
+#[derive(Serialize)]
+pub struct ModelList<'a> {
+    object: &'static str,
+    data: Vec<ModelObject<'a>>,
+}
+
+/// The object of a model.
+pub fn object(card: &ModelCard) -> ModelObject<'_> {
+    let capabilities = card.capabilities;
+    ModelObject {
+        id: &card.name,
+        object: "model",
+        created: card.created_unix_s,
+        owned_by: "millrace",
+        max_model_len: card.context_max,
+        tools: capabilities.map(|capabilities| capabilities.tools.name()),
+        thinking: capabilities.map(|capabilities| capabilities.thinking),
+        state: card.state,
+    }
+}
+
+/// The list of models.
+pub fn list(all: &[ModelCard]) -> ModelList<'_> {
+    ModelList {
+        object: "list",
+        data: all.iter().map(object).collect(),
+    }
+}

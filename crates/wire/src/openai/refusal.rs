@@ -1,0 +1,117 @@
+//! Errors in OpenAI's shape.
+
+use crate::json;
+use crate::status::status_code;
+use bytes::Bytes;
+use generate::error::{ApiError, Blame, ErrorKind, Problem};
+use http::{HeaderValue, Response, header};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Code of an error response, among the response's extensions: what metrics count it under.
+#[derive(Clone, Copy, Debug)]
+pub struct RejectedWith(pub &'static str);
+
+/// `{"error":{...}}`.
+#[derive(Serialize)]
+pub struct ErrorBody<'a> {
+    error: ErrorObject<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    message: &'a str,
+    r#type: &'static str,
+    param: Option<&'a str>,
+    code: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError<'a>>,
+}
+
+/// One field that was rejected.
+#[derive(Serialize)]
+pub struct FieldError<'a> {
+    field: &'a str,
+    constraint: &'a str,
+}
+
+impl<'a> ErrorBody<'a> {
+    /// The body of this error.
+    pub fn new(error: &'a ApiError) -> Self {
+        Self {
+            error: ErrorObject {
+                message: &error.message,
+                r#type: kind(error),
+                param: param(error),
+                code: error.code,
+                errors: field_errors(error),
+            },
+        }
+    }
+}
+
+impl<'a> FieldError<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        Self {
+            field: &problem.field,
+            constraint: &problem.constraint,
+        }
+    }
+}
+
+/// All rejected fields, in the order of the request.
+pub fn field_errors(error: &ApiError) -> Vec<FieldError<'_>> {
+    error.problems.iter().map(FieldError::new).collect()
+}
+
+/// The first rejected field.
+pub fn param(error: &ApiError) -> Option<&str> {
+    error.problems.first().map(|problem| &*problem.field)
+}
+
+/// The error response.
+pub fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    with_body(error, json::to_vec(&ErrorBody::new(error)).freeze())
+}
+
+/// A response with the error's status and header fields, and a body in any protocol.
+pub fn with_body<B: From<Bytes>>(error: &ApiError, body: Bytes) -> Response<B> {
+    let mut response = Response::new(B::from(body));
+    *response.status_mut() = status_code(error.kind);
+    response.extensions_mut().insert(RejectedWith(error.code));
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    if let Some(wait) = error.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+        headers.insert(
+            "retry-after-ms",
+            HeaderValue::from(whole_milliseconds(wait)),
+        );
+    }
+    if error.kind == ErrorKind::TimedOut {
+        // Official clients retry every 5xx; a deadline that passed once would pass again.
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+    }
+    response
+}
+
+fn kind(error: &ApiError) -> &'static str {
+    match (error.blame, error.code) {
+        (_, "timeout") => "timeout",
+        (Blame::Caller, "rate_limit_exceeded") => "rate_limit_error",
+        (Blame::Caller, _) => "invalid_request_error",
+        (Blame::Capacity | Blame::Ours, _) => "server_error",
+    }
+}
+
+/// Rounded up: a client that comes back at this time is not early.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+fn whole_milliseconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

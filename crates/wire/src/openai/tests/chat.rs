@@ -1,0 +1,353 @@
+//! Chat requests: every field, right and wrong.
+
+use super::{VOCAB, bad_fields};
+use crate::fields::Fields;
+use crate::openai::chat_request;
+use crate::status::status_code;
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, Prompt};
+use serde_json::json;
+
+/// A good request with some fields put over it.
+fn chat(over: &str) -> Result<GenerateRequest, ApiError> {
+    let good = r#"{"messages": [{"role": "user", "content": "hi"}]"#;
+    let over = over.trim_start_matches('{');
+    let body = match (over, over.contains("\"messages\"")) {
+        ("}", _) => format!("{good}}}"),
+        (over, false) => format!("{good}, {over}"),
+        (over, true) => format!("{{{over}"),
+    };
+    chat_request::parse(Fields::parse(body.as_bytes())?, VOCAB)
+}
+
+/// What is put into a good request, and the field that is to blame.
+const WRONG: &[(&str, &str)] = &[
+    (r#"{"temperature": "hot"}"#, "temperature"),
+    (r#"{"temperature": 2.5}"#, "temperature"),
+    (r#"{"temperature": true}"#, "temperature"),
+    (r#"{"temperature": [1.0]}"#, "temperature"),
+    (r#"{"temperature": 1e999}"#, "temperature"),
+    (r#"{"top_p": 1.5}"#, "top_p"),
+    (r#"{"top_p": -0.1}"#, "top_p"),
+    (r#"{"top_k": 1.5}"#, "top_k"),
+    (r#"{"top_k": -2}"#, "top_k"),
+    (r#"{"min_p": 2}"#, "min_p"),
+    (r#"{"typical_p": 0}"#, "typical_p"),
+    (r#"{"repetition_penalty": 0}"#, "repetition_penalty"),
+    (r#"{"repeat_penalty": 11}"#, "repeat_penalty"),
+    (r#"{"presence_penalty": -3}"#, "presence_penalty"),
+    (r#"{"frequency_penalty": 3}"#, "frequency_penalty"),
+    (r#"{"max_tokens": 0}"#, "max_tokens"),
+    (r#"{"max_tokens": "many"}"#, "max_tokens"),
+    (r#"{"max_completion_tokens": -1}"#, "max_completion_tokens"),
+    (r#"{"max_tokens": 3, "min_tokens": 4}"#, "min_tokens"),
+    (r#"{"seed": 0.5}"#, "seed"),
+    (r#"{"seed": "7"}"#, "seed"),
+    (r#"{"stop": 5}"#, "stop"),
+    (r#"{"stop": ["a", 5]}"#, "stop[1]"),
+    (r#"{"stop": ["a", ""]}"#, "stop[1]"),
+    (
+        r#"{"stop": ["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"]}"#,
+        "stop",
+    ),
+    (r#"{"stop_token_ids": [1, 300]}"#, "stop_token_ids[1]"),
+    (r#"{"stop_token_ids": 1}"#, "stop_token_ids"),
+    (r#"{"n": 0}"#, "n"),
+    (r#"{"n": 17}"#, "n"),
+    (r#"{"stream": "yes"}"#, "stream"),
+    (r#"{"stream_options": true}"#, "stream_options"),
+    (
+        r#"{"stream_options": {"include_usage": 1}}"#,
+        "stream_options.include_usage",
+    ),
+    (r#"{"logprobs": 3}"#, "logprobs"),
+    (r#"{"top_logprobs": 3}"#, "top_logprobs"),
+    (r#"{"logprobs": true, "top_logprobs": 21}"#, "top_logprobs"),
+    (r#"{"ignore_eos": 1}"#, "ignore_eos"),
+    (r#"{"logit_bias": [1]}"#, "logit_bias"),
+    (r#"{"logit_bias": {"300": 1}}"#, "logit_bias"),
+    (r#"{"logit_bias": {"3": 101}}"#, "logit_bias.3"),
+    (r#"{"user": 3}"#, "user"),
+    (r#"{"service_tier": 3}"#, "service_tier"),
+    (r#"{"priority": []}"#, "priority"),
+    (r#"{"reasoning_effort": 3}"#, "reasoning_effort"),
+    (r#"{"chat_template_kwargs": "x"}"#, "chat_template_kwargs"),
+    (r#"{"tools": {}}"#, "tools"),
+    (r#"{"tools": ["f"]}"#, "tools[0]"),
+    (
+        r#"{"tools": [{"type": "custom", "function": {"name": "f"}}]}"#,
+        "tools[0].type",
+    ),
+    (r#"{"tools": [{"type": "function"}]}"#, "tools[0].function"),
+    (
+        r#"{"tools": [{"type": "function", "function": {"name": "a b"}}]}"#,
+        "tools[0].function.name",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "description": 1}}]}"#,
+        "tools[0].function.description",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "parameters": []}}]}"#,
+        "tools[0].function.parameters",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}, {"function": {"name": "f"}}]}"#,
+        "tools[1].function.name",
+    ),
+    (r#"{"functions": [{}]}"#, "functions"),
+    (r#"{"tool_choice": "required"}"#, "tool_choice"),
+    (r#"{"tool_choice": {"type": "function"}}"#, "tool_choice"),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}}"#,
+        "tool_choice",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "strict": 1}}]}"#,
+        "tools[0].function.strict",
+    ),
+    (r#"{"parallel_tool_calls": 1}"#, "parallel_tool_calls"),
+    (
+        r#"{"reasoning": {"max_tokens": -1}}"#,
+        "reasoning.max_tokens",
+    ),
+    (
+        r#"{"thinking": {"budget_tokens": "x"}}"#,
+        "thinking.budget_tokens",
+    ),
+    (
+        r#"{"response_format": {"type": "xml"}}"#,
+        "response_format.type",
+    ),
+    (r#"{"response_format": {}}"#, "response_format.type"),
+    (r#"{"audio": {"voice": "x"}}"#, "audio"),
+    (r#"{"messages": "hi"}"#, "messages"),
+    (r#"{"messages": []}"#, "messages"),
+    (r#"{"messages": null}"#, "messages"),
+    (r#"{"messages": ["hi"]}"#, "messages[0]"),
+    (r#"{"messages": [{"content": "hi"}]}"#, "messages[0].role"),
+    (
+        r#"{"messages": [{"role": "god", "content": "hi"}]}"#,
+        "messages[0].role",
+    ),
+    (r#"{"messages": [{"role": "user"}]}"#, "messages[0].content"),
+    (
+        r#"{"messages": [{"role": "user", "content": 3}]}"#,
+        "messages[0].content",
+    ),
+    (
+        r#"{"messages": [{"role": "user", "content": "\ud800"}]}"#,
+        "messages[0].content",
+    ),
+    (
+        r#"{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}"#,
+        "messages[0].content[0]",
+    ),
+    (
+        r#"{"messages": [{"role": "user", "content": [{"text": "x"}]}]}"#,
+        "messages[0].content[0].type",
+    ),
+    (
+        r#"{"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}"#,
+        "messages[0].content[0].text",
+    ),
+    (
+        r#"{"messages": [{"role": "assistant", "tool_calls": ["x"]}]}"#,
+        "messages[0].tool_calls",
+    ),
+    (
+        r#"{"messages": [{"role": "user", "content": "x", "name": 1}]}"#,
+        "messages[0].name",
+    ),
+];
+
+#[test]
+fn each_wrong_field_is_named() {
+    for &(over, want) in WRONG {
+        let error = chat(over).expect_err(over);
+        assert_eq!(bad_fields(&error), [want], "{over}");
+        assert_eq!(
+            (status_code(error.kind).as_u16(), error.code),
+            (400, "invalid_value"),
+            "{over}"
+        );
+        assert!(error.message.starts_with(want), "{over}: {}", error.message);
+    }
+    let long = json!({"stop": "x".repeat(257)}).to_string();
+    assert_eq!(
+        bad_fields(&chat(&long).expect_err("a long stop string")),
+        ["stop"]
+    );
+    let many = json!({"stop_token_ids": vec![1; 65]}).to_string();
+    assert_eq!(
+        bad_fields(&chat(&many).expect_err("many stop ids")),
+        ["stop_token_ids"]
+    );
+}
+
+#[test]
+fn all_wrong_fields_are_told_at_once() {
+    let error = chat(
+        &json!({
+            "messages": [{"role": "user"}, {"role": "x", "content": 1}],
+            "temperature": "hot", "top_p": 7, "n": 0, "stop": 3, "tools": [1],
+        })
+        .to_string(),
+    )
+    .expect_err("nothing here is right");
+    let want = [
+        "messages[0].content",
+        "messages[1].role",
+        "messages[1].content",
+        "tools[0]",
+        "stop",
+        "temperature",
+        "top_p",
+        "n",
+    ];
+    assert_eq!(bad_fields(&error), want);
+}
+
+type Check = fn(&GenerateRequest) -> bool;
+
+/// What is put into a good request, and what must come of it.
+const RIGHT: &[(&str, Check)] = &[
+    ("{}", |a| {
+        a.control.sampling == engine::SamplingParams::default() && a.control.max_tokens.is_none()
+    }),
+    (
+        r#"{"temperature": null, "stop": null, "n": null, "tools": null}"#,
+        |a| a.n == 1,
+    ),
+    (r#"{"frobnicate": {"a": [1]}}"#, |a| !a.delivery.stream),
+    (r#"{"max_tokens": 7}"#, |a| a.control.max_tokens == Some(7)),
+    (r#"{"max_tokens": 7, "max_completion_tokens": 9}"#, |a| {
+        a.control.max_tokens == Some(9)
+    }),
+    (r#"{"max_tokens": 7.0}"#, |a| {
+        a.control.max_tokens == Some(7)
+    }),
+    (r#"{"temperature": 0}"#, |a| {
+        a.control.sampling.temperature == 0.0
+    }),
+    (r#"{"top_p": 0}"#, |a| {
+        a.control.sampling.top_k == 1 && a.control.sampling.top_p == 1.0
+    }),
+    (r#"{"top_k": -1}"#, |a| a.control.sampling.top_k == 0),
+    (r#"{"repeat_penalty": 1.5}"#, |a| {
+        a.control.sampling.repetition_penalty == 1.5
+    }),
+    (r#"{"seed": -1}"#, |a| a.control.seed == Some(u64::MAX)),
+    (r#"{"seed": 18446744073709551615}"#, |a| {
+        a.control.seed == Some(u64::MAX)
+    }),
+    (r#"{"stop": "a"}"#, |a| a.control.stops == ["a"]),
+    (r#"{"stop": ["a", "b"]}"#, |a| a.control.stops == ["a", "b"]),
+    (r#"{"stop": ""}"#, |a| a.control.stops.is_empty()),
+    (r#"{"stop": []}"#, |a| a.control.stops.is_empty()),
+    (r#"{"stop_token_ids": [3], "ignore_eos": true}"#, |a| {
+        a.control.stop_token_ids == [3] && a.control.ignore_eos && !a.control.sampling.ignore_eos
+    }),
+    (r#"{"ignore_eos": true}"#, |a| a.control.sampling.ignore_eos),
+    (r#"{"logprobs": true, "top_logprobs": 2}"#, |a| {
+        a.control.sampling.logprobs && a.control.sampling.top_logprobs == 2
+    }),
+    (r#"{"logit_bias": {"7": -100, "9": 1.5}}"#, |a| {
+        a.control.sampling.logit_bias == [(7, -100.0), (9, 1.5)]
+    }),
+    (
+        r#"{"stream_options": {"include_usage": true, "continuous_usage_stats": true}}"#,
+        |a| a.delivery.include_usage && a.delivery.continuous_usage,
+    ),
+    (
+        r#"{"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}}"#,
+        |a| a.n == 1,
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "parameters": {"type": "object"}}}]}"#,
+        |a| {
+            let Prompt::Conversation { tools, .. } = &a.prompts[0] else {
+                return false;
+            };
+            tools.len() == 1 && tools[0]["type"] == "function"
+        },
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "strict": true}}], "tool_choice": "required"}"#,
+        |a| a.control.calling.must && !a.control.calling.once && a.control.form.is_some(),
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "parallel_tool_calls": false}"#,
+        |a| a.control.calling.once && !a.control.calling.must && a.control.form.is_none(),
+    ),
+    (
+        r#"{"reasoning": {"max_tokens": 64, "effort": "low", "enabled": true}}"#,
+        |a| {
+            let Prompt::Conversation { kwargs, .. } = &a.prompts[0] else {
+                return false;
+            };
+            a.control.thinking_max == Some(64)
+                && kwargs["reasoning_effort"] == "low"
+                && kwargs["enable_thinking"] == true
+        },
+    ),
+    (r#"{"reasoning_effort": "none"}"#, |a| {
+        let Prompt::Conversation { kwargs, .. } = &a.prompts[0] else {
+            return false;
+        };
+        kwargs["reasoning_effort"] == "none" && kwargs["enable_thinking"] == false
+    }),
+    (r#"{"reasoning_effort": "high"}"#, |a| {
+        let Prompt::Conversation { kwargs, .. } = &a.prompts[0] else {
+            return false;
+        };
+        kwargs["reasoning_effort"] == "high" && kwargs["enable_thinking"] == true
+    }),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": "none"}"#,
+        |a| matches!(&a.prompts[0], Prompt::Conversation { tools, .. } if tools.is_empty()),
+    ),
+    (
+        r#"{"service_tier": "auto", "priority": "high", "user": "u"}"#,
+        |a| a.delivery.tier_named,
+    ),
+    (
+        r#"{"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": false}}"#,
+        |a| {
+            let Prompt::Conversation { kwargs, .. } = &a.prompts[0] else {
+                return false;
+            };
+            kwargs["reasoning_effort"] == "low" && kwargs["enable_thinking"] == false
+        },
+    ),
+    (
+        r#"{"messages": [
+            {"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": null, "reasoning": "hm", "tool_calls": [
+                {"id": "1", "function": {"name": "f", "arguments": "{\"a\": [1]}"}},
+                {"id": "2", "function": {"name": "f", "arguments": "{"}}
+            ]},
+            {"role": "tool", "content": "42", "tool_call_id": "1"}
+        ]}"#,
+        |a| {
+            let Prompt::Conversation { messages, .. } = &a.prompts[0] else {
+                return false;
+            };
+            messages[0].content == "a\nb"
+                && messages[1].rest["tool_calls"][0]["id"] == "1"
+                && messages[1].rest["tool_calls"][0]["function"]["arguments"] == json!({"a": [1]})
+                && messages[1].rest["tool_calls"][1]["function"]["arguments"] == "{"
+                && messages[1].rest["reasoning_content"] == "hm"
+                && messages[1].content == ""
+                && messages[2].rest["tool_call_id"] == "1"
+        },
+    ),
+];
+
+#[test]
+fn what_clients_send_is_understood() {
+    for (over, check) in RIGHT {
+        let ask = chat(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
+        assert!(check(&ask), "{over}: {ask:?}");
+    }
+}

@@ -1,0 +1,120 @@
+//! Completion requests: every field, right and wrong.
+
+use super::{VOCAB, bad_fields, with};
+use crate::fields::Fields;
+use crate::openai::completion_request;
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, Prompt};
+use serde_json::{Value, json};
+
+fn completion(body: &Value) -> Result<GenerateRequest, ApiError> {
+    completion_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+}
+
+#[test]
+fn each_wrong_field_of_a_completion_is_named() {
+    let rows = [
+        ("prompt missing", json!({"prompt": null}), "prompt"),
+        ("prompt type", json!({"prompt": {}}), "prompt"),
+        ("prompt empty list", json!({"prompt": []}), "prompt"),
+        (
+            "prompt too many",
+            json!({"prompt": vec!["x"; 17]}),
+            "prompt",
+        ),
+        ("prompt id range", json!({"prompt": [1, 300]}), "prompt[1]"),
+        ("prompt id type", json!({"prompt": [1, "x"]}), "prompt[1]"),
+        (
+            "prompt member type",
+            json!({"prompt": ["x", 1]}),
+            "prompt[1]",
+        ),
+        (
+            "prompt member empty",
+            json!({"prompt": [[1], []]}),
+            "prompt[1]",
+        ),
+        (
+            "prompts times n",
+            json!({"prompt": ["a", "b"], "n": 9}),
+            "n",
+        ),
+        ("suffix", json!({"suffix": "end"}), "suffix"),
+        ("best of too few", json!({"best_of": 1, "n": 2}), "best_of"),
+        ("best_of range", json!({"best_of": 17}), "best_of"),
+        (
+            "best_of streamed",
+            json!({"best_of": 2, "stream": true}),
+            "best_of",
+        ),
+        (
+            "prompts times best_of",
+            json!({"prompt": ["a", "b"], "best_of": 9}),
+            "best_of",
+        ),
+        ("logprobs type", json!({"logprobs": true}), "logprobs"),
+        ("logprobs range", json!({"logprobs": 21}), "logprobs"),
+        (
+            "penalty with scores",
+            json!({"logprobs": 1, "echo": true, "presence_penalty": 1}),
+            "presence_penalty",
+        ),
+        (
+            "nothing, without echo",
+            json!({"max_tokens": 0}),
+            "max_tokens",
+        ),
+        ("echo type", json!({"echo": 1}), "echo"),
+    ];
+    for (label, over, want) in rows {
+        let error = completion(&with(json!({"prompt": "hi"}), &over)).expect_err(label);
+        assert_eq!(bad_fields(&error), [want], "{label}");
+    }
+}
+
+#[test]
+fn prompts_come_in_four_shapes() {
+    let ids = |ids: &[u32]| Prompt::Ids(ids.to_vec());
+    let text = |text: &str| Prompt::Text(text.to_owned());
+    let rows = [
+        ("string", json!("hi"), vec![text("hi")]),
+        ("strings", json!(["a", "b"]), vec![text("a"), text("b")]),
+        ("ids", json!([1, 2]), vec![ids(&[1, 2])]),
+        (
+            "lists of ids",
+            json!([[1], [2, 3]]),
+            vec![ids(&[1]), ids(&[2, 3])],
+        ),
+    ];
+    for (label, prompt, want) in rows {
+        let ask = completion(&json!({ "prompt": prompt, "best_of": 1, "suffix": "" }))
+            .unwrap_or_else(|e| panic!("{e:?}"));
+        assert_eq!(ask.prompts, want, "{label}");
+        assert_eq!(ask.control.max_tokens, Some(16), "{label}");
+    }
+}
+
+#[test]
+fn the_best_are_told_of_more() {
+    use generate::request::BestOf;
+    for (label, over, n, best) in [
+        ("as many", json!({"n": 2, "best_of": 2}), 2, None),
+        (
+            "more",
+            json!({"n": 2, "best_of": 5}),
+            5,
+            Some((2, 5, false)),
+        ),
+        (
+            "told",
+            json!({"best_of": 3, "logprobs": 0}),
+            3,
+            Some((1, 3, true)),
+        ),
+    ] {
+        let ask = completion(&with(json!({"prompt": "hi"}), &over)).expect(label);
+        let best = best.map(|(told, of, logprobs)| BestOf { told, of, logprobs });
+        assert_eq!((ask.n, ask.delivery.best), (n, best), "{label}");
+        assert_eq!(ask.control.sampling.logprobs, best.is_some(), "{label}");
+    }
+}

@@ -1,0 +1,328 @@
+//! What a client's message asks for.
+
+use crate::control_request::ControlRequest;
+use crate::fields::Fields;
+use crate::format::Format;
+use generate::error::{ApiError, Problem};
+use std::borrow::Cow;
+
+/// Acknowledgements in one message.
+const ACKS_MAX: usize = 256;
+/// Bytes of a `request`.
+const REQUEST_BYTES_MAX: usize = 64;
+/// What a client may say.
+const KINDS: &str = "open, attach, ack, control, pause, resume, cancel or detach";
+
+/// A message, as far as it was understood.
+pub struct Message<'a> {
+    /// What its answer is to carry.
+    pub request: Option<Cow<'a, str>>,
+    /// The stream it names.
+    pub stream: Option<Cow<'a, str>>,
+    /// The command, or what is wrong with it.
+    pub command: Result<Command<'a>, ApiError>,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Command<'a> {
+    /// Opens a stream.
+    Open(Open<'a>),
+    /// Attaches to a stream.
+    Attach(Attach<'a>),
+    /// Acknowledges tokens.
+    Ack(Vec<Ack<'a>>),
+    /// Updates a running stream.
+    Control(Box<ControlRequest>),
+    /// Pauses a stream.
+    Pause,
+    /// Resumes a paused stream.
+    Resume,
+    /// Cancels a stream.
+    Cancel,
+    /// Detaches from a stream.
+    Detach,
+}
+
+/// A new stream.
+#[derive(Debug)]
+pub struct Open<'a> {
+    /// Wire protocol of the request.
+    pub format: Format,
+    /// As it would be posted.
+    pub body: &'a str,
+    /// `None`: as the format has it.
+    pub resumable: Option<bool>,
+    /// Whether credit comes from acknowledgements alone.
+    pub explicit_acks: bool,
+}
+
+/// A stream that is there.
+#[derive(Debug)]
+pub struct Attach<'a> {
+    /// Where the stream is read from.
+    pub place: Place<'a>,
+    /// Whether this subscriber becomes the credit owner.
+    pub govern: bool,
+}
+
+/// How far the client is.
+#[derive(Debug)]
+pub enum Place<'a> {
+    /// The beginning of the stream.
+    Beginning,
+    /// A cursor.
+    After(Cow<'a, str>),
+    /// The client has this many tokens of each choice.
+    From(u64),
+}
+
+/// What the client has.
+#[derive(Debug)]
+pub struct Ack<'a> {
+    /// Id of the stream.
+    pub stream: Cow<'a, str>,
+    /// Tokens that the client has.
+    pub index: u64,
+    /// `None`: of every choice.
+    pub choice: Option<u64>,
+}
+
+/// Understands a message.
+pub fn parse(text: &str) -> Message<'_> {
+    let mut fields = match Fields::parse(text.as_bytes()) {
+        Ok(fields) => fields,
+        Err(error) => {
+            return Message {
+                request: None,
+                stream: None,
+                command: Err(error),
+            };
+        }
+    };
+    let request = fields.string("request");
+    let request = match request {
+        Some(text) if text.len() > REQUEST_BYTES_MAX => {
+            let words = format!("must be at most {REQUEST_BYTES_MAX} bytes");
+            fields.wrong("request", words);
+            None
+        }
+        request => request,
+    };
+    let stream = fields.string("stream");
+    let command = command(&mut fields, stream.is_some());
+    let command = match (fields.finish(), command) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Some(command)) => Ok(command),
+        (Ok(()), None) => Err(ApiError::ours("internal_error", "not a valid command")),
+    };
+    Message {
+        request,
+        stream,
+        command,
+    }
+}
+
+/// `None` when something is wrong, which `fields` has then.
+fn command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Command<'a>> {
+    let kind = fields.string("type");
+    let kind = kind.as_deref().unwrap_or_default();
+    let several = kind == "ack" && fields.raw("acks").is_some();
+    let needs_stream = !several
+        && matches!(
+            kind,
+            "attach" | "ack" | "control" | "pause" | "resume" | "cancel" | "detach"
+        );
+    if needs_stream && !has_stream && fields.raw("stream").is_none() {
+        fields.wrong("stream", "must be a stream's id");
+    }
+    match kind {
+        "open" => open(fields).map(Command::Open),
+        "attach" => Some(Command::Attach(attach(fields))),
+        "ack" if several => acks(fields).map(Command::Ack),
+        "ack" => ack(fields).map(|ack| Command::Ack(vec![ack])),
+        "control" => Some(Command::Control(Box::new(ControlRequest::read(fields)))),
+        "pause" => Some(Command::Pause),
+        "resume" => Some(Command::Resume),
+        "cancel" => Some(Command::Cancel),
+        "detach" => Some(Command::Detach),
+        _ => {
+            fields.wrong("type", format!("must be {KINDS}"));
+            None
+        }
+    }
+}
+
+fn open<'a>(fields: &mut Fields<'a>) -> Option<Open<'a>> {
+    let format = match fields.string("dialect") {
+        None => Some(Format::Job),
+        Some(name) => Format::from_name(&name),
+    };
+    if format.is_none() {
+        let known = Format::ALL.map(Format::name).join(", ");
+        fields.wrong("dialect", format!("must be one of {known}"));
+    }
+    let resumable = fields.boolean("resumable");
+    let explicit_acks = match fields.string("acks").as_deref() {
+        None | Some("socket") => false,
+        Some("explicit") => true,
+        Some(_) => {
+            fields.wrong("acks", "must be explicit or socket");
+            false
+        }
+    };
+    let body = fields.raw("body").map(serde_json::value::RawValue::get);
+    if body.is_none() {
+        fields.wrong(
+            "body",
+            "is required: what would be posted to the dialect's route",
+        );
+    }
+    Some(Open {
+        format: format?,
+        body: body?,
+        resumable,
+        explicit_acks,
+    })
+}
+
+fn attach<'a>(fields: &mut Fields<'a>) -> Attach<'a> {
+    let after = fields.string("after").filter(|after| !after.is_empty());
+    let from = number(fields, "from");
+    if after.is_some() && from.is_some() {
+        fields.wrong("from", "must not be given together with after");
+    }
+    Attach {
+        place: match (after, from) {
+            (Some(after), _) => Place::After(after),
+            (None, Some(from)) => Place::From(from),
+            (None, None) => Place::Beginning,
+        },
+        govern: fields.boolean("govern").unwrap_or(false),
+    }
+}
+
+/// `None` when something is wrong.
+fn ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
+    let stream = fields.string("stream");
+    if stream.is_none() && fields.raw("stream").is_none() {
+        // Said already where it is the message's own.
+        return None;
+    }
+    if fields.raw("index").is_none() {
+        fields.wrong("index", "must be the number of tokens the client has");
+    }
+    let index = number(fields, "index");
+    let choice = number(fields, "choice");
+    Some(Ack {
+        stream: stream?,
+        index: index?,
+        choice,
+    })
+}
+
+/// All of them, or what is wrong with any.
+fn acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
+    let items = fields.array("acks", ACKS_MAX)?;
+    let mut acks = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        let Ok(mut inner) = Fields::parse(item.get().as_bytes()) else {
+            fields.wrong(format!("acks[{i}]"), "must be an object");
+            continue;
+        };
+        if inner.raw("stream").is_none() {
+            inner.wrong("stream", "must be a stream's id");
+        }
+        acks.extend(ack(&mut inner));
+        if let Err(error) = inner.finish() {
+            for Problem {
+                field, constraint, ..
+            } in error.problems
+            {
+                fields.wrong(format!("acks[{i}].{field}"), constraint);
+            }
+        }
+    }
+    Some(acks)
+}
+
+fn number(fields: &mut Fields<'_>, name: &str) -> Option<u64> {
+    let number = fields.integer(name, 0..=i128::from(u64::MAX));
+    number.and_then(|number| u64::try_from(number).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message, and the fields it is wrong in; none: it is understood.
+    const ROWS: &[(&str, &[&str])] = &[
+        (r#"{"type":"open","body":{}}"#, &[]),
+        (
+            r#"{"type":"open","dialect":"openai.chat","body":{},"acks":"explicit","resumable":true}"#,
+            &[],
+        ),
+        (r#"{"type":"open"}"#, &["body"]),
+        (
+            r#"{"type":"open","dialect":"x","acks":"y","resumable":1}"#,
+            &["dialect", "resumable", "acks", "body"],
+        ),
+        (r#"{"type":"attach","stream":"a"}"#, &[]),
+        (
+            r#"{"type":"attach","stream":"a","after":"a:3","from":3}"#,
+            &["from"],
+        ),
+        (r#"{"type":"attach","from":-1}"#, &["stream", "from"]),
+        (r#"{"type":"attach","stream":7}"#, &["stream"]),
+        (r#"{"type":"ack","stream":"a","index":3,"choice":0}"#, &[]),
+        (r#"{"type":"ack","stream":"a"}"#, &["index"]),
+        (r#"{"type":"ack","stream":"a","index":"3"}"#, &["index"]),
+        (
+            r#"{"type":"ack","acks":[{"stream":"a","index":3},{"stream":"b","index":4}]}"#,
+            &[],
+        ),
+        (
+            r#"{"type":"ack","acks":[{"stream":"a"},7,{"index":1}]}"#,
+            &["acks[0].index", "acks[1]", "acks[2].stream"],
+        ),
+        (r#"{"type":"pause","stream":"a","request":"r"}"#, &[]),
+        (
+            r#"{"type":"control","stream":"a","temperature":0,"text":"so","stop":true,"pause":false}"#,
+            &[],
+        ),
+        (
+            r#"{"type":"control","temperature":-1,"text":"so","tokens":[1,"x"]}"#,
+            &["stream", "temperature", "tokens[1]", "text"],
+        ),
+        (r#"{"type":"cancel"}"#, &["stream"]),
+        (r#"{"type":"dance"}"#, &["type"]),
+        (r#"{}"#, &["type"]),
+        (
+            r#"{"type":"resume","stream":"a","request":"0123456789012345678901234567890123456789012345678901234567890123456789"}"#,
+            &["request"],
+        ),
+    ];
+
+    #[test]
+    fn messages_are_understood_or_name_their_fields() {
+        for (text, wrong) in ROWS {
+            let fields = match parse(text).command {
+                Ok(_) => Vec::new(),
+                Err(error) => error.problems.into_iter().map(|p| p.field).collect(),
+            };
+            assert_eq!(fields, *wrong, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_without_a_field() {
+        for text in ["", "nonsense", "[]", "7", "{\"type\":\"open\"", "\u{0}"] {
+            let error = parse(text).command.expect_err(text);
+            assert_eq!(
+                (error.code, error.problems.len()),
+                ("invalid_json", 0),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Streams over a WebSocket: the encoder. Each event is one message, a JSON object.
+
+use crate::clock;
+use crate::cursor::Closing;
+use crate::encoder::Encoder;
+use crate::frame_writer::{FrameId, FrameWriter};
+use crate::json;
+use crate::native::code::Code;
+use crate::native::ending::{self, Ending};
+use crate::native::event::{TokenRange, ToolCallEvent};
+use crate::native::refusal::JobError;
+use crate::native::rfc3339;
+use crate::openai::logprobs::ChatLogprobs;
+use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::{At, Delta, Event, Kind, ToolCall, Usage};
+use generate::stream_change::Change;
+use generate::stream_source::StreamSource;
+use serde::Serialize;
+use std::sync::Arc;
+use stream::End;
+use text::Tokenizer;
+
+/// The encoder of one stream of a session.
+pub struct RealtimeEncoder {
+    source: Arc<StreamSource>,
+    /// Id of the stream.
+    stream: String,
+    /// Whether the client was sent a stop of the stream.
+    is_stopped: bool,
+    /// End of the choice that ended last.
+    last: Option<End>,
+}
+
+/// A message about a stream.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum StreamMessage<'a> {
+    Queued {
+        stream: &'a str,
+        position: usize,
+    },
+    Started {
+        stream: &'a str,
+        started_at: String,
+    },
+    Token {
+        stream: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kind: Option<&'static str>,
+        #[serde(flatten)]
+        tokens: TokenRange,
+        t: &'a str,
+        #[serde(flatten)]
+        part: ChoicePart<'a>,
+    },
+    Backpressure {
+        stream: &'a str,
+    },
+    SlowConsumer {
+        stream: &'a str,
+    },
+    Parked {
+        stream: &'a str,
+        reason: &'static str,
+    },
+    Resumed {
+        stream: &'a str,
+    },
+    ChoiceEnded {
+        stream: &'a str,
+        choice: usize,
+        #[serde(flatten)]
+        reason: Reason<'a>,
+    },
+    Ended {
+        stream: &'a str,
+        #[serde(flatten)]
+        reason: Reason<'a>,
+        usage: StreamUsage,
+        decode_time_ms: u64,
+    },
+    /// With a `type` of its part.
+    #[serde(untagged)]
+    ToolCall {
+        #[serde(flatten)]
+        call: ToolCallEvent<'a>,
+        stream: &'a str,
+        #[serde(flatten)]
+        tokens: TokenRange,
+        #[serde(flatten)]
+        part: ChoicePart<'a>,
+    },
+}
+
+/// The choice of a message and its log-probabilities.
+#[derive(Serialize)]
+struct ChoicePart<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choice: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<ChatLogprobs<'a>>,
+}
+
+/// Why a choice or a stream ended.
+#[derive(Serialize)]
+struct Reason<'a> {
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequence: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<JobError<'a>>,
+}
+
+#[derive(Serialize)]
+struct StreamUsage {
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    completion_tokens: u64,
+}
+
+impl<'a> Reason<'a> {
+    fn failed(error: JobError<'a>) -> Self {
+        Self {
+            reason: "ERROR",
+            stop_sequence: None,
+            error: Some(error),
+        }
+    }
+
+    fn rejected(error: &'a ApiError) -> Self {
+        if Code::of(error) == Code::Cancelled {
+            return Self {
+                reason: "CANCELLED",
+                stop_sequence: None,
+                error: None,
+            };
+        }
+        Self::failed(JobError::new(error))
+    }
+}
+
+impl RealtimeEncoder {
+    /// An encoder of this stream.
+    pub fn new(source: &Arc<StreamSource>) -> Self {
+        Self {
+            stream: source.meta().id.to_string(),
+            source: Arc::clone(source),
+            is_stopped: false,
+            last: None,
+        }
+    }
+
+    fn has_several(&self) -> bool {
+        self.source.meta().choices > 1
+    }
+
+    fn part<'a>(&self, at: &At<'a>) -> ChoicePart<'a> {
+        let has_logprobs = !at.logprobs.entries.is_empty();
+        ChoicePart {
+            choice: self.has_several().then_some(at.choice),
+            logprobs: has_logprobs.then_some(ChatLogprobs(at.logprobs)),
+        }
+    }
+
+    fn token(&mut self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
+        self.resumed(out);
+        let message = StreamMessage::Token {
+            stream: &self.stream,
+            kind: (delta.kind == Kind::Reasoning).then_some("reasoning"),
+            tokens: TokenRange::new(&delta.at),
+            t: delta.text,
+            part: self.part(&delta.at),
+        };
+        out.frame(FrameId::Position, None, &message);
+    }
+
+    fn tool_call(&mut self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
+        self.resumed(out);
+        let message = StreamMessage::ToolCall {
+            call: ToolCallEvent::new(call),
+            stream: &self.stream,
+            tokens: TokenRange::new(&call.at),
+            part: self.part(&call.at),
+        };
+        out.frame(FrameId::Position, None, &message);
+    }
+
+    fn change(&mut self, change: Change, out: &mut FrameWriter<'_>) {
+        let stream = &self.stream;
+        let message = match change {
+            Change::Resumed => return self.resumed(out),
+            Change::Backpressure => StreamMessage::Backpressure { stream },
+            Change::SlowConsumer => StreamMessage::SlowConsumer { stream },
+            Change::Parked { reason } => StreamMessage::Parked { stream, reason },
+            // Events of their own.
+            Change::Opened | Change::Started | Change::Ended { .. } => return,
+        };
+        out.frame(FrameId::None, None, &message);
+        self.is_stopped = true;
+    }
+
+    /// A client that was sent a stop is sent its end before any other message.
+    fn resumed(&mut self, out: &mut FrameWriter<'_>) {
+        if std::mem::take(&mut self.is_stopped) {
+            let stream = &self.stream;
+            out.frame(FrameId::None, None, &StreamMessage::Resumed { stream });
+        }
+    }
+
+    fn choice_ended(&mut self, choice: usize, end: End, out: &mut FrameWriter<'_>) {
+        self.last = Some(end);
+        // The end of the only choice is the stream's.
+        if self.has_several() {
+            let message = StreamMessage::ChoiceEnded {
+                stream: &self.stream,
+                choice,
+                reason: self.reason(end),
+            };
+            out.frame(FrameId::Position, None, &message);
+        }
+    }
+
+    fn reason(&self, end: End) -> Reason<'_> {
+        match ending::spell(end) {
+            Ending::End { reason, stop } => {
+                let stops = &self.source.meta().stops;
+                let stop = stop.and_then(|index| stops.get(usize::from(index)));
+                Reason {
+                    reason,
+                    stop_sequence: stop.map(String::as_str),
+                    error: None,
+                }
+            }
+            Ending::Error(error) => Reason::failed(error),
+        }
+    }
+
+    fn ended<'a>(&'a self, reason: Reason<'a>, usage: Usage) -> StreamMessage<'a> {
+        let ms = usage.times.decoding().as_millis();
+        StreamMessage::Ended {
+            stream: &self.stream,
+            reason,
+            usage: StreamUsage {
+                prompt_tokens: usage.prompt_tokens,
+                cached_tokens: usage.cached_tokens,
+                completion_tokens: usage.completion_tokens,
+            },
+            decode_time_ms: u64::try_from(ms).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl Encoder for RealtimeEncoder {
+    fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        let done = FrameId::Terminal(Closing::Done);
+        match event {
+            Event::Queued { position } => {
+                let message = StreamMessage::Queued {
+                    stream: &self.stream,
+                    position: *position,
+                };
+                out.frame(FrameId::None, None, &message);
+            }
+            Event::Started { at } => {
+                let message = StreamMessage::Started {
+                    stream: &self.stream,
+                    started_at: rfc3339::utc(clock::wall(*at)),
+                };
+                out.frame(FrameId::None, None, &message);
+            }
+            Event::StateChanged(change) => self.change(*change, out),
+            Event::Delta(delta) => self.token(delta, out),
+            Event::ToolCall(call) => self.tool_call(call, out),
+            Event::ChoiceEnded { choice, end, .. } => self.choice_ended(*choice, *end, out),
+            Event::Finished { end, usage } => {
+                // A client that has the ends of all choices gets none of them again.
+                let end = self.last.or(*end).unwrap_or(End::Lost);
+                out.frame(done, None, &self.ended(self.reason(end), *usage));
+            }
+            Event::Failed { end, usage } => {
+                out.frame(done, None, &self.ended(self.reason(*end), *usage));
+            }
+            Event::Rejected(error) => {
+                let message = self.ended(Reason::rejected(error), Usage::default());
+                out.frame(done, None, &message);
+            }
+            // The session reports `opened`, and that a model is being loaded.
+            Event::Opened { .. }
+            | Event::Resumed { .. }
+            | Event::Loading { .. }
+            | Event::Usage { .. } => {}
+        }
+    }
+
+    /// The last message. A session has no non-streaming responses.
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        _: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
+        let end = answers.iter().find_map(|answer| answer.end);
+        let reason = self.reason(end.unwrap_or(End::Lost));
+        json::write(&self.ended(reason, usage), out);
+    }
+
+    fn error(&self, end: End) -> ApiError {
+        ending::refusal(end)
+    }
+
+    /// The connection has pings of its own.
+    fn keep_alive(&mut self, _out: &mut FrameWriter<'_>) {}
+}

@@ -1,0 +1,229 @@
+//! Structured output as requests describe it.
+//!
+//! One [`ResponseFormat`] comes of OpenAI's `response_format`, vLLM's `structured_outputs` and `guided_*`, or llama.cpp's
+//! `json_schema` and `grammar`; protocols with a field of their own (Ollama's `format`, the Responses API's
+//! `text.format`) read it with [`of_schema`] or [`any_object`].
+
+use crate::fields::{self, Fields, Kind, Object, Raw};
+use generate::response_format::{ResponseFormat, any_object};
+use text::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
+
+/// Fields that name a form, each in its own words.
+const NAMES: [&str; 9] = [
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "guided_json_object",
+    "json_schema",
+    "grammar",
+];
+
+/// What a form in this JSON must be.
+const SCHEMA_WORDS: &str = "must be a JSON Schema (an object)";
+
+/// The one form the request asks for, if any; more than one is wrong.
+pub(crate) fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+    let mut found: Option<(&str, ResponseFormat)> = None;
+    for name in NAMES {
+        let Some(raw) = fields.raw(name) else {
+            continue;
+        };
+        let Some(form) = named(fields, name, raw) else {
+            continue;
+        };
+        match &found {
+            None => found = Some((name, form)),
+            Some((first, _)) => fields.wrong(
+                name,
+                format!(
+                    "must not be given together with {first}: a request has one output constraint"
+                ),
+            ),
+        }
+    }
+    found.map(|(_, form)| form)
+}
+
+/// Whether objects are closed whose schemas name properties and do not say what else there may be: vLLM's
+/// `disable_additional_properties`, in `structured_outputs` or at the top.
+pub(crate) fn closed_objects(fields: &mut Fields<'_>) -> Option<bool> {
+    const NAME: &str = "disable_additional_properties";
+    const OUTPUTS: &str = "structured_outputs";
+    let outputs = fields.raw(OUTPUTS);
+    let is_object = outputs.is_some_and(|raw| fields::kind(raw) == Kind::Object);
+    let inner = match is_object {
+        true => fields.within(OUTPUTS, |outputs| outputs.boolean(NAME)),
+        false => None,
+    };
+    let top = fields.boolean(NAME);
+    inner.or(top)
+}
+
+/// A schema, as an object or as a string that holds one.
+pub(crate) fn of_schema(
+    fields: &mut Fields<'_>,
+    field: &str,
+    raw: Raw<'_>,
+) -> Option<ResponseFormat> {
+    let written = fields::text(raw);
+    let schema: Option<serde_json::Value> = match &written {
+        Some(text) => serde_json::from_str(text).ok(),
+        None => fields::read(raw),
+    };
+    match schema.filter(|schema| schema.is_object() || schema.is_boolean()) {
+        Some(schema) => Some(ResponseFormat {
+            source: GrammarSource::JsonSchema(schema),
+            field: field.to_owned(),
+        }),
+        None => {
+            fields.wrong(field, SCHEMA_WORDS);
+            None
+        }
+    }
+}
+
+/// The same, where `strict` is true beside it: refused where its schema would be accepted more loosely than it says.
+pub(crate) fn strictly(
+    fields: &mut Fields<'_>,
+    form: Option<ResponseFormat>,
+    strict: Option<Raw<'_>>,
+) -> Option<ResponseFormat> {
+    let form = form?;
+    let is_strict = strict.is_some_and(|raw| raw.get() == "true");
+    if let (true, GrammarSource::JsonSchema(schema)) = (is_strict, &form.source)
+        && let Some(problem) = text::strict_schema_violation(schema)
+    {
+        fields.wrong(format!("{}.{}", form.field, problem.place), problem.why);
+        return None;
+    }
+    Some(form)
+}
+
+fn named(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
+    match name {
+        "response_format" => response_format(fields),
+        "structured_outputs" => structured_outputs(fields),
+        "guided_json" | "json_schema" => of_schema(fields, name, raw),
+        "guided_json_object" => (fields.boolean(name)?).then(|| any_object(name)),
+        "guided_choice" => choice(fields, name, raw),
+        "guided_regex" => written(fields, name, raw, GrammarSource::Regex),
+        "grammar" if raw.get() == "\"\"" => None,
+        _ => written(fields, name, raw, GrammarSource::Lark),
+    }
+}
+
+/// OpenAI's; llama.cpp puts the schema of either type beside it.
+fn response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+    const NAME: &str = "response_format";
+    let format = fields.object(NAME)?;
+    let beside = format.get("schema");
+    match format.get("type").and_then(fields::text).as_deref() {
+        Some("text") => None,
+        Some("json_object") => match beside {
+            Some(raw) => of_schema(fields, &format!("{NAME}.schema"), raw),
+            None => Some(any_object(NAME)),
+        },
+        Some("json_schema") => {
+            let given = format.get("json_schema");
+            let inner: Option<Object<'_>> = given
+                .filter(|raw| fields::kind(raw) == Kind::Object)
+                .and_then(fields::read);
+            let strict = inner.as_ref().and_then(|inner| inner.get("strict"));
+            match (inner.as_ref().and_then(|inner| inner.get("schema")), beside) {
+                (Some(raw), _) => {
+                    let form = of_schema(fields, &format!("{NAME}.json_schema.schema"), raw);
+                    strictly(fields, form, strict)
+                }
+                (None, Some(raw)) => of_schema(fields, &format!("{NAME}.schema"), raw),
+                (None, None) => {
+                    fields.wrong(
+                        format!("{NAME}.json_schema.schema"),
+                        format!("is required: {SCHEMA_WORDS}"),
+                    );
+                    None
+                }
+            }
+        }
+        _ => {
+            fields.wrong(
+                format!("{NAME}.type"),
+                "must be one of text, json_object, json_schema",
+            );
+            None
+        }
+    }
+}
+
+/// vLLM's: one of `json`, `regex`, `choice`, `grammar`, `json_object`.
+fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+    const NAME: &str = "structured_outputs";
+    let given = fields.object(NAME)?;
+    let mut forms = Vec::new();
+    for (name, raw) in given.entries() {
+        let field = format!("{NAME}.{name}");
+        forms.extend(match (name, fields::kind(raw)) {
+            (_, Kind::Null) => None,
+            ("json", _) => of_schema(fields, &field, raw),
+            ("regex", _) => written(fields, &field, raw, GrammarSource::Regex),
+            ("choice", _) => choice(fields, &field, raw),
+            ("grammar", _) => written(fields, &field, raw, GrammarSource::Lark),
+            ("json_object", Kind::Bool) => (raw.get() == "true").then(|| any_object(&field)),
+            ("structural_tag", _) => {
+                fields.wrong(field, "is not supported by this server");
+                None
+            }
+            // How the form is kept is this server's own matter.
+            _ => None,
+        });
+    }
+    if forms.len() > 1 {
+        let field = forms[1].field.clone();
+        fields.wrong(field, "must be the only output constraint of the request");
+    }
+    forms.into_iter().next()
+}
+
+fn choice(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
+    let items = fields::list(raw, CHOICES_IN_GRAMMAR_MAX).unwrap_or_default();
+    let texts: Option<Vec<String>> = items
+        .iter()
+        .map(|item| fields::text(item).map(std::borrow::Cow::into_owned))
+        .collect();
+    match texts.filter(|texts| !texts.is_empty()) {
+        Some(texts) => Some(ResponseFormat {
+            source: GrammarSource::Choice(texts),
+            field: field.to_owned(),
+        }),
+        None => {
+            fields.wrong(
+                field,
+                format!("must be a list of 1 to {CHOICES_IN_GRAMMAR_MAX} strings"),
+            );
+            None
+        }
+    }
+}
+
+fn written(
+    fields: &mut Fields<'_>,
+    field: &str,
+    raw: Raw<'_>,
+    source: fn(String) -> GrammarSource,
+) -> Option<ResponseFormat> {
+    match fields::text(raw) {
+        Some(text) => Some(ResponseFormat {
+            source: source(text.into_owned()),
+            field: field.to_owned(),
+        }),
+        None => {
+            fields.wrong(field, "must be a string");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! What a response was asked, page by page.
+
+use crate::query::Query;
+use generate::error::ApiError;
+use serde_json::{Map, Value};
+
+/// Items on a page, where the caller does not say, and at most.
+const PAGE: usize = 20;
+const PAGE_MAX: u64 = 100;
+
+/// An item of a request, as it is kept.
+pub struct InputItem {
+    /// Id of the item.
+    pub id: Box<str>,
+    /// The item as JSON.
+    pub json: Box<str>,
+}
+
+impl InputItem {
+    /// An item, with a fresh id where it has none.
+    pub fn new(mut item: Map<String, Value>, fresh: impl Fn() -> String) -> Self {
+        let prefix = match item.get("type").and_then(Value::as_str) {
+            Some("function_call") => "fc_",
+            Some("function_call_output") => "fco_",
+            Some("reasoning") => "rs_",
+            _ => "msg_",
+        };
+        let id = item.get("id").and_then(Value::as_str).map(str::to_owned);
+        let id = id.unwrap_or_else(|| format!("{prefix}{}", fresh()));
+        item.insert("id".to_owned(), Value::String(id.clone()));
+        Self {
+            id: id.into(),
+            json: Value::Object(item).to_string().into(),
+        }
+    }
+}
+
+/// A page of items, as JSON.
+///
+/// # Errors
+/// The query says nonsense.
+pub fn page(items: &[InputItem], query: &Query) -> Result<String, ApiError> {
+    let limit = query.number("limit", PAGE_MAX)?;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+    let limit = limit.unwrap_or(PAGE).max(1);
+    let newest_first = match query.get("order") {
+        None | Some("desc") => true,
+        Some("asc") => false,
+        Some(_) => {
+            let words = "order: must be asc or desc";
+            return Err(ApiError::field("order", "invalid_value", words));
+        }
+    };
+    let mut all: Vec<&InputItem> = items.iter().collect();
+    if newest_first {
+        all.reverse();
+    }
+    let from = match query.get("after") {
+        None => 0,
+        Some(id) => {
+            let at = all.iter().position(|item| &*item.id == id);
+            at.ok_or_else(|| {
+                let words = "after: must be the id of an input item of this response";
+                ApiError::field("after", "invalid_value", words)
+            })? + 1
+        }
+    };
+    let page: Vec<&InputItem> = all.iter().copied().skip(from).take(limit).collect();
+    let has_more = from + page.len() < all.len();
+    let id = |item: Option<&&InputItem>| serde_json::json!(item.map(|item| &item.id)).to_string();
+    let data: Vec<&str> = page.iter().map(|item| &*item.json).collect();
+    Ok(format!(
+        r#"{{"object":"list","data":[{}],"first_id":{},"last_id":{},"has_more":{has_more}}}"#,
+        data.join(","),
+        id(page.first()),
+        id(page.last()),
+    ))
+}

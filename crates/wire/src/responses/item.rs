@@ -1,0 +1,251 @@
+//! Items of a response's output as JSON.
+
+use super::place::Item;
+use crate::openai::ending;
+use crate::openai::logprobs::TokenLogprobs;
+use generate::output::collected::{AnswerPart, CollectedAnswer};
+use generate::output::event::{Event, Logprobs, ToolCallPart};
+use generate::stream_source::StreamSource;
+use serde::de::IgnoredAny;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::fmt::Display;
+use stream::{End, StreamId};
+use text::Tokenizer;
+
+/// An item of the output.
+#[derive(Serialize)]
+pub struct OutputItem<'a> {
+    id: ItemId,
+    r#type: &'static str,
+    status: &'static str,
+    #[serde(flatten)]
+    body: ItemBody<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ItemBody<'a> {
+    Message {
+        role: &'static str,
+        content: Vec<ContentPart<'a>>,
+    },
+    Reasoning {
+        summary: [(); 0],
+        content: Vec<ContentPart<'a>>,
+    },
+    Call {
+        call_id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+    },
+}
+
+impl<'a> ItemBody<'a> {
+    fn text(item: Item, content: Vec<ContentPart<'a>>) -> Self {
+        match item {
+            Item::Reasoning => Self::Reasoning {
+                summary: [],
+                content,
+            },
+            Item::Message | Item::Call => Self::Message {
+                role: "assistant",
+                content,
+            },
+        }
+    }
+}
+
+/// The one part of a message or of a reasoning item.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ContentPart<'a> {
+    /// Text of a message.
+    OutputText {
+        /// Always empty.
+        annotations: [(); 0],
+        /// Log-probabilities, where they were requested.
+        logprobs: LogprobList<'a>,
+        /// The text.
+        text: &'a str,
+    },
+    /// Text of a reasoning item.
+    ReasoningText {
+        /// The text.
+        text: &'a str,
+    },
+}
+
+impl<'a> ContentPart<'a> {
+    /// A part with this text.
+    pub fn new(item: Item, text: &'a str, list: Option<Logprobs<'a>>) -> Self {
+        match item {
+            Item::Message => Self::OutputText {
+                annotations: [],
+                logprobs: LogprobList(list),
+                text,
+            },
+            Item::Reasoning | Item::Call => Self::ReasoningText { text },
+        }
+    }
+}
+
+/// Log-probabilities; an empty list without any.
+pub struct LogprobList<'a>(pub Option<Logprobs<'a>>);
+
+impl Serialize for LogprobList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(list) => TokenLogprobs(list).serialize(serializer),
+            None => serializer.collect_seq([(); 0]),
+        }
+    }
+}
+
+/// Id of an item: the stream's, with the item's index where it is not the first.
+#[derive(Clone, Copy)]
+pub struct ItemId {
+    /// Kind of the item.
+    pub item: Item,
+    /// The stream of the response.
+    pub stream: StreamId,
+    /// Index of the item in the output.
+    pub index: usize,
+}
+
+impl Display for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = match self.item {
+            Item::Message => "msg_",
+            Item::Reasoning => "rs_",
+            Item::Call => "fc_",
+        };
+        write!(f, "{prefix}{}", self.stream)?;
+        match self.index {
+            0 => Ok(()),
+            index => write!(f, "_{index}"),
+        }
+    }
+}
+
+impl Serialize for ItemId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The items of all choices, in the order of their indices.
+pub fn items<'a>(source: &'a StreamSource, answers: &'a [CollectedAnswer]) -> Vec<OutputItem<'a>> {
+    let Some(started) = source.started() else {
+        return Vec::new();
+    };
+    let rows = answers.iter().map(item_count).max().unwrap_or(0);
+    let places = (0..rows).flat_map(|at| (0..answers.len()).map(move |choice| (choice, at)));
+    let there = places.filter(|&(choice, at)| at < item_count(&answers[choice]));
+    there
+        .map(|(choice, at)| {
+            let answer = &answers[choice];
+            let piece = answer.pieces.get(at);
+            let id = ItemId {
+                item: kind(piece),
+                stream: source.meta().id,
+                index: choice + answers.len() * at,
+            };
+            let list = logprobs(answer, &started.tokenizer);
+            item(id, piece, item_status(answer, at), list)
+        })
+        .collect()
+}
+
+/// Number of items of an answer. An answer without output that has ended is an empty message.
+fn item_count(answer: &CollectedAnswer) -> usize {
+    let is_over = matches!(answer.end, Some(End::Stop(_) | End::Length));
+    answer.pieces.len().max(usize::from(is_over))
+}
+
+fn kind(piece: Option<&AnswerPart>) -> Item {
+    match piece {
+        Some(AnswerPart::Text(_)) | None => Item::Message,
+        Some(AnswerPart::Reasoning(_)) => Item::Reasoning,
+        Some(AnswerPart::Call(_)) => Item::Call,
+    }
+}
+
+/// The text or the arguments of an item.
+pub fn text(piece: Option<&AnswerPart>) -> &str {
+    match piece {
+        Some(AnswerPart::Text(text) | AnswerPart::Reasoning(text)) => text,
+        Some(AnswerPart::Call(call)) => &call.arguments,
+        None => "",
+    }
+}
+
+/// The `status` of an answer's item.
+pub fn item_status(answer: &CollectedAnswer, at: usize) -> &'static str {
+    // A call is complete or not, whatever follows it.
+    let is_complete = match answer.pieces.get(at) {
+        Some(AnswerPart::Call(call)) => serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok(),
+        _ => at + 1 < answer.pieces.len(),
+    };
+    let is_call = matches!(answer.pieces.get(at), Some(AnswerPart::Call(_)));
+    match answer.end.map(ending::spell) {
+        _ if is_complete => "completed",
+        None => "in_progress",
+        Some(_) if is_call => "incomplete",
+        Some(Ok("length") | Err(_)) => "incomplete",
+        Some(Ok(_)) => "completed",
+    }
+}
+
+/// Log-probabilities of an answer that is one message. (Deltas have them in any case; afterwards it is not known which
+/// of several items they belong to.)
+pub fn logprobs<'a>(answer: &'a CollectedAnswer, tokenizer: &'a Tokenizer) -> Option<Logprobs<'a>> {
+    matches!(answer.pieces[..], [AnswerPart::Text(_)]).then(|| answer.logprobs(tokenizer))
+}
+
+/// An item that begins with this event.
+pub fn begun<'a>(id: ItemId, event: &Event<'a>) -> OutputItem<'a> {
+    let body = match event {
+        Event::ToolCall(call) if id.item == Item::Call => match call.part {
+            ToolCallPart::Start { id, name } => ItemBody::Call {
+                call_id: id,
+                name,
+                arguments: "",
+            },
+            ToolCallPart::Args(_) | ToolCallPart::End => ItemBody::text(id.item, Vec::new()),
+        },
+        _ => ItemBody::text(id.item, Vec::new()),
+    };
+    with_id(id, "in_progress", body)
+}
+
+/// An item with its output; without a piece, an empty one.
+pub fn item<'a>(
+    id: ItemId,
+    piece: Option<&'a AnswerPart>,
+    status: &'static str,
+    list: Option<Logprobs<'a>>,
+) -> OutputItem<'a> {
+    let body = match piece {
+        Some(AnswerPart::Call(call)) if id.item == Item::Call => ItemBody::Call {
+            call_id: &call.id,
+            name: &call.name,
+            arguments: &call.arguments,
+        },
+        _ => ItemBody::text(id.item, vec![ContentPart::new(id.item, text(piece), list)]),
+    };
+    with_id(id, status, body)
+}
+
+fn with_id<'a>(id: ItemId, status: &'static str, body: ItemBody<'a>) -> OutputItem<'a> {
+    OutputItem {
+        id,
+        r#type: match id.item {
+            Item::Message => "message",
+            Item::Reasoning => "reasoning",
+            Item::Call => "function_call",
+        },
+        status,
+        body,
+    }
+}

@@ -1,0 +1,307 @@
+//! Input items as the conversation that chat templates take, and as they are kept.
+//!
+//! A response's output items are input items too, so a conversation that goes on is all items so far, in
+//! order. Calls of tools and reasoning ride on the assistant's message.
+
+use crate::fields::{self, Fields, Object, Raw};
+use generate::request::{MESSAGES_MAX, PARTS_MAX};
+use serde_json::{Map, Value, json};
+use text::Message;
+
+/// Content that the format has and this server does not take.
+const NOT_TAKEN: [&str; 3] = ["input_image", "input_file", "input_audio"];
+/// What items there are.
+const KINDS: &str = "must be message, function_call, function_call_output or reasoning";
+
+/// A conversation that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct Talk {
+    pub(crate) messages: Vec<Message>,
+    /// The calls so far: id and name of the function.
+    calls: Vec<(String, String)>,
+}
+
+/// What a request asks, and the same as it is kept: each item as JSON, without an id where it had none.
+/// `None` when something is wrong with it, which is noted.
+pub(crate) fn read(fields: &mut Fields<'_>, talk: &mut Talk) -> Option<Vec<Map<String, Value>>> {
+    let Some(raw) = fields.raw("input") else {
+        fields.wrong("input", "is required");
+        return None;
+    };
+    if let Some(text) = fields::text(raw) {
+        talk.say("user", text.clone().into_owned());
+        return Some(vec![message("user", "input_text", &text)]);
+    }
+    let items = fields::list(raw, MESSAGES_MAX).filter(|items| !items.is_empty());
+    let Some(items) = items else {
+        let words = format!("must be a string or a list of 1 to {MESSAGES_MAX} items");
+        fields.wrong("input", words);
+        return None;
+    };
+    let read = |(i, item): (usize, Raw<'_>)| talk.item(fields, &format!("input[{i}]"), item);
+    let kept: Vec<_> = items.into_iter().enumerate().map(read).collect();
+    kept.into_iter().collect()
+}
+
+impl Talk {
+    /// What stands before everything.
+    pub(crate) fn instructions(&mut self, text: String) {
+        self.say("system", text);
+    }
+
+    /// The next item; gives it back as it is kept.
+    pub(crate) fn item(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        raw: Raw<'_>,
+    ) -> Option<Map<String, Value>> {
+        let Some(item) = fields::object(raw) else {
+            fields.wrong(path, "must be an object");
+            return None;
+        };
+        let kind = item.get("type").map(fields::text);
+        match kind.as_ref().map(|kind| kind.as_deref()) {
+            None | Some(Some("message")) => self.message(fields, path, &item),
+            Some(Some("function_call")) => self.call(fields, path, &item),
+            Some(Some("function_call_output")) => self.call_output(fields, path, &item),
+            Some(Some("reasoning")) => self.reasoning(fields, path, &item),
+            Some(Some("item_reference")) => {
+                let words = "item_reference is not supported by this server: send the item itself";
+                fields.wrong(format!("{path}.type"), words);
+                None
+            }
+            _ => {
+                fields.wrong(format!("{path}.type"), KINDS);
+                None
+            }
+        }
+    }
+
+    fn message(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        item: &Object<'_>,
+    ) -> Option<Map<String, Value>> {
+        let role = item.get("role").and_then(fields::text);
+        let (role, spoken) = match role.as_deref() {
+            Some("user") => ("user", "user"),
+            Some("assistant") => ("assistant", "assistant"),
+            Some("system") => ("system", "system"),
+            // Templates know it by its older name.
+            Some("developer") => ("developer", "system"),
+            _ => {
+                let words = "must be user, assistant, system or developer";
+                fields.wrong(format!("{path}.role"), words);
+                return None;
+            }
+        };
+        let path = format!("{path}.content");
+        let Some(raw) = item.get("content") else {
+            fields.wrong(path, "is required");
+            return None;
+        };
+        let (text, plain) = match fields::text(raw) {
+            Some(text) => (text.into_owned(), true),
+            None => (parts(fields, &path, raw)?, false),
+        };
+        let part = match role {
+            "assistant" => "output_text",
+            _ => "input_text",
+        };
+        let kept = match plain {
+            true => with_id(message(role, part, &text), item),
+            false => kept(item, "message"),
+        };
+        self.say(spoken, text);
+        Some(kept)
+    }
+
+    /// A message, or what the assistant says beside what is there of its message.
+    fn say(&mut self, role: &str, text: String) {
+        let last = self.messages.last_mut();
+        if let Some(last) = last.filter(|last| last.role == role) {
+            let is_begun =
+                role == "assistant" && last.content == "" && last.rest.get("tool_calls").is_none();
+            let instructs = role == "system";
+            if let (true, Value::String(so_far)) = (is_begun || instructs, &mut last.content) {
+                let between = if so_far.is_empty() { "" } else { "\n\n" };
+                so_far.push_str(between);
+                so_far.push_str(&text);
+                return;
+            }
+        }
+        self.push(role, Value::String(text), Map::new());
+    }
+
+    fn call(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        item: &Object<'_>,
+    ) -> Option<Map<String, Value>> {
+        let id = string(fields, path, item, "call_id");
+        let name = string(fields, path, item, "name");
+        let arguments = string(fields, path, item, "arguments");
+        let (id, name, arguments) = (id?, name?, arguments?);
+        // Templates write objects themselves.
+        let arguments: Value = match serde_json::from_str(&arguments) {
+            Ok(Value::Object(object)) => Value::Object(object),
+            _ => Value::String(arguments),
+        };
+        let call = json!({
+            "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
+        });
+        let calls = self.assistant().rest.entry("tool_calls");
+        if let Value::Array(calls) = calls.or_insert_with(|| Value::Array(Vec::new())) {
+            calls.push(call);
+        }
+        self.calls.push((id, name));
+        Some(kept(item, "function_call"))
+    }
+
+    fn call_output(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        item: &Object<'_>,
+    ) -> Option<Map<String, Value>> {
+        let id = string(fields, path, item, "call_id")?;
+        let Some(name) = self.calls.iter().rev().find(|(call, _)| *call == id) else {
+            let words = "must be the call_id of a function_call before it";
+            fields.wrong(format!("{path}.call_id"), words);
+            return None;
+        };
+        let mut rest = Map::new();
+        rest.insert("tool_call_id".to_owned(), Value::String(id));
+        rest.insert("name".to_owned(), Value::String(name.1.clone()));
+        let path = format!("{path}.output");
+        let Some(raw) = item.get("output") else {
+            fields.wrong(path, "is required");
+            return None;
+        };
+        let text = match fields::text(raw) {
+            Some(text) => text.into_owned(),
+            None => parts(fields, &path, raw)?,
+        };
+        self.push("tool", Value::String(text), rest);
+        Some(kept(item, "function_call_output"))
+    }
+
+    /// The text of it, where there is any; what only OpenAI can read is kept and not shown.
+    fn reasoning(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        item: &Object<'_>,
+    ) -> Option<Map<String, Value>> {
+        let mut thought = None;
+        for name in ["summary", "content"] {
+            if let Some(raw) = item.get(name) {
+                let text = parts(fields, &format!("{path}.{name}"), raw)?;
+                thought = Some(text).filter(|text| !text.is_empty()).or(thought);
+            }
+        }
+        if let Some(text) = thought {
+            self.push("assistant", json!(""), Map::new());
+            let rest = &mut self.assistant().rest;
+            rest.insert("reasoning_content".to_owned(), Value::String(text));
+        }
+        Some(kept(item, "reasoning"))
+    }
+
+    /// The assistant's message that is being made.
+    fn assistant(&mut self) -> &mut Message {
+        if self
+            .messages
+            .last()
+            .is_none_or(|last| last.role != "assistant")
+        {
+            self.push("assistant", json!(""), Map::new());
+        }
+        let last = self.messages.len() - 1;
+        &mut self.messages[last]
+    }
+
+    fn push(&mut self, role: &str, content: Value, rest: Map<String, Value>) {
+        self.messages.push(Message {
+            role: role.to_owned(),
+            content,
+            rest,
+        });
+    }
+}
+
+/// The text of a list of parts.
+fn parts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
+    let Some(parts) = fields::list(raw, PARTS_MAX) else {
+        let words = format!("must be a string or a list of at most {PARTS_MAX} parts");
+        fields.wrong(path, words);
+        return None;
+    };
+    let read = |(i, part)| part_text(fields, &format!("{path}[{i}]"), part);
+    let texts: Vec<_> = parts.into_iter().enumerate().map(read).collect();
+    let texts: Option<Vec<String>> = texts.into_iter().collect();
+    texts.map(|texts| texts.join("\n"))
+}
+
+fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
+    let part = fields::object(raw);
+    let kind = part.as_ref().and_then(|part| part.get("type"));
+    let kind = kind.and_then(fields::text);
+    let name = match kind.as_deref() {
+        Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => "text",
+        Some("refusal") => "refusal",
+        Some(kind) if NOT_TAKEN.contains(&kind) => {
+            let words = "only text: images, sound and files are not supported yet by this server";
+            fields.wrong(path, words);
+            return None;
+        }
+        _ => {
+            let words = "must be input_text, output_text or refusal";
+            fields.wrong(format!("{path}.type"), words);
+            return None;
+        }
+    };
+    string(fields, path, &part?, name)
+}
+
+/// A string that an item must have.
+fn string(fields: &mut Fields<'_>, path: &str, item: &Object<'_>, name: &str) -> Option<String> {
+    let text = item.get(name).and_then(fields::text);
+    if text.is_none() {
+        fields.wrong(format!("{path}.{name}"), "must be a string");
+    }
+    text.map(std::borrow::Cow::into_owned)
+}
+
+/// A message of one part.
+fn message(role: &str, part: &str, text: &str) -> Map<String, Value> {
+    let content = json!([{"type": part, "text": text}]);
+    let fields = [
+        ("type", json!("message")),
+        ("status", json!("completed")),
+        ("role", json!(role)),
+        ("content", content),
+    ];
+    let fields = fields.into_iter();
+    fields
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn with_id(mut kept: Map<String, Value>, item: &Object<'_>) -> Map<String, Value> {
+    if let Some(id) = item.get("id").and_then(fields::text) {
+        kept.insert("id".to_owned(), Value::String(id.into_owned()));
+    }
+    kept
+}
+
+/// An item as it came, with its kind.
+fn kept(item: &Object<'_>, kind: &str) -> Map<String, Value> {
+    let value = |(name, raw)| Some((str::to_owned(name), fields::read(raw)?));
+    let mut kept: Map<String, Value> = item.entries().filter_map(value).collect();
+    kept.insert("type".to_owned(), json!(kind));
+    kept
+}

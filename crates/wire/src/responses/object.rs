@@ -1,0 +1,190 @@
+//! A response as JSON.
+
+use super::item::{OutputItem, items};
+use super::request_fields::RequestFields;
+use crate::json;
+use bytes::Bytes;
+use generate::error::ApiError;
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::Usage;
+use generate::output::replay as refold;
+use generate::stream_source::StreamSource;
+use serde::Serialize;
+use stream::End;
+
+/// State of a response.
+#[derive(Clone, Copy)]
+pub enum Status<'a> {
+    /// The request waits for its permit.
+    Queued,
+    /// The response is being generated.
+    InProgress,
+    /// The response ended well.
+    Completed,
+    /// Ended at the token limit of the request.
+    Incomplete,
+    /// The response was canceled.
+    Cancelled,
+    /// The response failed.
+    Failed(&'a ApiError),
+}
+
+impl<'a> Status<'a> {
+    /// Status of a response that ended well.
+    pub fn of(end: Option<End>) -> Self {
+        match end {
+            Some(End::Length) => Self::Incomplete,
+            _ => Self::Completed,
+        }
+    }
+
+    /// Status of a response that ended with an error.
+    pub fn of_error(error: &'a ApiError) -> Self {
+        match error.code {
+            "cancelled" => Self::Cancelled,
+            _ => Self::Failed(error),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
+            Self::Cancelled => "cancelled",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// The event that ends a stream with this status.
+    pub fn event(self) -> &'static str {
+        match self {
+            Self::Queued | Self::InProgress | Self::Completed => "response.completed",
+            Self::Incomplete => "response.incomplete",
+            Self::Cancelled | Self::Failed(_) => "response.failed",
+        }
+    }
+}
+
+/// The response object.
+#[derive(Serialize)]
+pub struct ResponseObject<'a> {
+    id: &'a str,
+    object: &'static str,
+    created_at: u64,
+    status: &'static str,
+    background: bool,
+    error: Option<ResponseError<'a>>,
+    incomplete_details: Option<IncompleteDetails>,
+    model: &'a str,
+    #[serde(flatten)]
+    request: RequestFields,
+    output: Vec<OutputItem<'a>>,
+    usage: Option<ResponseUsage>,
+}
+
+#[derive(Serialize)]
+struct ResponseError<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct IncompleteDetails {
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct ResponseUsage {
+    input_tokens: u64,
+    input_tokens_details: InputDetails,
+    output_tokens: u64,
+    output_tokens_details: OutputDetails,
+    total_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct InputDetails {
+    cached_tokens: u64,
+    /// Writing to the cache is free here; the client's type has the field all the same.
+    cache_write_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct OutputDetails {
+    reasoning_tokens: u64,
+}
+
+impl ResponseUsage {
+    fn new(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.prompt_tokens,
+            input_tokens_details: InputDetails {
+                cached_tokens: usage.cached_tokens,
+                cache_write_tokens: 0,
+            },
+            output_tokens: usage.completion_tokens,
+            output_tokens_details: OutputDetails {
+                reasoning_tokens: usage.reasoning_tokens,
+            },
+            total_tokens: usage.prompt_tokens + usage.completion_tokens,
+        }
+    }
+}
+
+/// A response with this output.
+pub fn response<'a>(
+    source: &'a StreamSource,
+    status: Status<'a>,
+    usage: Option<Usage>,
+    output: Vec<OutputItem<'a>>,
+) -> ResponseObject<'a> {
+    let meta = source.meta();
+    ResponseObject {
+        id: &meta.response_id,
+        object: "response",
+        created_at: u64::try_from(meta.created_unix_s).unwrap_or(0),
+        status: status.name(),
+        background: meta.delivery.background,
+        error: match status {
+            Status::Failed(error) => Some(ResponseError {
+                code: error.code,
+                message: &error.message,
+            }),
+            _ => None,
+        },
+        incomplete_details: match status {
+            Status::Incomplete => Some(IncompleteDetails {
+                reason: "max_output_tokens",
+            }),
+            _ => None,
+        },
+        model: &meta.model,
+        request: RequestFields::new(meta.delivery.repeats.as_deref()),
+        output,
+        usage: usage.map(ResponseUsage::new),
+    }
+}
+
+/// A response that has ended, with its collected answers.
+pub fn ended<'a>(
+    source: &'a StreamSource,
+    status: Status<'a>,
+    answers: &'a [CollectedAnswer],
+    usage: Usage,
+) -> ResponseObject<'a> {
+    response(source, status, Some(usage), items(source, answers))
+}
+
+/// A response that has not ended: its output so far.
+pub fn so_far(source: &StreamSource, is_queued: bool) -> Bytes {
+    let status = if is_queued {
+        Status::Queued
+    } else {
+        Status::InProgress
+    };
+    let answers = refold::answers(source);
+    let object = response(source, status, None, items(source, &answers));
+    json::to_vec(&object).freeze()
+}

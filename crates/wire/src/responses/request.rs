@@ -1,0 +1,229 @@
+//! `POST /v1/responses`: from fields to meaning.
+
+use super::items::{self, Talk};
+use super::{text_format, tools};
+use crate::field_table;
+use crate::fields::{self, Fields};
+use crate::openai::{chat_request, control};
+use engine::SamplingParams;
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, MESSAGES_MAX, Prompt, StreamOptions, TOP_LOGPROBS_MAX};
+use generate::response_format::ResponseFormat;
+use serde_json::{Map, Value, json};
+use stream::StreamId;
+
+/// What is asked for and this server cannot do yet.
+const NOT_SUPPORTED: &str = "is not supported yet by this server";
+/// Entries of `metadata`, and bytes of their names and values.
+const METADATA_MAX: usize = 16;
+const METADATA_NAME_BYTES_MAX: usize = 64;
+const METADATA_BYTES_MAX: usize = 512;
+/// What asks for log-probabilities.
+const LOGPROBS: &str = "message.output_text.logprobs";
+
+/// What is kept of a request, to be shown and to go on from.
+#[derive(Debug)]
+pub struct Note {
+    /// What was asked, as JSON objects; some have an id.
+    pub items: Vec<Map<String, Value>>,
+    /// The response it goes on from.
+    pub previous: Option<StreamId>,
+}
+
+/// The conversation up to a response, including the response.
+pub trait History {
+    /// The last response.
+    fn id(&self) -> Option<StreamId>;
+    /// All items, as JSON, the oldest first.
+    fn items(&self) -> impl Iterator<Item = &str>;
+}
+
+/// Bytes of the items before a request, over all responses: four times the longest body there is by default.
+const HISTORY_BYTES_MAX: usize = 16 << 20;
+
+/// The request's meaning, and what is to be kept of it, if anything; or all that is wrong with it. `history`
+/// gives what was said up to a response. Beside OpenAI's own fields it takes this server's others that
+/// control how an answer is generated (`seed`, `min_p`, ...).
+pub fn parse<H: History>(
+    mut fields: Fields<'_>,
+    vocab: usize,
+    history: impl FnOnce(&str) -> Result<H, ApiError>,
+) -> Result<(GenerateRequest, Option<Note>), ApiError> {
+    let mut talk = Talk::default();
+    if let Some(text) = fields.string("instructions") {
+        talk.instructions(text.into_owned());
+    }
+    let previous = fields.string("previous_response_id");
+    let before = previous.map(|id| history(&id)).transpose()?;
+    if let Some(history) = &before {
+        go_on(&mut fields, &mut talk, history);
+    }
+    let items = items::read(&mut fields, &mut talk);
+    let tools = tools::read(&mut fields);
+    let kwargs = chat_request::kwargs(&mut fields);
+    let mut control = control::control(&mut fields, vocab);
+    let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
+    let max = max.and_then(|max| usize::try_from(max).ok());
+    control.max_tokens = max.or(control.max_tokens);
+    control.form = form(&mut fields, control.form);
+    let tools = control.calls(tools);
+    control.thinking_max = chat_request::thinking_max(&mut fields);
+    logprobs(&mut fields, &mut control.sampling);
+    check(&mut fields);
+    let (mut delivery, keeps) = delivery(&mut fields);
+    let repeats = repeats(&fields, keeps, control.max_tokens, &control.sampling);
+    delivery.repeats = Some(repeats.into());
+    delivery.ignored = fields.finish_request(&field_table::RESPONSES)?;
+    let ask = GenerateRequest {
+        prompts: vec![Prompt::Conversation {
+            field: "input",
+            messages: talk.messages,
+            tools,
+            continues: false,
+            kwargs,
+        }],
+        n: 1,
+        control,
+        delivery,
+    };
+    let note = Note {
+        items: items.unwrap_or_default(),
+        previous: before.and_then(|history| history.id()),
+    };
+    Ok((ask, keeps.then_some(note)))
+}
+
+/// What was said before.
+fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &impl History) {
+    const NAME: &str = "previous_response_id";
+    if history.items().count() > MESSAGES_MAX {
+        return fields.wrong(
+            NAME,
+            format!("has more than {MESSAGES_MAX} items before it"),
+        );
+    }
+    let bytes: usize = history.items().map(str::len).sum();
+    if bytes > HISTORY_BYTES_MAX {
+        return fields.wrong(
+            NAME,
+            format!("has {bytes} bytes of items before it; at most {HISTORY_BYTES_MAX} are taken"),
+        );
+    }
+    for item in history.items() {
+        // It was right when it was kept.
+        if let Ok(raw) = serde_json::from_str(item) {
+            talk.item(fields, NAME, raw);
+        }
+    }
+}
+
+/// An answer has one form, whichever field it came in.
+fn form(fields: &mut Fields<'_>, other: Option<ResponseFormat>) -> Option<ResponseFormat> {
+    let form = text_format::read(fields);
+    if let (Some(_), Some(other)) = (&form, &other) {
+        let words = format!("must not be given together with {}", other.field);
+        fields.wrong("text.format", words);
+    }
+    form.or(other)
+}
+
+fn logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
+    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128);
+    let included = fields.array("include", usize::MAX).unwrap_or_default();
+    let asked = included
+        .iter()
+        .any(|raw| fields::text(raw).as_deref() == Some(LOGPROBS));
+    sampling.top_logprobs = top.and_then(|top| u32::try_from(top).ok()).unwrap_or(0);
+    sampling.logprobs = asked || sampling.top_logprobs > 0;
+}
+
+/// Fields that only have to be right.
+fn check(fields: &mut Fields<'_>) {
+    fields.integer("n", 1..=1);
+    for name in ["prompt_cache_key", "safety_identifier"] {
+        fields.string(name);
+    }
+    match fields.string("truncation").as_deref() {
+        None | Some("disabled") => {}
+        Some("auto") => fields.wrong("truncation", format!("other than disabled {NOT_SUPPORTED}")),
+        Some(_) => fields.wrong("truncation", "must be auto or disabled"),
+    }
+    metadata(fields);
+}
+
+fn metadata(fields: &mut Fields<'_>) {
+    let Some(metadata) = fields.object("metadata") else {
+        return;
+    };
+    let right = |(name, raw): (&str, fields::Raw<'_>)| {
+        let value = fields::text(raw);
+        let fits = value.is_some_and(|value| value.len() <= METADATA_BYTES_MAX);
+        fits && name.len() <= METADATA_NAME_BYTES_MAX
+    };
+    if metadata.entries().count() > METADATA_MAX || !metadata.entries().all(right) {
+        let words = format!(
+            "must be an object of at most {METADATA_MAX} strings of {METADATA_BYTES_MAX} bytes, with \
+             names of {METADATA_NAME_BYTES_MAX}"
+        );
+        fields.wrong("metadata", words);
+    }
+}
+
+/// How it is handed over, and whether it is kept.
+fn delivery(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
+    let keeps = fields.boolean("store").unwrap_or(true);
+    let background = fields.boolean("background").unwrap_or(false);
+    if background && !keeps {
+        fields.wrong("background", "needs \"store\": true");
+    }
+    let delivery = StreamOptions {
+        // Every response has its counts.
+        include_usage: true,
+        background,
+        ..control::delivery(fields)
+    };
+    (delivery, keeps)
+}
+
+/// What the response repeats of its request: the inside of a JSON object.
+fn repeats(
+    fields: &Fields<'_>,
+    keeps: bool,
+    max_tokens: Option<usize>,
+    sampling: &SamplingParams,
+) -> String {
+    // As it came, but on one line.
+    let given = |name: &str| fields.raw(name).and_then(fields::read::<Value>);
+    let or = |name: &str, default: Value| given(name).unwrap_or(default);
+    let over = |name: &str, mut defaults: Value| {
+        if let Some(Value::Object(given)) = given(name) {
+            for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
+                defaults[name] = value;
+            }
+        }
+        defaults
+    };
+    let told = json!({
+        "instructions": or("instructions", Value::Null),
+        "max_output_tokens": max_tokens,
+        "max_tool_calls": or("max_tool_calls", Value::Null),
+        "metadata": or("metadata", json!({})),
+        "parallel_tool_calls": or("parallel_tool_calls", json!(true)),
+        "previous_response_id": or("previous_response_id", Value::Null),
+        "prompt_cache_key": or("prompt_cache_key", Value::Null),
+        "reasoning": over("reasoning", json!({"effort": null, "summary": null})),
+        "safety_identifier": or("safety_identifier", Value::Null),
+        "service_tier": "default",
+        "store": keeps,
+        "temperature": or("temperature", json!(sampling.temperature)),
+        "text": over("text", json!({"format": {"type": "text"}})),
+        "tool_choice": or("tool_choice", json!("auto")),
+        "tools": or("tools", json!([])),
+        "top_logprobs": sampling.top_logprobs,
+        "top_p": or("top_p", json!(sampling.top_p)),
+        "truncation": "disabled",
+        "user": or("user", Value::Null),
+    });
+    let told = told.to_string();
+    told[1..told.len() - 1].to_owned()
+}

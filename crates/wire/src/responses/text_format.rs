@@ -1,0 +1,41 @@
+//! `text`: what the answer must look like.
+
+use crate::fields::{self, Fields, Kind, Object};
+use crate::response_format;
+use generate::response_format::{ResponseFormat, any_object};
+
+/// The form that is asked for, if any.
+pub(crate) fn read(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+    const NAME: &str = "text.format";
+    let text = fields.object("text")?;
+    let verbosity = text.get("verbosity");
+    if verbosity.is_some_and(|raw| fields::text(raw).is_none()) {
+        fields.wrong("text.verbosity", "must be a string");
+    }
+    let raw = text.get("format")?;
+    let format: Option<Object<'_>> = match fields::kind(raw) {
+        Kind::Object => fields::read(raw),
+        _ => None,
+    };
+    let kind = format.as_ref().and_then(|format| format.get("type"));
+    match (kind.and_then(fields::text).as_deref(), &format) {
+        (Some("text"), _) => None,
+        (Some("json_object"), _) => Some(any_object(NAME)),
+        (Some("json_schema"), Some(format)) => match format.get("schema") {
+            Some(schema) => {
+                let form = response_format::of_schema(fields, &format!("{NAME}.schema"), schema);
+                response_format::strictly(fields, form, format.get("strict"))
+            }
+            None => {
+                let words = "is required: a JSON Schema (an object)";
+                fields.wrong(format!("{NAME}.schema"), words);
+                None
+            }
+        },
+        _ => {
+            let words = "must be one of text, json_object, json_schema";
+            fields.wrong(format!("{NAME}.type"), words);
+            None
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `tools`, `tool_choice` and `parallel_tool_calls`: what the model may call, and what it must.
+
+use crate::fields::{self, Fields, Kind, Raw};
+use crate::tool_definitions::{NAME_WORDS, choice, is_name, listed, unknown};
+use generate::tools::Tools;
+use serde_json::{Map, Value, json};
+
+/// What is asked for and this server cannot do yet.
+const NOT_SUPPORTED: &str = "is not supported yet by this server";
+/// What `tool_choice` must be.
+const CHOICE_WORDS: &str =
+    "must be none, auto, required, or {\"type\": \"function\", \"name\": ..}";
+
+/// What a request says of tools, which stand in the shape that templates take. Wrong parts are noted.
+pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
+    let tools = listed(fields, ".name", tool);
+    let once = fields.boolean("parallel_tool_calls") == Some(false);
+    let choice = choice(fields, CHOICE_WORDS, |choice| {
+        let kind = choice.get("type").and_then(fields::text)?;
+        let name = choice.get("name").and_then(fields::text);
+        name.filter(|_| kind == "function")
+    });
+    Tools::new(tools, &choice, once).unwrap_or_else(|| unknown(fields))
+}
+
+fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
+    let Some(tool) = fields::object(raw) else {
+        fields.wrong(path, "must be an object with a type and a name");
+        return None;
+    };
+    if tool.get("type").and_then(fields::text).as_deref() != Some("function") {
+        let words = format!("other than \"function\" {NOT_SUPPORTED}");
+        fields.wrong(format!("{path}.type"), words);
+        return None;
+    }
+    let name = tool.get("name").and_then(fields::text);
+    let Some(name) = name.filter(|name| is_name(name)) else {
+        fields.wrong(format!("{path}.name"), NAME_WORDS);
+        return None;
+    };
+    let mut function = Map::new();
+    function.insert("name".to_owned(), Value::String(name.clone().into_owned()));
+    if let Some(raw) = tool.get("description") {
+        let Some(text) = fields::text(raw) else {
+            fields.wrong(format!("{path}.description"), "must be a string");
+            return None;
+        };
+        function.insert("description".to_owned(), Value::String(text.into_owned()));
+    }
+    if let Some(raw) = tool.get("parameters") {
+        let schema = Some(raw).filter(|raw| fields::kind(raw) == Kind::Object);
+        let Some(schema) = schema.and_then(fields::read::<Value>) else {
+            let words = "must be a JSON Schema (an object)";
+            fields.wrong(format!("{path}.parameters"), words);
+            return None;
+        };
+        function.insert("parameters".to_owned(), schema);
+    }
+    if let Some(raw) = tool.get("strict") {
+        let Some(strict) = fields::read::<Option<bool>>(raw) else {
+            fields.wrong(format!("{path}.strict"), "must be true or false");
+            return None;
+        };
+        function.insert("strict".to_owned(), Value::Bool(strict == Some(true)));
+    }
+    let tool = json!({"type": "function", "function": function});
+    Some((name.into_owned(), tool))
+}

@@ -1,0 +1,34 @@
+//! Server-sent events: fields of one line each, and an empty line after each event.
+
+use crate::event_id::CursorText;
+use crate::json;
+use bytes::BytesMut;
+use std::fmt::{Arguments, Write};
+
+/// Begins an event, up to its data.
+pub(crate) fn begin(id: Option<CursorText<'_>>, name: Option<&str>, out: &mut BytesMut) {
+    if let Some(id) = id {
+        json::raw(out, "id: ");
+        id.write(out);
+        json::raw(out, "\n");
+    }
+    if let Some(name) = name {
+        json::raw(out, "event: ");
+        json::raw(out, name);
+        json::raw(out, "\n");
+    }
+    json::raw(out, "data: ");
+}
+
+/// Ends an event after its data.
+pub(crate) fn end(out: &mut BytesMut) {
+    json::raw(out, "\n\n");
+}
+
+/// Writes a comment, which clients ignore.
+pub(crate) fn comment(text: Arguments<'_>, out: &mut BytesMut) {
+    json::raw(out, ": ");
+    // Writing into memory does not fail.
+    let _ = out.write_fmt(text);
+    end(out);
+}

@@ -1,0 +1,145 @@
+//! `tools`, `tool_choice` and `parallel_tool_calls`, in OpenAI's shape.
+
+use crate::fields::{self, Fields, Kind, Object, Raw};
+use generate::tools::{TOOLS_MAX, ToolChoice, Tools};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Bytes of a tool's name.
+const NAME_BYTES_MAX: usize = 128;
+/// What a tool's name must be.
+pub(crate) const NAME_WORDS: &str =
+    "must be 1 to 128 letters, digits, underscores, hyphens and dots";
+/// What `tool_choice` must be.
+const CHOICE_WORDS: &str =
+    "must be none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": ..}}";
+
+/// What a request says of tools. Wrong parts are noted.
+pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
+    let tools = listed(fields, ".function.name", tool);
+    let once = fields.boolean("parallel_tool_calls") == Some(false);
+    let choice = choice(fields, CHOICE_WORDS, |choice| {
+        let function = choice.get("function").and_then(fields::object)?;
+        function.get("name").and_then(fields::text)
+    });
+    Tools::new(tools, &choice, once).unwrap_or_else(|| unknown(fields))
+}
+
+/// The field `tools`, each entry read by `tool`, which is told where it stands, and whose name stands at `name`
+/// below that. Wrong parts are noted.
+pub(crate) fn listed<'a>(
+    fields: &mut Fields<'a>,
+    name: &str,
+    tool: impl Fn(&mut Fields<'a>, &str, Raw<'a>) -> Option<(String, Value)>,
+) -> Vec<Value> {
+    let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
+    let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
+    for (i, raw) in raws.into_iter().enumerate() {
+        let path = format!("tools[{i}]");
+        let Some((called, tool)) = tool(fields, &path, raw) else {
+            continue;
+        };
+        if names.contains(&called) {
+            fields.wrong(format!("{path}{name}"), "must be another than those before");
+        }
+        names.push(called);
+        tools.push(tool);
+    }
+    tools
+}
+
+/// The field `tool_choice`, a word or an object in which `named` finds a name; `words` say what it must be.
+pub(crate) fn choice<'a>(
+    fields: &mut Fields<'a>,
+    words: &str,
+    named: impl Fn(&Object<'a>) -> Option<Cow<'a, str>>,
+) -> ToolChoice {
+    let Some(raw) = fields.raw("tool_choice") else {
+        return ToolChoice::Auto;
+    };
+    let named = fields::object(raw).and_then(|choice| named(&choice));
+    match (fields::text(raw).as_deref(), named) {
+        (Some("none"), _) => ToolChoice::None,
+        (Some("auto"), _) => ToolChoice::Auto,
+        (Some("required"), _) => ToolChoice::Required,
+        (_, Some(name)) => ToolChoice::Named(name.into_owned()),
+        _ => {
+            fields.wrong("tool_choice", words);
+            ToolChoice::Auto
+        }
+    }
+}
+
+/// The tool that must be called is none of those.
+pub(crate) fn unknown(fields: &mut Fields<'_>) -> Tools {
+    fields.wrong("tool_choice", "must name one of the tools that are given");
+    Tools::default()
+}
+
+/// Tools go with a conversation: who brings a prompt as it is has told the model already.
+pub(crate) fn refuse(fields: &mut Fields<'_>) {
+    let tools = fields.array("tools", usize::MAX);
+    if tools.is_some_and(|tools| !tools.is_empty()) {
+        fields.wrong("tools", "need messages: a prompt is taken as it is");
+    }
+}
+
+fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
+    let Some(tool) = fields::object(raw) else {
+        fields.wrong(path, "must be an object with type and function");
+        return None;
+    };
+    let kind = tool.get("type").map(fields::text);
+    if !matches!(
+        kind.as_ref().map(Option::as_deref),
+        None | Some(Some("function"))
+    ) {
+        fields.wrong(format!("{path}.type"), "must be \"function\"");
+        return None;
+    }
+    let path = format!("{path}.function");
+    let Some(function) = tool.get("function").and_then(fields::object) else {
+        fields.wrong(path, "must be an object with a name");
+        return None;
+    };
+    let name = function.get("name").and_then(fields::text);
+    let name = name.filter(|name| is_name(name));
+    if name.is_none() {
+        fields.wrong(format!("{path}.name"), NAME_WORDS);
+    }
+    let is = |name: &str, right: fn(Raw<'_>) -> bool| function.get(name).is_none_or(right);
+    for (name, right, words) in [
+        (
+            "description",
+            is("description", |raw| fields::kind(raw) == Kind::String),
+            "must be a string",
+        ),
+        (
+            "parameters",
+            is("parameters", |raw| fields::kind(raw) == Kind::Object),
+            "must be a JSON Schema (an object)",
+        ),
+        (
+            "strict",
+            is("strict", |raw| fields::kind(raw) == Kind::Bool),
+            "must be true or false",
+        ),
+    ] {
+        if !right {
+            fields.wrong(format!("{path}.{name}"), words);
+        }
+    }
+    let Some(mut tool) = fields::read::<Value>(raw) else {
+        fields.wrong(path, "is nested too deeply");
+        return None;
+    };
+    // Templates look at it, and not every client says it.
+    tool["type"] = Value::from("function");
+    Some((name?.into_owned(), tool))
+}
+
+/// Whether a tool can be called that.
+pub(crate) fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
+}
