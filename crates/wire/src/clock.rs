@@ -1,4 +1,4 @@
-//! The io driver's clock: one of the two places where time is read.
+//! The clock of the I/O driver: one of the two places where time is read.
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Seconds since the Unix epoch, for the time stamp of an answer.
+/// Seconds since the Unix epoch, for the time stamp of a response.
 #[expect(
     clippy::disallowed_methods,
     reason = "wall time is read where a response is stamped"
@@ -23,8 +23,8 @@ pub fn unix_s() -> i64 {
         .map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// The wall clock's time at an instant. Both clocks are compared once in the process's life, so that
-/// whoever tells of an instant tells the same.
+/// Wall-clock time of an instant. Both clocks are compared once per process, so one instant always has one wall-clock
+/// time.
 #[expect(
     clippy::disallowed_methods,
     reason = "where the two clocks are compared"

@@ -1,17 +1,18 @@
-//! Codings of a request's body: `chunked`, as the framing of the message (RFC 9112, 6.1), and no other.
+//! Transfer codings and content codings of a request body. Only `chunked`, the framing of the message (RFC 9112, 6.1),
+//! is supported.
 //!
-//! The HTTP library takes any list of transfer codings that ends with `chunked`, and content codings are nothing to it:
-//! a compressed body would be read as if it were plain.
+//! The HTTP library accepts any list of transfer codings that ends with `chunked` and ignores content codings, so a
+//! compressed body would be parsed as plain bytes.
 
 use generate::error::{ApiError, ErrorKind};
 use http::{HeaderMap, HeaderName, header};
 
-/// What `Content-Encoding` may say.
+/// The supported value of `Content-Encoding`.
 const IDENTITY: &str = "identity";
-/// What `Transfer-Encoding` may say, once.
+/// The supported value of `Transfer-Encoding`, given once.
 const CHUNKED: &str = "chunked";
 
-/// Refuses codings that would have to be undone.
+/// Rejects codings that the server would have to decode.
 ///
 /// # Errors
 /// 415 for a content coding, 501 for a transfer coding, 400 for `chunked` twice.
@@ -41,7 +42,7 @@ pub fn expect_plain(headers: &HeaderMap) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The members of a list, over all lines of the header field; one that cannot be read is no coding of ours.
+/// Members of a list over all lines of a header field; an unreadable line becomes the unsupported coding `?`.
 fn codings<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter();
     let members = lines.flat_map(|line| line.to_str().unwrap_or("?").split(','));

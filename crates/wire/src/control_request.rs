@@ -4,17 +4,17 @@ use crate::fields::{self, Fields};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate};
 use generate::error::ApiError;
 
-/// Bytes of a text to inject: tokenizing runs on an I/O thread.
+/// Bytes of an injected text: the text is tokenized on an I/O thread.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// Changes of a running stream, applied together.
+/// Changes to a running stream, applied together.
 #[derive(Debug, Default)]
 pub struct ControlRequest {
-    /// Pause or resume.
+    /// Pauses (`true`) or resumes (`false`) the stream.
     pub pause: Option<bool>,
     /// Whether the stream is canceled.
     pub stop: bool,
-    /// Whether reasoning is ended.
+    /// Whether reasoning ends now.
     pub end_thinking: bool,
     /// Text to inject.
     pub text: Option<String>,
@@ -34,7 +34,7 @@ impl ControlRequest {
         Ok(control)
     }
 
-    /// Parses an update from an object that may have other fields too; invalid fields are noted there.
+    /// Parses an update from an object that may have other fields too; errors are recorded in `fields`.
     pub fn read(fields: &mut Fields<'_>) -> Self {
         let steer = RequestUpdate {
             temperature: fields.number("temperature", 0.0..=100.0),

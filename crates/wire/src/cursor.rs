@@ -1,40 +1,40 @@
-//! A stream position as clients see it: in the `id:` lines of frames, or in the `cursor` field where a frame is a line
-//! of JSON.
+//! Cursors: stream positions as clients see them, in the `id:` lines of frames, or in the `cursor` field where a frame
+//! is a line of JSON.
 //!
-//! `<stream id>:<i0>[.<i1>...][.<closing>]`: one position per choice, as whole steps, or as `<i>-<p>` after `p` parts of
-//! the step that follows `i` whole ones. Frames after the ends have one number more: 1 after the last usage, 2 after
-//! the error of a bad end, 3 after everything. So a client that was cut off between any two frames gets exactly those
-//! that it cannot prove to have.
+//! `<stream id>:<i0>[.<i1>...][.<terminal>]`: one position per choice, counted in whole steps; `<i>-<p>` is the
+//! position after `p` parts of the step that follows `i` whole steps. Terminal frames have one more number: 1 after
+//! the last usage, 2 after the error of a failed stream, 3 after the last frame. A client that was disconnected
+//! between two frames therefore resumes at exactly the first frame that its cursor does not cover.
 
 use generate::error::ApiError;
 use generate::output::position::Position;
 use stream::StreamId;
 
-/// What a client has of a stream.
+/// The part of a stream that a client has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// Position in each choice.
     pub reached: Vec<Position>,
-    /// Terminal frames that the client has.
+    /// Terminal frames that the client has received.
     pub closing: Closing,
 }
 
-/// Terminal frames that a client has.
+/// Terminal frames that a client has received, in the order in which they are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Closing {
-    /// None.
+    /// No terminal frame.
     #[default]
     Open,
     /// The final usage.
     Usage,
-    /// The error of a stream that failed, in a protocol with a frame after it.
+    /// The error of a failed stream, in a protocol with a frame after the error.
     Failed,
-    /// All.
+    /// All terminal frames.
     Done,
 }
 
 impl Cursor {
-    /// The cursor before the stream's end, for a protocol that sends the end to every subscriber.
+    /// The cursor moved before the stream's end, for a protocol that sends the end to every subscriber.
     pub fn before_ending(self) -> Self {
         Self {
             closing: self.closing.min(Closing::Usage),
@@ -42,7 +42,7 @@ impl Cursor {
         }
     }
 
-    /// Parses a cursor of this stream of `choices` choices, with the id or without.
+    /// Parses a cursor of the stream `id` with `choices` choices; the stream id in the text is optional.
     pub fn parse(text: &str, id: StreamId, choices: usize) -> Option<Self> {
         let numbers = match text.trim().split_once(':') {
             Some((named, numbers)) => (named.parse() == Ok(id)).then_some(numbers)?,
@@ -85,7 +85,7 @@ fn parse_position(text: &str) -> Option<Position> {
     }
 }
 
-/// The last event id that a client sent is no position of this stream.
+/// Error for an event id that is no position of the stream.
 pub fn invalid_cursor() -> ApiError {
     ApiError::bad_request(
         "invalid_cursor",

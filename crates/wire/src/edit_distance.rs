@@ -1,10 +1,10 @@
-//! How far two names are apart: for hints at the name that was meant.
+//! Edit distance of two names, for "did you mean" hints.
 
-/// Insertions, deletions and replacements of characters that make `b` of `a` (Levenshtein), ASCII case left out.
-/// Time and memory grow with the product and the sum of the lengths: callers bound them.
+/// Levenshtein distance: insertions, deletions and replacements of characters that turn `a` into `b`, without regard
+/// to ASCII case. Time grows with the product of the lengths and memory with their sum; callers bound both.
 pub fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
-    // Distances of the part of `a` so far to each beginning of `b`.
+    // Distances of the processed part of `a` to each prefix of `b`.
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);

@@ -1,12 +1,12 @@
-//! The texts of a request.
+//! The input texts of an embeddings request.
 
 use crate::fields::{self, Fields, Kind, Raw};
 use generate::request::Prompt;
 
-/// Texts of one request.
+/// Limit of input texts per request.
 pub const INPUTS_MAX: usize = 512;
 
-/// A string, strings, ids, or lists of ids. What is wrong is noted.
+/// Parses a string, a list of strings, token ids, or lists of token ids. Errors are recorded in `fields`.
 pub fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
     let Some(raw) = fields.raw(name) else {
         fields.wrong(name, "is required");

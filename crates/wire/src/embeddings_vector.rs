@@ -1,12 +1,12 @@
-//! What is done to a vector before it is sent.
+//! Postprocessing and serialization of embedding vectors.
 
 use crate::json;
 use bytes::{BufMut, BytesMut};
 
-/// RFC 4648, section 4.
+/// Base64 alphabet (RFC 4648, section 4).
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Cut to its first `dimensions` entries and, if wanted, of length 1.
+/// The first `dimensions` entries of a vector, normalized to length 1 if `norm` is set.
 pub fn shaped(vector: &[f32], dimensions: Option<usize>, norm: bool) -> Vec<f32> {
     let mut vector = vector[..dimensions.unwrap_or(vector.len()).min(vector.len())].to_vec();
     let squares = vector.iter().map(|&x| f64::from(x) * f64::from(x));
@@ -20,7 +20,7 @@ pub fn shaped(vector: &[f32], dimensions: Option<usize>, norm: bool) -> Vec<f32>
     vector
 }
 
-/// A list of numbers.
+/// Writes a vector as a JSON list of numbers.
 pub fn write_floats(vector: &[f32], out: &mut BytesMut) {
     json::raw(out, "[");
     for (i, &entry) in vector.iter().enumerate() {
@@ -30,7 +30,7 @@ pub fn write_floats(vector: &[f32], out: &mut BytesMut) {
     json::raw(out, "]");
 }
 
-/// Little-endian f32 in base64, as a JSON string.
+/// Writes a vector as little-endian f32 in base64, as a JSON string.
 pub fn write_base64(vector: &[f32], out: &mut BytesMut) {
     let bytes: Vec<u8> = vector
         .iter()
@@ -41,7 +41,7 @@ pub fn write_base64(vector: &[f32], out: &mut BytesMut) {
     json::raw(out, "\"");
 }
 
-/// Base64: each three bytes are four letters; what is missing of the last three is padding.
+/// Writes base64: every three bytes become four letters; a short last group is padded.
 fn encode(bytes: &[u8], out: &mut BytesMut) {
     for three in bytes.chunks(3) {
         let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(serde_json::from_slice::<Vec<f32>>(&out).unwrap(), vector);
         out.clear();
         write_base64(&[1.0, -0.5], &mut out);
-        // As Python has it: base64.b64encode(struct.pack("<2f", 1, -0.5)).
+        // Python: base64.b64encode(struct.pack("<2f", 1, -0.5)).
         assert_eq!(&out[..], b"\"AACAPwAAAL8=\"");
     }
 

@@ -1,15 +1,15 @@
-//! The encoder of a wire protocol: typed events to frames, and the answers that are not streamed.
+//! The encoder of a wire protocol: typed events to frames, and collected answers to non-streaming responses.
 //!
-//! The order of events on one stream, as [`generate::output::event`] has it:
+//! The order of events on one stream, as [`generate::output::event`] defines the order:
 //!
 //! ```text
 //! (Queued | Loading)*  Opened  Started?  (Delta | ToolCall | StateChanged | ChoiceEnded)*
 //! Usage?  (Finished | Failed)
 //! ```
 //!
-//! `Rejected` ends a stream that was never opened. `Started` comes as soon as the engine works on the prompt, and
-//! may come between any two other events. A client that resumes gets no `Opened`; the encoder gets `Resumed` and the
-//! events before the client's position through [`Encoder::replay`] in its place.
+//! `Rejected` ends a stream that was never opened. `Started` is sent when the engine begins to prefill the prompt, and
+//! may come between any two other events. For a client that resumes, the encoder gets `Resumed` in place of `Opened`,
+//! and the events before the client's position through [`Encoder::replay`].
 
 use crate::frame_writer::FrameWriter;
 use crate::openai::ending;
@@ -20,13 +20,14 @@ use generate::output::event::{Event, Usage};
 use stream::End;
 use text::Tokenizer;
 
-/// Writes one stream in one wire protocol. Strings that are the same in every frame are prepared once, when the
-/// encoder is made; encoding a token allocates nothing.
+/// Writes one stream in one wire protocol. Strings that are equal in every frame are prepared when the encoder is
+/// created; encoding a token allocates nothing.
 pub trait Encoder: Send {
-    /// Writes the frames of one event; none where the protocol has no frame for the event.
+    /// Writes the frames of one event; no frame where the protocol has none for the event.
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>);
 
-    /// Takes note of an event that the client has from an earlier connection. Replayed events come before all others.
+    /// Updates the encoder's state by an event that the client received on an earlier connection. Replayed events come
+    /// before all others.
     fn replay(&mut self, _event: &Event<'_>) {}
 
     /// Writes the body of the non-streaming response.
@@ -38,7 +39,7 @@ pub trait Encoder: Send {
         out: &mut BytesMut,
     );
 
-    /// The error response of a stream that ended badly before anything was sent.
+    /// The error response of a stream that failed before its first frame was sent.
     fn error(&self, end: End) -> ApiError {
         ending::error(end)
     }
@@ -49,7 +50,7 @@ pub trait Encoder: Send {
     }
 }
 
-/// Events of a waiting request, as comments: for protocols that have no frames for them.
+/// Writes the events of a waiting request as comments, for protocols without frames for these events.
 pub fn comment_on_wait(event: &Event<'_>, out: &mut FrameWriter<'_>) {
     match event {
         Event::Queued { position } => out.comment(format_args!("queued, position {position}")),

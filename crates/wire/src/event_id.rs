@@ -1,5 +1,5 @@
-//! Positions of a client as text: in the `id:` lines of server-sent events, and in the `cursor` field where a frame is
-//! a JSON object without fields of its own.
+//! Cursors as text: in the `id:` lines of server-sent events, and in the `cursor` field where a frame is a JSON object
+//! without fields of its own.
 
 use crate::cursor::Closing;
 use crate::json;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::fmt::{Display, Write};
 use stream::StreamId;
 
-/// The positions that the frames of one stream carry. Allocates when it is made and never again.
+/// The current position of one stream's frames, from which event ids are written. Allocates on creation only.
 pub struct EventIds {
     /// `<stream id>:`
     stream: String,
@@ -18,7 +18,7 @@ pub struct EventIds {
 }
 
 impl EventIds {
-    /// Ids for a client that has as much of each choice.
+    /// Event ids that begin at these positions, one per choice.
     pub fn new(id: StreamId, reached: Vec<Position>) -> Self {
         Self {
             stream: format!("{id}:"),
@@ -26,7 +26,7 @@ impl EventIds {
         }
     }
 
-    /// A client that has the next frame has as much of `choice`.
+    /// Moves the position of `choice`; the next frame carries the new position.
     pub fn advance(&mut self, choice: usize, reached: Position) {
         if let Some(before) = self.reached.get_mut(choice) {
             *before = reached;
@@ -43,7 +43,7 @@ impl EventIds {
     }
 }
 
-/// A position as [`Cursor::parse`](crate::cursor::Cursor::parse) reads it.
+/// A cursor as text, in the syntax of [`Cursor::parse`](crate::cursor::Cursor::parse).
 #[derive(Clone, Copy)]
 pub struct CursorText<'a> {
     stream: &'a str,
@@ -52,7 +52,7 @@ pub struct CursorText<'a> {
 }
 
 impl CursorText<'_> {
-    /// Appends the text.
+    /// Appends the cursor's text.
     pub fn write(&self, out: &mut BytesMut) {
         json::raw(out, self.stream);
         for (i, reached) in self.reached.iter().enumerate() {

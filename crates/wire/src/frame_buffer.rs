@@ -1,16 +1,17 @@
-//! Frames written into memory that is used again.
+//! Reused memory for the frames of one stream.
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes a buffer begins with: a frame of a few tokens, several times. It is most of what an idle stream holds.
+/// Initial capacity of a buffer in bytes: several frames of a few tokens. Most of an idle stream's memory is this
+/// buffer.
 const FIRST_BYTES: usize = 1 << 10;
-/// Bytes a buffer should have room for before a frame is begun in it.
+/// Free bytes that a buffer must have before a frame is begun in the buffer.
 const FRAME_BYTES: usize = 1 << 10;
-/// Buffers taken in turn. A connection drops a frame before it asks for the next, so one would do; the second
-/// is for a consumer that holds a frame while it asks for another.
+/// Number of buffers. A connection drops a frame before taking the next, so one buffer would do; the second is for a
+/// consumer that holds one frame while taking the next.
 const BUFFERS: usize = 2;
 
-/// A ring of buffers. A buffer's memory is taken again once all frames written into it were dropped.
+/// A ring of buffers. The memory of a buffer is reclaimed once all frames written into that buffer were dropped.
 #[derive(Default)]
 pub struct FrameBuffer {
     ring: [BytesMut; BUFFERS],
@@ -30,12 +31,12 @@ impl FrameBuffer {
         &mut self.ring[self.at]
     }
 
-    /// The buffer of the frame that was begun.
+    /// The buffer of the current frame.
     pub fn out(&mut self) -> &mut BytesMut {
         &mut self.ring[self.at]
     }
 
-    /// What was written since [`begin`](Self::begin); `None` when that is nothing.
+    /// The bytes written since [`begin`](Self::begin); `None` if there are none.
     pub fn take(&mut self) -> Option<Bytes> {
         let written = &mut self.ring[self.at];
         (!written.is_empty()).then(|| written.split().freeze())

@@ -1,4 +1,4 @@
-//! Frames of one stream on their way into a buffer: framing and event ids around the JSON of an encoder.
+//! Writes frames of one stream into a buffer: framing and event ids around the JSON of an encoder.
 
 use crate::cursor::Closing;
 use crate::event_id::{CursorText, EventIds};
@@ -8,23 +8,23 @@ use bytes::BytesMut;
 use serde::Serialize;
 use std::fmt::Arguments;
 
-/// What a client that has a frame can resume from.
+/// The position from which a client can resume after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameId {
-    /// Nothing new: the frame is sent again after a reconnection, or never.
+    /// No new position: after a reconnection the frame is sent again, or never.
     None,
-    /// All output up to and with the event that is being encoded.
+    /// The position after the event that is being encoded.
     Position,
-    /// All output, and the frames after it up to this one.
+    /// The position after all output and after the terminal frames up to this one.
     Terminal(Closing),
 }
 
 /// Writes frames in one framing.
 pub struct FrameWriter<'a> {
     framing: Framing,
-    /// Positions of the client, where frames carry them.
+    /// Current positions, where frames carry event ids.
     ids: Option<&'a EventIds>,
-    /// Terminal frames that the client has.
+    /// Terminal frames that the client has received.
     known: Closing,
     out: &'a mut BytesMut,
 }
@@ -40,18 +40,17 @@ impl<'a> FrameWriter<'a> {
         }
     }
 
-    /// A writer of frames with ids, for a client that has some terminal frames.
+    /// The writer with event ids, for a client that has received the terminal frames up to `known`.
     pub fn with_ids(self, ids: Option<&'a EventIds>, known: Closing) -> Self {
         Self { ids, known, ..self }
     }
 
-    /// Framing of the stream.
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// Writes an object as one frame. `name` is the event's name where frames are server-sent events. Terminal frames
-    /// that the client has are left out.
+    /// Writes an object as one frame. `name` is the event's name in server-sent events. Terminal frames that the
+    /// client has received are left out.
     pub fn frame(&mut self, id: FrameId, name: Option<&str>, object: &impl Serialize) {
         if self.is_known(id) {
             return;
@@ -85,7 +84,8 @@ impl<'a> FrameWriter<'a> {
         }
     }
 
-    /// `Done` is sent to whoever asks: without it a client would wait for an end.
+    /// Whether the client has received the terminal frame. `Done` is always sent again: a client without `Done` would
+    /// wait for the end.
     fn is_known(&self, id: FrameId) -> bool {
         match id {
             FrameId::Terminal(closing) => closing <= self.known && closing != Closing::Done,

@@ -7,17 +7,17 @@ use http::{HeaderMap, header};
 /// How frames are separated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// Server-sent events. Comments may stand between them.
+    /// Server-sent events, with optional comments between them.
     #[default]
     Sse,
-    /// Newline-delimited JSON: an object per line, and nothing else.
+    /// Newline-delimited JSON: one object per line, without comments.
     Ndjson,
-    /// Messages of a WebSocket: an object each.
+    /// WebSocket messages: one object per message.
     WebSocket,
 }
 
 impl Framing {
-    /// The framing that a request asks for, if any.
+    /// The framing that a request selects by `?format=` or `Accept`, if any.
     ///
     /// # Errors
     /// The query names an unknown framing.
@@ -33,7 +33,8 @@ impl Framing {
         }
     }
 
-    /// The framing of a response whose protocol has this framing: only protocols of lines can be had as events too.
+    /// The framing of a response, given the protocol's default: only NDJSON protocols can switch to server-sent
+    /// events.
     pub fn or_requested(self, requested: Option<Self>) -> Self {
         match self {
             Self::Ndjson => requested.unwrap_or(Self::Ndjson),
@@ -50,7 +51,7 @@ impl Framing {
     }
 }
 
-/// Whether `Accept` names events; `*/*` does not.
+/// Whether `Accept` lists `text/event-stream`; `*/*` does not count.
 fn accepts_events(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).iter();
     let mut ranges = values

@@ -1,4 +1,4 @@
-//! JSON written straight into a reused buffer.
+//! JSON serialization into a reused buffer.
 
 use bytes::{BufMut, BytesMut};
 use serde::ser::SerializeMap;
@@ -6,20 +6,20 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::fmt::{Display, Write};
 
-/// Appends a value as JSON. Every key of a map must be a string; then writing into memory does not fail.
+/// Appends a value as JSON. All map keys must be strings; under this condition writing into memory does not fail.
 pub fn write(value: &impl Serialize, out: &mut BytesMut) {
     let written = serde_json::to_writer((&mut *out).writer(), value);
     debug_assert!(written.is_ok(), "{written:?}");
 }
 
-/// A value as JSON of its own.
+/// A value as JSON in a new buffer.
 pub fn to_vec(value: &impl Serialize) -> BytesMut {
     let mut out = BytesMut::new();
     write(value, &mut out);
     out
 }
 
-/// A log-probability. JSON has no infinities: a probability of 0 is written as -9999, as OpenAI does.
+/// A log-probability. JSON has no infinities: like OpenAI, a probability of 0 is written as -9999.
 #[derive(Clone, Copy)]
 pub struct LogProb(pub f32);
 
@@ -29,7 +29,7 @@ impl Serialize for LogProb {
     }
 }
 
-/// Bytes that need not be UTF-8, as a string; invalid sequences become U+FFFD.
+/// Bytes that may be invalid UTF-8, serialized as a string; invalid sequences become U+FFFD.
 #[derive(Clone, Copy)]
 pub struct Lossy<'a>(pub &'a [u8]);
 
@@ -54,7 +54,7 @@ impl Serialize for Lossy<'_> {
     }
 }
 
-/// A list, from an iterator: without a collection of its own.
+/// Serializes an iterator as a list, without collecting the items.
 pub struct List<I>(pub I);
 
 impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
@@ -63,7 +63,7 @@ impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
     }
 }
 
-/// An object, from an iterator over its members.
+/// Serializes an iterator of key-value pairs as an object.
 pub struct Entries<I>(pub I);
 
 impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize for Entries<I> {
@@ -76,7 +76,7 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize f
     }
 }
 
-/// Appends `text` as the inside of a JSON string (without the quotes).
+/// Appends `text` as the contents of a JSON string, without the quotes.
 pub fn escape(out: &mut BytesMut, text: &str) {
     let bytes = text.as_bytes();
     let mut from = 0;
@@ -103,12 +103,12 @@ pub fn integer(out: &mut BytesMut, value: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Appends bytes as they are.
+/// Appends text without escaping.
 pub fn raw(out: &mut BytesMut, bytes: &str) {
     out.extend_from_slice(bytes.as_bytes());
 }
 
-/// RFC 8259, section 7: the quotation mark, the backslash, and control characters.
+/// Bytes that must be escaped (RFC 8259, section 7): the quotation mark, the backslash, and control characters.
 const MUST_ESCAPE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -1,17 +1,17 @@
-//! A model as the lists of all protocols describe it.
+//! The description of a model in model lists, for all protocols.
 
 use text::Capabilities;
 
-/// One model of a list.
+/// One model of a model list.
 pub struct ModelCard {
     /// Name of the model.
     pub name: String,
     /// Time of creation.
     pub created_unix_s: i64,
-    /// Tokens that prompt and answer may have together; of a model that is ready.
+    /// Context length in tokens, for prompt and answer together; only of a loaded model.
     pub context_max: Option<usize>,
-    /// What the chat template supports; of a model that is ready.
+    /// Template capabilities; only of a loaded model.
     pub capabilities: Option<Capabilities>,
-    /// State of a model that is not ready.
+    /// State of a model that is not loaded.
     pub state: Option<&'static str>,
 }

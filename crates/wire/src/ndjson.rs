@@ -1,11 +1,11 @@
-//! Newline-delimited JSON: an object per line. A cursor is the object's last field.
+//! Newline-delimited JSON: one object per line. A cursor is the object's last field.
 
 use crate::event_id::CursorText;
 use crate::json;
 use bytes::BytesMut;
 use serde::Serialize;
 
-/// An object with the client's position after it.
+/// An object, followed by the cursor.
 #[derive(Serialize)]
 struct WithCursor<'a, T> {
     #[serde(flatten)]

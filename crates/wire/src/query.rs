@@ -1,19 +1,19 @@
-//! A request's query, by name.
+//! The query string of a request, by name.
 
 use generate::error::ApiError;
 use http::Uri;
 
-/// Fields a query may have.
+/// Limit of fields in a query string.
 const FIELDS_MAX: usize = 16;
 
-/// A request's query.
+/// The fields of a query string.
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Takes it apart.
+    /// Parses the query string of a URI.
     ///
     /// # Errors
-    /// It is none, or too long.
+    /// The query string is malformed or has too many fields.
     pub fn of(uri: &Uri) -> Result<Self, ApiError> {
         serde_urlencoded::from_str::<Vec<(String, String)>>(uri.query().unwrap_or_default())
             .ok()
@@ -30,7 +30,10 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The same, as a number from 0 to `max`.
+    /// The first value of `name` as a number from 0 to `max`.
+    ///
+    /// # Errors
+    /// The value is not such a number.
     pub fn number(&self, name: &str, max: u64) -> Result<Option<u64>, ApiError> {
         let Some(text) = self.get(name) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What a client's message asks for.
+//! Commands of a client over the WebSocket.
 
 use crate::control_request::ControlRequest;
 use crate::fields::Fields;
@@ -6,24 +6,24 @@ use crate::format::Format;
 use generate::error::{ApiError, Problem};
 use std::borrow::Cow;
 
-/// Acknowledgements in one message.
+/// Limit of acknowledgements in one message.
 const ACKS_MAX: usize = 256;
-/// Bytes of a `request`.
+/// Limit of a `request` in bytes.
 const REQUEST_BYTES_MAX: usize = 64;
-/// What a client may say.
+/// Names of all commands, for the error message.
 const KINDS: &str = "open, attach, ack, control, pause, resume, cancel or detach";
 
-/// A message, as far as it was understood.
+/// A parsed message of a client.
 pub struct Message<'a> {
-    /// What its answer is to carry.
+    /// Client's id of the message, which the reply repeats.
     pub request: Option<Cow<'a, str>>,
-    /// The stream it names.
+    /// Id of the stream that the message names.
     pub stream: Option<Cow<'a, str>>,
-    /// The command, or what is wrong with it.
+    /// The command, or the error that rejects the message.
     pub command: Result<Command<'a>, ApiError>,
 }
 
-/// What is to be done.
+/// A command of a client.
 #[derive(Debug)]
 pub enum Command<'a> {
     /// Opens a stream.
@@ -44,51 +44,51 @@ pub enum Command<'a> {
     Detach,
 }
 
-/// A new stream.
+/// Parameters of `open`.
 #[derive(Debug)]
 pub struct Open<'a> {
     /// Wire protocol of the request.
     pub format: Format,
-    /// As it would be posted.
+    /// Body of the request, as for the HTTP route.
     pub body: &'a str,
-    /// `None`: as the format has it.
+    /// Whether the stream is resumable; `None`: the default of the wire protocol.
     pub resumable: Option<bool>,
-    /// Whether credit comes from acknowledgements alone.
+    /// Whether credit is returned by acknowledgements only.
     pub explicit_acks: bool,
 }
 
-/// A stream that is there.
+/// Parameters of `attach`.
 #[derive(Debug)]
 pub struct Attach<'a> {
-    /// Where the stream is read from.
+    /// Position from which the stream is sent.
     pub place: Place<'a>,
     /// Whether this subscriber becomes the credit owner.
     pub govern: bool,
 }
 
-/// How far the client is.
+/// Position from which a subscriber is sent a stream.
 #[derive(Debug)]
 pub enum Place<'a> {
     /// The beginning of the stream.
     Beginning,
     /// A cursor.
     After(Cow<'a, str>),
-    /// The client has this many tokens of each choice.
+    /// After this many tokens of each choice.
     From(u64),
 }
 
-/// What the client has.
+/// An acknowledgement: the number of tokens that the client has received.
 #[derive(Debug)]
 pub struct Ack<'a> {
     /// Id of the stream.
     pub stream: Cow<'a, str>,
-    /// Tokens that the client has.
+    /// Tokens that the client has received.
     pub index: u64,
-    /// `None`: of every choice.
+    /// Index of the choice; `None`: every choice.
     pub choice: Option<u64>,
 }
 
-/// Understands a message.
+/// Parses a message of a client.
 pub fn parse(text: &str) -> Message<'_> {
     let mut fields = match Fields::parse(text.as_bytes()) {
         Ok(fields) => fields,
@@ -123,7 +123,7 @@ pub fn parse(text: &str) -> Message<'_> {
     }
 }
 
-/// `None` when something is wrong, which `fields` has then.
+/// Parses the command; `None` on errors, which are recorded in `fields`.
 fn command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Command<'a>> {
     let kind = fields.string("type");
     let kind = kind.as_deref().unwrap_or_default();
@@ -202,11 +202,11 @@ fn attach<'a>(fields: &mut Fields<'a>) -> Attach<'a> {
     }
 }
 
-/// `None` when something is wrong.
+/// Parses one acknowledgement; `None` on errors, which are recorded in `fields`.
 fn ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
     let stream = fields.string("stream");
     if stream.is_none() && fields.raw("stream").is_none() {
-        // Said already where it is the message's own.
+        // The caller has recorded this error.
         return None;
     }
     if fields.raw("index").is_none() {
@@ -221,7 +221,7 @@ fn ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
     })
 }
 
-/// All of them, or what is wrong with any.
+/// Parses a list of acknowledgements; errors are recorded in `fields`.
 fn acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
     let items = fields.array("acks", ACKS_MAX)?;
     let mut acks = Vec::with_capacity(items.len());
@@ -255,7 +255,7 @@ fn number(fields: &mut Fields<'_>, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A message, and the fields it is wrong in; none: it is understood.
+    /// A message and its invalid fields; none for a valid message.
     const ROWS: &[(&str, &[&str])] = &[
         (r#"{"type":"open","body":{}}"#, &[]),
         (

@@ -22,12 +22,12 @@ use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
 
-/// The encoder of one stream of a session.
+/// The encoder of one multiplexed stream of a session.
 pub struct RealtimeEncoder {
     source: Arc<StreamSource>,
     /// Id of the stream.
     stream: String,
-    /// Whether the client was sent a stop of the stream.
+    /// Whether the client was notified that the stream is parked.
     is_stopped: bool,
     /// End of the choice that ended last.
     last: Option<End>,
@@ -81,7 +81,7 @@ enum StreamMessage<'a> {
         usage: StreamUsage,
         decode_time_ms: u64,
     },
-    /// With a `type` of its part.
+    /// The `type` is that of the tool-call part.
     #[serde(untagged)]
     ToolCall {
         #[serde(flatten)]
@@ -194,14 +194,15 @@ impl RealtimeEncoder {
             Change::Backpressure => StreamMessage::Backpressure { stream },
             Change::SlowConsumer => StreamMessage::SlowConsumer { stream },
             Change::Parked { reason } => StreamMessage::Parked { stream, reason },
-            // Events of their own.
+            // These changes have events of their own.
             Change::Opened | Change::Started | Change::Ended { .. } => return,
         };
         out.frame(FrameId::None, None, &message);
         self.is_stopped = true;
     }
 
-    /// A client that was sent a stop is sent its end before any other message.
+    /// Ends the parked state: a client that was notified of a parked stream is sent `resumed` before any other
+    /// message.
     fn resumed(&mut self, out: &mut FrameWriter<'_>) {
         if std::mem::take(&mut self.is_stopped) {
             let stream = &self.stream;
@@ -211,7 +212,7 @@ impl RealtimeEncoder {
 
     fn choice_ended(&mut self, choice: usize, end: End, out: &mut FrameWriter<'_>) {
         self.last = Some(end);
-        // The end of the only choice is the stream's.
+        // The end of an only choice is reported as the end of the stream.
         if self.has_several() {
             let message = StreamMessage::ChoiceEnded {
                 stream: &self.stream,
@@ -275,7 +276,7 @@ impl Encoder for RealtimeEncoder {
             Event::ToolCall(call) => self.tool_call(call, out),
             Event::ChoiceEnded { choice, end, .. } => self.choice_ended(*choice, *end, out),
             Event::Finished { end, usage } => {
-                // A client that has the ends of all choices gets none of them again.
+                // A client that has received the ends of all choices gets none of them again.
                 let end = self.last.or(*end).unwrap_or(End::Lost);
                 out.frame(done, None, &self.ended(self.reason(end), *usage));
             }
@@ -286,7 +287,7 @@ impl Encoder for RealtimeEncoder {
                 let message = self.ended(Reason::rejected(error), Usage::default());
                 out.frame(done, None, &message);
             }
-            // The session reports `opened`, and that a model is being loaded.
+            // The session reports `opened` and the loading of a model.
             Event::Opened { .. }
             | Event::Resumed { .. }
             | Event::Loading { .. }
@@ -294,7 +295,7 @@ impl Encoder for RealtimeEncoder {
         }
     }
 
-    /// The last message. A session has no non-streaming responses.
+    /// Writes the last message. A session has no non-streaming responses.
     fn collect(
         &self,
         answers: &[CollectedAnswer],
@@ -311,6 +312,6 @@ impl Encoder for RealtimeEncoder {
         ending::refusal(end)
     }
 
-    /// The connection has pings of its own.
+    /// The connection has its own pings.
     fn keep_alive(&mut self, _out: &mut FrameWriter<'_>) {}
 }

@@ -1,14 +1,14 @@
 //! Structured output as requests describe it.
 //!
-//! One [`ResponseFormat`] comes of OpenAI's `response_format`, vLLM's `structured_outputs` and `guided_*`, or llama.cpp's
-//! `json_schema` and `grammar`; protocols with a field of their own (Ollama's `format`, the Responses API's
-//! `text.format`) read it with [`of_schema`] or [`any_object`].
+//! A [`ResponseFormat`] is parsed from OpenAI's `response_format`, vLLM's `structured_outputs` and `guided_*`, or
+//! llama.cpp's `json_schema` and `grammar`; protocols with a field of their own (Ollama's `format`, the Responses
+//! API's `text.format`) parse that field with [`of_schema`] or [`any_object`].
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use generate::response_format::{ResponseFormat, any_object};
 use text::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 
-/// Fields that name a form, each in its own words.
+/// Fields that describe structured output.
 const NAMES: [&str; 9] = [
     "response_format",
     "structured_outputs",
@@ -21,10 +21,10 @@ const NAMES: [&str; 9] = [
     "grammar",
 ];
 
-/// What a form in this JSON must be.
+/// Error message for an invalid JSON schema.
 const SCHEMA_WORDS: &str = "must be a JSON Schema (an object)";
 
-/// The one form the request asks for, if any; more than one is wrong.
+/// Parses the response format of a request, if there is one; a second one is an error.
 pub(crate) fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     let mut found: Option<(&str, ResponseFormat)> = None;
     for name in NAMES {
@@ -47,8 +47,8 @@ pub(crate) fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     found.map(|(_, form)| form)
 }
 
-/// Whether objects are closed whose schemas name properties and do not say what else there may be: vLLM's
-/// `disable_additional_properties`, in `structured_outputs` or at the top.
+/// Whether schemas with `properties` and without `additionalProperties` forbid further members: vLLM's
+/// `disable_additional_properties`, in `structured_outputs` or at the top level.
 pub(crate) fn closed_objects(fields: &mut Fields<'_>) -> Option<bool> {
     const NAME: &str = "disable_additional_properties";
     const OUTPUTS: &str = "structured_outputs";
@@ -62,7 +62,7 @@ pub(crate) fn closed_objects(fields: &mut Fields<'_>) -> Option<bool> {
     inner.or(top)
 }
 
-/// A schema, as an object or as a string that holds one.
+/// Parses a JSON schema, given as an object or as a string of JSON.
 pub(crate) fn of_schema(
     fields: &mut Fields<'_>,
     field: &str,
@@ -85,7 +85,7 @@ pub(crate) fn of_schema(
     }
 }
 
-/// The same, where `strict` is true beside it: refused where its schema would be accepted more loosely than it says.
+/// Checks a response format with `strict: true`: rejects a schema that cannot be enforced exactly as written.
 pub(crate) fn strictly(
     fields: &mut Fields<'_>,
     form: Option<ResponseFormat>,
@@ -115,7 +115,7 @@ fn named(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFo
     }
 }
 
-/// OpenAI's; llama.cpp puts the schema of either type beside it.
+/// OpenAI's `response_format`; llama.cpp puts the schema of either type into the member `schema`.
 fn response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "response_format";
     let format = fields.object(NAME)?;
@@ -157,7 +157,7 @@ fn response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     }
 }
 
-/// vLLM's: one of `json`, `regex`, `choice`, `grammar`, `json_object`.
+/// vLLM's `structured_outputs`: one of `json`, `regex`, `choice`, `grammar`, `json_object`.
 fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "structured_outputs";
     let given = fields.object(NAME)?;
@@ -175,7 +175,7 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
                 fields.wrong(field, "is not supported by this server");
                 None
             }
-            // How the form is kept is this server's own matter.
+            // Options of the grammar engine have no effect.
             _ => None,
         });
     }

@@ -1,11 +1,11 @@
-//! Server-sent events: fields of one line each, and an empty line after each event.
+//! Server-sent events: one line per field, and an empty line after each event.
 
 use crate::event_id::CursorText;
 use crate::json;
 use bytes::BytesMut;
 use std::fmt::{Arguments, Write};
 
-/// Begins an event, up to its data.
+/// Writes the fields of an event up to the beginning of its data.
 pub(crate) fn begin(id: Option<CursorText<'_>>, name: Option<&str>, out: &mut BytesMut) {
     if let Some(id) = id {
         json::raw(out, "id: ");
@@ -20,12 +20,12 @@ pub(crate) fn begin(id: Option<CursorText<'_>>, name: Option<&str>, out: &mut By
     json::raw(out, "data: ");
 }
 
-/// Ends an event after its data.
+/// Ends an event after the data.
 pub(crate) fn end(out: &mut BytesMut) {
     json::raw(out, "\n\n");
 }
 
-/// Writes a comment, which clients ignore.
+/// Writes a comment; clients ignore comments.
 pub(crate) fn comment(text: Arguments<'_>, out: &mut BytesMut) {
     json::raw(out, ": ");
     // Writing into memory does not fail.

@@ -3,10 +3,9 @@
 use generate::error::ErrorKind;
 use http::StatusCode;
 
-/// Status of a request that its client cancelled, as nginx has it: RFC 9110 names none.
+/// Status of a request that the client canceled: RFC 9110 defines none, nginx uses 499.
 const CANCELLED: u16 = 499;
 
-/// The HTTP status code of an error.
 pub fn status_code(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::Invalid => StatusCode::BAD_REQUEST,

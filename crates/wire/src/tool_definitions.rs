@@ -1,20 +1,20 @@
-//! `tools`, `tool_choice` and `parallel_tool_calls`, in OpenAI's shape.
+//! `tools`, `tool_choice` and `parallel_tool_calls` in OpenAI's format.
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use generate::tools::{TOOLS_MAX, ToolChoice, Tools};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Bytes of a tool's name.
+/// Limit of a tool name in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// What a tool's name must be.
+/// Error message for an invalid tool name.
 pub(crate) const NAME_WORDS: &str =
     "must be 1 to 128 letters, digits, underscores, hyphens and dots";
-/// What `tool_choice` must be.
+/// Error message for an invalid `tool_choice`.
 const CHOICE_WORDS: &str =
     "must be none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": ..}}";
 
-/// What a request says of tools. Wrong parts are noted.
+/// Parses the tools of a request. Errors are recorded in `fields`.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
     let tools = listed(fields, ".function.name", tool);
     let once = fields.boolean("parallel_tool_calls") == Some(false);
@@ -25,8 +25,8 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
     Tools::new(tools, &choice, once).unwrap_or_else(|| unknown(fields))
 }
 
-/// The field `tools`, each entry read by `tool`, which is told where it stands, and whose name stands at `name`
-/// below that. Wrong parts are noted.
+/// Parses the field `tools`: `tool` parses one entry at a path, and `name` is the path of the tool's name below that
+/// entry. Errors are recorded in `fields`.
 pub(crate) fn listed<'a>(
     fields: &mut Fields<'a>,
     name: &str,
@@ -48,7 +48,8 @@ pub(crate) fn listed<'a>(
     tools
 }
 
-/// The field `tool_choice`, a word or an object in which `named` finds a name; `words` say what it must be.
+/// Parses the field `tool_choice`: a keyword, or an object in which `named` finds a tool's name. `words` is the error
+/// message of any other value.
 pub(crate) fn choice<'a>(
     fields: &mut Fields<'a>,
     words: &str,
@@ -70,13 +71,14 @@ pub(crate) fn choice<'a>(
     }
 }
 
-/// The tool that must be called is none of those.
+/// Rejects a `tool_choice` that names an unknown tool.
 pub(crate) fn unknown(fields: &mut Fields<'_>) -> Tools {
     fields.wrong("tool_choice", "must name one of the tools that are given");
     Tools::default()
 }
 
-/// Tools go with a conversation: who brings a prompt as it is has told the model already.
+/// Rejects tools beside a plain prompt: tool definitions are rendered by the chat template, and a plain prompt has
+/// none.
 pub(crate) fn refuse(fields: &mut Fields<'_>) {
     let tools = fields.array("tools", usize::MAX);
     if tools.is_some_and(|tools| !tools.is_empty()) {
@@ -133,12 +135,12 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         fields.wrong(path, "is nested too deeply");
         return None;
     };
-    // Templates look at it, and not every client says it.
+    // Chat templates read `type`, and not every client sends the field.
     tool["type"] = Value::from("function");
     Some((name?.into_owned(), tool))
 }
 
-/// Whether a tool can be called that.
+/// Whether a tool name is valid.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)

@@ -1,4 +1,4 @@
-//! The chunks of a UI message stream, and the message that they add up to.
+//! The chunks of a UI message stream, and the complete message of a non-streaming response.
 
 use generate::output::event::Usage;
 use serde::{Serialize, Serializer};
@@ -145,7 +145,7 @@ pub(super) enum UiPart<'a> {
     },
 }
 
-/// The SDK's `finishReason` of a good end; bad ends have chunks of their own.
+/// The SDK's `finishReason` of a completed stream; failed streams end with other chunks.
 pub(super) fn finish_reason(end: Option<End>) -> &'static str {
     match end {
         Some(End::Stop(Stop::Eos | Stop::StopString(_))) => "stop",

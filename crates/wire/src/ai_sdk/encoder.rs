@@ -18,7 +18,7 @@ use text::Tokenizer;
 
 /// Error text of a tool call whose arguments are not complete.
 const TRUNCATED_INPUT: &str = "the arguments of this tool call are not complete";
-/// Arguments of a tool call that has none.
+/// Arguments of a tool call without arguments.
 const NO_INPUT: &str = "{}";
 
 /// The encoder of one message.
@@ -28,14 +28,14 @@ pub struct UiMessageEncoder {
     choices: Vec<ChoiceState>,
 }
 
-/// Parts of a choice so far.
+/// The parts of a choice that were sent.
 #[derive(Default)]
 struct ChoiceState {
-    /// The text or reasoning part that is open.
+    /// The open text or reasoning part.
     open: Option<(Kind, PartId)>,
     /// Number of text and reasoning parts that have begun.
     begun: usize,
-    /// The latest tool call, whose complete input is sent at its end.
+    /// The latest tool call; its complete input is sent when the call ends.
     call: CallInput,
 }
 
@@ -47,7 +47,7 @@ struct CallInput {
     input: String,
 }
 
-/// Writes chunks, or notes them as known to the client.
+/// Receives chunks; `None` discards chunks that the client received on an earlier connection.
 type Frames<'a, 'b> = Option<&'a mut FrameWriter<'b>>;
 
 fn write(out: &mut Frames<'_, '_>, id: FrameId, chunk: &UiMessageChunk<'_>) {
@@ -174,7 +174,7 @@ impl UiMessageEncoder {
         }
     }
 
-    /// Follows an event of one choice; true where the event was one.
+    /// Processes an event of one choice; false for any other event.
     fn follow(&mut self, event: &Event<'_>, mut out: Frames<'_, '_>) -> bool {
         let Some(state) = event.choice().and_then(|i| self.choices.get_mut(i)) else {
             return false;

@@ -1,11 +1,11 @@
-//! `UIMessage`s of a request, as the messages that chat templates know.
+//! `UIMessage`s of a request, converted to the messages that chat templates expect.
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value, json};
 use text::Message;
 
-/// Parts that hold nothing for a model: what a page shows beside an answer.
+/// Parts without content for the model: a page shows them beside an answer.
 const IGNORED_PARTS: [&str; 3] = ["source-url", "source-document", "custom"];
 /// Error message of a part that is a file.
 const FILE_PARTS: &str =
@@ -20,7 +20,7 @@ const COMPLETE_STATES: [&str; 6] = [
     "output-denied",
 ];
 
-/// The conversation; errors are noted in `fields`.
+/// Parses the conversation; errors are recorded in `fields`.
 pub(super) fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let Some(items) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
@@ -78,7 +78,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut Vec<
     }
 }
 
-/// A part of a message that is not the assistant's; only text counts.
+/// Appends the text of a part of a user or system message; parts of other types are ignored.
 fn add_text_part(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut String) {
     let part = object(raw);
     let kind = part.as_ref().and_then(|part| part.get("type"));
@@ -134,7 +134,7 @@ impl Step {
         }
     }
 
-    /// A tool call, and its result if there is one. A call whose input was cut off is left out.
+    /// Adds a tool call, and the result if there is one. A call with truncated input is left out.
     fn add_tool(&mut self, fields: &mut Fields<'_>, path: &str, name: &str, part: &Object<'_>) {
         let text = |field| part.get(field).and_then(fields::text);
         let Some(id) = text("toolCallId") else {
@@ -169,7 +169,7 @@ impl Step {
         }
     }
 
-    /// The step as a message of the assistant and one of each result; nothing for an empty step.
+    /// Appends the step as one message of the assistant and one message per result; an empty step appends nothing.
     fn finish(self, out: &mut Vec<Message>) {
         if self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty() {
             return;
@@ -196,7 +196,7 @@ fn object(raw: Raw<'_>) -> Option<Object<'_>> {
         .and_then(fields::read)
 }
 
-/// Texts of several parts have a line end between them.
+/// Appends the text of a part; a line end separates parts.
 fn append_text(fields: &mut Fields<'_>, path: &str, part: &Object<'_>, out: &mut String) {
     match part.get("text").and_then(fields::text) {
         Some(text) => {
@@ -209,7 +209,7 @@ fn append_text(fields: &mut Fields<'_>, path: &str, part: &Object<'_>, out: &mut
     }
 }
 
-/// Text stays as it is; any other output becomes JSON.
+/// The text of a tool's output: a string is taken as text, any other value as JSON.
 fn output_text(output: Value) -> String {
     match output {
         Value::String(text) => text,

@@ -1,4 +1,4 @@
-//! Vercel AI SDK: the UI message stream protocol, version 1, as `useChat` and its default transport speak it.
+//! Vercel AI SDK: the UI message stream protocol, version 1, as used by `useChat` and its default transport.
 //!
 //! Source: `ui-message-chunks.ts`, `http-chat-transport.ts` and `convert-to-model-messages.ts` of the package `ai`.
 
@@ -10,5 +10,5 @@ mod request;
 pub use encoder::UiMessageEncoder;
 pub use request::parse;
 
-/// Name and value of the header by which the SDK knows the protocol.
+/// Name and value of the header by which the SDK recognizes the protocol.
 pub const HEADER: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");

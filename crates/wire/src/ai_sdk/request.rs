@@ -13,7 +13,7 @@ use generate::request::{CONVERSATION_ID_BYTES_MAX, GenerateRequest, Prompt};
 use serde_json::Value;
 use text::Message;
 
-/// What becomes of the fields that only this protocol has.
+/// Fields of this protocol only, and their treatment.
 const FIELDS: FieldTable = FieldTable {
     rows: &[no_effect("trigger"), no_effect("messageId")],
 };
@@ -25,10 +25,10 @@ const fn no_effect(name: &'static str) -> FieldRow {
     }
 }
 
-/// The request, or all that is wrong with it.
+/// Parses a request.
 ///
 /// # Errors
-/// Fields with wrong types or values.
+/// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let conversation_id = conversation_id(&mut fields);
     let mut messages = message::messages(&mut fields);

@@ -1,12 +1,12 @@
-//! Content blocks: what is read out of one, and in which words one is refused.
+//! Parsers of content blocks, and the errors for unsupported blocks.
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use generate::request::PARTS_MAX;
 
-/// Blocks that the format has and this server does not take.
+/// Blocks of the protocol that this server does not support.
 const NOT_TAKEN: [&str; 4] = ["image", "document", "search_result", "container_upload"];
 
-/// A string, or a list of text blocks, which become one text with a line end between them.
+/// Parses a string or a list of text blocks, whose texts are joined by line ends.
 pub(crate) fn texts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
     if let Some(text) = fields::text(raw) {
         return Some(text.into_owned());
@@ -29,7 +29,7 @@ pub(crate) fn texts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option
     texts.map(|texts| texts.join("\n"))
 }
 
-/// The text of a text block.
+/// Parses a text block.
 fn text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
     let block = fields::object(raw);
     let kind = block.as_ref().and_then(|block| block.get("type"));
@@ -43,7 +43,7 @@ fn text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
     }
 }
 
-/// A string that a block must have.
+/// Parses a required string member of a block.
 pub(crate) fn string(
     fields: &mut Fields<'_>,
     path: &str,
@@ -57,7 +57,7 @@ pub(crate) fn string(
     text.map(std::borrow::Cow::into_owned)
 }
 
-/// Notes why a block of this kind cannot stand here.
+/// Records the error for a block of this type at this place.
 pub(crate) fn refuse(fields: &mut Fields<'_>, path: &str, role: &str, kind: Option<&str>) {
     if kind.is_some_and(|kind| NOT_TAKEN.contains(&kind)) {
         let words = "only text: images, documents and files are not supported yet by this server";

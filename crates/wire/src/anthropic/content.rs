@@ -1,4 +1,4 @@
-//! Content blocks of an answer: their beginning, their deltas, and complete blocks.
+//! Content blocks of an answer: block starts, deltas, and complete blocks.
 
 use generate::output::collected::{AnswerPart, CollectedCall};
 use generate::output::event::{Delta, Event, Kind, ToolCall, ToolCallPart};
@@ -6,22 +6,22 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
-/// The field of arguments that are no JSON object, as Anthropic documents it: those of a truncated call.
+/// Member that holds the arguments of a truncated tool call, which are no JSON object, as Anthropic documents.
 const INVALID: &str = "INVALID_JSON";
 
-/// The signature of a thinking block: clients want one; this server does not check it when it comes back.
+/// Signature of a thinking block. Clients require a signature; this server does not verify signatures.
 const SIGNATURE: &str = "millrace";
 
-/// A kind of block.
+/// The type of a content block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
     Text,
     Thinking,
-    /// Of the call with this index.
+    /// A tool call with this index.
     ToolUse(u32),
 }
 
-/// A block: empty as in `content_block_start`, or complete.
+/// A content block: empty in `content_block_start`, or complete.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ContentBlock<'a> {
@@ -39,16 +39,16 @@ pub(crate) enum ContentBlock<'a> {
     },
 }
 
-/// The arguments of a call.
+/// Arguments of a tool call.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Input {
-    /// Of a call that begins.
+    /// Empty, in `content_block_start`.
     Empty {},
     Complete(Box<RawValue>),
 }
 
-/// `delta` of a `content_block_delta`.
+/// The `delta` of a `content_block_delta`.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(
@@ -63,7 +63,7 @@ pub(crate) enum BlockDelta<'a> {
 }
 
 impl<'a> ContentBlock<'a> {
-    /// The block that an event begins.
+    /// The empty block that begins with an event.
     pub(crate) fn begun(event: &Event<'a>) -> Self {
         match event {
             Event::ToolCall(ToolCall {
@@ -85,7 +85,7 @@ impl<'a> ContentBlock<'a> {
         }
     }
 
-    /// A block of a collected answer.
+    /// The complete block of a part of a collected answer.
     pub(crate) fn complete(piece: &'a AnswerPart) -> Self {
         match piece {
             AnswerPart::Text(text) => Self::Text { text },
@@ -103,7 +103,7 @@ impl<'a> ContentBlock<'a> {
 }
 
 impl<'a> BlockDelta<'a> {
-    /// More text.
+    /// A delta of text or reasoning.
     pub(crate) fn text(delta: &Delta<'a>) -> Self {
         match delta.kind {
             Kind::Text => Self::TextDelta { text: delta.text },
@@ -113,7 +113,7 @@ impl<'a> BlockDelta<'a> {
         }
     }
 
-    /// More of a call's arguments; none at its start.
+    /// A delta of tool-call arguments; empty at the start of a call.
     pub(crate) fn input(part: ToolCallPart<'a>) -> Self {
         let partial_json = match part {
             ToolCallPart::Args(fragment) => fragment,
@@ -122,7 +122,7 @@ impl<'a> BlockDelta<'a> {
         Self::InputJsonDelta { partial_json }
     }
 
-    /// The end of a thinking block.
+    /// The signature, which ends a thinking block.
     pub(crate) fn signature() -> Self {
         Self::SignatureDelta {
             signature: SIGNATURE,
@@ -130,10 +130,10 @@ impl<'a> BlockDelta<'a> {
     }
 }
 
-/// A call's arguments as an object on one line: frames end at line ends.
+/// Tool-call arguments as an object on one line, because frames end at line ends.
 pub(crate) fn input(call: &CollectedCall) -> Box<RawValue> {
     let arguments = &call.arguments;
-    // Numbers stay as they are written.
+    // Raw values keep the spelling of numbers.
     let is_object = serde_json::from_str::<HashMap<String, &RawValue>>(arguments).is_ok();
     let text = if is_object {
         without_blanks(arguments)

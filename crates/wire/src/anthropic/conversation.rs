@@ -1,8 +1,8 @@
-//! Anthropic's turns as the messages that chat templates take.
+//! Anthropic's messages, converted to the messages that chat templates expect.
 //!
-//! A turn is a list of blocks. Neighbouring turns of one role are one. Text of one turn is joined by line
-//! ends; results of tools become messages of their own, in their place; calls of tools and thinking ride on
-//! the assistant's message.
+//! The content of a message is a list of blocks. Consecutive messages of one role are merged, and their texts are
+//! joined by line ends. Tool results become separate messages; tool calls and reasoning become members of the
+//! assistant's message.
 
 use super::blocks;
 use crate::fields::{self, Fields, Kind, Object, Raw};
@@ -10,17 +10,17 @@ use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value};
 use text::Message;
 
-/// A conversation that was understood.
+/// A parsed conversation.
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<Message>,
-    /// The answer continues the last message, which is the assistant's.
+    /// Whether the answer continues the last message, which has the role `assistant`.
     pub(crate) continues: bool,
-    /// The calls so far: id and name of the tool.
+    /// Tool calls so far: id and name of the tool.
     calls: Vec<(String, String)>,
 }
 
-/// `system` and `messages`; `None` when something is wrong with them, which is noted.
+/// Parses `system` and `messages`; `None` on errors, which are recorded in `fields`.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Conversation> {
     let mut talk = Conversation::default();
     if let Some(raw) = fields.raw("system") {
@@ -110,7 +110,7 @@ impl Conversation {
                     &text,
                 );
             }
-            // Nobody here can read it.
+            // Encrypted for Anthropic's own servers.
             ("assistant", Some("redacted_thinking"), Some(_)) => {}
             (_, kind, _) => {
                 blocks::refuse(fields, path, role, kind);
@@ -120,7 +120,7 @@ impl Conversation {
         Some(())
     }
 
-    /// More text of this role.
+    /// Appends text to the message of a role.
     fn say(&mut self, role: &'static str, text: &str) {
         append(&mut self.last(role).content, text);
     }
@@ -186,7 +186,7 @@ impl Conversation {
         Some(())
     }
 
-    /// The message of this role that is being made.
+    /// The last message if it has this role, else a new one.
     fn last(&mut self, role: &'static str) -> &mut Message {
         if self.messages.last().is_none_or(|last| last.role != role) {
             self.messages.push(Message {
@@ -199,7 +199,7 @@ impl Conversation {
         &mut self.messages[last]
     }
 
-    /// What a last turn of the assistant means: its text is the beginning of the answer.
+    /// Handles a last message of the assistant: its text is the prefix of the answer.
     fn prefill(&mut self, fields: &mut Fields<'_>) -> Option<()> {
         let Some(last) = self.messages.last().filter(|last| last.role == "assistant") else {
             return Some(());
@@ -224,7 +224,7 @@ impl Conversation {
     }
 }
 
-/// More text on a line of its own.
+/// Appends text on a new line.
 fn append(to: &mut Value, text: &str) {
     match to {
         Value::String(so_far) if !so_far.is_empty() => {

@@ -1,4 +1,4 @@
-//! `POST /v1/messages`: the encoder.
+//! The encoder of messages (`POST /v1/messages`).
 
 use super::content::{Block, BlockDelta, ContentBlock};
 use super::ending;
@@ -20,14 +20,14 @@ use text::Tokenizer;
 /// The encoder of one message.
 pub(crate) struct MessagesEncoder {
     source: Arc<StreamSource>,
-    /// Of each choice.
+    /// Block state of each choice.
     blocks: Vec<Blocks>,
 }
 
-/// The blocks of a choice.
+/// Block state of a choice.
 #[derive(Clone, Copy, Default)]
 struct Blocks {
-    /// The block that is open.
+    /// The open block.
     open: Option<Block>,
     /// Number of blocks that have begun.
     begun: usize,
@@ -50,7 +50,7 @@ enum MessageEvent<'a> {
     },
     ContentBlockStop {
         index: usize,
-        /// Of one of several choices.
+        /// Only for one of several choices.
         #[serde(skip_serializing_if = "Option::is_none")]
         stop_reason: Option<Option<&'static str>>,
     },
@@ -81,7 +81,7 @@ struct StopFields<'a> {
     stop_sequence: Option<&'a str>,
 }
 
-/// `input_tokens` are those that were computed: tokens found in the prefix cache are counted apart.
+/// Token counts. `input_tokens` excludes tokens found in the prefix cache.
 #[derive(Serialize)]
 struct MessageUsage {
     input_tokens: u64,
@@ -104,7 +104,7 @@ impl MessageUsage {
 }
 
 impl MessageEvent<'_> {
-    /// Name of the event: its `type` once more, as clients want it.
+    /// SSE name of the event, equal to its `type`.
     fn name(&self) -> &'static str {
         match self {
             Self::MessageStart { .. } => "message_start",
@@ -123,7 +123,7 @@ impl MessageEvent<'_> {
 }
 
 impl Blocks {
-    /// Whether output of this block has to begin another one.
+    /// Whether output of this block has to start a new block.
     fn needs(self, block: Block) -> bool {
         self.open != Some(block)
     }
@@ -147,7 +147,7 @@ impl MessagesEncoder {
         self.blocks.len() > 1
     }
 
-    /// The block that an event is part of.
+    /// The block that an event belongs to.
     fn block(event: &Event<'_>) -> Option<Block> {
         match event {
             Event::Delta(delta) if delta.text.is_empty() => None,
@@ -160,14 +160,14 @@ impl MessagesEncoder {
         }
     }
 
-    /// Index of a choice's open block. Blocks of several choices have indices of their own in whichever order they
-    /// come.
+    /// Index of a choice's open block. With several choices the indices of their blocks are disjoint and do not depend
+    /// on the order of events.
     fn index(&self, choice: usize) -> usize {
         let begun = self.blocks[choice].begun;
         choice + self.blocks.len() * begun.saturating_sub(1)
     }
 
-    /// Signs a thinking block that ends. In a frame without an id, so that the signature is repeated after a
+    /// Signs a thinking block before the block ends. The frame has no event id, so the signature is repeated after a
     /// reconnection.
     fn sign(&self, choice: usize, out: &mut FrameWriter<'_>) {
         if self.blocks[choice].open == Some(Block::Thinking) {
@@ -194,13 +194,14 @@ impl MessagesEncoder {
         }
     }
 
-    /// Begins the block of an event, where it is not open, and ends the one before. Frames without ids.
+    /// Starts the block of an event if that block is not open, and ends the block before. These frames have no event
+    /// ids.
     fn prepare_block(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         let is_end = matches!(event, Event::ChoiceEnded { .. });
         if is_end {
             self.sign(choice, out);
         }
-        // One of several choices has a block, also with an empty answer.
+        // Each of several choices has at least one block, even for an empty answer.
         let is_empty = is_end && self.has_several() && self.blocks[choice].begun == 0;
         let block = match is_empty {
             true => Some(Block::Text),
@@ -305,7 +306,7 @@ impl Encoder for MessagesEncoder {
         }
     }
 
-    /// Blocks that the client has seen begin are open for it.
+    /// Blocks that started before the client's position are open.
     fn replay(&mut self, event: &Event<'_>) {
         if let Event::Resumed { reached } = event {
             self.blocks = vec![Blocks::default(); reached.len()];

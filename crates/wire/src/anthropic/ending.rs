@@ -4,7 +4,7 @@ use crate::openai;
 use generate::error::ApiError;
 use stream::{End, Stop};
 
-/// How a message ended well.
+/// The `stop_reason` of a completed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageEnding {
     /// The `stop_reason`.
@@ -13,7 +13,10 @@ pub(crate) struct MessageEnding {
     pub(crate) stop: Option<u16>,
 }
 
-/// The `stop_reason`, or the error of a bad end. Every end has one of them.
+/// The `stop_reason` of a completed message.
+///
+/// # Errors
+/// The error of a stream that did not complete.
 pub(crate) fn spell(end: End) -> Result<MessageEnding, ApiError> {
     let (reason, stop) = match end {
         End::Stop(Stop::Eos) => ("end_turn", None),

@@ -1,4 +1,4 @@
-//! `POST /v1/messages`: from fields to meaning.
+//! Parser of `POST /v1/messages`.
 
 use super::{conversation, output_format, tools};
 use crate::field_table;
@@ -9,17 +9,20 @@ use generate::request::{GenerateRequest, Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use generate::tools::Tools;
 use serde_json::{Map, Value};
 
-/// What is asked for and this server cannot do yet.
+/// Error message for unsupported features.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
-/// The code that has a client send a conversation without a thread.
+/// Error code that makes Anthropic's clients resend the conversation without `thread`.
 pub const THREAD_UNSUPPORTED: &str = "thread_unsupported_request";
-/// Edits in `context_management`.
+/// Limit of edits in `context_management`.
 const EDITS_MAX: usize = 16;
-/// The least `thinking.budget_tokens`.
+/// Lower limit of `thinking.budget_tokens`.
 const THINKING_TOKENS_MIN: i128 = 1024;
 
-/// The request's meaning, or all that is wrong with it. Beside Anthropic's own fields it takes this
-/// server's others that control how an answer is generated (`seed`, `min_p`, ...).
+/// Parses a request. Besides Anthropic's fields, this server's generation parameters (`seed`, `min_p`, ...) are
+/// accepted.
+///
+/// # Errors
+/// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     expect_no_thread(&fields)?;
     let read = prompt(&mut fields);
@@ -35,7 +38,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         fields.wrong("max_tokens", "is required");
     }
     let mut delivery = control::delivery(&mut fields);
-    // Every message has its counts.
+    // Every message reports its usage.
     delivery.include_usage = true;
     fields.integer("n", 1..=1);
     for name in ["logprobs", "top_logprobs"] {
@@ -56,7 +59,10 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     })
 }
 
-/// What `/v1/messages/count_tokens` needs of it: the prompt.
+/// Parses the prompt of a request to `/v1/messages/count_tokens`.
+///
+/// # Errors
+/// All invalid fields at once.
 pub fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> {
     expect_no_thread(&fields)?;
     let read = prompt(&mut fields);
@@ -64,15 +70,15 @@ pub fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> 
     Ok(read.prompt)
 }
 
-/// The prompt, and what was said beside it on the way.
+/// The prompt, and the parameters that are parsed together with the prompt.
 struct Read {
-    /// `None` where it is wrong.
+    /// `None` on errors.
     prompt: Option<Prompt>,
     tools: Tools,
     thinking_max: Option<u64>,
 }
 
-/// `system`, `messages`, `tools`, and what else changes the prompt.
+/// Parses `system`, `messages`, `tools`, and the other fields that change the prompt.
 fn prompt(fields: &mut Fields<'_>) -> Read {
     let talk = conversation::read(fields);
     let tools = tools::read(fields);
@@ -95,8 +101,8 @@ fn prompt(fields: &mut Fields<'_>) -> Read {
     }
 }
 
-/// `thinking`, in the words that templates have for it, and its budget. Left out, it is as the model has
-/// it.
+/// Parses `thinking` into variables of the chat template and returns the reasoning budget. Without the field, the
+/// model's default holds.
 fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> Option<u64> {
     let object = fields.object("thinking")?;
     let kind = object.get("type").and_then(fields::text);
@@ -134,7 +140,7 @@ fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> Option<
     }
 }
 
-/// How much effort, for templates that know of it.
+/// Parses the effort, for chat templates with a variable for effort.
 fn output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
     let Some(object) = fields.object("output_config") else {
         return;
@@ -150,8 +156,8 @@ fn output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
     }
 }
 
-/// Refuses to keep a conversation for the caller (`thread`) before all else is looked at: a client that is told so
-/// sends the whole conversation without it, and is told then what else is wrong.
+/// Rejects `thread`, a conversation stored on the server, before other fields are validated: a client that gets this
+/// error resends the whole conversation, and gets the other errors then.
 fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
     match fields.raw("thread") {
         None => Ok(()),
@@ -162,8 +168,8 @@ fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
     }
 }
 
-/// `context_management.edits`: those that clear results of tools or thoughts are accepted, as a conversation that is
-/// never cleared goes on as the caller sends it; one that compacts would put a block into the answer.
+/// Validates `context_management.edits`. Edits that clear tool results or reasoning have no effect; compaction is
+/// rejected, because compaction adds a block to the answer.
 fn context_management(fields: &mut Fields<'_>) {
     let Some(object) = fields.object("context_management") else {
         return;
@@ -189,7 +195,7 @@ fn context_management(fields: &mut Fields<'_>) {
     }
 }
 
-/// The caller's metadata: validated, without effect.
+/// Validates the caller's metadata, which has no effect.
 fn metadata(fields: &mut Fields<'_>) {
     let Some(object) = fields.object("metadata") else {
         return;

@@ -1,24 +1,24 @@
-//! Anthropic's format: `/v1/messages`, `/v1/messages/count_tokens`, and `/v1/models` for who sends
+//! Anthropic's Messages API: `/v1/messages`, `/v1/messages/count_tokens`, and `/v1/models` for clients that send
 //! `anthropic-version`.
 //!
-//! A streamed message is told as named SSE events:
+//! A streamed message is a sequence of named SSE events:
 //!
 //! ```text
 //! message_start  (content_block_start  content_block_delta*  content_block_stop)*
 //! message_delta{stop_reason,stop_sequence,usage}  message_stop
 //! ```
 //!
-//! with `ping` anywhere. A message that ends badly has, after what was told of it, a `message_delta`
-//! without a reason that has the counts, and then `error`; nothing follows.
+//! with `ping` anywhere. A message that fails ends with a `message_delta` that has the usage and no reason, and then
+//! `error`; nothing follows.
 //!
-//! Text, thinking and each call of a tool are blocks of their own, in the order in which they were made.
+//! Text, reasoning (`thinking`) and each tool call are separate blocks, in the order of generation.
 //!
-//! Where frames have SSE ids, those of `content_block_delta` and after have them. `message_start`,
-//! `content_block_start`, and what ends a block because another begins, open what follows and are no place
-//! to come back to: who was cut off after one is told it again. So is `signature_delta`.
+//! Where frames have SSE ids, `content_block_delta` and later frames carry them. `message_start`,
+//! `content_block_start`, and the `content_block_stop` before the start of another block carry none: a client that was
+//! disconnected after one of these frames receives the frame again. `signature_delta` is repeated in the same way.
 //!
-//! A message has one answer. A stream that was opened in another format may have several; read as a
-//! message, each has blocks of its own, the last of whose `content_block_stop` names its `stop_reason`.
+//! A message has one answer. A stream of another protocol may have several choices; read as a message, each choice has
+//! its own blocks, and the last `content_block_stop` of a choice names its `stop_reason`.
 
 pub(crate) mod blocks;
 pub(crate) mod content;

@@ -1,4 +1,4 @@
-//! `/v1/models` in Anthropic's shape, for clients that send `anthropic-version`.
+//! Anthropic's model list: `/v1/models` for clients that send `anthropic-version`.
 
 use crate::model_card::ModelCard;
 use crate::native::rfc3339;
@@ -7,9 +7,9 @@ use generate::error::ApiError;
 use serde::Serialize;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Models on a page where the request names no limit.
+/// Default page size.
 const PAGE: usize = 20;
-/// Models on a page at most.
+/// Limit of the page size.
 const PAGE_MAX: u64 = 1000;
 
 /// One model.
@@ -20,17 +20,17 @@ pub struct ModelInfo<'a> {
     display_name: &'a str,
     created_at: String,
     lifecycle: &'static str,
-    /// Tokens that prompt and answer may have together; of a model that is ready.
+    /// Context length in tokens; only of a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_input_tokens: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<usize>,
-    /// State of a model that is not ready.
+    /// State of a model that is not loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }
 
-/// Some models.
+/// One page of the model list.
 #[derive(Debug, Serialize)]
 pub struct ModelPage<'a> {
     data: Vec<ModelInfo<'a>>,
@@ -39,7 +39,7 @@ pub struct ModelPage<'a> {
     last_id: Option<&'a str>,
 }
 
-/// The object of a model.
+/// Describes one model.
 pub fn info(card: &ModelCard) -> ModelInfo<'_> {
     let since = Duration::from_secs(u64::try_from(card.created_unix_s).unwrap_or(0));
     ModelInfo {
@@ -54,7 +54,10 @@ pub fn info(card: &ModelCard) -> ModelInfo<'_> {
     }
 }
 
-/// The page that `limit`, `after_id` and `before_id` name.
+/// The page that `limit`, `after_id` and `before_id` select.
+///
+/// # Errors
+/// An unknown model id, or an invalid limit.
 pub fn page<'a>(all: &'a [ModelCard], query: &Query) -> Result<ModelPage<'a>, ApiError> {
     let ids: Vec<&str> = all.iter().map(|card| card.name.as_str()).collect();
     let limit = query.number("limit", PAGE_MAX)?;
@@ -69,7 +72,7 @@ pub fn page<'a>(all: &'a [ModelCard], query: &Query) -> Result<ModelPage<'a>, Ap
     })
 }
 
-/// Which of `ids` are on the page, and whether there are more in the direction that is read.
+/// Range of `ids` on the page, and whether more ids follow in the direction of paging.
 fn window(
     ids: &[&str],
     after: Option<&str>,

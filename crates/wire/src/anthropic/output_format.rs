@@ -1,11 +1,11 @@
-//! `output_config.format`, and `output_format`, as it was called before: what the answer must look like.
+//! Response formats: `output_config.format`, and its former name `output_format`.
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use crate::response_format;
 use generate::response_format::ResponseFormat;
 
-/// The form that is asked for, if any; `other` is one that came in a field of this server's own. An answer has
-/// one form.
+/// Parses the response format, if there is one; `other` is the one from this server's own fields. A second response
+/// format is an error.
 pub(crate) fn read(
     fields: &mut Fields<'_>,
     other: Option<ResponseFormat>,
@@ -26,7 +26,7 @@ pub(crate) fn read(
     Some(first)
 }
 
-/// `{"type":"json_schema","schema":{..}}`, or null.
+/// Parses `{"type":"json_schema","schema":{..}}` or null.
 fn one(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
     if raw.get() == "null" {
         return None;

@@ -1,4 +1,4 @@
-//! Errors in Anthropic's shape: `{"type":"error","error":{"type","message","details"}}`.
+//! Error responses in Anthropic's format: `{"type":"error","error":{"type","message","details"}}`.
 
 use super::message_request::THREAD_UNSUPPORTED;
 use crate::json;
@@ -9,9 +9,9 @@ use generate::error::{ApiError, Blame};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-/// Anthropic's status of an overloaded server; its clients have an exception class for it.
+/// Anthropic's status of an overloaded server, for which the clients have an exception class.
 const OVERLOADED: u16 = 529;
-/// The status of nginx for a request that the client closed.
+/// Status of a request that the client closed, as in nginx.
 const CANCELLED: u16 = 499;
 
 /// The body of an error response, or the data of an `error` event.
@@ -34,13 +34,13 @@ struct MessageErrorDetails<'a> {
     /// All rejected fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError<'a>>,
-    /// Read by the clients' own fallback.
+    /// Unsupported features; Anthropic's clients retry without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     unsupported: Option<[&'static str; 1]>,
 }
 
 impl<'a> MessageErrorBody<'a> {
-    /// The body of this error.
+    /// The body of an error.
     pub(crate) fn new(error: &'a ApiError) -> Self {
         Self {
             r#type: "error",
@@ -73,7 +73,7 @@ pub(crate) fn status(error: &ApiError) -> StatusCode {
     }
 }
 
-/// The error's `type`: a broad class. The exact reason is in `details.error_code`.
+/// The error's `type`, a broad category. `details.error_code` has the exact reason.
 pub(crate) fn kind(error: &ApiError) -> &'static str {
     match (error.blame, status_code(error.kind).as_u16()) {
         (Blame::Capacity, _) => "overloaded_error",

@@ -1,17 +1,16 @@
-//! `tools` and `tool_choice`: what the model is told that it may call.
+//! Parsers of `tools` and `tool_choice`.
 
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::tool_definitions::listed;
 use generate::tools::{ToolChoice, Tools};
 use serde_json::{Map, Value};
 
-/// Bytes of a tool's name.
+/// Limit of a tool name in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// What is asked for and this server cannot do yet.
+/// Error message for unsupported features.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
-/// The tools that the model is to know of, in OpenAI's shape, which is the one that templates take.
-/// Wrong parts are noted.
+/// Parses the tools into OpenAI's format, which chat templates expect. Errors are recorded in `fields`.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
     let tools = listed(fields, ".name", tool);
     let (choice, once) = choice(fields, !tools.is_empty());
@@ -78,7 +77,7 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
     Some((name, tool))
 }
 
-/// Whether the answer calls any, and whether at most once: with `none` the model is not told of them.
+/// Parses `tool_choice`, and whether at most one call is allowed.
 fn choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, bool) {
     if fields.object("tool_choice").is_none() {
         return (ToolChoice::Auto, false);

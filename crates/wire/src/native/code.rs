@@ -1,4 +1,4 @@
-//! Error codes of the jobs API: few, and for programs.
+//! Error codes of the jobs API: a small set for programs.
 
 use generate::error::ErrorKind;
 use generate::error::{ApiError, Blame};
@@ -37,7 +37,7 @@ impl Code {
         Self::Internal,
     ];
 
-    /// Name of the code in errors.
+    /// Name of the code in error responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::InvalidRequest => "INVALID_REQUEST",
@@ -56,7 +56,7 @@ impl Code {
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
 
-    /// The code of an error that any layer of the server made.
+    /// The code of an error from any layer of the server.
     pub fn of(error: &ApiError) -> Self {
         if let Some(code) = Self::named(error.code) {
             return code;
@@ -77,7 +77,7 @@ impl Code {
     }
 }
 
-/// Whether the same request may do better later.
+/// Whether a retry of the same request may succeed.
 pub fn is_retriable(error: &ApiError) -> bool {
     match error.blame {
         Blame::Capacity => true,

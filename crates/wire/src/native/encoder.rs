@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use stream::End;
 use text::Tokenizer;
 
-/// Interval of `metrics` while tokens come: the first token after this time brings them.
+/// Minimum interval between `metrics` events: the first token after this time triggers the next one.
 const METRICS_EACH: Duration = Duration::from_millis(500);
 
 /// The encoder of one job.
@@ -88,12 +88,12 @@ impl JobEncoder {
         out.frame(FrameId::Position, None, &event);
     }
 
-    /// The name of a choice, where there are several.
+    /// Index of the choice, as frames name the choice: only if there are several.
     fn choice(&self, choice: usize) -> Option<usize> {
         (self.choices > 1).then_some(choice)
     }
 
-    /// Metrics of a running job, when they are due; those of a job that has ended come with its end.
+    /// Writes the metrics of a running job when they are due; the `end` event has the metrics of an ended job.
     fn running_metrics(&mut self, usage: Usage, now: Instant, out: &mut FrameWriter<'_>) {
         if usage.times.ended.is_some() {
             return;
@@ -176,14 +176,14 @@ impl Encoder for JobEncoder {
                 tokens,
                 ..
             } => {
-                // Tokens of this choice: those of the others by now depend on the reader.
+                // Counts tokens of this choice only: the other choices' counts depend on the reader at this point.
                 let usage = Usage {
                     completion_tokens: *tokens,
                     ..*usage
                 };
                 self.end(FrameId::Position, *end, Some(*choice), usage, out);
             }
-            // `end` has the counts itself; `error` has none.
+            // `end` includes the counts; `error` does not.
             Event::Usage {
                 end: Some(end),
                 usage,
@@ -218,7 +218,7 @@ impl Encoder for JobEncoder {
         let Some(answer) = answers.first() else {
             return;
         };
-        // A failed job has no collected answer: an error response was sent in its place.
+        // A failed job has no collected answer: an error response was sent instead.
         let reason = match answer.end.map(ending::spell) {
             Some(Ending::End { reason, stop }) => Some(self.stop_reason(reason, stop)),
             Some(Ending::Error(_)) | None => None,
@@ -248,12 +248,12 @@ fn metrics(usage: Usage, decoding: Duration) -> JobEvent<'static> {
     let per_sec = tokens_per_sec(usage.completion_tokens, decoding);
     JobEvent::Metrics {
         counts: JobCounts::new(usage, decoding),
-        // One digit after the point.
+        // Rounded to one decimal.
         tokens_per_sec: (per_sec * 10.0).round() / 10.0,
     }
 }
 
-/// Rate of the tokens after the first; 0 as long as no time has passed.
+/// Rate of the tokens after the first; 0 before any time has passed.
 fn tokens_per_sec(tokens: u64, decoding: Duration) -> f64 {
     if decoding.is_zero() {
         return 0.0;

@@ -8,7 +8,7 @@ use generate::stop::ONE_CALL;
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
-/// Wait before a retry at a server that was full or shut down.
+/// `Retry-After` of a server that was full or shut down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The last event of a job: `end` or `error`.
@@ -25,7 +25,7 @@ pub enum Ending {
     Error(JobError<'static>),
 }
 
-/// The last event for an end of a stream. Every end has one.
+/// The last event of a job for each end of its stream.
 pub fn spell(end: End) -> Ending {
     match end {
         End::Stop(Stop::Eos | Stop::ToolCalls | Stop::StopString(ONE_CALL)) => good("EOS"),
@@ -46,7 +46,7 @@ pub fn spell(end: End) -> Ending {
     }
 }
 
-/// The error response of a job that ended before anything was sent.
+/// The error response of a job that failed before its first frame was sent.
 pub fn refusal(end: End) -> ApiError {
     match spell(end) {
         Ending::End { .. } => ApiError::caller(

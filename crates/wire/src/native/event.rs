@@ -36,7 +36,7 @@ pub(super) enum JobEvent<'a> {
         choice: Option<usize>,
     },
     Error(JobError<'a>),
-    /// With a `type` of its part.
+    /// The `type` is that of the tool-call part.
     #[serde(untagged)]
     ToolCall {
         #[serde(flatten)]
@@ -48,7 +48,7 @@ pub(super) enum JobEvent<'a> {
     },
 }
 
-/// Part of a tool call, as jobs and WebSocket messages have it.
+/// Part of a tool call, in jobs and in WebSocket messages.
 #[derive(Serialize)]
 #[serde(tag = "type")]
 pub(crate) enum ToolCallEvent<'a> {
@@ -80,18 +80,18 @@ impl<'a> ToolCallEvent<'a> {
     }
 }
 
-/// The tokens that an event stands for.
+/// The tokens that an event covers.
 #[derive(Serialize)]
 pub(crate) struct TokenRange {
-    /// Index of the first.
+    /// Index of the first token.
     i: u64,
-    /// Their number; left out for one.
+    /// Number of tokens; left out for one token.
     #[serde(skip_serializing_if = "Option::is_none")]
     n: Option<u64>,
 }
 
 impl TokenRange {
-    /// Tokens of a part of a choice.
+    /// Token range of a part of a choice.
     pub(crate) fn new(at: &At<'_>) -> Self {
         Self {
             i: at.first,
@@ -100,7 +100,7 @@ impl TokenRange {
     }
 }
 
-/// Names of a job.
+/// Identity of a job.
 #[derive(Serialize)]
 pub(super) struct JobHead<'a> {
     pub(super) job_id: &'a str,

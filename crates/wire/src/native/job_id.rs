@@ -1,31 +1,31 @@
-//! What a caller may call a job.
+//! Job ids chosen by callers.
 
 use stream::StreamId;
 
-/// Bytes of a job id.
+/// Limit of a job id in bytes.
 pub const JOB_ID_BYTES_MAX: usize = 64;
-/// What it must be.
+/// Error message for an invalid job id.
 pub const JOB_ID_WORDS: &str =
     "must be 1 to 64 letters, digits, '.', '_' or '-', and not 32 lowercase hexadecimal digits";
 
-/// A name a caller gave to a job. What looks like a stream's id is none: a job without a name goes by
-/// its stream's, and nobody may take that.
+/// A job id chosen by a caller. Text in the syntax of a stream id is invalid: a job without a chosen id has its
+/// stream's id, which no other job may take.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JobId(Box<str>);
 
 impl JobId {
-    /// Takes a good name.
+    /// Parses a job id; `None` for invalid text.
     pub fn parse(text: &str) -> Option<Self> {
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let good = (1..=JOB_ID_BYTES_MAX).contains(&text.len())
             && text.bytes().all(is_good)
-            // A path segment that is only dots means another path.
+            // A path segment of dots only is resolved to another path.
             && text.bytes().any(|byte| byte != b'.')
             && text.parse::<StreamId>().is_err();
         good.then(|| Self(text.into()))
     }
 
-    /// As it was given.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,6 +1,6 @@
-//! The native format: jobs. `/v1/inference` and `/v1/jobs*`.
+//! The jobs API: `/v1/inference` and `/v1/jobs*`.
 //!
-//! A job is a stream with one answer, told as data-only SSE events, each a JSON object with a `type`:
+//! A job is a stream with one answer. The stream is sent as data-only SSE events, each a JSON object with a `type`:
 //!
 //! ```text
 //! queued{position}*  started{job_id,model,started_at}  (token{t,i,n?} | metrics{..})*
@@ -9,25 +9,25 @@
 //! then [DONE]
 //! ```
 //!
-//! Each of the last frames has an SSE id of its own, so who is cut off between `end` (or `error`) and
-//! `[DONE]` gets the rest when it comes back. An `error` after some tokens is preceded by their `metrics`:
-//! it has no counts itself.
+//! Each of the last frames has its own SSE id, so a client that was disconnected between `end` (or `error`) and
+//! `[DONE]` receives the rest after a reconnection. An `error` after some tokens is preceded by `metrics`, because
+//! `error` has no counts.
 //!
-//! A whole answer (`"stream": false`) is the fold of the same events.
+//! The non-streaming response (`"stream": false`) is collected from these events.
 //!
-//! `token.i` is the index of the frame's first token, from 0; `n`, where it is there, says how many
-//! tokens the frame holds (a reader that lags gets several at once, never fewer; 0 = the rest of the
-//! text of the token before). So the next frame's `i` is `i + n`. Tokens of a matched stop string are
-//! in no frame; `tokens_out` counts them. `metrics` come each half a second while tokens do.
+//! `token.i` is the index of the frame's first token, from 0; `n` is the number of tokens in the frame, left out for
+//! one. A slow reader gets several tokens at once; 0 means the rest of the text of the previous token. The next
+//! frame's `i` is therefore `i + n`. Tokens of a matched stop string are in no frame; `tokens_out` counts them.
+//! `metrics` are sent every half second while tokens are generated.
 //!
-//! What a model thinks comes as `token` with `"kind":"reasoning"`. A call of a tool is `tool_call{call,id,
-//! name}`, `tool_args{call,t}` as often as there is more of its arguments, and `tool_end{call}`; `call`
-//! counts them, and `i` and `n` are as in `token`. Of a whole answer they are `reasoning` and `tool_calls`.
+//! Reasoning is sent as `token` with `"kind":"reasoning"`. A tool call is `tool_call{call,id,name}`, any number of
+//! `tool_args{call,t}`, and `tool_end{call}`; `call` is the index of the call, and `i` and `n` are those of `token`. A
+//! non-streaming response has the fields `reasoning` and `tool_calls`.
 //!
-//! A job is called as its caller wants it, if that is no other job of theirs, and else by its stream's
-//! id; by that it is found in either case, here and at `/v1/streams`. A streamed job goes on without
-//! its client, up to its credit and `streams.detached_tokens`, unless `X-Stream-Resumable: 0` says that
-//! it need not. `started` and `queued` carry no SSE id: they are no place to come back to.
+//! The id of a job is chosen by the caller, unless another job of the caller has this id; otherwise the job has its
+//! stream's id. A job is found by the stream's id in either case, here and at `/v1/streams`. A streamed job continues
+//! without its client, up to its credit and `streams.detached_tokens`, unless `X-Stream-Resumable: 0` is given.
+//! `started` and `queued` have no SSE id: clients cannot resume after them.
 
 pub mod code;
 pub(crate) mod encoder;

@@ -1,4 +1,4 @@
-//! Errors of the jobs API: `{"errors":[..]}` for fields, `{"error":{..}}` for all else.
+//! Error responses of the jobs API: `{"errors":[..]}` for invalid fields, `{"error":{..}}` for all other errors.
 
 use super::code::{Code, is_retriable};
 use crate::json;
@@ -17,7 +17,7 @@ enum JobErrorBody<'a> {
     Errors(Vec<JobFieldError<'a>>),
 }
 
-/// An error as the jobs API and WebSocket messages have it.
+/// An error in the jobs API and in WebSocket messages.
 #[derive(Clone, Copy, Serialize)]
 pub struct JobError<'a> {
     /// Code of the error.
@@ -38,7 +38,7 @@ struct JobFieldError<'a> {
 }
 
 impl<'a> JobError<'a> {
-    /// An error of any layer in the codes of the jobs API.
+    /// Converts an error of any layer to the codes of the jobs API.
     pub fn new(error: &'a ApiError) -> Self {
         Self {
             code: Code::of(error).name(),
@@ -66,7 +66,7 @@ pub fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
     refusal::with_body(error, body(error))
 }
 
-/// The body of an error response: all rejected fields, or the one error.
+/// The body of an error response: all rejected fields, or one error.
 pub fn body(error: &ApiError) -> Bytes {
     let body = if error.problems.is_empty() {
         JobErrorBody::Error(JobError::new(error))

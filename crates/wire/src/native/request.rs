@@ -1,4 +1,4 @@
-//! `POST /v1/inference` and `POST /v1/jobs`: from fields to meaning.
+//! Parser of `POST /v1/inference` and `POST /v1/jobs`.
 
 use super::job_id::{JOB_ID_WORDS, JobId};
 use crate::fields::{self, Fields, Kind, Raw};
@@ -8,16 +8,19 @@ use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
 use generate::tools::Tools;
 
-/// A request for a job.
+/// A parsed request of the jobs API.
 #[derive(Debug, PartialEq)]
 pub struct JobAsk {
-    /// The request.
+    /// The request, in the server's own types.
     pub ask: GenerateRequest,
-    /// `None`: the stream's id is the job's.
+    /// Job id chosen by the caller; `None`: the stream's id.
     pub id: Option<JobId>,
 }
 
-/// The request's meaning, or all that is wrong with it. Streamed unless it says otherwise.
+/// Parses a request. The default of `stream` is true.
+///
+/// # Errors
+/// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
     let id = job_id(&mut fields);
     let mut tools = Tools::default();
@@ -60,7 +63,7 @@ fn job_id(fields: &mut Fields<'_>) -> Option<JobId> {
     id
 }
 
-/// `prompt` (a string or token ids) or `messages`, with their tools, and not both.
+/// Parses either `prompt` (a string or token ids), or `messages` with tools.
 fn prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Prompt> {
     match (fields.raw("prompt"), fields.raw("messages")) {
         (None, None) => {

@@ -1,4 +1,4 @@
-//! Times in the format of RFC 3339.
+//! Time stamps in the format of RFC 3339.
 
 use serde::{Serialize, Serializer};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ pub fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// A time in UTC to the nanosecond; writing it allocates nothing.
+/// A time in UTC to the nanosecond; serialization allocates nothing.
 #[derive(Clone, Copy)]
 pub struct Nanos(pub SystemTime);
 
@@ -55,8 +55,8 @@ fn nanos(time: SystemTime, out: &mut [u8; NANOS_BYTES]) {
     }
 }
 
-/// Year, month and day of a day since 1970. Counted from 0000-03-01 in eras of 400 years, so that the
-/// leap day is a year's last (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// Year, month and day of a day since 1970. Days are counted from 0000-03-01 in eras of 400 years, so that the leap
+/// day is the last day of a year (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 fn date(days_since_1970: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970: u64 = 719_468;
     const ERA_DAYS: u64 = 146_097;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn times_are_written_as_the_specification_has_them() {
-        // Seconds as `date -u -d ... +%s` tells them.
+        // Seconds as printed by `date -u -d ... +%s`.
         let rows = [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),

@@ -1,4 +1,4 @@
-//! `POST /api/chat`: from fields to meaning.
+//! Parser of `POST /api/chat`.
 
 use super::keep_alive::keep_alive;
 use super::request::{self, NOT_SUPPORTED};
@@ -9,7 +9,10 @@ use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt};
 use serde_json::{Map, Value, json};
 use text::Message;
 
-/// The request's meaning, or all that is wrong with it.
+/// Parses a request.
+///
+/// # Errors
+/// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let messages = messages(&mut fields);
     let kwargs = request::kwargs(&mut fields);
@@ -41,7 +44,7 @@ fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
         .collect()
 }
 
-/// One message; wrong parts of it are noted.
+/// Parses one message; errors are recorded in `fields`.
 fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
     let object = Some(raw).filter(|raw| fields::kind(raw) == Kind::Object);
     let Some(object) = object.and_then(fields::read::<Object<'_>>) else {
@@ -67,7 +70,7 @@ fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message>
     })
 }
 
-/// What else templates look at, under the names they know.
+/// Further members of a message that chat templates read, under the names in those templates.
 fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
     let mut rest = Map::new();
     for (name, known_as) in [
@@ -96,7 +99,7 @@ fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String,
     rest
 }
 
-/// A call that was made before, as templates know it.
+/// An earlier tool call of the conversation, in OpenAI's format, which chat templates expect.
 fn call(raw: Raw<'_>) -> Option<Value> {
     let call: Map<String, Value> = fields::read(raw)?;
     let function = call.get("function")?.as_object()?;

@@ -1,4 +1,4 @@
-//! `POST /api/generate` and `/api/chat`: the encoder.
+//! The encoder of `POST /api/generate` and `POST /api/chat`.
 
 use super::ending;
 use super::line::{
@@ -23,12 +23,12 @@ use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
 
-/// The field that has the text.
+/// The field that holds the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextField {
-    /// `message.content`, of a chat.
+    /// `message.content`, in chats.
     Message,
-    /// `response`.
+    /// `response`, in completions.
     Response,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum TextField {
 pub(crate) struct OllamaEncoder {
     source: Arc<StreamSource>,
     place: TextField,
-    /// The incomplete call of each choice: this protocol has a call in one line.
+    /// The incomplete tool call of each choice: this protocol sends a call in one line.
     calls: Vec<Option<CollectedCall>>,
 }
 
@@ -53,7 +53,7 @@ impl OllamaEncoder {
         }
     }
 
-    /// A line with this output and nothing else.
+    /// A line with this output and no other optional field.
     fn line<'a>(&'a self, output: &Output<'a>) -> Line<'a> {
         let Output {
             text,
@@ -93,7 +93,7 @@ impl OllamaEncoder {
         out.frame(FrameId::Position, None, &line);
     }
 
-    /// The call that this part completes.
+    /// Adds a part of a tool call; the complete call at its last part.
     fn complete(&mut self, call: &ToolCall<'_>) -> Option<CollectedCall> {
         let open = &mut self.calls[call.at.choice];
         match call.part {
@@ -114,7 +114,7 @@ impl OllamaEncoder {
         None
     }
 
-    /// The name of a choice, where there are several.
+    /// Index of the choice, as lines name the choice: only if there are several.
     fn choice(&self, choice: usize) -> Option<usize> {
         (self.source.meta().choices > 1).then_some(choice)
     }
@@ -127,7 +127,7 @@ impl OllamaEncoder {
     fn summary(&self, choice: usize, end: End, usage: Usage, tokens: u64) -> Summary<'_> {
         let times = durations(self.source.meta().arrived, usage);
         Summary {
-            // A bad end is an error line.
+            // A failed stream has an error line.
             done_reason: ending::spell(end).unwrap_or("stop"),
             total_duration: nanoseconds(times.total),
             load_duration: nanoseconds(times.load),
@@ -145,7 +145,7 @@ impl OllamaEncoder {
         Some(Context { log, prompt })
     }
 
-    /// A waiting request: a line without text where lines have no comments.
+    /// Writes the state of a waiting request: a comment, or a line without text where the framing has no comments.
     fn waiting(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         if out.framing() == Framing::Sse {
             return comment_on_wait(event, out);

@@ -4,7 +4,10 @@ use crate::openai;
 use generate::error::ApiError;
 use stream::End;
 
-/// The `done_reason`, or the error of a bad end. Errors are those of all protocols; a tool call is an ordinary end here.
+/// The `done_reason` of a completed stream; an end by a tool call is "stop".
+///
+/// # Errors
+/// The error of a stream that did not complete.
 pub(crate) fn spell(end: End) -> Result<&'static str, ApiError> {
     openai::ending::spell(end).map(|reason| match reason {
         "length" => "length",

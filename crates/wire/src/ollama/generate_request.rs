@@ -1,4 +1,4 @@
-//! `POST /api/generate`: from fields to meaning.
+//! Parser of `POST /api/generate`.
 
 use super::go_template::{self, Values};
 use super::keep_alive::keep_alive;
@@ -10,7 +10,10 @@ use generate::request::{GenerateRequest, Prompt};
 use serde_json::{Map, Value};
 use text::Message;
 
-/// The request's meaning, or all that is wrong with it.
+/// Parses a request.
+///
+/// # Errors
+/// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let kwargs = request::kwargs(&mut fields);
     let raw = fields.boolean("raw").unwrap_or(false);
@@ -46,7 +49,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     })
 }
 
-/// The question, in the request's template or in the model's.
+/// The prompt as one turn, in the request's template or in the model's.
 fn turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Value>) -> Prompt {
     let system = request::text(fields, "system").unwrap_or_default();
     let template = request::text(fields, "template").filter(|template| !template.is_empty());
@@ -82,7 +85,7 @@ fn message(role: &str, text: String) -> Message {
     }
 }
 
-/// The ids of what was said before, as an earlier answer told them.
+/// Token ids of the earlier conversation, from the `context` of an earlier response.
 fn context(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
     let Some(raw) = fields.raw("context") else {
         return Vec::new();

@@ -1,24 +1,24 @@
-//! The `template` of a generate request: Go's template language, as far as prompts of one question need it.
+//! The `template` of a generate request: the part of Go's template language that a prompt of one turn needs.
 //!
-//! Text, `{{ .System }}`, `{{ .Prompt }}`, `{{ .Response }}`, and `{{ if .. }} {{ else }} {{ end }}` over those
-//! three, with `{{-` and `-}}`. There are no loops and no variables, so that the work is one look at each
-//! byte: a template comes with a request, from anybody.
+//! Supported are text, `{{ .System }}`, `{{ .Prompt }}`, `{{ .Response }}`, and `{{ if .. }} {{ else }} {{ end }}`
+//! over those three, with `{{-` and `-}}`. There are no loops and no variables, so that rendering is one pass over the
+//! bytes: templates come from untrusted clients.
 
 use generate::request::PromptPiece;
 use std::sync::Arc;
 
-/// Bytes a request's template may have.
+/// Limit of a template in bytes.
 pub const TEMPLATE_BYTES_MAX: usize = 64 << 10;
-/// Bytes it may write with what stands for the names: four times the longest body there is by default.
+/// Limit of the rendered bytes: four times the default limit of a body.
 const WRITTEN_BYTES_MAX: usize = 16 << 20;
-/// How deep its conditions may nest.
+/// Limit of nested conditions.
 const DEPTH_MAX: usize = 32;
 
-/// What can be said only so.
+/// Error message for an unsupported action.
 const ACTIONS: &str =
     "may use .System, .Prompt, .Response, and if, else, end over those, and nothing else";
 
-/// What stands for the names.
+/// Values of the template's variables.
 #[derive(Clone, Copy)]
 pub struct Values<'a> {
     /// The system message.
@@ -27,18 +27,18 @@ pub struct Values<'a> {
     pub prompt: &'a str,
 }
 
-/// A condition that is open.
+/// An open `if`.
 struct Condition {
-    /// Whether what surrounds it is written.
+    /// Whether the text around the condition is written.
     around: bool,
     holds: bool,
     had_else: bool,
 }
 
-/// What is to be written up to where the answer begins.
+/// Renders a template up to `.Response`, where the answer begins.
 ///
 /// # Errors
-/// What the template must be.
+/// The message for an invalid template.
 pub fn render(template: &str, values: Values<'_>) -> Result<Vec<PromptPiece>, String> {
     if template.len() > TEMPLATE_BYTES_MAX {
         return Err(format!("must have at most {TEMPLATE_BYTES_MAX} bytes"));
@@ -77,7 +77,7 @@ struct Writer {
     bytes: usize,
     pieces: Vec<PromptPiece>,
     open: Vec<Condition>,
-    /// The answer's place was reached: what follows comes after it.
+    /// Whether `.Response` was reached: later text follows the answer.
     answered: bool,
 }
 
@@ -86,7 +86,7 @@ impl Writer {
         !self.answered && self.open.last().is_none_or(|c| c.around && c.holds)
     }
 
-    /// A value that is named many times is kept once, and counted each time.
+    /// Appends a piece. A value that occurs many times is stored once, and every occurrence counts towards the limit.
     fn write(&mut self, bytes: usize, piece: PromptPiece) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > WRITTEN_BYTES_MAX {

@@ -3,17 +3,17 @@
 use crate::fields::{self, Fields, Kind};
 use std::time::{Duration, Instant};
 
-/// How long a model stays without a request.
+/// How long a model stays loaded without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKeepAlive {
-    /// Unloaded after this time.
+    /// The model is unloaded after this time.
     For(Duration),
-    /// Unloaded only to make room for another model.
+    /// The model is unloaded only to free memory for another model.
     ForEver,
 }
 
 impl ModelKeepAlive {
-    /// Time at which a model is unloaded whose last request was at `last`.
+    /// Time at which a model is unloaded if its last request was at `last`.
     pub fn until(self, last: Instant) -> Option<Instant> {
         match self {
             Self::For(time) => last.checked_add(time),
@@ -28,11 +28,11 @@ impl From<Option<Duration>> for ModelKeepAlive {
     }
 }
 
-/// What `keep_alive` must be.
+/// Error message for an invalid `keep_alive`.
 const KEEP_ALIVE: &str =
     "must be a number of seconds, or a text like \"5m\" or \"1h30m\"; below 0 is for ever";
 
-/// How long a model stays loaded after a response (`keep_alive`).
+/// Parses `keep_alive`.
 pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {
     let raw = fields.raw("keep_alive")?;
     let seconds = match fields::kind(raw) {
@@ -46,12 +46,12 @@ pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {
     if seconds < 0.0 {
         return Some(ModelKeepAlive::ForEver);
     }
-    // Longer than a duration can be is for ever.
+    // Overflow means no limit.
     let time = Duration::try_from_secs_f64(seconds);
     Some(time.map_or(ModelKeepAlive::ForEver, ModelKeepAlive::For))
 }
 
-/// Seconds of a duration in Go's syntax, or of a plain number.
+/// Seconds of a duration in Go's syntax, or of a number.
 fn seconds(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),

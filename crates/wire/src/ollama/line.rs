@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use std::time::{Duration, Instant};
 use stream::Read;
 
-/// Tokens of a log that are read at a time.
+/// Tokens read from the token log at a time.
 const TOKENS_PER_READ: usize = 256;
 
 /// A line of a stream, or a non-streaming response.
@@ -67,7 +67,7 @@ pub(super) struct OllamaFunction<'a> {
     arguments: Box<RawValue>,
 }
 
-/// Reason, times in nanoseconds and counts of a choice that has ended.
+/// Finish reason, durations in nanoseconds and token counts of a choice that has ended.
 #[derive(Serialize)]
 pub(super) struct Summary<'a> {
     pub(super) done_reason: &'static str,
@@ -81,7 +81,8 @@ pub(super) struct Summary<'a> {
     pub(super) context: Option<Context<'a>>,
 }
 
-/// Ids of the prompt and of the answer: a client that sends them again continues from here.
+/// Token ids of the prompt and of the answer: a client that sends them with the next request continues the
+/// conversation.
 pub(super) struct Context<'a> {
     pub(super) log: &'a ChoiceLog,
     pub(super) prompt: &'a [u32],
@@ -113,7 +114,7 @@ impl Serialize for Context<'_> {
         for id in self.prompt {
             list.serialize_element(id)?;
         }
-        // The first token of a log is always there.
+        // Position 0 of a token log can always be read.
         let Ok(mut reader) = self.log.tokens.attach(0) else {
             return list.end();
         };
@@ -133,11 +134,11 @@ impl Serialize for Context<'_> {
 /// Durations of the parts of a request.
 pub(super) struct Durations {
     pub(super) total: Duration,
-    /// Until prefill began: the wait for a slot.
+    /// Queue time, until prefill begins.
     pub(super) load: Duration,
-    /// Prefill, to the first token.
+    /// Prefill time, until the first token.
     pub(super) prompt: Duration,
-    /// From the first token to the end.
+    /// Decode time, from the first token to the end.
     pub(super) answer: Duration,
 }
 

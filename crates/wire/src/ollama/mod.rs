@@ -1,15 +1,4 @@
-//! Ollama's format: `/api/*`.
-//!
-//! ```text
-//! routes           who answers what               models        /api/tags, /api/ps, /api/show, /api/version
-//! request          fields both routes share       residence     requests that only load, keep_alive
-//! chat_request     /api/chat                      names         `tiny`, `tiny:latest`
-//! generate_request /api/generate                  unsupported   what is refused, and what instead
-//! go_template      the `template` of a request    frames        from events to lines
-//! ending           how endings are spelled        refusal       errors
-//! manage           /api/create, /api/copy, /api/delete           pull      /api/pull
-//! modelfile        a model, written down
-//! ```
+//! Ollama's API: `/api/*`.
 
 pub mod chat_request;
 pub(crate) mod encoder;

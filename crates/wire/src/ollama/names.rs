@@ -1,9 +1,9 @@
-//! Models by the names Ollama's clients use: with a tag, of which `latest` goes without saying.
+//! Model names of Ollama's clients: with a tag, where the default tag is `latest`.
 
-/// The tag of a name without one.
+/// Suffix of a name with the default tag.
 pub const LATEST: &str = ":latest";
 
-/// A model's name with its tag.
+/// The model name with a tag.
 pub fn tagged(id: &str) -> String {
     let name = id.rsplit('/').next().unwrap_or(id);
     match name.contains(':') {

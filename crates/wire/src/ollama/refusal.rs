@@ -1,4 +1,4 @@
-//! Errors in Ollama's shape: `{"error":".."}`. The code beside it is an addition, for programs.
+//! Error responses in Ollama's format: `{"error":".."}`. The member `code` is an extension for programs.
 
 use crate::json;
 use crate::openai::refusal;
@@ -7,18 +7,18 @@ use generate::error::ApiError;
 use http::Response;
 use serde::Serialize;
 
-/// The body of an error response, or the last line of a stream that failed.
+/// The body of an error response, or the last line of a failed stream.
 #[derive(Serialize)]
 pub(crate) struct ErrorLine<'a> {
     error: &'a str,
     code: &'a str,
-    /// Tokens of the answer, where there are any.
+    /// Generated tokens; left out if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     eval_count: Option<u64>,
 }
 
 impl<'a> ErrorLine<'a> {
-    /// The error after so many tokens.
+    /// The error line after `tokens` generated tokens.
     pub(crate) fn new(error: &'a ApiError, tokens: u64) -> Self {
         Self {
             error: &error.message,

@@ -1,4 +1,4 @@
-//! The fields that both of Ollama's routes share.
+//! Parsers of request fields that Ollama's routes share.
 
 use crate::fields::{self, Fields, Kind};
 use crate::openai::{chat_request, control};
@@ -7,18 +7,18 @@ use generate::request::{GenerationParams, StreamOptions};
 use generate::response_format::{ResponseFormat, any_object};
 use serde_json::{Map, Value};
 
-/// What is asked for and this server cannot do yet.
+/// Error message for unsupported features.
 pub const NOT_SUPPORTED: &str = "is not supported yet by this server";
-/// What `repeat_last_n` may be at most.
+/// Limit of `repeat_last_n`.
 const WINDOW_MAX: i128 = u32::MAX as i128;
 
-/// What Ollama does where nothing is said.
+/// Defaults of Ollama's sampling parameters.
 const TEMPERATURE: f32 = 0.8;
 const TOP_K: u32 = 40;
 const TOP_P: f32 = 0.9;
 const REPEAT_PENALTY: f32 = 1.1;
 
-/// How the answer is generated: `options`, and `logprobs` and `format` beside them.
+/// Parses the generation parameters: `options`, `logprobs` and `format`.
 pub fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     let mut control = fields.within("options", |options| of_options(options, vocab));
     chat_request::logprobs(fields, &mut control.sampling);
@@ -30,7 +30,7 @@ pub fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     control
 }
 
-/// What the answer must look like: `format`, which is "json" or a schema.
+/// Parses `format`, which is "json" or a JSON schema.
 fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "format";
     let raw = fields.raw(NAME)?;
@@ -45,14 +45,14 @@ fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     }
 }
 
-/// How it is handed over: streamed unless it says otherwise.
+/// Parses the stream options. The default of `stream` is true.
 pub fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
     let mut delivery = control::delivery(fields);
     delivery.stream = fields.raw("stream").is_none() || delivery.stream;
     delivery
 }
 
-/// What the chat template is given: the names under which models' templates know `think`.
+/// Parses the variables of the chat template; `think` sets every variable that templates read for reasoning.
 pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     let mut kwargs = chat_request::kwargs(fields);
     let Some(raw) = fields.raw("think") else {
@@ -76,8 +76,8 @@ pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     kwargs
 }
 
-/// Those that only say how a model is loaded (`num_ctx`, `num_gpu` ...) are the operator's here; they are
-/// ignored, as are unknown ones.
+/// Parses `options`. Those about loading a model (`num_ctx`, `num_gpu` ...) are settings of the operator here and are
+/// ignored, as are unknown options.
 fn of_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     let mut control = control::control(options, vocab);
     let sampling = &mut control.sampling;
@@ -95,7 +95,7 @@ fn of_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
         sampling.repetition_penalty = REPEAT_PENALTY;
     }
     match options.integer("repeat_last_n", -1..=WINDOW_MAX) {
-        // As far back as there is anything.
+        // The window is the whole context.
         Some(-1) => sampling.penalty_window = 0,
         Some(0) => {
             sampling.repetition_penalty = 1.0;
@@ -104,7 +104,7 @@ fn of_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
         Some(window) => sampling.penalty_window = u32::try_from(window).unwrap_or(u32::MAX),
         None => {}
     }
-    // -1: without an end; -2: as long as the context has room. Both are the context's end here.
+    // -1 (unlimited) and -2 (until the context is full) both mean the limit of the context.
     if let Some(predict) = options.integer("num_predict", -2..=i128::from(u32::MAX)) {
         control.max_tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
     }
@@ -115,18 +115,18 @@ fn of_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     control
 }
 
-/// Notes what is wrong with options, for whoever keeps them.
+/// Validates options that are stored in a derived model; errors are recorded in `options`.
 pub fn check_options(options: &mut Fields<'_>) {
     of_options(options, u32::MAX as usize);
 }
 
-/// A string, or what is wrong with it.
+/// Parses a string member; errors are recorded in `fields`.
 pub fn text(fields: &mut Fields<'_>, name: &str) -> Option<String> {
     let text = fields.string(name);
     text.map(std::borrow::Cow::into_owned)
 }
 
-/// Whether a field is there and says something.
+/// Whether a field is present and not empty.
 pub fn says_something(fields: &Fields<'_>, name: &str) -> bool {
     fields.raw(name).is_some_and(|raw| match fields::kind(raw) {
         Kind::String => raw.get() != "\"\"",

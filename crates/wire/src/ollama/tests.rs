@@ -1,4 +1,4 @@
-//! Requests, right and wrong.
+//! Valid and invalid requests.
 
 use super::{chat_request, generate_request};
 use crate::fields::Fields;

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: the encoder.
+//! The encoder of chat completions (`POST /v1/chat/completions`).
 
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
@@ -19,7 +19,7 @@ pub struct ChatEncoder {
     reasoning: ReasoningField,
 }
 
-/// The field of a message that has its reasoning: there is no standard, and clients know one or the other.
+/// The message field that holds reasoning. There is no standard: clients read one field or the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReasoningField {
     /// `reasoning_content`.
@@ -27,11 +27,11 @@ pub enum ReasoningField {
     ReasoningContent,
     /// `reasoning`.
     Reasoning,
-    /// Both.
+    /// Both fields.
     Both,
 }
 
-/// Reasoning under the names that a client may know.
+/// Reasoning under the selected field names.
 #[derive(Default, Serialize)]
 struct ReasoningFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ impl<'a> ChunkDelta<'a> {
         }
     }
 
-    /// The end of a call has no field of its own.
+    /// The delta of a tool-call part; the end of a call has no field.
     fn tool_call(call: &ToolCall<'a>) -> Self {
         let (id, name, arguments) = match call.part {
             ToolCallPart::Start { id, name } => (Some(id), Some(name), ""),

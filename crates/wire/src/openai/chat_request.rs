@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: from fields to meaning.
+//! Parser of `POST /v1/chat/completions`.
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use crate::openai::control;
@@ -8,7 +8,10 @@ use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LO
 use serde_json::{Map, Value};
 use text::Message;
 
-/// The request's meaning, or all that is wrong with it.
+/// Parses a request.
+///
+/// # Errors
+/// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let messages = messages(&mut fields);
     let tools = tool_definitions::read(&mut fields);
@@ -34,7 +37,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     })
 }
 
-/// What is asked for of log-probabilities.
+/// Parses `logprobs` and `top_logprobs`.
 pub fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingParams) {
     sampling.logprobs = fields.boolean("logprobs").unwrap_or(false);
     let top = fields
@@ -46,7 +49,7 @@ pub fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingParams) 
     }
 }
 
-/// How many tokens it may think: `reasoning.max_tokens`, or Anthropic's `thinking.budget_tokens`.
+/// Parses the reasoning budget: `reasoning.max_tokens`, or Anthropic's `thinking.budget_tokens`.
 pub fn thinking_max(fields: &mut Fields<'_>) -> Option<u64> {
     let mut found = None;
     for (object, name) in [("reasoning", "max_tokens"), ("thinking", "budget_tokens")] {
@@ -57,7 +60,8 @@ pub fn thinking_max(fields: &mut Fields<'_>) -> Option<u64> {
     found
 }
 
-/// What the chat template is given beside the messages.
+/// Parses the variables of the chat template: `chat_template_kwargs`, and those that follow from `reasoning_effort`
+/// and `reasoning`.
 pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     let mut kwargs: Map<String, Value> = Map::new();
     let named = fields.string("reasoning_effort");
@@ -68,7 +72,7 @@ pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     };
     let (effort, enabled) = fields.within("reasoning", reasoning);
     if let Some(effort) = named.or(effort) {
-        // Templates know one word or the other.
+        // Chat templates read one variable or the other.
         kwargs.insert("enable_thinking".to_owned(), (effort != "none").into());
         kwargs.insert("reasoning_effort".to_owned(), Value::String(effort));
     }
@@ -91,7 +95,7 @@ pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     kwargs
 }
 
-/// The conversation; wrong parts of it are noted.
+/// Parses `messages`; errors are recorded in `fields`.
 pub fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let Some(items) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
@@ -109,7 +113,7 @@ pub fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
         .collect()
 }
 
-/// One message; wrong parts of it are noted.
+/// Parses one message; errors are recorded in `fields`.
 fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
     let object: Option<Object<'_>> = if fields::kind(raw) == Kind::Object {
         fields::read(raw)
@@ -148,7 +152,7 @@ fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message>
     })
 }
 
-/// What else templates look at.
+/// Further members of a message that chat templates read.
 fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
     let mut rest = Map::new();
     for (name, known_as) in [
@@ -182,7 +186,7 @@ fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String,
     rest
 }
 
-/// Templates take a call's arguments as what they are; here they come as JSON in a string.
+/// Parses the arguments of a tool call, a string of JSON, into the object that chat templates expect.
 fn opened(call: &mut Value) {
     let Some(arguments) = call.pointer_mut("/function/arguments") else {
         return;
@@ -194,7 +198,7 @@ fn opened(call: &mut Value) {
     }
 }
 
-/// A string, or text parts, which become one string with a line end between them.
+/// Parses the content of a message: a string, or text parts, which are joined by line ends.
 fn content(
     fields: &mut Fields<'_>,
     path: &str,
@@ -203,7 +207,7 @@ fn content(
 ) -> Option<Value> {
     let Some(raw) = raw else {
         if may_be_silent {
-            // Templates that put texts together cannot do so with nothing.
+            // Chat templates that concatenate contents need a string.
             return Some(Value::String(String::new()));
         }
         fields.wrong(path, "is required");

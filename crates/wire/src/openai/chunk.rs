@@ -1,4 +1,4 @@
-//! Parts that chat completions and completions share: chunks, usage, terminal frames.
+//! Chunks, usage and terminal frames, shared by chat completions and completions.
 
 use crate::cursor::Closing;
 use crate::encoder::comment_on_wait;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
 
-/// The last frame of a stream that ended well.
+/// The last frame of a completed stream.
 pub(crate) const DONE: &str = "[DONE]";
 
 /// Writes the chunks and the non-streaming response of one stream.
@@ -35,7 +35,7 @@ struct CompletionObject<'a, C> {
     #[serde(skip_serializing_if = "Option::is_none")]
     service_tier: Option<&'static str>,
     choices: &'a [C],
-    /// `None`: no such field.
+    /// `None`: the field is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<CompletionUsage>>,
 }
@@ -93,17 +93,17 @@ impl ChunkWriter {
         out.frame(id, None, &self.completion(self.chunk, &[choice], usage));
     }
 
-    /// Writes the frames of events that are not about one choice.
+    /// Writes the frames of events that do not belong to one choice.
     pub(super) fn stream_event(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
-            // Also before an error, because clients stop reading there.
+            // Also sent before an error, because clients stop reading at the error.
             Event::Usage { usage, .. } if self.source.meta().delivery.include_usage => {
                 let usage = Some(Some(CompletionUsage::new(*usage)));
                 let chunk = self.completion::<()>(self.chunk, &[], usage);
                 out.frame(FrameId::Terminal(Closing::Usage), None, &chunk);
             }
             Event::Finished { .. } => out.text(FrameId::Terminal(Closing::Done), DONE),
-            // The last frame: no `[DONE]` follows.
+            // The error is the last frame: no `[DONE]` follows.
             Event::Failed { end, .. } => {
                 let error = ending::error(*end);
                 let id = FrameId::Terminal(Closing::Done);
@@ -140,7 +140,7 @@ impl ChunkWriter {
     }
 }
 
-/// The `finish_reason` of a choice; `None` while it goes on, and where it failed.
+/// The `finish_reason` of a choice; `None` for a choice that is running or has failed.
 pub(super) fn finish_reason(end: Option<End>) -> Option<&'static str> {
     end.and_then(|end| ending::spell(end).ok())
 }

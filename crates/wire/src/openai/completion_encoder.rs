@@ -1,4 +1,4 @@
-//! `POST /v1/completions`: the encoder.
+//! The encoder of completions (`POST /v1/completions`).
 
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
@@ -46,7 +46,7 @@ impl CompletionEncoder {
         }
     }
 
-    /// The choices of a non-streaming response, in their order: all, or the likeliest of each prompt.
+    /// The choices of a non-streaming response: all, or the likeliest ones of each prompt.
     fn returned<'a>(&self, answers: &'a [CollectedAnswer]) -> Vec<&'a CollectedAnswer> {
         let Some(best) = self.best else {
             return answers.iter().collect();
@@ -78,7 +78,8 @@ impl CompletionEncoder {
 }
 
 impl Encoder for CompletionEncoder {
-    /// This protocol has no opening frame, and no place for reasoning and tool calls of a chat that is read in it.
+    /// This protocol has no opening frame, and no fields for the reasoning and the tool calls of a stream that was
+    /// opened as a chat.
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         let (choice, usage) = match event {
             Event::Delta(delta) if delta.kind == Kind::Reasoning => return,
@@ -114,7 +115,7 @@ impl Encoder for CompletionEncoder {
     }
 }
 
-/// Mean log-probability of an answer's tokens. An empty answer is behind all others.
+/// Mean log-probability of an answer's tokens. An empty answer ranks last.
 fn likelihood(answer: &CollectedAnswer) -> f64 {
     let sum: f64 = answer
         .entries

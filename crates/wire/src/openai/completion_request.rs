@@ -1,4 +1,4 @@
-//! `POST /v1/completions`: from fields to meaning.
+//! Parser of `POST /v1/completions`.
 
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::control;
@@ -8,10 +8,13 @@ use generate::request::{
     BestOf, CHOICES_MAX, GenerateRequest, GenerationParams, Prompt, TOP_LOGPROBS_MAX,
 };
 
-/// Tokens when nothing is said, as OpenAI has it for this route.
+/// Default of `max_tokens` on this route, as in OpenAI's API.
 const MAX_TOKENS_DEFAULT: usize = 16;
 
-/// The request's meaning, or all that is wrong with it.
+/// Parses a request.
+///
+/// # Errors
+/// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let prompts = prompts(&mut fields, vocab);
     let echo = fields.boolean("echo").unwrap_or(false);
@@ -47,7 +50,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     })
 }
 
-/// How many answers there are for each of `prompts` prompts, of which `n` are told.
+/// Parses `best_of`: the number of answers to generate for each of `prompts` prompts, of which `n` are returned.
 fn best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> usize {
     let best = fields.integer("best_of", 1..=CHOICES_MAX as i128);
     let best = best
@@ -69,7 +72,7 @@ fn best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> u
     best.max(n)
 }
 
-/// What would count the prompt's tokens among the answer's.
+/// Rejects parameters that would treat the prompt's tokens as tokens of the answer.
 fn refuse_beside_scores(fields: &mut Fields<'_>, control: &GenerationParams, chooses: bool) {
     let words = "cannot be used where the prompt's tokens are told with the answer's (echo with logprobs or max_tokens 0)";
     let sampling = &control.sampling;
@@ -83,7 +86,7 @@ fn refuse_beside_scores(fields: &mut Fields<'_>, control: &GenerationParams, cho
     }
 }
 
-/// A string, strings, ids, or lists of ids.
+/// Parses `prompt`: a string, a list of strings, token ids, or lists of token ids.
 fn prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
     let Some(raw) = fields.raw("prompt") else {
         fields.wrong("prompt", "is required");

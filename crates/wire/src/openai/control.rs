@@ -1,4 +1,4 @@
-//! The fields that chat and completions share.
+//! Parsers of request fields that chat completions and completions share.
 
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::response_format;
@@ -11,17 +11,17 @@ use generate::request::{
 use generate::tools::ToolCalling;
 use std::time::Duration;
 
-/// Longest time that a client may set for a request: a day.
+/// Limit of `deadline_ms`: a day.
 pub const PATIENCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
-/// What a priority must be.
+/// Error message for an invalid `priority`.
 const PRIORITIES: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
 
-/// How the answer is generated. `logprobs` are the format's own matter.
+/// Parses the generation parameters, except `logprobs`, which differ between protocols.
 pub fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     control_of(fields, vocab, 1)
 }
 
-/// The same, where `max_tokens` is at `least` so much.
+/// Parses the generation parameters with `least` as the lower limit of `max_tokens`.
 pub fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> GenerationParams {
     let stops = stops(fields);
     let stop_token_ids = stop_token_ids(fields, vocab);
@@ -57,7 +57,7 @@ pub fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> Generat
     }
 }
 
-/// How the answer is handed over.
+/// Parses the stream options.
 pub fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
     let stream = fields.boolean("stream").unwrap_or(false);
     let options = fields.object("stream_options");
@@ -87,7 +87,7 @@ pub fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
     }
 }
 
-/// The salt of the request's cached prompts, as vLLM takes it.
+/// Parses vLLM's `cache_salt`.
 fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
     let salt = fields.string("cache_salt")?;
     if !(1..=CACHE_SALT_BYTES_MAX).contains(&salt.len()) {
@@ -98,7 +98,7 @@ fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
     Some(salt.into())
 }
 
-/// How many answers, for each of `prompts` prompts.
+/// Parses `n`, the number of answers for each of `prompts` prompts.
 pub fn choices(fields: &mut Fields<'_>, prompts: usize) -> usize {
     let n = fields.integer("n", 1..=CHOICES_MAX as i128).unwrap_or(1);
     let n = usize::try_from(n).unwrap_or(1);
@@ -137,23 +137,23 @@ fn sampling(fields: &mut Fields<'_>, vocab: usize) -> SamplingParams {
         ..off
     };
     if sampling.top_p == 0.0 {
-        // A nucleus of nothing: callers who write it mean "the likeliest only".
+        // Callers who send 0 mean greedy sampling.
         (sampling.top_p, sampling.top_k) = (1.0, 1);
     }
     sampling
 }
 
-/// The least value of fields that must be more than nothing.
+/// Lower limit of fields that must be positive.
 const SMALLEST: f64 = 1e-6;
 
-/// The field's two names.
+/// Parses the repetition penalty under either of its two names.
 fn repetition(fields: &mut Fields<'_>) -> Option<f32> {
     let plain = fields.number("repetition_penalty", SMALLEST..=10.0);
     let llama = fields.number("repeat_penalty", SMALLEST..=10.0);
     plain.or(llama)
 }
 
-/// -1 is vLLM's way of saying "off".
+/// Parses `top_k`; vLLM uses -1 for "off".
 fn top_k(fields: &mut Fields<'_>) -> u32 {
     let k = fields
         .integer("top_k", -1..=i128::from(u32::MAX))
@@ -263,19 +263,19 @@ fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Vec<(u32, f32)> {
     biases
 }
 
-/// An id of the vocabulary.
+/// Parses a token id of the vocabulary.
 pub fn token_id(raw: Raw<'_>, vocab: usize) -> Option<u32> {
     fields::whole_number(raw)
         .filter(|id| (0..vocab as i128).contains(id))
         .and_then(|id| u32::try_from(id).ok())
 }
 
-/// What a token id must be.
+/// Error message for an invalid token id.
 pub fn token_id_words(vocab: usize) -> String {
     format!("must be a token id from 0 to {}", vocab.saturating_sub(1))
 }
 
-/// What `priority` and `service_tier` say, the former first, and whether a tier was named.
+/// The priority from `priority`, else from `service_tier`; and whether a service tier was given.
 fn urgency(fields: &mut Fields<'_>) -> (Priority, bool) {
     fields.string("user");
     let tier = fields.string("service_tier");

@@ -1,28 +1,32 @@
-//! The `finish_reason` of OpenAI's protocols for each end of a stream, and the errors of all protocols.
+//! The `finish_reason` of OpenAI's protocols for each end of a stream, and the error messages of failed streams in all
+//! protocols.
 
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
-/// Code of an answer that ended at a limit of its grammar.
+/// Error code of an answer that reached a limit of its grammar.
 pub const GRAMMAR_LIMIT: &str = "grammar_limit";
-/// The message of that code.
+/// Error message of [`GRAMMAR_LIMIT`].
 pub const GRAMMAR_LIMIT_WORDS: &str = "the grammar of this answer reached a limit: the next token \
     would take more work or memory than a token may; simplify the schema, expression or grammar";
-/// Wait before a retry at a server that was full or shut down.
+/// `Retry-After` of a server that was full or shut down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Error message for logits that are NaN or infinite, in every protocol: the model's file is damaged.
+/// Error message for logits that are NaN or infinite, in every protocol: the weights are damaged.
 pub const NOT_FINITE: &str = "the model failed on this request: its logits are NaN or infinite, so its weights \
                                      are damaged or were converted wrongly";
 
-/// The error of a bad end.
+/// The error of a stream that did not complete.
 pub fn error(end: End) -> ApiError {
     let error = spell(end).err();
     error.unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"))
 }
 
-/// The `finish_reason`, or the error of a bad end. Every end has one of them.
+/// The `finish_reason` of a completed stream.
+///
+/// # Errors
+/// The error of a stream that did not complete.
 pub fn spell(end: End) -> Result<&'static str, ApiError> {
     match end {
         End::Stop(Stop::Eos | Stop::StopString(_)) => Ok("stop"),

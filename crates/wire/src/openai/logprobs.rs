@@ -1,4 +1,4 @@
-//! Log-probabilities: chat's list of objects, and completions' four parallel lists.
+//! Log-probabilities: the list of objects of chat completions, and the four parallel lists of completions.
 
 use crate::json::{Entries, List, LogProb, Lossy};
 use engine::TopLogprob;
@@ -9,14 +9,14 @@ use std::fmt;
 use std::fmt::Display;
 use text::Tokenizer;
 
-/// Chat: `{"content":[{token, logprob, bytes, top_logprobs:[..]}]}`.
+/// Format of chat completions: `{"content":[{token, logprob, bytes, top_logprobs:[..]}]}`.
 pub(crate) struct ChatLogprobs<'a>(pub Logprobs<'a>);
 
-/// `[{token, logprob, bytes, top_logprobs:[..]}]`.
+/// A list `[{token, logprob, bytes, top_logprobs:[..]}]`.
 pub(crate) struct TokenLogprobs<'a>(pub Logprobs<'a>);
 
-/// Completions: `{"tokens":[..],"token_logprobs":[..],"top_logprobs":[{..}]|null,"text_offset":[..]}`. The first token
-/// of a prompt has no log-probability: null, as OpenAI has it.
+/// Format of completions: `{"tokens":[..],"token_logprobs":[..],"top_logprobs":[{..}]|null,"text_offset":[..]}`. The
+/// first token of a prompt has no log-probability: null, as in OpenAI's API.
 pub(crate) struct CompletionLogprobs<'a>(pub Logprobs<'a>);
 
 #[derive(Serialize)]
@@ -91,7 +91,7 @@ impl Serialize for CompletionLogprobs<'_> {
     }
 }
 
-/// The likeliest tokens, and the sampled one where it is not among them.
+/// The likeliest tokens, and the sampled token where the list lacks that token.
 fn alternatives<'a>(
     tokenizer: &'a Tokenizer,
     entry: &'a Entry,
@@ -104,7 +104,7 @@ fn alternatives<'a>(
     all.map(move |(id, logprob)| (CompletionToken::new(tokenizer, id), LogProb(logprob)))
 }
 
-/// A token's text; a token that is not UTF-8 by itself is `bytes:\xe2\x82`, as OpenAI has it.
+/// Text of a token; a token that is not UTF-8 on its own is written as `bytes:\xe2\x82`, as in OpenAI's API.
 struct CompletionToken<'a>(&'a [u8]);
 
 impl<'a> CompletionToken<'a> {
@@ -132,7 +132,7 @@ impl Serialize for CompletionToken<'_> {
     }
 }
 
-/// The bytes that a token stands for; a control token is named by its own text.
+/// The bytes of a token; for a control token the bytes of its name.
 fn token_bytes(tokenizer: &Tokenizer, id: u32) -> &[u8] {
     match tokenizer.bytes(id) {
         Some(bytes) if !bytes.is_empty() => bytes,

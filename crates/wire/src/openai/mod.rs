@@ -1,4 +1,4 @@
-//! OpenAI's formats: `/v1/chat/completions`, `/v1/completions`, `/v1/models`.
+//! OpenAI's chat completions and completions: `/v1/chat/completions`, `/v1/completions`, `/v1/models`.
 
 pub mod chat_encoder;
 pub mod chat_request;

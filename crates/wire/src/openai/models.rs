@@ -1,4 +1,4 @@
-//! `/v1/models`.
+//! OpenAI's model list: `/v1/models`.
 
 use crate::model_card::ModelCard;
 use serde::Serialize;
@@ -10,16 +10,17 @@ pub struct ModelObject<'a> {
     object: &'static str,
     created: i64,
     owned_by: &'static str,
-    /// Tokens that prompt and answer may have together, by vLLM's name; of a model that is ready.
+    /// Context length in tokens, under vLLM's name; only of a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_model_len: Option<usize>,
-    /// How tools are rendered: `template`, `generic` (in the text of the conversation) or `none`; of a model that is ready.
+    /// How tools are rendered: `template`, `generic` (in the text of the conversation) or `none`; only of a loaded
+    /// model.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'static str>,
-    /// Whether reasoning can be requested; of a model that is ready.
+    /// Whether the model supports reasoning; only of a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<bool>,
-    /// State of a model that is not ready.
+    /// State of a model that is not loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }
@@ -31,7 +32,7 @@ pub struct ModelList<'a> {
     data: Vec<ModelObject<'a>>,
 }
 
-/// The object of a model.
+/// Describes one model.
 pub fn object(card: &ModelCard) -> ModelObject<'_> {
     let capabilities = card.capabilities;
     ModelObject {
@@ -46,7 +47,7 @@ pub fn object(card: &ModelCard) -> ModelObject<'_> {
     }
 }
 
-/// The list of models.
+/// Describes all models.
 pub fn list(all: &[ModelCard]) -> ModelList<'_> {
     ModelList {
         object: "list",

@@ -1,4 +1,4 @@
-//! Errors in OpenAI's shape.
+//! Error responses in OpenAI's format.
 
 use crate::json;
 use crate::status::status_code;
@@ -8,11 +8,11 @@ use http::{HeaderValue, Response, header};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Code of an error response, among the response's extensions: what metrics count it under.
+/// Error code of a response, stored in the response's extensions for the metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct RejectedWith(pub &'static str);
 
-/// `{"error":{...}}`.
+/// The body `{"error":{...}}`.
 #[derive(Serialize)]
 pub struct ErrorBody<'a> {
     error: ErrorObject<'a>,
@@ -36,7 +36,7 @@ pub struct FieldError<'a> {
 }
 
 impl<'a> ErrorBody<'a> {
-    /// The body of this error.
+    /// The body of an error.
     pub fn new(error: &'a ApiError) -> Self {
         Self {
             error: ErrorObject {
@@ -74,7 +74,7 @@ pub fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
     with_body(error, json::to_vec(&ErrorBody::new(error)).freeze())
 }
 
-/// A response with the error's status and header fields, and a body in any protocol.
+/// A response with the error's status and headers, and a body in any protocol.
 pub fn with_body<B: From<Bytes>>(error: &ApiError, body: Bytes) -> Response<B> {
     let mut response = Response::new(B::from(body));
     *response.status_mut() = status_code(error.kind);
@@ -92,7 +92,7 @@ pub fn with_body<B: From<Bytes>>(error: &ApiError, body: Bytes) -> Response<B> {
         );
     }
     if error.kind == ErrorKind::TimedOut {
-        // Official clients retry every 5xx; a deadline that passed once would pass again.
+        // Official clients retry every 5xx; a request that missed its deadline once would miss it again.
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
     response
@@ -107,7 +107,7 @@ fn kind(error: &ApiError) -> &'static str {
     }
 }
 
-/// Rounded up: a client that comes back at this time is not early.
+/// Rounded up, so that a client that waits this long is not early.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/responses`: the encoder.
+//! The encoder of responses (`POST /v1/responses`).
 
 use super::event::{
     AboutItem, Contents, ErrorFields, Numbered, WithDelta, WithItem, WithPart, WithResponse,
@@ -23,17 +23,17 @@ use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
 
-/// The encoder of one response. A response of this protocol has one choice; the items of further ones, of a stream of
-/// another protocol, stand between those of the first.
+/// The encoder of one response. A response of this protocol has one choice; items of further choices, from a stream of
+/// another protocol, are interleaved with those of the first.
 pub struct ResponsesEncoder {
     source: Arc<StreamSource>,
     /// Progress of each choice.
     tracks: Vec<Track>,
-    /// Each choice as it was when it was collected last.
+    /// Each choice as of its last collection.
     answers: Vec<CollectedAnswer>,
     /// Choices whose end was encoded.
     ended: Vec<bool>,
-    /// Sequence number of the last event that the client has.
+    /// Sequence number of the last event that the client has received.
     after: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl ResponsesEncoder {
         }
     }
 
-    /// An encoder for a client that has all events up to this number.
+    /// The encoder for a client that has received all events up to this number.
     pub fn after(self, number: Option<u64>) -> Self {
         Self {
             after: number,
@@ -60,7 +60,7 @@ impl ResponsesEncoder {
         }
     }
 
-    /// Writes an event, unless the client has it.
+    /// Writes an event, unless the client has received the event.
     fn write<T: Serialize>(
         &self,
         id: FrameId,
@@ -79,8 +79,8 @@ impl ResponsesEncoder {
         out.frame(id, Some(kind), &event);
     }
 
-    /// Index in the output of a choice's last item. Items of several choices have indices of their own in whichever
-    /// order they come.
+    /// Output index of a choice's last item. With several choices the indices of their items are disjoint and do not
+    /// depend on the order of events.
     fn index(&self, choice: usize) -> usize {
         let before = self.tracks[choice].items.saturating_sub(1);
         choice + self.tracks.len() * before
@@ -94,7 +94,7 @@ impl ResponsesEncoder {
         }
     }
 
-    /// Writes an event about a choice's last item.
+    /// Writes an event that names a choice's last item.
     fn about<T: Serialize>(
         &self,
         id: FrameId,
@@ -113,7 +113,7 @@ impl ResponsesEncoder {
         self.write(id, (kind, place::number(&self.tracks)), about, out);
     }
 
-    /// Writes an event that has a choice's last item.
+    /// Writes an event that contains an output item.
     fn item(
         &self,
         id: FrameId,
@@ -179,7 +179,7 @@ impl ResponsesEncoder {
         self.about(FrameId::Position, kind, (choice, item), delta, out);
     }
 
-    /// Repeats the contents of the item that is open, before its last event.
+    /// Repeats the contents of the open item, before its last event.
     fn contents_done(&mut self, choice: usize, out: &mut FrameWriter<'_>) {
         let Some(item) = self.tracks[choice].open else {
             return;
@@ -220,7 +220,7 @@ impl ResponsesEncoder {
         };
         self.tracks[choice].next();
         let at = self.tracks[choice].items.saturating_sub(1);
-        // An item that has ended does not go on.
+        // An ended item is not in progress.
         let status = match item::item_status(&self.answers[choice], at) {
             "in_progress" => "incomplete",
             status => status,
@@ -231,7 +231,7 @@ impl ResponsesEncoder {
         self.item(id, kind, done, item_id.index, out);
     }
 
-    /// Collects a choice so that its last item is complete: an item after it, or its end, is known.
+    /// Collects a choice up to its last item, which is complete once a later item or the end of the choice is known.
     fn collect_last_item(&mut self, choice: usize) {
         let answer = &self.answers[choice];
         if answer.end.is_none() && answer.pieces.len() <= self.tracks[choice].items {
@@ -239,7 +239,7 @@ impl ResponsesEncoder {
         }
     }
 
-    /// Output of a choice's last item; `None` for an empty one.
+    /// Output of a choice's last item; `None` for an empty item.
     fn piece(&self, choice: usize) -> Option<&AnswerPart> {
         let at = self.tracks[choice].items.checked_sub(1)?;
         self.answers[choice].pieces.get(at)
@@ -259,14 +259,15 @@ impl ResponsesEncoder {
         }
     }
 
-    /// An item begins before its first event, and its contents are repeated before its last.
+    /// Writes the events of one choice. An item starts before its first delta, and its contents are repeated before
+    /// its last event.
     fn choice_event(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         let begins = self.tracks[choice].begins(event);
         if begins.is_some() {
             self.contents_done(choice, out);
             self.item_done(FrameId::None, choice, out);
         }
-        // The beginning of a call is an event itself.
+        // The start of a tool call has a position of its own.
         if let Some(item) = begins {
             let id = match item {
                 Item::Call => FrameId::Position,
@@ -290,7 +291,7 @@ impl ResponsesEncoder {
     fn last(&mut self, error: Option<&ApiError>, usage: Usage, out: &mut FrameWriter<'_>) {
         let answers = refold::answers(&self.source);
         for (choice, answer) in answers.iter().enumerate() {
-            // The client has the end from an earlier connection.
+            // The client received the end on an earlier connection.
             let is_over = matches!(answer.end, Some(End::Stop(_) | End::Length));
             if is_over && !self.ended[choice] {
                 self.tracks[choice].end();
@@ -328,7 +329,7 @@ impl Encoder for ResponsesEncoder {
         }
     }
 
-    /// Items that the client has seen begin are open for it.
+    /// Items that started before the client's position are open.
     fn replay(&mut self, event: &Event<'_>) {
         if let Event::Resumed { reached } = event {
             self.tracks = vec![Track::default(); reached.len()];

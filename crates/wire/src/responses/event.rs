@@ -24,7 +24,7 @@ pub(super) struct WithItem<'a> {
     pub(super) item: OutputItem<'a>,
 }
 
-/// An event about an item that the client knows.
+/// Fields of an event about an item that was sent before.
 #[derive(Serialize)]
 pub(super) struct AboutItem<T> {
     pub(super) output_index: usize,

@@ -1,14 +1,14 @@
-//! What a response was asked, page by page.
+//! Input items of a stored response, listed in pages.
 
 use crate::query::Query;
 use generate::error::ApiError;
 use serde_json::{Map, Value};
 
-/// Items on a page, where the caller does not say, and at most.
+/// Default and limit of the page size.
 const PAGE: usize = 20;
 const PAGE_MAX: u64 = 100;
 
-/// An item of a request, as it is kept.
+/// A stored input item of a request.
 pub struct InputItem {
     /// Id of the item.
     pub id: Box<str>,
@@ -17,7 +17,7 @@ pub struct InputItem {
 }
 
 impl InputItem {
-    /// An item, with a fresh id where it has none.
+    /// An item; without an id in `item`, the item gets a new one.
     pub fn new(mut item: Map<String, Value>, fresh: impl Fn() -> String) -> Self {
         let prefix = match item.get("type").and_then(Value::as_str) {
             Some("function_call") => "fc_",
@@ -38,7 +38,7 @@ impl InputItem {
 /// A page of items, as JSON.
 ///
 /// # Errors
-/// The query says nonsense.
+/// An invalid limit or order, or an unknown item id.
 pub fn page(items: &[InputItem], query: &Query) -> Result<String, ApiError> {
     let limit = query.number("limit", PAGE_MAX)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());

@@ -1,4 +1,4 @@
-//! Items of a response's output as JSON.
+//! Output items of a response as JSON.
 
 use super::place::Item;
 use crate::openai::ending;
@@ -56,7 +56,7 @@ impl<'a> ItemBody<'a> {
     }
 }
 
-/// The one part of a message or of a reasoning item.
+/// The single content part of a message or of a reasoning item.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart<'a> {
@@ -64,7 +64,7 @@ pub enum ContentPart<'a> {
     OutputText {
         /// Always empty.
         annotations: [(); 0],
-        /// Log-probabilities, where they were requested.
+        /// Log-probabilities, if requested.
         logprobs: LogprobList<'a>,
         /// The text.
         text: &'a str,
@@ -77,7 +77,7 @@ pub enum ContentPart<'a> {
 }
 
 impl<'a> ContentPart<'a> {
-    /// A part with this text.
+    /// A content part with this text.
     pub fn new(item: Item, text: &'a str, list: Option<Logprobs<'a>>) -> Self {
         match item {
             Item::Message => Self::OutputText {
@@ -90,7 +90,7 @@ impl<'a> ContentPart<'a> {
     }
 }
 
-/// Log-probabilities; an empty list without any.
+/// Log-probabilities; `None` is an empty list.
 pub struct LogprobList<'a>(pub Option<Logprobs<'a>>);
 
 impl Serialize for LogprobList<'_> {
@@ -102,7 +102,7 @@ impl Serialize for LogprobList<'_> {
     }
 }
 
-/// Id of an item: the stream's, with the item's index where it is not the first.
+/// Id of an item: the stream's id, followed by the item's index unless the index is 0.
 #[derive(Clone, Copy)]
 pub struct ItemId {
     /// Kind of the item.
@@ -134,7 +134,7 @@ impl Serialize for ItemId {
     }
 }
 
-/// The items of all choices, in the order of their indices.
+/// The items of all choices, ordered by output index.
 pub fn items<'a>(source: &'a StreamSource, answers: &'a [CollectedAnswer]) -> Vec<OutputItem<'a>> {
     let Some(started) = source.started() else {
         return Vec::new();
@@ -157,7 +157,7 @@ pub fn items<'a>(source: &'a StreamSource, answers: &'a [CollectedAnswer]) -> Ve
         .collect()
 }
 
-/// Number of items of an answer. An answer without output that has ended is an empty message.
+/// Number of items of an answer. A completed answer without output is one empty message.
 fn item_count(answer: &CollectedAnswer) -> usize {
     let is_over = matches!(answer.end, Some(End::Stop(_) | End::Length));
     answer.pieces.len().max(usize::from(is_over))
@@ -180,9 +180,9 @@ pub fn text(piece: Option<&AnswerPart>) -> &str {
     }
 }
 
-/// The `status` of an answer's item.
+/// The `status` of an item.
 pub fn item_status(answer: &CollectedAnswer, at: usize) -> &'static str {
-    // A call is complete or not, whatever follows it.
+    // A tool call is complete or not, regardless of later items.
     let is_complete = match answer.pieces.get(at) {
         Some(AnswerPart::Call(call)) => serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok(),
         _ => at + 1 < answer.pieces.len(),
@@ -197,13 +197,13 @@ pub fn item_status(answer: &CollectedAnswer, at: usize) -> &'static str {
     }
 }
 
-/// Log-probabilities of an answer that is one message. (Deltas have them in any case; afterwards it is not known which
-/// of several items they belong to.)
+/// Log-probabilities of an answer that is a single message. With several items the log-probabilities cannot be
+/// assigned to items afterwards; deltas always have them.
 pub fn logprobs<'a>(answer: &'a CollectedAnswer, tokenizer: &'a Tokenizer) -> Option<Logprobs<'a>> {
     matches!(answer.pieces[..], [AnswerPart::Text(_)]).then(|| answer.logprobs(tokenizer))
 }
 
-/// An item that begins with this event.
+/// The item that begins with an event, without output.
 pub fn begun<'a>(id: ItemId, event: &Event<'a>) -> OutputItem<'a> {
     let body = match event {
         Event::ToolCall(call) if id.item == Item::Call => match call.part {
@@ -219,7 +219,7 @@ pub fn begun<'a>(id: ItemId, event: &Event<'a>) -> OutputItem<'a> {
     with_id(id, "in_progress", body)
 }
 
-/// An item with its output; without a piece, an empty one.
+/// An item with its output; `None` is an empty item.
 pub fn item<'a>(
     id: ItemId,
     piece: Option<&'a AnswerPart>,

@@ -1,28 +1,28 @@
-//! Input items as the conversation that chat templates take, and as they are kept.
+//! Input items, converted to the messages that chat templates expect, and to the items that are stored.
 //!
-//! A response's output items are input items too, so a conversation that goes on is all items so far, in
-//! order. Calls of tools and reasoning ride on the assistant's message.
+//! Output items of a response are valid input items, so a continued conversation is the list of all items so far, in
+//! order. Tool calls and reasoning become members of the assistant's message.
 
 use crate::fields::{self, Fields, Object, Raw};
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value, json};
 use text::Message;
 
-/// Content that the format has and this server does not take.
+/// Content parts of the protocol that this server does not support.
 const NOT_TAKEN: [&str; 3] = ["input_image", "input_file", "input_audio"];
-/// What items there are.
+/// Error message for an item of unknown type.
 const KINDS: &str = "must be message, function_call, function_call_output or reasoning";
 
-/// A conversation that is being read.
+/// The conversation parsed so far.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
     pub(crate) messages: Vec<Message>,
-    /// The calls so far: id and name of the function.
+    /// Function calls so far: id and name of the function.
     calls: Vec<(String, String)>,
 }
 
-/// What a request asks, and the same as it is kept: each item as JSON, without an id where it had none.
-/// `None` when something is wrong with it, which is noted.
+/// Parses `input` and returns the items to be stored: each as JSON, without an id where the request gave none. `None`
+/// on errors, which are recorded in `fields`.
 pub(crate) fn read(fields: &mut Fields<'_>, talk: &mut Talk) -> Option<Vec<Map<String, Value>>> {
     let Some(raw) = fields.raw("input") else {
         fields.wrong("input", "is required");
@@ -44,12 +44,12 @@ pub(crate) fn read(fields: &mut Fields<'_>, talk: &mut Talk) -> Option<Vec<Map<S
 }
 
 impl Talk {
-    /// What stands before everything.
+    /// Adds the instructions, before all items.
     pub(crate) fn instructions(&mut self, text: String) {
         self.say("system", text);
     }
 
-    /// The next item; gives it back as it is kept.
+    /// Adds an item and returns the item to be stored.
     pub(crate) fn item(
         &mut self,
         fields: &mut Fields<'_>,
@@ -89,7 +89,7 @@ impl Talk {
             Some("user") => ("user", "user"),
             Some("assistant") => ("assistant", "assistant"),
             Some("system") => ("system", "system"),
-            // Templates know it by its older name.
+            // Chat templates know this role as `system`.
             Some("developer") => ("developer", "system"),
             _ => {
                 let words = "must be user, assistant, system or developer";
@@ -118,7 +118,8 @@ impl Talk {
         Some(kept)
     }
 
-    /// A message, or what the assistant says beside what is there of its message.
+    /// Appends text to the assistant's message if that has no content yet, or to the system message; otherwise adds a
+    /// message.
     fn say(&mut self, role: &str, text: String) {
         let last = self.messages.last_mut();
         if let Some(last) = last.filter(|last| last.role == role) {
@@ -145,7 +146,7 @@ impl Talk {
         let name = string(fields, path, item, "name");
         let arguments = string(fields, path, item, "arguments");
         let (id, name, arguments) = (id?, name?, arguments?);
-        // Templates write objects themselves.
+        // Chat templates expect an object.
         let arguments: Value = match serde_json::from_str(&arguments) {
             Ok(Value::Object(object)) => Value::Object(object),
             _ => Value::String(arguments),
@@ -189,7 +190,7 @@ impl Talk {
         Some(kept(item, "function_call_output"))
     }
 
-    /// The text of it, where there is any; what only OpenAI can read is kept and not shown.
+    /// Adds the text of a reasoning item. Encrypted reasoning is stored, and not passed to the chat template.
     fn reasoning(
         &mut self,
         fields: &mut Fields<'_>,
@@ -211,7 +212,7 @@ impl Talk {
         Some(kept(item, "reasoning"))
     }
 
-    /// The assistant's message that is being made.
+    /// The last message if the assistant's, else a new one.
     fn assistant(&mut self) -> &mut Message {
         if self
             .messages
@@ -233,7 +234,7 @@ impl Talk {
     }
 }
 
-/// The text of a list of parts.
+/// The joined text of a list of content parts.
 fn parts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
     let Some(parts) = fields::list(raw, PARTS_MAX) else {
         let words = format!("must be a string or a list of at most {PARTS_MAX} parts");
@@ -267,7 +268,7 @@ fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String
     string(fields, path, &part?, name)
 }
 
-/// A string that an item must have.
+/// Parses a required string member of an item.
 fn string(fields: &mut Fields<'_>, path: &str, item: &Object<'_>, name: &str) -> Option<String> {
     let text = item.get(name).and_then(fields::text);
     if text.is_none() {
@@ -276,7 +277,7 @@ fn string(fields: &mut Fields<'_>, path: &str, item: &Object<'_>, name: &str) ->
     text.map(std::borrow::Cow::into_owned)
 }
 
-/// A message of one part.
+/// A message item with one content part.
 fn message(role: &str, part: &str, text: &str) -> Map<String, Value> {
     let content = json!([{"type": part, "text": text}]);
     let fields = [
@@ -298,7 +299,7 @@ fn with_id(mut kept: Map<String, Value>, item: &Object<'_>) -> Map<String, Value
     kept
 }
 
-/// An item as it came, with its kind.
+/// The item to be stored: all members, and the type.
 fn kept(item: &Object<'_>, kind: &str) -> Map<String, Value> {
     let value = |(name, raw)| Some((str::to_owned(name), fields::read(raw)?));
     let mut kept: Map<String, Value> = item.entries().filter_map(value).collect();

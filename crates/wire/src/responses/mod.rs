@@ -1,16 +1,6 @@
-//! OpenAI's Responses: `/v1/responses*`.
+//! OpenAI's Responses API: `/v1/responses*`.
 //!
-//! ```text
-//! routes    who answers what              request   from fields to meaning
-//! frames    from events to bytes          items     input items as a conversation
-//! object    the response, as JSON         text_format  `text`: what the answer must look like
-//! tools     what may be called            place     sequence numbers, and what places they mean
-//! store     those that are kept           record    one of them: what it was asked, and how it ended
-//! settings  bounds of that                input     what was asked, listed page by page
-//!                                         input_tokens  a prompt, counted
-//! ```
-//!
-//! A streamed response is told as named SSE events, each with a `sequence_number`:
+//! A streamed response is a sequence of named SSE events, each with a `sequence_number`:
 //!
 //! ```text
 //! response.created  response.in_progress
@@ -20,15 +10,15 @@
 //! response.completed | response.incomplete | response.failed
 //! ```
 //!
-//! Items are messages, what the model thought, and calls of functions. A response that is refused after its
-//! head was sent, and before it began, is one event `error`. A cancelled one is `response.failed` with the
-//! status `cancelled`.
+//! Items are messages, reasoning, and function calls. A response that is rejected after the HTTP headers were sent,
+//! and before its first event, is one event `error`. A canceled response ends with `response.failed` and the status
+//! `cancelled`.
 //!
-//! **Sequence numbers** count steps of the log, not events (see `place`): an event that stands for several
-//! tokens leaves a gap before it, and a number means the same place however the stream was cut. Whoever asks
-//! for what comes after one is told neither too much nor too little.
+//! **Sequence numbers** count steps of the token log, not events (see `place`): an event that covers several tokens
+//! leaves a gap before its number, and a number means one position, however tokens were grouped into events. A client
+//! that resumes after a number gets exactly the events after the number.
 //!
-//! The whole text, which an answer's last events repeat, is folded again from the log when it ends.
+//! The complete text in the last events of an answer is decoded again from the token log when the answer ends.
 
 pub mod encoder;
 pub(crate) mod event;
@@ -47,10 +37,10 @@ pub use request::{Note, parse};
 
 use stream::StreamId;
 
-/// What the ids of responses begin with; the stream's id follows.
+/// Prefix of response ids; the stream's id follows.
 pub const ID_PREFIX: &str = "resp_";
 
-/// The stream whose answer is called so.
+/// The stream of a response id.
 pub fn stream_id(response_id: &str) -> Option<StreamId> {
     response_id.strip_prefix(ID_PREFIX)?.parse().ok()
 }

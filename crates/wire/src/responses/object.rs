@@ -1,4 +1,4 @@
-//! A response as JSON.
+//! The response object as JSON.
 
 use super::item::{OutputItem, items};
 use super::request_fields::RequestFields;
@@ -15,13 +15,13 @@ use stream::End;
 /// State of a response.
 #[derive(Clone, Copy)]
 pub enum Status<'a> {
-    /// The request waits for its permit.
+    /// The request waits for admission.
     Queued,
     /// The response is being generated.
     InProgress,
-    /// The response ended well.
+    /// The response completed.
     Completed,
-    /// Ended at the token limit of the request.
+    /// The response ended at the token limit of the request.
     Incomplete,
     /// The response was canceled.
     Cancelled,
@@ -30,7 +30,7 @@ pub enum Status<'a> {
 }
 
 impl<'a> Status<'a> {
-    /// Status of a response that ended well.
+    /// Status of a response that did not fail.
     pub fn of(end: Option<End>) -> Self {
         match end {
             Some(End::Length) => Self::Incomplete,
@@ -38,7 +38,7 @@ impl<'a> Status<'a> {
         }
     }
 
-    /// Status of a response that ended with an error.
+    /// Status of a response that failed.
     pub fn of_error(error: &'a ApiError) -> Self {
         match error.code {
             "cancelled" => Self::Cancelled,
@@ -57,7 +57,7 @@ impl<'a> Status<'a> {
         }
     }
 
-    /// The event that ends a stream with this status.
+    /// Name of the event that ends a stream with this status.
     pub fn event(self) -> &'static str {
         match self {
             Self::Queued | Self::InProgress | Self::Completed => "response.completed",
@@ -107,7 +107,7 @@ struct ResponseUsage {
 #[derive(Serialize)]
 struct InputDetails {
     cached_tokens: u64,
-    /// Writing to the cache is free here; the client's type has the field all the same.
+    /// Always 0: writes to the prefix cache are free, but clients' types require the field.
     cache_write_tokens: u64,
 }
 
@@ -133,7 +133,7 @@ impl ResponseUsage {
     }
 }
 
-/// A response with this output.
+/// A response object with this output.
 pub fn response<'a>(
     source: &'a StreamSource,
     status: Status<'a>,
@@ -167,7 +167,7 @@ pub fn response<'a>(
     }
 }
 
-/// A response that has ended, with its collected answers.
+/// The object of an ended response, with the collected answers.
 pub fn ended<'a>(
     source: &'a StreamSource,
     status: Status<'a>,
@@ -177,7 +177,7 @@ pub fn ended<'a>(
     response(source, status, Some(usage), items(source, answers))
 }
 
-/// A response that has not ended: its output so far.
+/// The object of a running response, with the output so far.
 pub fn so_far(source: &StreamSource, is_queued: bool) -> Bytes {
     let status = if is_queued {
         Status::Queued

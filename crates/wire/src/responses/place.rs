@@ -1,9 +1,9 @@
-//! Sequence numbers, and the places in a stream that they mean.
+//! Sequence numbers, and the stream positions that they stand for.
 //!
-//! A choice is told as items, one after the other, each with events that begin and end it. Its position after
-//! a delta is the number of steps the delta ends in, and one more for each other event before it. So it does
-//! not depend on how many tokens an event stands for. An item that is not the first leaves one number out:
-//! it may begin and have its first delta in the step in which the one before it had its last.
+//! A choice is sent as items, one after the other, each with events that start and end the item. The number after a
+//! delta is the number of steps up to the end of the delta, plus one for each other event before, so the number does
+//! not depend on how many tokens an event covers. Every item but the first skips one number: the item may start, and
+//! have its first delta, in the step of the last delta of the item before.
 
 use crate::cursor::{Closing, Cursor, invalid_cursor};
 use generate::error::ApiError;
@@ -13,12 +13,12 @@ use generate::output::replay;
 use generate::stream_source::StreamSource;
 use std::sync::Arc;
 
-/// `response.created`; `response.in_progress` has the next.
+/// Number of `response.created`; `response.in_progress` has the next number.
 pub const CREATED: u64 = 0;
-/// The number of a response's first event about an item, but for positions.
+/// Offset of the numbers of item events.
 const OPENING: u64 = 1;
 
-/// What an item is.
+/// Type of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A message.
@@ -37,7 +37,7 @@ impl Item {
         }
     }
 
-    /// Events that begin it: the item; its part, where it has one.
+    /// Number of events that start the item: the item, and its content part if there is one.
     fn openings(self) -> u64 {
         match self {
             Self::Message | Self::Reasoning => 2,
@@ -45,26 +45,26 @@ impl Item {
         }
     }
 
-    /// Events that end it: its text or arguments; its part, where it has one; the item.
+    /// Number of events that end the item: its text or arguments, its content part if there is one, and the item.
     fn closings(self) -> u64 {
         self.openings() + 1
     }
 }
 
-/// How far the telling of one choice is.
+/// Progress of one choice: its items and its share of the sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Track {
-    /// The item that is being told.
+    /// The open item.
     pub open: Option<Item>,
-    /// Items that have begun.
+    /// Number of items that have started.
     pub items: usize,
     at: u64,
-    /// What `at` is beyond the steps of the last delta.
+    /// Difference between `at` and the steps up to the last delta.
     beyond: u64,
 }
 
 impl Track {
-    /// The item that has to begin before this event.
+    /// The item that starts before this event, if any.
     pub fn begins(&self, event: &Event<'_>) -> Option<Item> {
         match event {
             Event::Delta(delta) if delta.text.is_empty() => None,
@@ -80,7 +80,7 @@ impl Track {
         }
     }
 
-    /// Whether this event is more of the item that is open.
+    /// Whether this event is a delta of the open item.
     pub fn goes_on(&self, event: &Event<'_>) -> bool {
         match event {
             Event::Delta(delta) => self.open == Some(Item::of(delta.kind)),
@@ -89,7 +89,7 @@ impl Track {
         }
     }
 
-    /// Whether this event ends the item that is open.
+    /// Whether this event ends the open item.
     pub fn ends(&self, event: &Event<'_>) -> bool {
         let ends = match event {
             Event::ToolCall(call) => call.part == ToolCallPart::End,
@@ -99,25 +99,25 @@ impl Track {
         ends && self.open.is_some()
     }
 
-    /// An item begins.
+    /// Starts an item.
     pub fn begin(&mut self, item: Item) {
         self.beyond += u64::from(self.items > 0);
         self.items += 1;
         self.open = Some(item);
     }
 
-    /// An event that begins or ends an item.
+    /// Counts an event that starts or ends an item.
     pub fn next(&mut self) {
         self.at += 1;
         self.beyond += 1;
     }
 
-    /// More of an item, up to there.
+    /// Counts a delta that ends at a position.
     pub fn delta(&mut self, reached: Position) {
         self.at = reached.begun() + self.beyond;
     }
 
-    /// All that is told with this event.
+    /// Counts all frames that are written for an event.
     pub fn pass(&mut self, event: &Event<'_>) {
         if let Some(item) = self.begins(event) {
             self.close();
@@ -134,7 +134,7 @@ impl Track {
         }
     }
 
-    /// All that is told with the choice's end.
+    /// Counts all frames that are written for the end of the choice.
     pub fn end(&mut self) {
         if self.items == 0 {
             self.begin(Item::Message);
@@ -143,7 +143,7 @@ impl Track {
         self.close();
     }
 
-    /// The events that end the item that is open, if one is.
+    /// Counts the events that end the open item, if there is one.
     pub fn close(&mut self) {
         if let Some(item) = self.open.take() {
             (0..item.closings()).for_each(|_| self.next());
@@ -151,17 +151,17 @@ impl Track {
     }
 }
 
-/// The sequence number where choices are so far.
+/// The sequence number after the events of all choices so far.
 pub fn number(tracks: &[Track]) -> u64 {
     OPENING + tracks.iter().map(|track| track.at).sum::<u64>()
 }
 
-/// Where a client is that was told everything up to the event of this number, of a response with one
-/// choice. `None`: before the first delta. What comes after that place and has no greater number is still
-/// to be left out.
+/// The cursor of a client that has received all events up to the number `after`, of a response with one choice.
+/// `None`: before the first delta. Events after the cursor whose numbers are not greater than `after` must still be
+/// left out.
 ///
 /// # Errors
-/// No such number can have been told.
+/// A number that no event of the stream has.
 pub fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cursor>, ApiError> {
     let (mut track, mut reached) = (Track::default(), Position::default());
     let mut passed = false;
@@ -181,7 +181,7 @@ pub fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cursor>, 
             before.begin(item);
             (0..item.openings()).for_each(|_| before.next());
         }
-        // It may stand for several tokens, of which the client has some.
+        // The event may cover several tokens, some of which the client has received.
         if before.goes_on(event) && number(&[before]) < after {
             reached = Position::whole(after - OPENING - before.beyond);
         }
@@ -203,7 +203,7 @@ mod tests {
     use stream::{End, Stop};
     use testing::small_vocabulary::tokenizer;
 
-    /// The numbers after each of these events: who says what, up to which step.
+    /// The numbers after each delta, given by kind and position.
     fn numbers(said: &[(Kind, (u64, u64))]) -> Vec<u64> {
         let tokenizer = tokenizer();
         let at = |(steps, parts)| At {
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn numbers_do_not_depend_on_how_tokens_were_grouped() {
         use Kind::{Reasoning, Text};
-        // A message from 2 and 3 on.
+        // Message items after 2 and after 3 tokens.
         assert_eq!(numbers(&[(Text, (1, 0)), (Text, (2, 0))]), [4, 5, 8]);
         assert_eq!(numbers(&[(Text, (2, 0))]), [5, 8]);
-        // The third token ends what is thought and begins what is said.
+        // The third token ends the reasoning and begins the content.
         let whole = [(Reasoning, (2, 1)), (Text, (5, 0))];
         let cut = [
             (Reasoning, (1, 0)),

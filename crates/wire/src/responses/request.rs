@@ -1,4 +1,4 @@
-//! `POST /v1/responses`: from fields to meaning.
+//! Parser of `POST /v1/responses`.
 
 use super::items::{self, Talk};
 use super::{text_format, tools};
@@ -12,38 +12,40 @@ use generate::response_format::ResponseFormat;
 use serde_json::{Map, Value, json};
 use stream::StreamId;
 
-/// What is asked for and this server cannot do yet.
+/// Error message for unsupported features.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
-/// Entries of `metadata`, and bytes of their names and values.
+/// Limits of `metadata`: entries, and bytes of names and values.
 const METADATA_MAX: usize = 16;
 const METADATA_NAME_BYTES_MAX: usize = 64;
 const METADATA_BYTES_MAX: usize = 512;
-/// What asks for log-probabilities.
+/// Value of `include` that requests log-probabilities.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
-/// What is kept of a request, to be shown and to go on from.
+/// The part of a request that is stored, for retrieval and for continuation.
 #[derive(Debug)]
 pub struct Note {
-    /// What was asked, as JSON objects; some have an id.
+    /// Input items as JSON objects; some have an id.
     pub items: Vec<Map<String, Value>>,
-    /// The response it goes on from.
+    /// The response that this one continues.
     pub previous: Option<StreamId>,
 }
 
-/// The conversation up to a response, including the response.
+/// The conversation up to and including a stored response.
 pub trait History {
-    /// The last response.
+    /// Stream of the last response.
     fn id(&self) -> Option<StreamId>;
-    /// All items, as JSON, the oldest first.
+    /// All items as JSON, oldest first.
     fn items(&self) -> impl Iterator<Item = &str>;
 }
 
-/// Bytes of the items before a request, over all responses: four times the longest body there is by default.
+/// Limit of the bytes of all earlier items of a conversation: four times the default limit of a body.
 const HISTORY_BYTES_MAX: usize = 16 << 20;
 
-/// The request's meaning, and what is to be kept of it, if anything; or all that is wrong with it. `history`
-/// gives what was said up to a response. Beside OpenAI's own fields it takes this server's others that
-/// control how an answer is generated (`seed`, `min_p`, ...).
+/// Parses a request, and the part to be stored unless `store` is false. `history` finds a stored response by id.
+/// Besides OpenAI's fields, this server's generation parameters (`seed`, `min_p`, ...) are accepted.
+///
+/// # Errors
+/// All invalid fields at once.
 pub fn parse<H: History>(
     mut fields: Fields<'_>,
     vocab: usize,
@@ -93,7 +95,7 @@ pub fn parse<H: History>(
     Ok((ask, keeps.then_some(note)))
 }
 
-/// What was said before.
+/// Adds the earlier conversation.
 fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &impl History) {
     const NAME: &str = "previous_response_id";
     if history.items().count() > MESSAGES_MAX {
@@ -110,14 +112,14 @@ fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &impl History) {
         );
     }
     for item in history.items() {
-        // It was right when it was kept.
+        // The item was validated before it was stored.
         if let Ok(raw) = serde_json::from_str(item) {
             talk.item(fields, NAME, raw);
         }
     }
 }
 
-/// An answer has one form, whichever field it came in.
+/// Parses the response format; a second one, in this server's own fields, is an error.
 fn form(fields: &mut Fields<'_>, other: Option<ResponseFormat>) -> Option<ResponseFormat> {
     let form = text_format::read(fields);
     if let (Some(_), Some(other)) = (&form, &other) {
@@ -137,7 +139,7 @@ fn logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
     sampling.logprobs = asked || sampling.top_logprobs > 0;
 }
 
-/// Fields that only have to be right.
+/// Validates fields without effect.
 fn check(fields: &mut Fields<'_>) {
     fields.integer("n", 1..=1);
     for name in ["prompt_cache_key", "safety_identifier"] {
@@ -169,7 +171,7 @@ fn metadata(fields: &mut Fields<'_>) {
     }
 }
 
-/// How it is handed over, and whether it is kept.
+/// Parses the stream options, and whether the response is stored.
 fn delivery(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
     let keeps = fields.boolean("store").unwrap_or(true);
     let background = fields.boolean("background").unwrap_or(false);
@@ -177,7 +179,7 @@ fn delivery(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
         fields.wrong("background", "needs \"store\": true");
     }
     let delivery = StreamOptions {
-        // Every response has its counts.
+        // Every response reports its usage.
         include_usage: true,
         background,
         ..control::delivery(fields)
@@ -185,14 +187,14 @@ fn delivery(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
     (delivery, keeps)
 }
 
-/// What the response repeats of its request: the inside of a JSON object.
+/// Request fields that the response repeats: the members of a JSON object, without braces.
 fn repeats(
     fields: &Fields<'_>,
     keeps: bool,
     max_tokens: Option<usize>,
     sampling: &SamplingParams,
 ) -> String {
-    // As it came, but on one line.
+    // Parsed and written again, so that the value is on one line.
     let given = |name: &str| fields.raw(name).and_then(fields::read::<Value>);
     let or = |name: &str, default: Value| given(name).unwrap_or(default);
     let over = |name: &str, mut defaults: Value| {

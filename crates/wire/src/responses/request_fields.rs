@@ -1,11 +1,11 @@
-//! Fields of a request that its response repeats.
+//! Request fields that a response repeats.
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// What a response repeats whose stream was opened in another protocol.
+/// The repeated fields of a response whose stream was opened in another protocol.
 const DEFAULTS: &str = concat!(
     r#""instructions":null,"max_output_tokens":null,"metadata":{},"parallel_tool_calls":true,"#,
     r#""previous_response_id":null,"reasoning":{"effort":null,"summary":null},"service_tier":"default","#,
@@ -13,12 +13,12 @@ const DEFAULTS: &str = concat!(
     r#""top_logprobs":0,"top_p":1.0,"truncation":"disabled","user":null"#
 );
 
-/// Names and values, as they are written.
+/// Names and raw values.
 #[derive(Default)]
 pub(crate) struct RequestFields(Vec<(String, Box<RawValue>)>);
 
 impl RequestFields {
-    /// The members of an object, given without its braces.
+    /// Parses the members of an object, given without braces.
     pub(crate) fn new(members: Option<&str>) -> Self {
         let object = format!("{{{}}}", members.unwrap_or(DEFAULTS));
         serde_json::from_str(&object).unwrap_or_default()

@@ -1,10 +1,10 @@
-//! `text`: what the answer must look like.
+//! Parser of the Responses API's `text`: the response format.
 
 use crate::fields::{self, Fields, Kind, Object};
 use crate::response_format;
 use generate::response_format::{ResponseFormat, any_object};
 
-/// The form that is asked for, if any.
+/// Parses the response format, if there is one.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "text.format";
     let text = fields.object("text")?;

@@ -1,17 +1,17 @@
-//! `tools`, `tool_choice` and `parallel_tool_calls`: what the model may call, and what it must.
+//! Parsers of the Responses API's `tools`, `tool_choice` and `parallel_tool_calls`.
 
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::tool_definitions::{NAME_WORDS, choice, is_name, listed, unknown};
 use generate::tools::Tools;
 use serde_json::{Map, Value, json};
 
-/// What is asked for and this server cannot do yet.
+/// Error message for unsupported features.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
-/// What `tool_choice` must be.
+/// Error message for an invalid `tool_choice`.
 const CHOICE_WORDS: &str =
     "must be none, auto, required, or {\"type\": \"function\", \"name\": ..}";
 
-/// What a request says of tools, which stand in the shape that templates take. Wrong parts are noted.
+/// Parses the tools into OpenAI's chat format, which chat templates expect. Errors are recorded in `fields`.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
     let tools = listed(fields, ".name", tool);
     let once = fields.boolean("parallel_tool_calls") == Some(false);

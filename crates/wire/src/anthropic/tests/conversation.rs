@@ -1,10 +1,10 @@
-//! Turns and blocks, and the messages that come of them.
+//! Messages and content blocks, and the messages for the chat template.
 
 use super::{bad_fields, message};
 use generate::request::Prompt;
 use serde_json::{Value, json};
 
-/// What the template is given, and whether the answer continues it.
+/// Messages for the chat template, and whether the answer continues the last one.
 fn told(over: &Value) -> (Value, bool) {
     let mut ask = message(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
     match ask.prompts.remove(0) {
@@ -98,7 +98,7 @@ fn a_last_turn_of_the_assistant_is_continued() {
     let (messages, continues) = told(&ends(json!("The answer is (")));
     assert_eq!(messages[1]["content"], "The answer is (");
     assert!(continues);
-    // Nothing to continue: an answer as to any question.
+    // An empty last message is dropped.
     let (messages, continues) = told(&ends(json!("")));
     assert_eq!(messages.as_array().map(Vec::len), Some(1));
     assert!(!continues);

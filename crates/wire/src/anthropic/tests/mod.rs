@@ -1,4 +1,4 @@
-//! Requests, right and wrong, and what templates are given of them.
+//! Valid and invalid requests, and the variables of the chat template.
 
 pub(crate) mod conversation;
 pub(crate) mod request;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const VOCAB: usize = 300;
 
-/// A good request with some fields put over it.
+/// Parses a valid request with some fields replaced.
 fn message(over: &Value) -> Result<GenerateRequest, ApiError> {
     let mut body = json!({"max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]});
     for (name, value) in over.as_object().expect("fields") {

@@ -1,4 +1,4 @@
-//! Every field but the conversation's.
+//! Fields of a request other than the conversation.
 
 use super::{VOCAB, bad_fields, message};
 use crate::anthropic::message_request;
@@ -110,7 +110,7 @@ fn each_wrong_tool_is_named() {
     rows.into_iter().for_each(refused);
 }
 
-/// The body is refused for this field alone.
+/// Asserts that one field is rejected.
 fn refused((over, want): (Value, &str)) {
     let error = message(&over).expect_err(want);
     assert_eq!(bad_fields(&error), [want], "{over}");
@@ -273,7 +273,7 @@ fn tools_reach_the_template_in_the_shape_it_takes() {
 }
 
 proptest! {
-    /// Whatever is sent, there is an answer: never a panic, and each refusal says what and where.
+    /// No body causes a panic; every error response names a field or a position.
     #[test]
     fn any_body_is_understood_or_refused(body in any_body()) {
         let parsed = Fields::parse(body.as_bytes()).and_then(|f| message_request::parse(f, VOCAB));
@@ -285,7 +285,7 @@ proptest! {
     }
 }
 
-/// Objects whose known fields hold anything, and blocks of any kind.
+/// Objects whose known fields have any value, and blocks of any type.
 fn any_body() -> impl Strategy<Value = String> {
     const NAMES: [&str; 14] = [
         "messages",

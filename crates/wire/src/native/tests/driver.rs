@@ -1,4 +1,4 @@
-//! An encoder of jobs, driven event by event.
+//! Drives an encoder of jobs event by event.
 
 use super::super::encoder::JobEncoder;
 use super::story::Frame;
@@ -39,7 +39,7 @@ pub(super) struct Hand {
     pub(super) out: BytesMut,
     pub(super) tokens: u64,
     pub(super) tokenizer: Arc<Tokenizer>,
-    /// The last event was encoded.
+    /// Whether the last event was encoded.
     pub(super) ended: bool,
 }
 
@@ -109,7 +109,7 @@ impl Hand {
         self.encode(&Event::Delta(delta));
     }
 
-    /// As a generation tells it: good endings as an event, bad ones as a break.
+    /// Ends the job with the events of a generation: `Finished` for a completed stream, `Failed` for any other.
     pub(super) fn end(&mut self, end: End) {
         let usage = usage(self.tokens);
         self.start(usage);
@@ -142,7 +142,7 @@ impl Hand {
         self.encode(&Event::Rejected(error));
     }
 
-    /// What was told, times made the same each time.
+    /// The frames so far, with time stamps replaced by `T`.
     pub(super) fn told(&self) -> String {
         let text = std::str::from_utf8(&self.out).unwrap();
         let (mut fixed, mut rest) = (String::new(), text);

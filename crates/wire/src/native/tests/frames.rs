@@ -1,4 +1,4 @@
-//! What a job tells.
+//! Frames of a job.
 
 use super::super::ending::{self, Ending};
 use super::super::refusal::JobError;
@@ -19,7 +19,7 @@ use testing::small_vocabulary::tokenizer;
 
 const NEVER: Duration = Duration::MAX;
 
-/// Every ending there is.
+/// Every end of a stream.
 const ENDS: [End; 17] = [
     End::Stop(Stop::Eos),
     End::Stop(Stop::StopString(1)),

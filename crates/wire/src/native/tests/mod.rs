@@ -1,4 +1,4 @@
-//! Requests, right and wrong; every ending; what is told, byte for byte.
+//! Valid and invalid requests; every end of a stream; golden frames.
 
 pub(crate) mod driver;
 pub(crate) mod frames;
@@ -89,7 +89,7 @@ fn all_bad_fields_are_told_at_once() {
             row["constraint"].as_str().unwrap(),
         );
         assert_eq!(row["message"], format!("{field} {constraint}"));
-        // Numbers and words come back; what somebody typed does not.
+        // Numbers and booleans are repeated in errors; text of a user is not.
         let shown = bad[field].is_number() || bad[field].is_boolean();
         assert_eq!(row.get("value"), shown.then_some(&bad[field]), "{field}");
     }
@@ -126,7 +126,7 @@ fn one_bad_field_each() {
     }
 }
 
-/// An error that some floor of the server makes.
+/// An error from some layer of the server.
 fn made(kind: ErrorKind, blame: Blame, code: &'static str, again: bool) -> ApiError {
     let retry_after = again.then_some(Duration::from_secs(1));
     ApiError {

@@ -1,4 +1,4 @@
-//! The story that a job's frames tell: what a client may rely on.
+//! The order of a job's frames that clients rely on.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ impl Frame {
     }
 }
 
-/// Where a job's story is. What a client may rely on, and nothing else.
+/// State of the order of a job's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Story {
     Waiting,
@@ -45,7 +45,7 @@ impl Story {
                 Self::Started { next: next + n }
             }
             (Self::Started { .. }, "metrics") => self,
-            // Cancelled before it began.
+            // Canceled before the first token.
             (Self::Waiting, "end") if event["stop_reason"] == "CANCELLED" => Self::Ended,
             (Self::Started { .. }, "end") | (Self::Waiting | Self::Started { .. }, "error") => {
                 Self::Ended

@@ -1,4 +1,4 @@
-//! Chat requests: every field, right and wrong.
+//! Chat requests: valid and invalid values of every field.
 
 use super::{VOCAB, bad_fields};
 use crate::fields::Fields;
@@ -8,7 +8,7 @@ use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
 use serde_json::json;
 
-/// A good request with some fields put over it.
+/// Parses a valid request with some fields replaced.
 fn chat(over: &str) -> Result<GenerateRequest, ApiError> {
     let good = r#"{"messages": [{"role": "user", "content": "hi"}]"#;
     let over = over.trim_start_matches('{');
@@ -20,7 +20,7 @@ fn chat(over: &str) -> Result<GenerateRequest, ApiError> {
     chat_request::parse(Fields::parse(body.as_bytes())?, VOCAB)
 }
 
-/// What is put into a good request, and the field that is to blame.
+/// Replaced fields of a valid request, and the field of the error.
 const WRONG: &[(&str, &str)] = &[
     (r#"{"temperature": "hot"}"#, "temperature"),
     (r#"{"temperature": 2.5}"#, "temperature"),
@@ -210,7 +210,7 @@ fn all_wrong_fields_are_told_at_once() {
 
 type Check = fn(&GenerateRequest) -> bool;
 
-/// What is put into a good request, and what must come of it.
+/// Replaced fields of a valid request, and a check of the parsed request.
 const RIGHT: &[(&str, Check)] = &[
     ("{}", |a| {
         a.control.sampling == engine::SamplingParams::default() && a.control.max_tokens.is_none()

@@ -1,4 +1,4 @@
-//! Completion requests: every field, right and wrong.
+//! Completion requests: valid and invalid values of every field.
 
 use super::{VOCAB, bad_fields, with};
 use crate::fields::Fields;

@@ -1,4 +1,4 @@
-//! Requests, right and wrong.
+//! Valid and invalid requests.
 
 pub(crate) mod chat;
 pub(crate) mod completion;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const VOCAB: usize = 300;
 
-/// A good request with some fields put over it.
+/// A valid request with some fields replaced.
 fn with(mut base: Value, over: &Value) -> Value {
     for (name, value) in over.as_object().unwrap() {
         base[name] = value.clone();
@@ -79,7 +79,7 @@ fn problems_and_fields_are_bounded() {
 }
 
 proptest! {
-    /// Whatever is sent, there is an answer: never a panic, and each refusal says what and where.
+    /// No body causes a panic; every error response names a field or a position.
     #[test]
     fn any_body_is_understood_or_refused(body in any_body()) {
         let chat = Fields::parse(&body).and_then(|fields| chat_request::parse(fields, VOCAB));
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// Rubbish, broken JSON, and objects whose known fields hold anything.
+/// Random bytes, broken JSON, and objects whose known fields have any value.
 fn any_body() -> impl Strategy<Value = Vec<u8>> {
     const NAMES: [&str; 16] = [
         "messages",
