@@ -1,4 +1,4 @@
-//! The services of a running server, and the handles through which handlers reach them.
+//! The services of a running server, and the handles by which handlers reach them.
 
 use crate::connection::AnswerBuffers;
 use crate::gateway::handles::Gateway;
@@ -19,7 +19,7 @@ use axum::extract::FromRef;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The state of the router. A handler takes the handles that it uses as `State<...>`.
+/// The state of the router. Handlers take individual handles as `State<...>`.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Services>);
 
@@ -40,7 +40,7 @@ pub(crate) struct Services {
 }
 
 impl App {
-    /// The services of a server without requests.
+    /// The services of a server that has no requests yet.
     pub(crate) fn new(
         config: Arc<LiveConfig>,
         limits: Arc<LiveLimits>,

@@ -1,7 +1,7 @@
 //! The authentication layer: host allow-list, API key and scope of every request.
 //!
-//! Health probes pass without a check, `/openapi.json` and `/docs` without a key. Preflights of browsers, which carry no
-//! key, are answered here.
+//! Health probes pass without a check, `/openapi.json` and `/docs` without a key. CORS preflights carry no key and
+//! are answered in this layer.
 
 use crate::cross_origin::{self, Source};
 use crate::gateway::keys::{Caller, Keys, Scope, Scopes};
@@ -91,9 +91,9 @@ impl Authentication {
 
 /// A request that passed the checks.
 enum Checked {
-    /// To be answered by its route.
+    /// Answered by a route.
     Request,
-    /// To be answered by the layer.
+    /// Answered by the authentication layer.
     Preflight,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, ApiError> {
         .ok_or_else(|| ApiError::ours("internal_error", "the request has no caller"))
 }
 
-/// The scopes of which a path needs one.
+/// The scopes of a path; one of them is sufficient.
 fn needed(path: &str) -> Scopes {
     match path {
         "/metrics" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
@@ -132,14 +132,15 @@ fn needed(path: &str) -> Scopes {
     }
 }
 
-/// The host a request is for.
+/// The host name in a request.
 enum Named<'a> {
     Host(&'a str),
     Nothing,
     Nonsense,
 }
 
-/// A target in absolute form names the host itself (RFC 9112, 3.2.2); the field must be there all the same.
+/// The host of a request. A target in absolute form contains the host (RFC 9112, 3.2.2), but the `Host` field is
+/// required too.
 fn named(request: &Request) -> Named<'_> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
@@ -170,7 +171,7 @@ fn unauthorized(presented: bool) -> ApiError {
     ApiError::caller(ErrorKind::Unauthenticated, "invalid_api_key", words)
 }
 
-/// The error response in the path's wire protocol, with the header field that HTTP requires for its status.
+/// The error response in the path's wire protocol, with the header field that HTTP requires for the status.
 fn reject(path: &str, error: &ApiError) -> Response {
     let mut response = error_response::response(path, error);
     let (name, value) = match error.kind {

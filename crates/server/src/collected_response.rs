@@ -1,4 +1,4 @@
-//! The non-streaming response: all events of a stream, collected.
+//! Non-streaming responses: the events of a stream, collected.
 
 use crate::gateway::generation::Generation;
 use bytes::{Bytes, BytesMut};
@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use text::Tokenizer;
 use wire::encoder::Encoder;
 
-/// Waits for all choices. Dropping the future, when the client is gone, stops the generation.
+/// Waits for the end of all choices. Dropping the future (the client has disconnected) cancels the generation.
 pub(crate) async fn collect(
     mut generation: Generation,
     encoder: Box<dyn Encoder>,
@@ -35,7 +35,7 @@ pub(crate) async fn collect(
     Ok(out.freeze())
 }
 
-/// Takes every event of a turn.
+/// Adds an event to the answer of its choice.
 fn add(answers: &mut [CollectedAnswer], event: &Event<'_>) -> bool {
     if let Some(choice) = event.choice() {
         answers[choice].take(event);

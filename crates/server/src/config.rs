@@ -1,4 +1,4 @@
-//! The server's bounds and clocks, each with its name.
+//! Limits and timeouts of the server.
 
 use crate::gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::gateway::keys::PrefixSharing;
@@ -14,88 +14,89 @@ use std::path::PathBuf;
 use std::time::Duration;
 use wire::openai::chat_encoder::ReasoningField;
 
-/// Every bound and clock of the server. The defaults suit a machine that serves the open network
-/// behind nothing; tests shrink them.
+/// Every limit and timeout of the server. The defaults suit a server that is reached directly, without a reverse
+/// proxy; tests use smaller values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Where to listen. Whether this address is allowed without keys is the caller's check.
+    /// Address to listen on. The caller checks whether this address is allowed without API keys.
     pub bind: SocketAddr,
-    /// Names this server answers to, beside this machine's own; `"*"` = any. Without one, a server
-    /// that only this machine can reach answers to this machine's names, any other to every name.
+    /// Host names that are accepted, in addition to the names of this machine; `"*"` accepts all. If the list is
+    /// empty, a server that listens on loopback accepts the names of this machine, and any other server accepts all
+    /// names.
     pub hosts: Vec<String>,
-    /// Web pages that may use this server, beside those of this machine.
+    /// Origins of web pages that may use this server, in addition to pages of this machine.
     pub origins: Origins,
-    /// Connections open at one time; one more is told 503 and closed.
+    /// Open connections; one more is rejected with 503 and closed.
     pub connections_max: usize,
-    /// Connections open at one time from one address; one more is told 429 and closed.
+    /// Open connections of one address; one more is rejected with 429 and closed.
     pub connections_per_ip_max: usize,
-    /// Requests between "parsed" and "last byte handed over", those that wait for a permit included;
-    /// one more is told 503.
+    /// Requests from parsing to the last byte of the response, including requests that wait for admission; one more
+    /// is rejected with 503.
     pub open_requests_max: usize,
-    /// How long a request's head may take, and how long a kept-alive connection may be idle.
+    /// Time that a request's head may take, and that a kept-alive connection may be idle.
     pub header_timeout: Duration,
     /// Bytes of a request's head.
     pub header_bytes_max: usize,
     /// Header fields of a request.
     pub headers_max: usize,
-    /// How long a request's body may take.
+    /// Time that a request's body may take.
     pub body_timeout: Duration,
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
-    /// Bodies longer than this are rendered and tokenised off the io threads.
+    /// Longer bodies are rendered and tokenized as offloaded work, outside the I/O threads.
     pub inline_prompt_bytes_max: usize,
-    /// Bytes a connection may have buffered in this process, in each direction.
+    /// Bytes that this process may buffer for a connection, in each direction.
     pub connection_buffer_bytes: usize,
     /// The kernel's send buffer of a connection (`SO_SNDBUF`; the kernel doubles it).
     pub send_buffer_bytes: usize,
-    /// Bytes of the send buffer while an answer of known length is sent that is longer than `send_buffer_bytes`.
+    /// Bytes of the send buffer during a response of known length that is longer than `send_buffer_bytes`.
     pub answer_buffer_bytes: usize,
-    /// Bytes the kernel may hold of such answers, all connections together; answers beyond are sent with
+    /// Bytes that the kernel may hold of such responses, on all connections together; further responses are sent with
     /// `send_buffer_bytes`.
     pub answer_buffers_bytes_max: usize,
-    /// Bytes the kernel may hold unsent before it stops taking more (`TCP_NOTSENT_LOWAT`).
+    /// Unsent bytes after which the kernel accepts no more (`TCP_NOTSENT_LOWAT`).
     pub unsent_bytes_max: u32,
-    /// Connections the kernel may hold that were not accepted yet.
+    /// Connections that the kernel may hold before they are accepted.
     pub backlog: u32,
-    /// A stream that said nothing for this long says `: ping`.
+    /// Time without an event after which a stream writes a keep-alive (`: ping`).
     pub keep_alive: Duration,
-    /// Tokens a sequence may be ahead of what its reader's socket took; 0 = no limit.
+    /// The credit window: tokens that a sequence may be ahead of the socket; 0 = no limit.
     pub credit_window: u64,
-    /// How many streams may run at one time.
+    /// The concurrency limit.
     pub adaptive_limits: AdaptiveLimits,
-    /// Where others wait for that.
+    /// The admission queue.
     pub queue: QueueLimits,
-    /// How much memory for keys and values a running stream is counted with.
+    /// KV cache memory that is reserved for a running stream.
     pub reservation: Reservation,
-    /// When a request has taken too long.
+    /// Timeouts of requests.
     pub clocks: StreamClocks,
-    /// Named streams: how many, how long they are kept, what they may do without a client.
+    /// Retention of streams, and their limits while detached.
     pub streams: StreamLimits,
-    /// Responses that are kept: how many, how many bytes.
+    /// Stored responses: how many, and how many bytes.
     pub responses: ResponseLimits,
-    /// Models that are loaded on demand: how many, for how long.
+    /// Models that are loaded on demand: how many, and for how long.
     pub models: ModelLimits,
-    /// Time between two snapshots of all figures in `/v1/streams/feed`, and between two messages to a collector.
+    /// Time between two snapshots of the metrics in `/v1/streams/feed`, and between two exports to a collector.
     pub metrics_export_interval: Duration,
-    /// The collector that figures are sent to, if any.
+    /// The OpenTelemetry collector that receives the metrics, if any.
     #[cfg(feature = "otlp")]
     pub otlp: Option<crate::otlp::OtlpTarget>,
-    /// Folder with workflows, if there is one.
+    /// Directory with workflows, if any.
     pub workflows: Option<PathBuf>,
-    /// In which field of a chat message its reasoning is told.
+    /// The field of a chat message that holds the reasoning.
     pub reasoning_field: ReasoningField,
-    /// Objects have no other members than their schemas' `properties`, where neither schema nor request says
-    /// otherwise.
+    /// Whether objects of structured output have only the members in `properties` of their schema, where neither
+    /// schema nor request specifies otherwise.
     pub closed_objects: bool,
-    /// Which keys share cached prompts.
+    /// Which API keys share the prefix cache.
     pub prefix_sharing: PrefixSharing,
-    /// WebSockets: how many, how large, how quiet.
+    /// Limits of WebSockets.
     pub realtime: RealtimeLimits,
-    /// What a caller who came over a limit is told to wait, as long as nothing was measured.
+    /// `Retry-After` of a rejected request, as long as nothing was measured.
     pub retry_after: Duration,
-    /// How long running requests may go on after shutdown was asked for.
+    /// The drain time: how long running requests may continue after the shutdown has begun.
     pub drain: Duration,
-    /// How long, after that, connections may take to hand over their last bytes.
+    /// Time after the drain time in which connections may send their last bytes.
     pub drain_flush: Duration,
 }
 
@@ -145,7 +146,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The limits that the gateway works under.
+    /// The limits of the gateway.
     pub(crate) fn gateway_limits(&self) -> GatewayLimits {
         GatewayLimits {
             open_requests_max: self.open_requests_max,

@@ -1,10 +1,10 @@
-//! One connection, from its first byte to its last.
+//! One connection, from the first byte to the last.
 //!
 //! ```text
-//! line         the socket, and what was read ahead of its use
-//! handover     how a stream leaves the HTTP library once its head is out
-//! chunks       the stream on the socket
-//! send_buffer  how many bytes the kernel may hold: few of a stream, more of a whole answer
+//! line         the socket, with bytes that were read ahead
+//! handover     how a streamed response leaves the HTTP library after the response head
+//! chunks       a streamed response on the socket
+//! send_buffer  how many bytes the kernel may hold: few of a stream, more of a response of known length
 //! ```
 
 mod chunks;
@@ -46,15 +46,15 @@ use tower::ServiceExt;
 pub(crate) use handover::Streamed;
 pub(crate) use send_buffer::AnswerBuffers;
 
-/// Why a connection was cut whose answer has ended and was not read.
+/// Reason of a connection that was closed because the client did not read the end of a stream.
 const UNREAD: &str = "unread";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Anthropic's name for it.
+/// The request id header of Anthropic's API.
 const REQUEST_ID_PLAIN: HeaderName = HeaderName::from_static("request-id");
 
-/// Answers requests until the client leaves, breaks a limit, or `draining` becomes true and the
-/// answer under way is out; then does what the last request left to do (see [`Upgrade`]). (A head that is half sent by then may be completed and is answered;
-/// `header_timeout` bounds it.)
+/// Answers requests until the client disconnects or breaks a limit, or until `draining` is true and the current
+/// response is sent; then runs the upgrade that the last request left (see [`Upgrade`]). A request head that is half
+/// sent when draining begins may be completed and is answered; `header_timeout` bounds the wait.
 pub(crate) async fn run(
     stream: TcpStream,
     router: Router,
@@ -98,27 +98,27 @@ pub(crate) async fn run(
     }
 }
 
-/// What a connection's requests have in common.
+/// State that the requests of one connection share.
 struct Talk {
     exchange: Exchange,
     upgrade: Upgrade,
     draining: watch::Receiver<bool>,
 }
 
-/// What answering one of them takes.
+/// Handles for answering one request.
 #[derive(Clone)]
 struct Exchange {
     router: Router,
     app: App,
     handover: Arc<Handover>,
     send_buffer: Arc<SendBuffer>,
-    /// Told when the connection is to be closed at once.
+    /// Notified when the connection must be closed at once.
     cut: Arc<Notify>,
 }
 
 impl Talk {
-    /// Lets the library answer requests up to one whose answer is a stream, which is given back with the
-    /// socket when its head is out; `None` when the connection is over.
+    /// Lets the HTTP library answer requests up to one with a streamed response. Returns that response and the socket
+    /// after the response head is sent; `None` when the connection is closed.
     async fn http(&mut self, line: Line) -> Option<(Line, Taken)> {
         let service = {
             let (exchange, upgrade) = (self.exchange.clone(), self.upgrade.clone());
@@ -162,13 +162,13 @@ impl Talk {
     }
 }
 
-/// Ready when draining began. (The sender's drop counts: then nobody is left to say so.)
+/// Ready when draining has begun, or when the sender was dropped.
 async fn began(draining: &mut watch::Receiver<bool>) {
     let _ = draining.wait_for(|&draining| draining).await;
 }
 
-/// Writes are not gathered: where the library sends a stream (to clients of HTTP/1.0), a frame is copied into
-/// one small buffer, whose size then bounds what a slow reader can hide.
+/// Settings of the HTTP library. Vectored writes are off: where the library sends a stream (to HTTP/1.0 clients),
+/// each frame is copied into one small buffer, whose size bounds what a slow reader can hide.
 fn protocol(config: &ServerConfig) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counts connections, in all and per address.
+/// Counts connections, in total and per address.
 pub(crate) struct ConnectionLimiter {
     counts: Mutex<Counts>,
 }
@@ -17,7 +17,7 @@ struct Counts {
     per_ip: HashMap<IpAddr, usize>,
 }
 
-/// Which bound a connection came over.
+/// The limit that a connection exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crowded {
     /// `connections_max`.
@@ -26,14 +26,14 @@ pub(crate) enum Crowded {
     Address,
 }
 
-/// The right to be connected; given back by its drop.
+/// A counted connection; uncounted on drop.
 pub(crate) struct Connected {
     peers: Arc<ConnectionLimiter>,
     key: IpAddr,
 }
 
 impl ConnectionLimiter {
-    /// Nobody yet.
+    /// A limiter without connections.
     pub(crate) fn new(connections_max: usize, per_ip_max: usize) -> Arc<Self> {
         Arc::new(Self {
             counts: Mutex::new(Counts {
@@ -45,13 +45,16 @@ impl ConnectionLimiter {
         })
     }
 
-    /// Other bounds. Nobody who is connected is sent away.
+    /// Changes the limits. Open connections stay open.
     pub(crate) fn rebound(&self, connections_max: usize, per_ip_max: usize) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         (counts.connections_max, counts.per_ip_max) = (connections_max, per_ip_max);
     }
 
-    /// Counts a connection from `ip`, or says which bound it came over.
+    /// Counts a connection from `ip`.
+    ///
+    /// # Errors
+    /// The limit that the connection exceeds.
     pub(crate) fn connect(self: &Arc<Self>, ip: IpAddr) -> Result<Connected, Crowded> {
         let key = key(ip);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +91,7 @@ impl Drop for Connected {
     }
 }
 
-/// What counts as one address: an IPv4 address, or an IPv6 network of 64 bits (one customer's).
+/// The address that is counted: an IPv4 address, or an IPv6 /64 network, which belongs to one customer.
 fn key(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),

@@ -1,9 +1,10 @@
-//! Requests of web pages: which are answered, and what their browsers are told (CORS, the Fetch standard).
+//! Cross-origin requests of web pages (CORS, the Fetch standard).
 //!
-//! A browser sends some requests for a page of any origin without asking, and only keeps the answer from it: those
-//! with a body that a form could send, or without one. All others it asks for first, by `OPTIONS` (a preflight).
-//! So a page that is not allowed gets no preflight, and what a browser would not have asked for is refused; nobody
-//! has to trust a browser for more. Requests without `Origin` are no page's, or only read.
+//! For requests without a body, or with a body that an HTML form could send, a browser sends the request of any
+//! origin without a preflight and only withholds the response from the page. Before all other requests the browser
+//! sends a preflight (`OPTIONS`). Therefore a page of another origin gets no successful preflight, and a request that
+//! needs no preflight is rejected here; the server does not rely on the browser for more. Requests without `Origin`
+//! come from programs, or only read.
 
 use crate::origins::Origins;
 use crate::request_headers;
@@ -13,36 +14,36 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::Response;
 use generate::error::{ApiError, ErrorKind};
 
-/// Methods that routes answer to.
+/// Methods of the routes.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
-/// Header fields of answers that a page may read, beside those that every page may.
+/// Header fields of responses that a page may read, in addition to the CORS-safelisted ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, request-id, x-stream-id, retry-after, retry-after-ms, x-should-retry, x-millrace-ignored-fields",
 );
-/// How long a browser may remember a preflight's answer.
+/// How long a browser may cache the response to a preflight.
 const MAX_AGE_S: HeaderValue = HeaderValue::from_static("3600");
-/// A page of the web asks for a server of a private network (Private Network Access).
+/// Private Network Access: a page of the web requests a server in a private network.
 const ASKS_PRIVATE: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOWS_PRIVATE: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 const ANY: HeaderValue = HeaderValue::from_static("*");
 const ORIGIN: HeaderValue = HeaderValue::from_static("origin");
 
-/// Whose request it is. The connection puts it among the request's extensions.
+/// The origin of a request. The connection stores this value in the extensions of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// No page's: a program's, or a browser's own.
+    /// No web page: a program, or a request of the browser for no page.
     Program,
-    /// A page of this very server, as its `Host` names it.
+    /// A page of this server, according to the `Host` field.
     SameOrigin,
-    /// A page that may use this server; what its browser is told of it.
+    /// A page that may use this server, with the value for `Access-Control-Allow-Origin`.
     Allowed(HeaderValue),
     /// Any other page.
     Foreign,
 }
 
 impl Source {
-    /// The decision for a request with these header fields.
+    /// The origin of a request with these header fields.
     pub(crate) fn of(headers: &HeaderMap, origins: &Origins) -> Self {
         let mut all = headers.get_all(header::ORIGIN).iter();
         let origin = match (all.next(), all.next()) {
@@ -68,15 +69,15 @@ impl Source {
         }
     }
 
-    /// The decision for a request that came through the connection.
+    /// The origin of a request that the connection has marked.
     pub(crate) fn of_request(request: &Request) -> Self {
         let source = request.extensions().get::<Self>().cloned();
-        // Nobody comes another way; if one did, that is nobody's page.
+        // Unreachable: the connection marks every request.
         source.unwrap_or(Self::Foreign)
     }
 
     /// # Errors
-    /// From a page that may not use this server.
+    /// The request comes from a page that may not use this server.
     pub(crate) fn expect_allowed(&self) -> Result<(), ApiError> {
         match self {
             Self::Foreign => Err(ApiError::caller(
@@ -89,7 +90,7 @@ impl Source {
     }
 
     /// # Errors
-    /// From a foreign page, in a form that browsers send without a preflight.
+    /// The request comes from a page that may not use this server, and needs no preflight.
     pub(crate) fn expect_asked(&self, request: &Request) -> Result<(), ApiError> {
         match *request.method() == Method::POST && !request_headers::is_json(request.headers()) {
             true => self.expect_allowed(),
@@ -97,7 +98,7 @@ impl Source {
         }
     }
 
-    /// Tells the browser whether its page may read the answer, and what of it.
+    /// Adds the CORS header fields to the response.
     pub(crate) fn mark(&self, answer: &mut Response) {
         if *self == Self::Program {
             return;
@@ -111,14 +112,14 @@ impl Source {
     }
 }
 
-/// Whether a browser asks, before it sends a page's request, if it may.
+/// Whether the request is a CORS preflight.
 pub(crate) fn is_preflight(request: &Request) -> bool {
     let headers = request.headers();
     let asks = headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     *request.method() == Method::OPTIONS && asks && headers.contains_key(header::ORIGIN)
 }
 
-/// The answer to a preflight of a page that may. The header fields it asks for are those it may send.
+/// The response to the preflight of an allowed page: all requested header fields are allowed.
 pub(crate) fn preflight(request: &Request) -> Response {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::NO_CONTENT;

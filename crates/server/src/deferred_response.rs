@@ -1,5 +1,5 @@
-//! Deferred responses: the head is sent while the model is loaded, and the body reports the progress of loading until
-//! the generation begins.
+//! Deferred responses: the response head is sent while the model is loaded, and the body reports the progress of
+//! loading until the generation starts.
 
 use crate::gateway::served::{PendingLoad, State};
 use crate::gateway::streams::ResponseStream;
@@ -48,7 +48,7 @@ pub(crate) fn respond(
     stream_response::framed(framing, header, Body::from_stream(frames))
 }
 
-/// The generation's own response.
+/// The response of the generation, after the model is loaded.
 async fn started(
     responder: StreamResponder,
     request: IncomingRequest,
@@ -73,7 +73,7 @@ struct DeferredBody {
 
 enum At {
     Waiting(Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>),
-    /// The stream's own body, and the signal that cuts a body that has ended and is not read.
+    /// The body of the stream, and the signal that closes an ended body that the client does not read.
     Passing(Body, Arc<Notify>),
     Over,
 }
@@ -123,7 +123,7 @@ impl DeferredBody {
         }
     }
 
-    /// A frame with the state of the model, where that has changed.
+    /// A frame with the state of the model, if the state has changed.
     fn report(&mut self) -> Option<Bytes> {
         if !matches!(self.at, At::Waiting(_)) {
             return None;
@@ -147,7 +147,7 @@ impl DeferredBody {
         out.freeze()
     }
 
-    /// Goes on with the stream's own body.
+    /// Continues with the body of the stream.
     fn pass(&mut self, mut response: Response) {
         let cut = Arc::new(Notify::new());
         if let Some(answers) = response.extensions_mut().remove::<ResponseStream>() {

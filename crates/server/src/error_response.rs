@@ -1,7 +1,7 @@
 //! Error responses, in the wire protocol of a request's path.
 //!
-//! A handler or an extractor answers with [`Rejected`]; the error layer of the router writes it. Layers before the
-//! routes, and the guard against panics, call [`response`].
+//! A handler or an extractor returns [`Rejected`]; the error layer of the router writes the response. Layers before
+//! the routes, and the guard against panics, call [`response`].
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use wire::format::Format;
 use wire::status::status_code;
 
-/// An error that ends a request. It becomes a response in the error layer.
+/// An error that ends a request. The error layer turns the error into a response.
 #[derive(Debug)]
 pub(crate) struct Rejected(Arc<ApiError>);
 

@@ -1,7 +1,7 @@
-//! Extractors: what handlers take of a request, each with its check.
+//! Extractors: typed and checked parts of a request.
 //!
-//! axum runs a handler's extractors from left to right; the body comes last. The first check that fails ends the
-//! request with an error response in the wire protocol of its route.
+//! axum runs the extractors of a handler from left to right; the body comes last. The first failed check ends the
+//! request with an error response in the wire protocol of the route.
 
 use crate::app::App;
 use crate::error_response::Rejected;
@@ -58,7 +58,7 @@ impl FromRequestParts<App> for SchedulingHeaders {
     }
 }
 
-/// A body that a web page may send only if its type is JSON, within the limits of size and time.
+/// A body within the limits of size and time. Web pages must send the content type JSON.
 pub(crate) struct JsonBody(pub(crate) Bytes);
 
 impl FromRequest<App> for JsonBody {
@@ -72,7 +72,7 @@ impl FromRequest<App> for JsonBody {
     }
 }
 
-/// A request for a generation: its caller, header fields and body.
+/// A request for a generation: caller, header fields and body.
 pub(crate) struct GenerationRequest {
     pub(crate) caller: Caller,
     pub(crate) scheduling: SchedulingHeaders,

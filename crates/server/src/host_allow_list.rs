@@ -1,13 +1,13 @@
-//! Which host names this server answers to.
+//! The host allow-list, against DNS rebinding.
 //!
-//! A web page can point its own name at 127.0.0.1 and have the browser talk to us as if we were
-//! that page's server (DNS rebinding). The request then carries the page's name, not one of ours.
+//! A web page can point a domain at 127.0.0.1 and let the browser send requests to this server as if the server
+//! belonged to the page. Such a request carries the page's host name, which is not in the list.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Says that every name is meant.
+/// Accepts every host name.
 const ANY: &str = "*";
-/// What containers call the machine they run on. The domain `internal` is nobody's: no page of the web can have
+/// Names of the host machine inside containers. The top-level domain `internal` is reserved, so no web page can have
 /// such a name.
 const CONTAINER_HOSTS: [&str; 3] = [
     "gateway.docker.internal",
@@ -15,18 +15,18 @@ const CONTAINER_HOSTS: [&str; 3] = [
     "host.docker.internal",
 ];
 
-/// Names that are answered to.
+/// Host names that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostAllowList {
-    /// Whatever the client calls us.
+    /// Every name.
     Any,
-    /// This machine's names for itself, the address we listen at, and these (lower case).
+    /// The names of this machine, the listening address, and these names (lower case).
     Listed(Vec<String>, IpAddr),
 }
 
 impl HostAllowList {
-    /// The names for a server that listens at `bind`. Without names of its own, a server that only
-    /// this machine can reach answers to this machine's names, and any other to every name.
+    /// The accepted names of a server that listens on `bind`. If `names` is empty, a server on loopback accepts the
+    /// names of this machine, and any other server accepts all names.
     pub(crate) fn new(bind: SocketAddr, names: &[String]) -> Self {
         let open = names.is_empty() && !bind.ip().is_loopback();
         if open || names.iter().any(|name| name == ANY) {
@@ -36,8 +36,8 @@ impl HostAllowList {
         Self::Listed(names.collect(), bind.ip())
     }
 
-    /// Whether a `Host` field (or a request target's authority) names us. Ports do not matter: it
-    /// is the name that a page can forge.
+    /// Whether the name in a `Host` field (or in the authority of a request target) is accepted. The port is ignored:
+    /// a page can forge only the name.
     pub(crate) fn allow(&self, authority: &str) -> bool {
         let Self::Listed(names, bound) = self else {
             return true;
@@ -54,7 +54,7 @@ impl HostAllowList {
     }
 }
 
-/// An authority without its port and the root's dot.
+/// The authority without the port and without the dot of the DNS root.
 fn plain(authority: &str) -> &str {
     let port = authority
         .rsplit_once(':')
@@ -67,7 +67,7 @@ fn plain(authority: &str) -> &str {
 mod tests {
     use super::HostAllowList;
 
-    /// Where we listen, our own names, a name we are called by, and whether that is us.
+    /// Listening address, configured names, a requested name, and whether the name is accepted.
     const ROWS: &[(&str, &[&str], &str, bool)] = &[
         ("127.0.0.1:80", &[], "localhost", true),
         ("127.0.0.1:80", &[], "LocalHost:8420", true),

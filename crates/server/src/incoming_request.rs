@@ -1,4 +1,4 @@
-//! A request for a generation, up to the lease of its model.
+//! A request for a generation, up to the lease of the model.
 
 use crate::deferred_response;
 use crate::extract::GenerationRequest;
@@ -22,7 +22,7 @@ pub(crate) struct IncomingRequest {
 }
 
 impl IncomingRequest {
-    /// A request whose stream is resumable if the client asks for that.
+    /// A request whose stream is resumable if a header field selects that.
     pub(crate) fn new(format: Format, framing: Framing, request: GenerationRequest) -> Self {
         Self {
             format,
@@ -32,13 +32,13 @@ impl IncomingRequest {
         }
     }
 
-    /// The request with another choice of a resumable stream.
+    /// The request with another value of `resumable`.
     pub(crate) fn with_resumable(self, resumable: Resumable) -> Self {
         Self { resumable, ..self }
     }
 
-    /// The response. Where the model has to be loaded first, a streamed response reports the progress of loading;
-    /// the response of a resumable stream waits, because its head carries the stream's id.
+    /// The response. If the model must be loaded first, a streamed response reports the progress of loading; the
+    /// response of a resumable stream waits, because the response head carries the stream id.
     ///
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
@@ -62,7 +62,7 @@ impl IncomingRequest {
         NamedModel::of(&self.request.body, self.format).stream
     }
 
-    /// The stream, opened when the model is ready.
+    /// The stream, opened after the model is ready.
     ///
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.

@@ -1,12 +1,12 @@
-//! Telling a client that nothing is wrong while there is nothing to tell.
+//! Keep-alives of idle streams.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// One coarse timer per stream. A frame only notes its time; the timer itself is moved when it
-/// fires, so a busy stream costs one timer operation per period, not one per token.
+/// The keep-alive timer of one stream. A frame only records the time; the timer is moved only when due. So a busy
+/// stream costs one timer operation per period instead of one per token.
 pub(crate) struct KeepAlive {
     timer: Pin<Box<Sleep>>,
     period: Duration,
@@ -14,7 +14,7 @@ pub(crate) struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Starts counting now.
+    /// A timer that starts now.
     pub(crate) fn new(period: Duration) -> Self {
         Self {
             timer: Box::pin(tokio::time::sleep(period)),
@@ -23,12 +23,12 @@ impl KeepAlive {
         }
     }
 
-    /// A frame was given.
+    /// Records that a frame was written.
     pub(crate) fn spoke(&mut self) {
         self.last = Instant::now();
     }
 
-    /// Ready when nothing was said for a period; then the next period begins.
+    /// Ready after a period without a frame; then the next period begins.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.timer.as_mut().poll(cx).is_ready() {
             let due = self.last + self.period;

@@ -1,26 +1,24 @@
-//! From sockets to engine requests, and from token logs to bytes.
+//! From sockets to generation requests, and from typed events to bytes: HTTP, WebSockets and metrics.
 //!
-//! A request becomes plainer on each floor of this crate:
+//! The path of a request through this crate and the crates below:
 //!
 //! ```text
-//! serve     a socket            -> an HTTP request        limits on connections, headers, time
-//! door      an HTTP request     -> a `Caller`             host, key, scope
-//! intake    a body              -> bytes                  limits on size and time
-//! arrival   its model's name    -> a `Held`              the model, when it is loaded
-//! submit    bytes               -> an `Opened`            the next three floors, for every format
-//! wire      JSON fields         -> a `GenerateRequest`   all bad fields at once
-//! admission a `GenerateRequest` -> a `Permit`             or a position in the queue, or when to come back
-//! open      a `GenerateRequest` -> an `Opened`           registered under an id of its own
-//! launch    prompt ids          -> a `Generation`         by crate `generate`: rendered, constrained, submitted
-//! wire      events              -> bytes                  one encoder per wire protocol
+//! serve            a socket           -> a connection          connection limits
+//! connection       bytes              -> an HTTP request       limits of header size and time
+//! authentication   an HTTP request    -> a `Caller`            host allow-list, API key, scope
+//! extract          an HTTP request    -> header fields, body   rate limit, limits of size and time
+//! incoming_request the `model` field  -> a `ModelLease`        once the model is loaded
+//! wire             JSON fields        -> a `GenerateRequest`   all invalid fields at once
+//! admission        a `GenerateRequest` -> a `Permit`           or a queue position, or an error with `Retry-After`
+//! generate         prompt token ids   -> a `Generation`        rendered, constrained, submitted to the engine
+//! wire             events             -> bytes                 one encoder per wire protocol
 //! ```
 //!
-//! A [`Generation`](gateway::generation::Generation) tells what happened as a sequence of events. A stream
-//! frames them as they come; a whole answer collects the very same events and is written at the
-//! end. There is no second path.
+//! A [`Generation`](gateway::generation::Generation) is a sequence of events. A streamed response encodes each event
+//! as a frame; a non-streaming response collects the events of the same stream. There is no second path.
 //!
-//! Everything async of Millrace is in here. Threads: few named `io-*` (see [`io_runtime`]); their
-//! number does not depend on how many clients or streams there are.
+//! All async code of Millrace is in this crate, on few threads named `io-*` (see [`io_runtime`]); their
+//! number does not depend on the number of clients or streams.
 
 mod app;
 mod authentication;

@@ -4,7 +4,7 @@ use crate::config::ServerConfig;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The configuration that holds now. A request or connection keeps the configuration that it began with.
+/// The current configuration. A running request or connection keeps the configuration that was current at its start.
 pub(crate) struct LiveConfig {
     now: watch::Sender<Arc<ServerConfig>>,
 }
@@ -17,12 +17,12 @@ impl LiveConfig {
         }
     }
 
-    /// The configuration that holds now.
+    /// The current configuration.
     pub(crate) fn now(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.now.borrow())
     }
 
-    /// Replaces the configuration for everything that begins from now on.
+    /// Replaces the configuration for all requests and connections that begin later.
     pub(crate) fn set(&self, config: ServerConfig) {
         self.now.send_replace(Arc::new(config));
     }

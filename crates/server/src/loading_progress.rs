@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// One event now, one for each change, the last when the model is ready, loading has failed or the server shuts down;
-/// then `[DONE]`.
+/// One event now and one for each change. The last event reports a model that is ready, a failed load or the
+/// shutdown; `[DONE]` follows.
 pub(crate) fn body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
     let progress = Progress {
         model: lifecycle.models().first().watch(),

@@ -1,4 +1,4 @@
-//! The model that a request's body names, before the body is parsed.
+//! The model of a request, found before the body is parsed in full.
 
 use crate::gateway::served::{ModelLease, ModelLookup, ModelRegistry};
 use generate::error::ApiError;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wire::fields::Fields;
 use wire::format::Format;
 
-/// The model that a body names, as soon as it is loaded; `None` of an invalid body, which its parser rejects.
+/// The lease of the requested model, after the model is loaded; `None` for an invalid body, which the parser rejects.
 ///
 /// # Errors
 /// An unknown model, too many waiting requests, or a model that cannot be loaded.
@@ -18,8 +18,8 @@ pub(crate) async fn find_lease(
     lease(NamedModel::of(body, format).find(models).await?).await
 }
 
-/// The model of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems of
-/// `fields`.
+/// The lease of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems
+/// of `fields`.
 ///
 /// # Errors
 /// An unknown model, or a model that is not ready.
@@ -34,7 +34,7 @@ pub(crate) fn expect_lease(
     }
 }
 
-/// The model, as soon as it is loaded.
+/// The lease, after the model is loaded.
 ///
 /// # Errors
 /// A model that cannot be loaded.
@@ -45,9 +45,9 @@ pub(crate) async fn lease(found: Option<ModelLookup>) -> Result<Option<ModelLeas
     }
 }
 
-/// The fields that are needed before a body is parsed.
+/// Fields that are read before a body is parsed.
 pub(crate) struct NamedModel {
-    /// `Err` of an invalid body.
+    /// `Err` for an invalid body.
     model: Result<Option<String>, ()>,
     pub(crate) stream: bool,
 }
@@ -70,7 +70,7 @@ impl NamedModel {
         }
     }
 
-    /// The model, whose load has been requested if it is not ready; `None` of an invalid body.
+    /// The lookup result, after requesting the load of a model that is not ready; `None` for an invalid body.
     pub(crate) async fn find(
         self,
         models: &Arc<ModelRegistry>,

@@ -1,19 +1,19 @@
-//! Which web pages may use this server: the origins of cross-origin requests.
+//! The origins of web pages that may send cross-origin requests.
 
 use std::net::IpAddr;
 
 /// Allows every origin.
 const ANY: &str = "*";
-/// Takes the pages of this machine out.
+/// Excludes the pages of this machine.
 const NONE: &str = "none";
 /// The origin of pages that have none: files, sandboxed frames.
 const NULL: &str = "null";
-/// Schemes of installed applications: no page of the web has them.
+/// Schemes of installed applications; no page of the web has such an origin.
 const APP_SCHEMES: [&str; 5] = ["app", "file", "tauri", "vscode-file", "vscode-webview"];
-/// Schemes of the web, with the port that goes without saying.
+/// Schemes of the web, with their default ports.
 const WEB_SCHEMES: [(&str, u16); 2] = [("http", 80), ("https", 443)];
 
-/// Origins of pages that may use this server.
+/// Origins of web pages that may use this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origins {
     any: bool,
@@ -23,7 +23,7 @@ pub struct Origins {
     listed: Vec<Pattern>,
 }
 
-/// An origin, or several.
+/// A pattern of origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     /// Lower case.
@@ -35,21 +35,21 @@ struct Pattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostPattern {
     Any,
-    /// This name (lower case; an IPv6 address in brackets).
+    /// This host name (lower case; an IPv6 address in brackets).
     Is(String),
-    /// A name that ends with this, which begins with a dot.
+    /// A host name with this suffix, which begins with a dot.
     Under(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PortPattern {
     Any,
-    /// `None`: the scheme's own.
+    /// This port; `None` is the default port of the scheme.
     Is(Option<u16>),
 }
 
 impl Default for Origins {
-    /// Pages of this machine, and installed applications.
+    /// Pages of this machine and installed applications.
     fn default() -> Self {
         Self {
             any: false,
@@ -61,12 +61,12 @@ impl Default for Origins {
 }
 
 impl Origins {
-    /// These beside the pages of this machine: `scheme://host`, `scheme://host:port`; `*` in place of the port,
-    /// of the host, or of the host's first names (`https://*.example.com`); `null`; `*` for every origin; `none`
-    /// to leave the pages of this machine out.
+    /// The listed origins and the pages of this machine. An entry is `scheme://host` or `scheme://host:port`, with
+    /// `*` for the port, the host, or the first labels of the host (`https://*.example.com`); `null`; `*` for every
+    /// origin; or `none` to exclude the pages of this machine.
     ///
     /// # Errors
-    /// An entry is no origin: which, and why.
+    /// The invalid entry, and the reason.
     pub fn parse(entries: &[String]) -> Result<Self, String> {
         let mut origins = Self::default();
         for entry in entries {
@@ -168,7 +168,7 @@ impl Pattern {
     }
 }
 
-/// Scheme, host and port of an origin in lower case; no port where it is the scheme's own.
+/// Scheme, host and port of an origin in lower case; no port if the origin has the default port of the scheme.
 fn split(origin: &str) -> Option<(&str, &str, Option<u16>)> {
     let (scheme, authority) = origin.split_once("://")?;
     let ends_in_bracket = authority.ends_with(']');

@@ -1,8 +1,8 @@
-//! Paths as clients spell them: which stand for a route of ours, and which route is meant where none does.
+//! Normalization of request paths, and suggestions for unknown paths.
 //!
-//! A base address with or without `/v1`, given twice, or with a slash at its end is the client's most common
-//! mistake; the request means the same, so it is answered. What cannot be answered is told the path that was
-//! probably meant.
+//! A base URL with or without `/v1`, with `/v1` twice, or with a slash at the end is the most common mistake of
+//! clients. The meaning is clear, so such requests are answered. The error response of an unknown path names the path
+//! that was probably meant.
 
 use crate::openapi;
 use axum::http::Uri;
@@ -10,9 +10,9 @@ use axum::http::uri::PathAndQuery;
 use std::borrow::Cow;
 use wire::edit_distance::edit_distance;
 
-/// The prefix of the APIs that have one.
+/// The prefix of versioned paths.
 const V1: &str = "/v1";
-/// Names under [`V1`] that are answered without it, with all that is under them.
+/// First segments under [`V1`] that are accepted without the prefix, with all paths below.
 const WITHOUT_V1: [&str; 6] = [
     "chat",
     "completions",
@@ -21,19 +21,19 @@ const WITHOUT_V1: [&str; 6] = [
     "models",
     "responses",
 ];
-/// Names of other servers for what is here too.
+/// Paths of other servers that are aliases of paths of this server.
 const ALIASES: [(&str, &str); 4] = [
     ("/healthz", "/health"),
     ("/livez", "/health/liveness"),
     ("/readyz", "/health/readiness"),
     ("/ping", "/health"),
 ];
-/// Bytes of a path that is looked at for a hint.
+/// Length of a path up to which a suggestion is searched.
 const HINTED_BYTES_MAX: usize = 128;
-/// Changes that make a path of ours of the one that was asked for.
+/// Largest edit distance between an unknown path and a suggestion.
 const HINTED_CHANGES_MAX: usize = 3;
 
-/// Makes a request's target the route's own spelling.
+/// Rewrites a request's target to the canonical path.
 pub(crate) fn canonicalize(uri: &mut Uri) {
     let Cow::Owned(path) = canonical(uri.path()) else {
         return;
@@ -49,7 +49,7 @@ pub(crate) fn canonicalize(uri: &mut Uri) {
     }
 }
 
-/// The route's own spelling of a path: no empty segments, `/v1` once and where it belongs.
+/// The canonical path: no empty segments, and `/v1` once if the route has that prefix.
 fn canonical(path: &str) -> Cow<'_, str> {
     if path == "/" || !path.starts_with('/') {
         return Cow::Borrowed(path);
@@ -88,7 +88,7 @@ fn is_under(path: &str, root: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The hint for a path that is no route's.
+/// The error message for an unknown path.
 pub(crate) fn not_found_words(path: &str) -> String {
     let nothing = "unknown path";
     match (path, meant(path)) {
@@ -103,19 +103,19 @@ pub(crate) fn not_found_words(path: &str) -> String {
     }
 }
 
-/// The path of ours that was probably meant.
+/// The known path that was probably meant.
 fn meant(path: &str) -> Option<&'static str> {
     if path.len() > HINTED_BYTES_MAX {
         return None;
     }
     let known = || openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'));
-    // Something too much before it; the longest is the one that says most.
+    // A known path with a surplus prefix or suffix; the longest is the most specific.
     let within = known()
         .filter(|known| path.ends_with(known) || path.starts_with(known) && is_under(path, known));
     if let Some(found) = within.max_by_key(|known| known.len()) {
         return Some(found);
     }
-    // Its end is missing, or its beginning is.
+    // A known path without its end or its beginning.
     let more = |known: &&str| {
         let begins = known
             .strip_prefix(path)
@@ -132,7 +132,7 @@ fn meant(path: &str) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-/// A path without the prefix of its API.
+/// The path without the prefix of the API.
 fn bare(path: &str) -> &str {
     let rest = path.strip_prefix(V1).or_else(|| path.strip_prefix("/api"));
     rest.filter(|rest| rest.starts_with('/')).unwrap_or(path)

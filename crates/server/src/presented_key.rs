@@ -9,7 +9,7 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The key in `Authorization: Bearer` or, without one, in `x-api-key`.
 ///
 /// # Errors
-/// A header field occurs twice: two readers of the request could see two different callers.
+/// A header field occurs twice: two parsers of the request could see two different callers.
 pub(crate) fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     Ok(bearer(headers)?.or(x_api_key(headers)?))
 }

@@ -1,4 +1,4 @@
-//! Other bounds and clocks for a running server.
+//! Changes of limits and timeouts while the server runs.
 
 use crate::app::App;
 use crate::config::ServerConfig;
@@ -7,7 +7,7 @@ use crate::host_allow_list::HostAllowList;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Gives a running server another configuration. Cheap to clone; does nothing once the server is gone.
+/// A handle that changes the configuration of a running server. Without effect after the server has ended.
 #[derive(Clone)]
 pub struct Reconfigure {
     pub(crate) app: App,
@@ -17,12 +17,13 @@ pub struct Reconfigure {
 }
 
 impl Reconfigure {
-    /// From now on this holds for whatever begins: connections, requests, streams. What has begun goes
-    /// on as it began; only a retention that became shorter also counts for streams that have ended, and
-    /// a queue or a limit that became shorter sends nobody away who is in it.
+    /// Applies the configuration to connections, requests and streams that begin from now on. Running ones keep their
+    /// configuration, with one exception: a shorter retention also applies to ended streams. A shorter queue or a
+    /// lower limit rejects no request that is queued already.
     ///
-    /// What sockets, threads and pools were made with at the start stays as it was: `bind`, `backlog`,
-    /// `send_buffer_bytes`, `answer_buffer_bytes`, `answer_buffers_bytes_max`, `open_requests_max`, `gone_max` and `otlp`.
+    /// Settings that sockets, threads and pools were created with do not change: `bind`, `backlog`,
+    /// `send_buffer_bytes`, `answer_buffer_bytes`, `answer_buffers_bytes_max`, `open_requests_max`, `gone_max` and
+    /// `otlp`.
     pub fn apply(&self, config: ServerConfig) {
         let made = self.app.config.now();
         let mut config = ServerConfig {

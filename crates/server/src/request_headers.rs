@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use wire::clock;
 use wire::openai::control::PATIENCE_MS_MAX;
 
-/// The header with the time after which the caller no longer wants the answer.
+/// The header with the deadline of a request, in milliseconds from now.
 const PATIENCE: &str = "request-timeout-ms";
 /// The header with the priority of a request.
 const PRIORITY: &str = "x-priority";
@@ -15,9 +15,9 @@ const PRIORITY: &str = "x-priority";
 /// A header that only browsers send.
 const FETCHED_FROM: &str = "sec-fetch-site";
 
-/// Rejects the body of a web page whose content type is not JSON: a page can send other types to another origin
+/// Rejects a body from a web page whose content type is not JSON: a page can send other types to another origin
 /// without a preflight. Browsers send `origin` or `sec-fetch-site` with such a request. Other clients may send JSON
-/// under any type (`curl -d` sends a form's).
+/// with any content type (`curl -d` sends the type of a form).
 pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     let from_a_page = headers.contains_key(header::ORIGIN) || headers.contains_key(FETCHED_FROM);
     if !from_a_page || is_json(headers) {
@@ -76,7 +76,7 @@ pub(crate) fn priority(headers: &HeaderMap) -> Result<Option<Priority>, ApiError
     })
 }
 
-/// The header that asks for a resumable stream.
+/// The header that selects a resumable stream.
 const RESUMABLE: &str = "x-stream-resumable";
 /// The header that selects what returns credit: acknowledgements of the client, or the socket.
 const ACKS: &str = "x-stream-acks";

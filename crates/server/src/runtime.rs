@@ -1,9 +1,9 @@
-//! The io threads.
+//! The I/O threads.
 //!
-//! All of them are there before the server listens. Tokio makes its workers in [`Builder::build`], where it panics if the
-//! system refuses the first and goes on without a word if it refuses another; its threads for blocking work it makes
-//! when they are needed, and what waits for one that the system refuses waits for ever. So the threads are tried out
-//! first, and those for long prompts are made at once and stay.
+//! All threads are created before the server listens. Tokio creates worker threads in [`Builder::build`], which
+//! panics if the system refuses the first thread and continues silently if the system refuses another. Tokio creates
+//! blocking threads on demand, and a task whose thread is refused never runs. Therefore the number of threads is
+//! tried first, and the threads for long prompts are started at once and kept.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -11,18 +11,18 @@ use std::time::Duration;
 use std::{io, thread};
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads for long prompts, beside the io threads.
+/// Threads for long prompts, in addition to the I/O threads.
 const PREPARE_THREADS: usize = 2;
-/// How long such a thread stays without work: as long as the server.
+/// Idle time after which a thread for long prompts ends: longer than any server runs.
 const PREPARE_THREAD_STAYS: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// How long they may take to start, where the system gave threads a moment before.
+/// Time that the threads for long prompts may take to start.
 const START_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A runtime of `threads` io threads, and two more for long prompts, all named `io-*`. Their number does not depend on
-/// connections or streams.
+/// A runtime of `threads` I/O threads and two threads for long prompts, all named `io-*`. Their number does not
+/// depend on connections or streams.
 ///
 /// # Errors
-/// The system has no threads or no event queue to give.
+/// The system cannot create the threads or the event queue.
 pub fn io_runtime(threads: usize) -> io::Result<Runtime> {
     let threads = threads.max(1);
     try_threads(threads + PREPARE_THREADS)?;
@@ -39,10 +39,10 @@ pub fn io_runtime(threads: usize) -> io::Result<Runtime> {
     Ok(runtime)
 }
 
-/// Makes so many threads at one time, and lets them go.
+/// Starts `count` threads at the same time, and ends them.
 fn try_threads(count: usize) -> io::Result<()> {
     thread::scope(|scope| {
-        // Dropped when all are made, or one is not: then they end.
+        // The threads end when this vector is dropped: after the last one has started, or after a failure.
         let mut hold = Vec::with_capacity(count);
         for made in 0..count {
             let (held, until) = sync_channel::<()>(0);
@@ -57,7 +57,7 @@ fn try_threads(count: usize) -> io::Result<()> {
     })
 }
 
-/// Has each thread for long prompts begin a piece of work before any may end its own.
+/// Starts the threads for long prompts: each begins a task, and no task ends before all have begun.
 fn start_prepare_threads(runtime: &Runtime) -> io::Result<()> {
     let (begun, begins) = sync_channel(PREPARE_THREADS);
     let mut hold = Vec::with_capacity(PREPARE_THREADS);

@@ -1,4 +1,4 @@
-//! The accept loop, from bind to the last connection's end.
+//! The accept loop, from binding the address to the end of the last connection.
 
 use crate::app::App;
 use crate::authentication::Authentication;
@@ -24,10 +24,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// How long to wait when the system has no descriptors to give for a connection.
+/// Pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// A server that is bound and not yet serving.
+/// A server that is bound to an address and does not serve yet.
 pub struct Server {
     listener: TcpListener,
     local: SocketAddr,
@@ -37,16 +37,15 @@ pub struct Server {
     keys: Arc<Keys>,
 }
 
-/// How a server left.
+/// Result of a graceful shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were still open when time was up, and were cut.
+    /// Connections that were closed by force because the drain time was over.
     pub cut: usize,
 }
 
 impl Server {
-    /// Binds, for a model that is loaded. Must be called inside a tokio runtime (see
-    /// [`crate::io_runtime`]).
+    /// Binds the address for a loaded model. Must be called inside a tokio runtime (see [`crate::io_runtime`]).
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -56,8 +55,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Binds before the model of this name is loaded: until [`Loading::ready`], requests for it are
-    /// refused with how far it is. Must be called inside a tokio runtime.
+    /// Binds the address before the model of this name is loaded. Until [`Loading::ready`], requests are rejected
+    /// with the progress of loading. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -83,20 +82,20 @@ impl Server {
         Ok((server, loading))
     }
 
-    /// Lets only callers in who have one of these keys; without this, everybody is let in.
+    /// Requires one of these API keys. Without this call, every caller is accepted.
     #[must_use]
     pub fn with_keys(self, keys: Arc<Keys>) -> Self {
         Self { keys, ..self }
     }
 
-    /// Answers for these models too, beside the one it was bound for: each is loaded when it is asked for.
+    /// Adds the models of a model store; each is loaded on the first request for that model.
     #[must_use]
     pub fn with_library(self, library: Arc<dyn Library>) -> Self {
         self.app.models.set_library(library);
         self
     }
 
-    /// The way to give it other bounds and clocks while it serves.
+    /// A handle that changes limits and timeouts of the running server.
     pub fn reconfigure(&self) -> Reconfigure {
         Reconfigure {
             app: self.app.clone(),
@@ -106,14 +105,14 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Serves until `shutdown` is ready, then drains: nobody new is accepted, idle connections are
-    /// closed, and the engine is told to end by `drain` what does not end by itself before. Those
-    /// streams say so; then connections have `drain_flush` to hand over their last bytes.
+    /// Serves until `shutdown` is ready, then shuts down gracefully: new connections are not accepted, idle
+    /// connections are closed, and the engine ends streams that still run after `drain`. These streams end with an
+    /// error; then connections have `drain_flush` to send their last bytes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Drained {
         let Self {
             listener,
@@ -151,7 +150,7 @@ impl Server {
         if let Some(switch) = switch {
             switch.abort();
             let released = tokio::task::spawn_blocking(move || models.release());
-            // An engine that panicked was told of by who closes it.
+            // The loader has logged the panic of an engine already.
             let _ = released.await;
         }
         #[cfg(feature = "otlp")]
@@ -198,7 +197,7 @@ impl Accepting {
             }
         };
         if let Err(error) = socket::tune(&stream, &self.app.config.now()) {
-            // The client may be gone already; whoever is still there is served without the options.
+            // The client may have disconnected; a connected client is served without the options.
             tracing::debug!(%error, "socket options");
         }
         let (router, app, draining) = (
@@ -224,7 +223,7 @@ impl Accepting {
     }
 }
 
-/// Says why, as far as one attempt at writing gets, and closes.
+/// Sends the error response, as far as one attempt to write gets, and closes the connection.
 fn turn_away(stream: &TcpStream, crowded: Crowded) {
     let answer: &[u8] = match crowded {
         Crowded::Server => CROWDED_SERVER,

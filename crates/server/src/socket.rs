@@ -1,4 +1,4 @@
-//! Socket options: whatever keeps a token from waiting, and a slow reader from being hidden.
+//! Socket options that avoid delays of tokens and reveal slow readers early.
 
 use crate::config::ServerConfig;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -31,8 +31,8 @@ pub(crate) fn tune(stream: &TcpStream, config: &ServerConfig) -> io::Result<()> 
     Ok(())
 }
 
-/// The kernel's send buffer of a connection from now on. Bytes the kernel holds beyond it stay there until they are
-/// acknowledged; it takes no more before.
+/// Sets the kernel's send buffer of a connection. Bytes that the kernel holds beyond the new size stay there until
+/// they are acknowledged; until then the kernel accepts no more.
 pub(crate) fn set_send_buffer(stream: &TcpStream, bytes: usize) -> io::Result<()> {
     SockRef::from(stream).set_send_buffer_size(bytes)
 }

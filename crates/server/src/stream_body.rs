@@ -1,4 +1,4 @@
-//! A generation as a streamed body: frames are written when the connection can take them.
+//! The body of a streamed response: frames are encoded when the connection can take them.
 
 use crate::gateway::admission::Place;
 use crate::gateway::following::{Followed, Following};
@@ -25,12 +25,12 @@ use wire::framing::Framing;
 /// Length of a frame that takes no events of further choices.
 const FRAME_BYTES_ENOUGH: usize = 16 << 10;
 
-/// The body of a streamed answer.
+/// The body of a streamed response.
 ///
-/// Credit: being asked for the next frame means that the kernel, told to keep little unsent, took the one
-/// before. So a token counts as accepted when it is within those few kilobytes of the wire; a client that does
-/// not read stops being asked for soon after. (Where the HTTP library carries the body, its buffer,
-/// `connection_buffer_bytes`, comes on top: for clients of HTTP/1.0.)
+/// Credit: a poll for the next frame means that the kernel, which holds few unsent bytes, took the previous frame. So
+/// a token counts as accepted when it is within those few kilobytes of the network, and the body of a client that
+/// does not read is soon not polled any more. Where the HTTP library sends the body (to HTTP/1.0 clients), the
+/// library's buffer of `connection_buffer_bytes` comes in addition.
 pub(crate) struct StreamBody {
     source: Source,
     encoder: Box<dyn Encoder>,
@@ -46,10 +46,10 @@ pub(crate) struct StreamBody {
     started: bool,
 }
 
-/// What the frames of a body have around the encoder's JSON.
+/// State of the framing around the JSON of the encoder.
 struct FramingState {
     framing: Framing,
-    /// Positions, where frames have ids and the client can resume.
+    /// Writer of event ids, if the client can resume.
     ids: Option<EventIds>,
     /// Terminal frames that the client has.
     known: Closing,
@@ -61,7 +61,7 @@ impl FramingState {
     }
 }
 
-/// A generation that is on its way.
+/// A generation that waits for admission or for its start.
 pub(crate) type Beginning = Pin<Box<dyn Future<Output = Result<Generation, ApiError>> + Send>>;
 
 #[expect(
@@ -69,16 +69,16 @@ pub(crate) type Beginning = Pin<Box<dyn Future<Output = Result<Generation, ApiEr
     reason = "one per stream, and nearly always the large one"
 )]
 enum Source {
-    /// In the wait queue, or on the way from there.
+    /// Waiting for admission or for the start of the generation.
     Waiting {
         beginning: Beginning,
-        /// Where that is, for those who wait for a permit of their own.
+        /// The position in the admission queue; `None` if another request waits for the permit.
         place: Option<Place>,
-        /// Whether it said so.
+        /// Whether the position was reported.
         told: bool,
     },
     Running(Generation),
-    /// After the last frame: everything the stream held is given back at once.
+    /// After the last frame; the generation is dropped at once.
     Over,
 }
 
@@ -88,7 +88,7 @@ impl StreamBody {
         Self::of(Source::Running(generation), encoding, keep_alive)
     }
 
-    /// The body of a generation that waits for its permit. It reports its position in the queue.
+    /// The body of a generation that waits for admission; reports the position in the queue.
     pub(crate) fn waiting(
         beginning: Beginning,
         place: Option<Place>,
@@ -108,7 +108,7 @@ impl StreamBody {
         self.framing.framing
     }
 
-    /// Header of the response, by which clients know the protocol.
+    /// Header of the response by which clients recognize the wire protocol.
     pub(crate) fn header(&self) -> Option<ProtocolHeader> {
         self.header
     }
@@ -119,7 +119,7 @@ impl StreamBody {
         self
     }
 
-    /// The body for a client that has everything up to this position.
+    /// The body for a client that has received everything up to this cursor.
     pub(crate) fn resumed(mut self, cursor: &Cursor) -> Self {
         let reached = &cursor.reached;
         self.encoder.replay(&Event::Resumed { reached });
@@ -152,8 +152,8 @@ impl StreamBody {
         self.encoder.encode(event, &mut out);
     }
 
-    /// Waits for the generation; false when there is nothing to write. The first time it reports the position in the
-    /// queue, so that the client has it at once.
+    /// Waits for the generation; false when there is nothing to write. The first call reports the position in the
+    /// queue, so that the client gets the position at once.
     fn wait(&mut self, cx: &mut Context<'_>) -> bool {
         let Source::Waiting {
             beginning,
@@ -189,7 +189,7 @@ impl StreamBody {
         matches!(self.source, Source::Over)
     }
 
-    /// Writes a frame after a time without any.
+    /// Writes a keep-alive.
     fn write_keep_alive(&mut self) {
         self.frames.begin();
         let position = match &self.source {
@@ -205,7 +205,7 @@ impl StreamBody {
         }
     }
 
-    /// Writes the next frames into the frame buffer; false when there are none now.
+    /// Writes the next frames into the frame buffer; false if no events are available.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.source, Source::Waiting { .. }) {
             return self.wait(cx);
@@ -258,7 +258,7 @@ impl StreamBody {
         }
     }
 
-    /// Writes the terminal frames that the client does not have.
+    /// Writes the terminal frames that the client has not received.
     fn end(&mut self, end: Option<End>, failed: Option<End>) -> bool {
         let Source::Running(generation) = &self.source else {
             return false;
@@ -286,7 +286,7 @@ impl StreamBody {
     }
 }
 
-/// Encodes the events of a turn.
+/// Encodes the events of one poll.
 struct EventWriter<'a> {
     encoder: &'a mut dyn Encoder,
     framing: &'a mut FramingState,
@@ -300,7 +300,7 @@ impl EventWriter<'_> {
         self.encoder.encode(event, &mut out);
     }
 
-    /// Encodes the start of the stream as soon as it is known.
+    /// Encodes the start of the stream when the time of the start is known.
     fn start(&mut self, at: Option<Instant>) {
         if let Some(at) = at
             && !std::mem::replace(self.started, true)

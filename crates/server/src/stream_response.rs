@@ -1,4 +1,4 @@
-//! HTTP responses of generations: an opened stream as a streaming or as a collected response.
+//! HTTP responses of generations: a stream as a streaming or as a non-streaming response.
 
 use crate::collected_response;
 use crate::connection::Streamed;
@@ -53,17 +53,17 @@ impl StreamResponder {
         &self.metrics.generations
     }
 
-    /// Counts the rejection of a request whose response's status was sent before.
+    /// Counts a rejection that is reported after the status was sent.
     pub(crate) fn count_rejection(&self, error: &ApiError) {
         self.metrics.rejected(error.code);
     }
 
-    /// Time without an event after which a stream's body writes a keep-alive.
+    /// Time without an event after which a body writes a keep-alive.
     pub(crate) fn keep_alive(&self) -> Duration {
         self.config.now().keep_alive
     }
 
-    /// The response to the request that opened the stream: its events as they come, or collected at its end.
+    /// The response to the request that opened the stream: events as they arrive, or collected at the end.
     pub(crate) async fn respond(&self, opened: OpenedStream) -> Response {
         let record = Arc::clone(opened.record());
         let ignored = opened.ignored().clone();
@@ -89,12 +89,13 @@ impl StreamResponder {
         response.map(|response| with_stream(response, &record, &ignored))
     }
 
-    /// The body of a response whose head is sent before the request is admitted. A rejection is an event of the body.
+    /// The body of a response whose head is sent before the request is admitted. A rejection becomes an event of the
+    /// body.
     pub(crate) fn deferred_body(&self, opened: OpenedStream, encoding: Encoding) -> StreamBody {
         let place = opened.queue_place();
         let metrics = Arc::clone(&self.metrics);
         let started = opened.start();
-        // The HTTP layer counts rejections by status; here the status is sent already.
+        // The HTTP layer counts rejections by status, and the status has been sent.
         let counted = async move {
             let started = started.await;
             started.inspect_err(|error| metrics.rejected(error.code))
@@ -141,7 +142,7 @@ fn encoding(record: &StreamRecord) -> Encoding {
     format.encoding(record.source(), framing, settings)
 }
 
-/// A response that the connection sends frame by frame.
+/// A response that the connection sends frame by frame, without the HTTP library.
 pub(crate) fn streaming(body: StreamBody) -> Response {
     let (framing, header) = (body.framing(), body.header());
     let (body, streamed) = Streamed::new(body);
@@ -165,7 +166,7 @@ pub(crate) fn framed(framing: Framing, header: Option<ProtocolHeader>, body: Bod
     response
 }
 
-/// The response, with what belongs to its stream.
+/// Adds the stream id, the ignored fields and the link to the stream to a response.
 fn with_stream(
     response: Response,
     record: &Arc<StreamRecord>,
@@ -178,7 +179,7 @@ fn with_stream(
     response
 }
 
-/// The response, with the id of its stream in a header.
+/// Adds the header with the stream id to a response.
 pub(crate) fn with_stream_id(mut response: Response, record: &StreamRecord) -> Response {
     if let Ok(id) = HeaderValue::try_from(record.id().to_string()) {
         response.headers_mut().insert(STREAM_ID, id);

@@ -1,4 +1,4 @@
-//! Requests without admission: they need no slot of the engine, only the tokenizer and template of a model.
+//! Requests without admission: they use the tokenizer and the chat template of a model, and no slot of the engine.
 
 use crate::gateway::keys::Caller;
 use crate::gateway::offload::Offload;
@@ -21,7 +21,7 @@ impl UnadmittedHandles {
     /// Parses a request with `read` and runs the work that `read` returns, offloaded if the body is long.
     ///
     /// # Errors
-    /// An unknown model, or one that is not ready; those of `read` and of the work.
+    /// An unknown model, or a model that is not ready; errors of `read` and of the work.
     pub(crate) async fn answer<T, W>(
         &self,
         (caller, body): (Caller, Bytes),

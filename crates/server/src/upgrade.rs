@@ -1,21 +1,21 @@
-//! What a connection does after it has stopped being HTTP.
+//! Protocol upgrades: the continuation of a connection after HTTP.
 
 use futures_util::future::BoxFuture;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a handler leaves what its connection is to do once the answer's head is out (101). The
-/// connection does it itself: so it counts among the connections as long as it lasts, and who waits
-/// for connections to end waits for it.
+/// Slot in which a handler stores the continuation of the connection after the response head (101) is sent. The
+/// connection's own task runs the continuation: the connection is counted as open until the end, and a graceful
+/// shutdown waits for the continuation.
 #[derive(Clone, Default)]
 pub(crate) struct Upgrade(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
 
 impl Upgrade {
-    /// To be done next.
+    /// Sets the continuation.
     pub(crate) fn then(&self, next: BoxFuture<'static, ()>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
     }
 
-    /// What there is to do.
+    /// Takes the continuation, if there is one.
     pub(crate) fn take(&self) -> Option<BoxFuture<'static, ()>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

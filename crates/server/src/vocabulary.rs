@@ -1,4 +1,4 @@
-//! `/tokenize`, `/detokenize` and `/apply-template`: what a model makes of text, as llama.cpp and vLLM serve it.
+//! `/tokenize`, `/detokenize` and `/apply-template`, compatible with llama.cpp and vLLM.
 //!
 //! | | llama.cpp | vLLM | here |
 //! |---|---|---|---|
@@ -26,13 +26,13 @@ use wire::format::Format;
 use wire::openai::chat_request;
 use wire::{clock, json};
 
-/// Reads fields for a model, and gives the work that is left to do.
+/// Parses the fields of a request, and returns the work that is offloaded.
 type Read = fn(Fields<'_>, &Arc<ServedModel>) -> Result<Work, ApiError>;
 type Work = Box<dyn FnOnce() -> Result<BytesMut, ApiError> + Send>;
 
-/// Bytes of an answer: a token may be told in some hundred.
+/// Bytes of a response; one token can take some hundred.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
-/// Bytes of the text that ids stand for.
+/// Bytes of detokenized text.
 const DETOKENIZED_BYTES_MAX: usize = 16 << 20;
 
 /// `POST /tokenize`.
@@ -109,7 +109,7 @@ fn read_tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wor
     }))
 }
 
-/// The answer of `/tokenize`, written token by token. What is no text by itself is told as its bytes.
+/// The response of `/tokenize`, written token by token. A piece that is not UTF-8 is written as a list of bytes.
 fn told(
     ids: &[u32],
     field: &str,
@@ -155,10 +155,10 @@ fn with_piece(out: &mut BytesMut, id: u32, piece: &[u8]) {
     json::raw(out, "}");
 }
 
-/// A list of what is told of each id.
+/// Writes a JSON list with one item per token id.
 ///
 /// # Errors
-/// The answer to what came in `field` would be too long.
+/// The response to the input in `field` would be too long.
 fn list(
     out: &mut BytesMut,
     field: &str,
@@ -248,7 +248,7 @@ fn arguments(kwargs: &Map<String, Value>, begins: bool) -> TemplateArguments<'_>
     }
 }
 
-/// The messages, what else the template is given, and whether the answer's beginning follows.
+/// The messages, the arguments of the chat template, and whether the generation prompt is added.
 fn conversation(fields: &mut Fields<'_>) -> (Vec<Message>, Map<String, Value>, bool) {
     let messages = chat_request::messages(fields);
     let kwargs = chat_request::kwargs(fields);

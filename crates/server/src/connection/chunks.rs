@@ -1,7 +1,8 @@
-//! A stream as chunks on a socket (RFC 9112, section 7.1).
+//! A streamed response as chunks on a socket (RFC 9112, section 7.1).
 //!
-//! One frame is on its way at a time: the next is made when the kernel took the one before, so a slow
-//! reader is seen where it is slow. A frame is written where it lies, between its length and its end.
+//! One frame is written at a time: the next frame is encoded after the kernel took the previous one, so that
+//! backpressure of a slow reader is noticed early. Chunk length, frame and chunk end are written from where they are,
+//! without a copy.
 
 use super::line::Line;
 use crate::stream_body::StreamBody;
@@ -13,18 +14,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes of a next request that are taken while the answer before it is sent; the rest waits in the kernel.
+/// Bytes of the next request that are read while a response is sent; the rest stays in the kernel.
 const AHEAD_BYTES_MAX: usize = 256;
-/// Bytes of the longest length: 16 hexadecimal digits, CR and LF.
+/// Bytes of the longest chunk length: 16 hexadecimal digits, CR and LF.
 const LENGTH_BYTES_MAX: usize = 18;
 const END: &[u8] = b"\r\n";
 const LAST_END: &[u8] = b"\r\n0\r\n\r\n";
 const LAST: &[u8] = b"0\r\n\r\n";
 
-/// Sends all of a stream.
+/// Sends the whole stream.
 ///
 /// # Errors
-/// The client left, or the socket failed.
+/// The client disconnected, or the socket failed.
 pub(super) async fn send(line: &mut Line, body: Box<StreamBody>) -> io::Result<()> {
     let mut sender = Sender {
         line,
@@ -38,9 +39,9 @@ pub(super) async fn send(line: &mut Line, body: Box<StreamBody>) -> io::Result<(
 struct Sender<'a> {
     line: &'a mut Line,
     body: Box<StreamBody>,
-    /// What the socket has not taken yet.
+    /// The part of the chunk that the socket has not taken.
     chunk: Chunk,
-    /// Nothing follows the chunk.
+    /// Whether this is the last chunk.
     is_last: bool,
 }
 
@@ -68,7 +69,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Sees whether the client left. What it says meanwhile is of its next request.
+    /// Notices a disconnected client. Bytes that arrive meanwhile belong to the next request.
     fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.line.is_ahead() {
             return Ok(());
@@ -89,7 +90,7 @@ impl Sender<'_> {
     }
 }
 
-/// `<length in hex> CRLF <data> CRLF`, as far as it is not sent. A chunk without data would end the body.
+/// `<length in hex> CRLF <data> CRLF`, the unsent part. A chunk without data would end the body.
 #[derive(Default)]
 struct Chunk {
     length: [u8; LENGTH_BYTES_MAX],
@@ -113,7 +114,7 @@ impl Chunk {
         };
         if !data.is_empty() {
             let mut room = chunk.length.as_mut_slice();
-            // It always fits.
+            // The longest length fits.
             let _ = write!(room, "{:x}\r\n", data.len());
             chunk.upto = LENGTH_BYTES_MAX - room.len();
         }
@@ -122,7 +123,7 @@ impl Chunk {
     }
 
     fn has_rest(&self) -> bool {
-        // The end is sent last.
+        // `end` is sent last.
         !self.end.is_empty()
     }
 
@@ -137,7 +138,7 @@ impl Chunk {
         let of_data = (n - of_length).min(self.data.len());
         self.data.advance(of_data);
         if self.data.is_empty() {
-            // Its memory is free for the next frame.
+            // Releases the memory for the next frame.
             self.data = Bytes::new();
         }
         self.end = &self.end[n - of_length - of_data..];
@@ -148,7 +149,7 @@ impl Chunk {
 mod tests {
     use super::*;
 
-    /// What a socket that takes `step` bytes at a time gets.
+    /// The bytes received by a socket that takes `step` bytes at a time.
     fn sent(data: &'static [u8], is_last: bool, step: usize) -> Vec<u8> {
         let mut chunk = Chunk::new(Bytes::from_static(data), is_last);
         let mut out = Vec::new();

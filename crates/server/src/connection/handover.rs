@@ -1,21 +1,23 @@
-//! An answer that is a stream leaves the HTTP library once its head is out.
+//! A streamed response leaves the HTTP library after the response head is sent.
 //!
-//! The library reads requests and writes heads. A streamed body needs nothing more of it than chunks, and
-//! as long as it lasts the library would hold two buffers of 8 KiB and copy each frame. So the connection
+//! The library reads requests and writes response heads. A streamed body needs only chunked framing, while the
+//! library would keep two buffers of 8 KiB for the length of the stream and copy each frame. Therefore the connection
 //! takes the socket back for the time of the stream.
 //!
 //! # States
 //!
-//! - *Idle*. The library has the socket. A request's body may be coming.
-//! - *Claimed*. The handler's answer is a [`Streamed`], the request was read to its end and was not in chunks, and the
-//!   client speaks HTTP/1.1: the stream waits here, and the library was given a body without an end.
-//! - *Written*. The library asked that body for its first frame: the head is in its buffer.
-//! - *Out*. It flushed the socket after that: nothing of it is unsent. From here on the connection may take
-//!   the library apart, and what that has read ahead belongs to the next request.
+//! - *Idle*. The library has the socket. The body of a request may be arriving.
+//! - *Claimed*. The handler's response is a [`Streamed`], the request's body was read to the end and was not chunked,
+//!   and
+//! the client speaks HTTP/1.1: the stream waits here, and the library was given a body without an end.
+//! - *Written*. The library polled that body for the first frame: the response head is in the library's buffer.
+//! - *Out*. The library flushed the socket after that: the whole head is sent. From here on the connection may take
+//!   the
+//! library apart; bytes that the library has read ahead belong to the next request.
 //!
-//! All of it happens in the one task of the connection, which polls the library, which polls the handler,
-//! the body and the socket; so the lock is never waited for. A flush of an earlier answer cannot be taken
-//! for this one's: the library answers one request at a time, and *Written* comes only after *Claimed*.
+//! All transitions happen in the one task of the connection, which polls the library, which polls the handler, the
+//! body and the socket; so the lock is never contended. The flush of an earlier response cannot be mistaken for the
+//! flush of this one: the library answers one request at a time, and *Written* follows only *Claimed*.
 
 use crate::stream_body::StreamBody;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
@@ -26,18 +28,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
-/// A streamed body on its way from its handler to the connection: rides on the answer.
+/// A streamed body on the way from the handler to the connection, as an extension of the response.
 #[derive(Clone)]
 pub(crate) struct Streamed(Arc<Shared>);
 
 struct Shared {
     body: Mutex<Option<Box<StreamBody>>>,
-    /// The connection that sends it, if the library does not.
+    /// The connection that sends the body, if the library does not.
     claimed_by: OnceLock<Arc<Handover>>,
 }
 
 impl Streamed {
-    /// The answer's body for whoever carries it, and the stream for a connection that wants it itself.
+    /// The body for the HTTP library, and the stream for a connection that sends the body without the library.
     pub(crate) fn new(body: StreamBody) -> (StreamedBody, Self) {
         let shared = Arc::new(Shared {
             body: Mutex::new(Some(Box::new(body))),
@@ -51,7 +53,8 @@ impl Streamed {
     }
 }
 
-/// What the HTTP library has for a body: the stream, or nothing, for ever, if the connection sends it.
+/// The body in the hands of the HTTP library: the stream, or an endless body without frames if the connection sends
+/// the stream.
 pub(crate) struct StreamedBody {
     shared: Arc<Shared>,
     own: Option<Box<StreamBody>>,
@@ -83,13 +86,13 @@ impl Body for StreamedBody {
         self.own.as_deref().is_some_and(Body::is_end_stream)
     }
 
-    /// Unknown, so that it is sent in chunks.
+    /// Unknown, so that the library uses chunked framing.
     fn size_hint(&self) -> SizeHint {
         SizeHint::default()
     }
 }
 
-/// Where a connection is with the stream that it is to send.
+/// State of a connection and the stream that the connection will send.
 #[derive(Default)]
 pub(super) struct Handover(Mutex<State>);
 
@@ -102,15 +105,15 @@ enum State {
     Out(Taken),
 }
 
-/// A stream, and what comes after it.
+/// A stream that the connection sends without the library.
 pub(super) struct Taken {
     pub(super) body: Box<StreamBody>,
-    /// The client wants no further answer on this connection.
+    /// Whether the connection is closed after this response.
     pub(super) is_last: bool,
 }
 
 impl Handover {
-    /// Takes the stream from an answer, if this connection can send it itself.
+    /// Takes the stream from a response, if this connection can send the stream without the library.
     pub(super) fn claim<B>(self: &Arc<Self>, asked: &Asked, answer: &mut Response<B>) {
         let Some(Streamed(shared)) = answer.extensions_mut().remove::<Streamed>() else {
             return;
@@ -126,7 +129,7 @@ impl Handover {
         let _ = shared.claimed_by.set(Arc::clone(self));
     }
 
-    /// The head is in the library's buffer.
+    /// Records that the response head is in the library's buffer.
     fn written(&self) {
         let mut state = self.lock();
         *state = match std::mem::take(&mut *state) {
@@ -135,7 +138,7 @@ impl Handover {
         };
     }
 
-    /// All that was written is out.
+    /// Records that all written bytes are sent.
     pub(super) fn flushed(&self) {
         let mut state = self.lock();
         *state = match std::mem::take(&mut *state) {
@@ -144,7 +147,7 @@ impl Handover {
         };
     }
 
-    /// The stream, if its head is out.
+    /// The stream, if the response head is sent.
     pub(super) fn take(&self) -> Option<Taken> {
         let mut state = self.lock();
         match std::mem::take(&mut *state) {
@@ -165,12 +168,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What has to be known of a request when it is answered.
+/// Facts about a request that decide how the response is sent.
 pub(super) struct Asked {
-    /// HTTP/1.1, and not a question for the head alone.
+    /// An HTTP/1.1 request whose response has a body.
     has_chunks: bool,
-    /// The body had a `Content-Length`, or there was none. The library closes the connection after a request with both
-    /// a length and chunks (RFC 9112, 6.1), takes the length out, and tells nobody.
+    /// The body had a `Content-Length`, or there was none. After a request with both a length and chunks (RFC 9112,
+    /// 6.1), the library silently removes the length and closes the connection.
     has_plain_framing: bool,
     is_last: bool,
     is_read: Arc<OnceLock<()>>,
@@ -178,7 +181,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Notes it, and puts a watch on the request's body.
+    /// Collects the facts about a request, and wraps the body to notice the end of the body.
     pub(super) fn of<B: Body>(request: Request<B>) -> (Self, Request<Watched<B>>) {
         let asked = Self {
             has_chunks: request.version() == Version::HTTP_11 && request.method() != Method::HEAD,
@@ -192,8 +195,9 @@ impl Asked {
         (asked, watched)
     }
 
-    /// Closes the connection after the answer to a request with trailers. The library takes a bare LF after the last
-    /// chunk for the beginning of trailers, so what it took may be the next request. (Nobody's clients send trailers.)
+    /// Closes the connection after the response to a request with trailers. The library parses a bare LF after the
+    /// last chunk as the beginning of trailers, so the trailers may be the next request. Common clients send no
+    /// trailers.
     pub(super) fn close_after_trailers<B>(&self, answer: &mut Response<B>) {
         if self.has_trailers.get().is_some() {
             let close = HeaderValue::from_static("close");
@@ -201,13 +205,13 @@ impl Asked {
         }
     }
 
-    /// Whether the answer can be sent without the library: what comes next on the socket is a new request.
+    /// Whether the response can be sent without the library: the next bytes on the socket are a new request.
     fn is_eligible(&self) -> bool {
         self.has_chunks && self.has_plain_framing && self.is_read.get().is_some()
     }
 }
 
-/// A request's body that notes when all of it was read, and whether trailers came.
+/// A request's body that records the end of the body, and whether trailers arrived.
 pub(super) struct Watched<B> {
     body: B,
     is_read: Arc<OnceLock<()>>,
@@ -261,7 +265,7 @@ impl<B: Body + Unpin> Body for Watched<B> {
     }
 }
 
-/// Whether `Connection: close` is among the fields.
+/// Whether the header fields contain `Connection: close`.
 fn has_close(fields: &HeaderMap) -> bool {
     let values = fields.get_all(header::CONNECTION).iter();
     let mut options = values

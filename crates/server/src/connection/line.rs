@@ -1,4 +1,4 @@
-//! A connection's bytes, with what was read ahead of their use.
+//! A socket with bytes that were read ahead.
 
 use super::handover::Handover;
 use super::send_buffer::SendBuffer;
@@ -11,19 +11,19 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A socket that may have been read ahead of who reads it now, and that says when all is handed over to it.
+/// A socket with a buffer of bytes that were read ahead. A flush is reported to the handover.
 pub(super) struct Line {
     wire: Wire<TcpStream>,
-    /// Bytes of the next request that came while the answer before it was sent.
+    /// Bytes of the next request that arrived while a response was sent.
     ahead: Bytes,
     handover: Arc<Handover>,
     send_buffer: Arc<SendBuffer>,
-    /// The state of the send buffer that the socket has.
+    /// Whether the socket has the large send buffer.
     has_large_buffer: bool,
 }
 
 impl Line {
-    /// Nothing was read.
+    /// A socket without bytes read ahead.
     pub(super) fn new(
         wire: Wire<TcpStream>,
         handover: Arc<Handover>,
@@ -43,15 +43,15 @@ impl Line {
         self.send_buffer.apply(socket, &mut self.has_large_buffer);
     }
 
-    /// Whether bytes wait that nobody has used.
+    /// Whether bytes were read ahead.
     pub(super) fn is_ahead(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// Puts bytes that were read, and are of what comes next, before what the socket will bring.
+    /// Returns bytes that were read ahead; the next read gets these bytes first.
     pub(super) fn put_back(&mut self, bytes: &[u8]) {
         debug_assert!(self.ahead.is_empty(), "one reader at a time");
-        // A copy: what was read lies in a buffer of 8 KiB, and is mostly nothing.
+        // A copy, because the bytes lie in a buffer of 8 KiB that is mostly empty.
         self.ahead = Bytes::copy_from_slice(bytes);
     }
 }

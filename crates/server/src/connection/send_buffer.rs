@@ -1,20 +1,23 @@
-//! How many bytes of an answer the kernel may hold for one connection.
+//! The kernel's send buffer of one connection.
 //!
-//! A stream has a small send buffer (`send_buffer_bytes`), so that a slow reader is noticed early. Where a segment is as
-//! large as that buffer (loopback: 64 KiB), one unacknowledged segment fills the buffer, and a receiver that got less
-//! than two segments delays its acknowledgement: 64 KiB per 40 ms. An answer whose length is known has no credit to
-//! account for, and is sent with a large buffer (`answer_buffer_bytes`).
+//! A stream has a small send buffer (`send_buffer_bytes`), so that a slow reader is noticed early. Where one TCP
+//! segment is as large as that buffer (loopback: 64 KiB), one unacknowledged segment fills the buffer, and a receiver
+//! that got less than two segments delays the acknowledgement: 64 KiB per 40 ms. A response of known length has no
+//! credit to account for, and is sent with a large buffer (`answer_buffer_bytes`).
 //!
 //! # States
 //!
-//! - *Small*. As accepted. Heads, streams, WebSockets, and answers that fit into `send_buffer_bytes`.
-//! - *Large*. From the head of an answer that is longer, until the head of the next answer that is not. The bytes the
-//!   kernel may hold are reserved meanwhile from [`AnswerBuffers`], which bounds their sum over all connections; where
-//!   they cannot be, the connection stays *small*.
+//! - *Small*. The state of an accepted connection. For response heads, streams, WebSockets, and responses that fit
+//!   into
+//! `send_buffer_bytes`.
+//! - *Large*. From the head of a longer response until the head of the next response that is not longer. The bytes
+//!   that the
+//! kernel may hold are reserved meanwhile from [`AnswerBuffers`], which bounds their sum over all connections;
+//! without a reservation the connection stays *small*.
 //!
-//! The state is chosen where an answer's head is known and applied by the next write, both in the one task of the
-//! connection. A small buffer takes no byte before the kernel holds less than that, so what is left of a large answer
-//! when a pipelined request is answered by a stream does not widen the stream's window.
+//! The state is chosen when the response head is known and applied by the next write, both in the one task of the
+//! connection. A small buffer accepts no byte while the kernel holds more than `send_buffer_bytes`. Therefore unsent
+//! bytes of a large response do not widen the window of a stream that answers a pipelined request.
 
 use crate::config::ServerConfig;
 use crate::socket;
@@ -31,14 +34,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of one permit of [`AnswerBuffers`].
 const PERMIT_BYTES: usize = 1 << 10;
-/// The kernel doubles `SO_SNDBUF` for its own books.
+/// The kernel doubles `SO_SNDBUF` to account for overhead.
 const KERNEL_FACTOR: usize = 2;
 
-/// Kernel bytes that large answers of all connections together may have.
+/// Budget of kernel memory for large responses, shared by all connections.
 pub(crate) struct AnswerBuffers(Arc<Semaphore>);
 
 impl AnswerBuffers {
-    /// So many bytes.
+    /// A budget of `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self(Arc::new(Semaphore::new(bytes_max / PERMIT_BYTES)))
     }
@@ -59,7 +62,7 @@ pub(super) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// As accepted.
+    /// The small buffer of an accepted connection.
     pub(super) fn new(config: &ServerConfig) -> Self {
         Self {
             small: config.send_buffer_bytes,
@@ -69,8 +72,8 @@ impl SendBuffer {
         }
     }
 
-    /// Chooses the state for this answer. Its body is handed to the HTTP library in pieces of `piece_bytes`, which the
-    /// library copies into a buffer that stays with the connection.
+    /// Chooses the state for this response. The HTTP library gets the body in pieces of `piece_bytes`, because the
+    /// library copies each piece into a buffer that stays with the connection.
     pub(super) fn fit(
         &self,
         answer: Response<Body>,
@@ -80,7 +83,7 @@ impl SendBuffer {
         let length = answer.body().size_hint().exact();
         let length = length.and_then(|length| usize::try_from(length).ok());
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        // Given back first: the connection's own last answer does not keep it from its next.
+        // Released first, so that the connection's previous response does not prevent a reservation for the next one.
         *reserved = None;
         let Some(length) = length.filter(|&length| length > self.small) else {
             self.is_large.store(false, Ordering::Relaxed);
@@ -98,7 +101,7 @@ impl SendBuffer {
         })
     }
 
-    /// Applies the state, where it is not the one in `is_large`.
+    /// Applies the chosen state, if `is_large` differs.
     pub(super) fn apply(&self, stream: &TcpStream, is_large: &mut bool) {
         let wanted = self.is_large.load(Ordering::Relaxed);
         if wanted == *is_large {
@@ -107,7 +110,7 @@ impl SendBuffer {
         *is_large = wanted;
         let bytes = if wanted { self.large } else { self.small };
         if let Err(error) = socket::set_send_buffer(stream, bytes) {
-            // The answer is sent all the same, with the buffer that there is.
+            // The response is sent with the present buffer.
             tracing::debug!(%error, "send buffer");
         }
     }

@@ -1,14 +1,14 @@
-//! Texts as vectors: OpenAI's `/v1/embeddings`, and Ollama's `/api/embed` and `/api/embeddings`.
+//! Embeddings: OpenAI's `/v1/embeddings`, and Ollama's `/api/embed` and `/api/embeddings`.
 //!
 //! ```text
-//! run     from texts to vectors: let in, tokenised, submitted, pooled     openai  /v1/embeddings
-//! input   the texts of a request                                         ollama  /api/embed, /api/embeddings
-//! vector  normed, cut, written                                           routes  who answers what
+//! run     from texts to vectors: admission, tokenizing, submission, pooling
+//! openai  `/v1/embeddings`
+//! ollama  `/api/embed` and `/api/embeddings`
 //! ```
 //!
-//! Each text is a request of the engine's own, scheduled like any other prompt: chunk by chunk beside the
-//! streams that run, on its key's account. How hidden states become one vector is the model's matter
-//! (`pooling_type` in its file): their mean, or that of the last token.
+//! Each text is a request to the engine, scheduled like any other prompt: chunked prefill beside the running streams,
+//! in the fair share of the caller's key. The pooling of hidden states into one vector is a property of the model
+//! (`pooling_type` in the model file): the mean, or the hidden state of the last token.
 
 pub(crate) mod ollama;
 pub(crate) mod openai;
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use generate::request::IgnoredFields;
 use wire::field_table;
 
-/// Texts of one request that the engine has at one time: others' prompts come between the rest.
+/// Texts of one request that the engine has at one time, so that prompts of other requests run between them.
 pub(crate) const IN_FLIGHT_MAX: usize = 8;
 
 /// The response of a request for embeddings.

@@ -1,5 +1,4 @@
-//! Ollama's `POST /api/embed`, and `POST /api/embeddings` before it, whose one vector is as the model has it:
-//! not normed.
+//! Ollama's `POST /api/embed`, and the older `POST /api/embeddings`, which returns one vector that is not normalized.
 
 use super::EmbeddingsResponse;
 use super::run::{Embedded, Wanted, expect_pooling, run};
@@ -97,7 +96,7 @@ async fn respond(
     Ok(EmbeddingsResponse { body, ignored })
 }
 
-/// The answer of `/api/embeddings`.
+/// The response of `/api/embeddings`.
 fn one(embedded: &Embedded, dimensions: Option<usize>) -> Bytes {
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"embedding\":");
@@ -108,7 +107,7 @@ fn one(embedded: &Embedded, dimensions: Option<usize>) -> Bytes {
     out.freeze()
 }
 
-/// The answer of `/api/embed`.
+/// The response of `/api/embed`.
 fn whole(model: &str, embedded: &Embedded, dimensions: Option<usize>, arrived: Instant) -> Bytes {
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"model\":");

@@ -16,7 +16,7 @@ use wire::format::Format;
 use wire::openai::control;
 use wire::{clock, embeddings_input, json};
 
-/// The handler.
+/// The handler of `/v1/embeddings`.
 pub(crate) async fn embeddings(
     State(gateway): State<Gateway>,
     RateLimited(caller): RateLimited,

@@ -1,4 +1,4 @@
-//! From texts to vectors.
+//! Computing embeddings: from texts to vectors.
 
 use super::IN_FLIGHT_MAX;
 use crate::gateway::admission::{AdmissionRequest, Answers, Priority, TaskPlaces};
@@ -20,38 +20,38 @@ use stream::{End, Owner, Read, Reader};
 use wire::clock;
 use wire::openai::ending;
 
-/// What an embedding takes beside its prompt.
+/// The output of an embedding for the resource estimate.
 const ANSWERS: Answers = Answers {
     n: 1,
     max_tokens: Some(1),
 };
 
-/// Texts to be embedded.
+/// A request for embeddings.
 pub(super) struct Wanted {
     pub(super) serving: Arc<Serving>,
-    /// The field they came in.
+    /// The field of the request with the texts.
     pub(super) field: &'static str,
     pub(super) texts: Vec<Prompt>,
-    /// What is too long is cut; if not, it is refused.
+    /// Whether a text longer than the context is truncated instead of rejected.
     pub(super) truncate: bool,
     pub(super) body_bytes: usize,
     pub(super) class: Priority,
     pub(super) deadline: Option<Instant>,
 }
 
-/// What became of them.
+/// The computed embeddings.
 pub(super) struct Embedded {
-    /// In order, as the model has them: not normed.
+    /// In the order of the texts; not normalized.
     pub(super) vectors: Vec<Box<[f32]>>,
     pub(super) prompt_tokens: u64,
-    /// When the engine had a place for them.
+    /// Time of admission.
     pub(super) admitted: Instant,
 }
 
-/// How the model's hidden states become one vector, and how many entries that has.
+/// The pooling of the model, and the dimension of the vectors.
 ///
 /// # Errors
-/// They do not.
+/// The pooling of the model is not supported.
 pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), ApiError> {
     let dim = model.handle.engine.hidden_dim();
     match model.facts.pooling {
@@ -64,7 +64,7 @@ pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), Ap
     }
 }
 
-/// Dropping the future (the client is gone) stops the work.
+/// Computes the embeddings. Dropping the future (the client has disconnected) cancels the work.
 pub(super) async fn run(
     handles: &GenerationHandles,
     caller: &Caller,
@@ -74,7 +74,7 @@ pub(super) async fn run(
     let serving = &wanted.serving;
     let (pooling, _) = expect_pooling(&serving.model)?;
     let key = caller.open(1)?;
-    // So many at the engine at most, one after the other where places are short.
+    // At most this many texts are in the engine; fewer where slots are short.
     let beside = wanted.texts.len().min(IN_FLIGHT_MAX);
     let sizing = serving.sizing(&limits);
     let bytes = wanted.body_bytes * beside / wanted.texts.len().max(1);
@@ -82,7 +82,7 @@ pub(super) async fn run(
         class: wanted.class,
         account: key.account(),
         need: sizing.estimate(bytes, beside, ANSWERS),
-        // A text that is at the engine is computed to its end.
+        // A submitted text is computed to the end.
         is_recallable: false,
         deadline: wanted.deadline,
         who: handles.ids.digest(&(caller.owner.0, &wanted.texts)),
@@ -128,7 +128,7 @@ pub(super) async fn run(
     })
 }
 
-/// Short texts are tokenised where we are; long ones where they hold nobody up.
+/// Tokenizes the texts: short ones on this thread, long ones as offloaded work.
 async fn prepared(wanted: Wanted, inline_max: usize) -> Result<Vec<Vec<u32>>, ApiError> {
     let inline = wanted.body_bytes <= inline_max;
     let prepare = move || {
@@ -145,7 +145,7 @@ async fn prepared(wanted: Wanted, inline_max: usize) -> Result<Vec<Vec<u32>>, Ap
     prepared.unwrap_or_else(|_| Err(lost()))
 }
 
-/// A text's ids, as many as the context has room for.
+/// The token ids of a text, at most as many as fit into the context.
 fn fit(
     model: &ServedModel,
     (field, i): (&str, usize),
@@ -184,10 +184,10 @@ fn fit(
     ))
 }
 
-/// A text of at most so many bytes; of one that may be cut, its beginning.
+/// The text, truncated to `bytes_max` bytes if `truncate` is set.
 ///
 /// # Errors
-/// It may not, and has so many.
+/// The length of a text that is too long, if `truncate` is not set.
 fn shortened(text: Prompt, bytes_max: usize, truncate: bool) -> Result<Prompt, usize> {
     match text {
         Prompt::Text(mut text) if text.len() > bytes_max => {
@@ -201,12 +201,12 @@ fn shortened(text: Prompt, bytes_max: usize, truncate: bool) -> Result<Prompt, u
     }
 }
 
-/// How each of the texts is embedded.
+/// State shared by the texts of one request.
 struct One<'a> {
     handles: &'a GenerationHandles,
     served: &'a ServedModel,
     owner: Owner,
-    /// One for each text at the engine, as they are free. Given back when the engine has let go of it.
+    /// Slots of the permit, one for each text in the engine; released when the engine drops the text.
     places: Arc<TaskPlaces>,
     pooling: Pooling,
     deadline: Option<Instant>,
@@ -217,7 +217,7 @@ impl One<'_> {
     async fn embed(&self, prompt: Vec<u32>) -> Result<Box<[f32]>, ApiError> {
         let place = self.places.place().await;
         let retry_after = self.handles.limits.now().retry_after;
-        // Nothing is ever written to it but its end.
+        // The log carries only the end.
         let pool = &self.served.handle.token_pool;
         let (tokens, reader) = loop {
             match stream::open(pool, 1) {
@@ -263,7 +263,7 @@ impl One<'_> {
     }
 }
 
-/// Waits for a log's end.
+/// Waits for the end of a log.
 async fn ended(mut reader: Reader<Token>) -> End {
     let mut buffer = [Token {
         id: 0,

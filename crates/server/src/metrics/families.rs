@@ -1,4 +1,4 @@
-//! Every family of `GET /metrics`. Each is described in `docs/metrics.md`; a test compares.
+//! All metric families of `GET /metrics`. `docs/metrics.md` describes each; a test compares the names.
 
 mod engine;
 
@@ -10,7 +10,7 @@ use crate::gateway::served::{ModelRegistry, State};
 use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 
-/// All families, as Prometheus text.
+/// All metric families as Prometheus text.
 pub(crate) fn write(sources: &MetricsSources) -> String {
     let mut text = Text::default();
     text.gauges(
@@ -41,7 +41,7 @@ pub(crate) fn write(sources: &MetricsSources) -> String {
     text.finish()
 }
 
-/// Until the model is ready there are no families of admission and engine beside these.
+/// Families about the first model. Families of admission and engine exist only while the model is ready.
 fn loading(text: &mut Text, state: &State) {
     let (ready, ratio) = match state {
         State::Ready(_) => (1.0, 1.0),
@@ -62,7 +62,7 @@ fn loading(text: &mut Text, state: &State) {
     );
 }
 
-/// Those that are loaded, the first included.
+/// Families about all loaded models, including the first.
 fn models(text: &mut Text, models: &ModelRegistry) {
     text.gauge(
         "millrace_models_loaded",

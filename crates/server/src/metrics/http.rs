@@ -1,4 +1,4 @@
-//! Requests as they are counted, and the answer to `GET /metrics`.
+//! Metrics of HTTP requests, and the handler of `GET /metrics`.
 
 use super::{Metrics, MetricsSources, families, snapshot, text};
 use crate::gateway::metrics::count::Counter;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use wire::openai::refusal::RejectedWith;
 
-/// Statuses that are counted by themselves.
+/// Statuses with a counter of their own.
 const STATUSES: [(u16, &str); 24] = [
     (101, "101"),
     (200, "200"),
@@ -39,7 +39,7 @@ const STATUSES: [(u16, &str); 24] = [
     (529, "529"),
 ];
 
-/// What nginx says for a client that did not wait for the answer.
+/// The status of nginx for a client that disconnected before the response.
 const LEFT: u16 = 499;
 
 /// Requests of one route, by status.
@@ -65,7 +65,7 @@ impl Statuses {
     }
 }
 
-/// Counts a request when its answer's head is known, or when there will be none.
+/// Counts a request when the response head is known, or when the request is dropped without a response.
 pub(crate) async fn count(
     State(metrics): State<Arc<Metrics>>,
     request: Request,
@@ -84,7 +84,7 @@ pub(crate) async fn count(
     response
 }
 
-/// A request that is being answered.
+/// A request without a response yet; counted on drop.
 struct Counting {
     metrics: Arc<Metrics>,
     route: Option<MatchedPath>,
@@ -103,7 +103,7 @@ impl Drop for Counting {
     }
 }
 
-/// `GET /metrics`: for Prometheus, or as one JSON object for who asks for that.
+/// `GET /metrics`: as Prometheus text, or as one JSON object for clients that accept JSON.
 pub(crate) async fn show(State(sources): State<MetricsSources>, headers: HeaderMap) -> Response {
     let json = headers
         .get(header::ACCEPT)

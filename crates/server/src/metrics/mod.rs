@@ -4,10 +4,10 @@
 //! wire      bytes and connections
 //! http      HTTP requests, by route and status
 //! families  all metrics, with those of the gateway and of the engine, as Prometheus text
-//! snapshot  the most important of them, with quantiles, as one JSON value
+//! snapshot  the most important metrics, with quantiles, as one JSON value
 //! ```
 //!
-//! Every value is an atomic word that any thread adds to; see [`crate::gateway::metrics`].
+//! Every value is an atomic integer that any thread can add to; see [`crate::gateway::metrics`].
 
 mod families;
 mod http;
@@ -27,9 +27,9 @@ use crate::gateway::served::ModelRegistry;
 use crate::gateway::streams::Streams;
 use std::sync::Arc;
 
-/// Routes with a row of their own (180 bytes each); there are fewer.
+/// Routes with counters of their own (180 bytes each); the server has fewer routes.
 const ROUTES_MAX: usize = 128;
-/// Error codes with a row of their own.
+/// Error codes with a counter of their own.
 const REASONS_MAX: usize = 64;
 
 /// Metrics of connections and requests.
@@ -48,7 +48,7 @@ pub(crate) struct Metrics {
     exports_failed: Counter,
 }
 
-/// Services whose state is exposed as metrics.
+/// Services that are exposed as metrics.
 #[derive(Clone)]
 pub(crate) struct MetricsSources {
     pub(crate) metrics: Arc<Metrics>,
@@ -57,12 +57,12 @@ pub(crate) struct MetricsSources {
 }
 
 impl Metrics {
-    /// A request or a connection was rejected with this error code.
+    /// Counts a rejected request or connection by error code.
     pub(crate) fn rejected(&self, code: &str) {
         self.rejections.of(code).add(1);
     }
 
-    /// A message was sent to the OpenTelemetry collector, which accepted it or did not.
+    /// Counts an export to the OpenTelemetry collector.
     #[cfg(feature = "otlp")]
     pub(crate) fn exported(&self, accepted: bool) {
         if accepted {

@@ -1,4 +1,4 @@
-//! How things stand, as one value: what telemetry sends and what `/metrics` says in JSON.
+//! A snapshot of the most important metrics, for `/v1/streams/feed` and for `/metrics` as JSON.
 
 use super::MetricsSources;
 use crate::gateway::admission;
@@ -7,7 +7,7 @@ use crate::gateway::metrics::histogram::Distribution;
 use engine::Stats;
 use serde::Serialize;
 
-/// How things stand. Counts are since the start, latencies too.
+/// A snapshot of the metrics. Counts and latencies are cumulative since the start of the server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Snapshot {
     pub(crate) connections_open: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Snapshot {
     pub(crate) step_rows: u64,
     pub(crate) draft_tokens: u64,
     pub(crate) draft_tokens_accepted: u64,
-    /// `null` where nothing was guessed.
+    /// `null` if there were no draft tokens.
     pub(crate) draft_acceptance_rate: Option<f64>,
     pub(crate) parks: u64,
     pub(crate) resumes: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Snapshot {
     pub(crate) step_time: Quantiles,
 }
 
-/// A latency in short; without samples there are no quantiles.
+/// Summary of a latency; quantiles are absent without samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Quantiles {
     pub(crate) count: u64,
@@ -72,7 +72,7 @@ impl Quantiles {
     }
 }
 
-/// What is measured of a model that is not ready.
+/// The metrics of a model that is not ready.
 #[derive(Default)]
 struct Nothing {
     stats: Stats,
@@ -84,7 +84,7 @@ fn acceptance(drafted: u64, accepted: u64) -> Option<f64> {
     (drafted > 0).then(|| accepted as f64 / drafted as f64)
 }
 
-/// How things stand now.
+/// Takes a snapshot.
 pub(crate) fn take(sources: &MetricsSources) -> Snapshot {
     let (serving, none) = (sources.models.first().serving(), Nothing::default());
     let (stats, steps, admission) = match &serving {

@@ -4,25 +4,25 @@ use crate::gateway::metrics::histogram::Distribution;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What the answer says it is.
+/// The content type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Families written one after the other.
+/// A writer of metric families.
 #[derive(Default)]
 pub(crate) struct Text {
     out: String,
 }
 
-/// A family's labels and their values. Values are escaped; names are ours and plain.
+/// Labels of a sample and their values. Values are escaped; label names need no escaping.
 pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Text {
-    /// A number that only grows; `name` ends in `_total`.
+    /// A counter; `name` ends in `_total`.
     pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.counters(name, help, [(&[] as Labels<'_>, value)]);
     }
 
-    /// The same, once per label.
+    /// A counter with one sample for each label set.
     pub(crate) fn counters<'a>(
         &mut self,
         name: &str,
@@ -36,18 +36,18 @@ impl Text {
         }
     }
 
-    /// A time that only grows.
+    /// A counter of seconds.
     pub(crate) fn counter_seconds(&mut self, name: &str, help: &str, time: Duration) {
         self.head(name, help, "counter");
         self.sample(name, "", &[], None, time.as_secs_f64());
     }
 
-    /// A number that is what it is now.
+    /// A gauge.
     pub(crate) fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.gauges(name, help, [(&[] as Labels<'_>, value)]);
     }
 
-    /// The same, once per label.
+    /// A gauge with one sample for each label set.
     pub(crate) fn gauges<'a>(
         &mut self,
         name: &str,
@@ -60,7 +60,7 @@ impl Text {
         }
     }
 
-    /// A distribution, its buckets cumulated.
+    /// A histogram; the buckets are cumulated.
     pub(crate) fn histogram(&mut self, name: &str, help: &str, told: &Distribution) {
         self.head(name, help, "histogram");
         let mut below = 0;
@@ -74,7 +74,7 @@ impl Text {
         self.sample(name, "_count", &[], None, all);
     }
 
-    /// All of it.
+    /// The written text.
     pub(crate) fn finish(self) -> String {
         self.out
     }
@@ -123,7 +123,7 @@ impl Text {
         }
     }
 
-    /// Never with an exponent: some readers of the format do not take one.
+    /// Writes a number without an exponent, which some parsers of the format do not accept.
     fn number(&mut self, value: f64) {
         let _ = match value {
             f64::INFINITY => self.out.write_str("+Inf"),

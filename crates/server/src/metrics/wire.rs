@@ -1,4 +1,4 @@
-//! A connection whose bytes are counted.
+//! Metrics of connections.
 
 use super::Metrics;
 use std::io::{self, IoSlice};
@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection that counts as open while it lives, and each byte it carries.
+/// A connection that is counted as open until drop, and whose bytes are counted.
 pub(crate) struct Wire<S> {
     socket: S,
     metrics: Arc<Metrics>,
 }
 
 impl<S> Wire<S> {
-    /// Opens the count.
+    /// Counts an accepted connection.
     pub(crate) fn new(socket: S, metrics: Arc<Metrics>) -> Self {
         metrics.connections_accepted.add(1);
         metrics.connections_open.up();
         Self { socket, metrics }
     }
 
-    /// What carries the bytes.
+    /// The wrapped socket.
     pub(crate) fn socket(&self) -> &S {
         &self.socket
     }

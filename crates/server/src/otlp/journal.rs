@@ -1,14 +1,14 @@
-//! What became of the messages: each is counted, a change is logged.
+//! Outcomes of exports: every export is counted, and a change of the outcome is logged.
 
 use super::post::Problem;
 use crate::metrics::Metrics;
 use std::sync::Arc;
 
-/// Counts every message, and says so once when they begin or cease to be taken.
+/// Counts every export, and logs the first failure and the first success after it.
 pub(super) struct Journal {
     metrics: Arc<Metrics>,
     to: String,
-    /// Whether the last one was taken; `None` before the first.
+    /// Whether the last export succeeded; `None` before the first.
     taken: Option<bool>,
 }
 

@@ -1,16 +1,16 @@
-//! Figures for OpenTelemetry: `gen_ai.server.*`, sent to a collector each `metrics.export_interval_ms`.
+//! Export of the OpenTelemetry metrics `gen_ai.server.*` to a collector, each `metrics.export_interval_ms`.
 //!
 //! ```text
-//! target   a setting            -> where to, and with which header fields
-//! payload  the figures as read  -> an `ExportMetricsServiceRequest`
-//! post     its bytes            -> what the collector said
-//! journal  that                 -> two counts, and a line in the log where it changed
+//! target   a setting     -> address and header fields of the collector
+//! payload  the metrics   -> an `ExportMetricsServiceRequest`
+//! post     the request   -> the response of the collector
+//! journal  the response  -> two counters, and a log line on a change
 //! ```
 //!
-//! All of it happens on one thread of its own (`otlp`): looking up a name, waiting for a collector that does
-//! not answer, encoding. Requests and streams never meet it; it reads the same atomic words as `/metrics`.
-//! Figures are cumulative, so what could not be sent is in the next message: nothing is kept to be sent again,
-//! and one message, of a size that does not depend on traffic, is all there ever is.
+//! Name resolution, encoding and waiting for the collector happen on one separate thread (`otlp`), which reads the
+//! same atomic integers as `/metrics` and never delays requests or streams. The metrics are cumulative, so the values
+//! of a failed export are part of the next one. Nothing is stored for a retry: there is at most one message, and the
+//! size of the message does not depend on traffic.
 
 mod journal;
 mod payload;
@@ -31,19 +31,19 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use wire::clock;
 
-/// How long a collector may take for one message.
+/// Time that the collector may take for one export.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a server that leaves waits for its last message.
+/// Time that a shutdown waits for the last export.
 const LAST_EXPORT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The thread that sends. Dropped, it ends without a last message.
+/// The export thread. Dropping the exporter ends the thread without a last export.
 pub(crate) struct Exporter {
     stop: oneshot::Sender<()>,
     over: oneshot::Receiver<()>,
 }
 
 impl Exporter {
-    /// Sends from now on, where the configuration names a collector. `local` is where the server listens.
+    /// Starts the exports if the configuration names a collector. `local` is the listening address.
     pub(crate) fn start(app: &App, local: SocketAddr) -> Option<Self> {
         let target = app.config.now().otlp.clone()?;
         let (stop, stopped) = oneshot::channel();
@@ -61,7 +61,7 @@ impl Exporter {
         let thread = std::thread::Builder::new().name("otlp".to_owned());
         let spawned = thread.spawn(move || {
             sending.run(stopped);
-            // Nobody waits where the server was dropped.
+            // Fails if the server was dropped.
             let _ = done.send(());
         });
         match spawned {
@@ -73,9 +73,9 @@ impl Exporter {
         }
     }
 
-    /// One last message, for as long as a server that leaves can wait.
+    /// Exports a last time, within a time limit.
     pub(crate) async fn stop(self) {
-        // It may have ended by itself.
+        // Fails if the thread has ended.
         let _ = self.stop.send(());
         let _ = timeout(LAST_EXPORT_TIME_MAX, self.over).await;
     }
@@ -89,7 +89,7 @@ struct Sending {
 }
 
 impl Sending {
-    /// Runs on a small runtime of its own, because name resolution blocks.
+    /// Runs on a separate runtime, because name resolution blocks.
     fn run(mut self, stopped: oneshot::Receiver<()>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
@@ -100,7 +100,7 @@ impl Sending {
         match runtime {
             Ok(runtime) => {
                 runtime.block_on(self.each_interval(stopped));
-                // A name service that does not answer is not waited for.
+                // Does not wait for a name server that does not answer.
                 runtime.shutdown_background();
             }
             Err(error) => tracing::error!(%error, "metrics are not exported"),

@@ -1,4 +1,4 @@
-//! The figures as OpenTelemetry's messages.
+//! The metrics as an OpenTelemetry message.
 //!
 //! Names, units and attributes: <https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/>.
 
@@ -15,22 +15,22 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Which conventions the names are from: the first with `gen_ai.provider.name`.
+/// The version of the semantic conventions: the first with `gen_ai.provider.name`.
 const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.37.0";
-/// Name of the service, the scope and the provider.
+/// Name of the service, of the scope and of the provider.
 const MILLRACE: &str = "millrace";
 
-/// What does not change while the server runs.
+/// Attributes that do not change while the server runs.
 pub(super) struct Origin {
-    /// The name of the model, requested and answering.
+    /// The name of the requested and of the answering model.
     pub(super) model: String,
-    /// Where the server listens.
+    /// The listening address of the server.
     pub(super) address: SocketAddr,
-    /// Since when it counts.
+    /// Start of the cumulative values.
     pub(super) since: SystemTime,
 }
 
-/// All figures up to `now`. Metrics without a sample are left out.
+/// All metrics up to `now`. Metrics without a sample are left out.
 pub(super) fn payload(
     origin: &Origin,
     figures: &[OperationMetrics],
@@ -71,7 +71,7 @@ pub(super) fn payload(
     }
 }
 
-/// Points, by metric.
+/// Data points of each metric.
 struct Rows<'a> {
     origin: &'a Origin,
     now: SystemTime,
@@ -93,7 +93,7 @@ impl Rows<'_> {
         self.per_token.extend(per_token);
     }
 
-    /// `None` without a sample.
+    /// A data point; `None` without a sample.
     fn point(
         &self,
         operation: &str,

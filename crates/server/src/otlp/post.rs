@@ -1,4 +1,4 @@
-//! One message to the collector, and what it says.
+//! One export to the collector over HTTP.
 
 use super::OtlpTarget;
 use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
@@ -13,19 +13,19 @@ use std::{fmt, io};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Bytes of an answer that are read; what is longer is no answer to us.
+/// Bytes of a response; a longer response is an error.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
 
 const USER_AGENT_VALUE: &str = concat!("millrace/", env!("CARGO_PKG_VERSION"));
 
-/// Why a message was not taken.
+/// Why an export failed.
 #[derive(Debug)]
 pub(super) enum Problem {
     /// The collector did not answer in time.
     Slow,
-    /// There is no connection.
+    /// The connection could not be established.
     Unreachable(io::Error),
-    /// The connection broke, or it does not speak HTTP.
+    /// The connection broke, or the collector does not speak HTTP.
     Broken(String),
     /// The collector rejected the message.
     Status(StatusCode),
@@ -33,13 +33,13 @@ pub(super) enum Problem {
     Rejected(i64),
 }
 
-/// Sends the message over a connection of its own: an interval is longer than most keep one.
+/// Sends the message over a new connection: the interval is longer than most collectors keep a connection open.
 pub(super) async fn post(target: &OtlpTarget, message: Vec<u8>) -> Result<(), Problem> {
     let stream = TcpStream::connect((target.host.as_str(), target.port))
         .await
         .map_err(Problem::Unreachable)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Dropped, and with it the connection, whatever becomes of this.
+    // Dropping the set closes the connection on every return.
     let mut driving = JoinSet::new();
     driving.spawn(connection);
     let response = sender.send_request(request(target, message)?).await?;
@@ -74,13 +74,13 @@ fn request(target: &OtlpTarget, message: Vec<u8>) -> Result<Request<Full<Bytes>>
         (USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE)),
         (CONNECTION, HeaderValue::from_static("close")),
     ];
-    // Ours come last: what they say is so.
+    // Header fields of this server override configured ones.
     *request.headers_mut() = target.headers.clone();
     request.headers_mut().extend(ours);
     Ok(request)
 }
 
-/// A collector that is no friend of protobuf answers something else: it took the message all the same.
+/// Rejected data points in the response. A response that is not protobuf counts as success.
 fn rejected(answer: &[u8]) -> Result<(), Problem> {
     let told = ExportMetricsServiceResponse::decode(answer).unwrap_or_default();
     match told.partial_success {

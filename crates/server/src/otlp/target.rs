@@ -1,36 +1,36 @@
-//! Where to, and with which header fields.
+//! Address and header fields of the OpenTelemetry collector.
 
 use axum::http::uri::Scheme;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 use std::fmt;
 
-/// What OTLP appends to a collector's address.
+/// The path that OTLP appends to the address of a collector.
 const METRICS_PATH: &str = "/v1/metrics";
-/// The port of OTLP over HTTP.
+/// The default port of OTLP over HTTP.
 const PORT: u16 = 4318;
-/// Header fields that may be sent along.
+/// Configured header fields.
 const HEADERS_MAX: usize = 16;
-/// Bytes of all of them, as they are given.
+/// Bytes of all configured header fields.
 const HEADERS_BYTES_MAX: usize = 8 << 10;
 
-/// A collector that takes OTLP over HTTP. Neither `Debug` nor `Display` shows a header field's value.
+/// A collector that accepts OTLP over HTTP. Neither `Debug` nor `Display` shows the values of header fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpTarget {
-    /// Without the brackets of an IPv6 address.
+    /// Host name or address, without the brackets of an IPv6 address.
     pub(super) host: String,
     pub(super) port: u16,
-    /// What the `Host` field says.
+    /// Value of the `Host` field.
     pub(super) authority: HeaderValue,
     pub(super) path: String,
     pub(super) headers: HeaderMap,
 }
 
 impl OtlpTarget {
-    /// From a base address such as `http://127.0.0.1:4318`, to which `/v1/metrics` is appended.
+    /// The target of a base URL such as `http://127.0.0.1:4318`, to which `/v1/metrics` is appended.
     ///
     /// # Errors
-    /// It is no such address, in words that do not repeat it.
+    /// Why the URL is invalid, without repeating the URL.
     pub fn at(endpoint: &str) -> Result<Self, String> {
         let uri: Uri = endpoint
             .parse()
@@ -55,11 +55,11 @@ impl OtlpTarget {
         })
     }
 
-    /// The target with headers, `name=value,other=value`, values percent-encoded where they have commas
+    /// The target with header fields, `name=value,other=value`; values are percent-encoded where they contain commas
     /// or blanks (as in `OTEL_EXPORTER_OTLP_HEADERS`).
     ///
     /// # Errors
-    /// Which entry is wrong, never what it says.
+    /// The number of the invalid entry, without its content.
     pub fn with_headers(mut self, text: &str) -> Result<Self, String> {
         if text.len() > HEADERS_BYTES_MAX {
             return Err(format!("has more than {HEADERS_BYTES_MAX} bytes"));
@@ -76,7 +76,7 @@ impl OtlpTarget {
     }
 }
 
-/// As it is named in the log.
+/// The URL for the log.
 impl fmt::Display for OtlpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {

@@ -1,16 +1,16 @@
-//! How many pings and pongs a client may send.
+//! Rate limit of pings and pongs.
 //!
-//! Each ping costs an answer, and neither waits for room among the replies as commands do: without a bound a client
-//! could keep a thread reading and writing for nothing.
+//! Each ping costs a response, and control frames are not delayed by a full reply queue as commands are. Without a
+//! limit a client could keep a thread busy with reading and writing.
 
 use std::time::{Duration, Instant};
 
-/// Control frames of one client within a window. A client that checks whether the server is there sends one in some
-/// seconds, and answers one for each of the server's own.
+/// Control frames of one client within a window. A client that checks the connection sends one every few seconds, and
+/// answers one for each ping of the server.
 pub(super) const CONTROL_FRAMES_PER_S_MAX: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Counts the control frames of a window, which begins with the first frame after the one before.
+/// Counts the control frames of a window. A window begins with the first frame after the previous window.
 #[derive(Debug, Default)]
 pub(super) struct ControlRate {
     since: Option<Instant>,
@@ -18,7 +18,7 @@ pub(super) struct ControlRate {
 }
 
 impl ControlRate {
-    /// Counts one. False: there were too many.
+    /// Counts one frame; false if there were too many.
     pub(super) fn count(&mut self, now: Instant) -> bool {
         match self.since {
             Some(since) if now.saturating_duration_since(since) < WINDOW => self.frames += 1,

@@ -1,4 +1,4 @@
-//! What is done about a client's messages. Nothing here waits.
+//! The session handler: executes the commands of a client. Nothing here waits.
 
 use super::handles::RealtimeHandles;
 use super::lanes::Lanes;
@@ -25,22 +25,22 @@ use wire::framing::Framing;
 use wire::realtime_command::{self, Ack, Attach, Command, Open, Place};
 use wire::realtime_encoder::RealtimeEncoder;
 
-/// Replies that wait for the socket; as long as there are so many, no message is read.
+/// Replies that wait for the socket; while there are this many, no message is read.
 const REPLIES_MAX: usize = 32;
-/// What the metrics call this way to read a stream.
+/// Name of the wire protocol in the metrics.
 const DIALECT: &str = "realtime";
 
-/// One connection's commands, and what came of them.
+/// Executes the commands of one WebSocket, and keeps the replies.
 pub(super) struct Desk {
     handles: RealtimeHandles,
     caller: Caller,
     pub(super) lanes: Lanes,
-    /// At most `REPLIES_MAX`: a message has one reply.
+    /// At most `REPLIES_MAX`, because each message has one reply.
     pub(super) replies: VecDeque<Utf8Bytes>,
 }
 
 impl Desk {
-    /// Nothing is followed; a welcome is to be said.
+    /// A handler without streams; the first reply is the welcome.
     pub(super) fn new(handles: RealtimeHandles, caller: Caller) -> Self {
         let mut desk = Self {
             lanes: Lanes::default(),
@@ -52,12 +52,12 @@ impl Desk {
         desk
     }
 
-    /// Whether a message can be taken.
+    /// Whether another message can be read.
     pub(super) fn has_room(&self) -> bool {
         self.replies.len() < REPLIES_MAX
     }
 
-    /// Does what a message says, and replies where that was asked for or it cannot be done.
+    /// Executes the command of a message. The reply is sent if the client requested one or the command failed.
     pub(super) fn take(&mut self, text: &str) {
         let message = realtime_command::parse(text);
         let (request, stream) = (message.request.as_deref(), message.stream.as_deref());
@@ -147,7 +147,7 @@ impl Desk {
         Ok(told)
     }
 
-    /// All of them, or none.
+    /// Applies all acknowledgements, or none if one is invalid.
     fn acknowledge(&self, acks: &[Ack<'_>]) -> Result<(), ApiError> {
         let mut found = Vec::with_capacity(acks.len());
         for ack in acks {
@@ -181,7 +181,7 @@ impl Desk {
         }
     }
 
-    /// A plain stream whose reader leaves is cancelled by that.
+    /// Detaches this WebSocket from a stream. A stream that is not resumable is cancelled by that.
     fn detach(&mut self, id: &str) -> Result<(), ApiError> {
         let record = self.find(id)?;
         if self.lanes.remove(record.id()) {
@@ -191,7 +191,7 @@ impl Desk {
         Err(ApiError::caller(ErrorKind::Conflict, "not_attached", words))
     }
 
-    /// A stream of another caller is as unknown as one that never was.
+    /// Finds a stream of the caller. The error does not reveal whether another caller has such a stream.
     fn find(&self, id: &str) -> Result<Arc<StreamRecord>, ApiError> {
         let gateway = self.handles.responder.gateway();
         gateway
@@ -219,8 +219,7 @@ impl Desk {
     }
 }
 
-/// The place a client names, as a cursor. Whoever attaches at the very end is told the ending again: each
-/// The encoder of a stream in messages.
+/// The encoder of a stream as WebSocket messages.
 fn encoding(record: &StreamRecord) -> Encoding {
     Encoding {
         encoder: Box::new(RealtimeEncoder::new(record.source())),
@@ -230,11 +229,12 @@ fn encoding(record: &StreamRecord) -> Encoding {
     }
 }
 
-/// The position of a client that has nothing.
+/// The position of a client without any output.
 fn nothing(record: &StreamRecord) -> Vec<Position> {
     vec![Position::default(); record.meta().choices]
 }
 
+/// The cursor of a requested position. A client that attaches at the very end gets the terminal event again: each
 /// attachment has exactly one.
 fn cursor(record: &StreamRecord, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
     let choices = record.meta().choices;
@@ -250,7 +250,7 @@ fn cursor(record: &StreamRecord, place: &Place<'_>) -> Result<Option<Cursor>, Ap
     }
 }
 
-/// The fields of a body, as fields of the message.
+/// Renames the fields of a body to fields of the message.
 fn in_body(mut error: ApiError) -> ApiError {
     for problem in &mut error.problems {
         problem.field.insert_str(0, "body.");

@@ -1,8 +1,8 @@
-//! From a request to a WebSocket (RFC 6455, section 4), for callers who may have one.
+//! The WebSocket handshake (RFC 6455, section 4).
 //!
-//! The authentication layer has checked the host and the key. A browser asks nobody before it opens a WebSocket to
-//! another origin, and lets the page read what comes: so a request that names its `Origin` must come
-//! from a page of this very host, or of an origin that is allowed. Programs name none.
+//! The authentication layer has checked the host and the key. A browser sends no preflight before opening a WebSocket
+//! to another origin, and lets the page read the messages. Therefore a request with an `Origin` must come from a page
+//! of this host or from an allowed origin. Programs send no `Origin`.
 
 use super::handles::RealtimeHandles;
 use super::session::Session;
@@ -18,10 +18,10 @@ use generate::error::{ApiError, ErrorKind};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use wire::openai::refusal;
 
-/// Bytes of a key, which is 16 bytes in base 64.
+/// Length of a `Sec-WebSocket-Key`: 16 bytes in base 64.
 const KEY_BYTES: usize = 24;
 
-/// Answers 101 and has the connection go on as a WebSocket, or says why not.
+/// Answers 101 and continues the connection as a WebSocket, or answers with an error.
 pub(crate) async fn enter(
     State(handles): State<RealtimeHandles>,
     mut request: Request,
@@ -68,7 +68,7 @@ fn switching(accept: &str) -> Response {
     response
 }
 
-/// What the client wants to see: that we understood. In HTTP/1.0 there are no upgrades (RFC 9110, 7.8).
+/// The value of `Sec-WebSocket-Accept`. HTTP/1.0 has no upgrades (RFC 9110, 7.8).
 fn accept(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
     if version != Version::HTTP_11
         || !lists(headers, &header::CONNECTION, "upgrade")
@@ -93,7 +93,7 @@ fn accept(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
     Ok(derive_accept_key(key))
 }
 
-/// Whether a header field, a list of words, has this one.
+/// Whether a header field with a list of words contains this word.
 fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).iter();
     let mut words = values

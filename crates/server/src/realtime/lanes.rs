@@ -1,4 +1,4 @@
-//! The streams of one connection, and whose turn it is.
+//! The streams of one WebSocket, polled in turn.
 
 use crate::gateway::streams::StreamRecord;
 use crate::stream_body::StreamBody;
@@ -9,34 +9,34 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::StreamId;
 
-/// One stream of the connection.
+/// One stream of a WebSocket.
 struct Lane {
     record: Arc<StreamRecord>,
     body: StreamBody,
-    /// Messages of it that were made and not yet taken, a line each.
+    /// Encoded messages that were not sent, one per line.
     rest: Bytes,
 }
 
-/// The streams of one connection.
+/// The streams of one WebSocket.
 #[derive(Default)]
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
-    /// The one whose turn is next.
+    /// Index of the stream that is polled next.
     next: usize,
 }
 
 impl Lanes {
-    /// How many there are.
+    /// Number of streams.
     pub(super) fn len(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Whether there is this one.
+    /// Whether this stream is attached.
     pub(super) fn has(&self, id: StreamId) -> bool {
         self.lanes.iter().any(|lane| lane.record.id() == id)
     }
 
-    /// One more.
+    /// Attaches a stream.
     pub(super) fn push(&mut self, record: Arc<StreamRecord>, body: StreamBody) {
         self.lanes.push(Lane {
             record,
@@ -45,19 +45,19 @@ impl Lanes {
         });
     }
 
-    /// This one is not followed any more. False when it was not before.
+    /// Detaches a stream; false if the stream was not attached.
     pub(super) fn remove(&mut self, id: StreamId) -> bool {
         let before = self.lanes.len();
         self.lanes.retain(|lane| lane.record.id() != id);
         self.lanes.len() < before
     }
 
-    /// None is.
+    /// Detaches all streams.
     pub(super) fn clear(&mut self) {
         self.lanes.clear();
     }
 
-    /// The next message, one of each stream in turn. Asking says that those before were taken.
+    /// The next message; streams take turns. A call means that the previous messages were sent.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let mut quiet = 0;
         while quiet < self.lanes.len() {
@@ -66,14 +66,14 @@ impl Lanes {
                 Poll::Ready(Some(message)) => {
                     self.next = at + 1;
                     if self.lanes[at].is_over() {
-                        // Whoever is told its end may ask for it again at once.
+                        // A client that has received the end may attach again at once.
                         self.lanes.remove(at);
                         self.next = at;
                     }
                     return Poll::Ready(message);
                 }
                 Poll::Ready(None) => {
-                    // Who comes after it has its place now.
+                    // The next stream has moved to this index.
                     self.lanes.remove(at);
                     self.next = at;
                 }
@@ -88,7 +88,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// All was told.
+    /// Whether all messages were taken.
     fn is_over(&self) -> bool {
         self.rest.is_empty() && self.body.is_end_stream()
     }
@@ -100,7 +100,7 @@ impl Lane {
                 let _ = self.rest.split_to(1);
                 return Poll::Ready(Some(message));
             }
-            // An empty rest would keep the memory that the next frames are to be written into.
+            // An empty `rest` would keep the memory that the next frames are written into.
             self.rest = Bytes::new();
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {

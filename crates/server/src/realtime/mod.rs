@@ -1,28 +1,28 @@
 //! `GET /v1/realtime/streams`: several streams over one WebSocket.
 //!
 //! ```text
-//! handshake  a request        -> 101, for who may          settings  bounds
-//! session    a socket         -> messages in, messages out, clocks
-//! command    a text message   -> a `Command`               all bad fields at once
-//! desk       a `Command`      -> what is done about it
-//! lanes      streams          -> their messages, in turns
-//! frames     events           -> messages                  the dialect
-//! reply      answers and errors that are not a stream's
-//! control_rate  how many pings a client may send
+//! handshake     an HTTP request    -> a WebSocket (101)
+//! session       a socket           -> messages in, messages out, timers
+//! desk          a `Command`        -> its effect and its reply
+//! lanes         streams            -> their messages, in turn
+//! reply         replies and errors that belong to no stream
+//! control_rate  rate limit of pings
+//! settings      limits
 //! ```
 //!
-//! Each message is one JSON object with a `type`. The client says:
+//! The crate `wire` parses commands (`realtime_command`) and encodes events (`realtime_encoder`). Each message is one
+//! JSON object with a `type`. Messages of the client:
 //!
 //! ```text
-//! open{body,dialect?,resumable?,acks?}     body as at the HTTP route of the dialect (native.job if none is named)
+//! open{body,dialect?,resumable?,acks?}     body as at the HTTP route of the dialect (default native.job)
 //! attach{stream,after?|from?,govern?}      after: a cursor, or an SSE id; from: tokens the client has
 //! ack{stream,index,choice?}                the client has all tokens before index; or several: ack{acks:[{..},..]}
 //! pause{stream} resume{stream} cancel{stream} detach{stream}
 //! ```
 //!
-//! A `request` in any of them (a short text) comes back in what answers it; the last six are answered
-//! (`ok`) only then. What cannot be done is an `error` that names the fields; the connection goes on. The
-//! server says `welcome` once, `opened` or `attached`, and then of each stream, with its id in `stream`:
+//! Any message may have a `request` (a short text), which the reply repeats; the last six are replied to (`ok`) only
+//! then. A failed command is replied to with an `error` that names the fields; the connection stays open. The server
+//! sends `welcome` once, `opened` or `attached`, and then the events of each stream, with the stream id in `stream`:
 //!
 //! ```text
 //! queued{position}*  started{started_at}  (token{i,n?,t,choice?,logprobs?,cursor}
@@ -30,13 +30,13 @@
 //! ended{reason,stop_sequence?,error?,usage,cursor}      exactly once
 //! ```
 //!
-//! These are the streams of every other route: listed, resumed, acknowledged and stopped there too, and
-//! what is opened there can be attached to here. A `cursor` is a place to come back to, here or as SSE.
+//! These are the streams of all other routes: a stream opened here can be listed, resumed, acknowledged and cancelled
+//! over HTTP, and a stream opened over HTTP can be attached here. A `cursor` is valid here and as an SSE id.
 //!
-//! Credit: a stream is asked for its next message when the socket took the one before (see
-//! [`StreamBody`](crate::stream_body::StreamBody)); the library below holds at most that one. So a client
-//! that does not read parks its own streams, and they alone. When the connection is lost, plain streams
-//! are cancelled and resumable ones (jobs, unless they say otherwise) go on.
+//! Credit: a stream is polled for the next message when the socket took the previous one (see
+//! [`StreamBody`](crate::stream_body::StreamBody)); the WebSocket library holds at most that one. So a client that
+//! does not read parks only the streams of this WebSocket. When the connection is lost, streams that are not
+//! resumable are cancelled; resumable ones (jobs by default) continue.
 
 mod control_rate;
 mod desk;

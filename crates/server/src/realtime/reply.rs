@@ -1,4 +1,4 @@
-//! What the server says that is not a stream's: answers and errors.
+//! Replies and errors that belong to no stream.
 
 use super::handles::RealtimeHandles;
 use crate::gateway::streams::StreamRecord;
@@ -15,7 +15,7 @@ pub(super) fn welcome(handles: &RealtimeHandles) -> Value {
     })
 }
 
-/// A stream's messages follow. `kind`: `opened` or `attached`.
+/// The reply to `open` or `attach`; messages of the stream follow. `kind`: `opened` or `attached`.
 pub(super) fn following(kind: &str, record: &StreamRecord, request: Option<&str>) -> Value {
     let (terms, meta) = (record.terms(), record.meta());
     let acks = match terms.explicit_acks {

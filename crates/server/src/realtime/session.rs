@@ -1,8 +1,9 @@
-//! One WebSocket, from its welcome to its close.
+//! One WebSocket, from the welcome to the close.
 //!
-//! One task. A message is given to the socket when it took the one before; then replies come before
-//! streams, and streams in turns. Messages are read as long as there is room for their replies, also
-//! while the socket takes nothing: so a client that does not read can still cancel.
+//! One task runs the session. A message is given to the socket when the socket took the previous one; replies are
+//! sent before messages of streams, and the streams take turns. Messages of the client are read as long as there is
+//! capacity for their replies, even while the socket accepts nothing; so a client that does not read can still
+//! cancel.
 
 use super::control_rate::ControlRate;
 use super::desk::Desk;
@@ -23,41 +24,41 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
 use wire::clock;
 
-/// Bytes read at a time: commands are short.
+/// Bytes of one read; commands are short.
 const READ_BYTES: usize = 4 << 10;
-/// Bytes of one message that the library may hold while the socket takes none of it: a frame is at most
-/// 16 KiB and one event, and an event at most 32 tokens with their alternatives.
+/// Bytes of one message that the library may hold while the socket accepts none: a frame is at most 16 KiB and one
+/// event, and an event at most 32 tokens with their alternatives.
 const WRITE_BYTES_MAX: usize = 1 << 20;
-/// How long a client may take to say goodbye.
+/// Time that a client may take for the closing handshake.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
-/// Messages that are read, and not heeded, until the client says goodbye.
+/// Messages that are read and discarded during the closing handshake.
 const CLOSE_MESSAGES_MAX: usize = 128;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// A WebSocket at work.
+/// A running WebSocket.
 pub(super) struct Session {
     socket: Socket,
     desk: Desk,
     pings: Pings,
     control_rate: ControlRate,
-    /// Ready when the server leaves.
+    /// Ready when the server shuts down.
     draining: BoxFuture<'static, ()>,
     is_draining: bool,
 }
 
-/// Why it is over.
+/// Why the session ends.
 enum Left {
-    /// The client went.
+    /// The client disconnected.
     Gone,
-    /// We go, and say why.
+    /// The server closes the WebSocket with a reason.
     Close(CloseCode, &'static str),
 }
 
 type Turn = Poll<Result<(), Left>>;
 
 impl Session {
-    /// Of a socket whose head is out.
+    /// A session on a socket after the response head (101) was sent.
     pub(super) async fn start(
         handles: RealtimeHandles,
         caller: Caller,
@@ -66,7 +67,7 @@ impl Session {
         let limits = handles.config.now().realtime;
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
-            // Each message goes to the socket at once: nothing hides how slow it is.
+            // Each message is written to the socket at once, so that backpressure is noticed.
             .write_buffer_size(0)
             .max_write_buffer_size(WRITE_BYTES_MAX)
             .max_message_size(Some(limits.message_bytes_max))
@@ -85,10 +86,10 @@ impl Session {
         }
     }
 
-    /// Until one side leaves.
+    /// Runs until the client disconnects or the server closes the WebSocket.
     pub(super) async fn run(mut self) {
         let left = poll_fn(|cx| self.poll(cx)).await;
-        // Whatever runs for this client alone ends now, not when it said goodbye.
+        // Streams that run only for this client end now, before the closing handshake.
         self.desk.lanes.clear();
         if let Left::Close(code, why) = left {
             let reason = Utf8Bytes::from_static(why);
@@ -125,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Hands over one message, if the socket took the one before.
+    /// Writes one message, if the socket took the previous one.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Turn {
         if ready!(self.socket.poll_ready_unpin(cx)).is_err() {
             return Poll::Ready(Err(Left::Gone));
@@ -160,7 +161,7 @@ impl Session {
         Poll::Ready(text.map(Message::Text).map_err(ours))
     }
 
-    /// Takes one message, if there is room for what it may have to be told.
+    /// Reads one message, if there is capacity for the reply.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Turn {
         if !self.desk.has_room() {
             return Poll::Pending;
@@ -178,12 +179,12 @@ impl Session {
                 let words = "messages must be text";
                 return Poll::Ready(Err(Left::Close(CloseCode::Unsupported, words)));
             }
-            // They are answered below us.
+            // The library answers pings.
             Message::Ping(_) | Message::Pong(_) if !self.control_rate.count(clock::now()) => {
                 let words = "more than 100 pings and pongs within a second";
                 return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
             }
-            // A close is answered below us too.
+            // The library answers a close.
             _ => {}
         }
         Poll::Ready(Ok(()))
@@ -210,14 +211,14 @@ fn left(error: &Error) -> Left {
     }
 }
 
-/// Whether the client is still there.
+/// Pings, and the timeout of a client that sends nothing.
 struct Pings {
     timer: Pin<Box<Sleep>>,
     each: Duration,
     idle: Duration,
-    /// When anything came last.
+    /// Time of the last message.
     heard_at: Instant,
-    /// One is to be sent.
+    /// Whether a ping must be sent.
     due: bool,
 }
 

@@ -1,17 +1,17 @@
-//! What the operator chose about WebSockets.
+//! Limits of WebSockets.
 
 use std::time::Duration;
 
-/// Bounds of WebSockets (`realtime.*`).
+/// Limits of WebSockets (`realtime.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealtimeLimits {
-    /// WebSockets open at one time; one more is told 503.
+    /// Open WebSockets; one more is rejected with 503.
     pub connections_max: usize,
-    /// Streams one of them may follow at one time; one more is an error.
+    /// Streams attached to one WebSocket; one more is an error.
     pub streams_max: usize,
-    /// Bytes of a client's message; a longer one ends the connection (1009).
+    /// Bytes of a message of the client; a longer one closes the connection (1009).
     pub message_bytes_max: usize,
-    /// A client nothing came from for this long, not even the answer to a ping, is gone.
+    /// Time without any message, including pongs, after which the connection is closed.
     pub idle: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! `/v1/inference` and `/v1/jobs*`: a job is a stream with a name of its owner's choice.
+//! `/v1/inference` and `/v1/jobs*`. A job is a stream with a name that the client can choose.
 
 use crate::app::App;
 use crate::error_response::Rejected;
@@ -31,7 +31,7 @@ use wire::native::refusal::JobError;
 use wire::native::rfc3339;
 use wire::query::Query;
 
-/// Runs a job for its client. A streamed job is resumable unless the client chooses otherwise.
+/// Runs a job with a subscriber. A streamed job is resumable unless the client chooses otherwise.
 pub(crate) async fn inference(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
@@ -88,7 +88,7 @@ pub(crate) async fn delete(job: JobInPath) -> Result<Response, Rejected> {
     })?)
 }
 
-/// Extractor: the job that a path names, as the caller sees it.
+/// Extractor: the job in the path, if visible to the caller.
 pub(crate) struct JobInPath {
     id: String,
     caller: Caller,
@@ -114,7 +114,7 @@ impl FromRequestParts<App> for JobInPath {
 }
 
 impl JobInPath {
-    /// The job's stream, by its owner's name for the job or by the stream's id.
+    /// The stream of the job, by the name of the job or by the stream id.
     fn find(&self) -> Result<Arc<StreamRecord>, ApiError> {
         let named = || self.names.find(self.caller.owner, &JobId::parse(&self.id)?);
         let found = if self.id.parse::<StreamId>().is_ok() {

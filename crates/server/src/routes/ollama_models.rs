@@ -16,11 +16,11 @@ use wire::fields::Fields;
 use wire::native::rfc3339::Nanos;
 use wire::ollama::{modelfile, names};
 
-/// The version of Ollama's API, which clients compare with before they use a field.
+/// The version of Ollama's API. Clients compare this version before they use newer fields.
 const API_VERSION: &str = "0.12.11";
-/// When a model is let go of that is not: as Ollama says for ever, far away. (2286-11-20.)
+/// Expiry of a model that is never unloaded, as Ollama reports it: 2286-11-20.
 const FOR_EVER_UNIX_S: u64 = 9_999_999_999;
-/// When to ask again for what is being read.
+/// `Retry-After` while the model file is being read.
 const UNREAD_RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn version() -> Response {
@@ -44,7 +44,7 @@ fn tag(listed: &Listed) -> Value {
     tag
 }
 
-/// Those that are loaded.
+/// Loaded models.
 pub(crate) async fn ps(State(served): State<Arc<ModelRegistry>>) -> Response {
     let all = served.serving();
     let models: Vec<_> = all
@@ -60,7 +60,7 @@ fn running(entry: &ModelEntry, serving: &Serving) -> Value {
         Some(expires) => at(clock::wall(expires)),
         None => at_unix_s(FOR_EVER_UNIX_S),
     };
-    // What it has in memory, where that is known; it may be more than its file has.
+    // Memory of the model, if known; can be larger than the file.
     told["size"] = json!(entry.bytes().max(model.facts.file_bytes));
     told["size_vram"] = json!(0);
     told["context_length"] = json!(model.handle.context_max);
@@ -108,7 +108,7 @@ pub(crate) async fn show(
 }
 
 /// # Errors
-/// Nothing is known of it: it is what the server was started with, and is not there yet.
+/// The facts of the model are unknown, because the model that the server was started with is still being loaded.
 fn shown(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError> {
     let unread = "the model is being loaded; what its file says is not known yet";
     let facts = listed.facts.as_ref();
@@ -136,7 +136,7 @@ fn shown(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError>
     Ok(shown)
 }
 
-/// What a model can be asked for: one that is ready says so, of another its template is tried.
+/// The capabilities of a model: those of a loaded model, or those found by trying the chat template.
 async fn capabilities(listed: &Listed) -> Capabilities {
     if let Some(known) = listed.capabilities() {
         return known;
@@ -157,7 +157,7 @@ async fn capabilities(listed: &Listed) -> Capabilities {
     tried.await.unwrap_or_default()
 }
 
-/// In Ollama's words.
+/// Capabilities with the names of Ollama's API.
 fn words(capabilities: Capabilities) -> Vec<&'static str> {
     let told = [
         ("completion", true),

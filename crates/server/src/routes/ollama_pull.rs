@@ -33,10 +33,7 @@ impl Default for PullSlots {
 }
 
 impl PullSlots {
-    /// Begins a download on its own thread. The download continues while the receiver lives.
-    ///
-    /// # Errors
-    /// No free slot, or no thread.
+    /// Begins a download on a separate thread. The download continues while the receiver exists.
     pub(crate) fn begin(
         &self,
         models: Arc<ModelRegistry>,

@@ -1,4 +1,4 @@
-//! Ollama requests without a prompt: they load or unload a model.
+//! Ollama requests without a prompt, which load or unload a model.
 
 use crate::gateway::served::{ModelRegistry, ResolvedModel, State};
 use crate::routes::ollama_errors;

@@ -33,7 +33,8 @@ use wire::query::Query;
 use wire::responses::ResponsesEncoder;
 use wire::responses::{input, object, place, request};
 
-/// Answers a background request with the response as it is now, others with their events or the ended response.
+/// Answers a background request with the response in progress, a streamed request with events, and others with the
+/// ended response.
 pub(crate) async fn create(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
@@ -75,7 +76,7 @@ pub(crate) async fn count_input_tokens(
     ))
 }
 
-/// Extractor: the stored response that a path names, as the caller sees it.
+/// Extractor: the stored response in the path, if visible to the caller.
 pub(crate) struct ResponseInPath {
     id: String,
     caller: Caller,
@@ -143,7 +144,7 @@ impl ResponseInPath {
         Ok(with_stream_id(stream_response::streaming(body), &entry))
     }
 
-    /// Removes the stream as soon as it has ended.
+    /// Removes the stream after the end.
     fn forget_stream(&self, record: Arc<Record>) {
         let (store, streams) = (Arc::clone(&self.store), Arc::clone(&self.streams));
         tokio::spawn(async move {

@@ -30,7 +30,7 @@ const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
 /// Publishes a snapshot of the metrics each `metrics_export_interval` while the feed has readers.
 pub(crate) async fn export(sources: MetricsSources, feed: StreamFeed, config: Arc<LiveConfig>) {
     loop {
-        // Each reader begins with a snapshot of its own, so that the first one here may be late.
+        // Each reader gets a snapshot at the beginning, so the first one here may be late.
         sleep(config.now().metrics_export_interval).await;
         if feed.has_readers() {
             feed.publish(snapshot(&sources));

@@ -1,4 +1,4 @@
-//! Attaching a subscriber to an existing stream, also to resume it.
+//! Attaching a subscriber to an existing stream, also to resume the stream.
 
 use crate::gateway::generation::Generation;
 use crate::gateway::metrics::MeteredRequest;

@@ -1,4 +1,4 @@
-//! `/v1/streams*`: find, watch, resume, acknowledge and stop streams.
+//! `/v1/streams*`: find, watch, resume, acknowledge, update and cancel streams.
 
 use crate::app::App;
 use crate::error_response::Rejected;
@@ -30,26 +30,26 @@ use wire::format::Format;
 use wire::framing::Framing;
 use wire::query::Query;
 
-/// What a client that comes back was told last.
+/// The header with the last event id that a resuming client has received.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Streams on a page, where the caller does not say.
+/// Streams on a page, if the request has no `limit`.
 const LIST_PAGE: usize = 20;
 
-/// How a stream is read once more.
+/// Options for reading an existing stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resume {
-    /// The id of the last frame the client has.
+    /// The id of the last frame that the client has received.
     pub(crate) after: Option<String>,
-    /// `None`: as it was opened.
+    /// `None`: the wire protocol of the request that opened the stream.
     pub(crate) format: Option<Format>,
-    /// `None`: as that format has it.
+    /// `None`: the default framing of the wire protocol.
     pub(crate) framing: Option<Framing>,
-    /// Credit follows this reader, whoever governed before.
+    /// Whether this subscriber becomes the credit owner.
     pub(crate) govern: bool,
 }
 
 impl Resume {
-    /// From a request's header fields and query.
+    /// Parses the header fields and the query of a request.
     pub(crate) fn parse(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
         let header = headers.get(LAST_EVENT_ID).map(HeaderValue::to_str);
         let header = header.transpose().map_err(|_| invalid_cursor())?;
@@ -73,10 +73,10 @@ impl Resume {
     }
 }
 
-/// A stream's events, from the beginning or from where a client is.
+/// The events of a stream, from the beginning or after the cursor of the client.
 ///
 /// # Errors
-/// The place it names was never told; the stream was refused before it began.
+/// An invalid cursor, or one beyond what was emitted; the rejection of a stream that never started.
 pub(crate) fn events(
     responder: &StreamResponder,
     record: &Arc<StreamRecord>,
@@ -99,7 +99,7 @@ pub(crate) fn events(
         Closing::Open | Closing::Usage => false,
     });
     if has_everything {
-        // EventSource stops asking at this.
+        // `EventSource` stops reconnecting on this status.
         return Ok(with_stream_id(
             StatusCode::NO_CONTENT.into_response(),
             record,
@@ -137,7 +137,7 @@ pub(crate) async fn list(
     .into_response())
 }
 
-/// Extractor: the stream that a path names, as the caller sees it.
+/// Extractor: the stream in the path, if visible to the caller.
 pub(crate) struct StreamInPath {
     id: String,
     found: Result<stream::Entry<StreamRecord>, ApiError>,

@@ -30,9 +30,9 @@ use wire::fields::{self, Fields};
 use wire::format::Format;
 use wire::framing::Framing;
 
-/// Default of `max_tokens`, where the context is not smaller.
+/// Default of `max_tokens`, if the context is not smaller.
 const TOKENS_MAX: usize = 4096;
-/// Token ids that one request may write into a channel.
+/// Token ids in one write to a channel.
 const IDS_MAX: usize = 4096;
 
 pub(crate) async fn list(State(config): State<Arc<LiveConfig>>) -> Result<Json<Value>, Rejected> {
@@ -120,7 +120,7 @@ fn understood(
     })
 }
 
-/// The run as admission and the stream's description see it.
+/// The run as a generate request, for admission and for the stream metadata.
 fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> GenerateRequest {
     GenerateRequest {
         prompts: vec![Prompt::Text(String::from_utf8_lossy(body).into_owned())],
@@ -173,7 +173,7 @@ pub(crate) async fn show(
     Ok(Json(description).into_response())
 }
 
-/// A run as the API describes it.
+/// The description of a run in the API.
 #[derive(Serialize)]
 struct RunDescription<'a> {
     object: &'static str,

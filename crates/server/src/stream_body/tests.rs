@@ -1,4 +1,4 @@
-//! The body driven by hand: what it gives, when it speaks, and that it allocates nothing.
+//! Tests of the body with a hand-fed token log: bytes, keep-alives, credit, allocations.
 
 pub(crate) mod hand;
 
@@ -223,7 +223,7 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
 
 type Told = (&'static str, &'static [&'static str], usize, (Format, bool));
 const FEW: &[&str] = &["STOP"];
-/// What is told, with which stop strings and how many alternatives; in which format, and whether it can be resumed.
+/// Label, stop strings, number of top log-probabilities; wire protocol, and whether the stream is resumable.
 const TOLD: [Told; 14] = [
     ("plain", &[], 0, (Format::Chat, false)),
     ("stops", &["STOP", "hello hello"], 0, (Format::Chat, false)),
@@ -241,7 +241,7 @@ const TOLD: [Told; 14] = [
     ("resumable job", FEW, 5, (Format::Job, true)),
 ];
 
-/// Law: after warm-up, neither fold nor frame allocates per token.
+/// Law: after warm-up, neither the output pipeline nor the encoder allocates per token.
 #[test]
 fn tokens_cost_no_allocation() {
     const WARM: usize = 300;
@@ -254,7 +254,7 @@ fn tokens_cost_no_allocation() {
         };
         let (pool, top_pool) = (SegmentPool::new(limits), SegmentPool::new(limits));
         let mut spent = 0;
-        // The first stream warms the pools of segments, as in a server's life.
+        // The first stream warms the segment pools, as in a running server.
         for _ in 0..2 {
             let delivery = StreamOptions {
                 include_usage: true,
@@ -289,8 +289,8 @@ fn tokens_cost_no_allocation() {
     }
 }
 
-/// What a stream may make alone is not for one whose client only had no time yet: neither while it waits for
-/// its permit, nor between its start and the first look at it.
+/// The token limit of a detached stream does not apply while the client is attached and has not read yet: neither
+/// while the request waits for admission, nor between the start of the generation and the first poll.
 #[test]
 fn a_client_that_has_not_read_yet_is_there() {
     const WINDOW: u64 = 2;

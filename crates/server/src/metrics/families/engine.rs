@@ -1,4 +1,4 @@
-//! What the engine measures, and the logs it writes.
+//! Metric families of the engine and of the token logs.
 
 use crate::gateway::served::ServedModel;
 use crate::metrics::text::{Labels, Text};

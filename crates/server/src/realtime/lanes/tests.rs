@@ -1,4 +1,4 @@
-//! Streams' messages, driven by hand.
+//! Tests of multiplexed streams with hand-fed token logs.
 
 use super::Lanes;
 use crate::stream_body::tests::hand::{Hand, Pen, meta, runtime};
@@ -19,7 +19,7 @@ fn next(lanes: &mut Lanes) -> Poll<Bytes> {
     lanes.poll_next(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Law: after warm-up, neither fold nor message allocates per token, with several streams in turn.
+/// Law: after warm-up, neither the output pipeline nor the messages allocate per token, with several streams in turn.
 #[test]
 fn tokens_cost_no_allocation() {
     const STREAMS: usize = 3;
@@ -33,7 +33,7 @@ fn tokens_cost_no_allocation() {
         };
         let pools = (SegmentPool::new(limits), SegmentPool::new(limits));
         let mut spent = 0;
-        // The first streams warm the pools of segments, as in a server's life.
+        // The first streams warm the segment pools, as in a running server.
         for _ in 0..2 {
             let mut lanes = Lanes::default();
             let mut pens: Vec<Pen> = Vec::new();
@@ -63,7 +63,7 @@ fn tokens_cost_no_allocation() {
                 }
             }
             assert!(before > 0, "the counter counts: making a stream allocates");
-            // What may become a stop string is held, and told with what follows.
+            // A possible beginning of a stop string is withheld, and emitted with later text.
             assert!(messages > TOKENS, "{messages} messages");
             spent = allocations() - before;
         }

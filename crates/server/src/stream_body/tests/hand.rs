@@ -1,4 +1,4 @@
-//! A body that follows a hand-fed choice.
+//! A body over a hand-fed token log.
 
 use crate::gateway::admission::Admission;
 use crate::gateway::generation::Generation;
@@ -33,14 +33,14 @@ use wire::openai::chat_encoder::ReasoningField;
 
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// One hand-fed choice and the body that follows it.
+/// One hand-fed choice and the body that reads it.
 pub(crate) struct Hand {
     pub(crate) record: Arc<StreamRecord>,
     pub(crate) body: StreamBody,
     pub(crate) pen: Pen,
 }
 
-/// Where the choice's tokens are written.
+/// The writers of the choice.
 pub(crate) struct Pen {
     pub(crate) tokens: Writer<Token>,
     top: Option<Writer<TopLogprob>>,
@@ -89,7 +89,7 @@ impl Hand {
         hand
     }
 
-    /// A choice with room for so many tokens, told in this dialect.
+    /// A choice with a log of `capacity` tokens, encoded with `encoding`.
     pub(crate) fn speaking(
         (pool, top_pool): (&SegmentPool<Token>, &SegmentPool<TopLogprob>),
         capacity: usize,
@@ -119,13 +119,13 @@ impl Hand {
         self.pen.append(id);
     }
 
-    /// The next frame's length, `None` at the end.
+    /// Length of the next frame; `None` at the end.
     pub(super) fn poll_length(&mut self) -> Poll<Option<usize>> {
         let frame = Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop()));
         frame.map(|frame| frame.map(|Ok(frame)| frame.data_ref().unwrap().len()))
     }
 
-    /// All that is there now, as text.
+    /// All frames that are available now, as text.
     pub(super) fn read(&mut self) -> String {
         let mut text = String::new();
         while let Poll::Ready(Some(Ok(frame))) =
@@ -138,7 +138,7 @@ impl Hand {
 }
 
 impl Pen {
-    /// The next token, with its alternatives.
+    /// Appends a token, with `top_n` alternatives.
     pub(crate) fn append(&mut self, id: u32) {
         for i in 0..self.top_n {
             let id = u32::try_from(i).unwrap();
@@ -189,14 +189,14 @@ pub(super) fn opening() -> StreamTerms {
     }
 }
 
-/// A plain stream that was started with these logs, for its client.
+/// A started plain stream with these logs.
 pub(super) fn generation(meta: StreamMeta, readers: Vec<LogReaders>) -> Generation {
     let mut run = registered(meta, opening());
     start(&mut run, &readers);
     Generation::own(run, readers).expect("it was started")
 }
 
-/// A stream that waits.
+/// A registered stream that has not started.
 pub(super) fn registered(meta: StreamMeta, terms: StreamTerms) -> Run {
     let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE, StreamFeed::new());
     let registration = streams.open(meta, terms, clock::now());
@@ -204,7 +204,7 @@ pub(super) fn registered(meta: StreamMeta, terms: StreamTerms) -> Run {
     Run::new(registration, key_permit())
 }
 
-/// Starts it with these logs.
+/// Starts a registered stream with these logs.
 pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
     let log = |readers: &LogReaders| ChoiceLog {
         echoed: 0,
@@ -228,7 +228,7 @@ pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
     run.start(started, Admission::one_permit().pulse());
 }
 
-/// Somebody to charge.
+/// A permit of the anonymous key.
 pub(super) fn key_permit() -> KeyPermit {
     let anybody = Keys::anonymous().identify(None).unwrap();
     anybody.open(1).unwrap()
@@ -246,7 +246,7 @@ pub(super) fn idle_engine() -> engine::Handle {
         .handle()
 }
 
-/// A stream that is measured as all are.
+/// The description of a request for the metrics.
 pub(super) fn opened() -> MeteredRequest {
     MeteredRequest {
         dialect: "openai.chat",
