@@ -152,7 +152,7 @@ fn say_first(body: &mut Written<'_>, system: &str) {
         return;
     };
     let is_system = |message: &Raw<'_>| {
-        let role = fields::object(message).and_then(|message| message.get("role"));
+        let role = fields::object(*message).and_then(|message| message.get("role"));
         let role = role.and_then(fields::text);
         matches!(role.as_deref(), Some("system" | "developer"))
     };

@@ -29,14 +29,14 @@ pub fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
         Some(items) => {
             let read = |(i, item): (usize, &Raw<'_>)| {
                 let path = format!("{name}[{i}]");
-                if let Some(text) = fields::text(item) {
+                if let Some(text) = fields::text(*item) {
                     return one(fields, &path, &text);
                 }
-                if fields::kind(item) != Kind::Array {
+                if fields::kind(*item) != Kind::Array {
                     fields.wrong(path, "must be a string or a list of token ids");
                     return None;
                 }
-                ids(fields, &path, item, vocab)
+                ids(fields, &path, *item, vocab)
             };
             return items.iter().enumerate().filter_map(read).collect();
         }

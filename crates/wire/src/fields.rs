@@ -1,20 +1,21 @@
-//! The caller's JSON, taken field by field: a wrong field is noted and the next one is read, so
-//! that all of them are told at once.
+//! Fields of a JSON object, read one by one: a problem of a field is noted and the next field is read, so that an error
+//! response lists all problems at once.
 
 pub mod bounds;
+mod raw;
 
 pub use bounds::begins_with_number;
+pub use raw::{Object, Raw};
 
 use crate::field_table::{self, FieldTable};
 use generate::error::{ApiError, Problem};
 use generate::request::IgnoredFields;
+use raw::Name;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::fmt;
 use std::ops::RangeInclusive;
+use std::str::Utf8Error;
 
 /// Fields an object of the request may have.
 const FIELDS_MAX: usize = 256;
@@ -34,9 +35,6 @@ pub enum Kind {
     Array,
     Object,
 }
-
-/// A value nobody has looked into yet.
-pub type Raw<'a> = &'a RawValue;
 
 /// Which kind a value is.
 pub fn kind(raw: Raw<'_>) -> Kind {
@@ -72,62 +70,6 @@ pub fn whole_number(raw: Raw<'_>) -> Option<i128> {
     (float.fract() == 0.0 && float.abs() <= EXACT).then_some(float as i128)
 }
 
-/// The entries of one object, as they were written.
-pub struct Object<'a>(Vec<(Cow<'a, str>, Raw<'a>)>);
-
-impl<'a> Object<'a> {
-    /// Entries in order.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, Raw<'a>)> {
-        self.0.iter().map(|(name, raw)| (name.as_ref(), *raw))
-    }
-
-    /// The value of `name`; null counts as absent.
-    pub fn get(&self, name: &str) -> Option<Raw<'a>> {
-        self.entries()
-            .find(|(n, _)| *n == name)
-            .map(|(_, raw)| raw)
-            .filter(|raw| kind(raw) != Kind::Null)
-    }
-
-    /// Names that occur more than once.
-    fn repeated(&self) -> impl Iterator<Item = &str> {
-        (0..self.0.len()).filter_map(|i| {
-            let name = &self.0[i].0;
-            let before = self.0[..i].iter().filter(|(n, _)| n == name).count();
-            (before == 1).then_some(name.as_ref())
-        })
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries<'a>(std::marker::PhantomData<&'a ()>);
-        impl<'de: 'a, 'a> Visitor<'de> for Entries<'a> {
-            type Value = Object<'a>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Object<'a>, M::Error> {
-                let mut entries = Vec::new();
-                while let Some(name) = map.next_key::<Name<'de>>()? {
-                    if entries.len() == FIELDS_MAX {
-                        return Err(M::Error::custom("too many fields"));
-                    }
-                    entries.push((name.0, map.next_value::<Raw<'de>>()?));
-                }
-                Ok(Object(entries))
-            }
-        }
-        deserializer.deserialize_map(Entries(std::marker::PhantomData))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
 /// One object being read, and everything wrong that was found so far.
 pub struct Fields<'a> {
     object: Object<'a>,
@@ -137,40 +79,42 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a request's body.
+    /// Parses the text of a JSON object.
+    ///
+    /// # Errors
+    /// No UTF-8, no JSON object, or more fields or values than an object may have.
     pub fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
-        let text = std::str::from_utf8(body).map_err(|e| {
-            ApiError::bad_request(
-                "invalid_utf8",
-                format!(
-                    "the body is not UTF-8: bad byte at offset {}",
-                    e.valid_up_to()
-                ),
-            )
-        })?;
-        let raw: Raw<'a> = serde_json::from_str(text).map_err(|e| not_json(&e))?;
-        if kind(raw) != Kind::Object {
-            return Err(ApiError::bad_request(
-                "invalid_json",
-                "the body must be a JSON object",
-            ));
-        }
-        let object: Object<'a> = serde_json::from_str(raw.get()).map_err(|_| {
-            ApiError::bad_request(
-                "invalid_json",
-                format!("the body has more than {FIELDS_MAX} fields"),
-            )
-        })?;
-        expect_few_values(&object, body.len())?;
+        let text = std::str::from_utf8(body).map_err(Self::invalid_utf8)?;
+        Self::of_text(text)
+    }
+
+    pub(crate) fn of_text(text: &'a str) -> Result<Self, ApiError> {
+        let object: Object<'a> = serde_json::from_str(text).map_err(|_| no_object(text))?;
+        expect_few_values(&object, text.len())?;
+        Ok(Self::of_object(object))
+    }
+
+    /// The entries of a parsed object as fields, none of them read yet.
+    pub(crate) fn of_object(object: Object<'a>) -> Self {
         let mut problems = Vec::new();
         for name in object.repeated().take(PROBLEMS_MAX) {
             problems.push(Problem::new(name, "is given more than once"));
         }
-        Ok(Self {
+        Self {
             object,
             read: Cell::default(),
             problems,
-        })
+        }
+    }
+
+    pub(crate) fn into_object(self) -> Object<'a> {
+        self.object
+    }
+
+    pub(crate) fn invalid_utf8(error: Utf8Error) -> ApiError {
+        let offset = error.valid_up_to();
+        let words = format!("the body is not UTF-8: bad byte at offset {offset}");
+        ApiError::bad_request("invalid_utf8", words)
     }
 
     /// Done with a request of a format: the fields that nothing read, or everything that was wrong, with the fields
@@ -188,7 +132,7 @@ impl<'a> Fields<'a> {
         let read = self.read.get();
         let is_unread = move |i: usize| read[i / 128] & (1 << (i % 128)) == 0;
         let entries = self.object.entries().enumerate();
-        let unread = entries.filter(move |(i, (_, raw))| kind(raw) != Kind::Null && is_unread(*i));
+        let unread = entries.filter(move |(i, (_, raw))| kind(*raw) != Kind::Null && is_unread(*i));
         unread.map(|(_, (name, _))| name)
     }
 
@@ -310,7 +254,7 @@ impl<'a> Fields<'a> {
     /// Reads the fields of the object `name` as if it were the request; none, where it is not there. What
     /// is wrong with them is noted under their full names.
     pub fn within<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
-        let object = self.object(name).unwrap_or_else(|| Object(Vec::new()));
+        let object = self.object(name).unwrap_or_else(|| Object::new(Vec::new()));
         let mut inner = Self {
             object,
             read: Cell::default(),
@@ -388,12 +332,19 @@ fn shown(raw: Raw<'_>) -> Option<Box<str>> {
     (plain && text.len() <= SHOWN_BYTES_MAX).then(|| text.into())
 }
 
-fn not_json(error: &serde_json::Error) -> ApiError {
-    let place = format!("line {}, column {}", error.line(), error.column());
-    let words = if error.is_eof() {
-        format!("the body is truncated: JSON ends too early at {place}")
-    } else {
-        format!("the body is not JSON: see {place}")
+/// Why a text is not an object that can be read.
+fn no_object(text: &str) -> ApiError {
+    let words = match serde_json::from_str::<Raw<'_>>(text) {
+        Ok(raw) if kind(raw) != Kind::Object => "the body must be a JSON object".to_owned(),
+        Ok(_) => format!("the body has more than {FIELDS_MAX} fields"),
+        Err(error) => {
+            let place = format!("line {}, column {}", error.line(), error.column());
+            if error.is_eof() {
+                format!("the body is truncated: JSON ends too early at {place}")
+            } else {
+                format!("the body is not JSON: see {place}")
+            }
+        }
     };
     ApiError::bad_request("invalid_json", words)
 }

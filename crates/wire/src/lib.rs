@@ -27,6 +27,7 @@ pub mod openai;
 pub mod query;
 pub mod realtime_command;
 pub mod realtime_encoder;
+pub mod request_body;
 pub(crate) mod response_format;
 pub mod responses;
 pub(crate) mod sse;

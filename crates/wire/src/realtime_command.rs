@@ -1,7 +1,7 @@
 //! Commands of a client over the WebSocket.
 
 use crate::control_request::ControlRequest;
-use crate::fields::Fields;
+use crate::fields::{Fields, Raw};
 use crate::format::Format;
 use generate::error::{ApiError, Problem};
 use std::borrow::Cow;
@@ -171,7 +171,7 @@ fn open<'a>(fields: &mut Fields<'a>) -> Option<Open<'a>> {
             false
         }
     };
-    let body = fields.raw("body").map(serde_json::value::RawValue::get);
+    let body = fields.raw("body").map(Raw::get);
     if body.is_none() {
         fields.wrong(
             "body",

@@ -129,7 +129,7 @@ fn response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
         Some("json_schema") => {
             let given = format.get("json_schema");
             let inner: Option<Object<'_>> = given
-                .filter(|raw| fields::kind(raw) == Kind::Object)
+                .filter(|raw| fields::kind(*raw) == Kind::Object)
                 .and_then(fields::read);
             let strict = inner.as_ref().and_then(|inner| inner.get("strict"));
             match (inner.as_ref().and_then(|inner| inner.get("schema")), beside) {
@@ -190,7 +190,7 @@ fn choice(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<Response
     let items = fields::list(raw, CHOICES_IN_GRAMMAR_MAX).unwrap_or_default();
     let texts: Option<Vec<String>> = items
         .iter()
-        .map(|item| fields::text(item).map(std::borrow::Cow::into_owned))
+        .map(|item| fields::text(*item).map(std::borrow::Cow::into_owned))
         .collect();
     match texts.filter(|texts| !texts.is_empty()) {
         Some(texts) => Some(ResponseFormat {

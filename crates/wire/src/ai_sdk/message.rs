@@ -192,7 +192,7 @@ impl Step {
 
 fn object(raw: Raw<'_>) -> Option<Object<'_>> {
     Some(raw)
-        .filter(|raw| fields::kind(raw) == Kind::Object)
+        .filter(|raw| fields::kind(*raw) == Kind::Object)
         .and_then(fields::read)
 }
 

@@ -130,7 +130,7 @@ impl Conversation {
         let name = blocks::string(fields, path, block, "name");
         let input = block
             .get("input")
-            .filter(|raw| fields::kind(raw) == Kind::Object);
+            .filter(|raw| fields::kind(*raw) == Kind::Object);
         let Some(input) = input.and_then(fields::read::<Value>) else {
             let words = "must be an object, nested at most 127 deep";
             fields.wrong(format!("{path}.input"), words);

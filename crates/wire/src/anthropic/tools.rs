@@ -52,7 +52,7 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
     }
     let schema = tool
         .get("input_schema")
-        .filter(|raw| fields::kind(raw) == Kind::Object)
+        .filter(|raw| fields::kind(*raw) == Kind::Object)
         .and_then(fields::read::<Value>);
     if schema.is_none() {
         let words = "must be an object, nested at most 127 deep";

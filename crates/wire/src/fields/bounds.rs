@@ -121,10 +121,9 @@ impl<'de> Visitor<'de> for Ids<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::value::RawValue;
 
-    fn raw(text: &str) -> Box<RawValue> {
-        RawValue::from_string(text.to_owned()).expect("JSON")
+    fn raw(text: &str) -> Raw<'_> {
+        serde_json::from_str(text).expect("JSON")
     }
 
     #[test]
@@ -146,22 +145,24 @@ mod tests {
 
     #[test]
     fn a_body_holds_so_many_values() {
-        let lists = |n: usize| raw(&format!("[{}[]]", "[],".repeat(n - 1)));
+        let lists = |n: usize| format!("[{}[]]", "[],".repeat(n - 1));
         let fits = VALUES_MAX / 2 - 2;
-        assert!(spend("tools", &lists(fits), VALUES_MAX).is_ok());
-        let problem = spend("tools", &lists(VALUES_MAX / 2 + 1), VALUES_MAX).expect_err("too many");
+        assert!(spend("tools", raw(&lists(fits)), VALUES_MAX).is_ok());
+        let problem =
+            spend("tools", raw(&lists(VALUES_MAX / 2 + 1)), VALUES_MAX).expect_err("too many");
         assert_eq!(problem.field, "tools");
         assert!(
             problem.constraint.contains("262144"),
             "{}",
             problem.constraint
         );
-        let left = spend("tools", &lists(fits), VALUES_MAX).expect("some are left");
-        assert!(left < 8 && spend("more", &raw("[1,2,3,4,5,6,7,8]"), left).is_err());
-        let numbers = raw(&format!("[{}0]", "0,".repeat(VALUES_MAX)));
-        assert!(spend("kwargs", &numbers, VALUES_MAX).is_err());
+        let left = spend("tools", raw(&lists(fits)), VALUES_MAX).expect("some are left");
+        assert!(left < 8 && spend("more", raw("[1,2,3,4,5,6,7,8]"), left).is_err());
+        let numbers = format!("[{}0]", "0,".repeat(VALUES_MAX));
+        let numbers = raw(&numbers);
+        assert!(spend("kwargs", numbers, VALUES_MAX).is_err());
         assert_eq!(
-            spend("prompt", &numbers, VALUES_MAX).ok(),
+            spend("prompt", numbers, VALUES_MAX).ok(),
             Some(VALUES_MAX - 2)
         );
     }
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn ids_are_read_one_by_one() {
         let read = |text: &str| {
-            ids("context", &raw(text), 300)
+            ids("context", raw(text), 300)
                 .map_err(|p| (p.field.to_string(), p.constraint.to_string()))
         };
         assert_eq!(read("[1, 2.0, 299]"), Ok(vec![1, 2, 299]));

@@ -46,7 +46,7 @@ fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
 
 /// Parses one message; errors are recorded in `fields`.
 fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
-    let object = Some(raw).filter(|raw| fields::kind(raw) == Kind::Object);
+    let object = Some(raw).filter(|raw| fields::kind(*raw) == Kind::Object);
     let Some(object) = object.and_then(fields::read::<Object<'_>>) else {
         fields.wrong(path, "must be an object with a role and content");
         return None;

@@ -173,7 +173,7 @@ fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String,
     }
     if let Some(raw) = object.get("tool_calls") {
         let calls: Option<Value> = fields::list(raw, PARTS_MAX)
-            .filter(|calls| calls.iter().all(|call| fields::kind(call) == Kind::Object))
+            .filter(|calls| calls.iter().all(|call| fields::kind(*call) == Kind::Object))
             .and_then(|_| fields::read(raw));
         match calls {
             Some(mut calls) => {

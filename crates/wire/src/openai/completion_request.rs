@@ -111,8 +111,9 @@ fn prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
             fields.wrong("prompt", format!("must hold at most {CHOICES_MAX} prompts"));
         }
         Some(items) => {
-            let read =
-                |(i, item): (usize, &Raw<'_>)| prompt(fields, &format!("prompt[{i}]"), item, vocab);
+            let read = |(i, item): (usize, &Raw<'_>)| {
+                prompt(fields, &format!("prompt[{i}]"), *item, vocab)
+            };
             return items.iter().enumerate().filter_map(read).collect();
         }
     }

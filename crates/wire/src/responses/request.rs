@@ -134,7 +134,7 @@ fn logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
     let included = fields.array("include", usize::MAX).unwrap_or_default();
     let asked = included
         .iter()
-        .any(|raw| fields::text(raw).as_deref() == Some(LOGPROBS));
+        .any(|raw| fields::text(*raw).as_deref() == Some(LOGPROBS));
     sampling.top_logprobs = top.and_then(|top| u32::try_from(top).ok()).unwrap_or(0);
     sampling.logprobs = asked || sampling.top_logprobs > 0;
 }

@@ -48,7 +48,7 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         function.insert("description".to_owned(), Value::String(text.into_owned()));
     }
     if let Some(raw) = tool.get("parameters") {
-        let schema = Some(raw).filter(|raw| fields::kind(raw) == Kind::Object);
+        let schema = Some(raw).filter(|raw| fields::kind(*raw) == Kind::Object);
         let Some(schema) = schema.and_then(fields::read::<Value>) else {
             let words = "must be a JSON Schema (an object)";
             fields.wrong(format!("{path}.parameters"), words);
