@@ -166,8 +166,8 @@ impl<'a> PromptEncoder<'a> {
             Prompt::Pieces(pieces) => {
                 room.expect("prompt", pieces.iter().map(PromptPiece::bytes).sum())?;
                 let pieces = pieces.iter().map(|piece| match piece {
-                    PromptPiece::Written(text) => Cow::Borrowed(text.as_str()),
-                    PromptPiece::Typed(text) => tokenizer.escape_control_text(text),
+                    PromptPiece::Template(text) => Cow::Borrowed(text.as_str()),
+                    PromptPiece::User(text) => tokenizer.escape_control_text(text),
                 });
                 EncodedPrompt::plain(tokenizer.encode_rendered(&pieces.collect::<String>()), None)
             }
@@ -201,7 +201,7 @@ impl<'a> PromptEncoder<'a> {
         if continues {
             append_sentinel(&mut typed);
         }
-        let typed = self.add_tools(typed, &tools, wanted.calling.once)?;
+        let typed = self.add_tools(typed, &tools, wanted.tool_calling.single_call)?;
         let arguments = TemplateArguments {
             tools: &tools,
             add_generation_prompt: !continues,

@@ -36,9 +36,9 @@ pub struct GenerateRequest {
     /// Answers per prompt.
     pub n: usize,
     /// How answers are generated.
-    pub control: GenerationParams,
+    pub params: GenerationParams,
     /// How answers are delivered.
-    pub delivery: StreamOptions,
+    pub stream_options: StreamOptions,
 }
 
 impl GenerateRequest {
@@ -53,7 +53,7 @@ impl GenerateRequest {
 pub struct GenerationParams {
     /// Temperature, top-p, penalties and the like.
     pub sampling: SamplingParams,
-    /// `None`: as many as the context has room for. 0 only with `scored`.
+    /// `None`: as many as the context has room for. 0 only with `prompt_logprobs`.
     pub max_tokens: Option<usize>,
     /// Stop strings.
     pub stops: Vec<String>,
@@ -63,26 +63,26 @@ pub struct GenerationParams {
     pub ignore_eos: bool,
     /// `None`: a random seed.
     pub seed: Option<u64>,
-    /// The grammar that the answer must match.
-    pub form: Option<ResponseFormat>,
+    /// Structured output: the grammar that the answer must match.
+    pub response_format: Option<ResponseFormat>,
     /// Whether schemas that do not set `additionalProperties` forbid other members; `None`: the server's default.
     pub closed_objects: Option<bool>,
     /// How the answer may call tools.
-    pub calling: ToolCalling,
+    pub tool_calling: ToolCalling,
     /// Tools whose calls are constrained to their schemas.
-    pub bound: Vec<ConstrainedTool>,
+    pub constrained_tools: Vec<ConstrainedTool>,
     /// Reasoning budget in tokens; `None`: unlimited.
-    pub thinking_max: Option<u64>,
+    pub reasoning_budget: Option<u64>,
     /// The prompt's tokens are emitted as the answer's first, with their log-probabilities.
-    pub scored: bool,
+    pub prompt_logprobs: bool,
 }
 
 impl GenerationParams {
-    /// Takes over the tools of a request and returns their definitions. Required tool calls replace the response format.
-    pub fn calls(&mut self, tools: Tools) -> Vec<serde_json::Value> {
-        self.calling = tools.calling;
-        self.bound = tools.bound;
-        self.form = tools.form.or(self.form.take());
+    /// Moves the tools of a request into the parameters and returns their definitions. Required tool calls replace the response format.
+    pub fn take_tools(&mut self, tools: Tools) -> Vec<serde_json::Value> {
+        self.tool_calling = tools.calling;
+        self.constrained_tools = tools.constrained;
+        self.response_format = tools.response_format.or(self.response_format.take());
         tools.definitions
     }
 }
@@ -102,24 +102,24 @@ pub struct StreamOptions {
     /// The prompt's text is emitted first.
     pub echo: bool,
     /// The end of the answer reports the ids of prompt and answer.
-    pub context: bool,
-    /// Order of service.
-    pub class: Priority,
-    /// How long the client will wait, from the request's arrival.
-    pub patience: Option<Duration>,
+    pub return_context: bool,
+    /// Priority in the admission queue and in the scheduler.
+    pub priority: Priority,
+    /// Deadline of the whole request, from its arrival.
+    pub deadline: Option<Duration>,
     /// The request named a service tier, so the response names the tier used.
-    pub tier_named: bool,
+    pub service_tier_given: bool,
     /// The stream has no client: it continues to its end without one.
     pub background: bool,
     /// The part of the request that a response repeats in its wire protocol: the inside of a JSON object.
-    pub repeats: Option<Arc<str>>,
-    /// Only some of a prompt's answers are emitted.
-    pub best: Option<BestOf>,
+    pub repeated_fields: Option<Arc<str>>,
+    /// Returns only the likeliest answers of each prompt.
+    pub best_of: Option<BestOf>,
     /// Client's id of the conversation, under which its running stream is found again; at most
     /// [`CONVERSATION_ID_BYTES_MAX`].
     pub conversation_id: Option<Box<str>>,
     /// Fields of the request without effect.
-    pub ignored: IgnoredFields,
+    pub ignored_fields: IgnoredFields,
     /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].
     pub cache_salt: Option<Box<str>>,
 }
@@ -151,11 +151,11 @@ impl IgnoredFields {
 /// Of a prompt's answers only the likeliest are emitted, in order of likelihood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestOf {
-    /// Answers that are emitted.
-    pub told: usize,
-    /// Answers that are generated.
-    pub of: usize,
-    /// The request asked for log-probabilities. They are computed in any case, to choose by.
+    /// Answers returned for each prompt.
+    pub returned: usize,
+    /// Answers generated for each prompt.
+    pub generated: usize,
+    /// Whether the request wants log-probabilities; they are computed in any case, to rank the answers.
     pub logprobs: bool,
 }
 
@@ -194,17 +194,17 @@ pub enum Prompt {
 #[derive(Debug, Hash, PartialEq)]
 pub enum PromptPiece {
     /// Template text: names of control tokens become control tokens.
-    Written(String),
+    Template(String),
     /// User text: names of control tokens stay text. Shared by all its occurrences.
-    Typed(Arc<str>),
+    User(Arc<str>),
 }
 
 impl PromptPiece {
     /// Bytes of the text.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Written(text) => text.len(),
-            Self::Typed(text) => text.len(),
+            Self::Template(text) => text.len(),
+            Self::User(text) => text.len(),
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct StreamMeta {
     /// Model name as the client gave it.
     pub model: String,
     /// How events are delivered.
-    pub delivery: StreamOptions,
+    pub stream_options: StreamOptions,
     /// Number of prompts.
     pub prompts: usize,
     /// Number of choices over all prompts.
@@ -39,7 +39,7 @@ impl StreamMeta {
             created_unix_s: 0,
             arrived,
             model: model.to_owned(),
-            delivery: StreamOptions::default(),
+            stream_options: StreamOptions::default(),
             prompts: 1,
             choices: 1,
             stops: Vec::new(),

@@ -124,7 +124,7 @@ impl Submission<'_> {
         let room = self.model.context_max - prompt.ids.len();
         let mut max_tokens = self.params.max_tokens.map_or(room, |max| max.min(room));
         let mut given = prompt.ids.len();
-        if self.params.scored {
+        if self.params.prompt_logprobs {
             let ends = (!self.params.sampling.ignore_eos).then(|| self.eos());
             max_tokens = prompt_logprobs::answer_tokens(&prompt.ids, max_tokens, ends.as_deref())?;
             given = 1;
@@ -165,7 +165,7 @@ impl Submission<'_> {
         host: &dyn SubmissionHost,
         opened: &mut OpenedLogs,
     ) -> Result<Choice, ApiError> {
-        let echoed = if self.params.scored {
+        let echoed = if self.params.prompt_logprobs {
             prompt.ids.len()
         } else {
             0
@@ -254,7 +254,7 @@ impl Submission<'_> {
     /// Stop strings, and the end of the only tool call, where a request has these.
     fn stop_condition(&self, prompt: &PreparedPrompt) -> Option<Box<dyn StopCondition>> {
         let (params, reading) = (self.params, &prompt.reading);
-        if params.stops.is_empty() && !params.calling.once {
+        if params.stops.is_empty() && !params.tool_calling.single_call {
             return None;
         }
         let stops = StopStrings::new(
@@ -263,14 +263,14 @@ impl Submission<'_> {
             reading.shown(),
             &params.stops,
         );
-        let calls = params.calling.once.then(|| reading.parser());
+        let calls = params.tool_calling.single_call.then(|| reading.parser());
         Some(Box::new(stops.after_one_call(calls)))
     }
 
     /// The constraint of one answer: response format, tool calls, reasoning budget, or several of them.
     fn constraint(&self, prompt: &PreparedPrompt) -> Option<Box<dyn Constraint>> {
         let (reading, constraints) = (&prompt.reading, self.constraints);
-        let budget = self.params.thinking_max;
+        let budget = self.params.reasoning_budget;
         let is_constrained =
             constraints.grammar.is_some() || constraints.strict.is_some() || budget.is_some();
         match (reading.channels(), reading.marks(), reading.spelled()) {

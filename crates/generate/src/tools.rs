@@ -15,18 +15,18 @@ pub struct Tools {
     /// How the answer may call tools.
     pub calling: ToolCalling,
     /// The grammar of an answer that must consist of tool calls.
-    pub form: Option<ResponseFormat>,
+    pub response_format: Option<ResponseFormat>,
     /// Tools whose calls are constrained: with required calls, or with any strict tool.
-    pub bound: Vec<ConstrainedTool>,
+    pub constrained: Vec<ConstrainedTool>,
 }
 
 /// How an answer may call tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolCalling {
     /// The answer must consist of tool calls; they are JSON, whichever family the model is of.
-    pub must: bool,
+    pub required: bool,
     /// At most one call.
-    pub once: bool,
+    pub single_call: bool,
 }
 
 /// Whether an answer calls tools (`tool_choice`).
@@ -56,13 +56,13 @@ impl Tools {
         if must && called.is_empty() {
             return None;
         }
-        let form = must.then(|| ResponseFormat {
+        let response_format = must.then(|| ResponseFormat {
             source: GrammarSource::JsonSchema(schema_of_calls(&called, once)),
             field: "tools".to_owned(),
         });
         let strict = *choice == ToolChoice::Auto && definitions.iter().any(is_strict);
-        let bound = definitions.iter().enumerate().filter(|(_, tool)| may(tool));
-        let bound = bound.map(|(place, tool)| ConstrainedTool {
+        let constrained = definitions.iter().enumerate().filter(|(_, tool)| may(tool));
+        let constrained = constrained.map(|(place, tool)| ConstrainedTool {
             name: tool["function"]["name"]
                 .as_str()
                 .unwrap_or_default()
@@ -71,9 +71,12 @@ impl Tools {
             place,
         });
         Some(Self {
-            calling: ToolCalling { must, once },
-            form,
-            bound: bound.filter(|_| must || strict).collect(),
+            calling: ToolCalling {
+                required: must,
+                single_call: once,
+            },
+            response_format,
+            constrained: constrained.filter(|_| must || strict).collect(),
             definitions: match choice {
                 ToolChoice::None => Vec::new(),
                 _ => definitions,
@@ -157,8 +160,8 @@ mod tests {
         vec![tool("a", x), tool("b", Value::Null)]
     }
 
-    fn schema(form: Option<ResponseFormat>) -> Value {
-        match form {
+    fn schema(format: Option<ResponseFormat>) -> Value {
+        match format {
             Some(ResponseFormat {
                 source: GrammarSource::JsonSchema(schema),
                 ..
@@ -171,13 +174,13 @@ mod tests {
     fn required_call_is_one_of_the_tools() {
         let of = |choice, once| Tools::new(tools(), &choice, once);
         let auto = of(ToolChoice::Auto, true).expect("tools");
-        assert!(auto.calling.once && !auto.calling.must);
-        assert_eq!((auto.form, auto.bound), (None, Vec::new()));
+        assert!(auto.calling.single_call && !auto.calling.required);
+        assert_eq!((auto.response_format, auto.constrained), (None, Vec::new()));
         let none = of(ToolChoice::None, false).expect("none");
         assert!(none.definitions.is_empty());
         assert!(of(ToolChoice::Named("c".to_owned()), false).is_none());
         assert!(Tools::new(Vec::new(), &ToolChoice::Required, false).is_none());
-        let all = schema(of(ToolChoice::Required, false).and_then(|tools| tools.form));
+        let all = schema(of(ToolChoice::Required, false).and_then(|tools| tools.response_format));
         let calls = &all["items"]["anyOf"];
         assert_eq!(calls[0]["properties"]["name"], json!({"const": "a"}));
         let reference = calls[0].pointer("/properties/arguments/properties/x/$ref");
@@ -187,7 +190,8 @@ mod tests {
             calls[1]["properties"]["arguments"],
             json!({"type": "object"})
         );
-        let one = of(ToolChoice::Named("b".to_owned()), false).and_then(|tools| tools.form);
+        let one =
+            of(ToolChoice::Named("b".to_owned()), false).and_then(|tools| tools.response_format);
         let one = schema(one);
         assert_eq!(one["anyOf"].as_array().map(Vec::len), Some(1));
         assert_eq!(one["anyOf"][0]["properties"]["name"], json!({"const": "b"}));
@@ -198,11 +202,12 @@ mod tests {
         let mut some = tools();
         some[0]["function"]["strict"] = json!(true);
         let tools = Tools::new(some, &ToolChoice::Auto, false).expect("tools");
-        let bound = tools.bound.iter();
-        let kept = bound.map(|tool| (tool.name.as_str(), tool.arguments.is_some(), tool.place));
+        let constrained = tools.constrained.iter();
+        let kept =
+            constrained.map(|tool| (tool.name.as_str(), tool.arguments.is_some(), tool.place));
         assert_eq!(kept.collect::<Vec<_>>(), [("a", true, 0), ("b", false, 1)]);
         let named = Tools::new(tools.definitions, &ToolChoice::Named("b".to_owned()), false);
-        let named = named.expect("tools").bound;
+        let named = named.expect("tools").constrained;
         assert_eq!((named.len(), named[0].place), (1, 1));
         assert_eq!(named[0].arguments, Some(json!({"type": "object"})));
     }

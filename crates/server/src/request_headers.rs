@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, header};
 use generate::error::{ApiError, ErrorKind, Problem};
 use std::time::{Duration, Instant};
 use wire::clock;
-use wire::openai::control::PATIENCE_MS_MAX;
+use wire::openai::generation_fields::DEADLINE_MS_MAX;
 
 /// The header with the deadline of a request, in milliseconds from now.
 const PATIENCE: &str = "request-timeout-ms";
@@ -50,11 +50,11 @@ pub(crate) fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError>
         .to_str()
         .ok()
         .and_then(|text| text.trim().parse::<u64>().ok());
-    match ms.filter(|ms| (1..=PATIENCE_MS_MAX).contains(ms)) {
+    match ms.filter(|ms| (1..=DEADLINE_MS_MAX).contains(ms)) {
         Some(ms) => Ok(Some(clock::now() + Duration::from_millis(ms))),
         None => Err(ApiError::fields(vec![Problem::new(
             PATIENCE,
-            format!("must be an integer from 1 to {PATIENCE_MS_MAX}"),
+            format!("must be an integer from 1 to {DEADLINE_MS_MAX}"),
         )])),
     }
 }

@@ -81,7 +81,7 @@ impl StreamResponder {
     pub(crate) async fn try_respond(&self, opened: OpenedStream) -> Result<Response, ApiError> {
         let record = Arc::clone(opened.record());
         let ignored = opened.ignored().clone();
-        let response = if record.meta().delivery.stream {
+        let response = if record.meta().stream_options.stream {
             self.streamed(opened).await
         } else {
             collected(opened).await

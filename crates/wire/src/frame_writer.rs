@@ -45,6 +45,7 @@ impl<'a> FrameWriter<'a> {
         Self { ids, known, ..self }
     }
 
+    /// Framing of the stream.
     pub fn framing(&self) -> Framing {
         self.framing
     }

@@ -6,6 +6,7 @@ use http::StatusCode;
 /// Status of a request that the client canceled: RFC 9110 defines none, nginx uses 499.
 const CANCELLED: u16 = 499;
 
+/// The HTTP status code of an error.
 pub fn status_code(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::Invalid => StatusCode::BAD_REQUEST,

@@ -76,9 +76,9 @@ impl ConstraintOptions {
     ) -> Self {
         let readings = || prompts.iter().map(|prompt| &prompt.reading);
         Self {
-            format: params.form.clone(),
-            tools: params.bound.clone(),
-            must_call: params.calling.must,
+            format: params.response_format.clone(),
+            tools: params.constrained_tools.clone(),
+            must_call: params.tool_calling.required,
             closed_objects: params.closed_objects.unwrap_or(closed_objects),
             in_channels: readings().any(|reading| reading.channels().is_some()),
             has_text_delimiters: readings().any(|reading| reading.spelled().is_some()),

@@ -39,9 +39,9 @@ pub struct ParserConfig {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParseOptions {
     /// How the answer may call tools.
-    pub calling: ToolCalling,
+    pub tool_calling: ToolCalling,
     /// Whether the request has a response format.
-    pub form: bool,
+    pub structured_output: bool,
 }
 
 impl ParserConfig {
@@ -56,14 +56,16 @@ impl ParserConfig {
         let marks = TokenDelimiters::find(format, prompt, tokenizer);
         let tools = (!tools.is_empty()).then(|| Arc::new(ToolSchemas::new(tools)));
         let in_channels = format.tools == ToolFamily::Harmony;
-        let must = wanted.calling.must;
+        let must = wanted.tool_calling.required;
         let channels = in_channels.then(|| HarmonyHeaders::find(prompt, tokenizer, must));
         let channels = channels.flatten();
         let calls = match format.tools {
             _ if must && channels.is_none() => ToolFamily::Json,
             // With unknown headers, a response format leaves no room for channels. Without a response format an answer is in
             // channels, with tools and without.
-            ToolFamily::Harmony if wanted.form && channels.is_none() => ToolFamily::None,
+            ToolFamily::Harmony if wanted.structured_output && channels.is_none() => {
+                ToolFamily::None
+            }
             ToolFamily::Harmony => ToolFamily::Harmony,
             family if tools.is_some() => family,
             _ => ToolFamily::None,
@@ -73,7 +75,7 @@ impl ParserConfig {
             _ => None,
         };
         // An answer with a response format from its first token on has no reasoning.
-        let thinks = !wanted.form || marks.is_some() || spelled.is_some();
+        let thinks = !wanted.structured_output || marks.is_some() || spelled.is_some();
         let format = AnswerFormat {
             tools: calls,
             reasoning: match thinks {

@@ -13,7 +13,7 @@ use wire::embeddings_vector::{shaped, write_base64, write_floats};
 use wire::field_table::EMBEDDINGS;
 use wire::fields::Fields;
 use wire::format::Format;
-use wire::openai::control;
+use wire::openai::generation_fields;
 use wire::{clock, embeddings_input, json};
 
 /// The handler of `/v1/embeddings`.
@@ -39,17 +39,19 @@ pub(crate) async fn embeddings(
         }
     };
     let dimensions = fields.integer("dimensions", 1..=dim as i128);
-    let delivery = control::delivery(&mut fields);
+    let stream_options = generation_fields::stream_options(&mut fields);
     fields.string("model");
     let ignored = fields.finish_request(&EMBEDDINGS)?;
-    let patience = delivery.patience.map(|patience| clock::now() + patience);
+    let client_deadline = stream_options
+        .deadline
+        .map(|deadline| clock::now() + deadline);
     let wanted = Wanted {
         field: "input",
         texts,
         truncate: false,
         body_bytes: body.len(),
-        class: scheduling.priority.unwrap_or(delivery.class),
-        deadline: scheduling.deadline.into_iter().chain(patience).min(),
+        class: scheduling.priority.unwrap_or(stream_options.priority),
+        deadline: scheduling.deadline.into_iter().chain(client_deadline).min(),
         serving,
     };
     let embedded = run(&gateway.generations, &caller, wanted).await?;

@@ -33,7 +33,7 @@ pub(crate) struct ParsedRequest {
     pub(crate) explicit_acks: bool,
     /// Overrides the priority of the body.
     pub(crate) priority: Option<Priority>,
-    /// When its header says the caller's patience ends.
+    /// Deadline from the request's header.
     pub(crate) deadline: Option<Instant>,
     /// What the answer is to be called; `None`: a fresh name.
     pub(crate) response_id: Option<String>,
@@ -59,15 +59,15 @@ pub(crate) fn open(
     mut request: ParsedRequest,
 ) -> Result<OpenedStream, ApiError> {
     let now = clock::now();
-    let ignored = std::mem::take(&mut request.ask.delivery.ignored);
+    let ignored = std::mem::take(&mut request.ask.stream_options.ignored_fields);
     if let Some(priority) = request.priority {
-        request.ask.delivery.class = priority;
+        request.ask.stream_options.priority = priority;
     }
     let ask = &request.ask;
     let key = caller.open(ask.choices())?;
-    let patience = ask.delivery.patience.map(|patience| now + patience);
+    let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
     let asking = AdmissionRequest {
-        class: ask.delivery.class,
+        class: ask.stream_options.priority,
         account: key.account(),
         need: request
             .lease
@@ -79,7 +79,7 @@ pub(crate) fn open(
                 pending_generation::answers(ask),
             ),
         is_recallable: request.program.is_none(),
-        deadline: request.deadline.into_iter().chain(patience).min(),
+        deadline: request.deadline.into_iter().chain(client_deadline).min(),
         who: handles.ids.digest(&(caller.owner.0, &ask.prompts)),
     };
     let admission = &request.lease.serving.admission;
@@ -106,7 +106,7 @@ pub(crate) fn open(
         class: asking.class,
         measured: MeteredRequest {
             dialect: request.format.name(),
-            stream: record.meta().delivery.stream,
+            stream: record.meta().stream_options.stream,
             attached: false,
             arrived: now,
         },
@@ -155,7 +155,7 @@ impl OpenedStream {
 
 fn meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> StreamMeta {
     let (ask, format) = (&request.ask, request.format);
-    let sampling = &ask.control.sampling;
+    let sampling = &ask.params.sampling;
     let id = StreamId::from_random(handles.ids.random());
     let fresh = || format.response_id(id, |prefix| handles.ids.id(prefix));
     StreamMeta {
@@ -164,10 +164,10 @@ fn meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> S
         created_unix_s: clock::unix_s(),
         arrived: now,
         model: request.lease.name.to_string(),
-        delivery: ask.delivery.clone(),
+        stream_options: ask.stream_options.clone(),
         prompts: ask.prompts.len(),
         choices: ask.choices() as usize,
-        stops: ask.control.stops.clone(),
+        stops: ask.params.stops.clone(),
         logprobs: sampling.logprobs,
         top_n: sampling.top_logprobs as usize,
     }
@@ -176,7 +176,7 @@ fn meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> S
 fn terms(handles: &GenerationHandles, caller: &Caller, request: &ParsedRequest) -> StreamTerms {
     let (ask, format) = (&request.ask, request.format);
     let limits = handles.limits.now();
-    let detachable = !request.resumable && ask.delivery.stream && limits.clocks.detaches();
+    let detachable = !request.resumable && ask.stream_options.stream && limits.clocks.detaches();
     let detached_tokens = match request.resumable || detachable {
         true => limits.streams.detached_tokens,
         false => 0,
@@ -189,7 +189,7 @@ fn terms(handles: &GenerationHandles, caller: &Caller, request: &ParsedRequest) 
         resumable: request.resumable,
         detachable,
         explicit_acks: request.explicit_acks,
-        credit_window: match ask.delivery.background {
+        credit_window: match ask.stream_options.background {
             true => 0,
             false => limits.credit_window,
         },

@@ -128,21 +128,21 @@ impl PendingGeneration {
         let (handles, ask) = (&self.handles, &self.ask);
         let submission = Submission {
             model: &self.serving.model.handle,
-            params: &ask.control,
+            params: &ask.params,
             constraints: &constraints,
             n: ask.n,
-            seed: ask.control.seed.unwrap_or_else(|| handles.ids.seed()),
+            seed: ask.params.seed.unwrap_or_else(|| handles.ids.seed()),
             deadline: self.deadline,
             terms: self.terms(),
             credit_window: self.run.record().terms().credit_window,
-            reports_prompt: ask.delivery.context,
+            reports_prompt: ask.stream_options.return_context,
             retry_after: handles.limits.now().retry_after,
         };
         let stream = (&*handles.streams, &mut self.run);
         let readers = launch::start(&submission, prompts, permit, stream)?;
         tracing::debug!(
             choices = readers.len(),
-            stream = ask.delivery.stream,
+            stream = ask.stream_options.stream,
             "submitted"
         );
         Ok(readers)
@@ -184,7 +184,13 @@ impl PendingGeneration {
         let limits = self.handles.limits.now();
         let (clocks, sharing) = (limits.clocks, limits.prefix_sharing);
         let opening = self.run.record().terms();
-        let salt = self.run.record().meta().delivery.cache_salt.as_deref();
+        let salt = self
+            .run
+            .record()
+            .meta()
+            .stream_options
+            .cache_salt
+            .as_deref();
         Terms {
             priority: self.class.into(),
             account: self.run.key().account(),
@@ -208,13 +214,13 @@ impl PendingGeneration {
     async fn prepare(&mut self) -> Result<Vec<PreparedPrompt>, ApiError> {
         let (prompts, echo) = (
             std::mem::take(&mut self.ask.prompts),
-            // Tokens that are scored are told as the answer's.
-            self.ask.delivery.echo && !self.ask.control.scored,
+            // The prompt's tokens are emitted as tokens of the answer when their log-probabilities are requested.
+            self.ask.stream_options.echo && !self.ask.params.prompt_logprobs,
         );
         let served = Arc::clone(&self.serving.model);
         let wanted = ParseOptions {
-            calling: self.ask.control.calling,
-            form: self.ask.control.form.is_some(),
+            tool_calling: self.ask.params.tool_calling,
+            structured_output: self.ask.params.response_format.is_some(),
         };
         let prepare = move || {
             let encoder = PromptEncoder::new(&served.handle, clock::unix_s());
@@ -231,7 +237,7 @@ impl PendingGeneration {
     /// Cached constraints at once; others are compiled on a thread that may block.
     async fn constraints(&self, prompts: &[PreparedPrompt]) -> Result<OutputConstraints, ApiError> {
         let closed_objects = self.handles.limits.now().closed_objects;
-        let options = ConstraintOptions::new(&self.ask.control, prompts, closed_objects);
+        let options = ConstraintOptions::new(&self.ask.params, prompts, closed_objects);
         if let Some(cached) = self.serving.constraints.find_cached(&options) {
             return Ok(cached);
         }
@@ -246,7 +252,7 @@ impl PendingGeneration {
 pub(crate) fn answers(ask: &GenerateRequest) -> Answers {
     Answers {
         n: ask.n,
-        max_tokens: ask.control.max_tokens,
+        max_tokens: ask.params.max_tokens,
     }
 }
 

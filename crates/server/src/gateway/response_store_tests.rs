@@ -22,7 +22,7 @@ fn meta(idents: &IdGenerator) -> StreamMeta {
         created_unix_s: 0,
         arrived: wire::clock::now(),
         model: String::new(),
-        delivery: StreamOptions::default(),
+        stream_options: StreamOptions::default(),
         prompts: 1,
         choices: 1,
         stops: Vec::new(),

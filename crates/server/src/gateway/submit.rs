@@ -72,7 +72,7 @@ impl UnparsedRequest<'_> {
             job_id,
             note,
         } = parse(self.format, body, &lease, gateway, caller)?;
-        ask.delivery.stream |= self.streamed;
+        ask.stream_options.stream |= self.streamed;
         let claim = job_id
             .clone()
             .map(|id| claim(gateway, caller, id))
@@ -80,13 +80,13 @@ impl UnparsedRequest<'_> {
         let resumable = match self.resumable {
             Resumable::Yes => true,
             Resumable::No => false,
-            Resumable::IfStreamed => ask.delivery.stream,
+            Resumable::IfStreamed => ask.stream_options.stream,
         };
         let parsed = ParsedRequest {
             format: self.format,
             framing: self.framing,
             lease,
-            resumable: resumable || ask.delivery.background,
+            resumable: resumable || ask.stream_options.background,
             explicit_acks: self.explicit_acks,
             ask,
             body_bytes: body.len(),
@@ -151,7 +151,7 @@ fn parse(
         Format::OllamaChat => ollama::chat_request::parse(fields, vocab)?,
         Format::OllamaGenerate => ollama::generate_request::parse(fields, vocab)?,
     };
-    ask.delivery.ignored.add(&in_vain);
+    ask.stream_options.ignored_fields.add(&in_vain);
     Ok(ParsedBody { ask, job_id, note })
 }
 

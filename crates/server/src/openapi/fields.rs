@@ -8,7 +8,7 @@ use generate::tools::TOOLS_MAX;
 use serde_json::{Map, Value, json};
 use wire::embeddings_input::INPUTS_MAX;
 use wire::field_table::{FieldRow, FieldTable, Treatment};
-use wire::openai::control::PATIENCE_MS_MAX;
+use wire::openai::generation_fields::DEADLINE_MS_MAX;
 
 /// An object with these properties, of which some are required.
 pub(super) fn object(required: &[&str], properties: &[Value]) -> Value {
@@ -122,7 +122,7 @@ pub(super) fn delivery() -> Value {
             {"type": "integer", "description": "0 is normal; lower values are more urgent"},
         ]},
         "service_tier": {"type": "string"},
-        "deadline_ms": {"type": "integer", "minimum": 1, "maximum": PATIENCE_MS_MAX},
+        "deadline_ms": {"type": "integer", "minimum": 1, "maximum": DEADLINE_MS_MAX},
         "user": {"type": "string"},
         "cache_salt": {
             "type": "string", "minLength": 1, "maxLength": CACHE_SALT_BYTES_MAX,

@@ -71,6 +71,6 @@ fn is_running_chat(record: &StreamRecord, caller: &Caller, chat_id: &str) -> boo
     let terms = record.terms();
     terms.format == Format::AiSdkUi
         && terms.owner == caller.owner
-        && record.meta().delivery.conversation_id.as_deref() == Some(chat_id)
+        && record.meta().stream_options.conversation_id.as_deref() == Some(chat_id)
         && record.state() != StreamState::Ended
 }

@@ -44,7 +44,7 @@ pub(crate) async fn create(
         return Ok(request.respond(&responder).await?);
     }
     let opened = request.opened(responder.gateway()).await?;
-    if !opened.record().meta().delivery.background {
+    if !opened.record().meta().stream_options.background {
         return Ok(responder.respond(opened).await);
     }
     let entry = opened.detach();

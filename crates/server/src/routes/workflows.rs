@@ -125,21 +125,21 @@ fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> GenerateRequest {
     GenerateRequest {
         prompts: vec![Prompt::Text(String::from_utf8_lossy(body).into_owned())],
         n: 1,
-        control: GenerationParams {
+        params: GenerationParams {
             sampling: SamplingParams::default(),
             max_tokens: Some(tokens_max),
             stops: Vec::new(),
             stop_token_ids: Vec::new(),
             ignore_eos: false,
             seed: None,
-            form: None,
+            response_format: None,
             closed_objects: None,
-            calling: ToolCalling::default(),
-            bound: Vec::new(),
-            thinking_max: None,
-            scored: false,
+            tool_calling: ToolCalling::default(),
+            constrained_tools: Vec::new(),
+            reasoning_budget: None,
+            prompt_logprobs: false,
         },
-        delivery: StreamOptions {
+        stream_options: StreamOptions {
             stream,
             ..StreamOptions::default()
         },

@@ -256,7 +256,7 @@ fn tokens_cost_no_allocation() {
         let mut spent = 0;
         // The first stream warms the segment pools, as in a running server.
         for _ in 0..2 {
-            let delivery = StreamOptions {
+            let stream_options = StreamOptions {
                 include_usage: true,
                 continuous_usage: true,
                 ..StreamOptions::default()
@@ -267,7 +267,7 @@ fn tokens_cost_no_allocation() {
                 WARM + TOKENS,
                 stops,
                 top_n,
-                &delivery,
+                &stream_options,
                 kind,
             );
             let mut before = 0;

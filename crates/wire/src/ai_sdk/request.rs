@@ -6,7 +6,7 @@
 use super::message;
 use crate::field_table::{self, FieldRow, FieldTable, Treatment};
 use crate::fields::Fields;
-use crate::openai::{chat_request, control};
+use crate::openai::{chat_request, generation_fields};
 use crate::tool_definitions;
 use generate::error::ApiError;
 use generate::request::{CONVERSATION_ID_BYTES_MAX, GenerateRequest, Prompt};
@@ -37,15 +37,15 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     }
     let tools = tool_definitions::read(&mut fields);
     let kwargs = chat_request::kwargs(&mut fields);
-    let mut control = control::control(&mut fields, vocab);
-    let tools = control.calls(tools);
-    control.thinking_max = chat_request::thinking_max(&mut fields);
+    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    let tools = params.take_tools(tools);
+    params.reasoning_budget = chat_request::reasoning_budget(&mut fields);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
-    let mut delivery = control::delivery(&mut fields);
+    let mut stream_options = generation_fields::stream_options(&mut fields);
     field_table::CHAT.refuse(&mut fields);
-    delivery.ignored = fields.finish_request(&FIELDS)?;
-    delivery.stream = is_streamed;
-    delivery.conversation_id = conversation_id;
+    stream_options.ignored_fields = fields.finish_request(&FIELDS)?;
+    stream_options.stream = is_streamed;
+    stream_options.conversation_id = conversation_id;
     Ok(GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "messages",
@@ -55,8 +55,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
             kwargs,
         }],
         n: 1,
-        control,
-        delivery,
+        params,
+        stream_options,
     })
 }
 

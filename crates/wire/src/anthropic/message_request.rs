@@ -3,7 +3,7 @@
 use super::{conversation, output_format, tools};
 use crate::field_table;
 use crate::fields::{self, Fields};
-use crate::openai::control;
+use crate::openai::generation_fields;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use generate::tools::Tools;
@@ -26,20 +26,20 @@ const THINKING_TOKENS_MIN: i128 = 1024;
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     expect_no_thread(&fields)?;
     let read = prompt(&mut fields);
-    let mut control = control::control(&mut fields, vocab);
-    control.form = output_format::read(&mut fields, control.form);
-    control.calls(read.tools);
-    control.thinking_max = read.thinking_max;
-    control.stops.extend(stop_sequences(&mut fields));
-    if control.stops.len() > STOPS_MAX {
+    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    params.response_format = output_format::read(&mut fields, params.response_format);
+    params.take_tools(read.tools);
+    params.reasoning_budget = read.reasoning_budget;
+    params.stops.extend(stop_sequences(&mut fields));
+    if params.stops.len() > STOPS_MAX {
         fields.wrong("stop_sequences", too_many_stops());
     }
     if fields.raw("max_tokens").is_none() {
         fields.wrong("max_tokens", "is required");
     }
-    let mut delivery = control::delivery(&mut fields);
+    let mut stream_options = generation_fields::stream_options(&mut fields);
     // Every message reports its usage.
-    delivery.include_usage = true;
+    stream_options.include_usage = true;
     fields.integer("n", 1..=1);
     for name in ["logprobs", "top_logprobs"] {
         let off = |raw: fields::Raw<'_>| matches!(raw.get(), "false" | "0");
@@ -50,12 +50,12 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
             );
         }
     }
-    delivery.ignored = fields.finish_request(&field_table::MESSAGES)?;
+    stream_options.ignored_fields = fields.finish_request(&field_table::MESSAGES)?;
     Ok(GenerateRequest {
         prompts: read.prompt.into_iter().collect(),
         n: 1,
-        control,
-        delivery,
+        params,
+        stream_options,
     })
 }
 
@@ -75,7 +75,7 @@ struct Read {
     /// `None` on errors.
     prompt: Option<Prompt>,
     tools: Tools,
-    thinking_max: Option<u64>,
+    reasoning_budget: Option<u64>,
 }
 
 /// Parses `system`, `messages`, `tools`, and the other fields that change the prompt.
@@ -83,7 +83,7 @@ fn prompt(fields: &mut Fields<'_>) -> Read {
     let talk = conversation::read(fields);
     let tools = tools::read(fields);
     let mut kwargs = Map::new();
-    let thinking_max = thinking(fields, &mut kwargs);
+    let reasoning_budget = thinking(fields, &mut kwargs);
     output_config(fields, &mut kwargs);
     metadata(fields);
     context_management(fields);
@@ -97,7 +97,7 @@ fn prompt(fields: &mut Fields<'_>) -> Read {
     Read {
         prompt,
         tools,
-        thinking_max,
+        reasoning_budget,
     }
 }
 

@@ -186,7 +186,7 @@ fn honored_fields_are_read() {
             let ask = asked.unwrap_or_else(|error| panic!("{place}: {}", error.message));
             // Who asks is looked up by others.
             if row.name != "model" {
-                assert_eq!(ask.delivery.ignored.names(), None, "{place}");
+                assert_eq!(ask.stream_options.ignored_fields.names(), None, "{place}");
             }
         }
     }
@@ -209,7 +209,9 @@ fn fields_without_effect_change_nothing() {
             let mut ask = asked.expect("a parser").expect(row.name);
             assert!(!reason.is_empty(), "{}", row.name);
             // A response repeats its request.
-            ask.delivery.repeats.clone_from(&plain.delivery.repeats);
+            ask.stream_options
+                .repeated_fields
+                .clone_from(&plain.stream_options.repeated_fields);
             assert_eq!(ask, plain, "{} {}", case.title, row.name);
         }
     }
@@ -241,7 +243,7 @@ fn refused_fields_are_named() {
                 let value: Value = serde_json::from_str(value).expect("JSON");
                 if let Some(asked) = parsed(&case, row.name, value) {
                     let ask = asked.expect(&place);
-                    assert_eq!(ask.delivery.ignored.names(), None, "{place}");
+                    assert_eq!(ask.stream_options.ignored_fields.names(), None, "{place}");
                 }
             }
         }
@@ -266,7 +268,11 @@ fn fields_in_no_row_are_named_within_bounds() {
         let body = Value::Object(body).to_string();
         let fields = Fields::parse(body.as_bytes()).expect("fields");
         let ask = chat_request::parse(fields, VOCAB).expect("a request");
-        assert_eq!(ask.delivery.ignored.names(), Some(want), "{names:?}");
+        assert_eq!(
+            ask.stream_options.ignored_fields.names(),
+            Some(want),
+            "{names:?}"
+        );
     }
     let many: Map<String, Value> = (0..40).map(|i| (format!("f{i}"), json!(1))).collect();
     let body = Value::Object(many).to_string();

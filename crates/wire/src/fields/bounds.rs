@@ -2,7 +2,7 @@
 //! and token ids.
 
 use super::{Kind, Raw, kind};
-use crate::openai::control::{token_id, token_id_words};
+use crate::openai::generation_fields::{token_id, token_id_words};
 use generate::error::Problem;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use std::fmt;

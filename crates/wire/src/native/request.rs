@@ -2,7 +2,7 @@
 
 use super::job_id::{JOB_ID_WORDS, JobId};
 use crate::fields::{self, Fields, Kind, Raw};
-use crate::openai::{chat_request, control};
+use crate::openai::{chat_request, generation_fields};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
@@ -25,11 +25,11 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
     let id = job_id(&mut fields);
     let mut tools = Tools::default();
     let prompt = prompt(&mut fields, vocab, &mut tools);
-    let mut control = control::control(&mut fields, vocab);
-    control.calls(tools);
-    control.thinking_max = chat_request::thinking_max(&mut fields);
-    let mut delivery = control::delivery(&mut fields);
-    delivery.stream = fields.raw("stream").is_none() || delivery.stream;
+    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    params.take_tools(tools);
+    params.reasoning_budget = chat_request::reasoning_budget(&mut fields);
+    let mut stream_options = generation_fields::stream_options(&mut fields);
+    stream_options.stream = fields.raw("stream").is_none() || stream_options.stream;
     fields.integer("n", 1..=1);
     for name in ["logprobs", "top_logprobs"] {
         if fields
@@ -42,13 +42,13 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
             );
         }
     }
-    delivery.ignored = fields.finish_request(&field_table::JOBS)?;
+    stream_options.ignored_fields = fields.finish_request(&field_table::JOBS)?;
     Ok(JobAsk {
         ask: GenerateRequest {
             prompts: prompt.into_iter().collect(),
             n: 1,
-            control,
-            delivery,
+            params,
+            stream_options,
         },
         id,
     })

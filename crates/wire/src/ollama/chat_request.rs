@@ -16,11 +16,11 @@ use text::Message;
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let messages = messages(&mut fields);
     let kwargs = request::kwargs(&mut fields);
-    let mut control = request::control(&mut fields, vocab);
-    let mut delivery = request::delivery(&mut fields);
-    let tools = control.calls(tool_definitions::read(&mut fields));
+    let mut params = request::generation_params(&mut fields, vocab);
+    let mut stream_options = request::stream_options(&mut fields);
+    let tools = params.take_tools(tool_definitions::read(&mut fields));
     keep_alive(&mut fields);
-    delivery.ignored = fields.finish_request(&field_table::OLLAMA_CHAT)?;
+    stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_CHAT)?;
     Ok(GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "messages",
@@ -30,8 +30,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
             kwargs,
         }],
         n: 1,
-        control,
-        delivery,
+        params,
+        stream_options,
     })
 }
 

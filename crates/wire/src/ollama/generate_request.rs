@@ -36,16 +36,16 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
             then: Box::new(turn(&mut fields, prompt, kwargs)),
         },
     };
-    let control = request::control(&mut fields, vocab);
-    let mut delivery = request::delivery(&mut fields);
-    delivery.context = !raw;
+    let params = request::generation_params(&mut fields, vocab);
+    let mut stream_options = request::stream_options(&mut fields);
+    stream_options.return_context = !raw;
     keep_alive(&mut fields);
-    delivery.ignored = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
+    stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
     Ok(GenerateRequest {
         prompts: vec![prompt],
         n: 1,
-        control,
-        delivery,
+        params,
+        stream_options,
     })
 }
 

@@ -102,7 +102,7 @@ impl Writer {
         let text = if trim_start { text.trim_start() } else { text };
         let text = if trim_end { text.trim_end() } else { text };
         match self.is_written() && !text.is_empty() {
-            true => self.write(text.len(), PromptPiece::Written(text.to_owned())),
+            true => self.write(text.len(), PromptPiece::Template(text.to_owned())),
             false => Ok(()),
         }
     }
@@ -118,7 +118,7 @@ impl Writer {
             (Some(name), None, _) if name.starts_with('.') => {
                 let value = self.value(name)?;
                 match self.is_written() && !value.is_empty() {
-                    true => self.write(value.len(), PromptPiece::Typed(value)),
+                    true => self.write(value.len(), PromptPiece::User(value)),
                     false => Ok(()),
                 }
             }
@@ -167,8 +167,8 @@ mod tests {
     fn written(template: &str, system: &str, prompt: &str) -> Result<String, String> {
         let pieces = render(template, Values { system, prompt })?;
         let text = pieces.into_iter().map(|piece| match piece {
-            PromptPiece::Written(text) => text,
-            PromptPiece::Typed(text) => format!("<{text}>"),
+            PromptPiece::Template(text) => text,
+            PromptPiece::User(text) => format!("<{text}>"),
         });
         Ok(text.collect())
     }
@@ -214,8 +214,8 @@ mod tests {
         };
         let pieces = render(4).expect("as much as there may be");
         let shared = pieces.iter().map(|piece| match piece {
-            PromptPiece::Typed(text) => Arc::as_ptr(text),
-            PromptPiece::Written(_) => panic!("nothing was written"),
+            PromptPiece::User(text) => Arc::as_ptr(text),
+            PromptPiece::Template(_) => panic!("nothing was written"),
         });
         let shared: Vec<_> = shared.collect();
         assert!(shared.iter().all(|&text| std::ptr::eq(text, shared[0])));

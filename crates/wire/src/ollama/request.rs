@@ -1,7 +1,7 @@
 //! Parsers of request fields that Ollama's routes share.
 
 use crate::fields::{self, Fields, Kind};
-use crate::openai::{chat_request, control};
+use crate::openai::{chat_request, generation_fields};
 use crate::response_format;
 use generate::request::{GenerationParams, StreamOptions};
 use generate::response_format::{ResponseFormat, any_object};
@@ -19,19 +19,19 @@ const TOP_P: f32 = 0.9;
 const REPEAT_PENALTY: f32 = 1.1;
 
 /// Parses the generation parameters: `options`, `logprobs` and `format`.
-pub fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
-    let mut control = fields.within("options", |options| of_options(options, vocab));
-    chat_request::logprobs(fields, &mut control.sampling);
-    if let Some(form) = &mut control.form {
-        form.field = format!("options.{}", form.field);
+pub fn generation_params(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
+    let mut params = fields.within("options", |options| sampling_options(options, vocab));
+    chat_request::logprobs(fields, &mut params.sampling);
+    if let Some(format) = &mut params.response_format {
+        format.field = format!("options.{}", format.field);
     }
-    control.form = form(fields).or(control.form);
-    control.closed_objects = response_format::closed_objects(fields).or(control.closed_objects);
-    control
+    params.response_format = ollama_format(fields).or(params.response_format);
+    params.closed_objects = response_format::closed_objects(fields).or(params.closed_objects);
+    params
 }
 
 /// Parses `format`, which is "json" or a JSON schema.
-fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+fn ollama_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "format";
     let raw = fields.raw(NAME)?;
     match (fields::kind(raw), fields::text(raw).as_deref()) {
@@ -46,10 +46,10 @@ fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
 }
 
 /// Parses the stream options. The default of `stream` is true.
-pub fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
-    let mut delivery = control::delivery(fields);
-    delivery.stream = fields.raw("stream").is_none() || delivery.stream;
-    delivery
+pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
+    let mut stream_options = generation_fields::stream_options(fields);
+    stream_options.stream = fields.raw("stream").is_none() || stream_options.stream;
+    stream_options
 }
 
 /// Parses the variables of the chat template; `think` sets every variable that templates read for reasoning.
@@ -78,9 +78,9 @@ pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
 
 /// Parses `options`. Those about loading a model (`num_ctx`, `num_gpu` ...) are settings of the operator here and are
 /// ignored, as are unknown options.
-fn of_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
-    let mut control = control::control(options, vocab);
-    let sampling = &mut control.sampling;
+fn sampling_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
+    let mut params = generation_fields::generation_params(options, vocab);
+    let sampling = &mut params.sampling;
     let is_absent = |name| options.raw(name).is_none();
     if is_absent("temperature") {
         sampling.temperature = TEMPERATURE;
@@ -106,18 +106,18 @@ fn of_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     }
     // -1 (unlimited) and -2 (until the context is full) both mean the limit of the context.
     if let Some(predict) = options.integer("num_predict", -2..=i128::from(u32::MAX)) {
-        control.max_tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
+        params.max_tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
     }
     let seed = options.raw("seed").and_then(fields::whole_number);
     if seed.is_some_and(|seed| seed < 0) {
-        control.seed = None;
+        params.seed = None;
     }
-    control
+    params
 }
 
 /// Validates options that are stored in a derived model; errors are recorded in `options`.
 pub fn check_options(options: &mut Fields<'_>) {
-    of_options(options, u32::MAX as usize);
+    sampling_options(options, u32::MAX as usize);
 }
 
 /// Parses a string member; errors are recorded in `fields`.

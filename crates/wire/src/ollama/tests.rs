@@ -38,9 +38,9 @@ fn messages(ask: &GenerateRequest) -> &[Message] {
 #[test]
 fn what_goes_without_saying() {
     let ask = chat(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
-    assert!(ask.delivery.stream && !ask.delivery.context);
-    let (control, sampling) = (&ask.control, &ask.control.sampling);
-    assert_eq!((control.max_tokens, control.seed), (None, None));
+    assert!(ask.stream_options.stream && !ask.stream_options.return_context);
+    let (params, sampling) = (&ask.params, &ask.params.sampling);
+    assert_eq!((params.max_tokens, params.seed), (None, None));
     assert_eq!(
         (sampling.temperature, sampling.top_k, sampling.top_p),
         (0.8, 40, 0.9)
@@ -51,7 +51,7 @@ fn what_goes_without_saying() {
     );
     assert!(!sampling.logprobs);
     let ask = generate(&json!({"prompt": "hi"})).unwrap();
-    assert!(ask.delivery.stream && ask.delivery.context);
+    assert!(ask.stream_options.stream && ask.stream_options.return_context);
 }
 
 #[test]
@@ -63,11 +63,11 @@ fn what_options_say() {
     let body = json!({"messages": [], "options": options, "stream": false, "logprobs": true, "top_logprobs": 2,
         "keep_alive": "5m", "think": null, "format": "", "tools": []});
     let ask = chat(&body).unwrap();
-    assert!(!ask.delivery.stream);
-    let control = &ask.control;
-    assert_eq!((control.max_tokens, control.seed), (Some(9), Some(7)));
-    assert_eq!(control.stops, ["a", "b"]);
-    let sampling = &control.sampling;
+    assert!(!ask.stream_options.stream);
+    let params = &ask.params;
+    assert_eq!((params.max_tokens, params.seed), (Some(9), Some(7)));
+    assert_eq!(params.stops, ["a", "b"]);
+    let sampling = &params.sampling;
     let told = (sampling.temperature, sampling.top_k, sampling.top_p);
     assert_eq!(told, (0.0, 3, 0.5));
     assert_eq!((sampling.min_p, sampling.typical_p), (0.1, 0.7));
@@ -83,8 +83,8 @@ fn forms() {
     let form = |format: Value| {
         generate(&json!({"prompt": "hi", "format": format}))
             .unwrap()
-            .control
-            .form
+            .params
+            .response_format
     };
     assert_eq!(form(json!("")), None);
     assert_eq!(
@@ -104,7 +104,7 @@ fn forms() {
 fn numbers_that_mean_something_else() {
     let of = |options: Value| {
         let body = json!({"prompt": "hi", "options": options});
-        generate(&body).unwrap().control
+        generate(&body).unwrap().params
     };
     for endless in [-1, -2, 0] {
         assert_eq!(of(json!({"num_predict": endless})).max_tokens, None);
@@ -159,12 +159,12 @@ fn a_question_with_its_system_and_context() {
     );
     let ask = generate(&json!({"prompt": "p", "raw": true})).unwrap();
     assert_eq!(ask.prompts, [Prompt::Text("p".to_owned())]);
-    assert!(!ask.delivery.context);
+    assert!(!ask.stream_options.return_context);
     let body = json!({"prompt": "p", "template": "<u>{{ .Prompt }}</u>{{ .Response }}!"});
     let pieces = vec![
-        PromptPiece::Written("<u>".to_owned()),
-        PromptPiece::Typed("p".into()),
-        PromptPiece::Written("</u>".to_owned()),
+        PromptPiece::Template("<u>".to_owned()),
+        PromptPiece::User("p".into()),
+        PromptPiece::Template("</u>".to_owned()),
     ];
     let then = Box::new(Prompt::Pieces(pieces));
     let context = Vec::new();

@@ -1,7 +1,7 @@
 //! Parser of `POST /v1/chat/completions`.
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
-use crate::openai::control;
+use crate::openai::generation_fields;
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
@@ -16,13 +16,13 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     let messages = messages(&mut fields);
     let tools = tool_definitions::read(&mut fields);
     let kwargs = kwargs(&mut fields);
-    let mut control = control::control(&mut fields, vocab);
-    let tools = control.calls(tools);
-    control.thinking_max = thinking_max(&mut fields);
-    let mut delivery = control::delivery(&mut fields);
-    let n = control::choices(&mut fields, 1);
-    logprobs(&mut fields, &mut control.sampling);
-    delivery.ignored = fields.finish_request(&field_table::CHAT)?;
+    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    let tools = params.take_tools(tools);
+    params.reasoning_budget = reasoning_budget(&mut fields);
+    let mut stream_options = generation_fields::stream_options(&mut fields);
+    let n = generation_fields::choice_count(&mut fields, 1);
+    logprobs(&mut fields, &mut params.sampling);
+    stream_options.ignored_fields = fields.finish_request(&field_table::CHAT)?;
     Ok(GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "messages",
@@ -32,8 +32,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
             kwargs,
         }],
         n,
-        control,
-        delivery,
+        params,
+        stream_options,
     })
 }
 
@@ -50,7 +50,7 @@ pub fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingParams) 
 }
 
 /// Parses the reasoning budget: `reasoning.max_tokens`, or Anthropic's `thinking.budget_tokens`.
-pub fn thinking_max(fields: &mut Fields<'_>) -> Option<u64> {
+pub fn reasoning_budget(fields: &mut Fields<'_>) -> Option<u64> {
     let mut found = None;
     for (object, name) in [("reasoning", "max_tokens"), ("thinking", "budget_tokens")] {
         let range = 0..=i128::from(u32::MAX);

@@ -84,8 +84,11 @@ impl ChunkWriter {
         usage: Usage,
         out: &mut FrameWriter<'_>,
     ) {
-        let delivery = &self.source.meta().delivery;
-        let usage = match (delivery.continuous_usage, delivery.include_usage) {
+        let stream_options = &self.source.meta().stream_options;
+        let usage = match (
+            stream_options.continuous_usage,
+            stream_options.include_usage,
+        ) {
             (true, _) => Some(Some(CompletionUsage::new(usage))),
             (false, true) => Some(None),
             (false, false) => None,
@@ -97,7 +100,7 @@ impl ChunkWriter {
     pub(super) fn stream_event(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
             // Also sent before an error, because clients stop reading at the error.
-            Event::Usage { usage, .. } if self.source.meta().delivery.include_usage => {
+            Event::Usage { usage, .. } if self.source.meta().stream_options.include_usage => {
                 let usage = Some(Some(CompletionUsage::new(*usage)));
                 let chunk = self.completion::<()>(self.chunk, &[], usage);
                 out.frame(FrameId::Terminal(Closing::Usage), None, &chunk);
@@ -133,7 +136,7 @@ impl ChunkWriter {
             object,
             created: meta.created_unix_s,
             model: &meta.model,
-            service_tier: meta.delivery.tier_named.then_some("default"),
+            service_tier: meta.stream_options.service_tier_given.then_some("default"),
             choices,
             usage,
         }

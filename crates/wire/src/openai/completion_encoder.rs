@@ -34,7 +34,7 @@ impl CompletionEncoder {
     /// An encoder of this stream.
     pub(crate) fn new(source: &Arc<StreamSource>) -> Self {
         let meta = source.meta();
-        let best = meta.delivery.best;
+        let best = meta.stream_options.best_of;
         Self {
             chunks: ChunkWriter {
                 source: Arc::clone(source),
@@ -51,13 +51,13 @@ impl CompletionEncoder {
         let Some(best) = self.best else {
             return answers.iter().collect();
         };
-        let of_a_prompt = answers.chunks(best.of).map(|answers| {
+        let ranked_per_prompt = answers.chunks(best.generated).map(|answers| {
             let mut ranked: Vec<&CollectedAnswer> = answers.iter().collect();
             ranked.sort_by(|a, b| likelihood(b).total_cmp(&likelihood(a)));
-            ranked.truncate(best.told);
+            ranked.truncate(best.returned);
             ranked
         });
-        of_a_prompt.flatten().collect()
+        ranked_per_prompt.flatten().collect()
     }
 
     fn choice<'a>(

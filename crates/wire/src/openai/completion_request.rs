@@ -1,7 +1,7 @@
 //! Parser of `POST /v1/completions`.
 
 use crate::fields::{self, Fields, Kind, Raw};
-use crate::openai::control;
+use crate::openai::generation_fields;
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{
@@ -18,35 +18,36 @@ const MAX_TOKENS_DEFAULT: usize = 16;
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let prompts = prompts(&mut fields, vocab);
     let echo = fields.boolean("echo").unwrap_or(false);
-    let mut control = control::control_of(&mut fields, vocab, i128::from(!echo));
-    control.max_tokens = control.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
-    let mut delivery = control::delivery(&mut fields);
-    let n = control::choices(&mut fields, prompts.len());
-    delivery.echo = echo;
+    let mut params =
+        generation_fields::generation_params_with_min(&mut fields, vocab, i128::from(!echo));
+    params.max_tokens = params.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
+    let mut stream_options = generation_fields::stream_options(&mut fields);
+    let n = generation_fields::choice_count(&mut fields, prompts.len());
+    stream_options.echo = echo;
     if let Some(top) = fields.integer("logprobs", 0..=TOP_LOGPROBS_MAX as i128) {
-        control.sampling.logprobs = true;
-        control.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
+        params.sampling.logprobs = true;
+        params.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
     }
-    control.scored = echo && (control.sampling.logprobs || control.max_tokens == Some(0));
-    let of = best_of(&mut fields, n, prompts.len(), delivery.stream);
-    if control.scored {
-        refuse_beside_scores(&mut fields, &control, of > n);
+    params.prompt_logprobs = echo && (params.sampling.logprobs || params.max_tokens == Some(0));
+    let generated = best_of(&mut fields, n, prompts.len(), stream_options.stream);
+    if params.prompt_logprobs {
+        reject_beside_prompt_logprobs(&mut fields, &params, generated > n);
     }
-    if of > n {
-        delivery.best = Some(BestOf {
-            told: n,
-            of,
-            logprobs: control.sampling.logprobs,
+    if generated > n {
+        stream_options.best_of = Some(BestOf {
+            returned: n,
+            generated,
+            logprobs: params.sampling.logprobs,
         });
-        control.sampling.logprobs = true;
+        params.sampling.logprobs = true;
     }
     tool_definitions::refuse(&mut fields);
-    delivery.ignored = fields.finish_request(&field_table::COMPLETIONS)?;
+    stream_options.ignored_fields = fields.finish_request(&field_table::COMPLETIONS)?;
     Ok(GenerateRequest {
         prompts,
-        n: of,
-        control,
-        delivery,
+        n: generated,
+        params,
+        stream_options,
     })
 }
 
@@ -73,13 +74,17 @@ fn best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> u
 }
 
 /// Rejects parameters that would treat the prompt's tokens as tokens of the answer.
-fn refuse_beside_scores(fields: &mut Fields<'_>, control: &GenerationParams, chooses: bool) {
+fn reject_beside_prompt_logprobs(
+    fields: &mut Fields<'_>,
+    params: &GenerationParams,
+    selects_best: bool,
+) {
     let words = "cannot be used where the prompt's tokens are told with the answer's (echo with logprobs or max_tokens 0)";
-    let sampling = &control.sampling;
+    let sampling = &params.sampling;
     let penalties = [
         ("presence_penalty", sampling.presence_penalty != 0.0),
         ("frequency_penalty", sampling.frequency_penalty != 0.0),
-        ("best_of", chooses),
+        ("best_of", selects_best),
     ];
     for (name, _) in penalties.into_iter().filter(|(_, used)| *used) {
         fields.wrong(name, words);

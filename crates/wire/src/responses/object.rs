@@ -146,7 +146,7 @@ pub fn response<'a>(
         object: "response",
         created_at: u64::try_from(meta.created_unix_s).unwrap_or(0),
         status: status.name(),
-        background: meta.delivery.background,
+        background: meta.stream_options.background,
         error: match status {
             Status::Failed(error) => Some(ResponseError {
                 code: error.code,
@@ -161,7 +161,7 @@ pub fn response<'a>(
             _ => None,
         },
         model: &meta.model,
-        request: RequestFields::new(meta.delivery.repeats.as_deref()),
+        request: RequestFields::new(meta.stream_options.repeated_fields.as_deref()),
         output,
         usage: usage.map(ResponseUsage::new),
     }

@@ -4,7 +4,7 @@ use super::items::{self, Talk};
 use super::{text_format, tools};
 use crate::field_table;
 use crate::fields::{self, Fields};
-use crate::openai::{chat_request, control};
+use crate::openai::{chat_request, generation_fields};
 use engine::SamplingParams;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, MESSAGES_MAX, Prompt, StreamOptions, TOP_LOGPROBS_MAX};
@@ -63,19 +63,19 @@ pub fn parse<H: History>(
     let items = items::read(&mut fields, &mut talk);
     let tools = tools::read(&mut fields);
     let kwargs = chat_request::kwargs(&mut fields);
-    let mut control = control::control(&mut fields, vocab);
+    let mut params = generation_fields::generation_params(&mut fields, vocab);
     let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
     let max = max.and_then(|max| usize::try_from(max).ok());
-    control.max_tokens = max.or(control.max_tokens);
-    control.form = form(&mut fields, control.form);
-    let tools = control.calls(tools);
-    control.thinking_max = chat_request::thinking_max(&mut fields);
-    logprobs(&mut fields, &mut control.sampling);
+    params.max_tokens = max.or(params.max_tokens);
+    params.response_format = form(&mut fields, params.response_format);
+    let tools = params.take_tools(tools);
+    params.reasoning_budget = chat_request::reasoning_budget(&mut fields);
+    logprobs(&mut fields, &mut params.sampling);
     check(&mut fields);
-    let (mut delivery, keeps) = delivery(&mut fields);
-    let repeats = repeats(&fields, keeps, control.max_tokens, &control.sampling);
-    delivery.repeats = Some(repeats.into());
-    delivery.ignored = fields.finish_request(&field_table::RESPONSES)?;
+    let (mut stream_options, keeps) = stream_options(&mut fields);
+    let repeats = repeats(&fields, keeps, params.max_tokens, &params.sampling);
+    stream_options.repeated_fields = Some(repeats.into());
+    stream_options.ignored_fields = fields.finish_request(&field_table::RESPONSES)?;
     let ask = GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "input",
@@ -85,8 +85,8 @@ pub fn parse<H: History>(
             kwargs,
         }],
         n: 1,
-        control,
-        delivery,
+        params,
+        stream_options,
     };
     let note = Note {
         items: items.unwrap_or_default(),
@@ -172,19 +172,19 @@ fn metadata(fields: &mut Fields<'_>) {
 }
 
 /// Parses the stream options, and whether the response is stored.
-fn delivery(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
+fn stream_options(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
     let keeps = fields.boolean("store").unwrap_or(true);
     let background = fields.boolean("background").unwrap_or(false);
     if background && !keeps {
         fields.wrong("background", "needs \"store\": true");
     }
-    let delivery = StreamOptions {
+    let stream_options = StreamOptions {
         // Every response reports its usage.
         include_usage: true,
         background,
-        ..control::delivery(fields)
+        ..generation_fields::stream_options(fields)
     };
-    (delivery, keeps)
+    (stream_options, keeps)
 }
 
 /// Request fields that the response repeats: the members of a JSON object, without braces.

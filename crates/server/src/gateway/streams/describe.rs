@@ -124,7 +124,7 @@ pub(crate) fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> De
         model: &meta.model,
         dialect: terms.format.name(),
         state: record.state().name(),
-        priority: meta.delivery.class.name(),
+        priority: meta.stream_options.priority.name(),
         position: record.place().and_then(Place::position),
         refused: record.refused().map(|error| error.code),
         resumable: record.is_kept(),

@@ -52,7 +52,7 @@ impl Hand {
         capacity: usize,
         stops: &[&str],
         top_n: usize,
-        delivery: &StreamOptions,
+        stream_options: &StreamOptions,
     ) -> Self {
         let limits = PoolLimits {
             segments_max: 1 << 16,
@@ -63,7 +63,7 @@ impl Hand {
             capacity,
             stops,
             top_n,
-            delivery,
+            stream_options,
             (Format::Chat, false),
         )
     }
@@ -74,10 +74,10 @@ impl Hand {
         capacity: usize,
         stops: &[&str],
         top_n: usize,
-        delivery: &StreamOptions,
+        stream_options: &StreamOptions,
         (format, marked): (Format, bool),
     ) -> Self {
-        let meta = meta(1, stops, top_n, delivery);
+        let meta = meta(1, stops, top_n, stream_options);
         let framing = format.framing().or_requested(None);
         let mut hand = Self::speaking((pool, top_pool), capacity, meta, |source| {
             format.encoding(source, framing, EncoderSettings::default())
@@ -157,7 +157,7 @@ pub(crate) fn meta(
     choices: usize,
     stops: &[&str],
     top_n: usize,
-    delivery: &StreamOptions,
+    stream_options: &StreamOptions,
 ) -> StreamMeta {
     StreamMeta {
         id: StreamId::from_random(IdGenerator::new().random()),
@@ -165,7 +165,7 @@ pub(crate) fn meta(
         created_unix_s: 7,
         arrived: clock::now(),
         model: "m".to_owned(),
-        delivery: delivery.clone(),
+        stream_options: stream_options.clone(),
         prompts: 1,
         choices,
         stops: stops.iter().map(|&stop| stop.to_owned()).collect(),

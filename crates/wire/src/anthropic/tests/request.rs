@@ -140,27 +140,25 @@ type Check = fn(&GenerateRequest) -> bool;
 fn what_clients_send_is_understood() {
     let rows: [(Value, Check); 7] = [
         (json!({}), |a| {
-            a.n == 1 && a.control.max_tokens == Some(5) && !a.delivery.stream
+            a.n == 1 && a.params.max_tokens == Some(5) && !a.stream_options.stream
         }),
         (json!({"stream": true}), |a| {
-            a.delivery.stream && a.delivery.include_usage
+            a.stream_options.stream && a.stream_options.include_usage
         }),
         (json!({"stop_sequences": ["a", "b"]}), |a| {
-            a.control.stops == ["a", "b"]
+            a.params.stops == ["a", "b"]
         }),
-        (json!({"stop_sequences": []}), |a| {
-            a.control.stops.is_empty()
-        }),
+        (json!({"stop_sequences": []}), |a| a.params.stops.is_empty()),
         (
             json!({"temperature": 0.5, "top_p": 0.25, "top_k": 7}),
             |a| {
-                let sampling = &a.control.sampling;
+                let sampling = &a.params.sampling;
                 (sampling.temperature, sampling.top_p, sampling.top_k) == (0.5, 0.25, 7)
             },
         ),
         (
             json!({"metadata": {"user_id": null}, "service_tier": "standard_only"}),
-            |a| a.delivery.tier_named,
+            |a| a.stream_options.service_tier_given,
         ),
         (
             json!({"frobnicate": {"a": 1}, "mcp_servers": [], "cache_control": {"type": "ephemeral"}}),
@@ -242,7 +240,7 @@ fn an_answer_may_have_a_form() {
             Some("output_format.schema"),
         ),
     ] {
-        let form = message(&over).expect("understood").control.form;
+        let form = message(&over).expect("understood").params.response_format;
         let source = text::GrammarSource::JsonSchema(schema.clone());
         let told = form
             .as_ref()

@@ -30,7 +30,7 @@ fn what_a_job_may_say() {
     assert_eq!((plain.ask.n, plain.id), (1, None));
     assert_eq!(plain.ask.prompts, [Prompt::Text("hi".to_owned())]);
     assert!(
-        plain.ask.delivery.stream,
+        plain.ask.stream_options.stream,
         "streamed unless it says otherwise"
     );
     let full = json!({"job_id": "my-job.1", "prompt": [1, 2], "max_tokens": 7, "temperature": 0.5, "top_p": 0.25,
@@ -38,17 +38,14 @@ fn what_a_job_may_say() {
     let full = asked(&full).unwrap();
     assert_eq!(full.id.unwrap().as_str(), "my-job.1");
     assert_eq!(full.ask.prompts, [Prompt::Ids(vec![1, 2])]);
-    let control = full.ask.control;
+    let params = full.ask.params;
+    assert_eq!((params.max_tokens, params.seed), (Some(7), Some(u64::MAX)));
+    assert_eq!(params.stops, ["a", "b"]);
     assert_eq!(
-        (control.max_tokens, control.seed),
-        (Some(7), Some(u64::MAX))
-    );
-    assert_eq!(control.stops, ["a", "b"]);
-    assert_eq!(
-        (control.sampling.temperature, control.sampling.top_k),
+        (params.sampling.temperature, params.sampling.top_k),
         (0.5, 3)
     );
-    assert!(!full.ask.delivery.stream);
+    assert!(!full.ask.stream_options.stream);
     let talk = asked(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
     assert!(
         matches!(&talk.ask.prompts[..], [Prompt::Conversation { messages, .. }] if messages.len() == 1)

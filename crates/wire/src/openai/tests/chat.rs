@@ -213,51 +213,51 @@ type Check = fn(&GenerateRequest) -> bool;
 /// Replaced fields of a valid request, and a check of the parsed request.
 const RIGHT: &[(&str, Check)] = &[
     ("{}", |a| {
-        a.control.sampling == engine::SamplingParams::default() && a.control.max_tokens.is_none()
+        a.params.sampling == engine::SamplingParams::default() && a.params.max_tokens.is_none()
     }),
     (
         r#"{"temperature": null, "stop": null, "n": null, "tools": null}"#,
         |a| a.n == 1,
     ),
-    (r#"{"frobnicate": {"a": [1]}}"#, |a| !a.delivery.stream),
-    (r#"{"max_tokens": 7}"#, |a| a.control.max_tokens == Some(7)),
+    (r#"{"frobnicate": {"a": [1]}}"#, |a| {
+        !a.stream_options.stream
+    }),
+    (r#"{"max_tokens": 7}"#, |a| a.params.max_tokens == Some(7)),
     (r#"{"max_tokens": 7, "max_completion_tokens": 9}"#, |a| {
-        a.control.max_tokens == Some(9)
+        a.params.max_tokens == Some(9)
     }),
-    (r#"{"max_tokens": 7.0}"#, |a| {
-        a.control.max_tokens == Some(7)
-    }),
+    (r#"{"max_tokens": 7.0}"#, |a| a.params.max_tokens == Some(7)),
     (r#"{"temperature": 0}"#, |a| {
-        a.control.sampling.temperature == 0.0
+        a.params.sampling.temperature == 0.0
     }),
     (r#"{"top_p": 0}"#, |a| {
-        a.control.sampling.top_k == 1 && a.control.sampling.top_p == 1.0
+        a.params.sampling.top_k == 1 && a.params.sampling.top_p == 1.0
     }),
-    (r#"{"top_k": -1}"#, |a| a.control.sampling.top_k == 0),
+    (r#"{"top_k": -1}"#, |a| a.params.sampling.top_k == 0),
     (r#"{"repeat_penalty": 1.5}"#, |a| {
-        a.control.sampling.repetition_penalty == 1.5
+        a.params.sampling.repetition_penalty == 1.5
     }),
-    (r#"{"seed": -1}"#, |a| a.control.seed == Some(u64::MAX)),
+    (r#"{"seed": -1}"#, |a| a.params.seed == Some(u64::MAX)),
     (r#"{"seed": 18446744073709551615}"#, |a| {
-        a.control.seed == Some(u64::MAX)
+        a.params.seed == Some(u64::MAX)
     }),
-    (r#"{"stop": "a"}"#, |a| a.control.stops == ["a"]),
-    (r#"{"stop": ["a", "b"]}"#, |a| a.control.stops == ["a", "b"]),
-    (r#"{"stop": ""}"#, |a| a.control.stops.is_empty()),
-    (r#"{"stop": []}"#, |a| a.control.stops.is_empty()),
+    (r#"{"stop": "a"}"#, |a| a.params.stops == ["a"]),
+    (r#"{"stop": ["a", "b"]}"#, |a| a.params.stops == ["a", "b"]),
+    (r#"{"stop": ""}"#, |a| a.params.stops.is_empty()),
+    (r#"{"stop": []}"#, |a| a.params.stops.is_empty()),
     (r#"{"stop_token_ids": [3], "ignore_eos": true}"#, |a| {
-        a.control.stop_token_ids == [3] && a.control.ignore_eos && !a.control.sampling.ignore_eos
+        a.params.stop_token_ids == [3] && a.params.ignore_eos && !a.params.sampling.ignore_eos
     }),
-    (r#"{"ignore_eos": true}"#, |a| a.control.sampling.ignore_eos),
+    (r#"{"ignore_eos": true}"#, |a| a.params.sampling.ignore_eos),
     (r#"{"logprobs": true, "top_logprobs": 2}"#, |a| {
-        a.control.sampling.logprobs && a.control.sampling.top_logprobs == 2
+        a.params.sampling.logprobs && a.params.sampling.top_logprobs == 2
     }),
     (r#"{"logit_bias": {"7": -100, "9": 1.5}}"#, |a| {
-        a.control.sampling.logit_bias == [(7, -100.0), (9, 1.5)]
+        a.params.sampling.logit_bias == [(7, -100.0), (9, 1.5)]
     }),
     (
         r#"{"stream_options": {"include_usage": true, "continuous_usage_stats": true}}"#,
-        |a| a.delivery.include_usage && a.delivery.continuous_usage,
+        |a| a.stream_options.include_usage && a.stream_options.continuous_usage,
     ),
     (
         r#"{"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}}"#,
@@ -274,11 +274,19 @@ const RIGHT: &[(&str, Check)] = &[
     ),
     (
         r#"{"tools": [{"function": {"name": "f", "strict": true}}], "tool_choice": "required"}"#,
-        |a| a.control.calling.must && !a.control.calling.once && a.control.form.is_some(),
+        |a| {
+            a.params.tool_calling.required
+                && !a.params.tool_calling.single_call
+                && a.params.response_format.is_some()
+        },
     ),
     (
         r#"{"tools": [{"function": {"name": "f"}}], "parallel_tool_calls": false}"#,
-        |a| a.control.calling.once && !a.control.calling.must && a.control.form.is_none(),
+        |a| {
+            a.params.tool_calling.single_call
+                && !a.params.tool_calling.required
+                && a.params.response_format.is_none()
+        },
     ),
     (
         r#"{"reasoning": {"max_tokens": 64, "effort": "low", "enabled": true}}"#,
@@ -286,7 +294,7 @@ const RIGHT: &[(&str, Check)] = &[
             let Prompt::Conversation { kwargs, .. } = &a.prompts[0] else {
                 return false;
             };
-            a.control.thinking_max == Some(64)
+            a.params.reasoning_budget == Some(64)
                 && kwargs["reasoning_effort"] == "low"
                 && kwargs["enable_thinking"] == true
         },
@@ -309,7 +317,7 @@ const RIGHT: &[(&str, Check)] = &[
     ),
     (
         r#"{"service_tier": "auto", "priority": "high", "user": "u"}"#,
-        |a| a.delivery.tier_named,
+        |a| a.stream_options.service_tier_given,
     ),
     (
         r#"{"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": false}}"#,

@@ -90,31 +90,35 @@ fn prompts_come_in_four_shapes() {
         let ask = completion(&json!({ "prompt": prompt, "best_of": 1, "suffix": "" }))
             .unwrap_or_else(|e| panic!("{e:?}"));
         assert_eq!(ask.prompts, want, "{label}");
-        assert_eq!(ask.control.max_tokens, Some(16), "{label}");
+        assert_eq!(ask.params.max_tokens, Some(16), "{label}");
     }
 }
 
 #[test]
-fn the_best_are_told_of_more() {
+fn best_of_generates_more_answers_than_are_returned() {
     use generate::request::BestOf;
     for (label, over, n, best) in [
-        ("as many", json!({"n": 2, "best_of": 2}), 2, None),
+        ("equal to n", json!({"n": 2, "best_of": 2}), 2, None),
         (
-            "more",
+            "more than n",
             json!({"n": 2, "best_of": 5}),
             5,
             Some((2, 5, false)),
         ),
         (
-            "told",
+            "with logprobs",
             json!({"best_of": 3, "logprobs": 0}),
             3,
             Some((1, 3, true)),
         ),
     ] {
         let ask = completion(&with(json!({"prompt": "hi"}), &over)).expect(label);
-        let best = best.map(|(told, of, logprobs)| BestOf { told, of, logprobs });
-        assert_eq!((ask.n, ask.delivery.best), (n, best), "{label}");
-        assert_eq!(ask.control.sampling.logprobs, best.is_some(), "{label}");
+        let best = best.map(|(returned, generated, logprobs)| BestOf {
+            returned,
+            generated,
+            logprobs,
+        });
+        assert_eq!((ask.n, ask.stream_options.best_of), (n, best), "{label}");
+        assert_eq!(ask.params.sampling.logprobs, best.is_some(), "{label}");
     }
 }

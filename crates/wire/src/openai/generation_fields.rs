@@ -12,21 +12,25 @@ use generate::tools::ToolCalling;
 use std::time::Duration;
 
 /// Limit of `deadline_ms`: a day.
-pub const PATIENCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+pub const DEADLINE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Error message for an invalid `priority`.
-const PRIORITIES: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
+const PRIORITY_MESSAGE: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
 
 /// Parses the generation parameters, except `logprobs`, which differ between protocols.
-pub fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
-    control_of(fields, vocab, 1)
+pub fn generation_params(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
+    generation_params_with_min(fields, vocab, 1)
 }
 
-/// Parses the generation parameters with `least` as the lower limit of `max_tokens`.
-pub fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> GenerationParams {
-    let stops = stops(fields);
+/// Parses the generation parameters with `max_tokens_min` as the lower limit of `max_tokens`.
+pub fn generation_params_with_min(
+    fields: &mut Fields<'_>,
+    vocab: usize,
+    max_tokens_min: i128,
+) -> GenerationParams {
+    let stops = stop_strings(fields);
     let stop_token_ids = stop_token_ids(fields, vocab);
-    let max_tokens = max_tokens(fields, least);
-    let mut sampling = sampling(fields, vocab);
+    let max_tokens = max_tokens(fields, max_tokens_min);
+    let mut sampling = sampling_params(fields, vocab);
     let ignore_eos = fields.boolean("ignore_eos").unwrap_or(false);
     sampling.ignore_eos = ignore_eos && stop_token_ids.is_empty();
     let high = max_tokens.map_or(i128::from(u32::MAX), |max| max as i128);
@@ -48,17 +52,17 @@ pub fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> Generat
         stop_token_ids,
         ignore_eos,
         seed,
-        form: response_format::form(fields),
+        response_format: response_format::form(fields),
         closed_objects: response_format::closed_objects(fields),
-        calling: ToolCalling::default(),
-        bound: Vec::new(),
-        thinking_max: None,
-        scored: false,
+        tool_calling: ToolCalling::default(),
+        constrained_tools: Vec::new(),
+        reasoning_budget: None,
+        prompt_logprobs: false,
     }
 }
 
 /// Parses the stream options.
-pub fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
+pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
     let stream = fields.boolean("stream").unwrap_or(false);
     let options = fields.object("stream_options");
     let mut option = |name: &str| {
@@ -71,17 +75,17 @@ pub fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
     };
     let include_usage = option("include_usage").unwrap_or(false);
     let continuous_usage = include_usage && option("continuous_usage_stats").unwrap_or(false);
-    let (class, tier_named) = urgency(fields);
-    let patience = fields
-        .integer("deadline_ms", 1..=i128::from(PATIENCE_MS_MAX))
+    let (priority, service_tier_given) = priority_and_tier(fields);
+    let deadline = fields
+        .integer("deadline_ms", 1..=i128::from(DEADLINE_MS_MAX))
         .and_then(|ms| u64::try_from(ms).ok());
     StreamOptions {
         stream,
         include_usage,
         continuous_usage,
-        class,
-        patience: patience.map(Duration::from_millis),
-        tier_named,
+        priority,
+        deadline: deadline.map(Duration::from_millis),
+        service_tier_given,
         cache_salt: cache_salt(fields),
         ..StreamOptions::default()
     }
@@ -99,7 +103,7 @@ fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
 }
 
 /// Parses `n`, the number of answers for each of `prompts` prompts.
-pub fn choices(fields: &mut Fields<'_>, prompts: usize) -> usize {
+pub fn choice_count(fields: &mut Fields<'_>, prompts: usize) -> usize {
     let n = fields.integer("n", 1..=CHOICES_MAX as i128).unwrap_or(1);
     let n = usize::try_from(n).unwrap_or(1);
     if n * prompts > CHOICES_MAX {
@@ -114,7 +118,7 @@ pub fn choices(fields: &mut Fields<'_>, prompts: usize) -> usize {
     n
 }
 
-fn sampling(fields: &mut Fields<'_>, vocab: usize) -> SamplingParams {
+fn sampling_params(fields: &mut Fields<'_>, vocab: usize) -> SamplingParams {
     let off = SamplingParams::default();
     let mut sampling = SamplingParams {
         temperature: fields
@@ -124,9 +128,9 @@ fn sampling(fields: &mut Fields<'_>, vocab: usize) -> SamplingParams {
         top_p: fields.number("top_p", 0.0..=1.0).unwrap_or(off.top_p),
         min_p: fields.number("min_p", 0.0..=1.0).unwrap_or(off.min_p),
         typical_p: fields
-            .number("typical_p", SMALLEST..=1.0)
+            .number("typical_p", POSITIVE_MIN..=1.0)
             .unwrap_or(off.typical_p),
-        repetition_penalty: repetition(fields).unwrap_or(off.repetition_penalty),
+        repetition_penalty: repetition_penalty(fields).unwrap_or(off.repetition_penalty),
         presence_penalty: fields
             .number("presence_penalty", -2.0..=2.0)
             .unwrap_or(off.presence_penalty),
@@ -144,12 +148,12 @@ fn sampling(fields: &mut Fields<'_>, vocab: usize) -> SamplingParams {
 }
 
 /// Lower limit of fields that must be positive.
-const SMALLEST: f64 = 1e-6;
+const POSITIVE_MIN: f64 = 1e-6;
 
 /// Parses the repetition penalty under either of its two names.
-fn repetition(fields: &mut Fields<'_>) -> Option<f32> {
-    let plain = fields.number("repetition_penalty", SMALLEST..=10.0);
-    let llama = fields.number("repeat_penalty", SMALLEST..=10.0);
+fn repetition_penalty(fields: &mut Fields<'_>) -> Option<f32> {
+    let plain = fields.number("repetition_penalty", POSITIVE_MIN..=10.0);
+    let llama = fields.number("repeat_penalty", POSITIVE_MIN..=10.0);
     plain.or(llama)
 }
 
@@ -161,14 +165,14 @@ fn top_k(fields: &mut Fields<'_>) -> u32 {
     u32::try_from(k).unwrap_or(0)
 }
 
-fn max_tokens(fields: &mut Fields<'_>, least: i128) -> Option<usize> {
-    let range = || least..=i128::from(u32::MAX);
+fn max_tokens(fields: &mut Fields<'_>, max_tokens_min: i128) -> Option<usize> {
+    let range = || max_tokens_min..=i128::from(u32::MAX);
     let old = fields.integer("max_tokens", range());
     let new = fields.integer("max_completion_tokens", range());
     new.or(old).and_then(|max| usize::try_from(max).ok())
 }
 
-fn stops(fields: &mut Fields<'_>) -> Vec<String> {
+fn stop_strings(fields: &mut Fields<'_>) -> Vec<String> {
     let Some(raw) = fields.raw("stop") else {
         return Vec::new();
     };
@@ -276,23 +280,22 @@ pub fn token_id_words(vocab: usize) -> String {
 }
 
 /// The priority from `priority`, else from `service_tier`; and whether a service tier was given.
-fn urgency(fields: &mut Fields<'_>) -> (Priority, bool) {
+fn priority_and_tier(fields: &mut Fields<'_>) -> (Priority, bool) {
     fields.string("user");
     let tier = fields.string("service_tier");
     let of_tier = tier.as_deref().map(Priority::from_service_tier);
-    let named = tier.is_some();
-    let class = priority(fields).or(of_tier).unwrap_or_default();
-    (class, named)
+    let priority = explicit_priority(fields).or(of_tier).unwrap_or_default();
+    (priority, tier.is_some())
 }
 
-fn priority(fields: &mut Fields<'_>) -> Option<Priority> {
-    let class = match fields::kind(fields.raw("priority")?) {
+fn explicit_priority(fields: &mut Fields<'_>) -> Option<Priority> {
+    let priority = match fields::kind(fields.raw("priority")?) {
         Kind::Number => fields::whole_number(fields.raw("priority")?).map(Priority::from_number),
         Kind::String => Priority::from_name(&fields.string("priority")?),
         _ => None,
     };
-    if class.is_none() {
-        fields.wrong("priority", PRIORITIES);
+    if priority.is_none() {
+        fields.wrong("priority", PRIORITY_MESSAGE);
     }
-    class
+    priority
 }
