@@ -3,7 +3,7 @@
 //! Health probes pass without a check, `/openapi.json` and `/docs` without a key. CORS preflights carry no key and
 //! are answered in this layer.
 
-use crate::cross_origin::{self, Source};
+use crate::cross_origin::{self, RequestOrigin};
 use crate::gateway::keys::{Caller, Keys, Scope, Scopes};
 use crate::host_allow_list::HostAllowList;
 use crate::{error_response, openapi, presented_key};
@@ -28,60 +28,60 @@ impl Authentication {
     }
 
     /// Puts the caller into the request's extensions and removes the key from the header fields.
-    fn check(&self, request: &mut Request) -> Result<Checked, ApiError> {
+    fn check_request(&self, request: &mut Request) -> Result<CheckedRequest, ApiError> {
         codings::expect_plain(request.headers())?;
         let path = request.uri().path();
         let is_health = path == "/health" || path.starts_with("/health/");
         if !is_health {
             self.expect_host(request)?;
         }
-        let source = Source::of_request(request);
+        let source = RequestOrigin::of_request(request);
         if cross_origin::is_preflight(request) {
             source.expect_allowed()?;
-            return Ok(Checked::Preflight);
+            return Ok(CheckedRequest::Preflight);
         }
-        source.expect_asked(request)?;
+        source.expect_preflighted(request)?;
         if is_health || openapi::is_open(path) {
-            return Ok(Checked::Request);
+            return Ok(CheckedRequest::Route);
         }
-        let key = presented_key::presented(request.headers())?;
+        let key = presented_key::find_key(request.headers())?;
         if self.keys.are_required() {
-            presented_key::expect_one(request.headers())?;
+            presented_key::expect_single_key(request.headers())?;
         }
         let caller = self
             .keys
             .identify(key)
-            .ok_or_else(|| unauthorized(key.is_some()))?;
-        let needed = needed(path);
-        if !caller.scopes.has_any(needed) {
-            let words = format!("this API key lacks the required scope: {needed}");
+            .ok_or_else(|| unauthorized_error(key.is_some()))?;
+        let required = required_scopes(path);
+        if !caller.scopes.has_any(required) {
+            let message = format!("this API key lacks the required scope: {required}");
             return Err(ApiError::caller(
                 ErrorKind::Forbidden,
                 "insufficient_scope",
-                words,
+                message,
             ));
         }
-        presented_key::strip(request.headers_mut());
+        presented_key::strip_keys(request.headers_mut());
         request.extensions_mut().insert(caller);
-        Ok(Checked::Request)
+        Ok(CheckedRequest::Route)
     }
 
-    fn is_ours(&self, host: &str) -> bool {
+    fn is_allowed_host(&self, host: &str) -> bool {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
-        hosts.allow(host)
+        hosts.allows_host(host)
     }
 
     fn expect_host(&self, request: &Request) -> Result<(), ApiError> {
-        match named(request) {
+        match requested_host(request) {
             // The field is optional in HTTP/1.0; browsers always send it.
-            Named::Nothing if request.version() < Version::HTTP_11 => Ok(()),
-            Named::Host(host) if self.is_ours(host) => Ok(()),
-            Named::Host(_) => Err(ApiError::caller(
+            RequestHost::Missing if request.version() < Version::HTTP_11 => Ok(()),
+            RequestHost::Host(host) if self.is_allowed_host(host) => Ok(()),
+            RequestHost::Host(_) => Err(ApiError::caller(
                 ErrorKind::Misdirected,
                 "misdirected_request",
                 "this host name is not allowed (the operator can add it: server.hosts)",
             )),
-            Named::Nothing | Named::Nonsense => Err(ApiError::bad_request(
+            RequestHost::Missing | RequestHost::Invalid => Err(ApiError::bad_request(
                 "invalid_host",
                 "the request must have one Host header field",
             )),
@@ -90,9 +90,9 @@ impl Authentication {
 }
 
 /// A request that passed the checks.
-enum Checked {
+enum CheckedRequest {
     /// Answered by a route.
-    Request,
+    Route,
     /// Answered by the authentication layer.
     Preflight,
 }
@@ -103,10 +103,10 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match authentication.check(&mut request) {
-        Ok(Checked::Request) => next.run(request).await,
-        Ok(Checked::Preflight) => cross_origin::preflight(&request),
-        Err(error) => reject(request.uri().path(), &error),
+    match authentication.check_request(&mut request) {
+        Ok(CheckedRequest::Route) => next.run(request).await,
+        Ok(CheckedRequest::Preflight) => cross_origin::preflight_response(&request),
+        Err(error) => reject_request(request.uri().path(), &error),
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, ApiError> {
 }
 
 /// The scopes of a path; one of them is sufficient.
-fn needed(path: &str) -> Scopes {
+fn required_scopes(path: &str) -> Scopes {
     match path {
         "/metrics" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
         "/api/pull" | "/api/create" | "/api/copy" | "/api/delete" => Scopes::of(&[Scope::Admin]),
@@ -133,27 +133,31 @@ fn needed(path: &str) -> Scopes {
 }
 
 /// The host name in a request.
-enum Named<'a> {
+enum RequestHost<'a> {
     Host(&'a str),
-    Nothing,
-    Nonsense,
+    Missing,
+    Invalid,
 }
 
 /// The host of a request. A target in absolute form contains the host (RFC 9112, 3.2.2), but the `Host` field is
 /// required too.
-fn named(request: &Request) -> Named<'_> {
+fn requested_host(request: &Request) -> RequestHost<'_> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
-        (None, _) => Named::Nothing,
-        (Some(host), None) => host.to_str().map_or(Named::Nonsense, Named::Host),
-        (Some(_), Some(_)) => Named::Nonsense,
+        (None, _) => RequestHost::Missing,
+        (Some(host), None) => host
+            .to_str()
+            .map_or(RequestHost::Invalid, RequestHost::Host),
+        (Some(_), Some(_)) => RequestHost::Invalid,
     };
     let uri = request.uri();
     let authority = uri.authority().filter(|_| is_absolute(uri));
     match (host, authority) {
-        (Named::Nonsense, _) => Named::Nonsense,
-        (Named::Nothing, Some(_)) if request.version() >= Version::HTTP_11 => Named::Nothing,
-        (_, Some(authority)) => Named::Host(authority.as_str()),
+        (RequestHost::Invalid, _) => RequestHost::Invalid,
+        (RequestHost::Missing, Some(_)) if request.version() >= Version::HTTP_11 => {
+            RequestHost::Missing
+        }
+        (_, Some(authority)) => RequestHost::Host(authority.as_str()),
         (host, None) => host,
     }
 }
@@ -162,18 +166,18 @@ fn is_absolute(uri: &Uri) -> bool {
     uri.scheme().is_some()
 }
 
-fn unauthorized(presented: bool) -> ApiError {
-    let words = if presented {
+fn unauthorized_error(presented: bool) -> ApiError {
+    let message = if presented {
         "invalid API key"
     } else {
         "send an API key: the header authorization: Bearer ..., or x-api-key"
     };
-    ApiError::caller(ErrorKind::Unauthenticated, "invalid_api_key", words)
+    ApiError::caller(ErrorKind::Unauthenticated, "invalid_api_key", message)
 }
 
 /// The error response in the path's wire protocol, with the header field that HTTP requires for the status.
-fn reject(path: &str, error: &ApiError) -> Response {
-    let mut response = error_response::response(path, error);
+fn reject_request(path: &str, error: &ApiError) -> Response {
+    let mut response = error_response::for_path(path, error);
     let (name, value) = match error.kind {
         ErrorKind::Unauthenticated => (header::WWW_AUTHENTICATE, "Bearer realm=\"millrace\""),
         ErrorKind::Forbidden => (

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts connections, in total and per address.
 pub(crate) struct ConnectionLimiter {
-    counts: Mutex<Counts>,
+    counts: Mutex<ConnectionCounts>,
 }
 
-struct Counts {
+struct ConnectionCounts {
     connections_max: usize,
     per_ip_max: usize,
     total: usize,
@@ -19,7 +19,7 @@ struct Counts {
 
 /// The limit that a connection exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Crowded {
+pub(crate) enum ConnectionLimit {
     /// `connections_max`.
     Server,
     /// `connections_per_ip_max`.
@@ -27,8 +27,8 @@ pub(crate) enum Crowded {
 }
 
 /// A counted connection; uncounted on drop.
-pub(crate) struct Connected {
-    peers: Arc<ConnectionLimiter>,
+pub(crate) struct ConnectionPermit {
+    limiter: Arc<ConnectionLimiter>,
     key: IpAddr,
 }
 
@@ -36,7 +36,7 @@ impl ConnectionLimiter {
     /// A limiter without connections.
     pub(crate) fn new(connections_max: usize, per_ip_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            counts: Mutex::new(Counts {
+            counts: Mutex::new(ConnectionCounts {
                 connections_max,
                 per_ip_max,
                 total: 0,
@@ -46,7 +46,7 @@ impl ConnectionLimiter {
     }
 
     /// Changes the limits. Open connections stay open.
-    pub(crate) fn rebound(&self, connections_max: usize, per_ip_max: usize) {
+    pub(crate) fn set_limits(&self, connections_max: usize, per_ip_max: usize) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         (counts.connections_max, counts.per_ip_max) = (connections_max, per_ip_max);
     }
@@ -55,29 +55,32 @@ impl ConnectionLimiter {
     ///
     /// # Errors
     /// The limit that the connection exceeds.
-    pub(crate) fn connect(self: &Arc<Self>, ip: IpAddr) -> Result<Connected, Crowded> {
-        let key = key(ip);
+    pub(crate) fn admit_connection(
+        self: &Arc<Self>,
+        ip: IpAddr,
+    ) -> Result<ConnectionPermit, ConnectionLimit> {
+        let key = counted_address(ip);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.total >= counts.connections_max {
-            return Err(Crowded::Server);
+            return Err(ConnectionLimit::Server);
         }
         let from_there = counts.per_ip.get(&key).copied().unwrap_or(0);
         if from_there >= counts.per_ip_max {
-            return Err(Crowded::Address);
+            return Err(ConnectionLimit::Address);
         }
         counts.total += 1;
         *counts.per_ip.entry(key).or_default() += 1;
-        Ok(Connected {
-            peers: Arc::clone(self),
+        Ok(ConnectionPermit {
+            limiter: Arc::clone(self),
             key,
         })
     }
 }
 
-impl Drop for Connected {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut counts = self
-            .peers
+            .limiter
             .counts
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +95,7 @@ impl Drop for Connected {
 }
 
 /// The address that is counted: an IPv4 address, or an IPv6 /64 network, which belongs to one customer.
-fn key(ip: IpAddr) -> IpAddr {
+fn counted_address(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),
         IpAddr::V6(v6) => {
@@ -108,16 +111,28 @@ mod tests {
 
     #[test]
     fn bounds_hold_and_drop_gives_back() {
-        let peers = ConnectionLimiter::new(3, 2);
+        let limiter = ConnectionLimiter::new(3, 2);
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let a = peers.connect(ip("10.0.0.1")).ok().unwrap();
-        let _b = peers.connect(ip("::ffff:10.0.0.1")).ok().unwrap();
-        assert_eq!(peers.connect(ip("10.0.0.1")).err(), Some(Crowded::Address));
-        let _c = peers.connect(ip("2001:db8::1")).ok().unwrap();
-        assert_eq!(peers.connect(ip("10.0.0.9")).err(), Some(Crowded::Server));
+        let a = limiter.admit_connection(ip("10.0.0.1")).ok().unwrap();
+        let _b = limiter
+            .admit_connection(ip("::ffff:10.0.0.1"))
+            .ok()
+            .unwrap();
+        assert_eq!(
+            limiter.admit_connection(ip("10.0.0.1")).err(),
+            Some(ConnectionLimit::Address)
+        );
+        let _c = limiter.admit_connection(ip("2001:db8::1")).ok().unwrap();
+        assert_eq!(
+            limiter.admit_connection(ip("10.0.0.9")).err(),
+            Some(ConnectionLimit::Server)
+        );
         drop(a);
-        let _d = peers.connect(ip("2001:db8::2")).ok().unwrap();
-        assert_eq!(key(ip("2001:db8::2")), key(ip("2001:db8::ffff")));
-        assert_eq!(peers.counts.lock().unwrap().per_ip.len(), 2);
+        let _d = limiter.admit_connection(ip("2001:db8::2")).ok().unwrap();
+        assert_eq!(
+            counted_address(ip("2001:db8::2")),
+            counted_address(ip("2001:db8::ffff"))
+        );
+        assert_eq!(limiter.counts.lock().unwrap().per_ip.len(), 2);
     }
 }

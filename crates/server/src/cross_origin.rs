@@ -23,15 +23,17 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 /// How long a browser may cache the response to a preflight.
 const MAX_AGE_S: HeaderValue = HeaderValue::from_static("3600");
 /// Private Network Access: a page of the web requests a server in a private network.
-const ASKS_PRIVATE: HeaderName = HeaderName::from_static("access-control-request-private-network");
-const ALLOWS_PRIVATE: HeaderName = HeaderName::from_static("access-control-allow-private-network");
+const REQUEST_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-request-private-network");
+const ALLOW_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-allow-private-network");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 const ANY: HeaderValue = HeaderValue::from_static("*");
 const ORIGIN: HeaderValue = HeaderValue::from_static("origin");
 
 /// The origin of a request. The connection stores this value in the extensions of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum RequestOrigin {
     /// No web page: a program, or a request of the browser for no page.
     Program,
     /// A page of this server, according to the `Host` field.
@@ -42,7 +44,7 @@ pub(crate) enum Source {
     Foreign,
 }
 
-impl Source {
+impl RequestOrigin {
     /// The origin of a request with these header fields.
     pub(crate) fn of(headers: &HeaderMap, origins: &Origins) -> Self {
         let mut all = headers.get_all(header::ORIGIN).iter();
@@ -55,7 +57,7 @@ impl Source {
         if origins.allows_any() {
             return Self::Allowed(ANY);
         }
-        if origins.allow(text) {
+        if origins.allows_origin(text) {
             return Self::Allowed(origin.clone());
         }
         let host = headers
@@ -91,7 +93,7 @@ impl Source {
 
     /// # Errors
     /// The request comes from a page that may not use this server, and needs no preflight.
-    pub(crate) fn expect_asked(&self, request: &Request) -> Result<(), ApiError> {
+    pub(crate) fn expect_preflighted(&self, request: &Request) -> Result<(), ApiError> {
         match *request.method() == Method::POST && !request_headers::is_json(request.headers()) {
             true => self.expect_allowed(),
             false => Ok(()),
@@ -99,11 +101,11 @@ impl Source {
     }
 
     /// Adds the CORS header fields to the response.
-    pub(crate) fn mark(&self, answer: &mut Response) {
+    pub(crate) fn add_headers(&self, response: &mut Response) {
         if *self == Self::Program {
             return;
         }
-        let headers = answer.headers_mut();
+        let headers = response.headers_mut();
         headers.append(header::VARY, ORIGIN);
         if let Self::Allowed(origin) = self {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
@@ -115,23 +117,23 @@ impl Source {
 /// Whether the request is a CORS preflight.
 pub(crate) fn is_preflight(request: &Request) -> bool {
     let headers = request.headers();
-    let asks = headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    *request.method() == Method::OPTIONS && asks && headers.contains_key(header::ORIGIN)
+    let has_method = headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    *request.method() == Method::OPTIONS && has_method && headers.contains_key(header::ORIGIN)
 }
 
 /// The response to the preflight of an allowed page: all requested header fields are allowed.
-pub(crate) fn preflight(request: &Request) -> Response {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::NO_CONTENT;
-    let headers = answer.headers_mut();
+pub(crate) fn preflight_response(request: &Request) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE_S);
-    let asked = request.headers();
-    if let Some(fields) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+    let requested = request.headers();
+    if let Some(fields) = requested.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, fields.clone());
     }
-    if asked.contains_key(ASKS_PRIVATE) {
-        headers.insert(ALLOWS_PRIVATE, TRUE);
+    if requested.contains_key(REQUEST_PRIVATE_NETWORK) {
+        headers.insert(ALLOW_PRIVATE_NETWORK, TRUE);
     }
-    answer
+    response
 }

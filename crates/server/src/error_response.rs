@@ -1,7 +1,7 @@
 //! Error responses, in the wire protocol of a request's path.
 //!
 //! A handler or an extractor returns [`Rejected`]; the error layer of the router writes the response. Layers before
-//! the routes, and the guard against panics, call [`response`].
+//! the routes, and the guard against panics, call [`for_path`].
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -25,26 +25,26 @@ impl IntoResponse for Rejected {
     /// A placeholder with the error as an extension.
     fn into_response(self) -> Response {
         let mut response = status_code(self.0.kind).into_response();
-        response.extensions_mut().insert(Unwritten(self.0));
+        response.extensions_mut().insert(UnwrittenError(self.0));
         response
     }
 }
 
 /// The error of a placeholder response.
 #[derive(Clone)]
-struct Unwritten(Arc<ApiError>);
+struct UnwrittenError(Arc<ApiError>);
 
 /// The error layer: replaces placeholders by error responses in the wire protocol of the request's path.
 pub(crate) async fn write_errors(request: Request, next: Next) -> Response {
     let uri = request.uri().clone();
     let mut answered = next.run(request).await;
-    match answered.extensions_mut().remove::<Unwritten>() {
-        Some(Unwritten(error)) => response(uri.path(), &error),
+    match answered.extensions_mut().remove::<UnwrittenError>() {
+        Some(UnwrittenError(error)) => for_path(uri.path(), &error),
         None => answered,
     }
 }
 
 /// The error response to a request for `path`.
-pub(crate) fn response(path: &str, error: &ApiError) -> Response {
+pub(crate) fn for_path(path: &str, error: &ApiError) -> Response {
     Format::of_path(path).error(error)
 }

@@ -52,8 +52,8 @@ impl FromRequestParts<App> for SchedulingHeaders {
 
     async fn from_request_parts(head: &mut Parts, _: &App) -> Result<Self, Rejected> {
         Ok(Self {
-            priority: request_headers::priority(&head.headers)?,
-            deadline: request_headers::deadline(&head.headers)?,
+            priority: request_headers::parse_priority(&head.headers)?,
+            deadline: request_headers::parse_deadline(&head.headers)?,
         })
     }
 }

@@ -32,17 +32,19 @@ impl HostAllowList {
         if open || names.iter().any(|name| name == ANY) {
             return Self::Any;
         }
-        let names = names.iter().map(|name| plain(name).to_ascii_lowercase());
+        let names = names
+            .iter()
+            .map(|name| strip_port(name).to_ascii_lowercase());
         Self::Listed(names.collect(), bind.ip())
     }
 
     /// Whether the name in a `Host` field (or in the authority of a request target) is accepted. The port is ignored:
     /// a page can forge only the name.
-    pub(crate) fn allow(&self, authority: &str) -> bool {
+    pub(crate) fn allows_host(&self, authority: &str) -> bool {
         let Self::Listed(names, bound) = self else {
             return true;
         };
-        let name = plain(authority).to_ascii_lowercase();
+        let name = strip_port(authority).to_ascii_lowercase();
         let literal = name.trim_start_matches('[').trim_end_matches(']');
         if let Ok(ip) = literal.parse::<IpAddr>() {
             return ip.to_canonical().is_loopback() || ip == *bound || names.contains(&name);
@@ -55,7 +57,7 @@ impl HostAllowList {
 }
 
 /// The authority without the port and without the dot of the DNS root.
-fn plain(authority: &str) -> &str {
+fn strip_port(authority: &str) -> &str {
     let port = authority
         .rsplit_once(':')
         .filter(|(_, port)| port.bytes().all(|digit| digit.is_ascii_digit()));
@@ -112,7 +114,11 @@ mod tests {
         for &(bind, names, called, ours) in ROWS {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             let hosts = HostAllowList::new(bind.parse().unwrap(), &names);
-            assert_eq!(hosts.allow(called), ours, "{bind} {names:?} {called:?}");
+            assert_eq!(
+                hosts.allows_host(called),
+                ours,
+                "{bind} {names:?} {called:?}"
+            );
         }
     }
 }

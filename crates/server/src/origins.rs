@@ -86,12 +86,12 @@ impl Origins {
     }
 
     /// Whether pages of this origin may use this server.
-    pub(crate) fn allow(&self, origin: &str) -> bool {
+    pub(crate) fn allows_origin(&self, origin: &str) -> bool {
         if self.any || origin == NULL {
             return self.any || self.null;
         }
         let origin = origin.to_ascii_lowercase();
-        let Some((scheme, host, port)) = split(&origin) else {
+        let Some((scheme, host, port)) = split_origin(&origin) else {
             return false;
         };
         let is_local = self.local && is_local(scheme, host);
@@ -99,7 +99,7 @@ impl Origins {
             || self
                 .listed
                 .iter()
-                .any(|listed| listed.matches(scheme, host, port))
+                .any(|listed| listed.matches_origin(scheme, host, port))
     }
 }
 
@@ -128,7 +128,7 @@ impl Pattern {
             None => (false, authority),
         };
         let whole = format!("{scheme}://{authority}");
-        let Some((_, host, port)) = split(&whole) else {
+        let Some((_, host, port)) = split_origin(&whole) else {
             return Err(wrong("is no origin"));
         };
         let host = match host.strip_prefix('*') {
@@ -154,7 +154,7 @@ impl Pattern {
         })
     }
 
-    fn matches(&self, scheme: &str, host: &str, port: Option<u16>) -> bool {
+    fn matches_origin(&self, scheme: &str, host: &str, port: Option<u16>) -> bool {
         let is_host = match &self.host {
             HostPattern::Any => true,
             HostPattern::Is(name) => name == host,
@@ -169,7 +169,7 @@ impl Pattern {
 }
 
 /// Scheme, host and port of an origin in lower case; no port if the origin has the default port of the scheme.
-fn split(origin: &str) -> Option<(&str, &str, Option<u16>)> {
+fn split_origin(origin: &str) -> Option<(&str, &str, Option<u16>)> {
     let (scheme, authority) = origin.split_once("://")?;
     let ends_in_bracket = authority.ends_with(']');
     let (host, port) = match authority.rsplit_once(':').filter(|_| !ends_in_bracket) {
@@ -259,7 +259,11 @@ mod tests {
     fn listed_origins_and_local_ones_and_no_others() {
         for &(entries, origin, want) in ROWS {
             let origins = origins(entries).unwrap();
-            assert_eq!(origins.allow(origin), want, "{entries:?} {origin:?}");
+            assert_eq!(
+                origins.allows_origin(origin),
+                want,
+                "{entries:?} {origin:?}"
+            );
         }
     }
 

@@ -29,13 +29,13 @@ const ALIASES: [(&str, &str); 4] = [
     ("/ping", "/health"),
 ];
 /// Length of a path up to which a suggestion is searched.
-const HINTED_BYTES_MAX: usize = 128;
+const SUGGESTION_BYTES_MAX: usize = 128;
 /// Largest edit distance between an unknown path and a suggestion.
-const HINTED_CHANGES_MAX: usize = 3;
+const SUGGESTION_DISTANCE_MAX: usize = 3;
 
 /// Rewrites a request's target to the canonical path.
 pub(crate) fn canonicalize(uri: &mut Uri) {
-    let Cow::Owned(path) = canonical(uri.path()) else {
+    let Cow::Owned(path) = canonical_path(uri.path()) else {
         return;
     };
     let target = match uri.query() {
@@ -50,7 +50,7 @@ pub(crate) fn canonicalize(uri: &mut Uri) {
 }
 
 /// The canonical path: no empty segments, and `/v1` once if the route has that prefix.
-fn canonical(path: &str) -> Cow<'_, str> {
+fn canonical_path(path: &str) -> Cow<'_, str> {
     if path == "/" || !path.starts_with('/') {
         return Cow::Borrowed(path);
     }
@@ -89,9 +89,9 @@ fn is_under(path: &str, root: &str) -> bool {
 }
 
 /// The error message for an unknown path.
-pub(crate) fn not_found_words(path: &str) -> String {
+pub(crate) fn not_found_message(path: &str) -> String {
     let nothing = "unknown path";
-    match (path, meant(path)) {
+    match (path, suggested_path(path)) {
         (V1, _) => format!(
             "{nothing}: it is a base address; GET /v1/models lists the models, GET /docs all paths"
         ),
@@ -104,8 +104,8 @@ pub(crate) fn not_found_words(path: &str) -> String {
 }
 
 /// The known path that was probably meant.
-fn meant(path: &str) -> Option<&'static str> {
-    if path.len() > HINTED_BYTES_MAX {
+fn suggested_path(path: &str) -> Option<&'static str> {
+    if path.len() > SUGGESTION_BYTES_MAX {
         return None;
     }
     let known = || openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'));
@@ -125,22 +125,28 @@ fn meant(path: &str) -> Option<&'static str> {
     if let Some(found) = known().filter(more).min_by_key(|known| known.len()) {
         return Some(found);
     }
-    let near = known().map(|known| (edit_distance(bare(path), bare(known)), known));
-    let near =
-        near.filter(|&(changes, known)| changes <= HINTED_CHANGES_MAX.min(bare(known).len() / 3));
+    let near = known().map(|known| {
+        (
+            edit_distance(without_prefix(path), without_prefix(known)),
+            known,
+        )
+    });
+    let near = near.filter(|&(changes, known)| {
+        changes <= SUGGESTION_DISTANCE_MAX.min(without_prefix(known).len() / 3)
+    });
     near.min_by_key(|&(changes, _)| changes)
         .map(|(_, known)| known)
 }
 
 /// The path without the prefix of the API.
-fn bare(path: &str) -> &str {
+fn without_prefix(path: &str) -> &str {
     let rest = path.strip_prefix(V1).or_else(|| path.strip_prefix("/api"));
     rest.filter(|rest| rest.starts_with('/')).unwrap_or(path)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{canonicalize, not_found_words};
+    use super::{canonicalize, not_found_message};
 
     #[test]
     fn a_base_address_may_be_given_as_it_comes() {
@@ -205,15 +211,15 @@ mod tests {
             ("/x", None),
         ];
         for (path, meant) in rows {
-            let words = not_found_words(path);
+            let message = not_found_message(path);
             let want = meant.unwrap_or("GET /docs");
-            assert!(words.contains(want), "{path}: {words}");
+            assert!(message.contains(want), "{path}: {message}");
             assert_eq!(
-                words.contains("did you mean"),
+                message.contains("did you mean"),
                 meant.is_some_and(|m| m.ends_with('?')),
-                "{path}: {words}"
+                "{path}: {message}"
             );
         }
-        assert!(!not_found_words(&"/v1/model".repeat(100)).contains("mean"));
+        assert!(!not_found_message(&"/v1/model".repeat(100)).contains("mean"));
     }
 }

@@ -10,17 +10,17 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 ///
 /// # Errors
 /// A header field occurs twice: two parsers of the request could see two different callers.
-pub(crate) fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
-    Ok(bearer(headers)?.or(x_api_key(headers)?))
+pub(crate) fn find_key(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
+    Ok(bearer_key(headers)?.or(x_api_key(headers)?))
 }
 
 /// Rejects a request with two different keys.
 ///
 /// # Errors
 /// `Authorization: Bearer` and `x-api-key` differ.
-pub(crate) fn expect_one(headers: &HeaderMap) -> Result<(), ApiError> {
-    match (bearer(headers)?, x_api_key(headers)?) {
-        (Some(bearer), Some(key)) if bearer != key => Err(ambiguous(
+pub(crate) fn expect_single_key(headers: &HeaderMap) -> Result<(), ApiError> {
+    match (bearer_key(headers)?, x_api_key(headers)?) {
+        (Some(bearer), Some(key)) if bearer != key => Err(ambiguous_credentials(
             &X_API_KEY,
             "x-api-key: not the key in authorization; send one of them",
         )),
@@ -29,14 +29,14 @@ pub(crate) fn expect_one(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Removes the keys, so that no code behind the authentication layer can reveal them.
-pub(crate) fn strip(headers: &mut HeaderMap) {
+pub(crate) fn strip_keys(headers: &mut HeaderMap) {
     headers.remove(header::AUTHORIZATION);
     headers.remove(X_API_KEY);
 }
 
 /// The credentials after the scheme, whose case does not matter (RFC 9110, 11.1).
-fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
-    let value = only(
+fn bearer_key(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
+    let value = single_value(
         headers,
         &header::AUTHORIZATION,
         "authorization: sent more than once",
@@ -50,12 +50,12 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
 }
 
 fn x_api_key(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
-    let value = only(headers, &X_API_KEY, "x-api-key: sent more than once")?;
+    let value = single_value(headers, &X_API_KEY, "x-api-key: sent more than once")?;
     Ok(value.map(|value| value.as_bytes().trim_ascii()))
 }
 
 /// The value of a header field that may occur once.
-fn only<'a>(
+fn single_value<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
     twice: &'static str,
@@ -63,12 +63,12 @@ fn only<'a>(
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
-        (_, Some(_)) => Err(ambiguous(name, twice)),
+        (_, Some(_)) => Err(ambiguous_credentials(name, twice)),
     }
 }
 
-fn ambiguous(name: &HeaderName, words: &'static str) -> ApiError {
-    ApiError::field(name.as_str(), "ambiguous_credentials", words)
+fn ambiguous_credentials(name: &HeaderName, message: &'static str) -> ApiError {
+    ApiError::field(name.as_str(), "ambiguous_credentials", message)
 }
 
 #[cfg(test)]
@@ -102,9 +102,9 @@ mod tests {
             for (name, value) in fields {
                 headers.insert(*name, value.parse().unwrap());
             }
-            let found = presented(&headers).expect("one key");
+            let found = find_key(&headers).expect("one key");
             assert_eq!(found, key.map(str::as_bytes), "{fields:?}");
-            strip(&mut headers);
+            strip_keys(&mut headers);
             assert!(headers.is_empty(), "{fields:?}");
         }
     }

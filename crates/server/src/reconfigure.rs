@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Clone)]
 pub struct Reconfigure {
     pub(crate) app: App,
-    pub(crate) peers: Arc<ConnectionLimiter>,
+    pub(crate) limiter: Arc<ConnectionLimiter>,
     pub(crate) hosts: Arc<RwLock<HostAllowList>>,
     pub(crate) local: SocketAddr,
 }
@@ -25,24 +25,24 @@ impl Reconfigure {
     /// `send_buffer_bytes`, `answer_buffer_bytes`, `answer_buffers_bytes_max`, `open_requests_max`, `gone_max` and
     /// `otlp`.
     pub fn apply(&self, config: ServerConfig) {
-        let made = self.app.config.now();
+        let initial = self.app.config.now();
         let mut config = ServerConfig {
-            bind: made.bind,
-            backlog: made.backlog,
-            send_buffer_bytes: made.send_buffer_bytes,
-            answer_buffer_bytes: made.answer_buffer_bytes,
-            answer_buffers_bytes_max: made.answer_buffers_bytes_max,
-            open_requests_max: made.open_requests_max,
+            bind: initial.bind,
+            backlog: initial.backlog,
+            send_buffer_bytes: initial.send_buffer_bytes,
+            answer_buffer_bytes: initial.answer_buffer_bytes,
+            answer_buffers_bytes_max: initial.answer_buffers_bytes_max,
+            open_requests_max: initial.open_requests_max,
             #[cfg(feature = "otlp")]
-            otlp: made.otlp.clone(),
+            otlp: initial.otlp.clone(),
             ..config
         };
-        config.streams.gone_max = made.streams.gone_max;
+        config.streams.gone_max = initial.streams.gone_max;
         let app = &self.app;
         *self.hosts.write().unwrap_or_else(PoisonError::into_inner) =
             HostAllowList::new(self.local, &config.hosts);
-        self.peers
-            .rebound(config.connections_max, config.connections_per_ip_max);
+        self.limiter
+            .set_limits(config.connections_max, config.connections_per_ip_max);
         app.gateway.generations.limits.set(config.gateway_limits());
         app.config.set(config);
         app.gateway.apply_limits();

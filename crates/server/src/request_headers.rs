@@ -23,11 +23,11 @@ pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     if !from_a_page || is_json(headers) {
         return Ok(());
     }
-    let words = "the body must be JSON: send the header content-type: application/json";
+    let message = "the body must be JSON: send the header content-type: application/json";
     Err(ApiError::caller(
         ErrorKind::UnsupportedMedia,
         "unsupported_media_type",
-        words,
+        message,
     ))
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// The deadline from `request-timeout-ms`.
-pub(crate) fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
+pub(crate) fn parse_deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
     let Some(value) = headers.get(PATIENCE) else {
         return Ok(None);
     };
@@ -60,7 +60,7 @@ pub(crate) fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError>
 }
 
 /// The priority from `x-priority`.
-pub(crate) fn priority(headers: &HeaderMap) -> Result<Option<Priority>, ApiError> {
+pub(crate) fn parse_priority(headers: &HeaderMap) -> Result<Option<Priority>, ApiError> {
     let Some(value) = headers.get(PRIORITY) else {
         return Ok(None);
     };

@@ -123,7 +123,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
 };
 
 /// All routes, behind the authentication layer.
-pub(crate) fn router(app: App, authentication: Authentication) -> Router {
+pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
     let metrics = Arc::clone(&app.metrics);
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
     ROUTES
@@ -144,12 +144,12 @@ async fn not_found(method: Method, uri: Uri) -> Rejected {
     if method == Method::OPTIONS {
         return not_allowed();
     }
-    let words = paths::not_found_words(uri.path());
-    ApiError::caller(ErrorKind::NotFound, "not_found", words).into()
+    let message = paths::not_found_message(uri.path());
+    ApiError::caller(ErrorKind::NotFound, "not_found", message).into()
 }
 
 fn not_allowed() -> Rejected {
     let (kind, code) = (ErrorKind::MethodNotAllowed, "method_not_allowed");
-    let words = "this path does not answer to this method";
-    ApiError::caller(kind, code, words).into()
+    let message = "this path does not answer to this method";
+    ApiError::caller(kind, code, message).into()
 }

@@ -3,14 +3,14 @@
 use crate::app::App;
 use crate::authentication::Authentication;
 use crate::config::ServerConfig;
-use crate::connection_limiter::{ConnectionLimiter, Crowded};
+use crate::connection_limiter::{ConnectionLimit, ConnectionLimiter};
 use crate::gateway::keys::Keys;
 use crate::gateway::limits::LiveLimits;
 use crate::gateway::served::{self, Library, Loading, ModelRegistry, ServedModel};
 use crate::host_allow_list::HostAllowList;
 use crate::live_config::LiveConfig;
 use crate::reconfigure::Reconfigure;
-use crate::router::router;
+use crate::router::build_router;
 use crate::routes::stream_feed;
 use crate::{connection, socket};
 use axum::Router;
@@ -32,7 +32,7 @@ pub struct Server {
     listener: TcpListener,
     local: SocketAddr,
     app: App,
-    peers: Arc<ConnectionLimiter>,
+    limiter: Arc<ConnectionLimiter>,
     hosts: Arc<RwLock<HostAllowList>>,
     keys: Arc<Keys>,
 }
@@ -61,9 +61,9 @@ impl Server {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind_early(config: ServerConfig, name: &str) -> io::Result<(Self, Loading)> {
-        let listener = socket::listen(&config)?;
+        let listener = socket::open_listener(&config)?;
         let local = listener.local_addr()?;
-        let peers = ConnectionLimiter::new(config.connections_max, config.connections_per_ip_max);
+        let limiter = ConnectionLimiter::new(config.connections_max, config.connections_per_ip_max);
         let hosts = Arc::new(RwLock::new(HostAllowList::new(local, &config.hosts)));
         let limits = Arc::new(LiveLimits::new(config.gateway_limits()));
         let config = Arc::new(LiveConfig::new(config));
@@ -75,7 +75,7 @@ impl Server {
             listener,
             local,
             app,
-            peers,
+            limiter,
             hosts,
             keys: Arc::new(Keys::anonymous()),
         };
@@ -99,7 +99,7 @@ impl Server {
     pub fn reconfigure(&self) -> Reconfigure {
         Reconfigure {
             app: self.app.clone(),
-            peers: Arc::clone(&self.peers),
+            limiter: Arc::clone(&self.limiter),
             hosts: Arc::clone(&self.hosts),
             local: self.local,
         }
@@ -117,7 +117,7 @@ impl Server {
         let Self {
             listener,
             app,
-            peers,
+            limiter,
             hosts,
             keys,
             local,
@@ -129,7 +129,7 @@ impl Server {
             Arc::clone(&app.config),
         ));
         let models = Arc::clone(&app.models);
-        let switch = models.library().map(|library| {
+        let loader = models.library().map(|library| {
             tokio::spawn(served::run_loader(Arc::clone(&models), Arc::clone(library)))
         });
         #[cfg(feature = "otlp")]
@@ -137,18 +137,22 @@ impl Server {
         #[cfg(not(feature = "otlp"))]
         let _ = local;
         let authentication = Authentication::new(keys, hosts);
-        let accepting = Accepting {
-            router: router(app.clone(), authentication),
+        let accept_loop = AcceptLoop {
+            router: build_router(app.clone(), authentication),
             draining: watch::Sender::new(false),
             connections: JoinSet::new(),
             app,
-            peers,
+            limiter,
         };
-        let drained = accepting.run(listener, shutdown).await.drain().await;
+        let drained = accept_loop
+            .accept_until(listener, shutdown)
+            .await
+            .drain_connections()
+            .await;
         sweeper.abort();
         exporter.abort();
-        if let Some(switch) = switch {
-            switch.abort();
+        if let Some(loader) = loader {
+            loader.abort();
             let released = tokio::task::spawn_blocking(move || models.release());
             // The loader has logged the panic of an engine already.
             let _ = released.await;
@@ -161,24 +165,28 @@ impl Server {
     }
 }
 
-struct Accepting {
+struct AcceptLoop {
     router: Router,
     draining: watch::Sender<bool>,
     /// At most `connections_max`.
     connections: JoinSet<()>,
     app: App,
-    peers: Arc<ConnectionLimiter>,
+    limiter: Arc<ConnectionLimiter>,
 }
 
-impl Accepting {
-    async fn run(mut self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Self {
+impl AcceptLoop {
+    async fn accept_until(
+        mut self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Self {
         let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => return self,
                 Some(_) = self.connections.join_next() => {}
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => self.accept(stream, from),
+                    Ok((stream, from)) => self.accept_connection(stream, from),
                     Err(error) => {
                         tracing::warn!(%error, "accept failed");
                         tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -188,15 +196,15 @@ impl Accepting {
         }
     }
 
-    fn accept(&mut self, stream: TcpStream, from: SocketAddr) {
-        let connected = match self.peers.connect(from.ip()) {
+    fn accept_connection(&mut self, stream: TcpStream, from: SocketAddr) {
+        let connected = match self.limiter.admit_connection(from.ip()) {
             Ok(connected) => connected,
-            Err(crowded) => {
+            Err(limit) => {
                 self.app.metrics.rejected("too_many_connections");
-                return turn_away(&stream, crowded);
+                return reject_connection(&stream, limit);
             }
         };
-        if let Err(error) = socket::tune(&stream, &self.app.config.now()) {
+        if let Err(error) = socket::set_options(&stream, &self.app.config.now()) {
             // The client may have disconnected; a connected client is served without the options.
             tracing::debug!(%error, "socket options");
         }
@@ -206,12 +214,12 @@ impl Accepting {
             self.draining.subscribe(),
         );
         self.connections.spawn(async move {
-            connection::run(stream, router, app, draining).await;
+            connection::serve_connection(stream, router, app, draining).await;
             drop(connected);
         });
     }
 
-    async fn drain(mut self) -> Drained {
+    async fn drain_connections(mut self) -> Drained {
         let config = self.app.config.now();
         self.draining.send_replace(true);
         self.app.lifecycle.drain();
@@ -224,19 +232,19 @@ impl Accepting {
 }
 
 /// Sends the error response, as far as one attempt to write gets, and closes the connection.
-fn turn_away(stream: &TcpStream, crowded: Crowded) {
-    let answer: &[u8] = match crowded {
-        Crowded::Server => CROWDED_SERVER,
-        Crowded::Address => CROWDED_ADDRESS,
+fn reject_connection(stream: &TcpStream, limit: ConnectionLimit) {
+    let answer: &[u8] = match limit {
+        ConnectionLimit::Server => TOO_MANY_CONNECTIONS,
+        ConnectionLimit::Address => TOO_MANY_CONNECTIONS_FROM_ADDRESS,
     };
     let _ = stream.try_write(answer);
-    tracing::debug!(?crowded, "connection refused");
+    tracing::debug!(?limit, "connection rejected");
 }
 
-const CROWDED_SERVER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
 content-type: application/json\r\ncontent-length: 109\r\n\r\n\
 {\"error\":{\"message\":\"too many connections\",\"type\":\"server_error\",\"param\":null,\"code\":\"too_many_connections\"}}";
 
-const CROWDED_ADDRESS: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\nretry-after: 1\r\n\
+const TOO_MANY_CONNECTIONS_FROM_ADDRESS: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\nretry-after: 1\r\n\
 content-type: application/json\r\ncontent-length: 131\r\n\r\n\
 {\"error\":{\"message\":\"too many connections from this address\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":\"too_many_connections\"}}";

@@ -6,7 +6,7 @@ use std::io;
 use tokio::net::{TcpListener, TcpStream};
 
 /// A listening socket at the configured address.
-pub(crate) fn listen(config: &ServerConfig) -> io::Result<TcpListener> {
+pub(crate) fn open_listener(config: &ServerConfig) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(config.bind),
         Type::STREAM,
@@ -22,7 +22,7 @@ pub(crate) fn listen(config: &ServerConfig) -> io::Result<TcpListener> {
 }
 
 /// Options of one accepted connection.
-pub(crate) fn tune(stream: &TcpStream, config: &ServerConfig) -> io::Result<()> {
+pub(crate) fn set_options(stream: &TcpStream, config: &ServerConfig) -> io::Result<()> {
     stream.set_nodelay(true)?;
     set_send_buffer(stream, config.send_buffer_bytes)?;
     let socket = SockRef::from(stream);

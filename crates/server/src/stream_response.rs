@@ -1,7 +1,7 @@
 //! HTTP responses of generations: a stream as a streaming or as a non-streaming response.
 
 use crate::collected_response;
-use crate::connection::Streamed;
+use crate::connection::StreamedResponse;
 use crate::gateway::handles::Gateway;
 use crate::gateway::metrics::GenerationMetrics;
 use crate::gateway::open::OpenedStream;
@@ -145,7 +145,7 @@ fn encoding(record: &StreamRecord) -> Encoding {
 /// A response that the connection sends frame by frame, without the HTTP library.
 pub(crate) fn streaming(body: StreamBody) -> Response {
     let (framing, header) = (body.framing(), body.header());
-    let (body, streamed) = Streamed::new(body);
+    let (body, streamed) = StreamedResponse::new(body);
     let mut response = framed(framing, header, Body::new(body));
     response.extensions_mut().insert(streamed);
     response

@@ -11,12 +11,12 @@ pub(crate) struct Upgrade(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
 
 impl Upgrade {
     /// Sets the continuation.
-    pub(crate) fn then(&self, next: BoxFuture<'static, ()>) {
+    pub(crate) fn set_continuation(&self, next: BoxFuture<'static, ()>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
     }
 
     /// Takes the continuation, if there is one.
-    pub(crate) fn take(&self) -> Option<BoxFuture<'static, ()>> {
+    pub(crate) fn take_continuation(&self) -> Option<BoxFuture<'static, ()>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -4,7 +4,7 @@
 //! backpressure of a slow reader is noticed early. Chunk length, frame and chunk end are written from where they are,
 //! without a copy.
 
-use super::line::Line;
+use super::buffered_stream::BufferedStream;
 use crate::stream_body::StreamBody;
 use bytes::{Buf, Bytes};
 use http_body::Body;
@@ -26,9 +26,12 @@ const LAST: &[u8] = b"0\r\n\r\n";
 ///
 /// # Errors
 /// The client disconnected, or the socket failed.
-pub(super) async fn send(line: &mut Line, body: Box<StreamBody>) -> io::Result<()> {
+pub(super) async fn send_stream(
+    buffered: &mut BufferedStream,
+    body: Box<StreamBody>,
+) -> io::Result<()> {
     let mut sender = Sender {
-        line,
+        buffered,
         body,
         chunk: Chunk::default(),
         is_last: false,
@@ -37,7 +40,7 @@ pub(super) async fn send(line: &mut Line, body: Box<StreamBody>) -> io::Result<(
 }
 
 struct Sender<'a> {
-    line: &'a mut Line,
+    buffered: &'a mut BufferedStream,
     body: Box<StreamBody>,
     /// The part of the chunk that the socket has not taken.
     chunk: Chunk,
@@ -47,10 +50,10 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.watch(cx)?;
+        self.read_ahead(cx)?;
         loop {
             while self.chunk.has_rest() {
-                let written = self.chunk.write(self.line, cx);
+                let written = self.chunk.write(self.buffered, cx);
                 match ready!(written)? {
                     0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                     n => self.chunk.advance(n),
@@ -70,20 +73,20 @@ impl Sender<'_> {
     }
 
     /// Notices a disconnected client. Bytes that arrive meanwhile belong to the next request.
-    fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.line.is_ahead() {
+    fn read_ahead(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.buffered.is_ahead() {
             return Ok(());
         }
         let mut room = [0; AHEAD_BYTES_MAX];
         let mut into = ReadBuf::new(&mut room);
-        match Pin::new(&mut *self.line).poll_read(cx, &mut into) {
+        match Pin::new(&mut *self.buffered).poll_read(cx, &mut into) {
             Poll::Pending => Ok(()),
             Poll::Ready(Err(error)) => Err(error),
             Poll::Ready(Ok(())) if into.filled().is_empty() => {
                 Err(io::ErrorKind::UnexpectedEof.into())
             }
             Poll::Ready(Ok(())) => {
-                self.line.put_back(into.filled());
+                self.buffered.put_back(into.filled());
                 Ok(())
             }
         }
@@ -127,9 +130,13 @@ impl Chunk {
         !self.end.is_empty()
     }
 
-    fn write(&self, line: &mut Line, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn write(
+        &self,
+        buffered: &mut BufferedStream,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         let parts = [&self.length[self.from..self.upto], &self.data, self.end];
-        Pin::new(line).poll_write_vectored(cx, &parts.map(IoSlice::new))
+        Pin::new(buffered).poll_write_vectored(cx, &parts.map(IoSlice::new))
     }
 
     fn advance(&mut self, n: usize) {

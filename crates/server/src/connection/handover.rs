@@ -7,9 +7,8 @@
 //! # States
 //!
 //! - *Idle*. The library has the socket. The body of a request may be arriving.
-//! - *Claimed*. The handler's response is a [`Streamed`], the request's body was read to the end and was not chunked,
-//!   and
-//! the client speaks HTTP/1.1: the stream waits here, and the library was given a body without an end.
+//! - *Claimed*. The handler's response is a [`StreamedResponse`], the request's body was read to the end and was not
+//! chunked, and the client speaks HTTP/1.1: the stream waits here, and the library was given a body without an end.
 //! - *Written*. The library polled that body for the first frame: the response head is in the library's buffer.
 //! - *Out*. The library flushed the socket after that: the whole head is sent. From here on the connection may take
 //!   the
@@ -30,18 +29,18 @@ use std::task::{Context, Poll};
 
 /// A streamed body on the way from the handler to the connection, as an extension of the response.
 #[derive(Clone)]
-pub(crate) struct Streamed(Arc<Shared>);
+pub(crate) struct StreamedResponse(Arc<SharedBody>);
 
-struct Shared {
+struct SharedBody {
     body: Mutex<Option<Box<StreamBody>>>,
     /// The connection that sends the body, if the library does not.
     claimed_by: OnceLock<Arc<Handover>>,
 }
 
-impl Streamed {
+impl StreamedResponse {
     /// The body for the HTTP library, and the stream for a connection that sends the body without the library.
     pub(crate) fn new(body: StreamBody) -> (StreamedBody, Self) {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedBody {
             body: Mutex::new(Some(Box::new(body))),
             claimed_by: OnceLock::new(),
         });
@@ -56,7 +55,7 @@ impl Streamed {
 /// The body in the hands of the HTTP library: the stream, or an endless body without frames if the connection sends
 /// the stream.
 pub(crate) struct StreamedBody {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBody>,
     own: Option<Box<StreamBody>>,
 }
 
@@ -69,7 +68,7 @@ impl Body for StreamedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if let Some(handover) = self.shared.claimed_by.get() {
-            handover.written();
+            handover.head_written();
             return Poll::Pending;
         }
         let this = self.get_mut();
@@ -94,19 +93,19 @@ impl Body for StreamedBody {
 
 /// State of a connection and the stream that the connection will send.
 #[derive(Default)]
-pub(super) struct Handover(Mutex<State>);
+pub(super) struct Handover(Mutex<HandoverState>);
 
 #[derive(Default)]
-enum State {
+enum HandoverState {
     #[default]
     Idle,
-    Claimed(Taken),
-    Written(Taken),
-    Out(Taken),
+    Claimed(ClaimedStream),
+    Written(ClaimedStream),
+    Out(ClaimedStream),
 }
 
 /// A stream that the connection sends without the library.
-pub(super) struct Taken {
+pub(super) struct ClaimedStream {
     pub(super) body: Box<StreamBody>,
     /// Whether the connection is closed after this response.
     pub(super) is_last: bool,
@@ -114,44 +113,49 @@ pub(super) struct Taken {
 
 impl Handover {
     /// Takes the stream from a response, if this connection can send the stream without the library.
-    pub(super) fn claim<B>(self: &Arc<Self>, asked: &Asked, answer: &mut Response<B>) {
-        let Some(Streamed(shared)) = answer.extensions_mut().remove::<Streamed>() else {
+    pub(super) fn claim_stream<B>(
+        self: &Arc<Self>,
+        facts: &RequestFacts,
+        response: &mut Response<B>,
+    ) {
+        let Some(StreamedResponse(shared)) = response.extensions_mut().remove::<StreamedResponse>()
+        else {
             return;
         };
-        if !asked.is_eligible() || has_close(answer.headers()) {
+        if !facts.is_eligible() || has_close(response.headers()) {
             return;
         }
         let Some(body) = lock(&shared.body).take() else {
             return;
         };
-        let is_last = asked.is_last;
-        *self.lock() = State::Claimed(Taken { body, is_last });
+        let is_last = facts.is_last;
+        *self.lock() = HandoverState::Claimed(ClaimedStream { body, is_last });
         let _ = shared.claimed_by.set(Arc::clone(self));
     }
 
     /// Records that the response head is in the library's buffer.
-    fn written(&self) {
+    fn head_written(&self) {
         let mut state = self.lock();
         *state = match std::mem::take(&mut *state) {
-            State::Claimed(taken) => State::Written(taken),
+            HandoverState::Claimed(claimed) => HandoverState::Written(claimed),
             state => state,
         };
     }
 
     /// Records that all written bytes are sent.
-    pub(super) fn flushed(&self) {
+    pub(super) fn head_flushed(&self) {
         let mut state = self.lock();
         *state = match std::mem::take(&mut *state) {
-            State::Written(taken) => State::Out(taken),
+            HandoverState::Written(claimed) => HandoverState::Out(claimed),
             state => state,
         };
     }
 
     /// The stream, if the response head is sent.
-    pub(super) fn take(&self) -> Option<Taken> {
+    pub(super) fn take_stream(&self) -> Option<ClaimedStream> {
         let mut state = self.lock();
         match std::mem::take(&mut *state) {
-            State::Out(taken) => Some(taken),
+            HandoverState::Out(claimed) => Some(claimed),
             other => {
                 *state = other;
                 None
@@ -159,7 +163,7 @@ impl Handover {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HandoverState> {
         lock(&self.0)
     }
 }
@@ -169,7 +173,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Facts about a request that decide how the response is sent.
-pub(super) struct Asked {
+pub(super) struct RequestFacts {
     /// An HTTP/1.1 request whose response has a body.
     has_chunks: bool,
     /// The body had a `Content-Length`, or there was none. After a request with both a length and chunks (RFC 9112,
@@ -180,28 +184,28 @@ pub(super) struct Asked {
     has_trailers: Arc<OnceLock<()>>,
 }
 
-impl Asked {
+impl RequestFacts {
     /// Collects the facts about a request, and wraps the body to notice the end of the body.
-    pub(super) fn of<B: Body>(request: Request<B>) -> (Self, Request<Watched<B>>) {
-        let asked = Self {
+    pub(super) fn of_request<B: Body>(request: Request<B>) -> (Self, Request<WatchedBody<B>>) {
+        let facts = Self {
             has_chunks: request.version() == Version::HTTP_11 && request.method() != Method::HEAD,
             has_plain_framing: !request.headers().contains_key(header::TRANSFER_ENCODING),
             is_last: has_close(request.headers()),
             is_read: Arc::default(),
             has_trailers: Arc::default(),
         };
-        let (is_read, has_trailers) = (Arc::clone(&asked.is_read), Arc::clone(&asked.has_trailers));
-        let watched = request.map(|body| Watched::new(body, is_read, has_trailers));
-        (asked, watched)
+        let (is_read, has_trailers) = (Arc::clone(&facts.is_read), Arc::clone(&facts.has_trailers));
+        let watched = request.map(|body| WatchedBody::new(body, is_read, has_trailers));
+        (facts, watched)
     }
 
     /// Closes the connection after the response to a request with trailers. The library parses a bare LF after the
     /// last chunk as the beginning of trailers, so the trailers may be the next request. Common clients send no
     /// trailers.
-    pub(super) fn close_after_trailers<B>(&self, answer: &mut Response<B>) {
+    pub(super) fn close_after_trailers<B>(&self, response: &mut Response<B>) {
         if self.has_trailers.get().is_some() {
             let close = HeaderValue::from_static("close");
-            answer.headers_mut().insert(header::CONNECTION, close);
+            response.headers_mut().insert(header::CONNECTION, close);
         }
     }
 
@@ -212,13 +216,13 @@ impl Asked {
 }
 
 /// A request's body that records the end of the body, and whether trailers arrived.
-pub(super) struct Watched<B> {
+pub(super) struct WatchedBody<B> {
     body: B,
     is_read: Arc<OnceLock<()>>,
     has_trailers: Arc<OnceLock<()>>,
 }
 
-impl<B: Body> Watched<B> {
+impl<B: Body> WatchedBody<B> {
     fn new(body: B, is_read: Arc<OnceLock<()>>, has_trailers: Arc<OnceLock<()>>) -> Self {
         let watched = Self {
             body,
@@ -226,17 +230,17 @@ impl<B: Body> Watched<B> {
             has_trailers,
         };
         if watched.body.is_end_stream() {
-            watched.note();
+            watched.mark_read();
         }
         watched
     }
 
-    fn note(&self) {
+    fn mark_read(&self) {
         let _ = self.is_read.set(());
     }
 }
 
-impl<B: Body + Unpin> Body for Watched<B> {
+impl<B: Body + Unpin> Body for WatchedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -251,7 +255,7 @@ impl<B: Body + Unpin> Body for Watched<B> {
             let _ = self.has_trailers.set(());
         }
         if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
-            self.note();
+            self.mark_read();
         }
         polled
     }

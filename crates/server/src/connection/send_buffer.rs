@@ -46,7 +46,7 @@ impl AnswerBuffers {
         Self(Arc::new(Semaphore::new(bytes_max / PERMIT_BYTES)))
     }
 
-    fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    fn reserve_bytes(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).ok()?;
         Arc::clone(&self.0).try_acquire_many_owned(permits).ok()
     }
@@ -74,25 +74,25 @@ impl SendBuffer {
 
     /// Chooses the state for this response. The HTTP library gets the body in pieces of `piece_bytes`, because the
     /// library copies each piece into a buffer that stays with the connection.
-    pub(super) fn fit(
+    pub(super) fn prepare_response(
         &self,
-        answer: Response<Body>,
+        response: Response<Body>,
         buffers: &AnswerBuffers,
         piece_bytes: usize,
     ) -> Response<Body> {
-        let length = answer.body().size_hint().exact();
+        let length = response.body().size_hint().exact();
         let length = length.and_then(|length| usize::try_from(length).ok());
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         // Released first, so that the connection's previous response does not prevent a reservation for the next one.
         *reserved = None;
         let Some(length) = length.filter(|&length| length > self.small) else {
             self.is_large.store(false, Ordering::Relaxed);
-            return answer;
+            return response;
         };
-        *reserved = buffers.reserve(length.min(KERNEL_FACTOR * self.large));
+        *reserved = buffers.reserve_bytes(length.min(KERNEL_FACTOR * self.large));
         self.is_large.store(reserved.is_some(), Ordering::Relaxed);
         drop(reserved);
-        answer.map(|body| {
+        response.map(|body| {
             Body::new(Pieces {
                 body,
                 rest: Bytes::new(),
@@ -102,7 +102,7 @@ impl SendBuffer {
     }
 
     /// Applies the chosen state, if `is_large` differs.
-    pub(super) fn apply(&self, stream: &TcpStream, is_large: &mut bool) {
+    pub(super) fn apply_size(&self, stream: &TcpStream, is_large: &mut bool) {
         let wanted = self.is_large.load(Ordering::Relaxed);
         if wanted == *is_large {
             return;

@@ -1,23 +1,23 @@
 //! Metrics of the server: counters and gauges of connections and requests, and the exposition of all metrics.
 //!
 //! ```text
-//! wire      bytes and connections
-//! http      HTTP requests, by route and status
-//! families  all metrics, with those of the gateway and of the engine, as Prometheus text
-//! snapshot  the most important metrics, with quantiles, as one JSON value
+//! counted_socket  bytes and connections
+//! http            HTTP requests, by route and status
+//! families        all metrics, with those of the gateway and of the engine, as Prometheus text
+//! snapshot        the most important metrics, with quantiles, as one JSON value
 //! ```
 //!
 //! Every value is an atomic integer that any thread can add to; see [`crate::gateway::metrics`].
 
+mod counted_socket;
 mod families;
 mod http;
 mod snapshot;
 mod text;
-mod wire;
 
+pub(crate) use counted_socket::CountedSocket;
 pub(crate) use http::{count, show};
 pub(crate) use snapshot::take as snapshot;
-pub(crate) use wire::Wire;
 
 use self::http::Statuses;
 use crate::gateway::metrics::GenerationMetrics;

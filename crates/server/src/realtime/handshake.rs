@@ -7,7 +7,7 @@
 use super::handles::RealtimeHandles;
 use super::session::Session;
 use crate::authentication;
-use crate::cross_origin::Source;
+use crate::cross_origin::RequestOrigin;
 use crate::gateway::lifecycle::Stage;
 use crate::upgrade::Upgrade;
 use axum::body::Body;
@@ -31,7 +31,7 @@ pub(crate) async fn enter(
 
 fn try_enter(handles: RealtimeHandles, request: &mut Request) -> Result<Response, ApiError> {
     let caller = authentication::caller(request.extensions())?.clone();
-    Source::of_request(request).expect_allowed()?;
+    RequestOrigin::of_request(request).expect_allowed()?;
     let accept = accept(request.version(), request.headers())?;
     if handles.lifecycle.stage() == Stage::Draining {
         let words = "the server is shutting down";
@@ -46,7 +46,7 @@ fn try_enter(handles: RealtimeHandles, request: &mut Request) -> Result<Response
     let upgrade =
         upgrade.ok_or_else(|| ApiError::ours("internal_error", "this connection stays HTTP"))?;
     let upgraded = hyper::upgrade::on(request);
-    upgrade.then(Box::pin(async move {
+    upgrade.set_continuation(Box::pin(async move {
         match upgraded.await {
             Ok(socket) => Session::start(handles, caller, socket).await.run().await,
             Err(error) => tracing::debug!(%error, "the WebSocket handshake failed"),

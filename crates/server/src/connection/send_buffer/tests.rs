@@ -1,7 +1,7 @@
+use super::super::buffered_stream::BufferedStream;
 use super::super::handover::Handover;
-use super::super::line::Line;
 use super::*;
-use crate::metrics::{Metrics, Wire};
+use crate::metrics::{CountedSocket, Metrics};
 use http_body_util::BodyExt;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
@@ -20,49 +20,54 @@ fn config() -> ServerConfig {
 }
 
 /// A connection's end, and what its socket's send buffer is made with.
-async fn line() -> (Line, Arc<SendBuffer>, std::net::TcpStream, TcpStream) {
+async fn connected_stream() -> (
+    BufferedStream,
+    Arc<SendBuffer>,
+    std::net::TcpStream,
+    TcpStream,
+) {
     let config = config();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap());
     let (peer, accepted) = tokio::join!(peer, listener.accept());
     let (stream, _) = accepted.unwrap();
-    socket::tune(&stream, &config).unwrap();
+    socket::set_options(&stream, &config).unwrap();
     let stream = stream.into_std().unwrap();
     let same = stream.try_clone().unwrap();
     let stream = TcpStream::from_std(stream).unwrap();
     let buffer = Arc::new(SendBuffer::new(&config));
-    let wire = Wire::new(stream, Arc::new(Metrics::default()));
-    let line = Line::new(wire, Arc::new(Handover::default()), Arc::clone(&buffer));
-    (line, buffer, same, peer.unwrap())
+    let socket = CountedSocket::new(stream, Arc::new(Metrics::default()));
+    let buffered = BufferedStream::new(socket, Arc::new(Handover::default()), Arc::clone(&buffer));
+    (buffered, buffer, same, peer.unwrap())
 }
 
-fn whole(bytes: usize) -> Response<Body> {
+fn sized_response(bytes: usize) -> Response<Body> {
     Response::new(Body::from(vec![b'x'; bytes]))
 }
 
-fn stream() -> Response<Body> {
+fn streamed_response() -> Response<Body> {
     let frames = futures_util::stream::pending::<Result<Bytes, axum::Error>>();
     Response::new(Body::from_stream(frames))
 }
 
 #[tokio::test]
 async fn an_answer_longer_than_the_small_buffer_has_the_large_one_while_it_is_sent() {
-    let (mut line, buffer, socket, _peer) = line().await;
+    let (mut buffered, buffer, socket, _peer) = connected_stream().await;
     let buffers = AnswerBuffers::new(1 << 20);
     let rows = [
         ("as accepted", None, SMALL),
-        ("short", Some(whole(SMALL)), SMALL),
-        ("long", Some(whole(SMALL + 1)), LARGE),
-        ("long again", Some(whole(1 << 20)), LARGE),
-        ("a stream after it", Some(stream()), SMALL),
-        ("long after a stream", Some(whole(1 << 20)), LARGE),
-        ("a short one after it", Some(whole(1)), SMALL),
+        ("short", Some(sized_response(SMALL)), SMALL),
+        ("long", Some(sized_response(SMALL + 1)), LARGE),
+        ("long again", Some(sized_response(1 << 20)), LARGE),
+        ("a stream after it", Some(streamed_response()), SMALL),
+        ("long after a stream", Some(sized_response(1 << 20)), LARGE),
+        ("a short one after it", Some(sized_response(1)), SMALL),
     ];
-    for (label, answer, bytes) in rows {
-        if let Some(answer) = answer {
-            buffer.fit(answer, &buffers, PIECE);
+    for (label, response, bytes) in rows {
+        if let Some(response) = response {
+            buffer.prepare_response(response, &buffers, PIECE);
         }
-        line.write_all(b"x").await.unwrap();
+        buffered.write_all(b"x").await.unwrap();
         let given = SockRef::from(&socket).send_buffer_size().unwrap();
         // As they are, or in the kernel's own books.
         assert!(
@@ -79,7 +84,7 @@ async fn large_buffers_have_a_sum_and_what_does_not_fit_is_sent_with_a_small_one
     let config = config();
     let [first, second, third] = [(); 3].map(|()| SendBuffer::new(&config));
     let is_large = |buffer: &SendBuffer, bytes| {
-        buffer.fit(whole(bytes), &buffers, PIECE);
+        buffer.prepare_response(sized_response(bytes), &buffers, PIECE);
         buffer.is_large.load(Ordering::Relaxed)
     };
     assert!(is_large(&first, 1 << 20));
@@ -99,9 +104,9 @@ async fn large_buffers_have_a_sum_and_what_does_not_fit_is_sent_with_a_small_one
 async fn pieces_are_the_body() {
     let buffers = AnswerBuffers::new(1 << 20);
     let bytes: Vec<u8> = (0..=250).cycle().take(SMALL + 33).collect();
-    let answer = Response::new(Body::from(bytes.clone()));
+    let response = Response::new(Body::from(bytes.clone()));
     let mut body = SendBuffer::new(&config())
-        .fit(answer, &buffers, PIECE)
+        .prepare_response(response, &buffers, PIECE)
         .into_body();
     let mut came = Vec::new();
     while !body.is_end_stream() {

@@ -2,7 +2,7 @@
 
 use super::handover::Handover;
 use super::send_buffer::SendBuffer;
-use crate::metrics::Wire;
+use crate::metrics::CountedSocket;
 use bytes::{Buf, Bytes};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A socket with a buffer of bytes that were read ahead. A flush is reported to the handover.
-pub(super) struct Line {
-    wire: Wire<TcpStream>,
+pub(super) struct BufferedStream {
+    socket: CountedSocket<TcpStream>,
     /// Bytes of the next request that arrived while a response was sent.
     ahead: Bytes,
     handover: Arc<Handover>,
@@ -22,15 +22,15 @@ pub(super) struct Line {
     has_large_buffer: bool,
 }
 
-impl Line {
+impl BufferedStream {
     /// A socket without bytes read ahead.
     pub(super) fn new(
-        wire: Wire<TcpStream>,
+        socket: CountedSocket<TcpStream>,
         handover: Arc<Handover>,
         send_buffer: Arc<SendBuffer>,
     ) -> Self {
         Self {
-            wire,
+            socket,
             ahead: Bytes::new(),
             handover,
             send_buffer,
@@ -39,8 +39,9 @@ impl Line {
     }
 
     fn fit_send_buffer(&mut self) {
-        let socket = self.wire.socket();
-        self.send_buffer.apply(socket, &mut self.has_large_buffer);
+        let socket = self.socket.tcp_stream();
+        self.send_buffer
+            .apply_size(socket, &mut self.has_large_buffer);
     }
 
     /// Whether bytes were read ahead.
@@ -56,14 +57,14 @@ impl Line {
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for BufferedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
-            return Pin::new(&mut self.wire).poll_read(cx, into);
+            return Pin::new(&mut self.socket).poll_read(cx, into);
         }
         let n = self.ahead.len().min(into.remaining());
         into.put_slice(&self.ahead[..n]);
@@ -75,14 +76,14 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for BufferedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.fit_send_buffer();
-        Pin::new(&mut self.wire).poll_write(cx, bytes)
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -91,22 +92,22 @@ impl AsyncWrite for Line {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.fit_send_buffer();
-        Pin::new(&mut self.wire).poll_write_vectored(cx, bytes)
+        Pin::new(&mut self.socket).poll_write_vectored(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.wire.is_write_vectored()
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.wire).poll_flush(cx);
+        let flushed = Pin::new(&mut self.socket).poll_flush(cx);
         if let Poll::Ready(Ok(())) = flushed {
-            self.handover.flushed();
+            self.handover.head_flushed();
         }
         flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.wire).poll_shutdown(cx)
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }

@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection that is counted as open until drop, and whose bytes are counted.
-pub(crate) struct Wire<S> {
+pub(crate) struct CountedSocket<S> {
     socket: S,
     metrics: Arc<Metrics>,
 }
 
-impl<S> Wire<S> {
+impl<S> CountedSocket<S> {
     /// Counts an accepted connection.
     pub(crate) fn new(socket: S, metrics: Arc<Metrics>) -> Self {
         metrics.connections_accepted.add(1);
@@ -22,18 +22,18 @@ impl<S> Wire<S> {
     }
 
     /// The wrapped socket.
-    pub(crate) fn socket(&self) -> &S {
+    pub(crate) fn tcp_stream(&self) -> &S {
         &self.socket
     }
 }
 
-impl<S> Drop for Wire<S> {
+impl<S> Drop for CountedSocket<S> {
     fn drop(&mut self) {
         self.metrics.connections_open.down();
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedSocket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
