@@ -17,6 +17,8 @@ pub enum FrameId {
     Position,
     /// The position after all output and after the terminal frames up to this one.
     Terminal(Closing),
+    /// Nothing new: the frame belongs before this terminal frame, and is left out for a client that has that one.
+    Before(Closing),
 }
 
 /// Writes frames in one framing.
@@ -89,14 +91,16 @@ impl<'a> FrameWriter<'a> {
     /// wait for the end.
     fn is_known(&self, id: FrameId) -> bool {
         match id {
-            FrameId::Terminal(closing) => closing <= self.known && closing != Closing::Done,
+            FrameId::Terminal(closing) | FrameId::Before(closing) => {
+                closing <= self.known && closing != Closing::Done
+            }
             FrameId::None | FrameId::Position => false,
         }
     }
 
     fn cursor(&self, id: FrameId) -> Option<CursorText<'a>> {
         let closing = match id {
-            FrameId::None => return None,
+            FrameId::None | FrameId::Before(_) => return None,
             FrameId::Position => Closing::Open,
             FrameId::Terminal(closing) => closing,
         };

@@ -219,12 +219,14 @@ impl Encoder for UiMessageEncoder {
                 out.frame(FrameId::None, None, &UiMessageChunk::StartStep);
             }
             Event::Finished { end, usage } => {
-                out.frame(FrameId::None, None, &UiMessageChunk::FinishStep);
+                // `[DONE]` is a frame of its own: a client that has `finish` alone gets `[DONE]` and nothing before.
+                let before = FrameId::Before(Closing::Usage);
+                out.frame(before, None, &UiMessageChunk::FinishStep);
                 let finish = UiMessageChunk::Finish {
                     finish_reason: finish_reason(*end),
                     message_metadata: MessageMetadata::new(*usage),
                 };
-                out.frame(FrameId::Terminal(Closing::Done), None, &finish);
+                out.frame(FrameId::Terminal(Closing::Usage), None, &finish);
                 out.text(FrameId::Terminal(Closing::Done), DONE);
             }
             Event::Failed { end, .. } => Self::failed(*end, out),

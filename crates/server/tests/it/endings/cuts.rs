@@ -97,7 +97,10 @@ impl<'a> Stream<'a> {
         let first = told.next().expect("a dialect");
         for other in told {
             assert_eq!(other.texts, first.texts, "{case}");
-            assert_eq!(made(&other), made(&first), "{case}");
+            assert!(
+                other.has_tokens_of(&first),
+                "{case}: {other:?} and {first:?}"
+            );
         }
         first
     }

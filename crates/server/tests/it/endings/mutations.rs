@@ -9,6 +9,7 @@ fn rules(closes: Closes, choices: u64, counts: bool) -> Rules {
         choices,
         closes,
         counts,
+        counts_errors: true,
     }
 }
 

@@ -121,6 +121,10 @@ pub(crate) fn end(rig: &Rig, victims: Vec<Asked>, fate: Fate, whole: &str) {
         let text = story.text().to_owned();
         assert!(whole.starts_with(&text), "{}: {text}", way.name());
         if !matches!(way, Way::Whole(_) | Way::Polled) {
+            texts.push(text.clone());
+            if story.is_uncounted {
+                continue;
+            }
             let count = story.tokens.unwrap_or(0);
             // A letter is a token; the last may be one that is not told.
             assert!(
@@ -128,7 +132,6 @@ pub(crate) fn end(rig: &Rig, victims: Vec<Asked>, fate: Fate, whole: &str) {
                 "{}: {text}, {count}",
                 way.name()
             );
-            texts.push(text);
             counts.push(count);
         }
     }

@@ -113,6 +113,7 @@ pub(crate) const fn rules(choices: u64) -> Rules {
         choices,
         closes: Closes::Never,
         counts: true,
+        counts_errors: true,
     }
 }
 

@@ -238,8 +238,7 @@ impl Asked {
 
 /// What two readers were told, if that is the same.
 fn agree(story: Story, again: &Story) -> Result<Story, String> {
-    let made = |story: &Story| story.tokens.unwrap_or(0);
-    match again.texts == story.texts && made(again) == made(&story) {
+    match again.texts == story.texts && again.has_tokens_of(&story) {
         true => Ok(story),
         false => Err(format!("two readers: {story:?} and {again:?}")),
     }
@@ -256,8 +255,15 @@ pub(crate) fn delete(rig: &Rig, id: &str) {
 
 /// The streams that are open, and where each is.
 pub(crate) fn listed(rig: &Rig) -> Vec<Value> {
-    let page = get(rig.addr, "/v1/streams?limit=100").json();
-    page["data"].as_array().expect("a page").clone()
+    let (mut streams, mut path) = (Vec::new(), "/v1/streams?limit=100".to_owned());
+    loop {
+        let page = get(rig.addr, &path).json();
+        streams.extend_from_slice(page["data"].as_array().expect("a page"));
+        match page["next"].as_u64() {
+            Some(next) => path = format!("/v1/streams?limit=100&after={next}"),
+            None => return streams,
+        }
+    }
 }
 
 fn read(dialect: &Dialect, other: (Client, Head), fate: Fate) -> Result<Story, String> {

@@ -37,6 +37,7 @@ fn story(case: &str, events: &[(u64, Event)]) -> automaton::Story {
         choices: 1,
         closes: automaton::Closes::Good,
         counts: true,
+        counts_errors: true,
     };
     automaton::accept(rules, &items).unwrap_or_else(|why| panic!("{case}: {why}"))
 }

@@ -48,6 +48,8 @@ pub struct Rules {
     /// Whether tokens are counted: always at a good ending, at a bad one if there were any. If not,
     /// there is no frame of counts.
     pub counts: bool,
+    /// Whether the tokens before an error are counted, where tokens are.
+    pub counts_errors: bool,
 }
 
 /// What a transcript told.
@@ -60,12 +62,20 @@ pub struct Story {
     pub error: Option<(String, String)>,
     /// Tokens made, as told last.
     pub tokens: Option<u64>,
+    /// The protocol has no count of the tokens before an error.
+    pub is_uncounted: bool,
 }
 
 impl Story {
     /// The first choice's text.
     pub fn text(&self) -> &str {
         self.texts.get(&0).map_or("", String::as_str)
+    }
+
+    /// Whether both transcripts of one stream have the same number of tokens, where both can have one.
+    pub fn has_tokens_of(&self, other: &Self) -> bool {
+        let tokens = |story: &Self| story.tokens.unwrap_or(0);
+        self.is_uncounted || other.is_uncounted || tokens(self) == tokens(other)
     }
 }
 
@@ -166,7 +176,12 @@ impl Automaton {
             return Err("every choice has ended already".to_owned());
         }
         let made_any = self.story.texts.values().any(|text| !text.is_empty());
-        if made_any && self.rules.counts && self.story.tokens.is_none_or(|tokens| tokens == 0) {
+        let counts = self.rules.counts && self.rules.counts_errors;
+        self.story.is_uncounted = self.rules.counts && !counts;
+        if self.story.is_uncounted && self.story.tokens.is_some() {
+            return Err("tokens are counted before an error".to_owned());
+        }
+        if made_any && counts && self.story.tokens.is_none_or(|tokens| tokens == 0) {
             return Err("tokens were made and are not counted".to_owned());
         }
         if code.is_empty() || message.is_empty() {

@@ -3,7 +3,7 @@
 
 use super::automaton::{Closes, Item, Rules};
 use super::framing::{self, Event, Why};
-use super::{messages, responses};
+use super::{messages, responses, ui_messages};
 use serde_json::{Value, json};
 
 /// How a request can end.
@@ -65,6 +65,8 @@ pub(crate) struct Dialect {
     pub(crate) frames: fn(&[Event]) -> Result<Vec<Item>, Why>,
     pub(crate) whole: fn(u16, &Value) -> Result<Vec<Item>, Why>,
     pub(crate) closes: Closes,
+    /// Whether an error after some tokens is counted.
+    pub(crate) counts_errors: bool,
     /// In a stream whose head is out.
     pub(crate) streamed: fn(Fate) -> Words,
     /// As the answer to a request: its status, and its words.
@@ -78,6 +80,7 @@ impl Dialect {
             choices,
             closes: self.closes,
             counts: true,
+            counts_errors: self.counts_errors,
         }
     }
 
@@ -98,6 +101,7 @@ const CHAT: Dialect = Dialect {
     frames: framing::openai,
     whole: framing::openai_whole,
     closes: Closes::Good,
+    counts_errors: true,
     streamed: |fate| openai(fate).1,
     answered: openai,
 };
@@ -119,6 +123,7 @@ const JOB: Dialect = Dialect {
     frames: framing::job,
     whole: framing::job_whole,
     closes: Closes::Always,
+    counts_errors: true,
     streamed: job,
     answered: |fate| match fate {
         Fate::Cancelled => (499, Words::Error("CANCELLED", "cancelled")),
@@ -183,6 +188,22 @@ const OLLAMA_GENERATE: Dialect = Dialect {
     ..OLLAMA_CHAT
 };
 
+const AI_SDK_UI: Dialect = Dialect {
+    name: "ai-sdk.ui",
+    path: "/v1/ai-sdk/chat",
+    prompt: ui_messages::prompt,
+    frames: ui_messages::frames,
+    whole: ui_messages::whole,
+    closes: Closes::Always,
+    counts_errors: false,
+    streamed: ui_message_stream,
+    answered: |fate| match openai(fate) {
+        (200, _) => (200, Words::End(ui_messages::COMPLETE)),
+        error => error,
+    },
+    ..CHAT
+};
+
 /// The schema that the answer is to be valid under, where there is one: each dialect has it in a field of its own.
 fn take_schema(body: &mut Value) -> Option<Value> {
     let mut form = body.as_object_mut()?.remove("response_format")?;
@@ -215,7 +236,7 @@ fn into_options(body: &mut Value) {
 }
 
 /// All there are.
-pub(crate) static DIALECTS: [Dialect; 7] = [
+pub(crate) static DIALECTS: [Dialect; 8] = [
     CHAT,
     COMPLETIONS,
     JOB,
@@ -223,6 +244,7 @@ pub(crate) static DIALECTS: [Dialect; 7] = [
     RESPONSES,
     OLLAMA_CHAT,
     OLLAMA_GENERATE,
+    AI_SDK_UI,
 ];
 /// The one with jobs that run without a client.
 pub(crate) static JOBS: &Dialect = &DIALECTS[2];
@@ -246,6 +268,15 @@ fn openai(fate: Fate) -> (u16, Words) {
         Fate::Constraint => (400, Error("grammar_limit", "reached a limit")),
         Fate::Shutdown => (503, Error("shutting_down", "shutting down")),
         Fate::NeverFits => (400, Error("too_long_for_memory", "pages of memory")),
+    }
+}
+
+/// Errors have a message and no code.
+fn ui_message_stream(fate: Fate) -> Words {
+    match (fate, openai(fate).1) {
+        (Fate::Cancelled, _) => Words::Error(ui_messages::ABORT, "was cancelled"),
+        (_, Words::Error(_, message)) => Words::Error(ui_messages::ERROR, message),
+        (_, end) => end,
     }
 }
 

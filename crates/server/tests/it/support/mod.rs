@@ -14,6 +14,7 @@ pub mod responses;
 pub mod sse;
 pub mod talk;
 pub mod told;
+pub mod ui_messages;
 
 pub use testing::small_vocabulary as vocab;
 pub use testing::wait::{PATIENCE, wait_until};

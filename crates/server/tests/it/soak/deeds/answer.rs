@@ -74,7 +74,7 @@ fn piece(event: &Event) -> Option<String> {
     let piece = match kind {
         "token" => &json["t"],
         "content_block_delta" => &json["delta"]["text"],
-        "response.output_text.delta" => &json["delta"],
+        "response.output_text.delta" | "text-delta" => &json["delta"],
         "" => [
             &json["choices"][0]["delta"]["content"],
             &json["choices"][0]["text"],
@@ -96,7 +96,7 @@ pub(super) fn bad_ending(events: &[Event]) -> Option<Outcome> {
         };
         let json: Value = serde_json::from_str(data).ok()?;
         let failed = json["type"] == "response.failed" || json["type"] == "error";
-        let cancelled = json["stop_reason"] == "CANCELLED";
+        let cancelled = json["stop_reason"] == "CANCELLED" || json["type"] == "abort";
         let says = (failed || cancelled || !json["error"].is_null()).then_some(data)?;
         let outcome = Outcome::of_words(says);
         Some(outcome.unwrap_or_else(|| panic!("it had no reason to end so: {says}")))
