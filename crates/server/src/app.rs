@@ -11,7 +11,7 @@ use crate::gateway::served::ModelRegistry;
 use crate::gateway::streams::{StreamFeed, Streams};
 use crate::live_config::LiveConfig;
 use crate::metrics::{Metrics, MetricsSources};
-use crate::realtime::handles::{RealtimeHandles, Sockets};
+use crate::realtime::handles::{OpenSockets, RealtimeHandles};
 use crate::routes::ollama_pull::PullSlots;
 use crate::stream_response::StreamResponder;
 use crate::unadmitted::UnadmittedHandles;
@@ -71,7 +71,7 @@ impl App {
                 responder: responder.clone(),
                 lifecycle: Arc::clone(&lifecycle),
                 config: Arc::clone(&config),
-                sockets: Sockets::default(),
+                sockets: OpenSockets::default(),
             },
             pulls: PullSlots::default(),
             answer_buffers: AnswerBuffers::new(config.now().answer_buffers_bytes_max),

@@ -11,7 +11,7 @@ use text::Tokenizer;
 use wire::encoder::Encoder;
 
 /// Waits for the end of all choices. Dropping the future (the client has disconnected) cancels the generation.
-pub(crate) async fn collect(
+pub(crate) async fn collect_response(
     mut generation: Generation,
     encoder: Box<dyn Encoder>,
     tokenizer: &Tokenizer,
@@ -20,7 +20,7 @@ pub(crate) async fn collect(
     answers.resize_with(generation.choices(), CollectedAnswer::default);
     loop {
         let turn = poll_fn(|cx| {
-            generation.poll_turn(cx, &mut |event: Event<'_>| add(&mut answers, &event))
+            generation.poll_turn(cx, &mut |event: Event<'_>| add_event(&mut answers, &event))
         })
         .await;
         generation.accept();
@@ -36,7 +36,7 @@ pub(crate) async fn collect(
 }
 
 /// Adds an event to the answer of its choice.
-fn add(answers: &mut [CollectedAnswer], event: &Event<'_>) -> bool {
+fn add_event(answers: &mut [CollectedAnswer], event: &Event<'_>) -> bool {
     if let Some(choice) = event.choice() {
         answers[choice].take(event);
     }

@@ -94,7 +94,7 @@ pub(crate) async fn serve_connection(
     };
     tokio::select! {
         () = all => {}
-        () = cut.notified() => app.metrics.rejected(UNREAD),
+        () = cut.notified() => app.metrics.count_rejection(UNREAD),
     }
 }
 

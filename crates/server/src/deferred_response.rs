@@ -39,23 +39,27 @@ pub(crate) fn respond(
         states: wanted.named.entry.watch(),
         reported: None,
         keep_alive: responder.keep_alive(),
-        at: At::Waiting(Box::pin(started(responder.clone(), request, wanted))),
+        state: DeferredState::Waiting(Box::pin(start_generation(
+            responder.clone(),
+            request,
+            wanted,
+        ))),
     };
     let frames = stream::unfold(deferred, |mut deferred| async move {
-        let frame = deferred.next().await?;
+        let frame = deferred.next_frame().await?;
         Some((Ok::<_, Infallible>(frame), deferred))
     });
-    stream_response::framed(framing, header, Body::from_stream(frames))
+    stream_response::framed_response(framing, header, Body::from_stream(frames))
 }
 
 /// The response of the generation, after the model is loaded.
-async fn started(
+async fn start_generation(
     responder: StreamResponder,
     request: IncomingRequest,
     wanted: PendingLoad,
 ) -> Result<Response, ApiError> {
     let opened = match wanted.lease().await {
-        Ok(held) => request.open(responder.gateway(), Some(held)),
+        Ok(lease) => request.open(responder.gateway(), Some(lease)),
         Err(error) => Err(error),
     };
     let opened = opened.inspect_err(|error| responder.count_rejection(error));
@@ -68,10 +72,10 @@ struct DeferredBody {
     /// State and percent of the last report.
     reported: Option<(&'static str, u64)>,
     keep_alive: Duration,
-    at: At,
+    state: DeferredState,
 }
 
-enum At {
+enum DeferredState {
     Waiting(Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>),
     /// The body of the stream, and the signal that closes an ended body that the client does not read.
     Passing(Body, Arc<Notify>),
@@ -79,43 +83,43 @@ enum At {
 }
 
 /// The end of a wait.
-enum Woken {
-    Begun(Result<Response, ApiError>),
+enum WaitEnd {
+    Started(Result<Response, ApiError>),
     StateChanged,
 }
 
 impl DeferredBody {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next_frame(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(frame) = self.report() {
+            if let Some(frame) = self.report_state() {
                 return Some(frame);
             }
-            match &mut self.at {
-                At::Over => return None,
-                At::Passing(body, cut) => {
+            match &mut self.state {
+                DeferredState::Over => return None,
+                DeferredState::Passing(body, cut) => {
                     let frame = tokio::select! {
                         frame = body.frame() => frame,
                         () = cut.notified() => None,
                     };
                     return frame?.ok()?.into_data().ok();
                 }
-                At::Waiting(begun) => {
+                DeferredState::Waiting(start) => {
                     let woken = tokio::select! {
                         biased;
-                        response = begun => Woken::Begun(response),
-                        _ = self.states.changed() => Woken::StateChanged,
+                        response = start => WaitEnd::Started(response),
+                        _ = self.states.changed() => WaitEnd::StateChanged,
                         // The last report is sent again to keep the connection open.
                         () = tokio::time::sleep(self.keep_alive) => {
                             self.reported = None;
-                            Woken::StateChanged
+                            WaitEnd::StateChanged
                         }
                     };
                     match woken {
-                        Woken::StateChanged => {}
-                        Woken::Begun(Ok(response)) => self.pass(response),
-                        Woken::Begun(Err(error)) => {
-                            self.at = At::Over;
-                            return Some(self.encode(&Event::Rejected(&error)));
+                        WaitEnd::StateChanged => {}
+                        WaitEnd::Started(Ok(response)) => self.pass_through(response),
+                        WaitEnd::Started(Err(error)) => {
+                            self.state = DeferredState::Over;
+                            return Some(self.encode_frame(&Event::Rejected(&error)));
                         }
                     }
                 }
@@ -124,8 +128,8 @@ impl DeferredBody {
     }
 
     /// A frame with the state of the model, if the state has changed.
-    fn report(&mut self) -> Option<Bytes> {
-        if !matches!(self.at, At::Waiting(_)) {
+    fn report_state(&mut self) -> Option<Bytes> {
+        if !matches!(self.state, DeferredState::Waiting(_)) {
             return None;
         }
         let (state, percent) = match &*self.states.borrow() {
@@ -137,10 +141,10 @@ impl DeferredBody {
             return None;
         }
         self.reported = Some((state, percent));
-        Some(self.encode(&Event::Loading { state, percent }))
+        Some(self.encode_frame(&Event::Loading { state, percent }))
     }
 
-    fn encode(&mut self, event: &Event<'_>) -> Bytes {
+    fn encode_frame(&mut self, event: &Event<'_>) -> Bytes {
         let mut out = BytesMut::new();
         let mut writer = FrameWriter::new(self.encoding.framing, &mut out);
         self.encoding.encoder.encode(event, &mut writer);
@@ -148,11 +152,11 @@ impl DeferredBody {
     }
 
     /// Continues with the body of the stream.
-    fn pass(&mut self, mut response: Response) {
+    fn pass_through(&mut self, mut response: Response) {
         let cut = Arc::new(Notify::new());
         if let Some(answers) = response.extensions_mut().remove::<ResponseStream>() {
             answers.carried_by(&cut);
         }
-        self.at = At::Passing(response.into_body(), cut);
+        self.state = DeferredState::Passing(response.into_body(), cut);
     }
 }

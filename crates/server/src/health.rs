@@ -20,13 +20,13 @@ use wire::framing::Framing;
 const PROGRESS: &str = "/v1/loading/progress";
 
 /// `GET /version`, as vLLM answers it.
-pub(crate) async fn version() -> Json<Value> {
+pub(crate) async fn show_version() -> Json<Value> {
     Json(json!({"version": env!("CARGO_PKG_VERSION")}))
 }
 
 /// The load of an engine.
 #[derive(Serialize)]
-pub(crate) struct Load {
+pub(crate) struct EngineLoad {
     queued: u64,
     running: u64,
     parked: u64,
@@ -35,14 +35,14 @@ pub(crate) struct Load {
     pages_cached: u64,
 }
 
-impl Load {
+impl EngineLoad {
     /// The load of the default model's engine; `None` while the model is not loaded.
     pub(crate) fn of_first(models: &ModelRegistry) -> Option<Self> {
         let serving = models.first().serving()?;
-        Some(Self::of(serving.model.handle.engine.stats()))
+        Some(Self::of_stats(serving.model.handle.engine.stats()))
     }
 
-    fn of(stats: &Stats) -> Self {
+    fn of_stats(stats: &Stats) -> Self {
         Self {
             queued: stats.queued(),
             running: stats.running(),
@@ -54,22 +54,22 @@ impl Load {
     }
 }
 
-pub(crate) async fn health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
+pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
     let status = match lifecycle.stage() {
         Stage::Ready => "ok",
         other => other.name(),
     };
     let models = lifecycle.models();
-    let (model, engine) = (&models.first().id, Load::of_first(models));
+    let (model, engine) = (&models.first().id, EngineLoad::of_first(models));
     Json(json!({ "status": status, "model": model, "engine": engine })).into_response()
 }
 
 /// 200 whenever the process can answer.
-pub(crate) async fn liveness() -> Response {
+pub(crate) async fn show_liveness() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
-pub(crate) async fn readiness(
+pub(crate) async fn show_readiness(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
@@ -77,7 +77,7 @@ pub(crate) async fn readiness(
     ready_response(&lifecycle, &config, report)
 }
 
-pub(crate) async fn ready(
+pub(crate) async fn show_ready(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
@@ -109,7 +109,7 @@ fn ready_response(lifecycle: &Lifecycle, config: &LiveConfig, mut report: Value)
 }
 
 /// The progress of loading: as a stream of events, or as one JSON object for clients that accept JSON.
-pub(crate) async fn progress(
+pub(crate) async fn show_progress(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
     headers: HeaderMap,
@@ -118,15 +118,15 @@ pub(crate) async fn progress(
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let mut kinds = accept.unwrap_or_default().split([',', ';']);
     if kinds.any(|kind| kind.trim() == "application/json") {
-        return Json(loading_progress::report(&lifecycle)).into_response();
+        return Json(loading_progress::progress_report(&lifecycle)).into_response();
     }
-    stream_response::framed(
+    stream_response::framed_response(
         Framing::Sse,
         None,
-        loading_progress::body(lifecycle, config.now().keep_alive),
+        loading_progress::progress_body(lifecycle, config.now().keep_alive),
     )
 }
 
 pub(crate) async fn heartbeat_stream(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
-    stream_response::framed(Framing::Sse, None, heartbeats::body(lifecycle))
+    stream_response::framed_response(Framing::Sse, None, heartbeats::heartbeat_body(lifecycle))
 }

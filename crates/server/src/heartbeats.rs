@@ -4,7 +4,7 @@
 //! heartbeats that were skipped; nothing is queued.
 
 use crate::gateway::lifecycle::Lifecycle;
-use crate::health::Load;
+use crate::health::EngineLoad;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use serde_json::json;
@@ -20,52 +20,52 @@ use wire::native::rfc3339;
 const HEARTBEAT_EACH: Duration = Duration::from_secs(1);
 
 /// Heartbeats until the client disconnects or the server shuts down.
-pub(crate) fn body(lifecycle: Arc<Lifecycle>) -> Body {
-    let beats = Beats {
+pub(crate) fn heartbeat_body(lifecycle: Arc<Lifecycle>) -> Body {
+    let beats = HeartbeatStream {
         draining: lifecycle.draining(),
         lifecycle,
-        rhythm: Rhythm::new(Instant::now(), HEARTBEAT_EACH),
+        schedule: HeartbeatSchedule::new(Instant::now(), HEARTBEAT_EACH),
         over: false,
     };
     Body::from_stream(stream::unfold(beats, |mut beats| async move {
-        let beat = beats.next().await?;
+        let beat = beats.next_heartbeat().await?;
         Some((Ok::<_, Infallible>(beat), beats))
     }))
 }
 
-struct Beats {
+struct HeartbeatStream {
     lifecycle: Arc<Lifecycle>,
     draining: watch::Receiver<bool>,
-    rhythm: Rhythm,
+    schedule: HeartbeatSchedule,
     over: bool,
 }
 
-impl Beats {
+impl HeartbeatStream {
     /// The first heartbeat is due at once; the last one reports the shutdown.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next_heartbeat(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
         }
         let draining = self.draining.wait_for(|&draining| draining);
         tokio::select! {
             _ = draining => self.over = true,
-            () = self.rhythm.timer() => {}
+            () = self.schedule.next_timer() => {}
         }
-        let (seq, dropped) = self.rhythm.beat(Instant::now());
+        let (seq, dropped) = self.schedule.take_due(Instant::now());
         let beat = json!({
             "type": "heartbeat",
             "seq": seq,
             "dropped": dropped,
             "at": rfc3339::utc(clock::wall(clock::now())),
             "state": self.lifecycle.stage().name(),
-            "engine": Load::of_first(self.lifecycle.models()),
+            "engine": EngineLoad::of_first(self.lifecycle.models()),
         });
         Some(Bytes::from(format!("data: {beat}\n\n")))
     }
 }
 
 /// Schedule of the heartbeats, and the number of those skipped.
-struct Rhythm {
+struct HeartbeatSchedule {
     start: Instant,
     each: Duration,
     /// The next heartbeat's number.
@@ -73,7 +73,7 @@ struct Rhythm {
     dropped: u64,
 }
 
-impl Rhythm {
+impl HeartbeatSchedule {
     fn new(start: Instant, each: Duration) -> Self {
         Self {
             start,
@@ -83,16 +83,16 @@ impl Rhythm {
         }
     }
 
-    fn due(&self, number: u64) -> Instant {
+    fn due_at(&self, number: u64) -> Instant {
         self.start + self.each.mul_f64(number as f64)
     }
 
-    fn timer(&self) -> Sleep {
-        sleep_until(self.due(self.next))
+    fn next_timer(&self) -> Sleep {
+        sleep_until(self.due_at(self.next))
     }
 
     /// The newest heartbeat that is due (or the next one, early), and the number of heartbeats skipped so far.
-    fn beat(&mut self, now: Instant) -> (u64, u64) {
+    fn take_due(&mut self, now: Instant) -> (u64, u64) {
         let mut newest = self.next;
         let passed = now.saturating_duration_since(self.start).as_nanos() / self.each.as_nanos();
         newest = newest.max(u64::try_from(passed).unwrap_or(u64::MAX));
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn late_reader_gets_the_newest_heartbeat_and_the_number_skipped() {
         let (start, each) = (Instant::now(), Duration::from_secs(1));
-        let mut rhythm = Rhythm::new(start, each);
+        let mut schedule = HeartbeatSchedule::new(start, each);
         let rows = [
             (0, (0, 0)),
             (1000, (1, 0)),
@@ -119,8 +119,12 @@ mod tests {
             (8000, (8, 3)),
         ];
         for (ms, want) in rows {
-            assert_eq!(rhythm.beat(start + Duration::from_millis(ms)), want, "{ms}");
+            assert_eq!(
+                schedule.take_due(start + Duration::from_millis(ms)),
+                want,
+                "{ms}"
+            );
         }
-        assert_eq!(rhythm.due(rhythm.next), start + 9 * each);
+        assert_eq!(schedule.due_at(schedule.next), start + 9 * each);
     }
 }

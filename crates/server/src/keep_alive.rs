@@ -24,7 +24,7 @@ impl KeepAlive {
     }
 
     /// Records that a frame was written.
-    pub(crate) fn spoke(&mut self) {
+    pub(crate) fn note_frame(&mut self) {
         self.last = Instant::now();
     }
 

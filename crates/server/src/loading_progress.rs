@@ -14,8 +14,8 @@ use tokio::sync::watch;
 
 /// One event now and one for each change. The last event reports a model that is ready, a failed load or the
 /// shutdown; `[DONE]` follows.
-pub(crate) fn body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
-    let progress = Progress {
+pub(crate) fn progress_body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
+    let progress = ProgressStream {
         model: lifecycle.models().first().watch(),
         draining: lifecycle.draining(),
         lifecycle,
@@ -23,16 +23,16 @@ pub(crate) fn body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
         reported: None,
     };
     Body::from_stream(stream::unfold(progress, |mut progress| async move {
-        let frame = progress.next().await?;
+        let frame = progress.next_event().await?;
         Some((Ok::<_, Infallible>(frame), progress))
     }))
 }
 
 /// The progress now.
-pub(crate) fn report(lifecycle: &Lifecycle) -> Value {
-    let (slot, stage) = (lifecycle.models().first(), lifecycle.stage());
-    let mut report = json!({ "type": "progress", "model": slot.id, "state": stage.name() });
-    match slot.state() {
+pub(crate) fn progress_report(lifecycle: &Lifecycle) -> Value {
+    let (entry, stage) = (lifecycle.models().first(), lifecycle.stage());
+    let mut report = json!({ "type": "progress", "model": entry.id, "state": stage.name() });
+    match entry.state() {
         State::Ready(_) => report["percent"] = json!(100),
         State::Loading { progress, .. } => {
             report["percent"] = json!(progress.percent());
@@ -43,7 +43,7 @@ pub(crate) fn report(lifecycle: &Lifecycle) -> Value {
     report
 }
 
-struct Progress {
+struct ProgressStream {
     lifecycle: Arc<Lifecycle>,
     keep_alive: Duration,
     model: watch::Receiver<State>,
@@ -52,17 +52,17 @@ struct Progress {
     reported: Option<Stage>,
 }
 
-impl Progress {
-    async fn next(&mut self) -> Option<Bytes> {
+impl ProgressStream {
+    async fn next_event(&mut self) -> Option<Bytes> {
         match self.reported {
             None => {}
-            Some(Stage::Loading | Stage::Unloaded) => self.changed().await,
+            Some(Stage::Loading | Stage::Unloaded) => self.wait_for_change().await,
             Some(_) => return None,
         }
         // Changes from here on are reported by the next event.
         self.model.mark_unchanged();
         let stage = self.lifecycle.stage();
-        let event = report(&self.lifecycle);
+        let event = progress_report(&self.lifecycle);
         self.reported = Some(stage);
         let done = match stage {
             Stage::Loading | Stage::Unloaded => "",
@@ -72,7 +72,7 @@ impl Progress {
     }
 
     /// Waits for a change, or for the time of a keep-alive.
-    async fn changed(&mut self) {
+    async fn wait_for_change(&mut self) {
         tokio::select! {
             // The sender lives as long as `lifecycle`.
             _ = self.model.changed() => {}

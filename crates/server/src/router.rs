@@ -59,66 +59,66 @@ macro_rules! routes {
 
 /// All routes.
 pub(crate) const ROUTES: &[Route] = routes! {
-    "/metrics": get(metrics::show);
-    "/v1/chat/completions": post(generation::chat);
-    "/v1/completions": post(generation::completions);
-    "/v1/ai-sdk/chat": post(ai_sdk::chat);
-    "/v1/ai-sdk/chat/{id}/stream": get(ai_sdk::reconnect);
+    "/metrics": get(metrics::show_metrics);
+    "/v1/chat/completions": post(generation::chat_completion);
+    "/v1/completions": post(generation::text_completion);
+    "/v1/ai-sdk/chat": post(ai_sdk::create_message);
+    "/v1/ai-sdk/chat/{id}/stream": get(ai_sdk::reconnect_chat);
     "/v1/models": get(models::list_models);
     "/v1/models/{*id}": get(models::one_model);
-    "/v1/streams": get(streams::list);
-    "/v1/streams/feed": get(stream_feed::show);
-    "/v1/streams/{id}": get(streams::one) delete(streams::delete);
-    "/v1/streams/{id}/events": get(streams::watch);
-    "/v1/streams/{id}/ack": post(streams::acknowledge);
-    "/v1/streams/{id}/control": post(streams::control);
-    "/v1/streams/{id}/pause": post(streams::pause);
-    "/v1/streams/{id}/resume": post(streams::resume);
-    "/v1/inference": post(jobs::inference);
-    "/v1/jobs": post(jobs::submit);
-    "/v1/jobs/{id}": get(jobs::show) delete(jobs::delete);
-    "/v1/jobs/{id}/stream": get(jobs::watch);
-    "/v1/jobs/{id}/cancel": post(jobs::cancel);
-    "/v1/responses": post(responses::create);
+    "/v1/streams": get(streams::list_streams);
+    "/v1/streams/feed": get(stream_feed::show_feed);
+    "/v1/streams/{id}": get(streams::show_stream) delete(streams::delete_stream);
+    "/v1/streams/{id}/events": get(streams::watch_stream);
+    "/v1/streams/{id}/ack": post(streams::acknowledge_tokens);
+    "/v1/streams/{id}/control": post(streams::update_stream);
+    "/v1/streams/{id}/pause": post(streams::pause_stream);
+    "/v1/streams/{id}/resume": post(streams::resume_stream);
+    "/v1/inference": post(jobs::run_inference);
+    "/v1/jobs": post(jobs::submit_job);
+    "/v1/jobs/{id}": get(jobs::show_job) delete(jobs::delete_job);
+    "/v1/jobs/{id}/stream": get(jobs::watch_job);
+    "/v1/jobs/{id}/cancel": post(jobs::cancel_job);
+    "/v1/responses": post(responses::create_response);
     "/v1/responses/input_tokens": post(responses::count_input_tokens);
-    "/v1/responses/{id}": get(responses::show) delete(responses::delete);
-    "/v1/responses/{id}/cancel": post(responses::cancel);
+    "/v1/responses/{id}": get(responses::show_response) delete(responses::delete_response);
+    "/v1/responses/{id}/cancel": post(responses::cancel_response);
     "/v1/responses/{id}/input_items": get(responses::input_items);
-    "/v1/embeddings": post(embeddings::openai::embeddings);
-    "/api/embed": post(embeddings::ollama::embed);
-    "/api/embeddings": post(embeddings::ollama::embeddings);
-    "/tokenize": post(vocabulary::tokenize);
-    "/detokenize": post(vocabulary::detokenize);
+    "/v1/embeddings": post(embeddings::openai::create_embeddings);
+    "/api/embed": post(embeddings::ollama::embed_texts);
+    "/api/embeddings": post(embeddings::ollama::embed_one_text);
+    "/tokenize": post(vocabulary::tokenize_text);
+    "/detokenize": post(vocabulary::detokenize_ids);
     "/apply-template": post(vocabulary::apply_template);
     "/openapi.json": get(openapi::description);
     "/docs": get(openapi::page);
-    "/v1/messages": post(anthropic::messages);
+    "/v1/messages": post(anthropic::create_message);
     "/v1/messages/count_tokens": post(anthropic::count_tokens);
-    "/v1/realtime/streams": get(handshake::enter);
-    "/": get(ollama::alive);
-    "/api/generate": post(ollama::generate);
-    "/api/chat": post(ollama::chat);
-    "/api/version": get(ollama_models::version);
-    "/api/tags": get(ollama_models::tags);
-    "/api/ps": get(ollama_models::ps);
-    "/api/show": post(ollama_models::show);
-    "/api/pull": post(ollama_manage::pull);
-    "/api/create": post(ollama_manage::create);
-    "/api/copy": post(ollama_manage::copy);
-    "/api/delete": delete(ollama_manage::forget);
-    "/api/push": post(ollama_unsupported::push);
-    "/api/blobs/{digest}": any(ollama_unsupported::blobs);
-    "/v1/workflows": get(workflows::list);
-    "/v1/workflows/{name}": get(workflows::one);
-    "/v1/workflows/{name}/runs": post(workflows::run);
-    "/v1/runs/{id}": get(workflows::show);
-    "/v1/runs/{id}/channels/{channel}": post(workflows::write);
-    "/health": get(health::health);
-    "/health/liveness": get(health::liveness);
-    "/health/readiness": get(health::readiness);
-    "/v1/ready": get(health::ready);
-    "/version": get(health::version);
-    "/v1/loading/progress": get(health::progress);
+    "/v1/realtime/streams": get(handshake::open_websocket);
+    "/": get(ollama::show_alive);
+    "/api/generate": post(ollama::generate_text);
+    "/api/chat": post(ollama::chat_message);
+    "/api/version": get(ollama_models::show_version);
+    "/api/tags": get(ollama_models::list_models);
+    "/api/ps": get(ollama_models::list_running);
+    "/api/show": post(ollama_models::show_model);
+    "/api/pull": post(ollama_manage::pull_model);
+    "/api/create": post(ollama_manage::create_model);
+    "/api/copy": post(ollama_manage::copy_model);
+    "/api/delete": delete(ollama_manage::delete_model);
+    "/api/push": post(ollama_unsupported::push_model);
+    "/api/blobs/{digest}": any(ollama_unsupported::store_blob);
+    "/v1/workflows": get(workflows::list_workflows);
+    "/v1/workflows/{name}": get(workflows::show_workflow);
+    "/v1/workflows/{name}/runs": post(workflows::run_workflow);
+    "/v1/runs/{id}": get(workflows::show_run);
+    "/v1/runs/{id}/channels/{channel}": post(workflows::write_channel);
+    "/health": get(health::show_health);
+    "/health/liveness": get(health::show_liveness);
+    "/health/readiness": get(health::show_readiness);
+    "/v1/ready": get(health::show_ready);
+    "/version": get(health::show_version);
+    "/v1/loading/progress": get(health::show_progress);
     "/v1/heartbeats/stream": get(health::heartbeat_stream);
 };
 
@@ -136,7 +136,7 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
             Arc::new(authentication),
             authentication::authenticate,
         ))
-        .layer(from_fn_with_state(metrics, metrics::count))
+        .layer(from_fn_with_state(metrics, metrics::count_request))
         .with_state(app)
 }
 

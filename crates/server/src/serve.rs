@@ -123,7 +123,7 @@ impl Server {
             local,
         } = self;
         let sweeper = tokio::spawn(Arc::clone(&app.sources.streams).sweep());
-        let exporter = tokio::spawn(stream_feed::export(
+        let exporter = tokio::spawn(stream_feed::export_snapshots(
             app.sources.clone(),
             app.feed.clone(),
             Arc::clone(&app.config),
@@ -200,7 +200,7 @@ impl AcceptLoop {
         let connected = match self.limiter.admit_connection(from.ip()) {
             Ok(connected) => connected,
             Err(limit) => {
-                self.app.metrics.rejected("too_many_connections");
+                self.app.metrics.count_rejection("too_many_connections");
                 return reject_connection(&stream, limit);
             }
         };

@@ -32,7 +32,7 @@ const FRAME_BYTES_ENOUGH: usize = 16 << 10;
 /// does not read is soon not polled any more. Where the HTTP library sends the body (to HTTP/1.0 clients), the
 /// library's buffer of `connection_buffer_bytes` comes in addition.
 pub(crate) struct StreamBody {
-    source: Source,
+    state: BodyState,
     encoder: Box<dyn Encoder>,
     framing: FramingState,
     header: Option<ProtocolHeader>,
@@ -62,20 +62,20 @@ impl FramingState {
 }
 
 /// A generation that waits for admission or for its start.
-pub(crate) type Beginning = Pin<Box<dyn Future<Output = Result<Generation, ApiError>> + Send>>;
+pub(crate) type PendingStart = Pin<Box<dyn Future<Output = Result<Generation, ApiError>> + Send>>;
 
 #[expect(
     clippy::large_enum_variant,
     reason = "one per stream, and nearly always the large one"
 )]
-enum Source {
+enum BodyState {
     /// Waiting for admission or for the start of the generation.
     Waiting {
-        beginning: Beginning,
+        pending: PendingStart,
         /// The position in the admission queue; `None` if another request waits for the permit.
-        place: Option<Place>,
+        queue_place: Option<Place>,
         /// Whether the position was reported.
-        told: bool,
+        reported: bool,
     },
     Running(Generation),
     /// After the last frame; the generation is dropped at once.
@@ -85,22 +85,22 @@ enum Source {
 impl StreamBody {
     /// The body of a generation.
     pub(crate) fn new(generation: Generation, encoding: Encoding, keep_alive: Duration) -> Self {
-        Self::of(Source::Running(generation), encoding, keep_alive)
+        Self::with_state(BodyState::Running(generation), encoding, keep_alive)
     }
 
     /// The body of a generation that waits for admission; reports the position in the queue.
     pub(crate) fn waiting(
-        beginning: Beginning,
-        place: Option<Place>,
+        pending: PendingStart,
+        queue_place: Option<Place>,
         encoding: Encoding,
         keep_alive: Duration,
     ) -> Self {
-        let source = Source::Waiting {
-            beginning,
-            place,
-            told: false,
+        let state = BodyState::Waiting {
+            pending,
+            queue_place,
+            reported: false,
         };
-        Self::of(source, encoding, keep_alive)
+        Self::with_state(state, encoding, keep_alive)
     }
 
     /// Framing of the body.
@@ -128,9 +128,9 @@ impl StreamBody {
         self
     }
 
-    fn of(source: Source, encoding: Encoding, keep_alive: Duration) -> Self {
+    fn with_state(state: BodyState, encoding: Encoding, keep_alive: Duration) -> Self {
         Self {
-            source,
+            state,
             encoder: encoding.encoder,
             framing: FramingState {
                 framing: encoding.framing,
@@ -154,30 +154,30 @@ impl StreamBody {
 
     /// Waits for the generation; false when there is nothing to write. The first call reports the position in the
     /// queue, so that the client gets the position at once.
-    fn wait(&mut self, cx: &mut Context<'_>) -> bool {
-        let Source::Waiting {
-            beginning,
-            place,
-            told,
-        } = &mut self.source
+    fn poll_pending(&mut self, cx: &mut Context<'_>) -> bool {
+        let BodyState::Waiting {
+            pending,
+            queue_place,
+            reported,
+        } = &mut self.state
         else {
             return true;
         };
         self.frames.begin();
-        match beginning.as_mut().poll(cx) {
+        match pending.as_mut().poll(cx) {
             Poll::Ready(Ok(generation)) => {
-                self.source = Source::Running(generation);
+                self.state = BodyState::Running(generation);
                 true
             }
             Poll::Ready(Err(error)) => {
                 self.encode(&Event::Rejected(&error));
-                self.source = Source::Over;
+                self.state = BodyState::Over;
                 true
             }
-            Poll::Pending if *told => false,
+            Poll::Pending if *reported => false,
             Poll::Pending => {
-                *told = true;
-                if let Some(position) = place.as_ref().and_then(Place::position) {
+                *reported = true;
+                if let Some(position) = queue_place.as_ref().and_then(Place::position) {
                     self.encode(&Event::Queued { position });
                 }
                 true
@@ -186,14 +186,16 @@ impl StreamBody {
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.source, Source::Over)
+        matches!(self.state, BodyState::Over)
     }
 
     /// Writes a keep-alive.
     fn write_keep_alive(&mut self) {
         self.frames.begin();
-        let position = match &self.source {
-            Source::Waiting { place, .. } => place.as_ref().and_then(Place::position),
+        let position = match &self.state {
+            BodyState::Waiting { queue_place, .. } => {
+                queue_place.as_ref().and_then(Place::position)
+            }
             _ => None,
         };
         match position {
@@ -206,11 +208,11 @@ impl StreamBody {
     }
 
     /// Writes the next frames into the frame buffer; false if no events are available.
-    fn write(&mut self, cx: &mut Context<'_>) -> bool {
-        if matches!(self.source, Source::Waiting { .. }) {
-            return self.wait(cx);
+    fn write_frames(&mut self, cx: &mut Context<'_>) -> bool {
+        if matches!(self.state, BodyState::Waiting { .. }) {
+            return self.poll_pending(cx);
         }
-        let Source::Running(generation) = &mut self.source else {
+        let BodyState::Running(generation) = &mut self.state else {
             return false;
         };
         let out = self.frames.begin();
@@ -229,7 +231,7 @@ impl StreamBody {
             return true;
         }
         generation.accept();
-        writer.start(generation.usage().times.started);
+        writer.write_start(generation.usage().times.started);
         if !writer.out.is_empty() {
             return true;
         }
@@ -252,15 +254,15 @@ impl StreamBody {
             Poll::Ready(Turn::Open) => true,
             Poll::Ready(Turn::Ended) => {
                 let end = generation.first_end();
-                self.end(end, None)
+                self.write_end(end, None)
             }
-            Poll::Ready(Turn::Broken(end)) => self.end(Some(end), Some(end)),
+            Poll::Ready(Turn::Broken(end)) => self.write_end(Some(end), Some(end)),
         }
     }
 
     /// Writes the terminal frames that the client has not received.
-    fn end(&mut self, end: Option<End>, failed: Option<End>) -> bool {
-        let Source::Running(generation) = &self.source else {
+    fn write_end(&mut self, end: Option<End>, failed: Option<End>) -> bool {
+        let BodyState::Running(generation) = &self.state else {
             return false;
         };
         let usage = generation.usage();
@@ -270,7 +272,7 @@ impl StreamBody {
             started: &mut self.started,
             out: self.frames.out(),
         };
-        writer.start(usage.times.started);
+        writer.write_start(usage.times.started);
         if failed.is_none() || usage.completion_tokens > 0 {
             writer.encode(&Event::Usage { end, usage });
         }
@@ -281,7 +283,7 @@ impl StreamBody {
                 writer.encode(&Event::Failed { end, usage });
             }
         }
-        self.source = Source::Over;
+        self.state = BodyState::Over;
         true
     }
 }
@@ -301,7 +303,7 @@ impl EventWriter<'_> {
     }
 
     /// Encodes the start of the stream when the time of the start is known.
-    fn start(&mut self, at: Option<Instant>) {
+    fn write_start(&mut self, at: Option<Instant>) {
         if let Some(at) = at
             && !std::mem::replace(self.started, true)
         {
@@ -312,7 +314,7 @@ impl EventWriter<'_> {
 
 impl Tell for EventWriter<'_> {
     fn event(&mut self, event: Event<'_>) -> bool {
-        self.start(event.usage().and_then(|usage| usage.times.started));
+        self.write_start(event.usage().and_then(|usage| usage.times.started));
         if let (Some(ids), Some(choice), Some(reached)) =
             (&mut self.framing.ids, event.choice(), event.reached())
         {
@@ -337,15 +339,15 @@ impl Body for StreamBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
         while !this.is_over() {
-            let spoke = this.write(cx);
-            if spoke {
-                this.keep_alive.spoke();
+            let wrote = this.write_frames(cx);
+            if wrote {
+                this.keep_alive.note_frame();
             } else if this.keep_alive.poll(cx).is_ready() {
                 this.write_keep_alive();
             }
             match this.frames.take() {
                 Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                None if spoke => {}
+                None if wrote => {}
                 None => return Poll::Pending,
             }
         }

@@ -55,7 +55,7 @@ impl StreamResponder {
 
     /// Counts a rejection that is reported after the status was sent.
     pub(crate) fn count_rejection(&self, error: &ApiError) {
-        self.metrics.rejected(error.code);
+        self.metrics.count_rejection(error.code);
     }
 
     /// Time without an event after which a body writes a keep-alive.
@@ -82,9 +82,9 @@ impl StreamResponder {
         let record = Arc::clone(opened.record());
         let ignored = opened.ignored().clone();
         let response = if record.meta().stream_options.stream {
-            self.streamed(opened).await
+            self.start_streaming(opened).await
         } else {
-            collected(opened).await
+            non_streaming_response(opened).await
         };
         response.map(|response| with_stream(response, &record, &ignored))
     }
@@ -98,15 +98,15 @@ impl StreamResponder {
         // The HTTP layer counts rejections by status, and the status has been sent.
         let counted = async move {
             let started = started.await;
-            started.inspect_err(|error| metrics.rejected(error.code))
+            started.inspect_err(|error| metrics.count_rejection(error.code))
         };
         StreamBody::waiting(Box::pin(counted), place, encoding, self.keep_alive())
     }
 
-    async fn streamed(&self, opened: OpenedStream) -> Result<Response, ApiError> {
+    async fn start_streaming(&self, opened: OpenedStream) -> Result<Response, ApiError> {
         let record = Arc::clone(opened.record());
         let terms = record.terms();
-        let encoding = encoding(&record);
+        let encoding = stream_encoding(&record);
         let body = if opened.queue_place().is_some() {
             self.deferred_body(opened, encoding)
         } else {
@@ -118,22 +118,23 @@ impl StreamResponder {
         } else {
             body
         };
-        Ok(streaming(body))
+        Ok(streaming_response(body))
     }
 }
 
-async fn collected(opened: OpenedStream) -> Result<Response, ApiError> {
+async fn non_streaming_response(opened: OpenedStream) -> Result<Response, ApiError> {
     let record = Arc::clone(opened.record());
-    let encoder = encoding(&record).encoder;
+    let encoder = stream_encoding(&record).encoder;
     let serving = Arc::clone(opened.serving());
     let generation = opened.start().await?;
     let body =
-        collected_response::collect(generation, encoder, &serving.model.handle.tokenizer).await?;
+        collected_response::collect_response(generation, encoder, &serving.model.handle.tokenizer)
+            .await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// The encoder of a stream in the wire protocol of its request.
-fn encoding(record: &StreamRecord) -> Encoding {
+fn stream_encoding(record: &StreamRecord) -> Encoding {
     let terms = record.terms();
     let (format, framing) = (terms.format, terms.framing);
     let settings = EncoderSettings {
@@ -143,16 +144,20 @@ fn encoding(record: &StreamRecord) -> Encoding {
 }
 
 /// A response that the connection sends frame by frame, without the HTTP library.
-pub(crate) fn streaming(body: StreamBody) -> Response {
+pub(crate) fn streaming_response(body: StreamBody) -> Response {
     let (framing, header) = (body.framing(), body.header());
     let (body, streamed) = StreamedResponse::new(body);
-    let mut response = framed(framing, header, Body::new(body));
+    let mut response = framed_response(framing, header, Body::new(body));
     response.extensions_mut().insert(streamed);
     response
 }
 
 /// A response with a body of frames.
-pub(crate) fn framed(framing: Framing, header: Option<ProtocolHeader>, body: Body) -> Response {
+pub(crate) fn framed_response(
+    framing: Framing,
+    header: Option<ProtocolHeader>,
+    body: Body,
+) -> Response {
     let mut response = Response::new(body);
     let headers = [
         ("content-type", framing.content_type()),

@@ -22,21 +22,21 @@ impl UnadmittedHandles {
     ///
     /// # Errors
     /// An unknown model, or a model that is not ready; errors of `read` and of the work.
-    pub(crate) async fn answer<T, W>(
+    pub(crate) async fn run_request<T, W>(
         &self,
         (caller, body): (Caller, Bytes),
         format: Format,
-        read: impl FnOnce(Fields<'_>, &Arc<ServedModel>, &Caller) -> Result<W, ApiError>,
+        parse: impl FnOnce(Fields<'_>, &Arc<ServedModel>, &Caller) -> Result<W, ApiError>,
     ) -> Result<T, ApiError>
     where
         T: Send + 'static,
         W: FnOnce() -> Result<T, ApiError> + Send + 'static,
     {
-        let held = model_lookup::find_lease(&self.models, format, &body).await?;
+        let lease = model_lookup::find_lease(&self.models, format, &body).await?;
         let work = {
             let mut fields = Fields::parse(&body)?;
-            let held = model_lookup::expect_lease(held, &mut fields, &self.models)?;
-            read(fields, &held.serving.model, &caller)?
+            let lease = model_lookup::expect_lease(lease, &mut fields, &self.models)?;
+            parse(fields, &lease.serving.model, &caller)?
         };
         self.offload.run(body.len(), work).await
     }

@@ -27,30 +27,30 @@ use wire::openai::chat_request;
 use wire::{clock, json};
 
 /// Parses the fields of a request, and returns the work that is offloaded.
-type Read = fn(Fields<'_>, &Arc<ServedModel>) -> Result<Work, ApiError>;
-type Work = Box<dyn FnOnce() -> Result<BytesMut, ApiError> + Send>;
+type ParseFields = fn(Fields<'_>, &Arc<ServedModel>) -> Result<OffloadedWork, ApiError>;
+type OffloadedWork = Box<dyn FnOnce() -> Result<BytesMut, ApiError> + Send>;
 
 /// Bytes of a response; one token can take some hundred.
-const ANSWER_BYTES_MAX: usize = 32 << 20;
+const RESPONSE_BYTES_MAX: usize = 32 << 20;
 /// Bytes of detokenized text.
 const DETOKENIZED_BYTES_MAX: usize = 16 << 20;
 
 /// `POST /tokenize`.
-pub(crate) async fn tokenize(
+pub(crate) async fn tokenize_text(
     State(unadmitted): State<UnadmittedHandles>,
     RateLimited(caller): RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    respond(&unadmitted, (caller, body), read_tokenize).await
+    respond(&unadmitted, (caller, body), parse_tokenize).await
 }
 
 /// `POST /detokenize`.
-pub(crate) async fn detokenize(
+pub(crate) async fn detokenize_ids(
     State(unadmitted): State<UnadmittedHandles>,
     RateLimited(caller): RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    respond(&unadmitted, (caller, body), read_detokenize).await
+    respond(&unadmitted, (caller, body), parse_detokenize).await
 }
 
 /// `POST /apply-template`.
@@ -59,20 +59,25 @@ pub(crate) async fn apply_template(
     RateLimited(caller): RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    respond(&unadmitted, (caller, body), read_apply_template).await
+    respond(&unadmitted, (caller, body), parse_apply_template).await
 }
 
 async fn respond(
     unadmitted: &UnadmittedHandles,
     request: (Caller, Bytes),
-    read: Read,
+    parse: ParseFields,
 ) -> Result<Response, Rejected> {
-    let read = |fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| read(fields, model);
-    let answer = unadmitted.answer(request, Format::Completion, read).await?;
+    let parse = |fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| parse(fields, model);
+    let answer = unadmitted
+        .run_request(request, Format::Completion, parse)
+        .await?;
     Ok(([(CONTENT_TYPE, "application/json")], answer.freeze()).into_response())
 }
 
-fn read_tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
+fn parse_tokenize(
+    mut fields: Fields<'_>,
+    model: &Arc<ServedModel>,
+) -> Result<OffloadedWork, ApiError> {
     let special = fields.boolean("add_special_tokens");
     let added = special.or_else(|| fields.boolean("add_special"));
     let parsed = fields.boolean("parse_special").unwrap_or(true);
@@ -81,9 +86,9 @@ fn read_tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wor
     let text = fields.string("content").map(|text| (text, false));
     let text = text.or_else(|| fields.string("prompt").map(|text| (text, true)));
     let text = text.map(|(text, adds)| (text.into_owned(), added.unwrap_or(adds)));
-    let talk = match (&text, fields.raw("messages")) {
+    let conversation = match (&text, fields.raw("messages")) {
         (Some(_), None) => None,
-        (None, Some(_)) => Some(conversation(&mut fields)),
+        (None, Some(_)) => Some(parse_conversation(&mut fields)),
         _ => {
             fields.wrong(
                 "content",
@@ -98,19 +103,18 @@ fn read_tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wor
     fields.finish()?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let ids = match (text, talk) {
-            (Some((text, adds)), _) => encoder(&model).text_ids(&text, adds, parsed)?,
-            (None, Some((messages, kwargs, begins))) => {
-                encoder(&model).conversation_ids(messages, arguments(&kwargs, begins))?
-            }
+        let ids = match (text, conversation) {
+            (Some((text, adds)), _) => prompt_encoder(&model).text_ids(&text, adds, parsed)?,
+            (None, Some((messages, kwargs, add_generation_prompt))) => prompt_encoder(&model)
+                .conversation_ids(messages, template_arguments(&kwargs, add_generation_prompt))?,
             (None, None) => Vec::new(),
         };
-        told(&ids, field, pieces, strings, &model)
+        tokenize_response(&ids, field, pieces, strings, &model)
     }))
 }
 
 /// The response of `/tokenize`, written token by token. A piece that is not UTF-8 is written as a list of bytes.
-fn told(
+fn tokenize_response(
     ids: &[u32],
     field: &str,
     pieces: bool,
@@ -124,13 +128,13 @@ fn told(
     json::raw(&mut out, ",\"max_model_len\":");
     json::integer(&mut out, model.handle.context_max as u64);
     json::raw(&mut out, ",\"tokens\":");
-    list(&mut out, field, ids, |out, &id| match pieces {
-        true => with_piece(out, id, piece(id)),
+    write_list(&mut out, field, ids, |out, &id| match pieces {
+        true => write_piece(out, id, piece(id)),
         false => json::integer(out, u64::from(id)),
     })?;
     if strings {
         json::raw(&mut out, ",\"token_strs\":");
-        list(&mut out, field, ids, |out, &id| {
+        write_list(&mut out, field, ids, |out, &id| {
             json::write(&json::Lossy(piece(id)), out);
         })?;
     }
@@ -138,7 +142,7 @@ fn told(
     Ok(out)
 }
 
-fn with_piece(out: &mut BytesMut, id: u32, piece: &[u8]) {
+fn write_piece(out: &mut BytesMut, id: u32, piece: &[u8]) {
     json::raw(out, "{\"id\":");
     json::integer(out, u64::from(id));
     json::raw(out, ",\"piece\":");
@@ -159,33 +163,36 @@ fn with_piece(out: &mut BytesMut, id: u32, piece: &[u8]) {
 ///
 /// # Errors
 /// The response to the input in `field` would be too long.
-fn list(
+fn write_list(
     out: &mut BytesMut,
     field: &str,
     ids: &[u32],
-    mut tell: impl FnMut(&mut BytesMut, &u32),
+    mut write_item: impl FnMut(&mut BytesMut, &u32),
 ) -> Result<(), ApiError> {
     json::raw(out, "[");
     for (i, id) in ids.iter().enumerate() {
         if i > 0 {
             json::raw(out, ",");
         }
-        tell(out, id);
-        expect_room(field, out)?;
+        write_item(out, id);
+        expect_fit(field, out)?;
     }
     json::raw(out, "]");
     Ok(())
 }
 
-fn expect_room(field: &str, out: &BytesMut) -> Result<(), ApiError> {
-    if out.len() <= ANSWER_BYTES_MAX {
+fn expect_fit(field: &str, out: &BytesMut) -> Result<(), ApiError> {
+    if out.len() <= RESPONSE_BYTES_MAX {
         return Ok(());
     }
-    let words = format!("{field}: the answer would have more than {ANSWER_BYTES_MAX} bytes");
-    Err(ApiError::field(field, "too_long", words))
+    let message = format!("{field}: the answer would have more than {RESPONSE_BYTES_MAX} bytes");
+    Err(ApiError::field(field, "too_long", message))
 }
 
-fn read_detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
+fn parse_detokenize(
+    mut fields: Fields<'_>,
+    model: &Arc<ServedModel>,
+) -> Result<OffloadedWork, ApiError> {
     let vocab = model.handle.tokenizer.vocab_size();
     let ids = match fields.raw("tokens") {
         Some(raw) => fields.ids("tokens", raw, vocab),
@@ -197,8 +204,9 @@ fn read_detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<W
     let bytes = |&id: &u32| model.handle.tokenizer.bytes(id).map_or(0, <[u8]>::len);
     let bytes: usize = ids.iter().flatten().map(bytes).sum();
     if bytes > DETOKENIZED_BYTES_MAX {
-        let words = format!("stand for {bytes} bytes; at most {DETOKENIZED_BYTES_MAX} are told");
-        fields.wrong("tokens", words);
+        let message =
+            format!("stand for {bytes} bytes; at most {DETOKENIZED_BYTES_MAX} are returned");
+        fields.wrong("tokens", message);
     }
     fields.finish()?;
     let ids = ids.unwrap_or_default();
@@ -210,7 +218,7 @@ fn read_detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<W
             json::raw(&mut out, name);
             json::string(&mut out, &text);
             if i == 0 {
-                expect_room("tokens", &out)?;
+                expect_fit("tokens", &out)?;
             }
         }
         json::raw(&mut out, "}");
@@ -218,40 +226,50 @@ fn read_detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<W
     }))
 }
 
-fn read_apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
-    let (messages, kwargs, begins) = conversation(&mut fields);
+fn parse_apply_template(
+    mut fields: Fields<'_>,
+    model: &Arc<ServedModel>,
+) -> Result<OffloadedWork, ApiError> {
+    let (messages, kwargs, add_generation_prompt) = parse_conversation(&mut fields);
     fields.finish()?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let room = PromptLimit::WIDEST;
-        let encoder = encoder(&model);
+        let encoder = prompt_encoder(&model);
         let messages = encoder.add_tools(messages, &[], false)?;
-        let text = encoder.render(("messages", &messages), arguments(&kwargs, begins), room)?;
+        let text = encoder.render(
+            ("messages", &messages),
+            template_arguments(&kwargs, add_generation_prompt),
+            room,
+        )?;
         let mut out = BytesMut::with_capacity(text.len() + 16);
         json::raw(&mut out, "{\"prompt\":");
         json::string(&mut out, &text);
         json::raw(&mut out, "}");
-        expect_room("messages", &out)?;
+        expect_fit("messages", &out)?;
         Ok(out)
     }))
 }
 
-fn encoder(model: &ServedModel) -> PromptEncoder<'_> {
+fn prompt_encoder(model: &ServedModel) -> PromptEncoder<'_> {
     PromptEncoder::new(&model.handle, clock::unix_s())
 }
 
-fn arguments(kwargs: &Map<String, Value>, begins: bool) -> TemplateArguments<'_> {
+fn template_arguments(
+    kwargs: &Map<String, Value>,
+    add_generation_prompt: bool,
+) -> TemplateArguments<'_> {
     TemplateArguments {
         tools: &[],
-        add_generation_prompt: begins,
+        add_generation_prompt,
         kwargs,
     }
 }
 
 /// The messages, the arguments of the chat template, and whether the generation prompt is added.
-fn conversation(fields: &mut Fields<'_>) -> (Vec<Message>, Map<String, Value>, bool) {
+fn parse_conversation(fields: &mut Fields<'_>) -> (Vec<Message>, Map<String, Value>, bool) {
     let messages = chat_request::messages(fields);
     let kwargs = chat_request::kwargs(fields);
-    let begins = fields.boolean("add_generation_prompt").unwrap_or(true);
-    (messages, kwargs, begins)
+    let add_generation_prompt = fields.boolean("add_generation_prompt").unwrap_or(true);
+    (messages, kwargs, add_generation_prompt)
 }

@@ -1,18 +1,18 @@
 //! Embeddings: OpenAI's `/v1/embeddings`, and Ollama's `/api/embed` and `/api/embeddings`.
 //!
 //! ```text
-//! run     from texts to vectors: admission, tokenizing, submission, pooling
-//! openai  `/v1/embeddings`
-//! ollama  `/api/embed` and `/api/embeddings`
+//! compute  from texts to vectors: admission, tokenizing, submission, pooling
+//! openai   `/v1/embeddings`
+//! ollama   `/api/embed` and `/api/embeddings`
 //! ```
 //!
 //! Each text is a request to the engine, scheduled like any other prompt: chunked prefill beside the running streams,
 //! in the fair share of the caller's key. The pooling of hidden states into one vector is a property of the model
 //! (`pooling_type` in the model file): the mean, or the hidden state of the last token.
 
+mod compute;
 pub(crate) mod ollama;
 pub(crate) mod openai;
-mod run;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};

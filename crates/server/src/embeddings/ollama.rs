@@ -1,13 +1,13 @@
 //! Ollama's `POST /api/embed`, and the older `POST /api/embeddings`, which returns one vector that is not normalized.
 
 use super::EmbeddingsResponse;
-use super::run::{Embedded, Wanted, expect_pooling, run};
+use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, expect_pooling};
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::gateway::handles::Gateway;
 use crate::gateway::served::ModelLease;
 use crate::model_lookup;
-use crate::routes::ollama_residence::Residence;
+use crate::routes::ollama_residence::ResidenceRequest;
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
@@ -27,7 +27,7 @@ enum EmbedRoute {
 }
 
 /// The handler of `/api/embed`.
-pub(crate) async fn embed(
+pub(crate) async fn embed_texts(
     State(gateway): State<Gateway>,
     caller: RateLimited,
     scheduling: SchedulingHeaders,
@@ -37,7 +37,7 @@ pub(crate) async fn embed(
 }
 
 /// The handler of `/api/embeddings`.
-pub(crate) async fn embeddings(
+pub(crate) async fn embed_one_text(
     State(gateway): State<Gateway>,
     caller: RateLimited,
     scheduling: SchedulingHeaders,
@@ -76,9 +76,9 @@ async fn respond(
         EmbedRoute::Embeddings => &OLLAMA_EMBEDDINGS,
     };
     let ignored = fields.finish_request(table)?;
-    let residence = Residence::of(Format::OllamaGenerate, &body)?;
-    residence.noted(models).await;
-    let wanted = Wanted {
+    let residence = ResidenceRequest::of(Format::OllamaGenerate, &body)?;
+    residence.apply_keep_alive(models).await;
+    let request = EmbeddingsRequest {
         field,
         texts,
         truncate,
@@ -87,17 +87,17 @@ async fn respond(
         deadline: scheduling.deadline,
         serving,
     };
-    let embedded = run(&gateway.generations, &caller, wanted).await?;
+    let embedded = compute_embeddings(&gateway.generations, &caller, request).await?;
     let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
     let body = match route {
-        EmbedRoute::Embed => whole(&name, &embedded, dimensions, arrived),
-        EmbedRoute::Embeddings => one(&embedded, dimensions),
+        EmbedRoute::Embed => embed_response(&name, &embedded, dimensions, arrived),
+        EmbedRoute::Embeddings => embeddings_response(&embedded, dimensions),
     };
     Ok(EmbeddingsResponse { body, ignored })
 }
 
 /// The response of `/api/embeddings`.
-fn one(embedded: &Embedded, dimensions: Option<usize>) -> Bytes {
+fn embeddings_response(embedded: &ComputedEmbeddings, dimensions: Option<usize>) -> Bytes {
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"embedding\":");
     let vector = embedded.vectors.first();
@@ -108,7 +108,12 @@ fn one(embedded: &Embedded, dimensions: Option<usize>) -> Bytes {
 }
 
 /// The response of `/api/embed`.
-fn whole(model: &str, embedded: &Embedded, dimensions: Option<usize>, arrived: Instant) -> Bytes {
+fn embed_response(
+    model: &str,
+    embedded: &ComputedEmbeddings,
+    dimensions: Option<usize>,
+    arrived: Instant,
+) -> Bytes {
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"model\":");
     json::string(&mut out, model);
@@ -119,8 +124,11 @@ fn whole(model: &str, embedded: &Embedded, dimensions: Option<usize>, arrived: I
     }
     let loading = embedded.admitted.saturating_duration_since(arrived);
     for (name, count) in [
-        ("],\"total_duration\":", nanoseconds(clock::now() - arrived)),
-        (",\"load_duration\":", nanoseconds(loading)),
+        (
+            "],\"total_duration\":",
+            as_nanoseconds(clock::now() - arrived),
+        ),
+        (",\"load_duration\":", as_nanoseconds(loading)),
         (",\"prompt_eval_count\":", embedded.prompt_tokens),
     ] {
         json::raw(&mut out, name);
@@ -130,6 +138,6 @@ fn whole(model: &str, embedded: &Embedded, dimensions: Option<usize>, arrived: I
     out.freeze()
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+fn as_nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! `POST /v1/embeddings`.
 
 use super::EmbeddingsResponse;
-use super::run::{Embedded, Wanted, expect_pooling, run};
+use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, expect_pooling};
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::gateway::handles::Gateway;
@@ -17,7 +17,7 @@ use wire::openai::generation_fields;
 use wire::{clock, embeddings_input, json};
 
 /// The handler of `/v1/embeddings`.
-pub(crate) async fn embeddings(
+pub(crate) async fn create_embeddings(
     State(gateway): State<Gateway>,
     RateLimited(caller): RateLimited,
     scheduling: SchedulingHeaders,
@@ -45,7 +45,7 @@ pub(crate) async fn embeddings(
     let client_deadline = stream_options
         .deadline
         .map(|deadline| clock::now() + deadline);
-    let wanted = Wanted {
+    let request = EmbeddingsRequest {
         field: "input",
         texts,
         truncate: false,
@@ -54,15 +54,20 @@ pub(crate) async fn embeddings(
         deadline: scheduling.deadline.into_iter().chain(client_deadline).min(),
         serving,
     };
-    let embedded = run(&gateway.generations, &caller, wanted).await?;
+    let embedded = compute_embeddings(&gateway.generations, &caller, request).await?;
     let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
     Ok(EmbeddingsResponse {
-        body: whole(&name, &embedded, dimensions, base64),
+        body: embeddings_response(&name, &embedded, dimensions, base64),
         ignored,
     })
 }
 
-fn whole(id: &str, embedded: &Embedded, dimensions: Option<usize>, base64: bool) -> Bytes {
+fn embeddings_response(
+    id: &str,
+    embedded: &ComputedEmbeddings,
+    dimensions: Option<usize>,
+    base64: bool,
+) -> Bytes {
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"object\":\"list\",\"data\":[");
     for (i, vector) in embedded.vectors.iter().enumerate() {

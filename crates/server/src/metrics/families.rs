@@ -2,7 +2,7 @@
 
 mod engine;
 
-use super::text::{Labels, Text};
+use super::prometheus_text::{Labels, PrometheusText};
 use super::{Metrics, MetricsSources};
 use crate::gateway::admission;
 use crate::gateway::metrics::{GenerationMetrics, Outcome};
@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 
 /// All metric families as Prometheus text.
-pub(crate) fn write(sources: &MetricsSources) -> String {
-    let mut text = Text::default();
+pub(crate) fn write_families(sources: &MetricsSources) -> String {
+    let mut text = PrometheusText::default();
     text.gauges(
         "millrace_build_info",
         "Version of the server and name of its first model; always 1.",
@@ -24,25 +24,25 @@ pub(crate) fn write(sources: &MetricsSources) -> String {
             1.0,
         )],
     );
-    latencies(&mut text, &sources.metrics.generations);
-    answers(&mut text, &sources.metrics.generations);
-    requests(&mut text, &sources.metrics);
-    http(&mut text, &sources.metrics);
+    write_latencies(&mut text, &sources.metrics.generations);
+    write_answers(&mut text, &sources.metrics.generations);
+    write_requests(&mut text, &sources.metrics);
+    write_http(&mut text, &sources.metrics);
     #[cfg(feature = "otlp")]
-    exports(&mut text, &sources.metrics);
-    streams(&mut text, sources.streams.registry().counts());
+    write_exports(&mut text, &sources.metrics);
+    write_streams(&mut text, sources.streams.registry().counts());
     let state = sources.models.first().state();
-    loading(&mut text, &state);
-    models(&mut text, &sources.models);
+    write_loading(&mut text, &state);
+    write_models(&mut text, &sources.models);
     if let State::Ready(serving) = &state {
-        admission(&mut text, serving.admission.snapshot());
-        engine::write(&mut text, &serving.model);
+        write_admission(&mut text, serving.admission.snapshot());
+        engine::write_engine(&mut text, &serving.model);
     }
     text.finish()
 }
 
 /// Families about the first model. Families of admission and engine exist only while the model is ready.
-fn loading(text: &mut Text, state: &State) {
+fn write_loading(text: &mut PrometheusText, state: &State) {
     let (ready, ratio) = match state {
         State::Ready(_) => (1.0, 1.0),
         State::Loading { progress, .. } => (0.0, progress.percent() as f64 / 100.0),
@@ -63,7 +63,7 @@ fn loading(text: &mut Text, state: &State) {
 }
 
 /// Families about all loaded models, including the first.
-fn models(text: &mut Text, models: &ModelRegistry) {
+fn write_models(text: &mut PrometheusText, models: &ModelRegistry) {
     text.gauge(
         "millrace_models_loaded",
         "Loaded models that accept requests.",
@@ -91,7 +91,7 @@ fn models(text: &mut Text, models: &ModelRegistry) {
     );
 }
 
-fn latencies(text: &mut Text, metrics: &GenerationMetrics) {
+fn write_latencies(text: &mut PrometheusText, metrics: &GenerationMetrics) {
     text.histogram(
         "millrace_admission_wait_seconds",
         "Time from receiving a request's body to its admission.",
@@ -119,7 +119,7 @@ fn latencies(text: &mut Text, metrics: &GenerationMetrics) {
     );
 }
 
-fn answers(text: &mut Text, metrics: &GenerationMetrics) {
+fn write_answers(text: &mut PrometheusText, metrics: &GenerationMetrics) {
     text.gauge(
         "millrace_answers_open",
         "Responses being generated or sent.",
@@ -154,7 +154,7 @@ fn answers(text: &mut Text, metrics: &GenerationMetrics) {
     }
 }
 
-fn requests(text: &mut Text, metrics: &Metrics) {
+fn write_requests(text: &mut PrometheusText, metrics: &Metrics) {
     let rows: Vec<_> = metrics
         .rejections
         .iter()
@@ -173,7 +173,7 @@ fn requests(text: &mut Text, metrics: &Metrics) {
     );
 }
 
-fn http(text: &mut Text, metrics: &Metrics) {
+fn write_http(text: &mut PrometheusText, metrics: &Metrics) {
     let rows: Vec<_> = metrics
         .requests
         .iter()
@@ -211,7 +211,7 @@ fn http(text: &mut Text, metrics: &Metrics) {
 }
 
 #[cfg(feature = "otlp")]
-fn exports(text: &mut Text, metrics: &Metrics) {
+fn write_exports(text: &mut PrometheusText, metrics: &Metrics) {
     text.counters(
         "millrace_otlp_exports_total",
         "Exports to the OpenTelemetry collector, by outcome.",
@@ -225,7 +225,7 @@ fn exports(text: &mut Text, metrics: &Metrics) {
     );
 }
 
-fn streams(text: &mut Text, now: RegistryCounts) {
+fn write_streams(text: &mut PrometheusText, now: RegistryCounts) {
     text.gauges(
         "millrace_streams",
         "Streams in the registry, by state: open, or ended and retained.",
@@ -257,7 +257,7 @@ fn streams(text: &mut Text, now: RegistryCounts) {
     );
 }
 
-fn admission(text: &mut Text, now: admission::Snapshot) {
+fn write_admission(text: &mut PrometheusText, now: admission::Snapshot) {
     text.gauges(
         "millrace_admission_streams",
         "Admitted streams, and the current concurrency limit.",

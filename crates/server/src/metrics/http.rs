@@ -1,6 +1,6 @@
 //! Metrics of HTTP requests, and the handler of `GET /metrics`.
 
-use super::{Metrics, MetricsSources, families, snapshot, text};
+use super::{Metrics, MetricsSources, families, prometheus_text, snapshot};
 use crate::gateway::metrics::count::Counter;
 use crate::gateway::metrics::table;
 use axum::Json;
@@ -31,7 +31,7 @@ const STATUSES: [(u16, &str); 24] = [
     (422, "422"),
     (426, "426"),
     (429, "429"),
-    (LEFT, "499"),
+    (CLIENT_DISCONNECTED, "499"),
     (500, "500"),
     (501, "501"),
     (503, "503"),
@@ -40,16 +40,16 @@ const STATUSES: [(u16, &str); 24] = [
 ];
 
 /// The status of nginx for a client that disconnected before the response.
-const LEFT: u16 = 499;
+const CLIENT_DISCONNECTED: u16 = 499;
 
 /// Requests of one route, by status.
 #[derive(Debug, Default)]
-pub(crate) struct Statuses {
+pub(crate) struct StatusCounters {
     known: [Counter; STATUSES.len()],
     beyond: Counter,
 }
 
-impl Statuses {
+impl StatusCounters {
     fn of(&self, status: u16) -> &Counter {
         let known = STATUSES.iter().position(|&(code, _)| code == status);
         known.map_or(&self.beyond, |at| &self.known[at])
@@ -66,37 +66,37 @@ impl Statuses {
 }
 
 /// Counts a request when the response head is known, or when the request is dropped without a response.
-pub(crate) async fn count(
+pub(crate) async fn count_request(
     State(metrics): State<Arc<Metrics>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let mut counting = Counting {
+    let mut counted = CountedRequest {
         metrics,
         route: request.extensions().get().cloned(),
         status: None,
     };
     let response = next.run(request).await;
-    counting.status = Some(response.status());
+    counted.status = Some(response.status());
     if let Some(RejectedWith(code)) = response.extensions().get() {
-        counting.metrics.rejected(code);
+        counted.metrics.count_rejection(code);
     }
     response
 }
 
 /// A request without a response yet; counted on drop.
-struct Counting {
+struct CountedRequest {
     metrics: Arc<Metrics>,
     route: Option<MatchedPath>,
     status: Option<StatusCode>,
 }
 
-impl Drop for Counting {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         let status = match self.status {
             Some(status) => status.as_u16(),
             None if std::thread::panicking() => 500,
-            None => LEFT,
+            None => CLIENT_DISCONNECTED,
         };
         let route = self.route.as_ref().map_or("none", MatchedPath::as_str);
         self.metrics.requests.of(route).of(status).add(1);
@@ -104,7 +104,10 @@ impl Drop for Counting {
 }
 
 /// `GET /metrics`: as Prometheus text, or as one JSON object for clients that accept JSON.
-pub(crate) async fn show(State(sources): State<MetricsSources>, headers: HeaderMap) -> Response {
+pub(crate) async fn show_metrics(
+    State(sources): State<MetricsSources>,
+    headers: HeaderMap,
+) -> Response {
     let json = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
@@ -114,8 +117,8 @@ pub(crate) async fn show(State(sources): State<MetricsSources>, headers: HeaderM
                 .any(|kind| kind.trim() == "application/json")
         });
     if json {
-        return Json(snapshot::take(&sources)).into_response();
+        return Json(snapshot::take_snapshot(&sources)).into_response();
     }
-    let headers = [(header::CONTENT_TYPE, text::CONTENT_TYPE)];
-    (headers, families::write(&sources)).into_response()
+    let headers = [(header::CONTENT_TYPE, prometheus_text::CONTENT_TYPE)];
+    (headers, families::write_families(&sources)).into_response()
 }

@@ -12,14 +12,14 @@
 mod counted_socket;
 mod families;
 mod http;
+mod prometheus_text;
 mod snapshot;
-mod text;
 
 pub(crate) use counted_socket::CountedSocket;
-pub(crate) use http::{count, show};
-pub(crate) use snapshot::take as snapshot;
+pub(crate) use http::{count_request, show_metrics};
+pub(crate) use snapshot::take_snapshot;
 
-use self::http::Statuses;
+use self::http::StatusCounters;
 use crate::gateway::metrics::GenerationMetrics;
 use crate::gateway::metrics::count::{Counter, Gauge};
 use crate::gateway::metrics::table::LabelTable;
@@ -39,7 +39,7 @@ pub(crate) struct Metrics {
     connections_accepted: Counter,
     bytes_received: Counter,
     bytes_sent: Counter,
-    requests: LabelTable<Statuses, ROUTES_MAX>,
+    requests: LabelTable<StatusCounters, ROUTES_MAX>,
     rejections: LabelTable<Counter, REASONS_MAX>,
     pub(crate) generations: Arc<GenerationMetrics>,
     #[cfg(feature = "otlp")]
@@ -58,13 +58,13 @@ pub(crate) struct MetricsSources {
 
 impl Metrics {
     /// Counts a rejected request or connection by error code.
-    pub(crate) fn rejected(&self, code: &str) {
+    pub(crate) fn count_rejection(&self, code: &str) {
         self.rejections.of(code).add(1);
     }
 
     /// Counts an export to the OpenTelemetry collector.
     #[cfg(feature = "otlp")]
-    pub(crate) fn exported(&self, accepted: bool) {
+    pub(crate) fn count_export(&self, accepted: bool) {
         if accepted {
             self.exports_accepted.add(1);
         } else {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// A snapshot of the metrics. Counts and latencies are cumulative since the start of the server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Snapshot {
+pub(crate) struct MetricsSnapshot {
     pub(crate) connections_open: u64,
     pub(crate) answers_open: u64,
     pub(crate) requests_queued: u64,
@@ -74,19 +74,19 @@ impl Quantiles {
 
 /// The metrics of a model that is not ready.
 #[derive(Default)]
-struct Nothing {
+struct UnloadedMetrics {
     stats: Stats,
     steps: StepMetrics,
     admission: admission::Snapshot,
 }
 
-fn acceptance(drafted: u64, accepted: u64) -> Option<f64> {
+fn acceptance_rate(drafted: u64, accepted: u64) -> Option<f64> {
     (drafted > 0).then(|| accepted as f64 / drafted as f64)
 }
 
 /// Takes a snapshot.
-pub(crate) fn take(sources: &MetricsSources) -> Snapshot {
-    let (serving, none) = (sources.models.first().serving(), Nothing::default());
+pub(crate) fn take_snapshot(sources: &MetricsSources) -> MetricsSnapshot {
+    let (serving, none) = (sources.models.first().serving(), UnloadedMetrics::default());
     let (stats, steps, admission) = match &serving {
         Some(serving) => (
             serving.model.handle.engine.stats(),
@@ -97,7 +97,7 @@ pub(crate) fn take(sources: &MetricsSources) -> Snapshot {
     };
     let (metrics, streams) = (&sources.metrics, sources.streams.registry().counts());
     let generations = &metrics.generations;
-    Snapshot {
+    MetricsSnapshot {
         connections_open: metrics.connections_open.get(),
         answers_open: generations.answers_open.get(),
         requests_queued: stats.queued(),
@@ -121,7 +121,7 @@ pub(crate) fn take(sources: &MetricsSources) -> Snapshot {
         step_rows: stats.rows(),
         draft_tokens: stats.tokens_drafted(),
         draft_tokens_accepted: stats.tokens_accepted(),
-        draft_acceptance_rate: acceptance(stats.tokens_drafted(), stats.tokens_accepted()),
+        draft_acceptance_rate: acceptance_rate(stats.tokens_drafted(), stats.tokens_accepted()),
         parks: stats.parks(),
         resumes: stats.resumes(),
         preemptions: stats.preemptions(),

@@ -1,10 +1,10 @@
 //! Export of the OpenTelemetry metrics `gen_ai.server.*` to a collector, each `metrics.export_interval_ms`.
 //!
 //! ```text
-//! target   a setting     -> address and header fields of the collector
-//! payload  the metrics   -> an `ExportMetricsServiceRequest`
-//! post     the request   -> the response of the collector
-//! journal  the response  -> two counters, and a log line on a change
+//! target      a setting     -> address and header fields of the collector
+//! payload     the metrics   -> an `ExportMetricsServiceRequest`
+//! post        the request   -> the response of the collector
+//! export_log  the response  -> two counters, and a log line on a change
 //! ```
 //!
 //! Name resolution, encoding and waiting for the collector happen on one separate thread (`otlp`), which reads the
@@ -12,7 +12,7 @@
 //! of a failed export are part of the next one. Nothing is stored for a retry: there is at most one message, and the
 //! size of the message does not depend on traffic.
 
-mod journal;
+mod export_log;
 mod payload;
 mod post;
 mod target;
@@ -20,9 +20,9 @@ mod target;
 pub use target::OtlpTarget;
 
 use crate::app::App;
-use journal::Journal;
-use payload::Origin;
-use post::Problem;
+use export_log::ExportLog;
+use payload::ResourceAttributes;
+use post::ExportError;
 use prost::Message;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,9 +48,9 @@ impl Exporter {
         let target = app.config.now().otlp.clone()?;
         let (stop, stopped) = oneshot::channel();
         let (done, over) = oneshot::channel();
-        let sending = Sending {
-            journal: Journal::new(Arc::clone(&app.metrics), target.to_string()),
-            origin: Origin {
+        let export_loop = ExportLoop {
+            log: ExportLog::new(Arc::clone(&app.metrics), target.to_string()),
+            attributes: ResourceAttributes {
                 model: app.models.first().id.clone(),
                 address: local,
                 since: clock::wall(clock::now()),
@@ -60,7 +60,7 @@ impl Exporter {
         };
         let thread = std::thread::Builder::new().name("otlp".to_owned());
         let spawned = thread.spawn(move || {
-            sending.run(stopped);
+            export_loop.run_thread(stopped);
             // Fails if the server was dropped.
             let _ = done.send(());
         });
@@ -81,16 +81,16 @@ impl Exporter {
     }
 }
 
-struct Sending {
+struct ExportLoop {
     app: App,
     target: OtlpTarget,
-    origin: Origin,
-    journal: Journal,
+    attributes: ResourceAttributes,
+    log: ExportLog,
 }
 
-impl Sending {
+impl ExportLoop {
     /// Runs on a separate runtime, because name resolution blocks.
-    fn run(mut self, stopped: oneshot::Receiver<()>) {
+    fn run_thread(mut self, stopped: oneshot::Receiver<()>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
             .thread_name("otlp")
@@ -99,7 +99,7 @@ impl Sending {
             .build();
         match runtime {
             Ok(runtime) => {
-                runtime.block_on(self.each_interval(stopped));
+                runtime.block_on(self.export_each_interval(stopped));
                 // Does not wait for a name server that does not answer.
                 runtime.shutdown_background();
             }
@@ -107,7 +107,7 @@ impl Sending {
         }
     }
 
-    async fn each_interval(&mut self, mut stopped: oneshot::Receiver<()>) {
+    async fn export_each_interval(&mut self, mut stopped: oneshot::Receiver<()>) {
         loop {
             let interval = self.app.config.now().metrics_export_interval;
             let stop = tokio::select! {
@@ -117,18 +117,19 @@ impl Sending {
             if matches!(stop, Some(Err(_))) {
                 return;
             }
-            self.once().await;
+            self.export_once().await;
             if stop.is_some() {
                 return;
             }
         }
     }
 
-    async fn once(&mut self) {
-        let figures = self.app.metrics.generations.operations.read();
-        let message = payload::payload(&self.origin, &figures, clock::wall(clock::now()));
-        let sent = post::post(&self.target, message.encode_to_vec());
-        let told = timeout(EXPORT_TIME_MAX, sent).await;
-        self.journal.note(told.unwrap_or(Err(Problem::Slow)));
+    async fn export_once(&mut self) {
+        let metrics = self.app.metrics.generations.operations.read();
+        let message = payload::build_payload(&self.attributes, &metrics, clock::wall(clock::now()));
+        let sent = post::send_export(&self.target, message.encode_to_vec());
+        let outcome = timeout(EXPORT_TIME_MAX, sent).await;
+        self.log
+            .record_outcome(outcome.unwrap_or(Err(ExportError::Slow)));
     }
 }

@@ -21,7 +21,7 @@ const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.37.0";
 const MILLRACE: &str = "millrace";
 
 /// Attributes that do not change while the server runs.
-pub(super) struct Origin {
+pub(super) struct ResourceAttributes {
     /// The name of the requested and of the answering model.
     pub(super) model: String,
     /// The listening address of the server.
@@ -31,19 +31,21 @@ pub(super) struct Origin {
 }
 
 /// All metrics up to `now`. Metrics without a sample are left out.
-pub(super) fn payload(
-    origin: &Origin,
-    figures: &[OperationMetrics],
+pub(super) fn build_payload(
+    attributes: &ResourceAttributes,
+    operations: &[OperationMetrics],
     now: SystemTime,
 ) -> ExportMetricsServiceRequest {
-    let mut rows = Rows {
-        origin,
+    let mut points = DataPoints {
+        attributes,
         now,
         duration: Vec::new(),
         first_token: Vec::new(),
         per_token: Vec::new(),
     };
-    figures.iter().for_each(|figures| rows.add(figures));
+    operations
+        .iter()
+        .for_each(|operation| points.add_operation(operation));
     let scope = InstrumentationScope {
         name: MILLRACE.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -51,14 +53,14 @@ pub(super) fn payload(
     };
     let metrics = ScopeMetrics {
         scope: Some(scope),
-        metrics: rows.metrics(),
+        metrics: points.into_metrics(),
         schema_url: SCHEMA_URL.to_owned(),
     };
     let resource = Resource {
         attributes: vec![
-            text("service.name", MILLRACE),
-            text("service.version", env!("CARGO_PKG_VERSION")),
-            text("service.instance.id", &origin.address.to_string()),
+            text_attribute("service.name", MILLRACE),
+            text_attribute("service.version", env!("CARGO_PKG_VERSION")),
+            text_attribute("service.instance.id", &attributes.address.to_string()),
         ],
         ..Resource::default()
     };
@@ -72,70 +74,70 @@ pub(super) fn payload(
 }
 
 /// Data points of each metric.
-struct Rows<'a> {
-    origin: &'a Origin,
+struct DataPoints<'a> {
+    attributes: &'a ResourceAttributes,
     now: SystemTime,
     duration: Vec<HistogramDataPoint>,
     first_token: Vec<HistogramDataPoint>,
     per_token: Vec<HistogramDataPoint>,
 }
 
-impl Rows<'_> {
-    fn add(&mut self, figures: &OperationMetrics) {
-        let operation = figures.operation;
-        for (error, took) in &figures.durations {
-            let point = self.point(operation, error.as_deref(), took);
+impl DataPoints<'_> {
+    fn add_operation(&mut self, metrics: &OperationMetrics) {
+        let operation = metrics.operation;
+        for (error, took) in &metrics.durations {
+            let point = self.data_point(operation, error.as_deref(), took);
             self.duration.extend(point);
         }
-        let first_token = self.point(operation, None, &figures.first_token);
+        let first_token = self.data_point(operation, None, &metrics.first_token);
         self.first_token.extend(first_token);
-        let per_token = self.point(operation, None, &figures.per_token);
+        let per_token = self.data_point(operation, None, &metrics.per_token);
         self.per_token.extend(per_token);
     }
 
     /// A data point; `None` without a sample.
-    fn point(
+    fn data_point(
         &self,
         operation: &str,
         error: Option<&str>,
-        told: &Distribution,
+        distribution: &Distribution,
     ) -> Option<HistogramDataPoint> {
-        let Origin { model, address, .. } = self.origin;
+        let ResourceAttributes { model, address, .. } = self.attributes;
         let mut attributes = vec![
-            text("gen_ai.operation.name", operation),
-            text("gen_ai.provider.name", MILLRACE),
-            text("gen_ai.request.model", model),
-            text("gen_ai.response.model", model),
-            text("server.address", &address.ip().to_string()),
-            number("server.port", i64::from(address.port())),
+            text_attribute("gen_ai.operation.name", operation),
+            text_attribute("gen_ai.provider.name", MILLRACE),
+            text_attribute("gen_ai.request.model", model),
+            text_attribute("gen_ai.response.model", model),
+            text_attribute("server.address", &address.ip().to_string()),
+            integer_attribute("server.port", i64::from(address.port())),
         ];
-        attributes.extend(error.map(|error| text("error.type", error)));
+        attributes.extend(error.map(|error| text_attribute("error.type", error)));
         let point = HistogramDataPoint {
             attributes,
-            start_time_unix_nano: unix_ns(self.origin.since),
+            start_time_unix_nano: unix_ns(self.attributes.since),
             time_unix_nano: unix_ns(self.now),
-            count: told.count(),
-            sum: Some(told.sum),
-            bucket_counts: told.counts.clone(),
-            explicit_bounds: told.bounds.clone(),
+            count: distribution.count(),
+            sum: Some(distribution.sum),
+            bucket_counts: distribution.counts.clone(),
+            explicit_bounds: distribution.bounds.clone(),
             ..HistogramDataPoint::default()
         };
         (point.count > 0).then_some(point)
     }
 
-    fn metrics(self) -> Vec<Metric> {
+    fn into_metrics(self) -> Vec<Metric> {
         let all = [
-            metric(
+            histogram_metric(
                 "gen_ai.server.request.duration",
                 "Time from receiving a request to its last byte.",
                 self.duration,
             ),
-            metric(
+            histogram_metric(
                 "gen_ai.server.time_to_first_token",
                 "Time from receiving a request to its first token, completed requests only.",
                 self.first_token,
             ),
-            metric(
+            histogram_metric(
                 "gen_ai.server.time_per_output_token",
                 "Mean time per output token after the first, completed requests only.",
                 self.per_token,
@@ -145,7 +147,11 @@ impl Rows<'_> {
     }
 }
 
-fn metric(name: &str, description: &str, points: Vec<HistogramDataPoint>) -> Option<Metric> {
+fn histogram_metric(
+    name: &str,
+    description: &str,
+    points: Vec<HistogramDataPoint>,
+) -> Option<Metric> {
     let histogram = Histogram {
         data_points: points,
         aggregation_temporality: AggregationTemporality::Cumulative.into(),
@@ -159,15 +165,15 @@ fn metric(name: &str, description: &str, points: Vec<HistogramDataPoint>) -> Opt
     })
 }
 
-fn text(key: &str, value: &str) -> KeyValue {
-    attribute(key, Value::StringValue(value.to_owned()))
+fn text_attribute(key: &str, value: &str) -> KeyValue {
+    key_value(key, Value::StringValue(value.to_owned()))
 }
 
-fn number(key: &str, value: i64) -> KeyValue {
-    attribute(key, Value::IntValue(value))
+fn integer_attribute(key: &str, value: i64) -> KeyValue {
+    key_value(key, Value::IntValue(value))
 }
 
-fn attribute(key: &str, value: Value) -> KeyValue {
+fn key_value(key: &str, value: Value) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue { value: Some(value) }),

@@ -20,7 +20,7 @@ const USER_AGENT_VALUE: &str = concat!("millrace/", env!("CARGO_PKG_VERSION"));
 
 /// Why an export failed.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum ExportError {
     /// The collector did not answer in time.
     Slow,
     /// The connection could not be established.
@@ -34,37 +34,42 @@ pub(super) enum Problem {
 }
 
 /// Sends the message over a new connection: the interval is longer than most collectors keep a connection open.
-pub(super) async fn post(target: &OtlpTarget, message: Vec<u8>) -> Result<(), Problem> {
+pub(super) async fn send_export(target: &OtlpTarget, message: Vec<u8>) -> Result<(), ExportError> {
     let stream = TcpStream::connect((target.host.as_str(), target.port))
         .await
-        .map_err(Problem::Unreachable)?;
+        .map_err(ExportError::Unreachable)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // Dropping the set closes the connection on every return.
     let mut driving = JoinSet::new();
     driving.spawn(connection);
-    let response = sender.send_request(request(target, message)?).await?;
+    let response = sender
+        .send_request(export_request(target, message)?)
+        .await?;
     let status = response.status();
     if !status.is_success() {
-        return Err(Problem::Status(status));
+        return Err(ExportError::Status(status));
     }
     let body = Limited::new(response.into_body(), RESPONSE_BYTES_MAX);
     let body = body.collect().await.map_err(|why| {
         let long = why.is::<LengthLimitError>();
-        Problem::Broken(if long {
-            "a long answer".to_owned()
+        ExportError::Broken(if long {
+            "a long response".to_owned()
         } else {
             why.to_string()
         })
     })?;
-    rejected(&body.to_bytes())
+    check_rejected(&body.to_bytes())
 }
 
-fn request(target: &OtlpTarget, message: Vec<u8>) -> Result<Request<Full<Bytes>>, Problem> {
+fn export_request(
+    target: &OtlpTarget,
+    message: Vec<u8>,
+) -> Result<Request<Full<Bytes>>, ExportError> {
     let mut request = Request::builder()
         .method(Method::POST)
         .uri(&target.path)
         .body(Full::new(Bytes::from(message)))
-        .map_err(|why| Problem::Broken(why.to_string()))?;
+        .map_err(|why| ExportError::Broken(why.to_string()))?;
     let ours = [
         (HOST, target.authority.clone()),
         (
@@ -81,23 +86,23 @@ fn request(target: &OtlpTarget, message: Vec<u8>) -> Result<Request<Full<Bytes>>
 }
 
 /// Rejected data points in the response. A response that is not protobuf counts as success.
-fn rejected(answer: &[u8]) -> Result<(), Problem> {
-    let told = ExportMetricsServiceResponse::decode(answer).unwrap_or_default();
-    match told.partial_success {
+fn check_rejected(body: &[u8]) -> Result<(), ExportError> {
+    let response = ExportMetricsServiceResponse::decode(body).unwrap_or_default();
+    match response.partial_success {
         Some(partial) if partial.rejected_data_points > 0 => {
-            Err(Problem::Rejected(partial.rejected_data_points))
+            Err(ExportError::Rejected(partial.rejected_data_points))
         }
         _ => Ok(()),
     }
 }
 
-impl From<hyper::Error> for Problem {
+impl From<hyper::Error> for ExportError {
     fn from(why: hyper::Error) -> Self {
         Self::Broken(why.to_string())
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Slow => f.write_str("the collector does not answer"),

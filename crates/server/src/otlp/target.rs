@@ -66,7 +66,8 @@ impl OtlpTarget {
         }
         let entries = text.split(',').map(str::trim).enumerate();
         for (i, entry) in entries.filter(|(_, entry)| !entry.is_empty()) {
-            let (name, value) = field(entry).map_err(|why| format!("entry {}: {why}", i + 1))?;
+            let (name, value) =
+                parse_field(entry).map_err(|why| format!("entry {}: {why}", i + 1))?;
             self.headers.append(name, value);
         }
         if self.headers.len() > HEADERS_MAX {
@@ -86,7 +87,7 @@ impl fmt::Display for OtlpTarget {
     }
 }
 
-fn field(entry: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+fn parse_field(entry: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = entry.split_once('=').ok_or("must be name=value")?;
     let name: HeaderName = name.trim().parse().map_err(|_| "is no field's name")?;
     let value: Vec<u8> = percent_decode_str(value.trim()).collect();
@@ -131,10 +132,10 @@ mod tests {
     fn header_fields_are_decoded_and_never_shown() {
         let target = OtlpTarget::at("http://otel.lan").unwrap();
         let text = " authorization=Basic%20sesame= , x-scope=a%2Cb,";
-        let told = target.clone().with_headers(text).unwrap();
-        assert_eq!(told.headers["authorization"], "Basic sesame=");
-        assert_eq!(told.headers["x-scope"], "a,b");
-        let shown = format!("{told:?} {told}");
+        let parsed = target.clone().with_headers(text).unwrap();
+        assert_eq!(parsed.headers["authorization"], "Basic sesame=");
+        assert_eq!(parsed.headers["x-scope"], "a,b");
+        let shown = format!("{parsed:?} {parsed}");
         assert!(!shown.contains("sesame"), "{shown}");
         let many = "a=1,".repeat(HEADERS_MAX + 1);
         let long = "a".repeat(HEADERS_BYTES_MAX + 1);

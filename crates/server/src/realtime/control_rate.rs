@@ -19,7 +19,7 @@ pub(super) struct ControlRate {
 
 impl ControlRate {
     /// Counts one frame; false if there were too many.
-    pub(super) fn count(&mut self, now: Instant) -> bool {
+    pub(super) fn count_frame(&mut self, now: Instant) -> bool {
         match self.since {
             Some(since) if now.saturating_duration_since(since) < WINDOW => self.frames += 1,
             _ => (self.since, self.frames) = (Some(now), 1),
@@ -40,10 +40,13 @@ mod tests {
         let mut rate = ControlRate::default();
         for start in [0, 1000, 5000] {
             for frame in 0..CONTROL_FRAMES_PER_S_MAX {
-                assert!(rate.count(at(start + u64::from(frame))), "{start} {frame}");
+                assert!(
+                    rate.count_frame(at(start + u64::from(frame))),
+                    "{start} {frame}"
+                );
             }
         }
-        assert!(!rate.count(at(5999)));
-        assert!(rate.count(at(6000)));
+        assert!(!rate.count_frame(at(5999)));
+        assert!(rate.count_frame(at(6000)));
     }
 }

@@ -14,28 +14,28 @@ pub(crate) struct RealtimeHandles {
     pub(crate) responder: StreamResponder,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) config: Arc<LiveConfig>,
-    pub(crate) sockets: Sockets,
+    pub(crate) sockets: OpenSockets,
 }
 
 /// The WebSockets that are open.
 #[derive(Clone)]
-pub(crate) struct Sockets(Arc<Mutex<LifetimeStats>>);
+pub(crate) struct OpenSockets(Arc<Mutex<LifetimeStats>>);
 
 /// The right to have one WebSocket open, released on drop.
 pub(super) struct SocketPermit(Arc<Mutex<LifetimeStats>>);
 
-impl Sockets {
+impl OpenSockets {
     /// Permits one more WebSocket, if at most `max` are open then.
     ///
     /// # Errors
     /// The expected time until one is closed.
-    pub(super) fn enter(&self, max: usize) -> Result<SocketPermit, Duration> {
-        locked(&self.0).begin(1, max, clock::now())?;
+    pub(super) fn acquire_permit(&self, max: usize) -> Result<SocketPermit, Duration> {
+        lock_stats(&self.0).begin(1, max, clock::now())?;
         Ok(SocketPermit(Arc::clone(&self.0)))
     }
 }
 
-impl Default for Sockets {
+impl Default for OpenSockets {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(LifetimeStats::new(clock::now()))))
     }
@@ -43,10 +43,10 @@ impl Default for Sockets {
 
 impl Drop for SocketPermit {
     fn drop(&mut self) {
-        locked(&self.0).end(1, clock::now());
+        lock_stats(&self.0).end(1, clock::now());
     }
 }
 
-fn locked(lives: &Mutex<LifetimeStats>) -> MutexGuard<'_, LifetimeStats> {
-    lives.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_stats(stats: &Mutex<LifetimeStats>) -> MutexGuard<'_, LifetimeStats> {
+    stats.lock().unwrap_or_else(PoisonError::into_inner)
 }

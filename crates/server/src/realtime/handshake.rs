@@ -22,25 +22,25 @@ use wire::openai::refusal;
 const KEY_BYTES: usize = 24;
 
 /// Answers 101 and continues the connection as a WebSocket, or answers with an error.
-pub(crate) async fn enter(
+pub(crate) async fn open_websocket(
     State(handles): State<RealtimeHandles>,
     mut request: Request,
 ) -> Response {
-    try_enter(handles, &mut request).unwrap_or_else(|error| refuse(&error))
+    try_open(handles, &mut request).unwrap_or_else(|error| reject_upgrade(&error))
 }
 
-fn try_enter(handles: RealtimeHandles, request: &mut Request) -> Result<Response, ApiError> {
+fn try_open(handles: RealtimeHandles, request: &mut Request) -> Result<Response, ApiError> {
     let caller = authentication::caller(request.extensions())?.clone();
     RequestOrigin::of_request(request).expect_allowed()?;
-    let accept = accept(request.version(), request.headers())?;
+    let accept = accept_key(request.version(), request.headers())?;
     if handles.lifecycle.stage() == Stage::Draining {
-        let words = "the server is shutting down";
-        return Err(capacity(&handles, "shutting_down", words));
+        let message = "the server is shutting down";
+        return Err(capacity_error(&handles, "shutting_down", message));
     }
     let max = handles.config.now().realtime.connections_max;
-    let place = handles.sockets.enter(max).map_err(|again| {
-        let words = "too many WebSockets are open (realtime.connections_max)";
-        ApiError::capacity("too_many_connections", words, again)
+    let permit = handles.sockets.acquire_permit(max).map_err(|retry_after| {
+        let message = "too many WebSockets are open (realtime.connections_max)";
+        ApiError::capacity("too_many_connections", message, retry_after)
     })?;
     let upgrade = request.extensions().get::<Upgrade>().cloned();
     let upgrade =
@@ -51,12 +51,12 @@ fn try_enter(handles: RealtimeHandles, request: &mut Request) -> Result<Response
             Ok(socket) => Session::start(handles, caller, socket).await.run().await,
             Err(error) => tracing::debug!(%error, "the WebSocket handshake failed"),
         }
-        drop(place);
+        drop(permit);
     }));
-    Ok(switching(&accept))
+    Ok(switching_protocols(&accept))
 }
 
-fn switching(accept: &str) -> Response {
+fn switching_protocols(accept: &str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -69,11 +69,11 @@ fn switching(accept: &str) -> Response {
 }
 
 /// The value of `Sec-WebSocket-Accept`. HTTP/1.0 has no upgrades (RFC 9110, 7.8).
-fn accept(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
+fn accept_key(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
     if version != Version::HTTP_11
-        || !lists(headers, &header::CONNECTION, "upgrade")
-        || !lists(headers, &header::UPGRADE, "websocket")
-        || !lists(headers, &header::SEC_WEBSOCKET_VERSION, "13")
+        || !contains_word(headers, &header::CONNECTION, "upgrade")
+        || !contains_word(headers, &header::UPGRADE, "websocket")
+        || !contains_word(headers, &header::SEC_WEBSOCKET_VERSION, "13")
     {
         return Err(ApiError::caller(
             ErrorKind::UpgradeRequired,
@@ -87,14 +87,14 @@ fn accept(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
         .map(HeaderValue::as_bytes);
     let key = key.filter(|key| key.len() == KEY_BYTES && key.iter().all(|&b| in_base_64(b)));
     let key = key.ok_or_else(|| {
-        let words = "must be 16 bytes in base 64";
-        ApiError::field("sec-websocket-key", "invalid_value", words)
+        let message = "must be 16 bytes in base 64";
+        ApiError::field("sec-websocket-key", "invalid_value", message)
     })?;
     Ok(derive_accept_key(key))
 }
 
 /// Whether a header field with a list of words contains this word.
-fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+fn contains_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).iter();
     let mut words = values
         .filter_map(|v| v.to_str().ok())
@@ -102,11 +102,11 @@ fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     words.any(|each| each.trim().eq_ignore_ascii_case(word))
 }
 
-fn capacity(handles: &RealtimeHandles, code: &'static str, words: &str) -> ApiError {
-    ApiError::capacity(code, words, handles.config.now().retry_after)
+fn capacity_error(handles: &RealtimeHandles, code: &'static str, message: &str) -> ApiError {
+    ApiError::capacity(code, message, handles.config.now().retry_after)
 }
 
-fn refuse(error: &ApiError) -> Response {
+fn reject_upgrade(error: &ApiError) -> Response {
     let mut response = refusal::response(error);
     if error.kind == ErrorKind::UpgradeRequired {
         let headers = response.headers_mut();

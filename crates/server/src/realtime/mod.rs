@@ -1,13 +1,13 @@
 //! `GET /v1/realtime/streams`: several streams over one WebSocket.
 //!
 //! ```text
-//! handshake     an HTTP request    -> a WebSocket (101)
-//! session       a socket           -> messages in, messages out, timers
-//! desk          a `Command`        -> its effect and its reply
-//! lanes         streams            -> their messages, in turn
-//! reply         replies and errors that belong to no stream
-//! control_rate  rate limit of pings
-//! settings      limits
+//! handshake            an HTTP request    -> a WebSocket (101)
+//! session              a socket           -> messages in, messages out, timers
+//! session_handler      a `Command`        -> an effect and a reply
+//! multiplexed_streams  streams            -> their messages, in turn
+//! reply                replies and errors that belong to no stream
+//! control_rate         rate limit of pings
+//! settings             limits
 //! ```
 //!
 //! The crate `wire` parses commands (`realtime_command`) and encodes events (`realtime_encoder`). Each message is one
@@ -39,12 +39,12 @@
 //! resumable are cancelled; resumable ones (jobs by default) continue.
 
 mod control_rate;
-mod desk;
 pub(crate) mod handles;
 pub(crate) mod handshake;
-mod lanes;
+mod multiplexed_streams;
 mod reply;
 mod session;
+mod session_handler;
 mod settings;
 
 pub use settings::RealtimeLimits;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use wire::native::code::is_retriable;
 
 /// The first message.
-pub(super) fn welcome(handles: &RealtimeHandles) -> Value {
+pub(super) fn welcome_message(handles: &RealtimeHandles) -> Value {
     let limits = handles.config.now().realtime;
     json!({
         "type": "welcome", "model": handles.lifecycle.models().first().id, "streams_max": limits.streams_max,
@@ -16,47 +16,51 @@ pub(super) fn welcome(handles: &RealtimeHandles) -> Value {
 }
 
 /// The reply to `open` or `attach`; messages of the stream follow. `kind`: `opened` or `attached`.
-pub(super) fn following(kind: &str, record: &StreamRecord, request: Option<&str>) -> Value {
+pub(super) fn stream_reply(kind: &str, record: &StreamRecord, request: Option<&str>) -> Value {
     let (terms, meta) = (record.terms(), record.meta());
     let acks = match terms.explicit_acks {
         true => "explicit",
         false => "socket",
     };
-    let told = json!({
+    let reply = json!({
         "type": kind, "stream": record.id().to_string(), "response_id": meta.response_id,
         "dialect": terms.format.name(), "model": meta.model, "choices": meta.choices,
         "resumable": terms.resumable, "acks": acks, "credit_window": terms.credit_window,
     });
-    with(told, "request", request)
+    with_field(reply, "request", request)
 }
 
 /// The reply to a successful command.
-pub(super) fn done(request: &str) -> Value {
+pub(super) fn ok_reply(request: &str) -> Value {
     json!({ "type": "ok", "request": request })
 }
 
 /// The reply to a failed command.
-pub(super) fn error(error: &ApiError, request: Option<&str>, stream: Option<&str>) -> Value {
-    let mut told = Map::new();
-    told.insert("type".to_owned(), "error".into());
-    told.insert("code".to_owned(), error.code.into());
-    told.insert("message".to_owned(), error.message.as_str().into());
-    told.insert("retriable".to_owned(), is_retriable(error).into());
+pub(super) fn error_reply(error: &ApiError, request: Option<&str>, stream: Option<&str>) -> Value {
+    let mut reply = Map::new();
+    reply.insert("type".to_owned(), "error".into());
+    reply.insert("code".to_owned(), error.code.into());
+    reply.insert("message".to_owned(), error.message.as_str().into());
+    reply.insert("retriable".to_owned(), is_retriable(error).into());
     if let Some(wait) = error.retry_after {
         let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        told.insert("retry_after_ms".to_owned(), ms.into());
+        reply.insert("retry_after_ms".to_owned(), ms.into());
     }
     if !error.problems.is_empty() {
         let problems = error.problems.iter();
         let problems = problems.map(|p| json!({ "field": p.field, "constraint": p.constraint }));
-        told.insert("errors".to_owned(), problems.collect());
+        reply.insert("errors".to_owned(), problems.collect());
     }
-    with(with(told.into(), "request", request), "stream", stream)
+    with_field(
+        with_field(reply.into(), "request", request),
+        "stream",
+        stream,
+    )
 }
 
-fn with(mut told: Value, name: &str, value: Option<&str>) -> Value {
+fn with_field(mut reply: Value, name: &str, value: Option<&str>) -> Value {
     if let Some(value) = value {
-        told[name] = value.into();
+        reply[name] = value.into();
     }
-    told
+    reply
 }

@@ -6,8 +6,8 @@
 //! cancel.
 
 use super::control_rate::ControlRate;
-use super::desk::Desk;
 use super::handles::RealtimeHandles;
+use super::session_handler::SessionHandler;
 use crate::gateway::keys::Caller;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -34,13 +34,13 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// Messages that are read and discarded during the closing handshake.
 const CLOSE_MESSAGES_MAX: usize = 128;
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type UpgradedSocket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// A running WebSocket.
 pub(super) struct Session {
-    socket: Socket,
-    desk: Desk,
-    pings: Pings,
+    socket: UpgradedSocket,
+    handler: SessionHandler,
+    pings: PingTimer,
     control_rate: ControlRate,
     /// Ready when the server shuts down.
     draining: BoxFuture<'static, ()>,
@@ -48,14 +48,14 @@ pub(super) struct Session {
 }
 
 /// Why the session ends.
-enum Left {
+enum SessionEnd {
     /// The client disconnected.
     Gone,
     /// The server closes the WebSocket with a reason.
     Close(CloseCode, &'static str),
 }
 
-type Turn = Poll<Result<(), Left>>;
+type SessionPoll = Poll<Result<(), SessionEnd>>;
 
 impl Session {
     /// A session on a socket after the response head (101) was sent.
@@ -76,24 +76,24 @@ impl Session {
         let mut draining = handles.lifecycle.draining();
         Self {
             socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
-            pings: Pings::new(handles.config.now().keep_alive, limits.idle),
+            pings: PingTimer::new(handles.config.now().keep_alive, limits.idle),
             control_rate: ControlRate::default(),
             draining: Box::pin(async move {
                 let _ = draining.wait_for(|draining| *draining).await;
             }),
-            desk: Desk::new(handles, caller),
+            handler: SessionHandler::new(handles, caller),
             is_draining: false,
         }
     }
 
     /// Runs until the client disconnects or the server closes the WebSocket.
     pub(super) async fn run(mut self) {
-        let left = poll_fn(|cx| self.poll(cx)).await;
+        let end = poll_fn(|cx| self.poll(cx)).await;
         // Streams that run only for this client end now, before the closing handshake.
-        self.desk.lanes.clear();
-        if let Left::Close(code, why) = left {
+        self.handler.streams.clear();
+        if let SessionEnd::Close(code, why) = end {
             let reason = Utf8Bytes::from_static(why);
-            let goodbye = async {
+            let closing = async {
                 let _ = self.socket.close(Some(CloseFrame { code, reason })).await;
                 for _ in 0..CLOSE_MESSAGES_MAX {
                     if !matches!(self.socket.next().await, Some(Ok(_))) {
@@ -101,88 +101,88 @@ impl Session {
                     }
                 }
             };
-            let _ = timeout(CLOSE_WAIT, goodbye).await;
+            let _ = timeout(CLOSE_WAIT, closing).await;
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Left> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
         loop {
-            let turns = [
+            let polled = [
                 self.poll_write(cx),
                 self.poll_read(cx),
                 self.poll_clocks(cx),
             ];
-            let mut moved = false;
-            for turn in turns {
-                match turn {
-                    Poll::Ready(Err(left)) => return Poll::Ready(left),
-                    Poll::Ready(Ok(())) => moved = true,
+            let mut progressed = false;
+            for part in polled {
+                match part {
+                    Poll::Ready(Err(end)) => return Poll::Ready(end),
+                    Poll::Ready(Ok(())) => progressed = true,
                     Poll::Pending => {}
                 }
             }
-            if !moved {
+            if !progressed {
                 return Poll::Pending;
             }
         }
     }
 
     /// Writes one message, if the socket took the previous one.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Turn {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> SessionPoll {
         if ready!(self.socket.poll_ready_unpin(cx)).is_err() {
-            return Poll::Ready(Err(Left::Gone));
+            return Poll::Ready(Err(SessionEnd::Gone));
         }
         let message = match self.next_message(cx) {
             Poll::Ready(Ok(message)) => message,
-            Poll::Ready(Err(left)) => return Poll::Ready(Err(left)),
+            Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
             Poll::Pending => {
                 return match self.socket.poll_flush_unpin(cx) {
-                    Poll::Ready(Err(_)) => Poll::Ready(Err(Left::Gone)),
+                    Poll::Ready(Err(_)) => Poll::Ready(Err(SessionEnd::Gone)),
                     _ => Poll::Pending,
                 };
             }
         };
         let sent = self.socket.start_send_unpin(message);
-        Poll::Ready(sent.map_err(|_| Left::Gone))
+        Poll::Ready(sent.map_err(|_| SessionEnd::Gone))
     }
 
-    fn next_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Left>> {
+    fn next_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, SessionEnd>> {
         if std::mem::take(&mut self.pings.due) {
             return Poll::Ready(Ok(Message::Ping(Bytes::new())));
         }
-        if let Some(reply) = self.desk.replies.pop_front() {
+        if let Some(reply) = self.handler.replies.pop_front() {
             return Poll::Ready(Ok(Message::Text(reply)));
         }
-        if self.is_draining && self.desk.lanes.len() == 0 {
-            let left = Left::Close(CloseCode::Away, "the server is shutting down");
-            return Poll::Ready(Err(left));
+        if self.is_draining && self.handler.streams.len() == 0 {
+            let end = SessionEnd::Close(CloseCode::Away, "the server is shutting down");
+            return Poll::Ready(Err(end));
         }
-        let text = Utf8Bytes::try_from(ready!(self.desk.lanes.poll_next(cx)));
-        let ours = |_| Left::Close(CloseCode::Error, "a message could not be written");
+        let text = Utf8Bytes::try_from(ready!(self.handler.streams.poll_next(cx)));
+        let ours = |_| SessionEnd::Close(CloseCode::Error, "a message could not be written");
         Poll::Ready(text.map(Message::Text).map_err(ours))
     }
 
     /// Reads one message, if there is capacity for the reply.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Turn {
-        if !self.desk.has_room() {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> SessionPoll {
+        if !self.handler.has_capacity() {
             return Poll::Pending;
         }
-        let came = ready!(self.socket.poll_next_unpin(cx));
-        self.pings.heard();
-        let message = match came {
-            None => return Poll::Ready(Err(Left::Gone)),
-            Some(Err(error)) => return Poll::Ready(Err(left(&error))),
+        let received = ready!(self.socket.poll_next_unpin(cx));
+        self.pings.note_message();
+        let message = match received {
+            None => return Poll::Ready(Err(SessionEnd::Gone)),
+            Some(Err(error)) => return Poll::Ready(Err(end_of_error(&error))),
             Some(Ok(message)) => message,
         };
         match message {
-            Message::Text(text) => self.desk.take(text.as_str()),
+            Message::Text(text) => self.handler.handle_message(text.as_str()),
             Message::Binary(_) => {
-                let words = "messages must be text";
-                return Poll::Ready(Err(Left::Close(CloseCode::Unsupported, words)));
+                let reason = "messages must be text";
+                return Poll::Ready(Err(SessionEnd::Close(CloseCode::Unsupported, reason)));
             }
             // The library answers pings.
-            Message::Ping(_) | Message::Pong(_) if !self.control_rate.count(clock::now()) => {
-                let words = "more than 100 pings and pongs within a second";
-                return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
+            Message::Ping(_) | Message::Pong(_) if !self.control_rate.count_frame(clock::now()) => {
+                let reason = "more than 100 pings and pongs within a second";
+                return Poll::Ready(Err(SessionEnd::Close(CloseCode::Policy, reason)));
             }
             // The library answers a close.
             _ => {}
@@ -190,7 +190,7 @@ impl Session {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_clocks(&mut self, cx: &mut Context<'_>) -> Turn {
+    fn poll_clocks(&mut self, cx: &mut Context<'_>) -> SessionPoll {
         if !self.is_draining && self.draining.poll_unpin(cx).is_ready() {
             self.is_draining = true;
             return Poll::Ready(Ok(()));
@@ -199,53 +199,55 @@ impl Session {
     }
 }
 
-fn left(error: &Error) -> Left {
+fn end_of_error(error: &Error) -> SessionEnd {
     match error {
-        Error::Capacity(_) => Left::Close(
+        Error::Capacity(_) => SessionEnd::Close(
             CloseCode::Size,
             "the message is longer than realtime.message_bytes_max",
         ),
-        Error::Utf8(_) => Left::Close(CloseCode::Invalid, "a text message was not UTF-8"),
-        Error::Protocol(_) => Left::Close(CloseCode::Protocol, "not a valid WebSocket message"),
-        _ => Left::Gone,
+        Error::Utf8(_) => SessionEnd::Close(CloseCode::Invalid, "a text message was not UTF-8"),
+        Error::Protocol(_) => {
+            SessionEnd::Close(CloseCode::Protocol, "not a valid WebSocket message")
+        }
+        _ => SessionEnd::Gone,
     }
 }
 
 /// Pings, and the timeout of a client that sends nothing.
-struct Pings {
+struct PingTimer {
     timer: Pin<Box<Sleep>>,
     each: Duration,
     idle: Duration,
     /// Time of the last message.
-    heard_at: Instant,
+    received_at: Instant,
     /// Whether a ping must be sent.
     due: bool,
 }
 
-impl Pings {
+impl PingTimer {
     fn new(keep_alive: Duration, idle: Duration) -> Self {
         let each = keep_alive.min(idle / 2).max(Duration::from_millis(1));
         Self {
             timer: Box::pin(sleep(each)),
             each,
             idle,
-            heard_at: clock::now(),
+            received_at: clock::now(),
             due: false,
         }
     }
 
-    fn heard(&mut self) {
-        self.heard_at = clock::now();
+    fn note_message(&mut self) {
+        self.received_at = clock::now();
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Turn {
+    fn poll(&mut self, cx: &mut Context<'_>) -> SessionPoll {
         ready!(self.timer.as_mut().poll(cx));
         self.timer
             .as_mut()
             .reset(tokio::time::Instant::now() + self.each);
-        if clock::now().saturating_duration_since(self.heard_at) >= self.idle {
-            let words = "no message was received for longer than realtime.idle_ms";
-            return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
+        if clock::now().saturating_duration_since(self.received_at) >= self.idle {
+            let reason = "no message was received for longer than realtime.idle_ms";
+            return Poll::Ready(Err(SessionEnd::Close(CloseCode::Policy, reason)));
         }
         self.due = true;
         Poll::Ready(Ok(()))

@@ -8,7 +8,7 @@ use crate::gateway::streams::state::State as StreamState;
 use crate::gateway::streams::stream_record::StreamRecord;
 use crate::gateway::submit::Resumable;
 use crate::incoming_request::IncomingRequest;
-use crate::routes::streams::{Resume, events};
+use crate::routes::streams::{ResumeOptions, stream_events};
 use crate::stream_response::StreamResponder;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -21,7 +21,7 @@ use wire::query::Query;
 
 /// Streams an answer. The stream is resumable unless the client chooses otherwise: the transport sends no header, and
 /// `useChat({ resume: true })` expects to find the stream again.
-pub(crate) async fn chat(
+pub(crate) async fn create_message(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -32,7 +32,7 @@ pub(crate) async fn chat(
 }
 
 /// The running stream of a chat from its beginning; 204 for a chat without one.
-pub(crate) async fn reconnect(
+pub(crate) async fn reconnect_chat(
     State(responder): State<StreamResponder>,
     State(streams): State<Arc<Streams>>,
     Authenticated(caller): Authenticated,
@@ -43,9 +43,13 @@ pub(crate) async fn reconnect(
     let Some(record) = running_stream(&streams, &caller, &chat_id) else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let resume = Resume::parse(&headers, &Query::of(&uri)?)?;
+    let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
     let format = Some(Format::AiSdkUi);
-    Ok(events(&responder, &record, Resume { format, ..resume })?)
+    Ok(stream_events(
+        &responder,
+        &record,
+        ResumeOptions { format, ..resume },
+    )?)
 }
 
 /// The caller's latest stream of this chat that has not ended.

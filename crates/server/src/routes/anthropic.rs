@@ -25,7 +25,7 @@ pub(crate) fn is_anthropic_client(headers: &HeaderMap) -> bool {
     headers.contains_key(VERSION)
 }
 
-pub(crate) async fn messages(
+pub(crate) async fn create_message(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -39,7 +39,7 @@ pub(crate) async fn count_tokens(
     JsonBody(body): JsonBody,
 ) -> Result<Json<Value>, Rejected> {
     let request = (caller, body);
-    let count = unadmitted.answer(request, Format::Messages, |fields, model, _| {
+    let count = unadmitted.run_request(request, Format::Messages, |fields, model, _| {
         let prompt = message_request::parse_prompt(fields)?;
         let prompt =
             prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;

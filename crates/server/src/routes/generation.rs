@@ -9,14 +9,14 @@ use axum::response::Response;
 use wire::format::Format;
 use wire::framing::Framing;
 
-pub(crate) async fn chat(
+pub(crate) async fn chat_completion(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     generate(&responder, Format::Chat, request).await
 }
 
-pub(crate) async fn completions(
+pub(crate) async fn text_completion(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {

@@ -9,7 +9,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::streams::{ChoiceLog, State as StreamState, StreamRecord, Streams};
 use crate::gateway::submit::Resumable;
 use crate::incoming_request::IncomingRequest;
-use crate::routes::streams::{Resume, events};
+use crate::routes::streams::{ResumeOptions, stream_events};
 use crate::stream_response::{StreamResponder, with_stream_id};
 use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
@@ -32,7 +32,7 @@ use wire::native::rfc3339;
 use wire::query::Query;
 
 /// Runs a job with a subscriber. A streamed job is resumable unless the client chooses otherwise.
-pub(crate) async fn inference(
+pub(crate) async fn run_inference(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -44,42 +44,46 @@ pub(crate) async fn inference(
 }
 
 /// Runs a job without a subscriber.
-pub(crate) async fn submit(
+pub(crate) async fn submit_job(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let request =
         IncomingRequest::new(Format::Job, Framing::Sse, request).with_resumable(Resumable::Yes);
     let opened = request.opened(responder.gateway()).await?;
-    Ok(submitted(&opened.detach()))
+    Ok(submitted_job(&opened.detach()))
 }
 
-pub(crate) async fn show(job: JobInPath) -> Result<Json<Value>, Rejected> {
-    let record = job.find()?;
-    Ok(Json(described(&record)))
+pub(crate) async fn show_job(job: JobInPath) -> Result<Json<Value>, Rejected> {
+    let record = job.find_stream()?;
+    Ok(Json(describe_job(&record)))
 }
 
-pub(crate) async fn watch(
+pub(crate) async fn watch_job(
     State(responder): State<StreamResponder>,
     job: JobInPath,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Rejected> {
-    let record = job.find()?;
-    let resume = Resume::parse(&headers, &Query::of(&uri)?)?;
+    let record = job.find_stream()?;
+    let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
     let format = Some(resume.format.unwrap_or(Format::Job));
-    Ok(events(&responder, &record, Resume { format, ..resume })?)
+    Ok(stream_events(
+        &responder,
+        &record,
+        ResumeOptions { format, ..resume },
+    )?)
 }
 
 /// Cancels a job within one step. A job that has ended stays as it is.
-pub(crate) async fn cancel(job: JobInPath) -> Result<Response, Rejected> {
-    Ok(job.stop(StreamRecord::cancel)?)
+pub(crate) async fn cancel_job(job: JobInPath) -> Result<Response, Rejected> {
+    Ok(job.stop_job(StreamRecord::cancel)?)
 }
 
 /// Cancels a job; a job that has ended is removed.
-pub(crate) async fn delete(job: JobInPath) -> Result<Response, Rejected> {
+pub(crate) async fn delete_job(job: JobInPath) -> Result<Response, Rejected> {
     let streams = Arc::clone(&job.streams);
-    Ok(job.stop(|record| {
+    Ok(job.stop_job(|record| {
         if record.state() == StreamState::Ended {
             streams.forget(record.id());
         } else {
@@ -115,7 +119,7 @@ impl FromRequestParts<App> for JobInPath {
 
 impl JobInPath {
     /// The stream of the job, by the name of the job or by the stream id.
-    fn find(&self) -> Result<Arc<StreamRecord>, ApiError> {
+    fn find_stream(&self) -> Result<Arc<StreamRecord>, ApiError> {
         let named = || self.names.find(self.caller.owner, &JobId::parse(&self.id)?);
         let found = if self.id.parse::<StreamId>().is_ok() {
             self.streams.find(&self.id, &self.caller)
@@ -126,11 +130,11 @@ impl JobInPath {
         found.map(|stream| stream.payload)
     }
 
-    fn stop(&self, stop: impl FnOnce(&StreamRecord)) -> Result<Response, ApiError> {
-        let told = match self.find() {
+    fn stop_job(&self, stop: impl FnOnce(&StreamRecord)) -> Result<Response, ApiError> {
+        let body = match self.find_stream() {
             Ok(record) => {
                 stop(&record);
-                described(&record)
+                describe_job(&record)
             }
             // The job existed and has been stopped for good.
             Err(error) if error.kind == ErrorKind::Gone => {
@@ -138,13 +142,13 @@ impl JobInPath {
             }
             Err(error) => return Err(error),
         };
-        Ok((StatusCode::ACCEPTED, Json(told)).into_response())
+        Ok((StatusCode::ACCEPTED, Json(body)).into_response())
     }
 }
 
-fn submitted(record: &StreamRecord) -> Response {
-    let told = json!({ "job_id": job_id(record), "sse_url": sse_url(record) });
-    with_stream_id((StatusCode::ACCEPTED, Json(told)).into_response(), record)
+fn submitted_job(record: &StreamRecord) -> Response {
+    let body = json!({ "job_id": job_id(record), "sse_url": sse_url(record) });
+    with_stream_id((StatusCode::ACCEPTED, Json(body)).into_response(), record)
 }
 
 /// The id of a job in paths; that of its stream if the stream was opened in another wire protocol.
@@ -160,7 +164,7 @@ fn sse_url(record: &StreamRecord) -> String {
     format!("/v1/jobs/{}/stream", record.id())
 }
 
-fn described(record: &StreamRecord) -> Value {
+fn describe_job(record: &StreamRecord) -> Value {
     let started = record.started();
     let times = started.map_or_else(Times::default, |s| Times::of(&s.engine, &s.requests));
     let tokens = started.map_or(0, |s| {
@@ -168,8 +172,10 @@ fn described(record: &StreamRecord) -> Value {
     });
     let end = started.and_then(|s| s.choices.iter().find_map(|c| c.tokens.end()));
     let ending = match (record.refused(), end) {
-        (Some(error), _) => Some(refused(error)),
-        (None, Some(end)) if record.state() == StreamState::Ended => Some(ended(end, record)),
+        (Some(error), _) => Some(rejected_ending(error)),
+        (None, Some(end)) if record.state() == StreamState::Ended => {
+            Some(stream_ending(end, record))
+        }
         _ => None,
     };
     let utc = |at| rfc3339::utc(clock::wall(at));
@@ -188,14 +194,14 @@ fn described(record: &StreamRecord) -> Value {
     })
 }
 
-fn refused(error: &ApiError) -> Value {
+fn rejected_ending(error: &ApiError) -> Value {
     match Code::of(error) {
         Code::Cancelled => json!({ "stop_reason": "CANCELLED" }),
         _ => json!(JobError::new(error)),
     }
 }
 
-fn ended(end: stream::End, record: &StreamRecord) -> Value {
+fn stream_ending(end: stream::End, record: &StreamRecord) -> Value {
     match ending::spell(end) {
         Ending::End { reason, stop } => {
             let stop = stop.and_then(|stop| record.meta().stops.get(usize::from(stop)));

@@ -3,7 +3,7 @@
 use crate::error_response::Rejected;
 use crate::extract::GenerationRequest;
 use crate::incoming_request::IncomingRequest;
-use crate::routes::ollama_residence::Residence;
+use crate::routes::ollama_residence::ResidenceRequest;
 
 use crate::stream_response::StreamResponder;
 use axum::extract::State;
@@ -16,7 +16,7 @@ use wire::query::Query;
 /// The text by which clients recognize a running server.
 const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";
 
-pub(crate) async fn generate(
+pub(crate) async fn generate_text(
     State(responder): State<StreamResponder>,
     uri: Uri,
     headers: HeaderMap,
@@ -31,7 +31,7 @@ pub(crate) async fn generate(
     .await
 }
 
-pub(crate) async fn chat(
+pub(crate) async fn chat_message(
     State(responder): State<StreamResponder>,
     uri: Uri,
     headers: HeaderMap,
@@ -41,7 +41,7 @@ pub(crate) async fn chat(
 }
 
 /// `GET /`.
-pub(crate) async fn alive() -> &'static str {
+pub(crate) async fn show_alive() -> &'static str {
     ALIVE
 }
 
@@ -52,13 +52,13 @@ async fn respond(
     (uri, headers): (&Uri, &HeaderMap),
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let asked = Framing::requested(headers, &Query::of(uri)?)?;
+    let requested = Framing::requested(headers, &Query::of(uri)?)?;
     let models = &responder.gateway().models;
-    let residence = Residence::of(format, &request.body)?;
-    if residence.is_all() {
-        return Ok(residence.answer(models, format).await?);
+    let residence = ResidenceRequest::of(format, &request.body)?;
+    if residence.is_without_prompt() {
+        return Ok(residence.load_or_unload(models, format).await?);
     }
-    residence.noted(models).await;
-    let request = IncomingRequest::new(format, format.framing().or_requested(asked), request);
+    residence.apply_keep_alive(models).await;
+    let request = IncomingRequest::new(format, format.framing().or_requested(requested), request);
     Ok(request.respond(responder).await?)
 }

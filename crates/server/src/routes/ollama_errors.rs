@@ -10,18 +10,23 @@ pub(crate) const MODELS: &str =
 
 /// The error of an unsupported operation.
 pub(crate) fn not_supported(what: &str, instead: &str) -> ApiError {
-    let words = format!("{what}: not supported yet by this server; {instead}");
-    ApiError::caller(ErrorKind::NotSupported, "not_supported", words)
+    let message = format!("{what}: not supported yet by this server; {instead}");
+    ApiError::caller(ErrorKind::NotSupported, "not_supported", message)
 }
 
 /// The error of a failed operation of the model store.
 pub(crate) fn library_error(error: &LibraryError) -> ApiError {
-    let words = error.to_string();
+    let message = error.to_string();
     match error {
-        LibraryError::Unknown(_) => ApiError::caller(ErrorKind::NotFound, "model_not_found", words),
-        LibraryError::Invalid(_) => ApiError::bad_request("invalid_value", words),
-        LibraryError::Failed(_) | LibraryError::Abandoned => {
-            ApiError::new(ErrorKind::Upstream, Blame::Ours, "model_unavailable", words)
+        LibraryError::Unknown(_) => {
+            ApiError::caller(ErrorKind::NotFound, "model_not_found", message)
         }
+        LibraryError::Invalid(_) => ApiError::bad_request("invalid_value", message),
+        LibraryError::Failed(_) | LibraryError::Abandoned => ApiError::new(
+            ErrorKind::Upstream,
+            Blame::Ours,
+            "model_unavailable",
+            message,
+        ),
     }
 }

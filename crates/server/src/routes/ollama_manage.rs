@@ -23,7 +23,7 @@ use wire::fields::{Fields, Kind, kind};
 use wire::framing::Framing;
 use wire::ollama::{go_template, request};
 
-pub(crate) async fn pull(
+pub(crate) async fn pull_model(
     State(served): State<Arc<ModelRegistry>>,
     State(slots): State<PullSlots>,
     State(config): State<Arc<LiveConfig>>,
@@ -31,43 +31,43 @@ pub(crate) async fn pull(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
     let mut fields = Fields::parse(&body)?;
-    let name = required(&mut fields, &["model", "name"]);
+    let name = required_text(&mut fields, &["model", "name"]);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
     fields.finish()?;
-    let library = Arc::clone(library(&served, "pulling models")?);
+    let library = Arc::clone(model_store(&served, "pulling models")?);
     let retry_after = config.now().retry_after;
-    let mut news = slots.begin(served, library, name, retry_after)?;
+    let mut lines = slots.begin_pull(served, library, name, retry_after)?;
     if is_streamed {
-        let lines = stream::unfold(news, |mut news| async move {
-            let line = news.recv().await?;
-            let line = line.unwrap_or_else(|error| told_error(&error));
-            Some((Ok::<_, Infallible>(lined(&line)), news))
+        let frames = stream::unfold(lines, |mut lines| async move {
+            let line = lines.recv().await?;
+            let line = line.unwrap_or_else(|error| error_line(&error));
+            Some((Ok::<_, Infallible>(json_line(&line)), lines))
         });
-        return Ok(stream_response::framed(
+        return Ok(stream_response::framed_response(
             Framing::Ndjson,
             None,
-            Body::from_stream(lines),
+            Body::from_stream(frames),
         ));
     }
     let mut last = json!({});
-    while let Some(line) = news.recv().await {
+    while let Some(line) = lines.recv().await {
         last = line?;
     }
     Ok(Json(last).into_response())
 }
 
-pub(crate) async fn create(
+pub(crate) async fn create_model(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    let library = Arc::clone(library(&served, "creating models")?);
+    let library = Arc::clone(model_store(&served, "creating models")?);
     let mut fields = Fields::parse(&body)?;
-    let name = required(&mut fields, &["model", "name"]);
+    let name = required_text(&mut fields, &["model", "name"]);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
-    let made = made(&mut fields);
+    let derived = derived_model(&mut fields);
     fields.finish()?;
-    changed(&served, move || library.make(&name, made)).await?;
+    change_store(&served, move || library.make(&name, derived)).await?;
     let lines = [
         json!({"status": "writing manifest"}),
         json!({"status": "success"}),
@@ -75,8 +75,8 @@ pub(crate) async fn create(
     if !is_streamed {
         return Ok(Json(&lines[1]).into_response());
     }
-    let lines: Vec<Bytes> = lines.iter().map(lined).collect();
-    Ok(stream_response::framed(
+    let lines: Vec<Bytes> = lines.iter().map(json_line).collect();
+    Ok(stream_response::framed_response(
         Framing::Ndjson,
         None,
         Body::from(lines.concat()),
@@ -84,7 +84,7 @@ pub(crate) async fn create(
 }
 
 /// Parses the fields of a derived model.
-fn made(fields: &mut Fields<'_>) -> DerivedModel {
+fn derived_model(fields: &mut Fields<'_>) -> DerivedModel {
     for (name, instead) in [
         ("files", "`from` must name a local model"),
         ("adapters", "is not supported yet by this server"),
@@ -111,15 +111,15 @@ fn made(fields: &mut Fields<'_>) -> DerivedModel {
         fields.wrong("template", why);
     }
     DerivedModel {
-        parent: required(fields, &["from"]),
+        parent: required_text(fields, &["from"]),
         system: request::text(fields, "system").filter(|system| !system.is_empty()),
         template,
-        options: parameters(fields),
+        options: parse_parameters(fields),
     }
 }
 
 /// Parses options as in a request.
-fn parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
+fn parse_parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
     const NAME: &str = "parameters";
     let Some(raw) = fields.raw(NAME) else {
         return Map::new();
@@ -132,36 +132,36 @@ fn parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
     wire::fields::read(raw).unwrap_or_default()
 }
 
-pub(crate) async fn copy(
+pub(crate) async fn copy_model(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
     let mut fields = Fields::parse(&body)?;
-    let from = required(&mut fields, &["source"]);
-    let to = required(&mut fields, &["destination"]);
+    let from = required_text(&mut fields, &["source"]);
+    let to = required_text(&mut fields, &["destination"]);
     fields.finish()?;
-    let library = Arc::clone(library(&served, "copying models")?);
-    changed(&served, move || library.copy(&from, &to)).await?;
+    let library = Arc::clone(model_store(&served, "copying models")?);
+    change_store(&served, move || library.copy(&from, &to)).await?;
     Ok(StatusCode::OK.into_response())
 }
 
 /// Removes a model from the store. A loaded model is unloaded when its last generation has ended.
-pub(crate) async fn forget(
+pub(crate) async fn delete_model(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
     let mut fields = Fields::parse(&body)?;
-    let name = required(&mut fields, &["model", "name"]);
+    let name = required_text(&mut fields, &["model", "name"]);
     fields.finish()?;
-    let library = Arc::clone(library(&served, "deleting models")?);
+    let library = Arc::clone(model_store(&served, "deleting models")?);
     let named = served.look_up(Some(&name)).await?;
-    changed(&served, move || library.delete(&name)).await?;
-    let still = served.library().cloned();
+    change_store(&served, move || library.delete(&name)).await?;
+    let library = served.library().cloned();
     let weights = named.entry.weights.clone();
     let is_used = tokio::task::spawn_blocking(move || {
-        let all = still.map(|library| library.all()).unwrap_or_default();
+        let all = library.map(|library| library.all()).unwrap_or_default();
         all.iter().any(|local| local.weights == weights)
     });
     if !is_used.await.unwrap_or(true) {
@@ -172,7 +172,7 @@ pub(crate) async fn forget(
 }
 
 /// Changes the model store on a thread that may block. Names are resolved anew afterwards.
-async fn changed(
+async fn change_store(
     served: &ModelRegistry,
     change: impl FnOnce() -> Result<(), LibraryError> + Send + 'static,
 ) -> Result<(), ApiError> {
@@ -185,7 +185,7 @@ async fn changed(
 }
 
 /// The first of these fields that is present.
-fn required(fields: &mut Fields<'_>, names: &[&str]) -> String {
+fn required_text(fields: &mut Fields<'_>, names: &[&str]) -> String {
     let found = names.iter().find(|name| fields.raw(name).is_some());
     let text = found.and_then(|name| request::text(fields, name));
     let text = text.filter(|text| !text.is_empty());
@@ -195,15 +195,18 @@ fn required(fields: &mut Fields<'_>, names: &[&str]) -> String {
     text.unwrap_or_default()
 }
 
-fn library<'a>(served: &'a ModelRegistry, what: &str) -> Result<&'a Arc<dyn Library>, ApiError> {
+fn model_store<'a>(
+    served: &'a ModelRegistry,
+    what: &str,
+) -> Result<&'a Arc<dyn Library>, ApiError> {
     let library = served.library();
     library.ok_or_else(|| ollama_errors::not_supported(what, ollama_errors::MODELS))
 }
 
-fn told_error(error: &ApiError) -> Value {
+fn error_line(error: &ApiError) -> Value {
     json!({"error": error.message, "code": error.code})
 }
 
-fn lined(line: &Value) -> Bytes {
+fn json_line(line: &Value) -> Bytes {
     Bytes::from(format!("{line}\n"))
 }

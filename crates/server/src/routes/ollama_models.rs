@@ -19,78 +19,81 @@ use wire::ollama::{modelfile, names};
 /// The version of Ollama's API. Clients compare this version before they use newer fields.
 const API_VERSION: &str = "0.12.11";
 /// Expiry of a model that is never unloaded, as Ollama reports it: 2286-11-20.
-const FOR_EVER_UNIX_S: u64 = 9_999_999_999;
+const NEVER_UNIX_S: u64 = 9_999_999_999;
 /// `Retry-After` while the model file is being read.
 const UNREAD_RETRY: Duration = Duration::from_secs(1);
 
-pub(crate) async fn version() -> Response {
+pub(crate) async fn show_version() -> Response {
     let server = concat!("millrace ", env!("CARGO_PKG_VERSION"));
     Json(json!({"version": API_VERSION, "server": server})).into_response()
 }
 
 /// All models, whether they are loaded or not.
-pub(crate) async fn tags(State(served): State<Arc<ModelRegistry>>) -> Response {
-    let models: Vec<_> = served.list().await.iter().map(tag).collect();
+pub(crate) async fn list_models(State(served): State<Arc<ModelRegistry>>) -> Response {
+    let models: Vec<_> = served.list().await.iter().map(model_tag).collect();
     Json(json!({ "models": models })).into_response()
 }
 
-fn tag(listed: &Listed) -> Value {
+fn model_tag(listed: &Listed) -> Value {
     let facts = listed.facts.as_deref();
     let created = u64::try_from(listed.created_unix_s).unwrap_or(0);
-    let mut tag = named(&listed.name, facts);
+    let mut tag = model_summary(&listed.name, facts);
     let parent = listed.made.as_ref().map(|made| made.parent.as_str());
     tag["details"]["parent_model"] = json!(parent.unwrap_or_default());
-    tag["modified_at"] = facts.map_or_else(|| at_unix_s(created), |facts| at(facts.modified));
+    tag["modified_at"] = facts.map_or_else(
+        || unix_timestamp(created),
+        |facts| timestamp(facts.modified),
+    );
     tag
 }
 
 /// Loaded models.
-pub(crate) async fn ps(State(served): State<Arc<ModelRegistry>>) -> Response {
+pub(crate) async fn list_running(State(served): State<Arc<ModelRegistry>>) -> Response {
     let all = served.serving();
     let models: Vec<_> = all
-        .map(|(entry, serving)| running(&entry, &serving))
+        .map(|(entry, serving)| model_state(&entry, &serving))
         .collect();
     Json(json!({ "models": models })).into_response()
 }
 
-fn running(entry: &ModelEntry, serving: &Serving) -> Value {
+fn model_state(entry: &ModelEntry, serving: &Serving) -> Value {
     let model = &serving.model;
-    let mut told = named(&entry.id, Some(&model.facts));
-    told["expires_at"] = match entry.expires() {
-        Some(expires) => at(clock::wall(expires)),
-        None => at_unix_s(FOR_EVER_UNIX_S),
+    let mut state = model_summary(&entry.id, Some(&model.facts));
+    state["expires_at"] = match entry.expires() {
+        Some(expires) => timestamp(clock::wall(expires)),
+        None => unix_timestamp(NEVER_UNIX_S),
     };
     // Memory of the model, if known; can be larger than the file.
-    told["size"] = json!(entry.bytes().max(model.facts.file_bytes));
-    told["size_vram"] = json!(0);
-    told["context_length"] = json!(model.handle.context_max);
-    told
+    state["size"] = json!(entry.bytes().max(model.facts.file_bytes));
+    state["size_vram"] = json!(0);
+    state["context_length"] = json!(model.handle.context_max);
+    state
 }
 
-fn named(id: &str, facts: Option<&ModelFacts>) -> Value {
+fn model_summary(id: &str, facts: Option<&ModelFacts>) -> Value {
     let name = names::tagged(id);
     json!({
         "name": name,
         "model": name,
         "size": facts.map_or(0, |facts| facts.file_bytes),
         "digest": facts.map_or_else(String::new, ModelFacts::digest),
-        "details": details(facts),
+        "details": model_details(facts),
     })
 }
 
-fn details(facts: Option<&ModelFacts>) -> Value {
+fn model_details(facts: Option<&ModelFacts>) -> Value {
     let family = facts.map_or("", |facts| &facts.family);
     json!({
         "parent_model": "",
         "format": "gguf",
         "family": family,
         "families": [family],
-        "parameter_size": facts.map_or_else(String::new, |facts| for_people(facts.parameters)),
+        "parameter_size": facts.map_or_else(String::new, |facts| abbreviated_count(facts.parameters)),
         "quantization_level": facts.map_or("", |facts| &facts.quantization),
     })
 }
 
-pub(crate) async fn show(
+pub(crate) async fn show_model(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
@@ -103,19 +106,19 @@ pub(crate) async fn show(
     }
     fields.finish()?;
     let listed = served.listed(name.as_deref()).await?;
-    let capabilities = capabilities(&listed).await;
-    Ok(Json(shown(&listed, capabilities)?).into_response())
+    let capabilities = find_capabilities(&listed).await;
+    Ok(Json(model_description(&listed, capabilities)?).into_response())
 }
 
 /// # Errors
 /// The facts of the model are unknown, because the model that the server was started with is still being loaded.
-fn shown(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError> {
+fn model_description(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError> {
     let unread = "the model is being loaded; what its file says is not known yet";
     let facts = listed.facts.as_ref();
     let facts = facts.ok_or_else(|| ApiError::capacity("model_loading", unread, UNREAD_RETRY))?;
     let made = listed.made.as_deref();
     let own = made.and_then(|made| made.template.as_deref());
-    let mut details = details(Some(facts));
+    let mut details = model_details(Some(facts));
     details["parent_model"] = json!(made.map_or("", |made| &made.parent));
     let mut shown = json!({
         "modelfile": modelfile::written(&listed.name, made),
@@ -123,9 +126,9 @@ fn shown(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError>
         "template": own.or(facts.template.as_deref()),
         "details": details,
         "model_info": facts.info,
-        "capabilities": words(capabilities),
+        "capabilities": capability_names(capabilities),
         "tool_prompt": capabilities.tools.name(),
-        "modified_at": at(facts.modified),
+        "modified_at": timestamp(facts.modified),
     });
     if let Some(system) = made.and_then(|made| made.system.as_deref()) {
         shown["system"] = json!(system);
@@ -137,7 +140,7 @@ fn shown(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError>
 }
 
 /// The capabilities of a model: those of a loaded model, or those found by trying the chat template.
-async fn capabilities(listed: &Listed) -> Capabilities {
+async fn find_capabilities(listed: &Listed) -> Capabilities {
     if let Some(known) = listed.capabilities() {
         return known;
     }
@@ -158,28 +161,29 @@ async fn capabilities(listed: &Listed) -> Capabilities {
 }
 
 /// Capabilities with the names of Ollama's API.
-fn words(capabilities: Capabilities) -> Vec<&'static str> {
-    let told = [
+fn capability_names(capabilities: Capabilities) -> Vec<&'static str> {
+    let names = [
         ("completion", true),
         ("tools", capabilities.tools != ToolSupport::None),
         ("thinking", capabilities.thinking),
     ];
-    told.into_iter()
+    names
+        .into_iter()
         .filter(|(_, can)| *can)
         .map(|(word, _)| word)
         .collect()
 }
 
-fn at_unix_s(seconds: u64) -> Value {
-    at(UNIX_EPOCH + Duration::from_secs(seconds))
+fn unix_timestamp(seconds: u64) -> Value {
+    timestamp(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-fn at(time: SystemTime) -> Value {
+fn timestamp(time: SystemTime) -> Value {
     json!(Nanos(time))
 }
 
 /// `8.0B`, `137M`, `1.5K`.
-fn for_people(parameters: u64) -> String {
+fn abbreviated_count(parameters: u64) -> String {
     let units = [(1_000_000_000, "B"), (1_000_000, "M"), (1_000, "K")];
     let unit = units.into_iter().find(|&(size, _)| parameters >= size);
     let Some((size, letter)) = unit else {
@@ -191,10 +195,10 @@ fn for_people(parameters: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::for_people;
+    use super::abbreviated_count;
 
     #[test]
-    fn parameters_for_people() {
+    fn parameter_counts_are_abbreviated() {
         for (parameters, want) in [
             (0, "0"),
             (999, "999"),
@@ -203,7 +207,7 @@ mod tests {
             (8_030_261_248, "8.0B"),
             (405_853_388_800, "405.8B"),
         ] {
-            assert_eq!(for_people(parameters), want);
+            assert_eq!(abbreviated_count(parameters), want);
         }
     }
 }

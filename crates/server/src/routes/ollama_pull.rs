@@ -15,12 +15,12 @@ pub(crate) const PULLS_MAX: usize = 2;
 /// Lines that wait for the client. Progress lines that find the channel full are dropped; later ones replace them.
 const LINES_MAX: usize = 16;
 /// Most progress lines of one file.
-const TOLD_PARTS: u64 = 200;
+const PROGRESS_LINES_MAX: u64 = 200;
 /// Digits of a checksum in a status text.
 const SHOWN_DIGITS: usize = 12;
 
 /// A line for the client, or the error that ended the download.
-type Line = Result<Value, ApiError>;
+type PullLine = Result<Value, ApiError>;
 
 /// Slots for downloads, shared by all requests.
 #[derive(Clone)]
@@ -34,41 +34,43 @@ impl Default for PullSlots {
 
 impl PullSlots {
     /// Begins a download on a separate thread. The download continues while the receiver exists.
-    pub(crate) fn begin(
+    pub(crate) fn begin_pull(
         &self,
         models: Arc<ModelRegistry>,
         library: Arc<dyn Library>,
         name: String,
         retry_after: Duration,
-    ) -> Result<Receiver<Line>, ApiError> {
+    ) -> Result<Receiver<PullLine>, ApiError> {
         let busy = || {
-            let words = format!("{PULLS_MAX} pulls are going on; one more has to wait");
-            ApiError::capacity("overloaded", words, retry_after)
+            let message = format!("{PULLS_MAX} pulls are going on; one more has to wait");
+            ApiError::capacity("overloaded", message, retry_after)
         };
         let slot = Arc::clone(&self.0)
             .try_acquire_owned()
             .map_err(|_| busy())?;
         let (lines, received) = mpsc::channel(LINES_MAX);
         let thread = std::thread::Builder::new().name("pull".to_owned());
-        let started = thread.spawn(move || run(&models, &*library, &name, &lines, slot));
+        let started = thread.spawn(move || run_pull(&models, &*library, &name, &lines, slot));
         started.map_err(|why| {
             tracing::error!(%why, "cannot start a thread to download a model");
-            let words = "the system cannot start a thread to download the model";
-            ApiError::capacity("overloaded", words, retry_after)
+            let message = "the system cannot start a thread to download the model";
+            ApiError::capacity("overloaded", message, retry_after)
         })?;
         Ok(received)
     }
 }
 
-fn run(
+fn run_pull(
     models: &ModelRegistry,
     library: &dyn Library,
     name: &str,
-    lines: &Sender<Line>,
+    lines: &Sender<PullLine>,
     slot: OwnedSemaphorePermit,
 ) {
-    let mut told = 0;
-    let pulled = library.pull(name, &mut |news| tell(news, &mut told, lines));
+    let mut reported = 0;
+    let pulled = library.pull(name, &mut |news| {
+        report_progress(news, &mut reported, lines)
+    });
     models.forget_names();
     drop(slot);
     let last = match pulled {
@@ -83,7 +85,11 @@ fn run(
 }
 
 /// Sends a line: phases wait for the client, progress does not.
-fn tell(news: PullNews<'_>, told: &mut u64, lines: &Sender<Line>) -> ControlFlow<()> {
+fn report_progress(
+    news: PullNews<'_>,
+    reported: &mut u64,
+    lines: &Sender<PullLine>,
+) -> ControlFlow<()> {
     if lines.is_closed() {
         return ControlFlow::Break(());
     }
@@ -94,11 +100,11 @@ fn tell(news: PullNews<'_>, told: &mut u64, lines: &Sender<Line>) -> ControlFlow
             total,
             completed,
         } => {
-            let part = completed.saturating_mul(TOLD_PARTS) / total.max(1) + 1;
-            if part == *told {
+            let part = completed.saturating_mul(PROGRESS_LINES_MAX) / total.max(1) + 1;
+            if part == *reported {
                 return ControlFlow::Continue(());
             }
-            *told = part;
+            *reported = part;
             let digits = digest.split_once(':').map_or(digest, |(_, digits)| digits);
             let shown = &digits[..digits.len().min(SHOWN_DIGITS)];
             let line = json!({

@@ -19,47 +19,47 @@ use wire::{clock, json};
 
 /// The model and `keep_alive` of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Residence {
+pub(crate) struct ResidenceRequest {
     model: Option<String>,
     keep: Option<ModelKeepAlive>,
     /// The request has no prompt.
-    is_all: bool,
+    is_without_prompt: bool,
 }
 
-impl Residence {
+impl ResidenceRequest {
     /// Parses a body. Invalid fields of a request with a prompt are left to the parser of the generation.
     ///
     /// # Errors
     /// A body that is not JSON; invalid fields of a request without a prompt.
     pub(crate) fn of(format: Format, body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
-        let question = match format {
+        let prompt_field = match format {
             Format::OllamaChat => "messages",
             _ => "prompt",
         };
-        let is_all = ![question, "images", "suffix"]
+        let is_without_prompt = ![prompt_field, "images", "suffix"]
             .iter()
             .any(|name| says_something(&fields, name));
         let model = fields.string("model").map(std::borrow::Cow::into_owned);
         let keep = keep_alive(&mut fields);
-        let right = fields.finish();
-        if is_all {
-            right?;
+        let valid = fields.finish();
+        if is_without_prompt {
+            valid?;
         }
         Ok(Self {
             model,
             keep,
-            is_all,
+            is_without_prompt,
         })
     }
 
     /// Whether the request only loads or unloads the model.
-    pub(crate) fn is_all(&self) -> bool {
-        self.is_all
+    pub(crate) fn is_without_prompt(&self) -> bool {
+        self.is_without_prompt
     }
 
     /// Applies `keep_alive` of a request with a prompt. An unknown model is rejected by the parser of the generation.
-    pub(crate) async fn noted(self, models: &ModelRegistry) {
+    pub(crate) async fn apply_keep_alive(self, models: &ModelRegistry) {
         if let (Some(keep), true) = (self.keep, models.library().is_some())
             && let Ok(named) = models.look_up(self.model.as_deref()).await
         {
@@ -71,7 +71,7 @@ impl Residence {
     ///
     /// # Errors
     /// An unknown model; a failed load; an unload of the only model.
-    pub(crate) async fn answer(
+    pub(crate) async fn load_or_unload(
         self,
         models: &Arc<ModelRegistry>,
         format: Format,
@@ -95,12 +95,14 @@ impl Residence {
                 if let Some(keep) = keep {
                     named.entry.set_keep(keep);
                 }
-                loaded(models, &named, self.model.as_deref()).await?;
+                wait_until_loaded(models, &named, self.model.as_deref()).await?;
                 models.look_again();
                 "load"
             }
         };
-        let mut response = Response::new(Body::from(told(&named.name, format, done).freeze()));
+        let mut response = Response::new(Body::from(
+            residence_response(&named.name, format, done).freeze(),
+        ));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         Ok(response)
@@ -108,7 +110,7 @@ impl Residence {
 }
 
 /// Waits until the model is ready.
-async fn loaded(
+async fn wait_until_loaded(
     models: &Arc<ModelRegistry>,
     named: &ResolvedModel,
     name: Option<&str>,
@@ -126,7 +128,7 @@ async fn loaded(
 
 /// The response of a request that only loads or unloads a model.
 #[derive(Serialize)]
-struct Done<'a> {
+struct ResidenceResponse<'a> {
     model: &'a str,
     created_at: Nanos,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,9 +145,9 @@ struct EmptyMessage {
     content: &'static str,
 }
 
-fn told(model: &str, format: Format, done_reason: &str) -> BytesMut {
+fn residence_response(model: &str, format: Format, done_reason: &str) -> BytesMut {
     let is_chat = format == Format::OllamaChat;
-    json::to_vec(&Done {
+    json::to_vec(&ResidenceResponse {
         model,
         created_at: Nanos(clock::wall(clock::now())),
         message: is_chat.then_some(EmptyMessage {
@@ -164,13 +166,17 @@ mod tests {
 
     #[test]
     fn a_request_without_a_question_is_about_the_model() {
-        let go = Some(ModelKeepAlive::For(Duration::ZERO));
+        let unload = Some(ModelKeepAlive::For(Duration::ZERO));
         let (chat, generate) = (Format::OllamaChat, Format::OllamaGenerate);
         let rows = [
             (generate, r#"{"model":"m"}"#, Ok((None, true))),
             (generate, r#"{"prompt":""}"#, Ok((None, true))),
-            (generate, r#"{"prompt":"","keep_alive":0}"#, Ok((go, true))),
-            (generate, r#"{"keep_alive":"0s"}"#, Ok((go, true))),
+            (
+                generate,
+                r#"{"prompt":"","keep_alive":0}"#,
+                Ok((unload, true)),
+            ),
+            (generate, r#"{"keep_alive":"0s"}"#, Ok((unload, true))),
             (
                 generate,
                 r#"{"keep_alive":-1}"#,
@@ -184,7 +190,7 @@ mod tests {
             (
                 generate,
                 r#"{"prompt":"hi","keep_alive":0}"#,
-                Ok((go, false)),
+                Ok((unload, false)),
             ),
             (chat, r#"{"messages":[]}"#, Ok((None, true))),
             (chat, r#"{"messages":[{}]}"#, Ok((None, false))),
@@ -204,9 +210,9 @@ mod tests {
             (chat, "x", Err(())),
         ];
         for (format, body, want) in rows {
-            let asked = Residence::of(format, body.as_bytes());
-            let told = asked.map(|asked| (asked.keep, asked.is_all));
-            assert_eq!(told.map_err(|_| ()), want, "{body}");
+            let parsed = ResidenceRequest::of(format, body.as_bytes());
+            let result = parsed.map(|parsed| (parsed.keep, parsed.is_without_prompt));
+            assert_eq!(result.map_err(|_| ()), want, "{body}");
         }
     }
 }

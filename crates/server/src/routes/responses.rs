@@ -8,9 +8,8 @@ use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::response_store::Store;
 use crate::gateway::streams::{State as StreamState, StreamRecord, Streams};
 use crate::incoming_request::IncomingRequest;
-use crate::routes::stream_watch::Watching;
-use crate::stream_response;
-use crate::stream_response::{StreamResponder, with_stream_id};
+use crate::routes::stream_watch::SubscribeOptions;
+use crate::stream_response::{self, StreamResponder, with_stream_id};
 use crate::unadmitted::UnadmittedHandles;
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -35,7 +34,7 @@ use wire::responses::{input, object, place, request};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
 /// ended response.
-pub(crate) async fn create(
+pub(crate) async fn create_response(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -59,7 +58,7 @@ pub(crate) async fn count_input_tokens(
     JsonBody(body): JsonBody,
 ) -> Result<Json<Value>, Rejected> {
     let request = (caller, body);
-    let count = unadmitted.answer(request, Format::Responses, |fields, model, caller| {
+    let count = unadmitted.run_request(request, Format::Responses, |fields, model, caller| {
         let history = |id: &str| store.history(id, caller);
         let (ask, _) = request::parse(fields, model.handle.tokenizer.vocab_size(), history)?;
         let model = Arc::clone(model);
@@ -102,33 +101,37 @@ impl FromRequestParts<App> for ResponseInPath {
 }
 
 impl ResponseInPath {
-    fn find(&self) -> Result<Arc<Record>, ApiError> {
+    fn find_record(&self) -> Result<Arc<Record>, ApiError> {
         self.store.find(&self.id, &self.caller)
     }
 
     /// The stream of the response, while the stream is retained.
-    fn stream(&self) -> Result<Arc<StreamRecord>, ApiError> {
+    fn find_stream(&self) -> Result<Arc<StreamRecord>, ApiError> {
         let prefix = wire::responses::ID_PREFIX;
         let name = self.id.strip_prefix(prefix).unwrap_or_default();
         let found = self.streams.find(name, &self.caller);
         found.map(|stream| stream.payload).map_err(|_| {
-            let words = "the events of this response are no longer kept (streams.retention_s; those of one \
+            let message = "the events of this response are no longer kept (streams.retention_s; those of one \
                          without background end with their client); the response itself is: ask without stream";
-            ApiError::caller(ErrorKind::Gone, "stream_gone", words)
+            ApiError::caller(ErrorKind::Gone, "stream_gone", message)
         })
     }
 
     /// The events of the response, after those that the client has.
-    fn events(&self, responder: &StreamResponder, query: &Query) -> Result<Response, ApiError> {
+    fn event_response(
+        &self,
+        responder: &StreamResponder,
+        query: &Query,
+    ) -> Result<Response, ApiError> {
         let after = query.number("starting_after", u64::MAX)?;
-        let entry = self.stream()?;
+        let entry = self.find_stream()?;
         let cursor = after
             .map(|after| place::cursor(entry.source(), after))
             .transpose()?;
         let cursor = cursor.flatten();
         let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
         let reached = reached.unwrap_or_else(|| vec![Position::default(); entry.meta().choices]);
-        let watching = Watching {
+        let options = SubscribeOptions {
             cursor,
             encoding: Encoding {
                 encoder: Box::new(ResponsesEncoder::new(entry.source()).after(after)),
@@ -139,9 +142,12 @@ impl ResponseInPath {
             name: Format::Responses.name(),
             govern: false,
         };
-        let body = watching.body(responder, &entry)?;
+        let body = options.open_body(responder, &entry)?;
         let body = body.with_ids(EventIds::new(entry.id(), reached));
-        Ok(with_stream_id(stream_response::streaming(body), &entry))
+        Ok(with_stream_id(
+            stream_response::streaming_response(body),
+            &entry,
+        ))
     }
 
     /// Removes the stream after the end.
@@ -156,7 +162,7 @@ impl ResponseInPath {
     }
 
     /// Cancels the response within one step, and waits for its end. An ended response stays as it is.
-    async fn cancel(&self, record: &Arc<Record>) -> Arc<Outcome> {
+    async fn cancel_and_wait(&self, record: &Arc<Record>) -> Arc<Outcome> {
         loop {
             match self.store.look(record) {
                 Look::Ended(outcome) => return outcome,
@@ -169,29 +175,29 @@ impl ResponseInPath {
     }
 }
 
-pub(crate) async fn show(
+pub(crate) async fn show_response(
     State(responder): State<StreamResponder>,
     response: ResponseInPath,
     uri: Uri,
 ) -> Result<Response, Rejected> {
-    let record = response.find()?;
+    let record = response.find_record()?;
     let query = Query::of(&uri)?;
     match query.get("stream") {
-        Some("true") => Ok(response.events(&responder, &query)?),
+        Some("true") => Ok(response.event_response(&responder, &query)?),
         None | Some("false") => Ok(match response.store.look(&record) {
             Look::Running(entry) => with_stream_id(json_response(so_far(&entry)), &entry),
             Look::Ended(outcome) => json_response(outcome.body.clone()),
         }),
         Some(_) => {
-            let words = "stream: must be true or false";
-            Err(ApiError::field("stream", "invalid_value", words).into())
+            let message = "stream: must be true or false";
+            Err(ApiError::field("stream", "invalid_value", message).into())
         }
     }
 }
 
 /// Removes a stored response; one that runs is cancelled.
-pub(crate) async fn delete(response: ResponseInPath) -> Result<Json<Value>, Rejected> {
-    let record = response.find()?;
+pub(crate) async fn delete_response(response: ResponseInPath) -> Result<Json<Value>, Rejected> {
+    let record = response.find_record()?;
     if let Look::Running(entry) = response.store.look(&record) {
         entry.cancel();
     }
@@ -202,14 +208,14 @@ pub(crate) async fn delete(response: ResponseInPath) -> Result<Json<Value>, Reje
     ))
 }
 
-pub(crate) async fn cancel(response: ResponseInPath) -> Result<Response, Rejected> {
-    let record = response.find()?;
-    let outcome = response.cancel(&record).await;
+pub(crate) async fn cancel_response(response: ResponseInPath) -> Result<Response, Rejected> {
+    let record = response.find_record()?;
+    let outcome = response.cancel_and_wait(&record).await;
     Ok(json_response(outcome.body.clone()))
 }
 
 pub(crate) async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Response, Rejected> {
-    let record = response.find()?;
+    let record = response.find_record()?;
     let page = input::page(&record.items, &Query::of(&uri)?)?;
     Ok(json_response(page.into()))
 }

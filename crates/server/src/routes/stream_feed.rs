@@ -28,18 +28,22 @@ use wire::{clock, json};
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
 
 /// Publishes a snapshot of the metrics each `metrics_export_interval` while the feed has readers.
-pub(crate) async fn export(sources: MetricsSources, feed: StreamFeed, config: Arc<LiveConfig>) {
+pub(crate) async fn export_snapshots(
+    sources: MetricsSources,
+    feed: StreamFeed,
+    config: Arc<LiveConfig>,
+) {
     loop {
         // Each reader gets a snapshot at the beginning, so the first one here may be late.
         sleep(config.now().metrics_export_interval).await;
         if feed.has_readers() {
-            feed.publish(snapshot(&sources));
+            feed.publish(snapshot_event(&sources));
         }
     }
 }
 
-fn snapshot(sources: &MetricsSources) -> FeedEvent {
-    let snapshot = serde_json::to_vec(&metrics::snapshot(sources)).unwrap_or_default();
+fn snapshot_event(sources: &MetricsSources) -> FeedEvent {
+    let snapshot = serde_json::to_vec(&metrics::take_snapshot(sources)).unwrap_or_default();
     FeedEvent::Metrics {
         snapshot: snapshot.into(),
         at: clock::now(),
@@ -48,7 +52,7 @@ fn snapshot(sources: &MetricsSources) -> FeedEvent {
 
 /// `GET /v1/streams/feed`: a snapshot of the metrics, then the events from now on, until the client disconnects or the
 /// server shuts down. The authentication layer has checked the scope.
-pub(crate) async fn show(
+pub(crate) async fn show_feed(
     State(sources): State<MetricsSources>,
     State(feed): State<StreamFeed>,
     State(lifecycle): State<Arc<Lifecycle>>,
@@ -56,8 +60,8 @@ pub(crate) async fn show(
 ) -> Response {
     let mut first = BytesMut::new();
     let ring = feed.subscribe();
-    write(&snapshot(&sources), &mut first);
-    let reader = Reader {
+    write_event(&snapshot_event(&sources), &mut first);
+    let reader = FeedReader {
         ring,
         draining: lifecycle.draining(),
         keep_alive: config.now().keep_alive,
@@ -66,13 +70,13 @@ pub(crate) async fn show(
         over: false,
     };
     let body = Body::from_stream(unfold(reader, |mut reader| async move {
-        let chunk = reader.next().await?;
+        let chunk = reader.next_chunk().await?;
         Some((Ok::<_, Infallible>(chunk), reader))
     }));
-    stream_response::framed(Framing::Sse, None, body)
+    stream_response::framed_response(Framing::Sse, None, body)
 }
 
-struct Reader {
+struct FeedReader {
     ring: broadcast::Receiver<FeedEvent>,
     draining: watch::Receiver<bool>,
     keep_alive: Duration,
@@ -82,9 +86,9 @@ struct Reader {
     over: bool,
 }
 
-impl Reader {
+impl FeedReader {
     /// The next events, or a keep-alive. `None` after the last event of a server that shuts down.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next_chunk(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
@@ -93,13 +97,13 @@ impl Reader {
         }
         let mut out = BytesMut::new();
         let draining = self.draining.wait_for(|draining| *draining);
-        let came = tokio::select! {
-            came = timeout(self.keep_alive, self.ring.recv()) => Some(came),
+        let received = tokio::select! {
+            received = timeout(self.keep_alive, self.ring.recv()) => Some(received),
             _ = draining => None,
         };
-        match came {
-            Some(Ok(Ok(event))) => write(&event, &mut out),
-            Some(Ok(Err(RecvError::Lagged(missed)))) => self.missed(missed, &mut out),
+        match received {
+            Some(Ok(Ok(event))) => write_event(&event, &mut out),
+            Some(Ok(Err(RecvError::Lagged(missed)))) => self.write_dropped(missed, &mut out),
             Some(Err(_)) => json::raw(&mut out, ": ping\n\n"),
             Some(Ok(Err(RecvError::Closed))) | None => self.over = true,
         }
@@ -114,14 +118,14 @@ impl Reader {
     fn take_more(&mut self, out: &mut BytesMut) {
         while out.len() < CHUNK_BYTES_ENOUGH {
             match self.ring.try_recv() {
-                Ok(event) => write(&event, out),
-                Err(TryRecvError::Lagged(missed)) => self.missed(missed, out),
+                Ok(event) => write_event(&event, out),
+                Err(TryRecvError::Lagged(missed)) => self.write_dropped(missed, out),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
             }
         }
     }
 
-    fn missed(&mut self, missed: u64, out: &mut BytesMut) {
+    fn write_dropped(&mut self, missed: u64, out: &mut BytesMut) {
         self.dropped += missed;
         json::raw(out, "data: {\"type\":\"dropped\",\"count\":");
         json::integer(out, missed);
@@ -131,7 +135,7 @@ impl Reader {
     }
 }
 
-fn write(event: &FeedEvent, out: &mut BytesMut) {
+fn write_event(event: &FeedEvent, out: &mut BytesMut) {
     match event {
         FeedEvent::Metrics { snapshot, at } => {
             json::raw(out, "data: {\"type\":\"metrics\"");
@@ -146,7 +150,7 @@ fn write(event: &FeedEvent, out: &mut BytesMut) {
             at,
         } => {
             json::raw(out, "data: {\"type\":\"");
-            json::raw(out, name(*change));
+            json::raw(out, change_name(*change));
             json::raw(out, "\",\"stream\":\"");
             json::raw(out, &stream.to_string());
             json::raw(out, "\"");
@@ -161,7 +165,7 @@ fn write(event: &FeedEvent, out: &mut BytesMut) {
     json::raw(out, "}\n\n");
 }
 
-fn name(change: Change) -> &'static str {
+fn change_name(change: Change) -> &'static str {
     match change {
         Change::Opened => "opened",
         Change::Started => "started",

@@ -14,7 +14,7 @@ use wire::cursor::{Cursor, invalid_cursor};
 use wire::format::Encoding;
 
 /// How a subscriber reads a stream.
-pub(crate) struct Watching {
+pub(crate) struct SubscribeOptions {
     /// The position to resume from; `None` for the beginning.
     pub(crate) cursor: Option<Cursor>,
     pub(crate) encoding: Encoding,
@@ -24,12 +24,12 @@ pub(crate) struct Watching {
     pub(crate) govern: bool,
 }
 
-impl Watching {
+impl SubscribeOptions {
     /// The body with the stream's events.
     ///
     /// # Errors
     /// A cursor beyond what was emitted; the rejection of a stream that never started.
-    pub(crate) fn body(
+    pub(crate) fn open_body(
         self,
         responder: &StreamResponder,
         record: &Arc<StreamRecord>,
@@ -38,7 +38,7 @@ impl Watching {
             return Err(error.clone());
         }
         let keep_alive = responder.keep_alive();
-        let measured = MeteredRequest {
+        let metered = MeteredRequest {
             dialect: self.name,
             stream: true,
             attached: true,
@@ -47,18 +47,21 @@ impl Watching {
         let (govern, metrics) = (self.govern, Arc::clone(responder.metrics()));
         let known = self.cursor.as_ref().map(|cursor| cursor.reached.clone());
         let body = if record.started().is_some() {
-            let generation = attach(record, known.as_deref(), govern)?.metered(&metrics, measured);
+            let generation =
+                attach_subscriber(record, known.as_deref(), govern)?.metered(&metrics, metered);
             StreamBody::new(generation, self.encoding, keep_alive)
         } else {
             if known.iter().flatten().any(|known| known.begun() > 0) {
                 return Err(invalid_cursor());
             }
             let (record, place) = (Arc::clone(record), record.place().cloned());
-            let beginning = async move {
-                record.settled().await?;
-                Ok(attach(&record, known.as_deref(), govern)?.metered(&metrics, measured))
-            };
-            StreamBody::waiting(Box::pin(beginning), place, self.encoding, keep_alive)
+            let pending =
+                async move {
+                    record.settled().await?;
+                    Ok(attach_subscriber(&record, known.as_deref(), govern)?
+                        .metered(&metrics, metered))
+                };
+            StreamBody::waiting(Box::pin(pending), place, self.encoding, keep_alive)
         };
         Ok(match &self.cursor {
             Some(cursor) => body.resumed(cursor),
@@ -67,7 +70,7 @@ impl Watching {
     }
 }
 
-fn attach(
+fn attach_subscriber(
     record: &Arc<StreamRecord>,
     known: Option<&[Position]>,
     govern: bool,

@@ -8,9 +8,8 @@ use crate::gateway::streams::control::{self, not_running};
 use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::state::State as StreamState;
 use crate::gateway::streams::stream_record::StreamRecord;
-use crate::routes::stream_watch::Watching;
-use crate::stream_response;
-use crate::stream_response::{StreamResponder, with_stream_id};
+use crate::routes::stream_watch::SubscribeOptions;
+use crate::stream_response::{self, StreamResponder, with_stream_id};
 use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
@@ -37,7 +36,7 @@ const LIST_PAGE: usize = 20;
 
 /// Options for reading an existing stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Resume {
+pub(crate) struct ResumeOptions {
     /// The id of the last frame that the client has received.
     pub(crate) after: Option<String>,
     /// `None`: the wire protocol of the request that opened the stream.
@@ -48,7 +47,7 @@ pub(crate) struct Resume {
     pub(crate) govern: bool,
 }
 
-impl Resume {
+impl ResumeOptions {
     /// Parses the header fields and the query of a request.
     pub(crate) fn parse(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
         let header = headers.get(LAST_EVENT_ID).map(HeaderValue::to_str);
@@ -77,10 +76,10 @@ impl Resume {
 ///
 /// # Errors
 /// An invalid cursor, or one beyond what was emitted; the rejection of a stream that never started.
-pub(crate) fn events(
+pub(crate) fn stream_events(
     responder: &StreamResponder,
     record: &Arc<StreamRecord>,
-    resume: Resume,
+    resume: ResumeOptions,
 ) -> Result<Response, ApiError> {
     let (terms, choices) = (record.terms(), record.meta().choices);
     let cursor = resume
@@ -107,18 +106,21 @@ pub(crate) fn events(
     }
     let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
     let reached = reached.unwrap_or_else(|| vec![Position::default(); choices]);
-    let watching = Watching {
+    let options = SubscribeOptions {
         cursor,
         encoding,
         name: format.name(),
         govern: resume.govern,
     };
     let ids = EventIds::new(record.id(), reached);
-    let body = watching.body(responder, record)?.with_ids(ids);
-    Ok(with_stream_id(stream_response::streaming(body), record))
+    let body = options.open_body(responder, record)?.with_ids(ids);
+    Ok(with_stream_id(
+        stream_response::streaming_response(body),
+        record,
+    ))
 }
 
-pub(crate) async fn list(
+pub(crate) async fn list_streams(
     State(streams): State<Arc<Streams>>,
     Authenticated(caller): Authenticated,
     uri: Uri,
@@ -156,11 +158,11 @@ impl FromRequestParts<App> for StreamInPath {
     }
 }
 
-pub(crate) async fn one(stream: StreamInPath) -> Result<Response, Rejected> {
-    Ok(shown(StatusCode::OK, &stream.found?))
+pub(crate) async fn show_stream(stream: StreamInPath) -> Result<Response, Rejected> {
+    Ok(described_stream(StatusCode::OK, &stream.found?))
 }
 
-pub(crate) async fn watch(
+pub(crate) async fn watch_stream(
     State(responder): State<StreamResponder>,
     stream: StreamInPath,
     headers: HeaderMap,
@@ -168,17 +170,17 @@ pub(crate) async fn watch(
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
     let mut format = stream.payload.terms().format;
-    let mut resumed = || {
-        let resume = Resume::parse(&headers, &Query::of(&uri)?)?;
+    let mut watch = || {
+        let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
         format = resume.format.unwrap_or(format);
-        events(&responder, &stream.payload, resume)
+        stream_events(&responder, &stream.payload, resume)
     };
     // The error is written in the wire protocol of the events, not of the path.
-    Ok(resumed().unwrap_or_else(|error| format.error(&error)))
+    Ok(watch().unwrap_or_else(|error| format.error(&error)))
 }
 
 /// Cancels a running stream; removes an ended one.
-pub(crate) async fn delete(
+pub(crate) async fn delete_stream(
     State(streams): State<Arc<Streams>>,
     stream: StreamInPath,
 ) -> Result<Response, Rejected> {
@@ -195,14 +197,14 @@ pub(crate) async fn delete(
     } else {
         found.payload.cancel();
     }
-    Ok(shown(StatusCode::ACCEPTED, &found))
+    Ok(described_stream(StatusCode::ACCEPTED, &found))
 }
 
-pub(crate) async fn pause(stream: StreamInPath) -> Result<Response, Rejected> {
+pub(crate) async fn pause_stream(stream: StreamInPath) -> Result<Response, Rejected> {
     Ok(set_paused(&stream.found?, true)?)
 }
 
-pub(crate) async fn resume(stream: StreamInPath) -> Result<Response, Rejected> {
+pub(crate) async fn resume_stream(stream: StreamInPath) -> Result<Response, Rejected> {
     Ok(set_paused(&stream.found?, false)?)
 }
 
@@ -210,19 +212,19 @@ fn set_paused(stream: &stream::Entry<StreamRecord>, paused: bool) -> Result<Resp
     if !stream.payload.pause(paused) {
         return Err(not_running());
     }
-    Ok(shown(StatusCode::OK, stream))
+    Ok(described_stream(StatusCode::OK, stream))
 }
 
-pub(crate) async fn control(
+pub(crate) async fn update_stream(
     stream: StreamInPath,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
     control::apply(ControlRequest::parse(&body)?, &stream.payload)?;
-    Ok(shown(StatusCode::OK, &stream))
+    Ok(described_stream(StatusCode::OK, &stream))
 }
 
-pub(crate) async fn acknowledge(
+pub(crate) async fn acknowledge_tokens(
     stream: StreamInPath,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
@@ -238,9 +240,9 @@ pub(crate) async fn acknowledge(
     let index = index.and_then(|index| u64::try_from(index).ok());
     let choice = choice.and_then(|choice| usize::try_from(choice).ok());
     stream.payload.acknowledge(index.unwrap_or(0), choice);
-    Ok(shown(StatusCode::OK, &stream))
+    Ok(described_stream(StatusCode::OK, &stream))
 }
 
-fn shown(status: StatusCode, stream: &stream::Entry<StreamRecord>) -> Response {
+fn described_stream(status: StatusCode, stream: &stream::Entry<StreamRecord>) -> Response {
     (status, Json(describe(stream, clock::now()))).into_response()
 }

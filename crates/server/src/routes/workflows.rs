@@ -35,12 +35,14 @@ const TOKENS_MAX: usize = 4096;
 /// Token ids in one write to a channel.
 const IDS_MAX: usize = 4096;
 
-pub(crate) async fn list(State(config): State<Arc<LiveConfig>>) -> Result<Json<Value>, Rejected> {
+pub(crate) async fn list_workflows(
+    State(config): State<Arc<LiveConfig>>,
+) -> Result<Json<Value>, Rejected> {
     let listed = read_folder(&config, |folder| Ok(folder::list(folder.as_deref())));
     Ok(Json(listed.await?))
 }
 
-pub(crate) async fn one(
+pub(crate) async fn show_workflow(
     State(config): State<Arc<LiveConfig>>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Rejected> {
@@ -51,7 +53,7 @@ pub(crate) async fn one(
     Ok(Json(described.await?))
 }
 
-pub(crate) async fn run(
+pub(crate) async fn run_workflow(
     State(responder): State<StreamResponder>,
     State(config): State<Arc<LiveConfig>>,
     State(offload): State<Arc<Offload>>,
@@ -68,19 +70,19 @@ pub(crate) async fn run(
         Some(lease) => lease,
         None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };
-    let parsed = offload.run(body.len(), move || understood(&body, lease, program));
-    let asked = ParsedRequest {
+    let parsed = offload.run(body.len(), move || parse_run(&body, lease, program));
+    let parsed = ParsedRequest {
         priority: request.scheduling.priority,
         deadline: request.scheduling.deadline,
         resumable: true,
         explicit_acks: request.stream.explicit_acks,
         ..parsed.await?
     };
-    let opened = open(&gateway.generations, &request.caller, asked)?;
+    let opened = open(&gateway.generations, &request.caller, parsed)?;
     Ok(responder.respond(opened).await)
 }
 
-fn understood(
+fn parse_run(
     body: &Bytes,
     lease: ModelLease,
     program: Arc<workflow::Program>,
@@ -89,8 +91,8 @@ fn understood(
     fields.string("model"); // the model was found before
     let context_max = lease.serving.model.handle.context_max;
     let most = context_max.min(TOKENS_MAX);
-    let told = fields.integer("max_tokens", 1..=context_max as i128);
-    let tokens_max = told.and_then(|told| usize::try_from(told).ok());
+    let requested = fields.integer("max_tokens", 1..=context_max as i128);
+    let tokens_max = requested.and_then(|tokens| usize::try_from(tokens).ok());
     let stream = fields.raw("stream").is_none() || fields.boolean("stream") == Some(true);
     let given = match fields.raw("kwargs") {
         None => Map::new(),
@@ -105,7 +107,7 @@ fn understood(
         format: Format::Job,
         framing: Framing::Sse,
         lease,
-        ask: ask(body, tokens_max, stream),
+        ask: run_request(body, tokens_max, stream),
         body_bytes: body.len(),
         resumable: true,
         explicit_acks: false,
@@ -121,7 +123,7 @@ fn understood(
 }
 
 /// The run as a generate request, for admission and for the stream metadata.
-fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> GenerateRequest {
+fn run_request(body: &Bytes, tokens_max: usize, stream: bool) -> GenerateRequest {
     GenerateRequest {
         prompts: vec![Prompt::Text(String::from_utf8_lossy(body).into_owned())],
         n: 1,
@@ -157,7 +159,7 @@ async fn read_folder<T: Send + 'static>(
     read.await.map_err(failed)?
 }
 
-pub(crate) async fn show(
+pub(crate) async fn show_run(
     State(streams): State<Arc<Streams>>,
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
@@ -185,7 +187,7 @@ struct RunDescription<'a> {
     outcome: Option<&'a Ended>,
 }
 
-pub(crate) async fn write(
+pub(crate) async fn write_channel(
     State(streams): State<Arc<Streams>>,
     Authenticated(caller): Authenticated,
     Path((id, channel)): Path<(String, String)>,
@@ -214,8 +216,8 @@ pub(crate) async fn write(
 }
 
 fn no_channel(_: NoChannel) -> ApiError {
-    let words = "the run does not read from a channel of this name now";
-    ApiError::caller(ErrorKind::Conflict, "no_channel", words)
+    let message = "the run does not read from a channel of this name now";
+    ApiError::caller(ErrorKind::Conflict, "no_channel", message)
 }
 
 fn find_run(
@@ -230,8 +232,8 @@ fn find_run(
     }
     let running = record.program().cloned();
     let running = running.ok_or_else(|| {
-        let words = "this stream is no run of a workflow, or has not begun";
-        ApiError::caller(ErrorKind::NotFound, "run_not_found", words)
+        let message = "this stream is no run of a workflow, or has not begun";
+        ApiError::caller(ErrorKind::NotFound, "run_not_found", message)
     })?;
     Ok((record, running))
 }

@@ -1,6 +1,6 @@
 //! Tests of the body with a hand-fed token log: bytes, keep-alives, credit, allocations.
 
-pub(crate) mod hand;
+pub(crate) mod hand_fed;
 
 use super::StreamBody;
 use crate::gateway::streams::Subscriber;
@@ -8,7 +8,7 @@ use engine::Token;
 use generate::output::choice_reader::LogReaders;
 use generate::output::event::Event;
 use generate::request::StreamOptions;
-use hand::*;
+use hand_fed::*;
 use http_body::Body;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const HEAD: &str =
 fn a_stream_byte_for_byte() {
     let runtime = runtime();
     let _inside = runtime.enter();
-    let mut hand = Hand::new(
+    let mut fed = HandFedBody::new(
         8,
         &[],
         0,
@@ -36,18 +36,18 @@ fn a_stream_byte_for_byte() {
         },
     );
     let role = r#""choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}"#;
-    assert_eq!(hand.read(), format!("{HEAD}{role}\n\n"));
-    hand.append(WORD);
-    hand.append(WORD + 1);
+    assert_eq!(fed.read(), format!("{HEAD}{role}\n\n"));
+    fed.append(WORD);
+    fed.append(WORD + 1);
     let merged = r#""choices":[{"index":0,"delta":{"content":"hello world"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
-    assert_eq!(hand.read(), format!("{HEAD}{merged}\n\n"));
-    hand.append(WORD + 5);
-    assert_eq!(hand.read(), "", "half a character is held");
-    hand.append(0xac);
+    assert_eq!(fed.read(), format!("{HEAD}{merged}\n\n"));
+    fed.append(WORD + 5);
+    assert_eq!(fed.read(), "", "half a character is withheld");
+    fed.append(0xac);
     let whole = r#""choices":[{"index":0,"delta":{"content":"€"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
-    assert_eq!(hand.read(), format!("{HEAD}{whole}\n\n"));
-    hand.pen.tokens.finish(End::Stop(Stop::Eos));
-    let text = read_rest(&mut hand.body);
+    assert_eq!(fed.read(), format!("{HEAD}{whole}\n\n"));
+    fed.writer.tokens.finish(End::Stop(Stop::Eos));
+    let text = read_rest(&mut fed.body);
     let finish = r#""choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}"#;
     let usage = r#""choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
     assert_eq!(
@@ -79,7 +79,7 @@ fn a_bad_ending_is_told_and_not_done() {
         (End::Failed(FailCode::Inference), "inference_failed"),
         (End::Failed(FailCode::Shutdown), "shutting_down"),
     ] {
-        let mut hand = Hand::new(
+        let mut fed = HandFedBody::new(
             8,
             &[],
             0,
@@ -88,10 +88,10 @@ fn a_bad_ending_is_told_and_not_done() {
                 ..StreamOptions::default()
             },
         );
-        hand.append(WORD);
-        hand.read();
-        hand.pen.tokens.finish(end);
-        let text = read_rest(&mut hand.body);
+        fed.append(WORD);
+        fed.read();
+        fed.writer.tokens.finish(end);
+        let text = read_rest(&mut fed.body);
         let frames: Vec<&str> = text.split_terminator("\n\n").collect();
         assert_eq!(frames.len(), 2, "{text}");
         assert!(
@@ -108,10 +108,10 @@ fn a_bad_ending_is_told_and_not_done() {
 fn a_writer_that_vanishes_is_an_error() {
     let runtime = runtime();
     let _inside = runtime.enter();
-    let mut hand = Hand::new(8, &[], 0, &StreamOptions::default());
-    hand.read();
-    drop(hand.pen);
-    let text = read_rest(&mut hand.body);
+    let mut fed = HandFedBody::new(8, &[], 0, &StreamOptions::default());
+    fed.read();
+    drop(fed.writer);
+    let text = read_rest(&mut fed.body);
     assert!(
         text.contains(r#""code":"lost""#) && !text.contains("[DONE]"),
         "{text}"
@@ -122,18 +122,18 @@ fn a_writer_that_vanishes_is_an_error() {
 fn silence_is_filled_with_comments() {
     let runtime = runtime();
     runtime.block_on(async {
-        let mut hand = Hand::new(8, &[], 0, &StreamOptions::default());
-        hand.read();
+        let mut fed = HandFedBody::new(8, &[], 0, &StreamOptions::default());
+        fed.read();
         tokio::time::advance(KEEP_ALIVE - Duration::from_millis(2)).await;
-        assert_eq!(hand.read(), "", "not yet");
-        hand.append(WORD);
-        assert!(hand.read().contains("hello"));
+        assert_eq!(fed.read(), "", "not yet");
+        fed.append(WORD);
+        assert!(fed.read().contains("hello"));
         tokio::time::advance(KEEP_ALIVE - Duration::from_millis(2)).await;
-        assert_eq!(hand.read(), "", "the frame counted as a word");
+        assert_eq!(fed.read(), "", "the frame restarted the timer");
         tokio::time::advance(Duration::from_millis(4)).await;
-        assert_eq!(hand.read(), ": ping\n\n");
+        assert_eq!(fed.read(), ": ping\n\n");
         tokio::time::advance(KEEP_ALIVE + Duration::from_millis(2)).await;
-        assert_eq!(hand.read(), ": ping\n\n", "and again");
+        assert_eq!(fed.read(), ": ping\n\n", "and again");
     });
 }
 
@@ -141,44 +141,44 @@ fn silence_is_filled_with_comments() {
 fn credit_comes_back_when_the_next_frame_is_asked_for() {
     let runtime = runtime();
     let _inside = runtime.enter();
-    let mut hand = Hand::new(8, &["STOP"], 0, &StreamOptions::default());
-    hand.read();
-    hand.append(WORD);
-    assert!(matches!(hand.poll_length(), Poll::Ready(Some(_))));
+    let mut fed = HandFedBody::new(8, &["STOP"], 0, &StreamOptions::default());
+    fed.read();
+    fed.append(WORD);
+    assert!(matches!(fed.poll_length(), Poll::Ready(Some(_))));
     assert_eq!(
-        hand.pen.tokens.unaccepted(),
+        fed.writer.tokens.unaccepted(),
         1,
-        "told, but nobody took the frame yet"
+        "emitted, but the socket did not take the frame yet"
     );
-    assert!(hand.poll_length().is_pending());
-    assert_eq!(hand.pen.tokens.unaccepted(), 0);
-    hand.append(WORD + 2);
+    assert!(fed.poll_length().is_pending());
+    assert_eq!(fed.writer.tokens.unaccepted(), 0);
+    fed.append(WORD + 2);
     assert!(
-        hand.poll_length().is_pending(),
-        "a beginning of the stop string is held"
+        fed.poll_length().is_pending(),
+        "a possible beginning of the stop string is withheld"
     );
-    assert_eq!(hand.pen.tokens.unaccepted(), 0, "and costs no credit");
+    assert_eq!(fed.writer.tokens.unaccepted(), 0, "and costs no credit");
 }
 
 #[test]
 fn credit_comes_back_frame_by_frame() {
     let runtime = runtime();
     let _inside = runtime.enter();
-    let mut hand = Hand::new(64, &[], 0, &StreamOptions::default());
-    hand.read();
+    let mut fed = HandFedBody::new(64, &[], 0, &StreamOptions::default());
+    fed.read();
     for _ in 0..40 {
-        hand.append(WORD);
+        fed.append(WORD);
     }
     let mut unaccepted = Vec::new();
-    while let Poll::Ready(Some(_)) = hand.poll_length() {
-        unaccepted.push(hand.pen.tokens.unaccepted());
+    while let Poll::Ready(Some(_)) = fed.poll_length() {
+        unaccepted.push(fed.writer.tokens.unaccepted());
     }
     assert_eq!(
         unaccepted,
         [40, 8],
         "32 tokens share a frame; the next request for one returns them"
     );
-    assert_eq!(hand.pen.tokens.unaccepted(), 0);
+    assert_eq!(fed.writer.tokens.unaccepted(), 0);
 }
 
 #[test]
@@ -202,29 +202,29 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
         writers.push(tokens);
     }
     let mut generation = generation(meta(3, &[], 0, &StreamOptions::default()), readers);
-    let mut told = Vec::new();
-    let mut tell = |event: Event<'_>| {
+    let mut emitted = Vec::new();
+    let mut emit = |event: Event<'_>| {
         let Event::Delta(delta) = event else {
-            panic!("nothing ended")
+            panic!("no choice has ended")
         };
-        told.push(delta.at.choice);
-        told.len() == 2
+        emitted.push(delta.at.choice);
+        emitted.len() == 2
     };
     for _ in 0..5 {
-        let turn = generation.poll_turn(&mut Context::from_waker(Waker::noop()), &mut tell);
+        let turn = generation.poll_turn(&mut Context::from_waker(Waker::noop()), &mut emit);
         assert!(turn.is_ready());
     }
     assert_eq!(
-        told,
+        emitted,
         [0, 1, 2, 0, 1, 2],
         "in turn, whether a turn was cut short or not"
     );
 }
 
-type Told = (&'static str, &'static [&'static str], usize, (Format, bool));
+type StreamCase = (&'static str, &'static [&'static str], usize, (Format, bool));
 const FEW: &[&str] = &["STOP"];
 /// Label, stop strings, number of top log-probabilities; wire protocol, and whether the stream is resumable.
-const TOLD: [Told; 14] = [
+const STREAM_CASES: [StreamCase; 14] = [
     ("plain", &[], 0, (Format::Chat, false)),
     ("stops", &["STOP", "hello hello"], 0, (Format::Chat, false)),
     ("logprobs", FEW, 5, (Format::Chat, false)),
@@ -248,7 +248,7 @@ fn tokens_cost_no_allocation() {
     const TOKENS: usize = 2000;
     let runtime = runtime();
     let _inside = runtime.enter();
-    for (label, stops, top_n, kind) in TOLD {
+    for (label, stops, top_n, kind) in STREAM_CASES {
         let limits = PoolLimits {
             segments_max: 1 << 10,
         };
@@ -261,7 +261,7 @@ fn tokens_cost_no_allocation() {
                 continuous_usage: true,
                 ..StreamOptions::default()
             };
-            let mut hand = Hand::in_pools(
+            let mut fed = HandFedBody::in_pools(
                 &pool,
                 &top_pool,
                 WARM + TOKENS,
@@ -275,9 +275,9 @@ fn tokens_cost_no_allocation() {
                 if i == WARM {
                     before = allocations();
                 }
-                hand.append([WORD, WORD + 1, WORD + 2, 97, WORD + 4][i % 5]);
+                fed.append([WORD, WORD + 1, WORD + 2, 97, WORD + 4][i % 5]);
                 if i % 3 == 0 {
-                    while let Poll::Ready(Some(length)) = hand.poll_length() {
+                    while let Poll::Ready(Some(length)) = fed.poll_length() {
                         assert!(length > 0);
                     }
                 }
@@ -296,10 +296,10 @@ fn a_client_that_has_not_read_yet_is_there() {
     const WINDOW: u64 = 2;
     const ALONE: u64 = 50;
     let meta = meta(1, &[], 0, &StreamOptions::default());
-    let mut opening = opening();
-    (opening.resumable, opening.credit_window) = (true, WINDOW);
-    opening.detached_tokens = ALONE;
-    let mut run = registered(meta, opening);
+    let mut terms = stream_terms();
+    (terms.resumable, terms.credit_window) = (true, WINDOW);
+    terms.detached_tokens = ALONE;
+    let mut run = registered(meta, terms);
     let record = Arc::clone(run.record());
     let client = Subscriber::opening(&record);
     let pool = SegmentPool::new(PoolLimits { segments_max: 8 });
@@ -321,5 +321,9 @@ fn a_client_that_has_not_read_yet_is_there() {
     drop(other);
     assert_eq!(readers[0].tokens.tap().unaccepted(), WINDOW);
     drop(client);
-    assert_eq!(readers[0].tokens.tap().unaccepted(), 0, "it goes on alone");
+    assert_eq!(
+        readers[0].tokens.tap().unaccepted(),
+        0,
+        "it continues detached"
+    );
 }

@@ -1,24 +1,24 @@
 //! Metric families of the engine and of the token logs.
 
 use crate::gateway::served::ServedModel;
-use crate::metrics::text::{Labels, Text};
+use crate::metrics::prometheus_text::{Labels, PrometheusText};
 use engine::{Stats, Token, TopLogprob};
 use std::time::Duration;
 use stream::{Clock, PoolStats, SEGMENT_ITEMS};
 
-pub(super) fn write(text: &mut Text, served: &ServedModel) {
+pub(super) fn write_engine(text: &mut PrometheusText, served: &ServedModel) {
     let stats = served.handle.engine.stats();
-    latencies(text, served);
-    work(text, stats);
-    turns(text, stats);
-    state(text, stats);
-    endings(text, stats);
-    logs(text, served);
+    write_latencies(text, served);
+    write_work(text, stats);
+    write_scheduling(text, stats);
+    write_state(text, stats);
+    write_ends(text, stats);
+    write_logs(text, served);
 }
 
-fn latencies(text: &mut Text, served: &ServedModel) {
+fn write_latencies(text: &mut PrometheusText, served: &ServedModel) {
     let (stats, steps) = (served.handle.engine.stats(), &served.steps);
-    for (name, help, told) in [
+    for (name, help, distribution) in [
         (
             "millrace_engine_queue_wait_seconds",
             "Time that a request waited in the engine's queue.",
@@ -50,11 +50,11 @@ fn latencies(text: &mut Text, served: &ServedModel) {
             steps.prefill_rows.read(),
         ),
     ] {
-        text.histogram(name, help, &told);
+        text.histogram(name, help, &distribution);
     }
 }
 
-fn work(text: &mut Text, stats: &Stats) {
+fn write_work(text: &mut PrometheusText, stats: &Stats) {
     for (name, help, value) in [
         (
             "millrace_generated_tokens_total",
@@ -106,7 +106,7 @@ fn work(text: &mut Text, stats: &Stats) {
     }
 }
 
-fn turns(text: &mut Text, stats: &Stats) {
+fn write_scheduling(text: &mut PrometheusText, stats: &Stats) {
     for (name, help, value) in [
         (
             "millrace_preemptions_total",
@@ -148,7 +148,7 @@ fn turns(text: &mut Text, stats: &Stats) {
     }
 }
 
-fn state(text: &mut Text, stats: &Stats) {
+fn write_state(text: &mut PrometheusText, stats: &Stats) {
     let stalled = Duration::from_nanos(stats.reader_stall_ns());
     text.counter_seconds(
         "millrace_engine_reader_stall_seconds_total",
@@ -192,7 +192,7 @@ fn state(text: &mut Text, stats: &Stats) {
     );
 }
 
-fn endings(text: &mut Text, stats: &Stats) {
+fn write_ends(text: &mut PrometheusText, stats: &Stats) {
     let ends = stats.endings();
     text.counters(
         "millrace_endings_total",
@@ -227,7 +227,7 @@ fn endings(text: &mut Text, stats: &Stats) {
     );
 }
 
-fn logs(text: &mut Text, served: &ServedModel) {
+fn write_logs(text: &mut PrometheusText, served: &ServedModel) {
     let pools = [
         (
             "tokens",

@@ -27,7 +27,7 @@ const ANSWERS: Answers = Answers {
 };
 
 /// A request for embeddings.
-pub(super) struct Wanted {
+pub(super) struct EmbeddingsRequest {
     pub(super) serving: Arc<Serving>,
     /// The field of the request with the texts.
     pub(super) field: &'static str,
@@ -40,7 +40,7 @@ pub(super) struct Wanted {
 }
 
 /// The computed embeddings.
-pub(super) struct Embedded {
+pub(super) struct ComputedEmbeddings {
     /// In the order of the texts; not normalized.
     pub(super) vectors: Vec<Box<[f32]>>,
     pub(super) prompt_tokens: u64,
@@ -65,34 +65,34 @@ pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), Ap
 }
 
 /// Computes the embeddings. Dropping the future (the client has disconnected) cancels the work.
-pub(super) async fn run(
+pub(super) async fn compute_embeddings(
     handles: &GenerationHandles,
     caller: &Caller,
-    wanted: Wanted,
-) -> Result<Embedded, ApiError> {
+    request: EmbeddingsRequest,
+) -> Result<ComputedEmbeddings, ApiError> {
     let (arrived, limits) = (clock::now(), handles.limits.now());
-    let serving = &wanted.serving;
+    let serving = &request.serving;
     let (pooling, _) = expect_pooling(&serving.model)?;
     let key = caller.open(1)?;
     // At most this many texts are in the engine; fewer where slots are short.
-    let beside = wanted.texts.len().min(IN_FLIGHT_MAX);
+    let in_flight = request.texts.len().min(IN_FLIGHT_MAX);
     let sizing = serving.sizing(&limits);
-    let bytes = wanted.body_bytes * beside / wanted.texts.len().max(1);
+    let bytes = request.body_bytes * in_flight / request.texts.len().max(1);
     let ticket = serving.admission.ask(AdmissionRequest {
-        class: wanted.class,
+        class: request.class,
         account: key.account(),
-        need: sizing.estimate(bytes, beside, ANSWERS),
+        need: sizing.estimate(bytes, in_flight, ANSWERS),
         // A submitted text is computed to the end.
         is_recallable: false,
-        deadline: wanted.deadline,
-        who: handles.ids.digest(&(caller.owner.0, &wanted.texts)),
+        deadline: request.deadline,
+        who: handles.ids.digest(&(caller.owner.0, &request.texts)),
     })?;
     let permit = ticket.await?;
     handles.metrics.admitted(clock::now() - arrived);
-    let (class, deadline) = (wanted.class, wanted.deadline);
+    let (class, deadline) = (request.class, request.deadline);
     let served = Arc::clone(&serving.model);
     let admission = Arc::clone(serving);
-    let prompts = prepared(wanted, limits.inline_prompt_bytes_max).await?;
+    let prompts = tokenize_texts(request, limits.inline_prompt_bytes_max).await?;
     let prompt_tokens = prompts.iter().map(|ids| ids.len() as u64).sum();
     handles
         .metrics
@@ -103,7 +103,7 @@ pub(super) async fn run(
     longest.truncate(IN_FLIGHT_MAX);
     let sizing = admission.sizing(&limits);
     let permit = permit.settled(sizing.exact(longest, ANSWERS)?).await?;
-    let one = One {
+    let embedder = TextEmbedder {
         handles,
         served: &served,
         owner: caller.owner,
@@ -120,8 +120,8 @@ pub(super) async fn run(
         },
     };
     let admitted = clock::now();
-    let vectors = iter(prompts).map(|ids| one.embed(ids));
-    Ok(Embedded {
+    let vectors = iter(prompts).map(|ids| embedder.embed_text(ids));
+    Ok(ComputedEmbeddings {
         vectors: vectors.buffered(IN_FLIGHT_MAX).try_collect().await?,
         prompt_tokens,
         admitted,
@@ -129,12 +129,15 @@ pub(super) async fn run(
 }
 
 /// Tokenizes the texts: short ones on this thread, long ones as offloaded work.
-async fn prepared(wanted: Wanted, inline_max: usize) -> Result<Vec<Vec<u32>>, ApiError> {
-    let inline = wanted.body_bytes <= inline_max;
+async fn tokenize_texts(
+    request: EmbeddingsRequest,
+    inline_max: usize,
+) -> Result<Vec<Vec<u32>>, ApiError> {
+    let inline = request.body_bytes <= inline_max;
     let prepare = move || {
-        let (model, field) = (&wanted.serving.model, wanted.field);
-        let texts = wanted.texts.into_iter().enumerate();
-        let ids = texts.map(|(i, text)| fit(model, (field, i), text, wanted.truncate));
+        let (model, field) = (&request.serving.model, request.field);
+        let texts = request.texts.into_iter().enumerate();
+        let ids = texts.map(|(i, text)| tokenize_text(model, (field, i), text, request.truncate));
         ids.collect::<Result<Vec<_>, _>>()
     };
     if inline {
@@ -146,41 +149,42 @@ async fn prepared(wanted: Wanted, inline_max: usize) -> Result<Vec<Vec<u32>>, Ap
 }
 
 /// The token ids of a text, at most as many as fit into the context.
-fn fit(
+fn tokenize_text(
     model: &ServedModel,
     (field, i): (&str, usize),
     text: Prompt,
     truncate: bool,
 ) -> Result<Vec<u32>, ApiError> {
-    let text = shortened(
+    let text = truncate_text(
         text,
         PromptLimit::of_context(&model.handle).bytes_max(),
         truncate,
     );
     let text = text.map_err(|bytes| {
-        let most = PromptLimit::of_context(&model.handle).bytes_max();
-        let words =
-            format!("{field}[{i}]: has {bytes} bytes; this model's context holds at most {most}");
-        ApiError::field(field, "context_length_exceeded", words)
+        let bytes_max = PromptLimit::of_context(&model.handle).bytes_max();
+        let message = format!(
+            "{field}[{i}]: has {bytes} bytes; this model's context holds at most {bytes_max}"
+        );
+        ApiError::field(field, "context_length_exceeded", message)
     })?;
     let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
     let mut ids = encoder.prompt_ids(text)?;
-    let most = model.handle.context_max - 1;
-    let (code, words) = match ids.len() {
+    let tokens_max = model.handle.context_max - 1;
+    let (code, message) = match ids.len() {
         0 => ("invalid_value", "has no token".to_owned()),
-        n if n > most && !truncate => (
+        n if n > tokens_max && !truncate => (
             "context_length_exceeded",
-            format!("has {n} tokens; this model takes at most {most}"),
+            format!("has {n} tokens; this model takes at most {tokens_max}"),
         ),
         _ => {
-            ids.truncate(most);
+            ids.truncate(tokens_max);
             return Ok(ids);
         }
     };
     Err(ApiError::field(
         field,
         code,
-        format!("{field}[{i}]: {words}"),
+        format!("{field}[{i}]: {message}"),
     ))
 }
 
@@ -188,7 +192,7 @@ fn fit(
 ///
 /// # Errors
 /// The length of a text that is too long, if `truncate` is not set.
-fn shortened(text: Prompt, bytes_max: usize, truncate: bool) -> Result<Prompt, usize> {
+fn truncate_text(text: Prompt, bytes_max: usize, truncate: bool) -> Result<Prompt, usize> {
     match text {
         Prompt::Text(mut text) if text.len() > bytes_max => {
             if !truncate {
@@ -202,7 +206,7 @@ fn shortened(text: Prompt, bytes_max: usize, truncate: bool) -> Result<Prompt, u
 }
 
 /// State shared by the texts of one request.
-struct One<'a> {
+struct TextEmbedder<'a> {
     handles: &'a GenerationHandles,
     served: &'a ServedModel,
     owner: Owner,
@@ -213,8 +217,8 @@ struct One<'a> {
     terms: Terms,
 }
 
-impl One<'_> {
-    async fn embed(&self, prompt: Vec<u32>) -> Result<Box<[f32]>, ApiError> {
+impl TextEmbedder<'_> {
+    async fn embed_text(&self, prompt: Vec<u32>) -> Result<Box<[f32]>, ApiError> {
         let place = self.places.place().await;
         let retry_after = self.handles.limits.now().retry_after;
         // The log carries only the end.
@@ -224,8 +228,8 @@ impl One<'_> {
                 Ok(log) => break log,
                 Err(_) if self.handles.streams.make_room(self.owner) => {}
                 Err(_) => {
-                    let words = "no room for another text";
-                    return Err(ApiError::capacity("overloaded", words, retry_after));
+                    let message = "no room for another text";
+                    return Err(ApiError::capacity("overloaded", message, retry_after));
                 }
             }
         };
@@ -254,7 +258,7 @@ impl One<'_> {
         };
         let submitted = self.served.handle.engine.submit(request);
         submitted.map_err(|why| submit::rejected(&why, retry_after))?;
-        let end = ended(reader).await;
+        let end = wait_for_end(reader).await;
         self.places.permit().pulse().first_token(clock::now());
         match (end, vector.get()) {
             (End::Stop(_), Some(vector)) => Ok(vector.clone()),
@@ -264,7 +268,7 @@ impl One<'_> {
 }
 
 /// Waits for the end of a log.
-async fn ended(mut reader: Reader<Token>) -> End {
+async fn wait_for_end(mut reader: Reader<Token>) -> End {
     let mut buffer = [Token {
         id: 0,
         logprob: 0.0,

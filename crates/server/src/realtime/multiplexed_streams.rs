@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use stream::StreamId;
 
 /// One stream of a WebSocket.
-struct Lane {
+struct MultiplexedStream {
     record: Arc<StreamRecord>,
     body: StreamBody,
     /// Encoded messages that were not sent, one per line.
@@ -19,26 +19,26 @@ struct Lane {
 
 /// The streams of one WebSocket.
 #[derive(Default)]
-pub(super) struct Lanes {
-    lanes: Vec<Lane>,
+pub(super) struct MultiplexedStreams {
+    streams: Vec<MultiplexedStream>,
     /// Index of the stream that is polled next.
     next: usize,
 }
 
-impl Lanes {
+impl MultiplexedStreams {
     /// Number of streams.
     pub(super) fn len(&self) -> usize {
-        self.lanes.len()
+        self.streams.len()
     }
 
     /// Whether this stream is attached.
-    pub(super) fn has(&self, id: StreamId) -> bool {
-        self.lanes.iter().any(|lane| lane.record.id() == id)
+    pub(super) fn contains(&self, id: StreamId) -> bool {
+        self.streams.iter().any(|stream| stream.record.id() == id)
     }
 
     /// Attaches a stream.
     pub(super) fn push(&mut self, record: Arc<StreamRecord>, body: StreamBody) {
-        self.lanes.push(Lane {
+        self.streams.push(MultiplexedStream {
             record,
             body,
             rest: Bytes::new(),
@@ -47,34 +47,34 @@ impl Lanes {
 
     /// Detaches a stream; false if the stream was not attached.
     pub(super) fn remove(&mut self, id: StreamId) -> bool {
-        let before = self.lanes.len();
-        self.lanes.retain(|lane| lane.record.id() != id);
-        self.lanes.len() < before
+        let before = self.streams.len();
+        self.streams.retain(|stream| stream.record.id() != id);
+        self.streams.len() < before
     }
 
     /// Detaches all streams.
     pub(super) fn clear(&mut self) {
-        self.lanes.clear();
+        self.streams.clear();
     }
 
     /// The next message; streams take turns. A call means that the previous messages were sent.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let mut quiet = 0;
-        while quiet < self.lanes.len() {
-            let at = self.next % self.lanes.len();
-            match self.lanes[at].poll_next(cx) {
+        while quiet < self.streams.len() {
+            let at = self.next % self.streams.len();
+            match self.streams[at].poll_next(cx) {
                 Poll::Ready(Some(message)) => {
                     self.next = at + 1;
-                    if self.lanes[at].is_over() {
+                    if self.streams[at].is_over() {
                         // A client that has received the end may attach again at once.
-                        self.lanes.remove(at);
+                        self.streams.remove(at);
                         self.next = at;
                     }
                     return Poll::Ready(message);
                 }
                 Poll::Ready(None) => {
                     // The next stream has moved to this index.
-                    self.lanes.remove(at);
+                    self.streams.remove(at);
                     self.next = at;
                 }
                 Poll::Pending => {
@@ -87,7 +87,7 @@ impl Lanes {
     }
 }
 
-impl Lane {
+impl MultiplexedStream {
     /// Whether all messages were taken.
     fn is_over(&self) -> bool {
         self.rest.is_empty() && self.body.is_end_stream()

@@ -1,7 +1,7 @@
 //! Tests of multiplexed streams with hand-fed token logs.
 
-use super::Lanes;
-use crate::stream_body::tests::hand::{Hand, Pen, meta, runtime};
+use super::MultiplexedStreams;
+use crate::stream_body::tests::hand_fed::{HandFedBody, HandFedWriter, meta, runtime};
 use bytes::Bytes;
 use generate::output::position::Position;
 use generate::request::StreamOptions;
@@ -15,8 +15,8 @@ use wire::format::{Encoding, FollowState};
 use wire::framing::Framing;
 use wire::realtime_encoder::RealtimeEncoder;
 
-fn next(lanes: &mut Lanes) -> Poll<Bytes> {
-    lanes.poll_next(&mut Context::from_waker(Waker::noop()))
+fn next(streams: &mut MultiplexedStreams) -> Poll<Bytes> {
+    streams.poll_next(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Law: after warm-up, neither the output pipeline nor the messages allocate per token, with several streams in turn.
@@ -35,20 +35,20 @@ fn tokens_cost_no_allocation() {
         let mut spent = 0;
         // The first streams warm the segment pools, as in a running server.
         for _ in 0..2 {
-            let mut lanes = Lanes::default();
-            let mut pens: Vec<Pen> = Vec::new();
+            let mut streams = MultiplexedStreams::default();
+            let mut writers: Vec<HandFedWriter> = Vec::new();
             for _ in 0..STREAMS {
                 let meta = meta(1, &["STOP"], top_n, &StreamOptions::default());
                 let pools = (&pools.0, &pools.1);
-                let hand = Hand::speaking(pools, WARM + TOKENS, meta, |source| Encoding {
+                let fed = HandFedBody::encoded(pools, WARM + TOKENS, meta, |source| Encoding {
                     encoder: Box::new(RealtimeEncoder::new(source)),
                     framing: Framing::WebSocket,
                     header: None,
                     follows: FollowState::Always,
                 });
-                let ids = EventIds::new(hand.record.id(), vec![Position::default()]);
-                lanes.push(Arc::clone(&hand.record), hand.body.with_ids(ids));
-                pens.push(hand.pen);
+                let ids = EventIds::new(fed.record.id(), vec![Position::default()]);
+                streams.push(Arc::clone(&fed.record), fed.body.with_ids(ids));
+                writers.push(fed.writer);
             }
             let (mut before, mut messages) = (0, 0);
             for i in 0..WARM + TOKENS {
@@ -56,8 +56,8 @@ fn tokens_cost_no_allocation() {
                     (before, messages) = (allocations(), 0);
                 }
                 let id = [WORD, WORD + 1, WORD + 2, 97, WORD + 4][i % 5];
-                pens.iter_mut().for_each(|pen| pen.append(id));
-                while let Poll::Ready(message) = next(&mut lanes) {
+                writers.iter_mut().for_each(|writer| writer.append(id));
+                while let Poll::Ready(message) = next(&mut streams) {
                     messages += 1;
                     assert!(message.starts_with(b"{\"type\":"), "{message:?}");
                 }

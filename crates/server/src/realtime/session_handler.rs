@@ -1,13 +1,13 @@
 //! The session handler: executes the commands of a client. Nothing here waits.
 
 use super::handles::RealtimeHandles;
-use super::lanes::Lanes;
+use super::multiplexed_streams::MultiplexedStreams;
 use super::reply;
 use crate::gateway::keys::Caller;
 use crate::gateway::streams::StreamRecord;
 use crate::gateway::streams::control::{self, not_running};
 use crate::gateway::submit::{Resumable, UnparsedRequest};
-use crate::routes::stream_watch::Watching;
+use crate::routes::stream_watch::SubscribeOptions;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use serde_json::Value;
@@ -31,67 +31,67 @@ const REPLIES_MAX: usize = 32;
 const DIALECT: &str = "realtime";
 
 /// Executes the commands of one WebSocket, and keeps the replies.
-pub(super) struct Desk {
+pub(super) struct SessionHandler {
     handles: RealtimeHandles,
     caller: Caller,
-    pub(super) lanes: Lanes,
+    pub(super) streams: MultiplexedStreams,
     /// At most `REPLIES_MAX`, because each message has one reply.
     pub(super) replies: VecDeque<Utf8Bytes>,
 }
 
-impl Desk {
+impl SessionHandler {
     /// A handler without streams; the first reply is the welcome.
     pub(super) fn new(handles: RealtimeHandles, caller: Caller) -> Self {
-        let mut desk = Self {
-            lanes: Lanes::default(),
+        let mut handler = Self {
+            streams: MultiplexedStreams::default(),
             replies: VecDeque::with_capacity(REPLIES_MAX),
             handles,
             caller,
         };
-        desk.reply(&reply::welcome(&desk.handles));
-        desk
+        handler.push_reply(&reply::welcome_message(&handler.handles));
+        handler
     }
 
     /// Whether another message can be read.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         self.replies.len() < REPLIES_MAX
     }
 
     /// Executes the command of a message. The reply is sent if the client requested one or the command failed.
-    pub(super) fn take(&mut self, text: &str) {
+    pub(super) fn handle_message(&mut self, text: &str) {
         let message = realtime_command::parse(text);
         let (request, stream) = (message.request.as_deref(), message.stream.as_deref());
         let named = stream.unwrap_or_default();
-        let done = message.command.and_then(|command| match command {
-            Command::Open(open) => self.open(&open, request).map(Some),
-            Command::Attach(attach) => self.attach(named, &attach, request).map(Some),
-            Command::Ack(acks) => self.acknowledge(&acks).map(|()| None),
-            Command::Control(control) => self.control(named, *control).map(|()| None),
-            Command::Pause => self.pause(named, true).map(|()| None),
-            Command::Resume => self.pause(named, false).map(|()| None),
+        let outcome = message.command.and_then(|command| match command {
+            Command::Open(open) => self.open_stream(&open, request).map(Some),
+            Command::Attach(attach) => self.attach_stream(named, &attach, request).map(Some),
+            Command::Ack(acks) => self.acknowledge_tokens(&acks).map(|()| None),
+            Command::Control(control) => self.update_stream(named, *control).map(|()| None),
+            Command::Pause => self.set_paused(named, true).map(|()| None),
+            Command::Resume => self.set_paused(named, false).map(|()| None),
             Command::Cancel => self
-                .find(named)
+                .find_stream(named)
                 .map(|record| record.cancel())
                 .map(|()| None),
-            Command::Detach => self.detach(named).map(|()| None),
+            Command::Detach => self.detach_stream(named).map(|()| None),
         });
-        match done {
-            Ok(Some(reply)) => self.reply(&reply),
+        match outcome {
+            Ok(Some(reply)) => self.push_reply(&reply),
             Ok(None) => {
                 if let Some(request) = request {
-                    self.reply(&reply::done(request));
+                    self.push_reply(&reply::ok_reply(request));
                 }
             }
             Err(error) => {
                 self.handles.responder.count_rejection(&error);
-                self.reply(&reply::error(&error, request, stream));
+                self.push_reply(&reply::error_reply(&error, request, stream));
             }
         }
     }
 
-    fn open(&mut self, open: &Open<'_>, request: Option<&str>) -> Result<Value, ApiError> {
+    fn open_stream(&mut self, open: &Open<'_>, request: Option<&str>) -> Result<Value, ApiError> {
         self.caller.request(clock::now())?;
-        self.expect_room()?;
+        self.expect_capacity()?;
         let unparsed = UnparsedRequest {
             format: open.format,
             framing: Framing::Sse,
@@ -107,51 +107,51 @@ impl Desk {
         let opened = unparsed.open(self.handles.responder.gateway(), &self.caller);
         let opened = opened.map_err(in_body)?;
         let record = Arc::clone(opened.record());
-        let told = reply::following("opened", &record, request);
+        let reply = reply::stream_reply("opened", &record, request);
         let responder = &self.handles.responder;
-        let body = responder.deferred_body(opened, encoding(&record));
-        let body = body.with_ids(EventIds::new(record.id(), nothing(&record)));
-        self.lanes.push(record, body);
-        Ok(told)
+        let body = responder.deferred_body(opened, message_encoding(&record));
+        let body = body.with_ids(EventIds::new(record.id(), start_positions(&record)));
+        self.streams.push(record, body);
+        Ok(reply)
     }
 
-    fn attach(
+    fn attach_stream(
         &mut self,
         id: &str,
         attach: &Attach<'_>,
         request: Option<&str>,
     ) -> Result<Value, ApiError> {
-        let record = self.find(id)?;
-        if self.lanes.has(record.id()) {
-            let words = "this connection already follows that stream";
+        let record = self.find_stream(id)?;
+        if self.streams.contains(record.id()) {
+            let message = "this connection already follows that stream";
             return Err(ApiError::caller(
                 ErrorKind::Conflict,
                 "already_attached",
-                words,
+                message,
             ));
         }
-        self.expect_room()?;
-        let cursor = cursor(&record, &attach.place)?;
+        self.expect_capacity()?;
+        let cursor = requested_cursor(&record, &attach.place)?;
         let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-        let reached = reached.unwrap_or_else(|| nothing(&record));
-        let watching = Watching {
-            encoding: encoding(&record),
+        let reached = reached.unwrap_or_else(|| start_positions(&record));
+        let options = SubscribeOptions {
+            encoding: message_encoding(&record),
             cursor,
             name: DIALECT,
             govern: attach.govern,
         };
-        let body = watching.body(&self.handles.responder, &record)?;
+        let body = options.open_body(&self.handles.responder, &record)?;
         let body = body.with_ids(EventIds::new(record.id(), reached));
-        let told = reply::following("attached", &record, request);
-        self.lanes.push(record, body);
-        Ok(told)
+        let reply = reply::stream_reply("attached", &record, request);
+        self.streams.push(record, body);
+        Ok(reply)
     }
 
     /// Applies all acknowledgements, or none if one is invalid.
-    fn acknowledge(&self, acks: &[Ack<'_>]) -> Result<(), ApiError> {
+    fn acknowledge_tokens(&self, acks: &[Ack<'_>]) -> Result<(), ApiError> {
         let mut found = Vec::with_capacity(acks.len());
         for ack in acks {
-            let record = self.find(&ack.stream)?;
+            let record = self.find_stream(&ack.stream)?;
             let choices = record.meta().choices;
             let choice = ack.choice.map(usize::try_from).transpose();
             match choice {
@@ -159,8 +159,8 @@ impl Desk {
                     found.push((record, ack.index, choice));
                 }
                 _ => {
-                    let words = format!("must be less than {choices}");
-                    return Err(ApiError::field("choice", "invalid_value", words));
+                    let message = format!("must be less than {choices}");
+                    return Err(ApiError::field("choice", "invalid_value", message));
                 }
             }
         }
@@ -170,29 +170,33 @@ impl Desk {
         Ok(())
     }
 
-    fn control(&self, id: &str, control: ControlRequest) -> Result<(), ApiError> {
-        control::apply(control, self.find(id)?.as_ref())
+    fn update_stream(&self, id: &str, control: ControlRequest) -> Result<(), ApiError> {
+        control::apply(control, self.find_stream(id)?.as_ref())
     }
 
-    fn pause(&self, id: &str, paused: bool) -> Result<(), ApiError> {
-        match self.find(id)?.pause(paused) {
+    fn set_paused(&self, id: &str, paused: bool) -> Result<(), ApiError> {
+        match self.find_stream(id)?.pause(paused) {
             true => Ok(()),
             false => Err(not_running()),
         }
     }
 
     /// Detaches this WebSocket from a stream. A stream that is not resumable is cancelled by that.
-    fn detach(&mut self, id: &str) -> Result<(), ApiError> {
-        let record = self.find(id)?;
-        if self.lanes.remove(record.id()) {
+    fn detach_stream(&mut self, id: &str) -> Result<(), ApiError> {
+        let record = self.find_stream(id)?;
+        if self.streams.remove(record.id()) {
             return Ok(());
         }
-        let words = "this connection does not follow that stream";
-        Err(ApiError::caller(ErrorKind::Conflict, "not_attached", words))
+        let message = "this connection does not follow that stream";
+        Err(ApiError::caller(
+            ErrorKind::Conflict,
+            "not_attached",
+            message,
+        ))
     }
 
     /// Finds a stream of the caller. The error does not reveal whether another caller has such a stream.
-    fn find(&self, id: &str) -> Result<Arc<StreamRecord>, ApiError> {
+    fn find_stream(&self, id: &str) -> Result<Arc<StreamRecord>, ApiError> {
         let gateway = self.handles.responder.gateway();
         gateway
             .generations
@@ -201,26 +205,26 @@ impl Desk {
             .map(|stream| stream.payload)
     }
 
-    fn expect_room(&self) -> Result<(), ApiError> {
+    fn expect_capacity(&self) -> Result<(), ApiError> {
         let max = self.handles.config.now().realtime.streams_max;
-        if self.lanes.len() < max {
+        if self.streams.len() < max {
             return Ok(());
         }
-        let words = format!("a connection follows at most {max} streams (realtime.streams_max)");
+        let message = format!("a connection follows at most {max} streams (realtime.streams_max)");
         Err(ApiError::caller(
             ErrorKind::RateLimited,
             "too_many_streams",
-            words,
+            message,
         ))
     }
 
-    fn reply(&mut self, told: &Value) {
-        self.replies.push_back(told.to_string().into());
+    fn push_reply(&mut self, reply: &Value) {
+        self.replies.push_back(reply.to_string().into());
     }
 }
 
 /// The encoder of a stream as WebSocket messages.
-fn encoding(record: &StreamRecord) -> Encoding {
+fn message_encoding(record: &StreamRecord) -> Encoding {
     Encoding {
         encoder: Box::new(RealtimeEncoder::new(record.source())),
         framing: Framing::WebSocket,
@@ -230,13 +234,13 @@ fn encoding(record: &StreamRecord) -> Encoding {
 }
 
 /// The position of a client without any output.
-fn nothing(record: &StreamRecord) -> Vec<Position> {
+fn start_positions(record: &StreamRecord) -> Vec<Position> {
     vec![Position::default(); record.meta().choices]
 }
 
 /// The cursor of a requested position. A client that attaches at the very end gets the terminal event again: each
 /// attachment has exactly one.
-fn cursor(record: &StreamRecord, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
+fn requested_cursor(record: &StreamRecord, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
     let choices = record.meta().choices;
     match place {
         Place::Beginning | Place::From(0) => Ok(None),

@@ -34,20 +34,20 @@ use wire::openai::chat_encoder::ReasoningField;
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// One hand-fed choice and the body that reads it.
-pub(crate) struct Hand {
+pub(crate) struct HandFedBody {
     pub(crate) record: Arc<StreamRecord>,
     pub(crate) body: StreamBody,
-    pub(crate) pen: Pen,
+    pub(crate) writer: HandFedWriter,
 }
 
 /// The writers of the choice.
-pub(crate) struct Pen {
+pub(crate) struct HandFedWriter {
     pub(crate) tokens: Writer<Token>,
     top: Option<Writer<TopLogprob>>,
     top_n: usize,
 }
 
-impl Hand {
+impl HandFedBody {
     pub(super) fn new(
         capacity: usize,
         stops: &[&str],
@@ -75,22 +75,22 @@ impl Hand {
         stops: &[&str],
         top_n: usize,
         stream_options: &StreamOptions,
-        (format, marked): (Format, bool),
+        (format, resumable): (Format, bool),
     ) -> Self {
         let meta = meta(1, stops, top_n, stream_options);
         let framing = format.framing().or_requested(None);
-        let mut hand = Self::speaking((pool, top_pool), capacity, meta, |source| {
+        let mut fed = Self::encoded((pool, top_pool), capacity, meta, |source| {
             format.encoding(source, framing, EncoderSettings::default())
         });
-        if marked {
-            let ids = EventIds::new(hand.record.id(), vec![Position::default()]);
-            hand.body = hand.body.with_ids(ids);
+        if resumable {
+            let ids = EventIds::new(fed.record.id(), vec![Position::default()]);
+            fed.body = fed.body.with_ids(ids);
         }
-        hand
+        fed
     }
 
     /// A choice with a log of `capacity` tokens, encoded with `encoding`.
-    pub(crate) fn speaking(
+    pub(crate) fn encoded(
         (pool, top_pool): (&SegmentPool<Token>, &SegmentPool<TopLogprob>),
         capacity: usize,
         meta: StreamMeta,
@@ -107,16 +107,16 @@ impl Hand {
         let generation = generation(meta, vec![readers]);
         let record = Arc::clone(generation.record());
         let encoding = encoding(record.source());
-        let generation = generation.metered(&Arc::default(), opened());
+        let generation = generation.metered(&Arc::default(), metered_request());
         Self {
             record,
             body: StreamBody::new(generation, encoding, KEEP_ALIVE),
-            pen: Pen { tokens, top, top_n },
+            writer: HandFedWriter { tokens, top, top_n },
         }
     }
 
     pub(super) fn append(&mut self, id: u32) {
-        self.pen.append(id);
+        self.writer.append(id);
     }
 
     /// Length of the next frame; `None` at the end.
@@ -137,7 +137,7 @@ impl Hand {
     }
 }
 
-impl Pen {
+impl HandFedWriter {
     /// Appends a token, with `top_n` alternatives.
     pub(crate) fn append(&mut self, id: u32) {
         for i in 0..self.top_n {
@@ -175,7 +175,7 @@ pub(crate) fn meta(
 }
 
 /// Terms without any option.
-pub(super) fn opening() -> StreamTerms {
+pub(super) fn stream_terms() -> StreamTerms {
     StreamTerms {
         owner: Owner(0),
         format: Format::Chat,
@@ -191,7 +191,7 @@ pub(super) fn opening() -> StreamTerms {
 
 /// A started plain stream with these logs.
 pub(super) fn generation(meta: StreamMeta, readers: Vec<LogReaders>) -> Generation {
-    let mut run = registered(meta, opening());
+    let mut run = registered(meta, stream_terms());
     start(&mut run, &readers);
     Generation::own(run, readers).expect("it was started")
 }
@@ -230,8 +230,8 @@ pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
 
 /// A permit of the anonymous key.
 pub(super) fn key_permit() -> KeyPermit {
-    let anybody = Keys::anonymous().identify(None).unwrap();
-    anybody.open(1).unwrap()
+    let caller = Keys::anonymous().identify(None).unwrap();
+    caller.open(1).unwrap()
 }
 
 #[expect(
@@ -247,7 +247,7 @@ pub(super) fn idle_engine() -> engine::Handle {
 }
 
 /// The description of a request for the metrics.
-pub(super) fn opened() -> MeteredRequest {
+pub(super) fn metered_request() -> MeteredRequest {
     MeteredRequest {
         dialect: "openai.chat",
         stream: true,

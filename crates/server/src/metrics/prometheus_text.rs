@@ -9,14 +9,14 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// A writer of metric families.
 #[derive(Default)]
-pub(crate) struct Text {
+pub(crate) struct PrometheusText {
     out: String,
 }
 
 /// Labels of a sample and their values. Values are escaped; label names need no escaping.
 pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
 
-impl Text {
+impl PrometheusText {
     /// A counter; `name` ends in `_total`.
     pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.counters(name, help, [(&[] as Labels<'_>, value)]);
@@ -30,16 +30,16 @@ impl Text {
         rows: impl IntoIterator<Item = (Labels<'a>, u64)>,
     ) {
         debug_assert!(name.ends_with("_total"), "{name}");
-        self.head(name, help, "counter");
+        self.write_head(name, help, "counter");
         for (labels, value) in rows {
-            self.sample(name, "", labels, None, value as f64);
+            self.write_sample(name, "", labels, None, value as f64);
         }
     }
 
     /// A counter of seconds.
     pub(crate) fn counter_seconds(&mut self, name: &str, help: &str, time: Duration) {
-        self.head(name, help, "counter");
-        self.sample(name, "", &[], None, time.as_secs_f64());
+        self.write_head(name, help, "counter");
+        self.write_sample(name, "", &[], None, time.as_secs_f64());
     }
 
     /// A gauge.
@@ -54,24 +54,24 @@ impl Text {
         help: &str,
         rows: impl IntoIterator<Item = (Labels<'a>, f64)>,
     ) {
-        self.head(name, help, "gauge");
+        self.write_head(name, help, "gauge");
         for (labels, value) in rows {
-            self.sample(name, "", labels, None, value);
+            self.write_sample(name, "", labels, None, value);
         }
     }
 
     /// A histogram; the buckets are cumulated.
-    pub(crate) fn histogram(&mut self, name: &str, help: &str, told: &Distribution) {
-        self.head(name, help, "histogram");
+    pub(crate) fn histogram(&mut self, name: &str, help: &str, distribution: &Distribution) {
+        self.write_head(name, help, "histogram");
         let mut below = 0;
-        for (&bound, &count) in told.bounds.iter().zip(&told.counts) {
+        for (&bound, &count) in distribution.bounds.iter().zip(&distribution.counts) {
             below += count;
-            self.sample(name, "_bucket", &[], Some(bound), below as f64);
+            self.write_sample(name, "_bucket", &[], Some(bound), below as f64);
         }
-        let all = told.count() as f64;
-        self.sample(name, "_bucket", &[], Some(f64::INFINITY), all);
-        self.sample(name, "_sum", &[], None, told.sum);
-        self.sample(name, "_count", &[], None, all);
+        let all = distribution.count() as f64;
+        self.write_sample(name, "_bucket", &[], Some(f64::INFINITY), all);
+        self.write_sample(name, "_sum", &[], None, distribution.sum);
+        self.write_sample(name, "_count", &[], None, all);
     }
 
     /// The written text.
@@ -79,12 +79,12 @@ impl Text {
         self.out
     }
 
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
+    fn write_head(&mut self, name: &str, help: &str, kind: &str) {
         debug_assert!(name.starts_with("millrace_"), "{name}");
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn sample(
+    fn write_sample(
         &mut self,
         name: &str,
         part: &str,
@@ -97,22 +97,22 @@ impl Text {
         let mut before = '{';
         for (label, value) in labels {
             let _ = write!(self.out, "{before}{label}=\"");
-            self.escaped(value);
+            self.write_escaped(value);
             self.out.push('"');
             before = ',';
         }
         if let Some(bound) = bound {
             let _ = write!(self.out, "{before}le=\"");
-            self.number(bound);
+            self.write_number(bound);
             self.out.push('"');
             before = ',';
         }
         self.out.push_str(if before == ',' { "} " } else { " " });
-        self.number(value);
+        self.write_number(value);
         self.out.push('\n');
     }
 
-    fn escaped(&mut self, value: &str) {
+    fn write_escaped(&mut self, value: &str) {
         for c in value.chars() {
             match c {
                 '\\' => self.out.push_str("\\\\"),
@@ -124,7 +124,7 @@ impl Text {
     }
 
     /// Writes a number without an exponent, which some parsers of the format do not accept.
-    fn number(&mut self, value: f64) {
+    fn write_number(&mut self, value: f64) {
         let _ = match value {
             f64::INFINITY => self.out.write_str("+Inf"),
             value => write!(self.out, "{value}"),
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_kind_byte_for_byte() {
-        let mut text = Text::default();
+        let mut text = PrometheusText::default();
         text.counter("millrace_a_total", "What it is.", 3);
         text.gauges(
             "millrace_b",
