@@ -1,14 +1,6 @@
 //! The services of a running server, and the handles by which handlers reach them.
 
 use crate::connection::AnswerBuffers;
-use crate::gateway::handles::Gateway;
-use crate::gateway::job_names::JobNames;
-use crate::gateway::lifecycle::Lifecycle;
-use crate::gateway::limits::LiveLimits;
-use crate::gateway::offload::Offload;
-use crate::gateway::response_store::Store;
-use crate::gateway::served::ModelRegistry;
-use crate::gateway::streams::{StreamFeed, Streams};
 use crate::live_config::LiveConfig;
 use crate::metrics::{Metrics, MetricsSources};
 use crate::realtime::handles::{OpenSockets, RealtimeHandles};
@@ -16,6 +8,14 @@ use crate::routes::ollama_pull::PullSlots;
 use crate::stream_response::StreamResponder;
 use crate::unadmitted::UnadmittedHandles;
 use axum::extract::FromRef;
+use gateway::handles::Gateway;
+use gateway::job_names::JobNames;
+use gateway::lifecycle::Lifecycle;
+use gateway::limits::LiveLimits;
+use gateway::offload::Offload;
+use gateway::response_store::Store;
+use gateway::served::ModelRegistry;
+use gateway::streams::{StreamFeed, Streams};
 use std::ops::Deref;
 use std::sync::Arc;
 

@@ -4,13 +4,13 @@
 //! are answered in this layer.
 
 use crate::cross_origin::{self, RequestOrigin};
-use crate::gateway::keys::{Caller, Keys, Scope, Scopes};
 use crate::host_allow_list::HostAllowList;
 use crate::{error_response, openapi, presented_key};
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use gateway::keys::{Caller, Keys, Scope, Scopes};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
 use wire::codings;

@@ -1,7 +1,7 @@
 //! Non-streaming responses: the events of a stream, collected.
 
-use crate::gateway::generation::Generation;
 use bytes::{Bytes, BytesMut};
+use gateway::generation::Generation;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::Event;

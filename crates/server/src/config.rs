@@ -1,14 +1,14 @@
 //! Limits and timeouts of the server.
 
-use crate::gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
-use crate::gateway::keys::PrefixSharing;
-use crate::gateway::limits::GatewayLimits;
-use crate::gateway::response_limits::ResponseLimits;
-use crate::gateway::served::ModelLimits;
-use crate::gateway::stream_clocks::StreamClocks;
-use crate::gateway::streams::StreamLimits;
 use crate::origins::Origins;
 use crate::realtime::RealtimeLimits;
+use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
+use gateway::keys::PrefixSharing;
+use gateway::limits::GatewayLimits;
+use gateway::response_limits::ResponseLimits;
+use gateway::served::ModelLimits;
+use gateway::stream_clocks::StreamClocks;
+use gateway::streams::StreamLimits;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;

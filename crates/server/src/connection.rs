@@ -15,9 +15,9 @@ mod send_buffer;
 use crate::app::App;
 use crate::config::ServerConfig;
 use crate::cross_origin::RequestOrigin;
-use crate::gateway::streams::ResponseStream;
 use crate::metrics::CountedSocket;
 use crate::{error_response, paths};
+use gateway::streams::ResponseStream;
 
 use crate::upgrade::Upgrade;
 use axum::Router;

@@ -1,14 +1,14 @@
 //! Deferred responses: the response head is sent while the model is loaded, and the body reports the progress of
 //! loading until the generation starts.
 
-use crate::gateway::served::{PendingLoad, State};
-use crate::gateway::streams::ResponseStream;
 use crate::incoming_request::IncomingRequest;
 use crate::stream_response::{self, StreamResponder};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use gateway::served::{PendingLoad, State};
+use gateway::streams::ResponseStream;
 use generate::error::ApiError;
 use generate::output::event::Event;
 use generate::stream_meta::StreamMeta;

@@ -5,13 +5,13 @@
 
 use crate::app::App;
 use crate::error_response::Rejected;
-use crate::gateway::admission::Priority;
-use crate::gateway::keys::Caller;
 use crate::request_headers::{self, StreamHeaders};
 use crate::{authentication, request_body};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use bytes::Bytes;
+use gateway::admission::Priority;
+use gateway::keys::Caller;
 use generate::error::ApiError;
 use std::time::Instant;
 use wire::clock;

@@ -1,8 +1,6 @@
 //! Health, readiness and load: `/health*`, `/v1/ready`, `/v1/loading/progress`, `/v1/heartbeats/stream`; the release:
 //! `/version`.
 
-use crate::gateway::lifecycle::{Lifecycle, Stage};
-use crate::gateway::served::{ModelRegistry, State as Model};
 use crate::live_config::LiveConfig;
 use crate::stream_response;
 use crate::{heartbeats, loading_progress};
@@ -11,6 +9,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::Stats;
+use gateway::lifecycle::{Lifecycle, Stage};
+use gateway::served::{ModelRegistry, State as Model};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;

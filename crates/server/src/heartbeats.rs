@@ -3,10 +3,10 @@
 //! A heartbeat is written when the connection can take it. A slow reader gets the newest one, with the number of
 //! heartbeats that were skipped; nothing is queued.
 
-use crate::gateway::lifecycle::Lifecycle;
 use crate::health::EngineLoad;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
+use gateway::lifecycle::Lifecycle;
 use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;

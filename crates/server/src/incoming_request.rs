@@ -2,13 +2,13 @@
 
 use crate::deferred_response;
 use crate::extract::GenerationRequest;
-use crate::gateway::handles::Gateway;
-use crate::gateway::open::OpenedStream;
-use crate::gateway::served::{ModelLease, ModelLookup};
-use crate::gateway::submit::{Resumable, UnparsedRequest};
 use crate::model_lookup::{self, NamedModel};
 use crate::stream_response::StreamResponder;
 use axum::response::Response;
+use gateway::handles::Gateway;
+use gateway::open::OpenedStream;
+use gateway::served::{ModelLease, ModelLookup};
+use gateway::submit::{Resumable, UnparsedRequest};
 use generate::error::ApiError;
 use wire::format::Format;
 use wire::framing::Framing;

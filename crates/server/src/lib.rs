@@ -17,7 +17,7 @@
 //! A [`Generation`](gateway::generation::Generation) is a sequence of events. A streamed response encodes each event
 //! as a frame; a non-streaming response collects the events of the same stream. There is no second path.
 //!
-//! All async code of Millrace is in this crate, on few threads named `io-*` (see [`io_runtime`]); their
+//! The server runs on few threads named `io-*` (see [`io_runtime`]); their
 //! number does not depend on the number of clients or streams.
 
 mod app;
@@ -31,7 +31,6 @@ mod deferred_response;
 mod embeddings;
 mod error_response;
 mod extract;
-mod gateway;
 mod health;
 mod heartbeats;
 mod host_allow_list;

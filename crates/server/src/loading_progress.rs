@@ -2,10 +2,10 @@
 //!
 //! A slow reader gets the newest progress; nothing is queued.
 
-use crate::gateway::lifecycle::{Lifecycle, Stage};
-use crate::gateway::served::State;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
+use gateway::lifecycle::{Lifecycle, Stage};
+use gateway::served::State;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! The body of a streamed response: frames are encoded when the connection can take them.
 
-use crate::gateway::admission::Place;
-use crate::gateway::following::{Followed, Following};
-use crate::gateway::generation::Generation;
 use crate::keep_alive::KeepAlive;
 use bytes::{Bytes, BytesMut};
+use gateway::admission::Place;
+use gateway::following::{Followed, Following};
+use gateway::generation::Generation;
 use generate::error::ApiError;
 use generate::output::event::{Event, Tell};
 use generate::output::generation_reader::Turn;

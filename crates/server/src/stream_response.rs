@@ -2,16 +2,16 @@
 
 use crate::collected_response;
 use crate::connection::StreamedResponse;
-use crate::gateway::handles::Gateway;
-use crate::gateway::metrics::GenerationMetrics;
-use crate::gateway::open::OpenedStream;
-use crate::gateway::streams::{ResponseStream, StreamRecord};
 use crate::live_config::LiveConfig;
 use crate::metrics::Metrics;
 use crate::stream_body::StreamBody;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use gateway::handles::Gateway;
+use gateway::metrics::GenerationMetrics;
+use gateway::open::OpenedStream;
+use gateway::streams::{ResponseStream, StreamRecord};
 use generate::error::ApiError;
 use generate::output::position::Position;
 use generate::request::IgnoredFields;
@@ -179,7 +179,7 @@ fn with_stream(
 ) -> Response {
     let mut response = with_stream_id(response, record);
     field_table::write_ignored(ignored, response.headers_mut());
-    let answers = ResponseStream(Arc::downgrade(record));
+    let answers = ResponseStream::new(record);
     response.extensions_mut().insert(answers);
     response
 }

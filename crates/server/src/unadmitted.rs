@@ -1,10 +1,10 @@
 //! Requests without admission: they use the tokenizer and the chat template of a model, and no slot of the engine.
 
-use crate::gateway::keys::Caller;
-use crate::gateway::offload::Offload;
-use crate::gateway::served::{ModelRegistry, ServedModel};
 use crate::model_lookup;
 use bytes::Bytes;
+use gateway::keys::Caller;
+use gateway::offload::Offload;
+use gateway::served::{ModelRegistry, ServedModel};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::Fields;

@@ -8,13 +8,13 @@
 
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
-use crate::gateway::keys::Caller;
-use crate::gateway::served::ServedModel;
 use crate::unadmitted::UnadmittedHandles;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
+use gateway::keys::Caller;
+use gateway::served::ServedModel;
 use generate::error::ApiError;
 use generate::prompt::{self, PromptEncoder, TemplateArguments};
 use generate::prompt_limit::PromptLimit;

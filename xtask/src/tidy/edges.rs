@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 13] = [
+const DRAWN: [(&str, &[&str], &[&str]); 14] = [
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
     ("model", &["kernels"], &["testing"]),
@@ -22,8 +22,15 @@ const DRAWN: [(&str, &[&str], &[&str]); 13] = [
         &["testing"],
     ),
     (
-        "server",
+        "gateway",
         &["engine", "generate", "stream", "text", "wire", "workflow"],
+        &["testing"],
+    ),
+    (
+        "server",
+        &[
+            "engine", "gateway", "generate", "stream", "text", "wire", "workflow",
+        ],
         &["model", "testing"],
     ),
     ("bench", &["kernels", "model"], &[]),

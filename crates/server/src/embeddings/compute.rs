@@ -1,12 +1,12 @@
 //! Computing embeddings: from texts to vectors.
 
 use super::IN_FLIGHT_MAX;
-use crate::gateway::admission::{AdmissionRequest, Answers, Priority, TaskPlaces};
-use crate::gateway::handles::GenerationHandles;
-use crate::gateway::keys::Caller;
-use crate::gateway::served::{ServedModel, Serving};
 use engine::{Choice, Embedding, Policy, Pooling, Request, SamplingParams, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
+use gateway::admission::{AdmissionRequest, Answers, Priority, TaskPlaces};
+use gateway::handles::GenerationHandles;
+use gateway::keys::Caller;
+use gateway::served::{ServedModel, Serving};
 use generate::error::{ApiError, ErrorKind};
 use generate::prompt::PromptEncoder;
 use generate::prompt_limit::PromptLimit;

@@ -4,9 +4,9 @@ mod engine;
 
 use super::prometheus_text::{Labels, PrometheusText};
 use super::{Metrics, MetricsSources};
-use crate::gateway::admission;
-use crate::gateway::metrics::{GenerationMetrics, Outcome};
-use crate::gateway::served::{ModelRegistry, State};
+use gateway::admission;
+use gateway::metrics::{GenerationMetrics, Outcome};
+use gateway::served::{ModelRegistry, State};
 use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 

@@ -1,13 +1,13 @@
 //! Metrics of HTTP requests, and the handler of `GET /metrics`.
 
 use super::{Metrics, MetricsSources, families, prometheus_text, snapshot};
-use crate::gateway::metrics::count::Counter;
-use crate::gateway::metrics::table;
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use gateway::metrics::count::Counter;
+use gateway::metrics::table;
 use std::sync::Arc;
 use wire::openai::refusal::RejectedWith;
 

@@ -7,7 +7,7 @@
 //! snapshot        the most important metrics, with quantiles, as one JSON value
 //! ```
 //!
-//! Every value is an atomic integer that any thread can add to; see [`crate::gateway::metrics`].
+//! Every value is an atomic integer that any thread can add to; see [`gateway::metrics`].
 
 mod counted_socket;
 mod families;
@@ -20,11 +20,11 @@ pub(crate) use http::{count_request, show_metrics};
 pub(crate) use snapshot::take_snapshot;
 
 use self::http::StatusCounters;
-use crate::gateway::metrics::GenerationMetrics;
-use crate::gateway::metrics::count::{Counter, Gauge};
-use crate::gateway::metrics::table::LabelTable;
-use crate::gateway::served::ModelRegistry;
-use crate::gateway::streams::Streams;
+use gateway::metrics::GenerationMetrics;
+use gateway::metrics::count::{Counter, Gauge};
+use gateway::metrics::table::LabelTable;
+use gateway::served::ModelRegistry;
+use gateway::streams::Streams;
 use std::sync::Arc;
 
 /// Routes with counters of their own (180 bytes each); the server has fewer routes.

@@ -1,6 +1,6 @@
 //! The Prometheus text format, version 0.0.4.
 
-use crate::gateway::metrics::histogram::Distribution;
+use gateway::metrics::histogram::Distribution;
 use std::fmt::Write;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! A snapshot of the most important metrics, for `/v1/streams/feed` and for `/metrics` as JSON.
 
 use super::MetricsSources;
-use crate::gateway::admission;
-use crate::gateway::metrics::StepMetrics;
-use crate::gateway::metrics::histogram::Distribution;
 use engine::Stats;
+use gateway::admission;
+use gateway::metrics::StepMetrics;
+use gateway::metrics::histogram::Distribution;
 use serde::Serialize;
 
 /// A snapshot of the metrics. Counts and latencies are cumulative since the start of the server.

@@ -2,8 +2,8 @@
 //!
 //! Names, units and attributes: <https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/>.
 
-use crate::gateway::metrics::OperationMetrics;
-use crate::gateway::metrics::histogram::Distribution;
+use gateway::metrics::OperationMetrics;
+use gateway::metrics::histogram::Distribution;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};

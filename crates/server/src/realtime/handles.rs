@@ -1,9 +1,9 @@
 //! The handles that a WebSocket uses, and the number of WebSockets that are open.
 
-use crate::gateway::lifecycle::Lifecycle;
-use crate::gateway::lifetime_stats::LifetimeStats;
 use crate::live_config::LiveConfig;
 use crate::stream_response::StreamResponder;
+use gateway::lifecycle::Lifecycle;
+use gateway::lifetime_stats::LifetimeStats;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wire::clock;

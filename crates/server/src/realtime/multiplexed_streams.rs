@@ -1,8 +1,8 @@
 //! The streams of one WebSocket, polled in turn.
 
-use crate::gateway::streams::StreamRecord;
 use crate::stream_body::StreamBody;
 use bytes::Bytes;
+use gateway::streams::StreamRecord;
 use http_body::Body;
 use std::pin::Pin;
 use std::sync::Arc;

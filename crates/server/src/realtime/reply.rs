@@ -1,7 +1,7 @@
 //! Replies and errors that belong to no stream.
 
 use super::handles::RealtimeHandles;
-use crate::gateway::streams::StreamRecord;
+use gateway::streams::StreamRecord;
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 use wire::native::code::is_retriable;

@@ -8,9 +8,9 @@
 use super::control_rate::ControlRate;
 use super::handles::RealtimeHandles;
 use super::session_handler::SessionHandler;
-use crate::gateway::keys::Caller;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
+use gateway::keys::Caller;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::future::poll_fn;

@@ -3,11 +3,12 @@
 use super::handles::RealtimeHandles;
 use super::multiplexed_streams::MultiplexedStreams;
 use super::reply;
-use crate::gateway::keys::Caller;
-use crate::gateway::streams::StreamRecord;
-use crate::gateway::streams::control::{self, not_running};
-use crate::gateway::submit::{Resumable, UnparsedRequest};
 use crate::routes::stream_watch::SubscribeOptions;
+use gateway::keys::Caller;
+use gateway::metrics::MeteredProtocol;
+use gateway::streams::StreamRecord;
+use gateway::streams::control::{self, not_running};
+use gateway::submit::{Resumable, UnparsedRequest};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use serde_json::Value;
@@ -27,8 +28,6 @@ use wire::realtime_encoder::RealtimeEncoder;
 
 /// Replies that wait for the socket; while there are this many, no message is read.
 const REPLIES_MAX: usize = 32;
-/// Name of the wire protocol in the metrics.
-const DIALECT: &str = "realtime";
 
 /// Executes the commands of one WebSocket, and keeps the replies.
 pub(super) struct SessionHandler {
@@ -137,7 +136,7 @@ impl SessionHandler {
         let options = SubscribeOptions {
             encoding: message_encoding(&record),
             cursor,
-            name: DIALECT,
+            protocol: MeteredProtocol::Realtime,
             govern: attach.govern,
         };
         let body = options.open_body(&self.handles.responder, &record)?;

@@ -2,17 +2,17 @@
 
 use crate::error_response::Rejected;
 use crate::extract::{Authenticated, GenerationRequest};
-use crate::gateway::keys::Caller;
-use crate::gateway::streams::Streams;
-use crate::gateway::streams::state::State as StreamState;
-use crate::gateway::streams::stream_record::StreamRecord;
-use crate::gateway::submit::Resumable;
 use crate::incoming_request::IncomingRequest;
 use crate::routes::streams::{ResumeOptions, stream_events};
 use crate::stream_response::StreamResponder;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use gateway::keys::Caller;
+use gateway::streams::Streams;
+use gateway::streams::state::State as StreamState;
+use gateway::streams::stream_record::StreamRecord;
+use gateway::submit::Resumable;
 use std::sync::Arc;
 use stream::LIST_PAGE_MAX;
 use wire::format::Format;

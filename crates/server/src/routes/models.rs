@@ -1,12 +1,12 @@
 //! `/v1/models`, as OpenAI's API and Anthropic's describe them.
 
 use crate::error_response::Rejected;
-use crate::gateway::served::{Listed, ModelRegistry};
 use crate::routes::anthropic::is_anthropic_client;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
+use gateway::served::{Listed, ModelRegistry};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::anthropic;

@@ -2,7 +2,6 @@
 
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
-use crate::gateway::served::{DerivedModel, Library, LibraryError, ModelKeepAlive, ModelRegistry};
 use crate::live_config::LiveConfig;
 use crate::routes::ollama_errors::{self, library_error};
 use crate::routes::ollama_pull::PullSlots;
@@ -14,6 +13,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
+use gateway::served::{DerivedModel, Library, LibraryError, ModelKeepAlive, ModelRegistry};
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 use std::convert::Infallible;

@@ -2,10 +2,10 @@
 
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
-use crate::gateway::served::{Listed, ModelEntry, ModelFacts, ModelRegistry, Serving};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use gateway::served::{Listed, ModelEntry, ModelFacts, ModelRegistry, Serving};
 use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::sync::Arc;

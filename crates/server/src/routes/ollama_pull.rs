@@ -1,7 +1,7 @@
 //! Downloading a model (`/api/pull`), with lines that report the progress.
 
-use crate::gateway::served::{Library, ModelRegistry, PullNews};
 use crate::routes::ollama_errors::library_error;
+use gateway::served::{Library, ModelRegistry, PullNews};
 use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;

@@ -1,11 +1,11 @@
 //! Ollama requests without a prompt, which load or unload a model.
 
-use crate::gateway::served::{ModelRegistry, ResolvedModel, State};
 use crate::routes::ollama_errors;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::BytesMut;
+use gateway::served::{ModelRegistry, ResolvedModel, State};
 use generate::error::ApiError;
 use serde::Serialize;
 use std::sync::Arc;

@@ -3,10 +3,6 @@
 use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{Authenticated, GenerationRequest, JsonBody, RateLimited};
-use crate::gateway::keys::Caller;
-use crate::gateway::response_record::{self, Look, Outcome, Record};
-use crate::gateway::response_store::Store;
-use crate::gateway::streams::{State as StreamState, StreamRecord, Streams};
 use crate::incoming_request::IncomingRequest;
 use crate::routes::stream_watch::SubscribeOptions;
 use crate::stream_response::{self, StreamResponder, with_stream_id};
@@ -17,6 +13,11 @@ use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
+use gateway::keys::Caller;
+use gateway::metrics::MeteredProtocol;
+use gateway::response_record::{self, Look, Outcome, Record};
+use gateway::response_store::Store;
+use gateway::streams::{State as StreamState, StreamRecord, Streams};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
@@ -139,7 +140,7 @@ impl ResponseInPath {
                 header: None,
                 follows: FollowState::Never,
             },
-            name: Format::Responses.name(),
+            protocol: MeteredProtocol::Format(Format::Responses),
             govern: false,
         };
         let body = options.open_body(responder, &entry)?;

@@ -3,8 +3,6 @@
 //! The events come from the gateway's [`StreamFeed`]. A reader that the ring has overtaken gets the number of events
 //! that it missed, and continues with the oldest event that is left.
 
-use crate::gateway::lifecycle::Lifecycle;
-use crate::gateway::streams::{FeedEvent, StreamFeed};
 use crate::live_config::LiveConfig;
 use crate::metrics::{self, MetricsSources};
 use crate::stream_response;
@@ -13,6 +11,8 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
+use gateway::lifecycle::Lifecycle;
+use gateway::streams::{FeedEvent, StreamFeed};
 use generate::stream_change::Change;
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Attaching a subscriber to an existing stream, also to resume the stream.
 
-use crate::gateway::generation::Generation;
-use crate::gateway::metrics::MeteredRequest;
-use crate::gateway::streams::stream_record::StreamRecord;
-use crate::gateway::streams::subscriber::Subscriber;
 use crate::stream_body::StreamBody;
 use crate::stream_response::StreamResponder;
+use gateway::generation::Generation;
+use gateway::metrics::{MeteredProtocol, MeteredRequest};
+use gateway::streams::stream_record::StreamRecord;
+use gateway::streams::subscriber::Subscriber;
 use generate::error::ApiError;
 use generate::output::position::Position;
 use std::sync::Arc;
@@ -18,8 +18,7 @@ pub(crate) struct SubscribeOptions {
     /// The position to resume from; `None` for the beginning.
     pub(crate) cursor: Option<Cursor>,
     pub(crate) encoding: Encoding,
-    /// Name of the wire protocol in the metrics.
-    pub(crate) name: &'static str,
+    pub(crate) protocol: MeteredProtocol,
     /// Whether this subscriber becomes the credit owner.
     pub(crate) govern: bool,
 }
@@ -39,7 +38,7 @@ impl SubscribeOptions {
         }
         let keep_alive = responder.keep_alive();
         let metered = MeteredRequest {
-            dialect: self.name,
+            protocol: self.protocol,
             stream: true,
             attached: true,
             arrived: clock::now(),

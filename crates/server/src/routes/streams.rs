@@ -3,11 +3,6 @@
 use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{Authenticated, JsonBody};
-use crate::gateway::streams::Streams;
-use crate::gateway::streams::control::{self, not_running};
-use crate::gateway::streams::describe::describe;
-use crate::gateway::streams::state::State as StreamState;
-use crate::gateway::streams::stream_record::StreamRecord;
 use crate::routes::stream_watch::SubscribeOptions;
 use crate::stream_response::{self, StreamResponder, with_stream_id};
 use axum::Json;
@@ -15,6 +10,12 @@ use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use gateway::metrics::MeteredProtocol;
+use gateway::streams::Streams;
+use gateway::streams::control::{self, not_running};
+use gateway::streams::describe::describe;
+use gateway::streams::state::State as StreamState;
+use gateway::streams::stream_record::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ pub(crate) fn stream_events(
     let options = SubscribeOptions {
         cursor,
         encoding,
-        name: format.name(),
+        protocol: MeteredProtocol::Format(format),
         govern: resume.govern,
     };
     let ids = EventIds::new(record.id(), reached);

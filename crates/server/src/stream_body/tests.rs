@@ -3,8 +3,8 @@
 pub(crate) mod hand_fed;
 
 use super::StreamBody;
-use crate::gateway::streams::Subscriber;
 use engine::Token;
+use gateway::streams::Subscriber;
 use generate::output::choice_reader::LogReaders;
 use generate::output::event::Event;
 use generate::request::StreamOptions;

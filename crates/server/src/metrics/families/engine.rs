@@ -1,8 +1,8 @@
 //! Metric families of the engine and of the token logs.
 
-use crate::gateway::served::ServedModel;
 use crate::metrics::prometheus_text::{Labels, PrometheusText};
 use engine::{Stats, Token, TopLogprob};
+use gateway::served::ServedModel;
 use std::time::Duration;
 use stream::{Clock, PoolStats, SEGMENT_ITEMS};
 

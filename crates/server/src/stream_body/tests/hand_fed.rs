@@ -1,17 +1,21 @@
 //! A body over a hand-fed token log.
 
-use crate::gateway::admission::Admission;
-use crate::gateway::generation::Generation;
-use crate::gateway::id_generator::IdGenerator;
-use crate::gateway::keys::{KeyPermit, Keys};
-use crate::gateway::metrics::MeteredRequest;
-use crate::gateway::streams::{
+use crate::stream_body::StreamBody;
+use engine::fake::{FakeConfig, FakeModel};
+use engine::{Account, Engine, EngineConfig, Token, TopLogprob};
+use futures_util::FutureExt;
+use gateway::admission::{
+    AdaptiveLimits, Admission, AdmissionRequest, Bounds, Permit, Priority, QueueLimits,
+    ResourceEstimate,
+};
+use gateway::generation::Generation;
+use gateway::id_generator::IdGenerator;
+use gateway::keys::{KeyPermit, Keys};
+use gateway::metrics::{MeteredProtocol, MeteredRequest};
+use gateway::streams::{
     ChoiceLog, Run, Started, StartedGeneration, StreamFeed, StreamLimits, StreamRecord,
     StreamTerms, Streams,
 };
-use crate::stream_body::StreamBody;
-use engine::fake::{FakeConfig, FakeModel};
-use engine::{Engine, EngineConfig, Token, TopLogprob};
 use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::ParserConfig;
 use generate::output::position::Position;
@@ -225,7 +229,37 @@ pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
         },
         program: None,
     };
-    run.start(started, Admission::one_permit().pulse());
+    run.start(started, permit().pulse());
+}
+
+/// A permit for one sequence.
+fn permit() -> Permit {
+    let admission = Admission::new(Bounds {
+        adaptive: AdaptiveLimits::default(),
+        queue: QueueLimits::default(),
+        open_max: 1,
+        seats: 1,
+        pages_limit: 1,
+        retry_after: KEEP_ALIVE,
+    });
+    let ticket = admission.ask(AdmissionRequest {
+        class: Priority::Normal,
+        account: Account { id: 0, weight: 1 },
+        need: ResourceEstimate {
+            streams: 1,
+            pages: 1,
+            pages_more: 1,
+            prompt_tokens: 3,
+        },
+        is_recallable: false,
+        deadline: None,
+        who: 0,
+    });
+    let permit = ticket.ok().and_then(FutureExt::now_or_never);
+    permit
+        .expect("a slot is free")
+        .ok()
+        .expect("a page is free")
 }
 
 /// A permit of the anonymous key.
@@ -249,7 +283,7 @@ pub(super) fn idle_engine() -> engine::Handle {
 /// The description of a request for the metrics.
 pub(super) fn metered_request() -> MeteredRequest {
     MeteredRequest {
-        dialect: "openai.chat",
+        protocol: MeteredProtocol::Format(Format::Chat),
         stream: true,
         attached: false,
         arrived: wire::clock::now(),

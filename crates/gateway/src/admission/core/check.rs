@@ -1,0 +1,82 @@
+//! What every test asks after every step.
+
+use super::{Core, Rank, State, Sums, Ticket, TicketId};
+use crate::admission::standing::FairShare;
+use std::collections::HashMap;
+
+/// Of one ticket, its place in the order and in the map included.
+const TICKET_BYTES: usize = size_of::<(TicketId, Ticket)>() + size_of::<Rank>();
+/// What the settings say of it.
+const _: () = assert!(TICKET_BYTES <= 320);
+
+impl Core {
+    pub(crate) fn check(&self) {
+        let (mut sums, mut open, mut seated) = (Sums::default(), 0, 0);
+        let (mut waiting, mut back) = (0, 0);
+        let mut accounts: HashMap<u64, (usize, usize)> = HashMap::new();
+        for ticket in self.tickets.values() {
+            let (need, account) = (ticket.asking.need, ticket.rank.account);
+            let share = accounts.entry(account).or_default();
+            match &ticket.state {
+                State::Running(run) => {
+                    open += 1;
+                    seated += need.streams;
+                    share.0 += run.held;
+                    share.1 += need.streams;
+                    back += usize::from(run.waits());
+                    let of = Sums::of(need, run);
+                    sums.places += of.places;
+                    sums.pages += of.pages;
+                    sums.prefill += of.prefill;
+                    sums.growing += of.growing;
+                    sums.recalled += of.recalled;
+                    sums.recallable += of.recallable;
+                    assert!(
+                        run.recalled < run.held.max(1),
+                        "its only place is asked for"
+                    );
+                    assert!(run.free <= run.held, "places that nobody has");
+                }
+                State::Waiting { .. } => waiting += 1,
+                State::Refused(_) => {}
+            }
+        }
+        assert_eq!((open, seated), (self.open, self.seated), "running");
+        assert_eq!(sums, self.sums, "sums");
+        let ranks: Vec<Rank> = self.queue.iter().collect();
+        assert_eq!((waiting, ranks.len()), (self.queue.len(), waiting + back));
+        assert!(ranks.is_sorted(), "order");
+        assert!(self.sums.pages <= self.bounds.pages_limit, "promised");
+        assert_eq!(accounts.len(), self.shares.len(), "accounts");
+        for (account, (places, seats)) in accounts {
+            let FairShare {
+                places: held,
+                seats: seated,
+                ..
+            } = self.shares.of(account);
+            assert_eq!((places, seats), (held, seated), "of an account");
+        }
+        self.check_idle(&ranks);
+    }
+
+    /// Nothing is free that somebody could have.
+    fn check_idle(&self, ranks: &[Rank]) {
+        if self.blocker.is_some() {
+            return;
+        }
+        for rank in ranks {
+            assert!(
+                !self.fits(*rank, self.tickets[&rank.id].asking.need),
+                "idle"
+            );
+        }
+        if self.has_spare_place() {
+            assert!(!self.tickets.values().any(|ticket| self.may_grow(ticket)));
+        }
+    }
+
+    /// Tickets that anybody holds.
+    pub(crate) fn held(&self) -> usize {
+        self.tickets.len()
+    }
+}

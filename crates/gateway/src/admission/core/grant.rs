@@ -1,0 +1,210 @@
+//! The order in which free places are given to tickets.
+
+use super::{Core, Rank, ResourceEstimate, Running, State, Ticket};
+use crate::admission::standing::Standing;
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// One of so many places, and of the pages, is left to requests that have no place yet.
+const LEFT_PART: usize = 4;
+/// An account of which so many streams have no place as are this part of the seats leaves as many to others.
+const SEATS_PART: usize = 4;
+
+impl Core {
+    /// Gives first places to whom they are due, as many as fit; whose patience ended is told so instead.
+    /// Then further places, if anybody wants some.
+    pub(crate) fn grant(&mut self, now: Instant) {
+        loop {
+            self.grant_first(now);
+            // Who did not fit may after this: of its account one stream less is without a place.
+            if self.blocker.is_some() || !self.grow() {
+                break;
+            }
+        }
+        self.recall();
+    }
+
+    fn grant_first(&mut self, now: Instant) {
+        self.blocker = None;
+        self.aside.clear();
+        while self.sums.places < self.limit.get() {
+            let Some(rank) = self.next(now) else {
+                break;
+            };
+            if self.expire(rank.id, now) {
+                continue;
+            }
+            let Some(ticket) = self.tickets.get(&rank.id) else {
+                return;
+            };
+            if self.fits(rank, ticket.asking.need) {
+                self.let_in(rank, now);
+                self.aside.clear();
+            } else if self.waits_too_long(rank, now) {
+                self.blocker = Some(rank);
+                return;
+            } else {
+                self.aside.push(rank.id);
+            }
+        }
+    }
+
+    /// Whether a newcomer of this rank and need would be let in now.
+    pub(crate) fn is_let_in(&self, rank: Rank, need: ResourceEstimate, now: Instant) -> bool {
+        let before = |blocker| self.standing(rank, 0, now) < self.standing(blocker, 0, now);
+        self.fits(rank, need) && self.blocker.is_none_or(before)
+    }
+
+    /// How many are served before this rank, as things stand: as if places were given one by one and nobody left.
+    pub(crate) fn ahead(&self, rank: Rank, now: Instant) -> usize {
+        if self.shares.len() <= 1 {
+            return self.queue.due_before(rank);
+        }
+        let own = self.queue.iter().take_while(|&other| other < rank);
+        let own = own.filter(|other| other.account == rank.account).count();
+        let standing = self.standing(rank, own, now);
+        let mut behind = HashMap::with_capacity(self.shares.len());
+        let others = self.queue.iter().filter(|other| other.id != rank.id);
+        let ahead = others.filter(|&other| {
+            let behind: &mut usize = behind.entry(other.account).or_default();
+            // Of its own account, who is due later stands one further back for this one.
+            let passed = usize::from(other.account == rank.account && other > rank);
+            let at = *behind + passed;
+            *behind += 1;
+            self.standing(other, at, now) < standing
+        });
+        ahead.count()
+    }
+
+    fn standing(&self, rank: Rank, behind: usize, now: Instant) -> Standing {
+        let times = (self.bounds.queue.ageing, now);
+        self.shares.standing(rank, behind, times)
+    }
+
+    /// The ticket that gets the next first place, of those that do not wait aside.
+    fn next(&self, now: Instant) -> Option<Rank> {
+        let waiting = self.queue.iter();
+        let mut waiting = waiting.filter(|rank| !self.aside.contains(&rank.id));
+        match self.shares.len() {
+            1 => waiting.next(),
+            _ => waiting.min_by_key(|&rank| self.standing(rank, 0, now)),
+        }
+    }
+
+    /// Whether there is room for its first place.
+    pub(crate) fn fits(&self, rank: Rank, need: ResourceEstimate) -> bool {
+        self.sums.places < self.limit.get()
+            && self.sums.pages + need.pages <= self.bounds.pages_limit
+            && (rank.is_back || self.has_seats(rank.account, need.streams))
+    }
+
+    /// Whether so many more sequences of this account may be started. Who is alone may start any number.
+    fn has_seats(&self, account: u64, streams: usize) -> bool {
+        let (seats, share) = (self.bounds.seats, self.shares.of(account));
+        let still = share.seats.saturating_sub(share.places);
+        let left = match still >= seats / SEATS_PART {
+            true => seats / SEATS_PART,
+            false => 0,
+        };
+        self.seated == 0 || self.seated + streams <= seats - left
+    }
+
+    /// Gives a first place, or one again.
+    fn let_in(&mut self, rank: Rank, now: Instant) {
+        self.queue.remove(rank);
+        self.shares.of_mut(rank.account).granted(now);
+        let Some(ticket) = self.tickets.get_mut(&rank.id) else {
+            return;
+        };
+        ticket.aside = None;
+        if !rank.is_back {
+            let need = ticket.asking.need;
+            let run = Running::new(now, ticket.asking.is_recallable);
+            let running = State::Running(run.clone());
+            if let State::Waiting { waker, .. } = std::mem::replace(&mut ticket.state, running) {
+                self.woken.extend(waker);
+            }
+            self.put_in(rank.account, need, &run);
+            return;
+        }
+        let waker = self.alter(rank.id, |run| {
+            (run.held, run.free) = (1, 1);
+            if !run.first_token {
+                run.since = now;
+            }
+            run.waker.clone()
+        });
+        self.woken.extend(waker.flatten());
+    }
+
+    /// Whether it has waited aside for as long as anybody may pass it. From now on it does, if it did not.
+    fn waits_too_long(&mut self, rank: Rank, now: Instant) -> bool {
+        let ageing = self.bounds.queue.ageing;
+        let ticket = self.tickets.get_mut(&rank.id);
+        ticket.is_some_and(|ticket| {
+            let since = *ticket.aside.get_or_insert(now);
+            now.saturating_duration_since(since) >= ageing
+        })
+    }
+
+    /// Gives one further place. False: nobody wants one, or there is none.
+    fn grow(&mut self) -> bool {
+        if self.sums.growing == 0 || !self.has_spare_place() {
+            return false;
+        }
+        let growing = self.tickets.values().filter(|ticket| self.may_grow(ticket));
+        let least = growing.min_by_key(|ticket| {
+            let State::Running(run) = &ticket.state else {
+                return (u64::MAX, usize::MAX, ticket.rank);
+            };
+            let share = self.shares.of(ticket.rank.account).measure(0);
+            (share, run.held, ticket.rank)
+        });
+        let Some(id) = least.map(|ticket| ticket.rank.id) else {
+            return false;
+        };
+        let waker = self.alter(id, |run| {
+            (run.held, run.free) = (run.held + 1, run.free + 1);
+            run.waker.clone()
+        });
+        self.woken.extend(waker.flatten());
+        true
+    }
+
+    /// Asks for further places back, one for each who waits: of the account that has the most, and there of the ticket
+    /// that does.
+    fn recall(&mut self) {
+        while self.sums.recalled < self.queue.in_line() && self.sums.recallable > 0 {
+            let most = self.tickets.values().filter_map(|ticket| {
+                let State::Running(run) = &ticket.state else {
+                    return None;
+                };
+                let further = run.recallable();
+                let share = self.shares.of(ticket.rank.account).measure(0);
+                (further > 0).then_some((share, further, ticket.rank))
+            });
+            let Some((.., rank)) = most.max() else {
+                return;
+            };
+            let waker = self.alter(rank.id, |run| {
+                run.recalled += 1;
+                run.waker.clone()
+            });
+            self.woken.extend(waker.flatten());
+        }
+    }
+
+    /// Whether there is a place that may be a further one.
+    pub(crate) fn has_spare_place(&self) -> bool {
+        let limit = self.limit.get();
+        self.sums.places < limit - limit / LEFT_PART
+    }
+
+    /// Whether this ticket runs and wants a further place, and there are pages for it.
+    pub(super) fn may_grow(&self, ticket: &Ticket) -> bool {
+        let limit = self.bounds.pages_limit;
+        let pages = self.sums.pages + ticket.asking.need.pages_more;
+        matches!(&ticket.state, State::Running(run) if run.held > 0 && run.wants() > 0)
+            && pages <= limit - limit / LEFT_PART
+    }
+}

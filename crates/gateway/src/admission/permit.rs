@@ -1,0 +1,116 @@
+//! What a running request holds.
+
+use super::queue::TicketId;
+use super::refusal::Refusal;
+use super::resource_estimate::ResourceEstimate;
+use super::ticket::Ticket;
+use super::{Seat, Shared};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// The right to have one request run, its places, and the pages reserved with them; given back by its drop.
+pub struct Permit {
+    seat: Seat,
+}
+
+impl Permit {
+    pub(super) fn new(seat: Seat) -> Self {
+        Self { seat }
+    }
+
+    /// Corrects the estimate it was given for.
+    ///
+    /// # Errors
+    /// So much is not free: everything was given back, and the ticket waits at the old place.
+    pub(crate) fn settle(self, need: ResourceEstimate) -> Result<Self, Ticket> {
+        let id = self.seat.id;
+        let stays = self
+            .seat
+            .shared
+            .with(|core, now| core.settle(id, need, now));
+        match stays {
+            true => Ok(self),
+            false => Err(Ticket::new(self.seat)),
+        }
+    }
+
+    /// The same, waiting where it must.
+    ///
+    /// # Errors
+    /// There will be no permit after all.
+    pub async fn settled(self, need: ResourceEstimate) -> Result<Self, Refusal> {
+        match self.settle(need) {
+            Ok(permit) => Ok(permit),
+            Err(ticket) => ticket.await,
+        }
+    }
+
+    /// To tell how quick it is, whoever holds the permit.
+    pub fn pulse(&self) -> Pulse {
+        Pulse {
+            shared: Arc::clone(&self.seat.shared),
+            id: self.seat.id,
+        }
+    }
+}
+
+impl Permit {
+    /// Whom to wake when there is one place more.
+    pub(crate) fn wake_by(&self, waker: Waker) {
+        let id = self.seat.id;
+        self.seat.shared.with(|core, _| core.wake_by(id, waker));
+    }
+
+    /// One more of its sequences wants a place.
+    pub(crate) fn want(&self) {
+        self.seat
+            .shared
+            .with(|core, now| core.want(self.seat.id, now));
+    }
+
+    /// One that wants a place takes it, if there is one.
+    pub(crate) fn take(&self) -> bool {
+        self.seat.shared.with(|core, _| core.take(self.seat.id))
+    }
+
+    /// Whether one that runs should give its place back.
+    pub(crate) fn is_recalled(&self) -> bool {
+        let id = self.seat.id;
+        self.seat.shared.with(|core, _| core.is_recalled(id))
+    }
+
+    /// One that has not taken a place wants none any more.
+    pub(crate) fn want_not(&self) {
+        let id = self.seat.id;
+        self.seat.shared.with(|core, now| core.want_not(id, now));
+    }
+
+    /// A place that was taken is free. The last one stays where `more` of its sequences are still to come.
+    pub(crate) fn give_back(&self, more: bool) {
+        let id = self.seat.id;
+        self.seat
+            .shared
+            .with(|core, now| core.give_back(id, more, now));
+    }
+}
+
+/// Tells how quick a running request is. It holds nothing.
+#[derive(Clone)]
+pub struct Pulse {
+    shared: Arc<Shared>,
+    id: TicketId,
+}
+
+impl Pulse {
+    /// The first token came at `at`. Only the first call counts, and none after the permit was given back.
+    pub fn first_token(&self, at: Instant) {
+        self.shared
+            .with(|core, now| core.first_token(self.id, at, now));
+    }
+
+    /// Records an inter-token gap that an attached reader waited for.
+    pub(crate) fn token_gap(&self, gap: Duration) {
+        self.shared.with(|core, now| core.token_gap(gap, now));
+    }
+}

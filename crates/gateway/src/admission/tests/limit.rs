@@ -1,0 +1,167 @@
+//! The adaptive limit, rule by rule.
+
+use super::*;
+use crate::admission::limit::AdaptiveLimit;
+
+/// An interval of a limit's life: streams, and the latencies that were reported in it.
+struct Row {
+    case: &'static str,
+    running: usize,
+    ttft_ms: Option<u32>,
+    itl_ms: Option<u32>,
+    pending_since_ms: Option<u32>,
+    want: usize,
+}
+
+fn row(case: &'static str, running: usize, ttft_ms: impl Into<Option<u32>>, want: usize) -> Row {
+    Row {
+        case,
+        running,
+        ttft_ms: ttft_ms.into(),
+        itl_ms: None,
+        pending_since_ms: None,
+        want,
+    }
+}
+
+fn run(settings: AdaptiveLimits, rows: &[Row]) {
+    let mut now = start();
+    let mut limit = AdaptiveLimit::new(settings, now);
+    for row in rows {
+        limit.advance(row.running, None, now);
+        for _ in 0..8 {
+            if let Some(ms) = row.ttft_ms {
+                limit.ttft(ms * MS, now + 4 * S);
+            }
+            if let Some(ms) = row.itl_ms {
+                limit.itl(ms * MS, now + 4 * S);
+            }
+        }
+        now += settings.adjustment_interval;
+        let pending = row.pending_since_ms.map(|ms| now - ms * MS);
+        limit.advance(row.running, pending, now);
+        assert_eq!(limit.get(), row.want, "{}", row.case);
+    }
+}
+
+#[test]
+fn it_grows_and_shrinks_by_rule() {
+    run(
+        AdaptiveLimits::default(),
+        &[
+            row("starts at the floor; no data is not good data", 5, None, 5),
+            row("used and quick", 5, 100, 10),
+            row("again", 10, 100, 15),
+            row("used, but not much", 10, 100, 15),
+            row("nearly over target", 15, 900, 15),
+            row("what was slow still counts", 15, 100, 15),
+            row("less and less", 15, 100, 15),
+            row("still a twentieth of the weight", 15, 100, 15),
+            row("four half-lives later it is forgotten", 15, 100, 20),
+            row("too slow: a fifth less", 20, 1500, 16),
+            row("still", 16, 1500, 13),
+            row(
+                "nobody has come since: unknown weighs less, slow is slow",
+                13,
+                None,
+                11,
+            ),
+            row("little used", 2, None, 9),
+            row("unused", 0, None, 7),
+            row("unused", 0, None, 5),
+            row("never below the floor", 0, None, 5),
+        ],
+    );
+}
+
+#[test]
+fn what_has_no_samples_yet_can_be_slow() {
+    let stuck = Row {
+        pending_since_ms: Some(1001),
+        ..row("one has waited too long for a first token", 10, None, 8)
+    };
+    let halting = Row {
+        itl_ms: Some(600),
+        ..row("tokens come too slowly", 10, 100, 8)
+    };
+    for bad in [stuck, halting] {
+        run(
+            AdaptiveLimits::default(),
+            &[row("grow first", 5, 100, 10), bad],
+        );
+    }
+}
+
+#[test]
+fn after_slow_times_it_waits_before_it_grows() {
+    let quick = |case, want| row(case, 40, 10, want);
+    let settings = AdaptiveLimits {
+        min_streams: 40,
+        max_streams: 200,
+        ..AdaptiveLimits::default()
+    };
+    let stuck = Row {
+        pending_since_ms: Some(5000),
+        ..row("slow", 45, 10, 40)
+    };
+    run(
+        settings,
+        &[
+            quick("grow", 45),
+            stuck,
+            quick("careful", 40),
+            quick("careful", 40),
+            quick("grow", 45),
+        ],
+    );
+}
+
+#[test]
+fn it_stays_where_it_is_told_to() {
+    let settings = AdaptiveLimits {
+        enabled: false,
+        ..AdaptiveLimits::default()
+    };
+    run(
+        settings,
+        &[row("slow", 50, 5000, 50), row("idle", 0, None, 50)],
+    );
+}
+
+#[test]
+fn a_long_silence_is_caught_up_with() {
+    let mut now = start();
+    let settings = AdaptiveLimits::default();
+    let mut limit = AdaptiveLimit::new(settings, now);
+    while limit.get() < 50 {
+        (0..8).for_each(|_| limit.ttft(10 * MS, now));
+        now += settings.adjustment_interval;
+        limit.advance(limit.get(), None, now);
+    }
+    limit.advance(0, None, now + 1000 * 3600 * S);
+    assert_eq!(limit.get(), 5);
+}
+
+#[test]
+fn other_settings_move_it_no_further_than_they_must() {
+    let at = start();
+    let settings = |enabled, min_streams, max_streams| AdaptiveLimits {
+        enabled,
+        min_streams,
+        max_streams,
+        ..AdaptiveLimits::default()
+    };
+    let mut limit = AdaptiveLimit::new(settings(true, 5, 50), at);
+    let rows = [
+        ("above where it is", settings(true, 20, 50), 20),
+        ("below where it is", settings(true, 1, 12), 12),
+        ("around where it is", settings(true, 2, 90), 12),
+        ("fixed", settings(false, 2, 40), 40),
+        ("free again", settings(true, 2, 60), 40),
+    ];
+    for (case, settings, want) in rows {
+        limit.retune(settings, at);
+        assert_eq!(limit.get(), want, "{case}");
+        assert_eq!(limit.due(), at + settings.adjustment_interval, "{case}");
+    }
+}

@@ -1,0 +1,155 @@
+//! One client's reader of a generation, with its credit, its metrics and the guards that stop the stream.
+
+use crate::metrics::{GenerationMetrics, Meter, MeteredRequest};
+use crate::streams::{CancelOnDrop, Changes, Run, StreamRecord, Subscriber};
+use generate::output::choice_reader::LogReaders;
+use generate::output::event::{Tell, Usage};
+use generate::output::generation_reader::{GenerationReader, Turn};
+use generate::output::position::Position;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use stream::End;
+
+/// All choices of one stream, for one reader. If the reader also runs the stream, dropping it stops the stream.
+pub struct Generation {
+    subscriber: Subscriber,
+    reader: GenerationReader,
+    meter: Option<Box<Meter>>,
+    /// The right to run a plain stream, for its client.
+    run: Option<Run>,
+    /// Cancel-on-drop guard of a generation that may be detached.
+    cancel_on_drop: Option<CancelOnDrop>,
+}
+
+impl Generation {
+    /// The reader of a plain stream's client, with the first readers of the logs. The stream is started.
+    pub fn own(run: Run, readers: Vec<LogReaders>) -> Option<Self> {
+        let record = run.record();
+        let reader = GenerationReader::new(record.source(), readers, None)?;
+        let mut generation = Self::of(Subscriber::opening(record), reader);
+        generation.run = Some(run);
+        Some(generation)
+    }
+
+    /// A further reader, whose client has `known` of each choice (`None`: nothing). `None` when the stream is not
+    /// started or has not emitted as much.
+    pub fn attach(subscriber: Subscriber, known: Option<&[Position]>) -> Option<Self> {
+        let record = Arc::clone(subscriber.record());
+        if let Some(known) = known
+            && !record.has_reached(known)?
+        {
+            return None;
+        }
+        let reader = GenerationReader::attach(record.source(), known)?;
+        Some(Self::of(subscriber, reader))
+    }
+
+    fn of(subscriber: Subscriber, reader: GenerationReader) -> Self {
+        Self {
+            subscriber,
+            reader,
+            meter: None,
+            run: None,
+            cancel_on_drop: None,
+        }
+    }
+
+    /// The stream.
+    pub fn record(&self) -> &Arc<StreamRecord> {
+        self.subscriber.record()
+    }
+
+    /// Adds metrics.
+    pub fn metered(mut self, metrics: &Arc<GenerationMetrics>, request: MeteredRequest) -> Self {
+        let mut meter = metrics.open_meter(request);
+        meter.of(self.record());
+        self.meter = Some(meter);
+        self
+    }
+
+    /// Adds a cancel-on-drop guard.
+    pub(crate) fn with_cancel_on_drop(mut self, cancel_on_drop: CancelOnDrop) -> Self {
+        self.cancel_on_drop = Some(cancel_on_drop);
+        self
+    }
+
+    /// Number of choices.
+    pub fn choices(&self) -> usize {
+        self.reader.choices()
+    }
+
+    /// The end of the first choice, once it ended well.
+    pub fn first_end(&self) -> Option<End> {
+        self.reader.first_end()
+    }
+
+    /// State changes of the stream.
+    pub(crate) fn changes(&self) -> Changes {
+        self.record().transitions().follow()
+    }
+
+    /// Counts up to now.
+    pub fn usage(&self) -> Usage {
+        self.reader.usage()
+    }
+
+    /// Returns credit for everything read so far, once it has left for the client. Only the credit owner does, and only
+    /// if the client does not acknowledge tokens itself.
+    pub fn accept(&mut self) {
+        let explicit = self.record().terms().explicit_acks;
+        // A client that was let go of for want of acknowledgements does not come back by reading.
+        let revoke = explicit && self.record().credit_owner().was_revoked();
+        let owns_credit = !revoke && self.subscriber.owns_credit();
+        self.meter
+            .iter_mut()
+            .for_each(|meter| meter.taken(owns_credit));
+        if owns_credit && !explicit {
+            self.reader.return_credit();
+        }
+    }
+
+    /// One turn over the choices, as [`GenerationReader::poll_turn`]. `Pending` accepts what was read without an event
+    /// (a token that the output pipeline holds back must not cost credit for ever).
+    pub fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut dyn Tell) -> Poll<Turn> {
+        let record = self.subscriber.record();
+        let mut stop = |end| {
+            let end = record.broke(end);
+            record.cancel();
+            end
+        };
+        let turn = self.reader.poll_turn(cx, tell, &mut stop);
+        if turn.is_pending() {
+            self.accept();
+        }
+        let (tokens, open) = (self.reader.tokens_read(), self.reader.open_choices());
+        if let Some(meter) = &mut self.meter {
+            meter.told(turn, tokens);
+        }
+        self.tell_finished(turn);
+        if let Some(run) = &mut self.run {
+            if turn.is_pending() {
+                run.waits();
+            }
+            run.read(tokens, open);
+        }
+        turn
+    }
+
+    /// Reports the whole request to its meter, once it is over.
+    fn tell_finished(&mut self, turn: Poll<Turn>) {
+        let broken = match turn {
+            Poll::Ready(Turn::Ended) => None,
+            Poll::Ready(Turn::Broken(end)) => Some(end),
+            Poll::Ready(Turn::Open) | Poll::Pending => return,
+        };
+        let (usage, choices) = (self.usage(), self.choices() as u64);
+        if let Some(meter) = &mut self.meter {
+            meter.finished(crate::metrics::FinishedRequest {
+                broken,
+                times: usage.times,
+                tokens: usage.completion_tokens,
+                choices,
+            });
+        }
+    }
+}

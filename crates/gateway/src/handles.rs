@@ -1,0 +1,76 @@
+//! Handles on the gateway's services.
+//!
+//! Each service is shared by an `Arc`; a function takes the handles that it uses.
+
+use crate::id_generator::IdGenerator;
+use crate::job_names::JobNames;
+use crate::limits::LiveLimits;
+use crate::metrics::GenerationMetrics;
+use crate::response_store::Store;
+use crate::served::ModelRegistry;
+use crate::streams::{StreamFeed, StreamLimits, Streams};
+use std::sync::Arc;
+
+/// Handles that a generation uses from its admission to its end.
+#[derive(Clone)]
+pub struct GenerationHandles {
+    /// The registry of streams.
+    pub streams: Arc<Streams>,
+    /// The limits that hold now.
+    pub limits: Arc<LiveLimits>,
+    /// The source of new ids.
+    pub ids: Arc<IdGenerator>,
+    /// Metrics of generations.
+    pub metrics: Arc<GenerationMetrics>,
+}
+
+/// Handles that opening a stream for a request uses.
+#[derive(Clone)]
+pub struct Gateway {
+    /// All models.
+    pub models: Arc<ModelRegistry>,
+    /// Stored responses of the Responses API.
+    pub responses: Arc<Store>,
+    /// Names of jobs that clients have chosen.
+    pub job_names: Arc<JobNames>,
+    /// Handles of a generation.
+    pub generations: GenerationHandles,
+}
+
+impl Gateway {
+    /// Services without any stream, for these models.
+    pub fn new(
+        limits: Arc<LiveLimits>,
+        models: Arc<ModelRegistry>,
+        metrics: Arc<GenerationMetrics>,
+        feed: StreamFeed,
+    ) -> Self {
+        let now = limits.now();
+        let streams = Streams::new(now.streams, now.retry_after, feed);
+        Self {
+            models,
+            responses: Arc::new(Store::new(Arc::clone(&limits))),
+            job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
+            generations: GenerationHandles {
+                streams: Arc::new(streams),
+                limits,
+                ids: Arc::new(IdGenerator::new()),
+                metrics,
+            },
+        }
+    }
+
+    /// Applies limits that were replaced in [`LiveLimits`] to what exists.
+    pub fn apply_limits(&self) {
+        let streams = self.generations.limits.now().streams;
+        self.generations.streams.rebound(streams);
+        self.responses.rebound();
+        self.job_names.rebound(job_names_max(&streams));
+        self.models.rebound();
+    }
+}
+
+/// Streams that can exist at one time; each may be a job with a name.
+fn job_names_max(streams: &StreamLimits) -> usize {
+    streams.open_max + streams.retained_max
+}

@@ -1,0 +1,58 @@
+//! Ids nobody can guess, and seeds nobody asked for.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Makes ids and seeds: a counter under a keyed hash (SipHash with 128 secret bits from the
+/// operating system), so that knowing some of them does not tell the next.
+pub struct IdGenerator {
+    key: RandomState,
+    next: AtomicU64,
+}
+
+impl IdGenerator {
+    /// A source with a fresh key.
+    pub fn new() -> Self {
+        Self {
+            key: RandomState::new(),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// 64 fresh bits.
+    pub(crate) fn seed(&self) -> u64 {
+        self.key.hash_one(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// 128 fresh bits.
+    pub fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.seed().to_be_bytes());
+        bytes[8..].copy_from_slice(&self.seed().to_be_bytes());
+        bytes
+    }
+
+    /// 64 bits by which the same thing is known again, and nobody can choose a thing to have them.
+    pub fn digest(&self, of: &impl Hash) -> u64 {
+        self.key.hash_one(of)
+    }
+
+    /// `prefix` and 128 fresh bits in hexadecimal.
+    pub fn id(&self, prefix: &str) -> String {
+        format!("{prefix}{:016x}{:016x}", self.seed(), self.seed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::IdGenerator;
+
+    #[test]
+    fn ids_differ_and_have_their_length() {
+        let idents = IdGenerator::new();
+        let (a, b) = (idents.id("x-"), idents.id("x-"));
+        assert_ne!(a, b);
+        assert_eq!(a.len(), 2 + 32);
+        assert_ne!(IdGenerator::new().seed(), idents.seed());
+    }
+}

@@ -1,0 +1,180 @@
+//! The names callers gave their jobs.
+
+use generate::error::{ApiError, ErrorKind};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stream::{Owner, StreamId};
+use wire::native::job_id::JobId;
+
+type Key = (Owner, JobId);
+
+/// Which stream each named job is. A name is one owner's alone: another may use the same.
+///
+/// A name is taken as long as its stream is known. It is looked at when somebody wants it, or when
+/// there is no room for another; nothing watches over it.
+pub struct JobNames {
+    /// At most `max`. `None`: claimed, and not a stream yet.
+    names: Mutex<HashMap<Key, Option<StreamId>>>,
+    max: AtomicUsize,
+}
+
+impl JobNames {
+    /// None yet. Twice as many as there can be streams, so that cleaning up is rare.
+    pub(crate) fn new(streams_max: usize) -> Self {
+        Self {
+            names: Mutex::default(),
+            max: AtomicUsize::new(names_max(streams_max)),
+        }
+    }
+
+    /// For other bounds of streams. No name is lost.
+    pub(crate) fn rebound(&self, streams_max: usize) {
+        self.max.store(names_max(streams_max), Ordering::Relaxed);
+    }
+
+    /// Takes a name for a job that is about to be opened.
+    ///
+    /// # Errors
+    /// The owner has a job of this name, or there is no room for another name.
+    pub(crate) fn claim(
+        &self,
+        owner: Owner,
+        id: JobId,
+        is_known: impl Fn(Owner, StreamId) -> bool,
+        retry_after: Duration,
+    ) -> Result<Claim<'_>, ApiError> {
+        let key = (owner, id);
+        let max = self.max.load(Ordering::Relaxed);
+        let mut names = self.lock();
+        let taken = |key: &Key, id: &Option<StreamId>| id.is_none_or(|id| is_known(key.0, id));
+        if names.get(&key).is_some_and(|id| taken(&key, id)) {
+            return Err(is_taken());
+        }
+        if names.len() >= max {
+            names.retain(|key, id| taken(key, id));
+        }
+        if names.len() >= max {
+            return Err(ApiError::capacity(
+                "overloaded",
+                "there are too many named jobs",
+                retry_after,
+            ));
+        }
+        names.insert(key.clone(), None);
+        drop(names);
+        Ok(Claim {
+            names: self,
+            key: Some(key),
+        })
+    }
+
+    /// The stream that is this owner's job of this name.
+    pub fn find(&self, owner: Owner, id: &JobId) -> Option<StreamId> {
+        *self.lock().get(&(owner, id.clone()))?
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Option<StreamId>>> {
+        // Nothing panics half-way through a change of the map.
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A name that is taken and has no stream yet; given back by its drop.
+pub(crate) struct Claim<'a> {
+    names: &'a JobNames,
+    /// `None` once it has a stream.
+    key: Option<Key>,
+}
+
+impl Claim<'_> {
+    /// The job is this stream.
+    pub(crate) fn keep(mut self, id: StreamId) {
+        if let Some(key) = self.key.take() {
+            self.names.lock().insert(key, Some(id));
+        }
+    }
+}
+
+fn names_max(streams_max: usize) -> usize {
+    streams_max.saturating_mul(2)
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = &self.key {
+            self.names.lock().remove(key);
+        }
+    }
+}
+
+fn is_taken() -> ApiError {
+    let words = "is the name of a job that this server still knows";
+    ApiError {
+        kind: ErrorKind::Conflict,
+        ..ApiError::field("job_id", "job_exists", words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(n: u8) -> StreamId {
+        StreamId::from_random([n; 16])
+    }
+
+    fn name(text: &str) -> JobId {
+        JobId::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_name_is_one_owners_and_lasts_as_long_as_its_stream() {
+        let names = JobNames::new(8);
+        let (a, b, second) = (Owner(1), Owner(2), Duration::from_secs(1));
+        let claim = |owner, known: bool| names.claim(owner, name("x"), move |_, _| known, second);
+        let first = claim(a, true).unwrap();
+        assert_eq!(
+            claim(a, true).err().unwrap().kind,
+            ErrorKind::Conflict,
+            "claimed"
+        );
+        assert_eq!(names.find(a, &name("x")), None, "not a stream yet");
+        drop(first);
+        claim(a, true).unwrap().keep(stream(1));
+        assert_eq!(claim(a, true).err().unwrap().code, "job_exists");
+        assert_eq!(
+            (names.find(a, &name("x")), names.find(b, &name("x"))),
+            (Some(stream(1)), None)
+        );
+        claim(b, true).unwrap().keep(stream(2));
+        assert_eq!(names.find(a, &name("x")), Some(stream(1)));
+        claim(a, false).unwrap().keep(stream(3));
+        assert_eq!(
+            names.find(a, &name("x")),
+            Some(stream(3)),
+            "the stream was gone"
+        );
+    }
+
+    #[test]
+    fn names_are_bounded_and_make_room() {
+        let names = JobNames::new(2);
+        let take = |text: &str, known: fn(Owner, StreamId) -> bool| {
+            let claim = names.claim(Owner(1), name(text), known, Duration::from_secs(1))?;
+            claim.keep(stream(1));
+            Ok::<_, ApiError>(())
+        };
+        for text in ["a", "b", "c", "d"] {
+            take(text, |_, _| true).unwrap();
+        }
+        assert_eq!(
+            take("e", |_, _| true).err().unwrap().kind,
+            ErrorKind::Unavailable
+        );
+        take("e", |_, _| false).unwrap();
+        assert_eq!(names.find(Owner(1), &name("a")), None, "made room");
+        assert!(names.find(Owner(1), &name("e")).is_some());
+    }
+}

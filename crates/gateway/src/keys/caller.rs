@@ -1,0 +1,83 @@
+//! The caller of a request.
+
+use super::meter::Meter;
+use super::over::Over;
+use super::{Key, KeyLimits, KeyPermit, Scopes};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+use stream::Owner;
+
+/// Everybody, where no keys are asked for. (No key's owner will be 0 by chance.)
+pub(crate) const ANONYMOUS: Owner = Owner(0);
+
+/// The caller of a request and the permissions. The door puts it among the request's extensions;
+/// holding one means that the key was checked.
+#[derive(Clone)]
+pub struct Caller {
+    /// Whom its streams belong to: the same key is the same owner, also after a restart.
+    pub owner: Owner,
+    pub(crate) name: Arc<str>,
+    /// What the key permits.
+    pub scopes: Scopes,
+    pub(crate) limits: KeyLimits,
+    pub(crate) weight: u32,
+    meter: Arc<Meter>,
+}
+
+impl Caller {
+    pub(crate) fn new(key: &Key, meter: Arc<Meter>) -> Self {
+        Self {
+            owner: key.hash.owner(),
+            name: Arc::from(key.name.as_str()),
+            scopes: key.scopes,
+            limits: key.limits,
+            weight: key.weight,
+            meter,
+        }
+    }
+
+    pub(crate) fn anonymous(meter: Arc<Meter>) -> Self {
+        Self {
+            owner: ANONYMOUS,
+            name: Arc::from("anonymous"),
+            scopes: Scopes::all(),
+            limits: KeyLimits::default(),
+            weight: 1,
+            meter,
+        }
+    }
+
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// Counts a request for generation. To be called before its body is read.
+    pub fn request(&self, now: Instant) -> Result<(), Over> {
+        let counted = self.meter.request(&self.limits, now);
+        counted.inspect_err(|over| over.log(&self.name))
+    }
+
+    /// The right to have `streams` more streams open. To be asked for before prompts are tokenised.
+    pub fn open(&self, streams: u32) -> Result<KeyPermit, Over> {
+        KeyPermit::open(self, streams).inspect_err(|over| over.log(&self.name))
+    }
+
+    /// Streams this key has open.
+    #[cfg(test)]
+    pub(crate) fn open_streams(&self) -> usize {
+        self.meter.streams()
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            owner: Owner(owner),
+            name,
+            weight,
+            ..
+        } = self;
+        write!(f, "Caller({name}, owner {owner:016x}, weight {weight})")
+    }
+}

@@ -1,0 +1,72 @@
+//! Submission of a stream that has its permit.
+
+use crate::admission::Permit;
+use crate::streams::{PermitHolder, Run, Started, StreamRecord, Streams};
+use engine::{Progress, SequencePermits};
+use generate::error::ApiError;
+use generate::output::choice_reader::LogReaders;
+use generate::prompt::PreparedPrompt;
+use generate::submit::{Submission, SubmissionHost};
+use std::sync::Arc;
+use std::time::Instant;
+use stream::Owner;
+
+/// The stream of a submission: gives its requests parts of the permit, and makes room among ended streams.
+struct StreamHost<'a> {
+    record: Arc<StreamRecord>,
+    streams: &'a Streams,
+    work: Arc<PermitHolder>,
+    /// When the engine's timestamps begin.
+    epoch: Instant,
+    owner: Owner,
+}
+
+impl SubmissionHost for StreamHost<'_> {
+    fn progress(&self, prompt: usize) -> Progress {
+        Progress::followed(self.record.transitions().follower(prompt))
+    }
+
+    fn permits(&self, progress: &Arc<Progress>) -> Option<Box<dyn SequencePermits>> {
+        Some(self.work.part(progress, self.epoch))
+    }
+
+    fn free_segments(&self) -> bool {
+        let freed = self.streams.make_room(self.owner);
+        if !freed {
+            // An ended stream that is not read makes room for the next request.
+            self.streams.undelivered().cut_oldest();
+        }
+        freed
+    }
+}
+
+/// Submits all prompts of a stream and starts the stream, or neither. Returns the first readers of the logs.
+///
+/// # Errors
+/// The token pools or the engine have no room.
+pub(crate) fn start(
+    submission: &Submission<'_>,
+    prompts: Vec<PreparedPrompt>,
+    permit: Permit,
+    (streams, run): (&Streams, &mut Run),
+) -> Result<Vec<LogReaders>, ApiError> {
+    let pulse = permit.pulse();
+    let host = StreamHost {
+        record: Arc::clone(run.record()),
+        streams,
+        work: Arc::new(PermitHolder::new(
+            permit,
+            run.record(),
+            streams.undelivered(),
+        )),
+        epoch: submission.model.engine.epoch(),
+        owner: run.record().terms().owner,
+    };
+    let (generation, readers) = submission.start(prompts, &host)?;
+    let started = Started {
+        generation,
+        program: None,
+    };
+    run.start(started, pulse);
+    Ok(readers)
+}

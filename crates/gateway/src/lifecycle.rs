@@ -1,0 +1,82 @@
+//! The lifecycle of the server: loading its model, ready, draining.
+
+use crate::served::{ModelRegistry, State};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// A stage in the life of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The server is bound; loading of its model has not begun.
+    Unloaded,
+    /// The model is being loaded.
+    Loading,
+    /// Requests are accepted: the model is loaded, or is loaded on demand.
+    Ready,
+    /// The model could not be loaded; the server is about to exit.
+    Failed,
+    /// Graceful shutdown: running streams may end, new requests are rejected.
+    Draining,
+}
+
+impl Stage {
+    /// The stage's name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unloaded => "unloaded",
+            Self::Loading => "loading",
+            Self::Ready => "ready",
+            Self::Failed => "failed",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// The stage of a server, from its models and its graceful shutdown.
+pub struct Lifecycle {
+    models: Arc<ModelRegistry>,
+    draining: watch::Sender<bool>,
+}
+
+impl Lifecycle {
+    /// The lifecycle of a server that is not shutting down.
+    pub fn new(models: Arc<ModelRegistry>) -> Self {
+        Self {
+            models,
+            draining: watch::Sender::new(false),
+        }
+    }
+
+    /// The models of the server.
+    pub fn models(&self) -> &Arc<ModelRegistry> {
+        &self.models
+    }
+
+    /// Begins the graceful shutdown: running streams end within the drain time.
+    pub fn drain(&self) {
+        self.draining.send_replace(true);
+        self.models.close();
+    }
+
+    /// The current stage: the state of the default model, and whether the server is draining.
+    pub fn stage(&self) -> Stage {
+        match self.models.first().state() {
+            State::Failed | State::TooLarge { .. } => Stage::Failed,
+            _ if *self.draining.borrow() => Stage::Draining,
+            // A request for the model waits until it is loaded.
+            State::Unloaded | State::Queued { .. } | State::Loading { .. }
+                if self.models.comes_when_asked() =>
+            {
+                Stage::Ready
+            }
+            State::Unloaded | State::Queued { .. } => Stage::Unloaded,
+            State::Loading { .. } => Stage::Loading,
+            State::Ready(_) => Stage::Ready,
+        }
+    }
+
+    /// Becomes `true` when the graceful shutdown begins.
+    pub fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
+    }
+}

@@ -1,0 +1,148 @@
+//! How long things of one kind live, measured: when one of a bounded number will make room.
+//!
+//! Nobody knows when an answer ends, or a client leaves; but what ended lately lived so long in the mean, and of
+//! so many that are open one ends after the mean life over their number. As long as nothing has ended it is taken that
+//! they take as long again as they have taken so far.
+
+use std::time::{Duration, Instant};
+
+/// What is told where nothing was measured.
+const UNKNOWN: Duration = Duration::from_secs(1);
+/// The least and the most that are told.
+const LEAST: Duration = Duration::from_millis(100);
+const MOST: Duration = Duration::from_secs(60);
+/// After this long, what was measured counts half.
+const HALF_LIFE: Duration = Duration::from_secs(60);
+/// Seconds lived, all together, below which nothing is known.
+const KNOWN_S: f64 = 0.05;
+
+/// How many are open, and how long they lived.
+#[derive(Debug)]
+pub struct LifetimeStats {
+    open: usize,
+    /// Those that ended; those long ago counting less.
+    ended: f64,
+    /// Time that all lived, together, likewise.
+    lived_s: f64,
+    at: Instant,
+}
+
+impl LifetimeStats {
+    /// Of nothing.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            open: 0,
+            ended: 0.0,
+            lived_s: 0.0,
+            at: now,
+        }
+    }
+
+    /// How many are open.
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// So many more, if there are then at most `max`.
+    ///
+    /// # Errors
+    /// When there may be room for them.
+    pub fn begin(&mut self, more: usize, max: usize, now: Instant) -> Result<(), Duration> {
+        self.advance(now);
+        let open = self.open.saturating_add(more);
+        if open > max {
+            return Err(self.wait(open - max));
+        }
+        self.open = open;
+        Ok(())
+    }
+
+    /// So many have ended.
+    pub fn end(&mut self, fewer: usize, now: Instant) {
+        self.advance(now);
+        self.open = self.open.saturating_sub(fewer);
+        self.ended += fewer as f64;
+    }
+
+    fn advance(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        let kept = (-passed / HALF_LIFE.as_secs_f64()).exp2();
+        self.ended *= kept;
+        self.lived_s = self.lived_s * kept + passed * self.open as f64;
+        self.at = self.at.max(now);
+    }
+
+    /// Until so many places are free.
+    fn wait(&self, places: usize) -> Duration {
+        if self.open == 0 || self.lived_s < KNOWN_S {
+            return UNKNOWN;
+        }
+        let life = self.lived_s / self.ended.max(1.0);
+        let wait = life * places as f64 / self.open as f64;
+        Duration::try_from_secs_f64(wait).map_or(MOST, |wait| wait.clamp(LEAST, MOST))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "an instant to begin with")]
+mod tests {
+    use super::*;
+
+    /// Two places; each is free again after `life_s`, in turns.
+    fn busy(life_s: u64, rounds: u64) -> (LifetimeStats, Instant) {
+        let mut now = Instant::now();
+        let mut lives = LifetimeStats::new(now);
+        lives.begin(2, 2, now).unwrap();
+        for _ in 0..rounds {
+            now += Duration::from_secs(life_s) / 2;
+            lives.end(1, now);
+            lives.begin(1, 2, now).unwrap();
+        }
+        (lives, now)
+    }
+
+    #[test]
+    fn a_place_is_free_after_a_life_over_those_that_are_open() {
+        for (life_s, want) in [(8, 4.0), (2, 1.0), (60, 30.0)] {
+            let (mut lives, now) = busy(life_s, 40);
+            let told = lives.begin(1, 2, now).unwrap_err().as_secs_f64();
+            assert!((told / want - 1.0).abs() < 0.25, "{life_s}: {told}, {want}");
+            let both = lives.begin(2, 2, now).unwrap_err().as_secs_f64();
+            assert!((both / told - 2.0).abs() < 1e-6, "{both}");
+            assert_eq!(lives.open(), 2, "who is refused opens nothing");
+        }
+    }
+
+    #[test]
+    fn what_has_not_ended_takes_as_long_again() {
+        let start = Instant::now();
+        let mut lives = LifetimeStats::new(start);
+        let at = |s: u64| start + Duration::from_secs(s);
+        assert_eq!(
+            lives.begin(3, 2, start),
+            Err(UNKNOWN),
+            "more than there may be"
+        );
+        lives.begin(2, 2, start).unwrap();
+        assert_eq!(lives.begin(1, 2, start), Err(UNKNOWN), "nothing is known");
+        let told = lives.begin(1, 2, at(8)).unwrap_err().as_secs_f64();
+        assert!((told - 8.0).abs() < 1e-6, "{told}");
+        assert_eq!(lives.begin(1, 2, at(3600)), Err(MOST));
+        lives.end(2, at(3600));
+        assert_eq!(lives.begin(2, 2, at(3600)), Ok(()));
+    }
+
+    #[test]
+    fn short_lives_are_waited_for_a_little() {
+        let mut now = Instant::now();
+        let mut lives = LifetimeStats::new(now);
+        for _ in 0..1000 {
+            lives.begin(1, 1, now).unwrap();
+            now += Duration::from_millis(2);
+            lives.end(1, now);
+        }
+        lives.begin(1, 1, now).unwrap();
+        assert_eq!(lives.begin(1, 1, now), Err(LEAST));
+    }
+}

@@ -1,0 +1,71 @@
+//! Limits and clocks of the gateway, as the operator has configured them.
+
+use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
+use crate::keys::PrefixSharing;
+use crate::response_limits::ResponseLimits;
+use crate::served::ModelLimits;
+use crate::stream_clocks::StreamClocks;
+use crate::streams::StreamLimits;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use wire::openai::chat_encoder::ReasoningField;
+
+/// Limits and clocks of the gateway. Each is described at the field of `ServerConfig` with the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatewayLimits {
+    /// Requests that run or wait.
+    pub open_requests_max: usize,
+    /// Longest prompt that is tokenized on an I/O thread, in bytes.
+    pub inline_prompt_bytes_max: usize,
+    /// Tokens that a stream may be ahead of its reader.
+    pub credit_window: u64,
+    /// Bounds of the concurrency limit.
+    pub adaptive_limits: AdaptiveLimits,
+    /// Bounds of the admission queue.
+    pub queue: QueueLimits,
+    /// How many pages a request reserves.
+    pub reservation: Reservation,
+    /// Timeouts of a stream.
+    pub clocks: StreamClocks,
+    /// Bounds of the registry of streams.
+    pub streams: StreamLimits,
+    /// Bounds of stored responses.
+    pub responses: ResponseLimits,
+    /// Bounds of loaded models.
+    pub models: ModelLimits,
+    /// Field of chat messages with the reasoning.
+    pub reasoning_field: ReasoningField,
+    /// Whether schemas without `additionalProperties` forbid additional properties.
+    pub closed_objects: bool,
+    /// Which callers share cached prefixes.
+    pub prefix_sharing: PrefixSharing,
+    /// `Retry-After` as long as nothing was measured.
+    pub retry_after: Duration,
+    /// Time in which running streams may end at shutdown and unload.
+    pub drain: Duration,
+}
+
+/// The limits that hold now. A request keeps the limits that it began with.
+pub struct LiveLimits {
+    now: watch::Sender<Arc<GatewayLimits>>,
+}
+
+impl LiveLimits {
+    /// The limits that the server starts with.
+    pub fn new(limits: GatewayLimits) -> Self {
+        Self {
+            now: watch::Sender::new(Arc::new(limits)),
+        }
+    }
+
+    /// The limits that hold now.
+    pub fn now(&self) -> Arc<GatewayLimits> {
+        Arc::clone(&self.now.borrow())
+    }
+
+    /// Replaces the limits for everything that begins from now on.
+    pub fn set(&self, limits: GatewayLimits) {
+        self.now.send_replace(Arc::new(limits));
+    }
+}

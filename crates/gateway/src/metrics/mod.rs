@@ -1,0 +1,122 @@
+//! Metrics of generations: counters, gauges and histograms, written at a few typed points.
+//!
+//! ```text
+//! meter       one response: first token, next tokens, stalls, end
+//! steps       the engine's steps, observed on the engine's thread
+//! operations  duration of each request, as OpenTelemetry defines it
+//! count, histogram, table   the atomic values themselves
+//! ```
+//!
+//! Every value is an atomic word that any thread adds to: no thread waits, nothing is allocated (except for the first
+//! use of a label), and no text of a client becomes a label. A frame costs two readings of the clock and three
+//! additions.
+//!
+//! Latencies are measured twice: in the engine, when a token is sampled; and at the socket, when the connection takes
+//! the frame that carries the token. The difference is the cost of this server, the network and the reader.
+
+pub mod count;
+pub mod histogram;
+mod meter;
+mod operations;
+mod steps;
+pub mod table;
+
+pub(crate) use meter::Meter;
+pub use meter::MeteredProtocol;
+pub use meter::MeteredRequest;
+pub use meter::Outcome;
+pub(crate) use operations::FinishedRequest;
+pub use operations::OperationMetrics;
+pub use steps::StepMetrics;
+
+use count::{Counter, Gauge};
+use histogram::Latency;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use table::LabelTable;
+
+/// Wire protocols with a row of their own.
+const PROTOCOLS_MAX: usize = 16;
+
+/// One counter for each [`Outcome`].
+type Outcomes = [Counter; Outcome::ALL.len()];
+
+/// Metrics of all generations, whichever model they run on. The engine counts its own work.
+#[derive(Debug, Default)]
+pub struct GenerationMetrics {
+    /// Responses that are being read.
+    pub answers_open: Gauge,
+    /// By wire protocol, then by [`Outcome`].
+    pub answers: LabelTable<Outcomes, PROTOCOLS_MAX>,
+    /// Attached subscribers that read now.
+    pub attached_open: Gauge,
+    /// Subscribers that attached to an existing stream; by wire protocol, then by [`Outcome`].
+    pub attached: LabelTable<Outcomes, PROTOCOLS_MAX>,
+    /// From a request's arrival to the end of its complete response.
+    pub answer_time: Latency,
+    /// Queue time of admitted requests.
+    pub admission_wait: Latency,
+    /// Time to first token, at the socket.
+    pub first_token: Latency,
+    /// Time between two frames with tokens, at the socket.
+    pub next_token: Latency,
+    /// Time for which a connection held a frame up.
+    pub reader_stall: Latency,
+    /// Prompt tokens of admitted requests.
+    pub prompt_tokens: Counter,
+    /// Durations of whole requests.
+    pub operations: operations::Operations,
+}
+
+/// The typed points.
+impl GenerationMetrics {
+    /// A request was admitted after waiting for this time.
+    pub fn admitted(&self, waited: Duration) {
+        self.admission_wait.record(waited);
+    }
+
+    /// The prompt of an admitted request was tokenized.
+    pub fn prompt_tokenized(&self, tokens: usize) {
+        self.prompt_tokens.add(tokens as u64);
+    }
+
+    /// A subscriber begins to read a stream; the returned meter is dropped after the last byte.
+    pub(crate) fn open_meter(self: &Arc<Self>, request: MeteredRequest) -> Box<Meter> {
+        self.readers_open(request).up();
+        Box::new(Meter::new(Arc::clone(self), request))
+    }
+
+    fn first_token(&self, after: Duration) {
+        self.first_token.record(after);
+    }
+
+    fn next_token(&self, gap: Duration) {
+        self.next_token.record(gap);
+    }
+
+    fn stalled(&self, stall: Duration) {
+        self.reader_stall.record(stall);
+    }
+
+    fn closed(&self, request: MeteredRequest, outcome: Outcome, now: Instant) {
+        self.readers_open(request).down();
+        let closed = if request.attached {
+            &self.attached
+        } else {
+            &self.answers
+        };
+        closed.of(request.protocol.label())[outcome as usize].add(1);
+        if outcome == Outcome::Complete && !request.attached {
+            let took = now.saturating_duration_since(request.arrived);
+            self.answer_time.record(took);
+        }
+    }
+
+    fn readers_open(&self, request: MeteredRequest) -> &Gauge {
+        if request.attached {
+            &self.attached_open
+        } else {
+            &self.answers_open
+        }
+    }
+}

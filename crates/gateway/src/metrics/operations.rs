@@ -1,0 +1,226 @@
+//! What each request took, as OpenTelemetry's conventions for model servers ask for it: by operation, once
+//! per request, failures by their kind.
+//!
+//! The other distributions here are by token or by frame; a mean over a request is another figure, so it is
+//! taken where the request is over.
+
+use super::histogram::{Distribution, Latency};
+use super::table::LabelTable;
+use super::{MeteredProtocol, MeteredRequest};
+use crate::streams::end_name;
+use generate::output::event::Times;
+use std::time::{Duration, Instant};
+use stream::End;
+use wire::format::Format;
+
+/// Kinds of failures that are counted by themselves (440 bytes each); there are fewer.
+const ERRORS_MAX: usize = 12;
+/// The client did not wait for the rest.
+const DISCONNECTED: &str = "disconnected";
+
+/// All requests that were answered and are over.
+#[derive(Debug, Default)]
+pub struct Operations {
+    chat: Operation,
+    text_completion: Operation,
+}
+
+/// Requests of one operation.
+#[derive(Debug, Default)]
+struct Operation {
+    first_token: Latency,
+    per_token: Latency,
+    complete: Latency,
+    /// By `error.type`.
+    failed: LabelTable<Latency, ERRORS_MAX>,
+}
+
+/// The figures of one operation, read.
+pub struct OperationMetrics {
+    /// As the conventions spell it.
+    pub operation: &'static str,
+    /// From a request's coming to its first token, of complete ones.
+    pub first_token: Distribution,
+    /// Mean time from a choice's token to its next, of complete ones that had two.
+    pub per_token: Distribution,
+    /// From a request's coming to its end, by `error.type`; `None`: it is complete.
+    pub durations: Vec<(Option<String>, Distribution)>,
+}
+
+/// What is known of a request when its last event was told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FinishedRequest {
+    /// How it broke, if it did.
+    pub(crate) broken: Option<End>,
+    pub(crate) times: Times,
+    /// Tokens of all choices.
+    pub(crate) tokens: u64,
+    pub(crate) choices: u64,
+}
+
+impl Operations {
+    /// A request is over. `None`: its client left before.
+    pub(crate) fn record(
+        &self,
+        opened: MeteredRequest,
+        finished: Option<FinishedRequest>,
+        now: Instant,
+    ) {
+        let operation = self.of(opened.protocol);
+        let took = now.saturating_duration_since(opened.arrived);
+        match finished {
+            None => operation.failed.of(DISCONNECTED).record(took),
+            Some(FinishedRequest {
+                broken: Some(end), ..
+            }) => operation.failed.of(error_type(end)).record(took),
+            Some(finished) => {
+                operation.complete.record(took);
+                if let Some(first) = finished.times.first_token {
+                    let after = first.saturating_duration_since(opened.arrived);
+                    operation.first_token.record(after);
+                }
+                if let Some(each) = finished.per_token() {
+                    operation.per_token.record(each);
+                }
+            }
+        }
+    }
+
+    /// Operations that were asked for.
+    pub fn read(&self) -> Vec<OperationMetrics> {
+        let all = [
+            ("chat", &self.chat),
+            ("text_completion", &self.text_completion),
+        ];
+        let read = all.map(|(name, operation)| operation.read(name));
+        let used = |figures: &OperationMetrics| !figures.durations.is_empty();
+        read.into_iter().filter(used).collect()
+    }
+
+    /// Protocols for conversations count as chats, also where a request has a plain prompt.
+    fn of(&self, protocol: MeteredProtocol) -> &Operation {
+        match protocol {
+            MeteredProtocol::Format(Format::Completion | Format::OllamaGenerate) => {
+                &self.text_completion
+            }
+            _ => &self.chat,
+        }
+    }
+}
+
+impl Operation {
+    fn read(&self, operation: &'static str) -> OperationMetrics {
+        let complete = (None, self.complete.read());
+        let failed = self.failed.iter();
+        let failed = failed.map(|(error, took)| (Some(error.to_owned()), took.read()));
+        let durations = [complete].into_iter().chain(failed);
+        OperationMetrics {
+            operation,
+            first_token: self.first_token.read(),
+            per_token: self.per_token.read(),
+            durations: durations.filter(|(_, took)| took.count() > 0).collect(),
+        }
+    }
+}
+
+impl FinishedRequest {
+    /// Mean time from a choice's token to its next: choices run side by side.
+    fn per_token(&self) -> Option<Duration> {
+        let gaps = self.tokens.checked_sub(self.choices).filter(|&n| n > 0)?;
+        let each = self.choices as f64 / gaps as f64;
+        Some(self.times.decoding().mul_f64(each))
+    }
+}
+
+/// One word for what broke it.
+fn error_type(end: End) -> &'static str {
+    match (end, end_name(end)) {
+        (End::Failed(_), (_, Some(code))) => code,
+        (_, (how, _)) => how,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stream::{Clock, FailCode};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn opened(format: Format, arrived: Instant) -> MeteredRequest {
+        MeteredRequest {
+            protocol: MeteredProtocol::Format(format),
+            stream: true,
+            attached: false,
+            arrived,
+        }
+    }
+
+    fn finished(start: Instant, tokens: u64, choices: u64) -> FinishedRequest {
+        FinishedRequest {
+            broken: None,
+            times: Times {
+                started: None,
+                first_token: Some(start + 50 * MS),
+                ended: Some(start + 250 * MS),
+            },
+            tokens,
+            choices,
+        }
+    }
+
+    #[test]
+    fn a_request_counts_once_and_by_what_it_was() {
+        let (operations, start) = (Operations::default(), wire::clock::now());
+        let end = start + 300 * MS;
+        let chat = opened(Format::Chat, start);
+        operations.record(chat, Some(finished(start, 11, 1)), end);
+        operations.record(chat, Some(finished(start, 22, 2)), end);
+        operations.record(chat, Some(finished(start, 1, 1)), end);
+        operations.record(chat, None, end);
+        for end_of in [
+            End::Failed(FailCode::Inference),
+            End::TimedOut(Clock::Total),
+        ] {
+            let broken = FinishedRequest {
+                broken: Some(end_of),
+                ..finished(start, 5, 1)
+            };
+            operations.record(chat, Some(broken), end);
+        }
+        let read = operations.read();
+        assert_eq!(read.len(), 1, "nobody asked for the other");
+        let told = &read[0];
+        let figures = |read: &Distribution| (read.count(), (read.sum * 1e3).round());
+        assert_eq!(told.operation, "chat");
+        assert_eq!(figures(&told.first_token), (3, 150.0));
+        assert_eq!(
+            figures(&told.per_token),
+            (2, 40.0),
+            "two choices share the time"
+        );
+        let durations = told
+            .durations
+            .iter()
+            .map(|(error, took)| (error.as_deref(), figures(took)));
+        let each = |error| (Some(error), (1, 300.0));
+        assert_eq!(
+            durations.collect::<Vec<_>>(),
+            [
+                (None, (3, 900.0)),
+                each(DISCONNECTED),
+                each("inference"),
+                each("timed_out")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_bare_prompt_is_another_operation() {
+        let (operations, now) = (Operations::default(), wire::clock::now());
+        operations.record(opened(Format::Completion, now), None, now);
+        let read = operations.read();
+        let names: Vec<_> = read.iter().map(|figures| figures.operation).collect();
+        assert_eq!(names, ["text_completion"]);
+    }
+}

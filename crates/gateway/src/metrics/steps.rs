@@ -1,0 +1,42 @@
+//! What the engine's steps are like, told by the engine itself.
+
+use super::histogram::{Latency, Sizes};
+use engine::{Observer, RequestId, StepFacts, Transition};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Distributions over the steps in which the model ran. One goes to the engine as an
+/// [`Observer`] (see [`StepMetrics::observer`]), the same to the
+/// [`ServedModel`](crate::served::ServedModel).
+#[derive(Debug, Default)]
+pub struct StepMetrics {
+    /// Duration of a step.
+    pub time: Latency,
+    /// Rows of prompts in the steps that had some.
+    pub prefill_rows: Sizes,
+    /// Sequences that had rows.
+    pub batch: Sizes,
+}
+
+impl StepMetrics {
+    /// For [`engine::Engine::observe`], before the engine is spawned. A step costs it six additions.
+    pub fn observer(self: &Arc<Self>) -> Box<dyn Observer> {
+        Box::new(Watch(Arc::clone(self)))
+    }
+}
+
+struct Watch(Arc<StepMetrics>);
+
+impl Observer for Watch {
+    /// Transitions are counted by the engine itself.
+    fn transition(&mut self, _: RequestId, _: Transition, _: Instant) {}
+
+    fn step(&mut self, facts: &StepFacts) {
+        let steps = &self.0;
+        steps.time.record(Duration::from_nanos(facts.duration_ns));
+        steps.batch.record(facts.batch);
+        if facts.rows_prefill > 0 {
+            steps.prefill_rows.record(facts.rows_prefill);
+        }
+    }
+}

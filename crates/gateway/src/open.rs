@@ -1,0 +1,203 @@
+//! Opening a stream: from a parsed request to a registered stream in the admission queue. All generations, of all
+//! wire protocols, are opened here.
+
+use crate::admission::{AdmissionRequest, Place, Priority, Ticket};
+use crate::generation::Generation;
+use crate::handles::GenerationHandles;
+use crate::keys::Caller;
+use crate::metrics::{MeteredProtocol, MeteredRequest};
+use crate::pending_generation::{self, PendingGeneration};
+use crate::served::{ModelLease, Serving};
+use crate::streams::{Run, StreamRecord, StreamTerms};
+use crate::workflows::Program;
+use generate::error::ApiError;
+use generate::request::{GenerateRequest, IgnoredFields};
+use generate::stream_meta::StreamMeta;
+use std::sync::Arc;
+use std::time::Instant;
+use stream::StreamId;
+use wire::clock;
+use wire::format::Format;
+use wire::framing::Framing;
+
+/// A request that was understood.
+pub struct ParsedRequest {
+    /// Wire protocol of the response.
+    pub format: Format,
+    /// Framing of a streaming response.
+    pub framing: Framing,
+    /// The model it is for.
+    pub lease: ModelLease,
+    /// The request in the server's own types.
+    pub ask: GenerateRequest,
+    /// Bytes of the request's body.
+    pub body_bytes: usize,
+    /// Whether the stream goes on without its client.
+    pub resumable: bool,
+    /// Whether the client acknowledges tokens itself.
+    pub explicit_acks: bool,
+    /// Overrides the priority of the body.
+    pub priority: Option<Priority>,
+    /// Deadline from the request's header.
+    pub deadline: Option<Instant>,
+    /// What the answer is to be called; `None`: a fresh name.
+    pub response_id: Option<String>,
+    /// A program that is run instead.
+    pub program: Option<Program>,
+}
+
+/// A stream that is registered and whose request is in the admission queue.
+pub struct OpenedStream {
+    pending: PendingGeneration,
+    ticket: Ticket,
+    record: Arc<StreamRecord>,
+    ignored: IgnoredFields,
+}
+
+/// Counts the request against the caller's key, asks for its permit, and registers its stream.
+///
+/// # Errors
+/// The key, the queue or the registry has no room for it.
+pub fn open(
+    handles: &GenerationHandles,
+    caller: &Caller,
+    mut request: ParsedRequest,
+) -> Result<OpenedStream, ApiError> {
+    let now = clock::now();
+    let ignored = std::mem::take(&mut request.ask.stream_options.ignored_fields);
+    if let Some(priority) = request.priority {
+        request.ask.stream_options.priority = priority;
+    }
+    let ask = &request.ask;
+    let key = caller.open(ask.choices())?;
+    let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
+    let asking = AdmissionRequest {
+        class: ask.stream_options.priority,
+        account: key.account(),
+        need: request
+            .lease
+            .serving
+            .sizing(&handles.limits.now())
+            .estimate(
+                request.body_bytes,
+                ask.prompts.len(),
+                pending_generation::answers(ask),
+            ),
+        is_recallable: request.program.is_none(),
+        deadline: request.deadline.into_iter().chain(client_deadline).min(),
+        who: handles.ids.digest(&(caller.owner.0, &ask.prompts)),
+    };
+    let admission = &request.lease.serving.admission;
+    let ticket = admission.ask(asking)?;
+    let meta = meta(handles, &request, now);
+    let terms = terms(handles, caller, &request);
+    let registration = handles.streams.open(meta, terms, now);
+    let registration = registration.map_err(|full| ApiError {
+        retry_after: admission.next_place().or(full.retry_after),
+        ..full
+    })?;
+    let record = Arc::clone(registration.payload());
+    if let Some(place) = ticket.place() {
+        record.waits(place);
+    }
+    let pending = PendingGeneration {
+        handles: handles.clone(),
+        serving: request.lease.serving,
+        ask: request.ask,
+        program: request.program,
+        body_bytes: request.body_bytes,
+        run: Run::new(registration, key),
+        deadline: asking.deadline,
+        class: asking.class,
+        measured: MeteredRequest {
+            protocol: MeteredProtocol::Format(request.format),
+            stream: record.meta().stream_options.stream,
+            attached: false,
+            arrived: now,
+        },
+    };
+    Ok(OpenedStream {
+        pending,
+        ticket,
+        record,
+        ignored,
+    })
+}
+
+impl OpenedStream {
+    /// The stream's record in the registry.
+    pub fn record(&self) -> &Arc<StreamRecord> {
+        &self.record
+    }
+
+    /// The position in the admission queue; `None` if the request was admitted at once.
+    pub fn queue_place(&self) -> Option<Place> {
+        self.ticket.place()
+    }
+
+    /// Fields of the request that have no meaning here.
+    pub fn ignored(&self) -> &IgnoredFields {
+        &self.ignored
+    }
+
+    /// The model that the stream runs on.
+    pub fn serving(&self) -> &Arc<Serving> {
+        &self.pending.serving
+    }
+
+    /// Waits for the permit and starts the generation; to be called inside a runtime. Dropping the future cancels a
+    /// stream that is not resumable.
+    pub fn start(self) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
+        self.pending.run(self.ticket)
+    }
+
+    /// Starts a resumable stream without a subscriber; to be called inside a runtime.
+    pub fn detach(self) -> Arc<StreamRecord> {
+        drop(self.pending.keep(self.ticket));
+        self.record
+    }
+}
+
+fn meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> StreamMeta {
+    let (ask, format) = (&request.ask, request.format);
+    let sampling = &ask.params.sampling;
+    let id = StreamId::from_random(handles.ids.random());
+    let fresh = || format.response_id(id, |prefix| handles.ids.id(prefix));
+    StreamMeta {
+        id,
+        response_id: request.response_id.clone().unwrap_or_else(fresh),
+        created_unix_s: clock::unix_s(),
+        arrived: now,
+        model: request.lease.name.to_string(),
+        stream_options: ask.stream_options.clone(),
+        prompts: ask.prompts.len(),
+        choices: ask.choices() as usize,
+        stops: ask.params.stops.clone(),
+        logprobs: sampling.logprobs,
+        top_n: sampling.top_logprobs as usize,
+    }
+}
+
+fn terms(handles: &GenerationHandles, caller: &Caller, request: &ParsedRequest) -> StreamTerms {
+    let (ask, format) = (&request.ask, request.format);
+    let limits = handles.limits.now();
+    let detachable = !request.resumable && ask.stream_options.stream && limits.clocks.detaches();
+    let detached_tokens = match request.resumable || detachable {
+        true => limits.streams.detached_tokens,
+        false => 0,
+    };
+    StreamTerms {
+        owner: caller.owner,
+        format,
+        framing: request.framing,
+        reasoning_field: limits.reasoning_field,
+        resumable: request.resumable,
+        detachable,
+        explicit_acks: request.explicit_acks,
+        credit_window: match ask.stream_options.background {
+            true => 0,
+            false => limits.credit_window,
+        },
+        detached_tokens,
+    }
+}

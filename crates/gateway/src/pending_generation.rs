@@ -1,0 +1,261 @@
+//! From a ticket to a running generation: wait, prepare, reserve what it really needs, launch.
+
+use crate::admission::{Answers, Permit, Priority, Ticket};
+use crate::generation::Generation;
+use crate::handles::GenerationHandles;
+use crate::launch;
+use crate::metrics::MeteredRequest;
+use crate::served::Serving;
+use crate::streams::{self, CancelOnDrop, DetachedDriver, Run, Subscriber};
+use crate::workflows;
+use engine::{Policy, Terms};
+use futures_util::future::Either;
+use futures_util::{FutureExt, TryFutureExt};
+use generate::constraint::compiler::{ConstraintOptions, OutputConstraints};
+use generate::error::ApiError;
+use generate::output::choice_reader::LogReaders;
+use generate::output::parser_config::ParseOptions;
+use generate::prompt::{PreparedPrompt, PromptEncoder};
+use generate::request::GenerateRequest;
+use generate::submit::Submission;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+use wire::clock;
+
+/// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
+/// body of an answer whose head is out, or without any.
+pub(crate) struct PendingGeneration {
+    pub(crate) handles: GenerationHandles,
+    pub(crate) serving: Arc<Serving>,
+    pub(crate) ask: GenerateRequest,
+    /// Runs instead of the answers that `ask` would get.
+    pub(crate) program: Option<workflows::Program>,
+    /// The request's body: what of `ask` may have to be prepared elsewhere is as long as this.
+    pub(crate) body_bytes: usize,
+    pub(crate) run: Run,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) class: Priority,
+    pub(crate) measured: MeteredRequest,
+}
+
+impl PendingGeneration {
+    /// Waits for the permit and begins, for the stream's client: what it does not stay for is not
+    /// done. A resumable stream is run by a task of its own instead, from now on. To be called inside a
+    /// runtime.
+    pub(crate) fn run(
+        self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
+        let (metrics, opened) = (Arc::clone(&self.handles.metrics), self.measured);
+        let reader = match self.run.record().terms().resumable {
+            true => Either::Left(self.keep(ticket)),
+            false => Either::Right(self.own(ticket)),
+        };
+        reader.map_ok(move |generation| generation.metered(&metrics, opened))
+    }
+
+    async fn own(self, ticket: Ticket) -> Result<Generation, ApiError> {
+        let record = Arc::clone(self.run.record());
+        if record.terms().detachable {
+            let cancel_on_drop = CancelOnDrop::new(&record);
+            return Ok(self.keep(ticket).await?.with_cancel_on_drop(cancel_on_drop));
+        }
+        let (run, readers) = self.begun(ticket).await?;
+        Generation::own(run, readers).ok_or_else(unprepared)
+    }
+
+    /// Has it begun and run whether anybody waits for it or not; the future is that of its first
+    /// reader. To be called inside a runtime.
+    pub(crate) fn keep(
+        self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
+        let record = Arc::clone(self.run.record());
+        let limits = self.handles.limits.now();
+        let (limits, patience) = (limits.streams, limits.clocks.reader_patience());
+        let subscriber = Subscriber::opening(&record);
+        tokio::spawn(async move {
+            if let Ok((run, readers)) = self.begun(ticket).await {
+                DetachedDriver::new(run, readers)
+                    .run(limits, patience)
+                    .await;
+            }
+        });
+        async move {
+            record.settled().await?;
+            Generation::attach(subscriber, None).ok_or_else(unprepared)
+        }
+    }
+
+    /// Waits for the permit and launches. A panic on the way is this request's failure alone.
+    async fn begun(mut self, ticket: Ticket) -> Result<(Run, Vec<LogReaders>), ApiError> {
+        let record = Arc::clone(self.run.record());
+        let began = tokio::select! {
+            // Who was cancelled while it waited must not be begun first and cancelled after: the
+            // engine may be done with it by then.
+            biased;
+            () = record.cancelled_waiting() => Err(streams::cancelled()),
+            began = AssertUnwindSafe(self.begin(ticket)).catch_unwind() => {
+                began.unwrap_or_else(|_| Err(unprepared()))
+            }
+        };
+        match began {
+            Ok(readers) => Ok((self.run, readers)),
+            Err(error) => {
+                self.run.refuse(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin(&mut self, ticket: Ticket) -> Result<Vec<LogReaders>, ApiError> {
+        let asked = clock::now();
+        let permit = ticket.await?;
+        self.handles.metrics.admitted(clock::now() - asked);
+        if let Some(program) = self.program.take() {
+            return self.begin_program(program, permit).await;
+        }
+        let prompts = self.prepare().await?;
+        let constraints = self.constraints(&prompts).await?;
+        let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
+        let prompt_tokens: usize = lengths().sum();
+        self.handles.metrics.prompt_tokenized(prompt_tokens);
+        self.run.key().prompt(prompt_tokens as u64, clock::now())?;
+        let sizing = self.serving.sizing(&self.handles.limits.now());
+        let need = sizing.exact(lengths(), answers(&self.ask))?;
+        let permit = permit.settled(need).await?;
+        let (handles, ask) = (&self.handles, &self.ask);
+        let submission = Submission {
+            model: &self.serving.model.handle,
+            params: &ask.params,
+            constraints: &constraints,
+            n: ask.n,
+            seed: ask.params.seed.unwrap_or_else(|| handles.ids.seed()),
+            deadline: self.deadline,
+            terms: self.terms(),
+            credit_window: self.run.record().terms().credit_window,
+            reports_prompt: ask.stream_options.return_context,
+            retry_after: handles.limits.now().retry_after,
+        };
+        let stream = (&*handles.streams, &mut self.run);
+        let readers = launch::start(&submission, prompts, permit, stream)?;
+        tracing::debug!(
+            choices = readers.len(),
+            stream = ask.stream_options.stream,
+            "submitted"
+        );
+        Ok(readers)
+    }
+
+    /// A program's requests are made as it goes. What it is given is looked at here if it is short, and where
+    /// it holds nobody up if it is long.
+    async fn begin_program(
+        &mut self,
+        program: workflows::Program,
+        permit: Permit,
+    ) -> Result<Vec<LogReaders>, ApiError> {
+        let opening = self.run.record().terms();
+        let limits = self.handles.limits.now();
+        let launch = workflows::Launch {
+            served: &self.serving.model,
+            streams: &self.handles.streams,
+            deadline: self.deadline,
+            terms: self.terms(),
+            credit_window: opening.credit_window,
+            owner: opening.owner,
+            retry_after: limits.retry_after,
+            inline_bytes_max: limits.inline_prompt_bytes_max,
+        };
+        let (tokens_max, served) = (program.tokens_max, Arc::clone(&self.serving.model));
+        let plan = launch.plan(tokens_max);
+        let run = match self.body_bytes <= limits.inline_prompt_bytes_max {
+            true => program.run(&served, plan),
+            false => tokio::task::spawn_blocking(move || program.run(&served, plan))
+                .await
+                .unwrap_or_else(|_| Err(unprepared())),
+        };
+        launch.start(run?, tokens_max, permit, &mut self.run)
+    }
+
+    /// What becomes of a resumable stream whose client is gone is its keeper's business; one whose client
+    /// has to acknowledge and does not is under the reader clock like any other, there or not.
+    fn terms(&self) -> Terms {
+        let limits = self.handles.limits.now();
+        let (clocks, sharing) = (limits.clocks, limits.prefix_sharing);
+        let opening = self.run.record().terms();
+        let salt = self
+            .run
+            .record()
+            .meta()
+            .stream_options
+            .cache_salt
+            .as_deref();
+        Terms {
+            priority: self.class.into(),
+            account: self.run.key().account(),
+            clocks: clocks.of_engine(),
+            salt: self.run.key().cache_salt(sharing, salt),
+            policy: match (opening.resumable, opening.detachable, clocks.policy) {
+                // The keeper lets go of a silent reader, whichever way credit comes.
+                (true, ..) => Policy::Keep,
+                (_, true, _) => Policy::Detach,
+                // It has no client to be silent: its answer is read as it comes, to be sent whole. Or
+                // the policy was another when it was opened.
+                (.., Policy::Detach) => Policy::Keep,
+                (.., policy) => policy,
+            },
+            since: Some(self.measured.arrived),
+        }
+    }
+
+    /// Short prompts are prepared where we are; long ones where they hold nobody up. The permit bounds
+    /// how many wait there.
+    async fn prepare(&mut self) -> Result<Vec<PreparedPrompt>, ApiError> {
+        let (prompts, echo) = (
+            std::mem::take(&mut self.ask.prompts),
+            // The prompt's tokens are emitted as tokens of the answer when their log-probabilities are requested.
+            self.ask.stream_options.echo && !self.ask.params.prompt_logprobs,
+        );
+        let served = Arc::clone(&self.serving.model);
+        let wanted = ParseOptions {
+            tool_calling: self.ask.params.tool_calling,
+            structured_output: self.ask.params.response_format.is_some(),
+        };
+        let prepare = move || {
+            let encoder = PromptEncoder::new(&served.handle, clock::unix_s());
+            encoder.prepare(prompts, echo, wanted)
+        };
+        if self.body_bytes <= self.handles.limits.now().inline_prompt_bytes_max {
+            return prepare();
+        }
+        tokio::task::spawn_blocking(prepare)
+            .await
+            .unwrap_or_else(|_| Err(unprepared()))
+    }
+
+    /// Cached constraints at once; others are compiled on a thread that may block.
+    async fn constraints(&self, prompts: &[PreparedPrompt]) -> Result<OutputConstraints, ApiError> {
+        let closed_objects = self.handles.limits.now().closed_objects;
+        let options = ConstraintOptions::new(&self.ask.params, prompts, closed_objects);
+        if let Some(cached) = self.serving.constraints.find_cached(&options) {
+            return Ok(cached);
+        }
+        let compiler = Arc::clone(&self.serving.constraints);
+        tokio::task::spawn_blocking(move || compiler.compile(&options))
+            .await
+            .unwrap_or_else(|_| Err(unprepared()))
+    }
+}
+
+/// What answers a request wants.
+pub(crate) fn answers(ask: &GenerateRequest) -> Answers {
+    Answers {
+        n: ask.n,
+        max_tokens: ask.params.max_tokens,
+    }
+}
+
+fn unprepared() -> ApiError {
+    ApiError::ours("internal_error", "the prompt could not be prepared")
+}

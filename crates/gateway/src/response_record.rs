@@ -1,0 +1,173 @@
+//! A response that is kept: what it was asked, and how it ended.
+//!
+//! As long as it is made, it is its stream. Whoever looks at it after the stream's end first folds the answer
+//! from the log and lets go of the stream; so who was told the end finds the whole response at once,
+//! whoever else was to write it down.
+
+use crate::streams::StreamRecord;
+use bytes::Bytes;
+use engine::Token;
+use futures_util::StreamExt;
+use generate::error::ApiError;
+use generate::output::collected::CollectedAnswer;
+use generate::output::replay;
+use serde_json::{Map, Value};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use stream::{End, Owner, Read, StreamId};
+use wire::json;
+use wire::openai::ending;
+use wire::responses::input::InputItem;
+use wire::responses::item;
+use wire::responses::object::{self, Status};
+use wire::responses::request::Note;
+
+/// Tokens of a log that are read at a time.
+const TOKENS_PER_READ: usize = 256;
+/// Bytes that a response takes beside its texts.
+const FIXED_BYTES: usize = 1024;
+
+/// A response that is kept.
+pub struct Record {
+    /// Id of the stream, which is the id of the response.
+    pub id: StreamId,
+    pub(crate) owner: Owner,
+    /// What was asked, each item with its id.
+    pub items: Box<[InputItem]>,
+    /// The response it went on from.
+    pub(crate) previous: Option<StreamId>,
+    state: Mutex<State>,
+}
+
+enum State {
+    Running(Arc<StreamRecord>),
+    Ended(Arc<Outcome>),
+}
+
+/// What a look at one finds.
+pub enum Look {
+    /// The response is being generated.
+    Running(Arc<StreamRecord>),
+    /// The response has ended.
+    Ended(Arc<Outcome>),
+}
+
+/// What became of one.
+pub struct Outcome {
+    /// The response, as JSON.
+    pub body: Bytes,
+    /// What was said, each item as JSON.
+    pub(crate) items: Box<[Box<str>]>,
+    /// The response never started, and its client never received the id.
+    pub(crate) is_unknown: bool,
+}
+
+impl Record {
+    /// Of a stream that was just opened. `fresh` makes ids for items that have none.
+    pub(crate) fn new(entry: &Arc<StreamRecord>, note: Note, fresh: impl Fn() -> String) -> Self {
+        let item = |item: Map<String, Value>| InputItem::new(item, &fresh);
+        Self {
+            id: entry.id(),
+            owner: entry.terms().owner,
+            items: note.items.into_iter().map(item).collect(),
+            previous: note.previous,
+            state: Mutex::new(State::Running(Arc::clone(entry))),
+        }
+    }
+
+    /// Bytes it takes, without what becomes of it.
+    pub(crate) fn bytes(&self) -> usize {
+        let item = |item: &InputItem| item.id.len() + item.json.len();
+        FIXED_BYTES + self.items.iter().map(item).sum::<usize>()
+    }
+
+    /// Where it is, and whether this look was the one that saw its end.
+    pub(crate) fn look(&self) -> (Look, bool) {
+        // Nothing panics half-way through a change.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Ended(outcome) => (Look::Ended(Arc::clone(outcome)), false),
+            State::Running(entry) if !entry.is_over() => (Look::Running(Arc::clone(entry)), false),
+            State::Running(entry) => {
+                let outcome = Arc::new(Outcome::of(entry));
+                *state = State::Ended(Arc::clone(&outcome));
+                (Look::Ended(outcome), true)
+            }
+        }
+    }
+}
+
+impl Outcome {
+    /// Of a stream that is over.
+    fn of(entry: &Arc<StreamRecord>) -> Self {
+        let answers = replay::answers(entry.source());
+        let ends = || answers.iter().filter_map(|answer| answer.end);
+        let refused = entry.refused().cloned();
+        let is_good = |end: &End| matches!(end, End::Stop(_) | End::Length);
+        let broke = || ends().find(|end| !is_good(end)).map(ending::error);
+        let error: Option<ApiError> = refused.or_else(broke);
+        let status = match &error {
+            Some(error) => Status::of_error(error),
+            None => Status::of(ends().next()),
+        };
+        let opening = entry.terms();
+        Self {
+            body: body(entry, status, &answers),
+            items: item::items(entry.source(), &answers)
+                .iter()
+                .map(|item| serde_json::to_string(item).unwrap_or_default().into())
+                .collect(),
+            is_unknown: entry.refused().is_some() && !opening.resumable,
+        }
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len() + self.items.iter().map(|item| item.len()).sum::<usize>()
+    }
+}
+
+fn body(entry: &StreamRecord, status: Status<'_>, answers: &[CollectedAnswer]) -> Bytes {
+    let source = entry.source();
+    let object = match entry.started() {
+        Some(_) => object::ended(source, status, answers, replay::usage(source, answers)),
+        None => object::response(source, status, None, Vec::new()),
+    };
+    let out = json::to_vec(&object);
+    // As long as it is kept, it takes no more than it needs.
+    Bytes::from(out.to_vec().into_boxed_slice())
+}
+
+/// Waits until all of a stream is over. It is not read meanwhile.
+pub async fn ended(entry: &StreamRecord) {
+    let Ok(started) = entry.settled().await else {
+        return;
+    };
+    let mut changes = entry.transitions().follow();
+    while let Some(change) = changes.next().await {
+        if matches!(change, generate::stream_change::Change::Ended { .. }) {
+            break;
+        }
+    }
+    // What was told of it comes before its logs' own word.
+    for log in &started.choices {
+        let Ok(mut reader) = log.tokens.attach(log.tokens.len()) else {
+            continue;
+        };
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; TOKENS_PER_READ];
+        poll_fn(|cx| {
+            loop {
+                match reader.poll_read(cx, &mut buffer) {
+                    Poll::Ready(Read::Ended(_)) => return Poll::Ready(()),
+                    Poll::Ready(Read::Items(_)) => {}
+                    Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+    }
+}

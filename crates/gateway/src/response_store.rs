@@ -1,0 +1,284 @@
+//! Responses that are kept, each its owner's alone.
+//!
+//! What is bounded is their number and the bytes of what was asked and answered. Whoever uses one makes it
+//! young again. Where there is no room, the owner that keeps most loses the one it used longest ago; one
+//! that is being made stays.
+
+use crate::id_generator::IdGenerator;
+use crate::keys::{Caller, Scope};
+use crate::limits::LiveLimits;
+use crate::response_limits::ResponseLimits;
+use crate::response_record::{self, Look, Outcome, Record};
+use crate::streams::StreamRecord;
+use generate::error::{ApiError, ErrorKind};
+use generate::request::MESSAGES_MAX;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stream::{Owner, StreamId};
+use wire::responses::request::{History, Note};
+use wire::responses::{ID_PREFIX, stream_id};
+
+/// Responses that are kept.
+pub struct Store {
+    kept: Mutex<Kept>,
+    limits: Arc<LiveLimits>,
+}
+
+#[derive(Default)]
+struct Kept {
+    records: HashMap<StreamId, Slot>,
+    owners: HashMap<Owner, Share>,
+    bytes: usize,
+    /// Of the last use.
+    stamp: u64,
+}
+
+struct Slot {
+    record: Arc<Record>,
+    bytes: usize,
+    /// When it was used last; `None` as long as it is being made.
+    used: Option<u64>,
+}
+
+/// What one owner keeps.
+#[derive(Default)]
+struct Share {
+    bytes: usize,
+    /// Those that have ended, the one used longest ago first.
+    ended: BTreeMap<u64, StreamId>,
+    records: usize,
+}
+
+/// What was said up to a response, this included; the oldest first.
+pub struct StoredHistory(Vec<(Arc<Record>, Arc<Outcome>)>);
+
+impl History for StoredHistory {
+    fn id(&self) -> Option<StreamId> {
+        self.0.last().map(|(record, _)| record.id)
+    }
+
+    fn items(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|(record, outcome)| {
+            let asked = record.items.iter().map(|item| &*item.json);
+            asked.chain(outcome.items.iter().map(|item| &**item))
+        })
+    }
+}
+
+impl Store {
+    /// None yet.
+    pub(crate) fn new(limits: Arc<LiveLimits>) -> Self {
+        Self {
+            kept: Mutex::default(),
+            limits,
+        }
+    }
+
+    /// The bounds are others: what is too much goes at once.
+    pub(crate) fn rebound(&self) {
+        let limits = self.limits();
+        self.lock().fits(&limits);
+    }
+
+    /// Keeps what becomes of a stream that was just opened. To be called inside a runtime.
+    ///
+    /// # Errors
+    /// There is no room: all that are kept are being made.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        entry: &Arc<StreamRecord>,
+        note: Note,
+        idents: &IdGenerator,
+    ) -> Result<(), ApiError> {
+        let record = Arc::new(Record::new(entry, note, || idents.id("")));
+        let limits = self.limits();
+        let mut kept = self.lock();
+        kept.insert(Arc::clone(&record));
+        if !kept.fits(&limits) {
+            kept.remove(record.id);
+            let words = "there is no room to keep another response: send \"store\": false";
+            return Err(ApiError::capacity(
+                "response_store_full",
+                words,
+                self.limits.now().retry_after,
+            ));
+        }
+        drop(kept);
+        let (store, entry) = (Arc::clone(self), Arc::clone(entry));
+        tokio::spawn(async move {
+            response_record::ended(&entry).await;
+            drop(entry);
+            store.look(&record);
+        });
+        Ok(())
+    }
+
+    /// Where a response is.
+    pub fn look(&self, record: &Arc<Record>) -> Look {
+        let (look, has_just_ended) = record.look();
+        if let (Look::Ended(outcome), true) = (&look, has_just_ended) {
+            let limits = self.limits();
+            let mut kept = self.lock();
+            match outcome.is_unknown {
+                true => kept.remove(record.id),
+                false => kept.ended(record.id, outcome.bytes()),
+            }
+            kept.fits(&limits);
+        }
+        look
+    }
+
+    /// The response of this name, if it is the caller's to see.
+    ///
+    /// # Errors
+    /// There is none for this caller.
+    pub fn find(&self, id: &str, caller: &Caller) -> Result<Arc<Record>, ApiError> {
+        let found = stream_id(id).and_then(|id| self.lock().used(id));
+        let is_theirs =
+            |record: &Arc<Record>| record.owner == caller.owner || caller.scopes.has(Scope::Admin);
+        found.filter(is_theirs).ok_or_else(unknown)
+    }
+
+    /// Forgets one.
+    pub fn remove(&self, id: StreamId) {
+        self.lock().remove(id);
+    }
+
+    /// What was said up to the response of this name.
+    ///
+    /// # Errors
+    /// It, or one before it, is not kept for this caller; or it is still being made.
+    pub fn history(&self, id: &str, caller: &Caller) -> Result<StoredHistory, ApiError> {
+        let mut said = Vec::new();
+        let mut next = Some(id.to_owned());
+        while let Some(id) = next {
+            let record = self.find(&id, caller).map_err(|_| no_such_previous())?;
+            let Look::Ended(outcome) = self.look(&record) else {
+                let words = "previous_response_id: that response is still in progress";
+                return Err(previous("previous_response_in_progress", words));
+            };
+            next = record.previous.map(|id| format!("{ID_PREFIX}{id}"));
+            said.push((record, outcome));
+            if said.len() > MESSAGES_MAX {
+                let words = format!("previous_response_id: has more than {MESSAGES_MAX} before it");
+                return Err(previous("invalid_value", &words));
+            }
+        }
+        said.reverse();
+        Ok(StoredHistory(said))
+    }
+
+    fn limits(&self) -> ResponseLimits {
+        self.limits.now().responses
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        // Nothing panics half-way through a change.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn insert(&mut self, record: Arc<Record>) {
+        let bytes = record.bytes();
+        let share = self.owners.entry(record.owner).or_default();
+        share.bytes += bytes;
+        share.records += 1;
+        self.bytes += bytes;
+        let slot = Slot {
+            bytes,
+            used: None,
+            record,
+        };
+        self.records.insert(slot.record.id, slot);
+    }
+
+    /// The response has ended, and takes so much more; it counts as used now.
+    fn ended(&mut self, id: StreamId, bytes: usize) {
+        let Some(slot) = self.records.get_mut(&id) else {
+            return;
+        };
+        self.stamp += 1;
+        slot.bytes += bytes;
+        slot.used = Some(self.stamp);
+        self.bytes += bytes;
+        if let Some(share) = self.owners.get_mut(&slot.record.owner) {
+            share.bytes += bytes;
+            share.ended.insert(self.stamp, id);
+        }
+    }
+
+    /// Somebody uses it.
+    fn used(&mut self, id: StreamId) -> Option<Arc<Record>> {
+        let slot = self.records.get_mut(&id)?;
+        if let Some(used) = &mut slot.used
+            && let Some(share) = self.owners.get_mut(&slot.record.owner)
+        {
+            self.stamp += 1;
+            share.ended.remove(used);
+            share.ended.insert(self.stamp, id);
+            *used = self.stamp;
+        }
+        Some(Arc::clone(&slot.record))
+    }
+
+    fn remove(&mut self, id: StreamId) {
+        let Some(slot) = self.records.remove(&id) else {
+            return;
+        };
+        self.bytes -= slot.bytes;
+        let owner = slot.record.owner;
+        let Some(share) = self.owners.get_mut(&owner) else {
+            return;
+        };
+        share.bytes -= slot.bytes;
+        share.records -= 1;
+        slot.used.map(|used| share.ended.remove(&used));
+        if share.records == 0 {
+            self.owners.remove(&owner);
+        }
+    }
+
+    /// Makes room until all that is kept is within bounds; false where that cannot be.
+    fn fits(&mut self, limits: &ResponseLimits) -> bool {
+        while self.records.len() > limits.stored_max || self.bytes > limits.stored_bytes {
+            let with_ended = self.owners.values().filter(|share| !share.ended.is_empty());
+            let most = with_ended.max_by_key(|share| share.bytes);
+            let Some(oldest) = most.and_then(|share| share.ended.values().next().copied()) else {
+                return false;
+            };
+            self.remove(oldest);
+        }
+        true
+    }
+
+    /// Whether all sums are right.
+    #[cfg(test)]
+    fn check(&self) {
+        let sum: usize = self.records.values().map(|slot| slot.bytes).sum();
+        let shares: usize = self.owners.values().map(|share| share.bytes).sum();
+        let records: usize = self.owners.values().map(|share| share.records).sum();
+        let ended: usize = self.owners.values().map(|share| share.ended.len()).sum();
+        let used = self.records.values().filter(|slot| slot.used.is_some());
+        assert_eq!((sum, shares), (self.bytes, self.bytes));
+        assert_eq!((records, ended), (self.records.len(), used.count()));
+    }
+}
+
+fn unknown() -> ApiError {
+    let words = "there is no response of this name, or it is no longer kept";
+    ApiError::caller(ErrorKind::NotFound, "response_not_found", words)
+}
+
+fn no_such_previous() -> ApiError {
+    let words = "previous_response_id: it, or a response before it, is not kept here (any more)";
+    previous("previous_response_not_found", words)
+}
+
+fn previous(code: &'static str, words: &str) -> ApiError {
+    ApiError::field("previous_response_id", code, words)
+}
+
+#[cfg(test)]
+#[path = "response_store_tests.rs"]
+mod tests;

@@ -1,0 +1,102 @@
+//! Whatever is done with it in whatever order, its sums are right and its bounds hold.
+
+use super::*;
+use crate::streams::{StreamFeed, StreamLimits, StreamTerms, Streams};
+use generate::request::StreamOptions;
+use generate::stream_meta::StreamMeta;
+use proptest::prelude::*;
+use serde_json::{Map, json};
+use std::time::Duration;
+use wire::format::Format;
+use wire::framing::Framing;
+
+const LIMITS: ResponseLimits = ResponseLimits {
+    stored_max: 6,
+    stored_bytes: 9000,
+};
+
+fn meta(idents: &IdGenerator) -> StreamMeta {
+    StreamMeta {
+        id: StreamId::from_random(idents.random()),
+        response_id: String::new(),
+        created_unix_s: 0,
+        arrived: wire::clock::now(),
+        model: String::new(),
+        stream_options: StreamOptions::default(),
+        prompts: 1,
+        choices: 1,
+        stops: Vec::new(),
+        logprobs: false,
+        top_n: 0,
+    }
+}
+
+fn terms(owner: u64) -> StreamTerms {
+    StreamTerms {
+        owner: Owner(owner),
+        format: Format::Responses,
+        framing: Framing::Sse,
+        reasoning_field: wire::openai::chat_encoder::ReasoningField::default(),
+        resumable: false,
+        detachable: false,
+        explicit_acks: false,
+        credit_window: 0,
+        detached_tokens: 0,
+    }
+}
+
+/// A record of a stream that waits, whose question has so many bytes.
+fn record(streams: &Streams, idents: &IdGenerator, owner: u64, bytes: usize) -> Arc<Record> {
+    let registered = streams.open(meta(idents), terms(owner), wire::clock::now());
+    let registration = registered.expect("room");
+    let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
+        .into_iter()
+        .collect();
+    let note = Note {
+        items: vec![item],
+        previous: None,
+    };
+    Arc::new(Record::new(registration.payload(), note, || idents.id("")))
+}
+
+proptest! {
+    #[test]
+    fn sums_are_right_and_bounds_hold(
+        steps in prop::collection::vec((0u8..5, 0u64..3, 0usize..2000), 1..60),
+    ) {
+        let streams = Streams::new(StreamLimits::default(), Duration::from_secs(1), StreamFeed::new());
+        let idents = IdGenerator::new();
+        let mut kept = Kept::default();
+        let (mut running, mut ended) = (Vec::new(), Vec::new());
+        for (step, owner, bytes) in steps {
+            match step {
+                0 | 1 => {
+                    let record = record(&streams, &idents, owner, bytes);
+                    kept.insert(Arc::clone(&record));
+                    if kept.fits(&LIMITS) {
+                        running.push(record.id);
+                    } else {
+                        kept.remove(record.id);
+                        let all_run = kept.records.values().all(|slot| slot.used.is_none());
+                        prop_assert!(all_run, "there was one to make room");
+                    }
+                }
+                2 => if let Some(id) = running.pop() {
+                    kept.ended(id, bytes);
+                    kept.fits(&LIMITS);
+                    ended.push(id);
+                },
+                3 => if let Some(id) = ended.first() {
+                    kept.used(*id);
+                },
+                _ => if let Some(id) = ended.pop() {
+                    kept.remove(id);
+                },
+            }
+            kept.check();
+            let over = kept.records.len() > LIMITS.stored_max || kept.bytes > LIMITS.stored_bytes;
+            let evictable = kept.records.values().any(|slot| slot.used.is_some());
+            prop_assert!(!over || !evictable, "what can go is kept within bounds");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a model's file says of itself, for who lists models.
+
+use engine::Pooling;
+use serde_json::{Map, Value};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A model's own account of itself.
+#[derive(Clone, Debug)]
+pub struct ModelFacts {
+    /// Bytes of its files.
+    pub file_bytes: u64,
+    /// The SHA-256 of its content in hexadecimal, where somebody read all of it.
+    pub sha256: Option<String>,
+    /// When they were written.
+    pub modified: SystemTime,
+    /// Architecture, as in GGUF.
+    pub family: String,
+    /// Number of weights.
+    pub parameters: u64,
+    /// How most of them are packed.
+    pub quantization: String,
+    /// Chat template, if there is one.
+    pub template: Option<String>,
+    /// How its hidden states become an embedding; `None`: in a way this server does not know.
+    pub pooling: Option<Pooling>,
+    /// Metadata, without long values.
+    pub info: Map<String, Value>,
+}
+
+impl Default for ModelFacts {
+    fn default() -> Self {
+        Self {
+            file_bytes: 0,
+            sha256: None,
+            modified: UNIX_EPOCH,
+            family: String::new(),
+            parameters: 0,
+            quantization: String::new(),
+            template: None,
+            pooling: Some(Pooling::Last),
+            info: Map::new(),
+        }
+    }
+}
+
+impl ModelFacts {
+    /// Tells one model from another: the sum of its content where that is known, or else 64 hexadecimal
+    /// digits of what it says of itself; weights are too long to be read for that.
+    pub fn digest(&self) -> String {
+        if let Some(sum) = &self.sha256 {
+            return sum.clone();
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.file_bytes.to_le_bytes());
+        hasher.update(&self.parameters.to_le_bytes());
+        for part in [&self.family, &self.quantization] {
+            hasher.update(part.as_bytes()).update(&[0]);
+        }
+        hasher.update(self.template.as_deref().unwrap_or_default().as_bytes());
+        for (name, value) in &self.info {
+            hasher.update(name.as_bytes()).update(&[0]);
+            hasher.update(value.to_string().as_bytes()).update(&[0]);
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_facts_have_another_digest() {
+        let plain = ModelFacts::default();
+        let mut digests = vec![plain.digest()];
+        let info = [("a".to_owned(), Value::from(1))];
+        for other in [
+            ModelFacts {
+                file_bytes: 1,
+                ..plain.clone()
+            },
+            ModelFacts {
+                family: "llama".to_owned(),
+                ..plain.clone()
+            },
+            ModelFacts {
+                quantization: "llama".to_owned(),
+                ..plain.clone()
+            },
+            ModelFacts {
+                info: info.into_iter().collect(),
+                ..plain.clone()
+            },
+        ] {
+            digests.push(other.digest());
+        }
+        assert!(digests.iter().all(|digest| digest.len() == 64));
+        digests.sort();
+        digests.dedup();
+        assert_eq!(digests.len(), 5);
+        assert_eq!(plain.digest(), ModelFacts::default().digest());
+    }
+}

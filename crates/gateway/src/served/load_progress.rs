@@ -1,0 +1,105 @@
+//! How far loading is, in counts of work that was done.
+
+use serde::Serialize;
+use std::time::Duration;
+
+/// The least and the most that a caller is told to wait for a model.
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// What is done at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadPhase {
+    /// The file is opened and its header read.
+    #[default]
+    Opening,
+    /// The vocabulary and the chat template are made.
+    Tokenizer,
+    /// The weights are read and packed.
+    Weights,
+    /// Memory is reserved, and the engine's thread is started.
+    Starting,
+}
+
+impl LoadPhase {
+    /// How it is spelled.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Tokenizer => "tokenizer",
+            Self::Weights => "weights",
+            Self::Starting => "starting",
+        }
+    }
+}
+
+/// How far loading is. A total of 0 is not known yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LoadProgress {
+    /// What is done at the moment.
+    pub phase: LoadPhase,
+    /// Bytes of the file's tensors that were packed.
+    pub bytes_done: u64,
+    /// Bytes of all its tensors.
+    pub bytes_total: u64,
+    /// Tensors that were packed.
+    pub tensors_done: u64,
+    /// All its tensors.
+    pub tensors_total: u64,
+}
+
+impl LoadProgress {
+    /// By bytes, rounded down. 100 is said of a model that is ready, never of one that is loading.
+    pub fn percent(&self) -> u64 {
+        let done = u128::from(self.bytes_done) * 100 / u128::from(self.bytes_total.max(1));
+        u64::try_from(done).unwrap_or(u64::MAX).min(99)
+    }
+
+    /// For people.
+    pub(crate) fn words(&self) -> String {
+        let (phase, percent) = (self.phase.name(), self.percent());
+        format!(
+            "{percent} %, {phase}, {} of {} tensors",
+            self.tensors_done, self.tensors_total
+        )
+    }
+
+    /// What is left, if it goes on as it went in the time `passed`; `unknown` as long as nothing is done.
+    pub(crate) fn left(&self, passed: Duration, unknown: Duration) -> Duration {
+        let left = match self.bytes_done {
+            0 => unknown,
+            done => passed.mul_f64(self.bytes_total.saturating_sub(done) as f64 / done as f64),
+        };
+        left.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_and_what_is_left() {
+        let at = |bytes_done, bytes_total| LoadProgress {
+            bytes_done,
+            bytes_total,
+            ..LoadProgress::default()
+        };
+        let (passed, unknown) = (Duration::from_secs(10), Duration::from_secs(1));
+        let rows = [
+            ("nothing known", at(0, 0), 0, 1000),
+            ("nothing done", at(0, 100), 0, 1000),
+            ("a tenth: the most", at(1, 100), 1, 60_000),
+            ("half", at(50, 100), 50, 10_000),
+            ("nearly", at(100, 101), 99, 100),
+            ("packed, not ready", at(100, 100), 99, 100),
+            ("no overflow", at(u64::MAX, u64::MAX), 99, 100),
+        ];
+        for (label, progress, percent, left_ms) in rows {
+            assert_eq!(progress.percent(), percent, "{label}");
+            let left = progress.left(passed, unknown);
+            assert_eq!(left.as_millis(), left_ms, "{label}");
+        }
+    }
+}

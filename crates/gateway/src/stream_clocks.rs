@@ -1,0 +1,58 @@
+//! The clocks that run while the engine has a request (section `clocks`, and `backpressure` for the
+//! reader's). Waiting for a permit is `queue.timeout`'s.
+
+use engine::{Clocks, Policy};
+use std::time::Duration;
+
+/// When a request has taken too long. `None` = never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamClocks {
+    /// From its start in the engine to its first token.
+    pub first_token: Option<Duration>,
+    /// From one token to the next, while it could have had one.
+    pub idle: Option<Duration>,
+    /// From its arrival to its end.
+    pub total: Option<Duration>,
+    /// How long it may be parked because its reader takes nothing (`backpressure.ack_timeout_ms`).
+    pub reader: Option<Duration>,
+    /// What happens then (`backpressure.policy`). A resumable stream is never cancelled for it: with both
+    /// `Cancel` and `Detach` it goes on as if its client had left.
+    pub policy: Policy,
+}
+
+impl StreamClocks {
+    /// The engine's clocks. Its queue is short: the wait for a permit comes before it.
+    pub fn of_engine(self) -> Clocks {
+        Clocks {
+            queue: None,
+            first_token: self.first_token,
+            idle: self.idle,
+            total: self.total,
+            reader: self.reader,
+        }
+    }
+}
+
+impl StreamClocks {
+    /// Whether a plain stream can become a resumable one.
+    pub(crate) fn detaches(&self) -> bool {
+        self.policy == Policy::Detach && self.reader.is_some()
+    }
+
+    /// How long a reader may take nothing before its stream's keeper lets it go.
+    pub(crate) fn reader_patience(&self) -> Option<Duration> {
+        self.reader.filter(|_| self.policy != Policy::Keep)
+    }
+}
+
+impl Default for StreamClocks {
+    fn default() -> Self {
+        Self {
+            first_token: Some(Duration::from_secs(30 * 60)),
+            idle: Some(Duration::from_secs(30 * 60)),
+            total: Some(Duration::from_secs(6 * 3600)),
+            reader: Some(Duration::from_secs(30)),
+            policy: Policy::Cancel,
+        }
+    }
+}

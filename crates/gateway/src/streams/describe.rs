@@ -1,0 +1,214 @@
+//! What the API tells of a stream.
+
+use super::control_history::KeptUpdate;
+use super::end_name::end_name;
+use super::measures::Measures;
+use super::state::State;
+use super::stream_record::StreamRecord;
+use super::{ChoiceLog, StartedGeneration};
+use crate::admission::Place;
+use generate::stream_change::Change;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use stream::EntryState;
+
+/// A stream, as the API tells it.
+#[derive(Serialize)]
+pub struct Description<'a> {
+    object: &'static str,
+    id: String,
+    /// What its answer is called in the dialect it was opened in.
+    response_id: &'a str,
+    model: &'a str,
+    dialect: &'static str,
+    state: &'static str,
+    priority: &'static str,
+    /// Where it is in the queue, from 1; absent once it has left it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<usize>,
+    /// Why it never started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<&'static str>,
+    resumable: bool,
+    explicit_acks: bool,
+    /// Whether a client returns its credit now.
+    attached: bool,
+    created: i64,
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    prompt_done: u64,
+    completion_tokens: u64,
+    speculation: Speculation,
+    credit_window: u64,
+    choices: Vec<Choice>,
+    /// What it was told while it ran: how many orders, and the last of them; absent where it was told nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<Control>,
+    timings_ms: Timings,
+    measures: Measures,
+    /// Why it stands still: `credit`, `detached`, `pages`, `paused`, `place`; absent where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parked: Option<&'static str>,
+}
+
+/// What it was told while it ran.
+#[derive(Serialize)]
+struct Control {
+    /// How many times.
+    told: u64,
+    /// The last of them, oldest first.
+    last: Vec<KeptUpdate>,
+}
+
+/// Guesses at its tokens, all choices together.
+#[derive(Serialize)]
+struct Speculation {
+    drafted: u64,
+    accepted: u64,
+    /// `null` where nothing was guessed.
+    acceptance_rate: Option<f64>,
+}
+
+impl Speculation {
+    fn new(drafted: u64, accepted: u64) -> Self {
+        Self {
+            drafted,
+            accepted,
+            acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Choice {
+    index: usize,
+    tokens: u64,
+    accepted: u64,
+    /// Tokens that count against the credit window.
+    unaccepted: u64,
+    /// `null` while it goes on.
+    end: Option<&'static str>,
+    /// The clock that fired, the code of the failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
+}
+
+/// From the stream's opening; `null` = has not happened.
+#[derive(Serialize)]
+struct Timings {
+    age: u64,
+    started: Option<u64>,
+    first_token: Option<u64>,
+    ended: Option<u64>,
+}
+
+/// A stream, told at `now`.
+pub fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> Description<'_> {
+    let record = &stream.payload;
+    let (terms, meta) = (record.terms(), record.meta());
+    let started = record.started();
+    let sum = |of: fn(&engine::Progress) -> u64| {
+        let requests = started.iter().flat_map(|started| &started.requests);
+        requests.map(|request| of(&request.progress)).sum()
+    };
+    let choices: Vec<_> = started
+        .iter()
+        .flat_map(|started| &started.choices)
+        .enumerate()
+        .map(|(index, log)| choice(index, log))
+        .collect();
+    Description {
+        object: "stream",
+        id: record.id().to_string(),
+        response_id: &meta.response_id,
+        model: &meta.model,
+        dialect: terms.format.name(),
+        state: record.state().name(),
+        priority: meta.stream_options.priority.name(),
+        position: record.place().and_then(Place::position),
+        refused: record.refused().map(|error| error.code),
+        resumable: record.is_kept(),
+        explicit_acks: terms.explicit_acks,
+        attached: record.credit_owner().is_taken(),
+        created: meta.created_unix_s,
+        prompt_tokens: started.map_or(0, |started| started.prompt_tokens),
+        cached_tokens: sum(engine::Progress::cached_tokens),
+        prompt_done: sum(engine::Progress::prompt_done),
+        completion_tokens: choices.iter().map(|choice| choice.tokens).sum(),
+        speculation: Speculation::new(
+            sum(engine::Progress::drafted),
+            sum(engine::Progress::accepted),
+        ),
+        credit_window: terms.credit_window,
+        choices,
+        control: control(stream),
+        timings_ms: timings(stream, started, now),
+        measures: Measures::of(stream, now),
+        parked: parked(record),
+    }
+}
+
+fn parked(record: &StreamRecord) -> Option<&'static str> {
+    match (record.state(), record.transitions().last()) {
+        (State::Paused, _) => Some("paused"),
+        (State::Parked, Change::Parked { reason }) => Some(reason),
+        (State::Parked, _) if record.is_out_of_credit() => Some("credit"),
+        (State::Parked, Change::Backpressure | Change::SlowConsumer) => Some("credit"),
+        (State::Parked, _) => Some("pages"),
+        _ => None,
+    }
+}
+
+fn control(stream: &stream::Entry<StreamRecord>) -> Option<Control> {
+    let (told, last) = stream.payload.control_history().told(stream.opened_at);
+    (told > 0).then_some(Control { told, last })
+}
+
+fn choice(index: usize, log: &ChoiceLog) -> Choice {
+    let (end, detail) = log.tokens.end().map(end_name).unzip();
+    Choice {
+        index,
+        tokens: log.answered(),
+        accepted: log.tokens.accepted(),
+        unaccepted: log.tokens.unaccepted(),
+        end,
+        detail: detail.flatten(),
+    }
+}
+
+fn timings(
+    stream: &stream::Entry<StreamRecord>,
+    started: Option<&StartedGeneration>,
+    now: Instant,
+) -> Timings {
+    let since = |at: Instant| milliseconds(at.saturating_duration_since(stream.opened_at));
+    let stamps = |of: fn(&engine::Progress) -> u64| {
+        let started = started?;
+        let stamps = started.requests.iter().map(|r| of(&r.progress));
+        Some((started.engine.epoch(), stamps.collect::<Vec<_>>()))
+    };
+    let at = |(epoch, ns): (Instant, u64)| since(epoch + Duration::from_nanos(ns));
+    let first = |of| {
+        let (epoch, stamps) = stamps(of)?;
+        let first = stamps.into_iter().filter(|&ns| ns > 0).min()?;
+        Some(at((epoch, first)))
+    };
+    let ended = || {
+        let (epoch, stamps) = stamps(engine::Progress::ended_ns)?;
+        let all = stamps.iter().all(|&ns| ns > 0);
+        Some(at((epoch, stamps.into_iter().max().filter(|_| all)?)))
+    };
+    Timings {
+        age: since(now),
+        started: first(engine::Progress::started_ns),
+        first_token: first(engine::Progress::first_token_ns),
+        ended: match stream.state {
+            EntryState::Ended { at } => Some(since(at)),
+            EntryState::Open => ended(),
+        },
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,212 @@
+//! Streams by name: opened once, read by many subscribers, resumed after a lost connection.
+//!
+//! Every generation is registered when its request is parsed, whichever route it came by and whether its response is
+//! streamed or collected. A subscriber that resumes a stream reads the logs from the first token, decodes without
+//! emitting up to its position, and continues from there: neither text nor frames are stored.
+//!
+//! A plain stream is canceled when its client disconnects, and removed at its end. A resumable stream
+//! (`X-Stream-Resumable: 1`) goes on without its client, up to its credit window and `detached_tokens`, and is kept for
+//! `retention` after its end. With the policy `detach` a plain stream becomes resumable when its client takes nothing
+//! for too long.
+//!
+//! # The collaborators of a stream record
+//!
+//! The registry owns the [`StreamRecord`]: metadata, terms, logs and state. These values act on the record, each when
+//! it is dropped:
+//!
+//! | value | held by | its drop |
+//! |---|---|---|
+//! | [`Run`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless [`Run::finish`] has retained it |
+//! | [`DetachedDriver`] | a task for each resumable or detachable stream | drops its `Run`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
+//! | [`CancelOnDrop`] | the generation of a detachable stream's client | cancels the stream, unless the client's credit was revoked before |
+//! | [`Subscriber`] | every reader, from before it reads until it leaves | the credit owner gives credit up, and the stream gets its `detached_tokens` |
+//! | [`PermitHolder`] | the engine, one sequence permit for each request | the admission permit is released with the last sequence permit; a stream without a driver is added to [`UndeliveredStreams`] |
+//!
+//! These act without a drop:
+//!
+//! - [`CreditOwner`](credit_owner::CreditOwner), in the record: the subscriber whose reading returns credit. Free after
+//!   its owner has left; then the next subscriber that reads takes it.
+//! - [`UndeliveredStreams`]: ended streams whose client has not read them to the end, within the bounds for retained
+//!   streams. The one that ended first is cut when the bounds are exceeded.
+//! - [`ConnectionHandle`](undelivered::ConnectionHandle), in the record: closes the connection of such a stream.
+//!   [`ResponseStream`] travels with the response and connects the two.
+//! - [`ControlHistory`](control_history::ControlHistory), in the record: the last control updates.
+//! - [`Transitions`], shared with the engine's followers: the state changes, published to the [`StreamFeed`].
+
+pub(crate) mod cancel_on_drop;
+pub mod control;
+pub(crate) mod control_history;
+pub(crate) mod credit_owner;
+pub mod describe;
+pub(crate) mod detached_driver;
+pub(crate) mod end_name;
+pub(crate) mod feed;
+pub(crate) mod measures;
+pub(crate) mod permit_holder;
+pub(crate) mod run;
+pub(crate) mod settings;
+pub mod state;
+pub mod stream_record;
+pub(crate) mod stream_terms;
+pub mod subscriber;
+pub(crate) mod transitions;
+pub(crate) mod undelivered;
+
+pub(crate) use cancel_on_drop::CancelOnDrop;
+pub(crate) use detached_driver::DetachedDriver;
+pub(crate) use end_name::end_name;
+pub use feed::FeedEvent;
+pub use feed::StreamFeed;
+pub use generate::stream_source::ChoiceLog;
+pub use generate::stream_source::StartedGeneration;
+pub(crate) use measures::Taken;
+pub(crate) use permit_holder::PermitHolder;
+pub use run::Run;
+pub(crate) use run::cancelled;
+pub use settings::StreamLimits;
+pub use state::State;
+pub use stream_record::Started;
+pub use stream_record::StreamRecord;
+pub use stream_terms::StreamTerms;
+pub use subscriber::Subscriber;
+pub(crate) use transitions::Changes;
+pub use undelivered::ResponseStream;
+pub(crate) use undelivered::UndeliveredStreams;
+
+use crate::keys::{Caller, Scope};
+use generate::error::{ApiError, ErrorKind};
+use generate::stream_meta::StreamMeta;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{ListCursor, Missing, Owner, Page, Registration, Registry, RegistryFull, StreamId};
+use transitions::Transitions;
+use wire::clock;
+
+/// How often ended streams are looked through for those whose time is over, in parts of
+/// `retention`; at most a second.
+const SWEEPS_PER_RETENTION: u32 = 4;
+
+/// All streams of this server.
+pub struct Streams {
+    registry: Registry<StreamRecord>,
+    undelivered: Arc<UndeliveredStreams>,
+    retry_after: Duration,
+    feed: StreamFeed,
+}
+
+impl Streams {
+    /// None yet. What happens to them is told to `feed`.
+    pub fn new(limits: StreamLimits, retry_after: Duration, feed: StreamFeed) -> Self {
+        Self {
+            registry: Registry::new(limits.of_registry()),
+            undelivered: Arc::new(UndeliveredStreams::new(&limits)),
+            retry_after,
+            feed,
+        }
+    }
+
+    /// Other bounds. No stream that is open is sent away; ended ones make room at once.
+    pub(crate) fn rebound(&self, limits: StreamLimits) {
+        self.registry.rebound(limits.of_registry());
+        self.undelivered.rebound(&limits);
+    }
+
+    /// Those that have ended and were not read.
+    pub(crate) fn undelivered(&self) -> &Arc<UndeliveredStreams> {
+        &self.undelivered
+    }
+
+    /// The registry, for counts.
+    pub fn registry(&self) -> &Registry<StreamRecord> {
+        &self.registry
+    }
+
+    /// Registers a stream that waits, under the id of its metadata.
+    ///
+    /// # Errors
+    /// Too many are open.
+    pub fn open(
+        &self,
+        meta: StreamMeta,
+        terms: StreamTerms,
+        now: Instant,
+    ) -> Result<Registration<StreamRecord>, ApiError> {
+        let (id, owner) = (meta.id, terms.owner);
+        let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
+        let registration = self
+            .registry
+            .register(id, owner, now, StreamRecord::new(meta, terms, transitions))
+            .map_err(|full| self.full(full))?;
+        registration.payload().transitions().opened(now);
+        Ok(registration)
+    }
+
+    /// The stream with this name, if it is the caller's to see.
+    ///
+    /// # Errors
+    /// 404 where there is none for this caller, 410 where there was one.
+    pub fn find(&self, id: &str, caller: &Caller) -> Result<stream::Entry<StreamRecord>, ApiError> {
+        let id = id.parse().map_err(|_| unknown())?;
+        self.registry.entry(id, asker(caller)).map_err(missing)
+    }
+
+    /// Some of the streams the caller may see, in order of opening.
+    pub fn list(
+        &self,
+        caller: &Caller,
+        after: Option<ListCursor>,
+        limit: usize,
+    ) -> Page<StreamRecord> {
+        self.registry.list(asker(caller), after, limit)
+    }
+
+    /// Takes an ended stream out.
+    pub fn forget(&self, id: StreamId) {
+        self.registry.forget(id);
+    }
+
+    /// Takes out one that has ended, so that its log's segments can be used for one that `owner` opens:
+    /// who runs comes before who may come back. Its own goes first, then that of the owner that keeps
+    /// most. False when there is none.
+    pub fn make_room(&self, owner: Owner) -> bool {
+        self.registry.give_way(owner).is_some()
+    }
+
+    /// Releases, for ever, what was kept long enough.
+    pub async fn sweep(self: Arc<Self>) {
+        loop {
+            let period = self.registry.limits().retention / SWEEPS_PER_RETENTION;
+            let period = period.clamp(Duration::from_millis(10), Duration::from_secs(1));
+            tokio::time::sleep(period).await;
+            self.registry.sweep(clock::now());
+        }
+    }
+
+    fn full(&self, full: RegistryFull) -> ApiError {
+        ApiError::capacity("overloaded", full.to_string(), self.retry_after)
+    }
+}
+
+/// As whom a caller asks the registry.
+fn asker(caller: &Caller) -> stream::Caller {
+    if caller.scopes.has(Scope::Admin) {
+        stream::Caller::Admin
+    } else {
+        stream::Caller::Owner(caller.owner)
+    }
+}
+
+fn missing(missing: Missing) -> ApiError {
+    match missing {
+        Missing::Unknown => unknown(),
+        Missing::Gone(_) => ApiError::caller(ErrorKind::Gone, "stream_gone", missing.to_string()),
+    }
+}
+
+fn unknown() -> ApiError {
+    ApiError::caller(
+        ErrorKind::NotFound,
+        "stream_not_found",
+        Missing::Unknown.to_string(),
+    )
+}

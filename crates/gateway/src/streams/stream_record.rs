@@ -1,0 +1,382 @@
+//! Everything it takes to read a stream again: its logs, how to fold them, what it is called.
+//!
+//! A stream is *waiting* (for its permit) until it is *started* (its logs exist, the engine has its
+//! requests) or *refused*. That is said once, and whoever waits for it is woken. It can be cancelled in
+//! either state. Its end is its logs' end; nobody has to tell it here.
+
+use super::control_history::ControlHistory;
+use super::credit_owner::CreditOwner;
+use super::end_name::end_name;
+use super::state::State;
+use super::stream_terms::StreamTerms;
+use super::transitions::Transitions;
+use super::undelivered::ConnectionHandle;
+use crate::admission::Place;
+use crate::workflows::Running;
+use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
+use generate::error::ApiError;
+use generate::output::position::Position;
+use generate::stream_meta::StreamMeta;
+use generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource, Submitted};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use stream::{End, StreamId, Tap};
+use tokio::sync::watch;
+use wire::clock;
+use wire::cursor::{Closing, Cursor};
+
+/// What a stream is started with.
+pub struct Started {
+    /// Logs and engine requests of the choices.
+    pub generation: StartedGeneration,
+    /// The program that the stream is a run of, if there is one.
+    pub program: Option<Arc<Running>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Cancelled,
+    Settled,
+}
+
+/// A stream as the registry has it.
+pub struct StreamRecord {
+    source: Arc<StreamSource>,
+    terms: StreamTerms,
+    stage: watch::Sender<Stage>,
+    program: OnceLock<Arc<Running>>,
+    /// The first bad ending: what all readers tell, whichever choice they look at first.
+    broken: OnceLock<End>,
+    credit_owner: CreditOwner,
+    paused: AtomicBool,
+    /// Where it waits for its permit, if it had to.
+    place: OnceLock<Place>,
+    transitions: Arc<Transitions>,
+    control_history: ControlHistory,
+    /// To the connection of the client that is to read it to its end.
+    connection: ConnectionHandle,
+}
+
+impl StreamRecord {
+    /// A stream that waits.
+    pub(crate) fn new(meta: StreamMeta, terms: StreamTerms, transitions: Arc<Transitions>) -> Self {
+        Self {
+            source: Arc::new(StreamSource::new(meta)),
+            terms,
+            stage: watch::Sender::new(Stage::Waiting),
+            program: OnceLock::new(),
+            broken: OnceLock::new(),
+            credit_owner: CreditOwner::default(),
+            paused: AtomicBool::new(false),
+            place: OnceLock::new(),
+            transitions,
+            control_history: ControlHistory::default(),
+            connection: ConnectionHandle::default(),
+        }
+    }
+
+    /// Records the position in the queue. To be said at once, if at all.
+    pub(crate) fn waits(&self, place: Place) {
+        let _ = self.place.set(place);
+    }
+
+    /// Where it waits for its permit; `None` if it did not have to.
+    pub fn place(&self) -> Option<&Place> {
+        self.place.get()
+    }
+
+    /// What happened to it, as it happens.
+    pub(crate) fn transitions(&self) -> &Arc<Transitions> {
+        &self.transitions
+    }
+
+    /// What it was told while it ran.
+    pub(crate) fn control_history(&self) -> &ControlHistory {
+        &self.control_history
+    }
+
+    /// To the connection that carries it to its client.
+    pub(crate) fn connection(&self) -> &ConnectionHandle {
+        &self.connection
+    }
+
+    /// The client has read the stream to the end, or has disconnected.
+    pub(crate) fn drained(&self) {
+        self.connection.drained(self);
+    }
+
+    /// Id of the stream.
+    pub fn id(&self) -> StreamId {
+        self.meta().id
+    }
+
+    /// Metadata of the stream.
+    pub fn meta(&self) -> &StreamMeta {
+        self.source.meta()
+    }
+
+    /// What encoders and the output pipeline read.
+    pub fn source(&self) -> &Arc<StreamSource> {
+        &self.source
+    }
+
+    /// What it was opened with.
+    pub fn terms(&self) -> &StreamTerms {
+        &self.terms
+    }
+
+    /// The stream has logs and engine requests from now on. To be called once.
+    pub(crate) fn start(&self, started: Started) {
+        let Started {
+            generation,
+            program,
+        } = started;
+        if let Some(program) = program {
+            let _ = self.program.set(program);
+        }
+        if !self.source.settle(Ok(generation)) {
+            return;
+        }
+        // Who cancels before this is seen here; who cancels after it finds the requests.
+        if self.stage.send_replace(Stage::Settled) == Stage::Cancelled {
+            self.cancel();
+        }
+    }
+
+    /// The stream will never start. Without effect after the start.
+    pub(crate) fn refuse(&self, error: ApiError) {
+        let (how, why) = match error.code {
+            "cancelled" => ("cancelled", None),
+            code => ("refused", Some(code)),
+        };
+        if self.source.settle(Err(error)) {
+            self.transitions.ended(how, why, clock::now());
+            self.stage.send_replace(Stage::Settled);
+        }
+    }
+
+    /// Why it will never start, if so.
+    pub fn refused(&self) -> Option<&ApiError> {
+        self.source.rejected()
+    }
+
+    /// What exists of it, once it is started.
+    pub fn started(&self) -> Option<&StartedGeneration> {
+        self.source.started()
+    }
+
+    /// The same, waiting for it.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub async fn settled(&self) -> Result<&StartedGeneration, ApiError> {
+        let mut stage = self.stage.subscribe();
+        let _ = stage.wait_for(|stage| *stage == Stage::Settled).await;
+        match self.source.outcome() {
+            Some(Ok(started)) => Ok(started),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(ApiError::ours("lost", "the stream was never started")),
+        }
+    }
+
+    /// Ready when it was cancelled before it was started; never, otherwise.
+    pub(crate) async fn cancelled_waiting(&self) {
+        let mut stage = self.stage.subscribe();
+        if stage
+            .wait_for(|stage| *stage == Stage::Cancelled)
+            .await
+            .is_err()
+        {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Stops it within one step. What has ended stays as it is.
+    pub fn cancel(&self) {
+        self.stage.send_if_modified(|stage| {
+            let waits = *stage == Stage::Waiting;
+            if waits {
+                *stage = Stage::Cancelled;
+            }
+            waits
+        });
+        self.each_open(Handle::cancel);
+        self.program().into_iter().for_each(|run| run.cancel());
+    }
+
+    /// Has it stand still until it is told to go on; its total clock and its deadline go on. False when
+    /// it is not started or over: there is nothing that could.
+    pub fn pause(&self, paused: bool) -> bool {
+        if self.started().is_none() || self.is_over() {
+            return false;
+        }
+        self.paused.store(paused, Ordering::Relaxed);
+        self.each_open(if paused {
+            Handle::pause
+        } else {
+            Handle::resume
+        });
+        self.program().into_iter().for_each(|run| run.pause(paused));
+        true
+    }
+
+    /// Changes how it goes on, from the engine's next step. `None`: it is no answer of the engine's own.
+    pub(crate) fn steer(&self, steer: &RequestUpdate) -> Option<Result<(), UpdateRejected>> {
+        let started = self.started().filter(|_| self.program().is_none())?;
+        let requests = started.requests.iter();
+        let mut told = requests.map(|r| started.engine.update(r.id, steer.clone()));
+        Some(told.find(Result::is_err).unwrap_or(Ok(())))
+    }
+
+    /// A choice ended badly with `end`: how the stream broke, for all its readers.
+    pub(crate) fn broke(&self, end: End) -> End {
+        *self.broken.get_or_init(|| end)
+    }
+
+    /// Whether every choice has ended, or none will ever begin.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.source.outcome() {
+            None => false,
+            Some(Err(_)) => true,
+            Some(Ok(started)) => started.choices.iter().all(|c| c.tokens.end().is_some()),
+        }
+    }
+
+    /// Where it is. A request with several prompts is as far as the farthest that goes on.
+    pub fn state(&self) -> State {
+        if self.is_over() {
+            return State::Ended;
+        }
+        if self.paused.load(Ordering::Relaxed) {
+            return State::Paused;
+        }
+        let Some(started) = self.started() else {
+            return State::Queued;
+        };
+        let any = |phase| started.requests.iter().any(|r| r.progress.phase() == phase);
+        match () {
+            () if any(Phase::Running) => State::Running,
+            () if any(Phase::Prefilling) => State::Prefilling,
+            () if any(Phase::Parked) => State::Parked,
+            () if any(Phase::Queued) => State::Queued,
+            // All requests have ended, and the logs are about to say so.
+            () => State::Running,
+        }
+    }
+
+    /// The engine left without a word: what it cannot tell any more is told here.
+    pub(crate) fn lost(&self) {
+        let mut choices = self.started().into_iter().flat_map(|s| &s.choices);
+        if choices.any(|choice| choice.tokens.end() == Some(End::Lost)) {
+            let (how, detail) = end_name(End::Lost);
+            self.transitions.ended(how, detail, clock::now());
+        }
+    }
+
+    /// The one who returns credit by reading.
+    pub(crate) fn credit_owner(&self) -> &CreditOwner {
+        &self.credit_owner
+    }
+
+    /// The client has all of `choice` (of every one, if none is named) before token `index`.
+    pub fn acknowledge(&self, index: u64, choice: Option<usize>) {
+        let Some(started) = self.started() else {
+            return;
+        };
+        let top_n = self.meta().top_n as u64;
+        for (i, log) in started.choices.iter().enumerate() {
+            if choice.is_none_or(|choice| choice == i) {
+                log.tokens.accept(index);
+                if let Some(top) = &log.top {
+                    top.accept(index.saturating_mul(top_n));
+                }
+            }
+        }
+    }
+
+    /// The client has disconnected: grants the detached credit, once.
+    pub(crate) fn detach(&self) {
+        let extra = self.terms.detached_tokens;
+        let Some(started) = self.started().filter(|_| extra > 0) else {
+            return;
+        };
+        for log in &started.choices {
+            if log.tokens.granted() == 0 {
+                log.tokens.grant(extra);
+            }
+        }
+    }
+
+    /// Whether nobody will ever return the credit it waits for, as things stand.
+    pub fn is_stranded(&self) -> bool {
+        !self.credit_owner.is_taken() && self.is_out_of_credit()
+    }
+
+    /// While it waits for a reader that is there: the tokens which that has taken. Who sees the same
+    /// number for long sees a reader that takes nothing.
+    pub fn awaited(&self) -> Option<u64> {
+        let taken = |log: &ChoiceLog| log.tokens.len().saturating_sub(log.tokens.unaccepted());
+        let waits = self.credit_owner.is_taken() && !self.is_over() && self.is_out_of_credit();
+        let started = self.started().filter(|_| waits)?;
+        Some(started.choices.iter().map(taken).sum())
+    }
+
+    /// Whether it can be read again after its end, as things stand.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.terms.resumable || self.credit_owner.was_revoked()
+    }
+
+    pub(crate) fn is_out_of_credit(&self) -> bool {
+        let window = self.terms.credit_window;
+        let out_of_credit = |log: &ChoiceLog| {
+            log.tokens.end().is_some() || (window > 0 && log.tokens.unaccepted() >= window)
+        };
+        let started = self.started();
+        !self.paused.load(Ordering::Relaxed)
+            && started.is_some_and(|started| started.choices.iter().all(out_of_credit))
+    }
+
+    /// Whether a client can have been told as much as this; `None` while it waits.
+    pub(crate) fn has_reached(&self, reached: &[Position]) -> Option<bool> {
+        let choices = &self.started()?.choices;
+        let mut pairs = choices.iter().zip(reached);
+        let all = pairs.all(|(log, reached)| reached.begun() <= log.steps());
+        Some(choices.len() == reached.len() && all)
+    }
+
+    /// Where a client is that has this many tokens of each choice; `None` while it waits.
+    pub fn cursor_at(&self, tokens: u64) -> Option<Cursor> {
+        let reached =
+            |log: &ChoiceLog| Position::whole(tokens.saturating_add(log.preface.is_some().into()));
+        Some(Cursor {
+            reached: self.started()?.choices.iter().map(reached).collect(),
+            closing: Closing::Open,
+        })
+    }
+
+    /// Bytes of log segments it holds, and of what a run returned.
+    pub(crate) fn bytes(&self) -> usize {
+        let Some(started) = self.started() else {
+            return 0;
+        };
+        let of = |log: &ChoiceLog| log.tokens.bytes() + log.top.as_ref().map_or(0, Tap::bytes);
+        let returned = self.program().map_or(0, |run| run.bytes());
+        started.choices.iter().map(of).sum::<usize>() + returned
+    }
+
+    /// The program it is a run of, if it is one.
+    pub fn program(&self) -> Option<&Arc<Running>> {
+        self.started().and_then(|_| self.program.get())
+    }
+
+    fn each_open(&self, tell: impl Fn(&Handle, RequestId)) {
+        let Some(started) = self.started() else {
+            return;
+        };
+        let open = |r: &&Submitted| r.progress.phase() != Phase::Ended;
+        for request in started.requests.iter().filter(open) {
+            tell(&started.engine, request.id);
+        }
+    }
+}

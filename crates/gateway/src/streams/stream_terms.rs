@@ -1,0 +1,28 @@
+//! What a stream was opened with.
+
+use stream::Owner;
+use wire::format::Format;
+use wire::framing::Framing;
+use wire::openai::chat_encoder::ReasoningField;
+
+/// How a stream is delivered and to whom it belongs.
+pub struct StreamTerms {
+    /// Owner of the stream.
+    pub owner: Owner,
+    /// The dialect it was opened in.
+    pub format: Format,
+    /// How its answer is cut into frames.
+    pub framing: Framing,
+    /// Field of chat messages with the reasoning.
+    pub reasoning_field: ReasoningField,
+    /// The stream goes on without its client, and is retained after its end.
+    pub resumable: bool,
+    /// The stream becomes resumable when its client does not read for too long (`backpressure.policy: detach`).
+    pub detachable: bool,
+    /// Credit comes from the client's acknowledgements alone.
+    pub explicit_acks: bool,
+    /// Tokens a choice may be ahead; 0 = no limit.
+    pub credit_window: u64,
+    /// Tokens it may make beyond that once its client is gone, per choice and once.
+    pub detached_tokens: u64,
+}

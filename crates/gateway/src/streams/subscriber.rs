@@ -1,0 +1,53 @@
+//! A reader attached to a stream, from before it reads until it leaves.
+
+use super::credit_owner::SubscriberId;
+use super::stream_record::StreamRecord;
+use std::sync::Arc;
+
+/// Held while the reader is attached; the drop detaches it.
+pub struct Subscriber {
+    record: Arc<StreamRecord>,
+    id: SubscriberId,
+}
+
+impl Subscriber {
+    /// The subscriber of the client that opens the stream. It owns the credit from now on, also before the start: a
+    /// stream without a credit owner gets its `detached_tokens`.
+    pub fn opening(record: &Arc<StreamRecord>) -> Self {
+        let subscriber = Self::joining(record);
+        subscriber.take_credit();
+        subscriber
+    }
+
+    /// A later subscriber, which takes the credit when it reads and there is no owner.
+    pub fn joining(record: &Arc<StreamRecord>) -> Self {
+        Self {
+            record: Arc::clone(record),
+            id: record.credit_owner().next_id(),
+        }
+    }
+
+    /// The record of the stream.
+    pub(crate) fn record(&self) -> &Arc<StreamRecord> {
+        &self.record
+    }
+
+    /// Takes the credit from its owner.
+    pub(crate) fn take_credit(&self) {
+        self.record.credit_owner().take(self.id);
+    }
+
+    /// Whether this subscriber owns the credit; without an owner, it becomes the owner.
+    pub(crate) fn owns_credit(&self) -> bool {
+        self.record.credit_owner().owns_credit(self.id)
+    }
+}
+
+impl Drop for Subscriber {
+    /// Gives the credit up; the stream gets its `detached_tokens`.
+    fn drop(&mut self) {
+        if self.record.credit_owner().leave(self.id) {
+            self.record.detach();
+        }
+    }
+}

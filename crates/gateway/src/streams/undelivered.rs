@@ -1,0 +1,167 @@
+//! Streams whose generation is over and whose client has not read them to the end.
+//!
+//! Such a stream holds neither engine resources nor a permit, only its logs. Its client may read as slowly as it likes
+//! while all these streams stay within the bounds of retained streams (`retained_max`, `retention_bytes`). Beyond the
+//! bounds the stream that ended first is cut: its connection is closed, since a client that does not read cannot be
+//! sent an error.
+//!
+//! The engine's thread adds a stream before the log shows the end. The drop of its [`Run`](super::Run) removes it: at
+//! the end of reading, or when the client disconnects, which may be earlier. `is_drained` is set before the removal and
+//! read after the addition, so that a stream without a reader is not kept in either order of the two.
+
+use super::StreamLimits;
+use super::stream_record::StreamRecord;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use tokio::sync::Notify;
+
+/// The streams and their bounds.
+pub(crate) struct UndeliveredStreams {
+    streams: Mutex<Streams>,
+}
+
+struct Streams {
+    streams_max: usize,
+    bytes_max: usize,
+    /// In the order of their ends; 0 ..= `streams_max`.
+    ended: VecDeque<Ended>,
+    bytes: usize,
+}
+
+struct Ended {
+    record: Weak<StreamRecord>,
+    bytes: usize,
+}
+
+impl UndeliveredStreams {
+    /// No streams.
+    pub(crate) fn new(limits: &StreamLimits) -> Self {
+        Self {
+            streams: Mutex::new(Streams {
+                streams_max: limits.retained_max,
+                bytes_max: limits.retention_bytes,
+                ended: VecDeque::new(),
+                bytes: 0,
+            }),
+        }
+    }
+
+    /// Applies other bounds.
+    pub(crate) fn rebound(&self, limits: &StreamLimits) {
+        let mut streams = self.lock();
+        streams.streams_max = limits.retained_max;
+        streams.bytes_max = limits.retention_bytes;
+        streams.cut_to_fit();
+    }
+
+    /// Adds a stream; streams that ended earlier are cut to make room.
+    pub(crate) fn add(self: &Arc<Self>, record: &Arc<StreamRecord>) {
+        record
+            .connection()
+            .undelivered
+            .get_or_init(|| Arc::clone(self));
+        let bytes = record.bytes();
+        let mut streams = self.lock();
+        streams.bytes += bytes;
+        streams.ended.push_back(Ended {
+            record: Arc::downgrade(record),
+            bytes,
+        });
+        streams.cut_to_fit();
+        drop(streams);
+        if record.connection().is_drained.load(Ordering::SeqCst) {
+            self.remove(record);
+        }
+    }
+
+    /// Cuts the stream that ended first, if there is one.
+    pub(crate) fn cut_oldest(&self) {
+        self.lock().cut_oldest();
+    }
+
+    /// Removes a stream that is drained.
+    fn remove(&self, record: &StreamRecord) {
+        let mut streams = self.lock();
+        // The allocation lives as long as the weak reference, so no other stream has its address.
+        let is_this = |ended: &Ended| std::ptr::eq(ended.record.as_ptr(), record);
+        if let Some(at) = streams.ended.iter().position(is_this)
+            && let Some(ended) = streams.ended.remove(at)
+        {
+            streams.bytes -= ended.bytes;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Streams {
+    fn cut_to_fit(&mut self) {
+        while self.ended.len() > self.streams_max || self.bytes > self.bytes_max {
+            self.cut_oldest();
+        }
+    }
+
+    fn cut_oldest(&mut self) {
+        let Some(oldest) = self.ended.pop_front() else {
+            return;
+        };
+        self.bytes -= oldest.bytes;
+        if let Some(record) = oldest.record.upgrade() {
+            record.connection().cut();
+        }
+    }
+}
+
+/// A reference from a stream to the connection of its client.
+#[derive(Default)]
+pub(crate) struct ConnectionHandle {
+    connection: OnceLock<Arc<Notify>>,
+    is_cut: AtomicBool,
+    is_drained: AtomicBool,
+    /// The set that the stream may be in, once its permit is released.
+    undelivered: OnceLock<Arc<UndeliveredStreams>>,
+}
+
+impl ConnectionHandle {
+    /// Closes the connection, also one that is set later.
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+        if let Some(connection) = self.connection.get() {
+            connection.notify_one();
+        }
+    }
+
+    /// The client has read the stream to the end, or has disconnected.
+    pub(crate) fn drained(&self, record: &StreamRecord) {
+        self.is_drained.store(true, Ordering::SeqCst);
+        if let Some(undelivered) = self.undelivered.get() {
+            undelivered.remove(record);
+        }
+    }
+}
+
+/// Extension of a response: the stream whose events the response carries.
+#[derive(Clone)]
+pub struct ResponseStream(Weak<StreamRecord>);
+
+impl ResponseStream {
+    /// The extension of a response that carries this stream.
+    pub fn new(record: &Arc<StreamRecord>) -> Self {
+        Self(Arc::downgrade(record))
+    }
+
+    /// Sets the signal that closes the connection of the response.
+    pub fn carried_by(&self, connection: &Arc<Notify>) {
+        let Some(record) = self.0.upgrade() else {
+            return;
+        };
+        let handle = record.connection();
+        let named = handle.connection.set(Arc::clone(connection)).is_ok();
+        if named && handle.is_cut.load(Ordering::SeqCst) {
+            connection.notify_one();
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! From a permit to a run.
+
+use super::drive::Drive;
+use super::run_place::RunPlace;
+use super::running::Running;
+use crate::admission::Permit;
+use crate::served::ServedModel;
+use crate::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, Streams};
+use engine::{Clocks, Policy, Terms, Token};
+use generate::error::{ApiError, Problem};
+use generate::output::choice_reader::LogReaders;
+use generate::output::parser_config::ParserConfig;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{Owner, Reader, Writer};
+use wire::clock;
+use workflow::{Faults, Limits, Plan, Run, Spent};
+
+/// A program that was asked for, with what it was given.
+pub struct Program {
+    /// The compiled program.
+    pub program: Arc<workflow::Program>,
+    /// Inputs of the run, by name.
+    pub given: Map<String, Json>,
+    /// Tokens it may tell.
+    pub tokens_max: usize,
+}
+
+impl Program {
+    /// A run that has not begun. Takes as long as what was given is long.
+    ///
+    /// # Errors
+    /// What it was given is not what it takes.
+    pub(crate) fn run(&self, served: &ServedModel, plan: Plan) -> Result<Run, ApiError> {
+        let model = Arc::new(workflow::Model {
+            engine: served.handle.engine.clone(),
+            tokens: served.handle.token_pool.clone(),
+            tokenizer: Arc::clone(&served.handle.tokenizer),
+            template: Some(Arc::clone(&served.handle.template)),
+            eos: Arc::clone(&served.handle.eos),
+            context_max: served.handle.context_max,
+            pooling: served.facts.pooling,
+        });
+        let find = |id: Option<&str>| {
+            let here = id.is_none_or(|id| id == served.id);
+            here.then(|| Arc::clone(&model))
+        };
+        let run = Run::new(&self.program, &self.given, find, plan, clock::now());
+        run.map_err(|faults| refused(&faults))
+    }
+}
+
+/// What a run is started with.
+pub(crate) struct Launch<'a> {
+    pub(crate) served: &'a ServedModel,
+    pub(crate) streams: &'a Streams,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) terms: Terms,
+    pub(crate) credit_window: u64,
+    pub(crate) owner: Owner,
+    pub(crate) retry_after: Duration,
+    /// Bytes that are worked on where others wait.
+    pub(crate) inline_bytes_max: usize,
+}
+
+impl Launch<'_> {
+    /// Starts it, with a log for so many tokens. To be called inside a runtime.
+    ///
+    /// # Errors
+    /// There is no room for its log.
+    pub(crate) fn start(
+        self,
+        run: Run,
+        tokens_max: usize,
+        permit: Permit,
+        stream: &mut streams::Run,
+    ) -> Result<Vec<LogReaders>, ApiError> {
+        let (log, tokens) = self.open_log(tokens_max)?;
+        let pulse = permit.pulse();
+        let record = Arc::clone(stream.record());
+        let running = Arc::new(Running::default());
+        let drive = Drive {
+            run,
+            log,
+            running: Arc::clone(&running),
+            place: Some(RunPlace::new(
+                PermitHolder::new(permit, &record, self.streams.undelivered()),
+                running.waker(),
+            )),
+            follower: record.transitions().follower(0),
+            credit_window: self.credit_window,
+            alarm: None,
+            tab: stream.key().tab(),
+            charged: Spent::default(),
+            inline_bytes_max: self.inline_bytes_max,
+        };
+        let choice = ChoiceLog {
+            echoed: 0,
+            tokens: tokens.tap(),
+            top: None,
+            at_text_start: false,
+            reading: ParserConfig::default(),
+            preface: None,
+            prompt: None,
+        };
+        let started = Started {
+            generation: StartedGeneration {
+                engine: self.served.handle.engine.clone(),
+                tokenizer: Arc::clone(&self.served.handle.tokenizer),
+                requests: Vec::new(),
+                choices: vec![choice],
+                prompt_tokens: 0,
+            },
+            program: Some(running),
+        };
+        stream.start(started, pulse);
+        tokio::spawn(drive.on());
+        Ok(vec![LogReaders { tokens, top: None }])
+    }
+
+    /// On which terms a program is run that may tell so many tokens.
+    pub(crate) fn plan(&self, tokens_max: usize) -> Plan {
+        Plan {
+            limits: Limits {
+                tokens_max,
+                inline_bytes_max: self.inline_bytes_max,
+                ..Limits::default()
+            },
+            // What holds the program up is its own log's reader, whom the keeper watches.
+            terms: Terms {
+                policy: Policy::Keep,
+                clocks: Clocks {
+                    reader: None,
+                    ..self.terms.clocks
+                },
+                ..self.terms
+            },
+            deadline: self.deadline,
+            now_unix_s: clock::unix_s(),
+        }
+    }
+
+    /// Streams that have ended make room where there is none.
+    fn open_log(&self, items: usize) -> Result<(Writer<Token>, Reader<Token>), ApiError> {
+        loop {
+            match stream::open(&self.served.handle.token_pool, items) {
+                Ok(log) => return Ok(log),
+                Err(_) if self.streams.make_room(self.owner) => {}
+                Err(_) => {
+                    self.streams.undelivered().cut_oldest();
+                    let words = "no room for another stream of this length";
+                    return Err(ApiError::capacity("overloaded", words, self.retry_after));
+                }
+            }
+        }
+    }
+}
+
+fn refused(faults: &Faults) -> ApiError {
+    let problem = |fault: &workflow::Fault| Problem::new(&fault.path, &fault.what);
+    ApiError::fields(faults.0.iter().map(problem).collect())
+}
