@@ -72,7 +72,7 @@ impl std::error::Error for PoolExhausted {}
 
 /// A bounded pool of log segments. Cloning gives another handle to the same pool.
 pub struct SegmentPool<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<PoolState<T>>,
 }
 
 impl<T: Copy + Send + Sync + 'static> SegmentPool<T> {
@@ -85,8 +85,10 @@ impl<T: Copy + Send + Sync + 'static> SegmentPool<T> {
             limits.segments_max < u32::MAX as usize,
             "segments are numbered in 32 bits"
         );
-        let slots = (0..limits.segments_max).map(|_| Slot::new()).collect();
-        let shared = Shared {
+        let slots = (0..limits.segments_max)
+            .map(|_| SegmentSlot::new())
+            .collect();
+        let shared = PoolState {
             slots,
             free_top: AtomicU64::new(0),
             reserved: AtomicUsize::new(0),
@@ -170,8 +172,8 @@ impl<T> Drop for Reservation<T> {
     }
 }
 
-struct Shared<T> {
-    slots: Box<[Slot<T>]>, // (segments_max)
+struct PoolState<T> {
+    slots: Box<[SegmentSlot<T>]>, // (segments_max)
     /// `tag << 32 | number + 1` of the first free slot; a lower half of 0 means none.
     free_top: AtomicU64,
     reserved: AtomicUsize,
@@ -180,13 +182,13 @@ struct Shared<T> {
     reused: AtomicU64,
 }
 
-struct Slot<T> {
+struct SegmentSlot<T> {
     /// While the slot is free: `number + 1` of the next free slot, 0 for none.
     next: AtomicU32,
     segment: OnceLock<Segment<T>>,
 }
 
-impl<T> Slot<T> {
+impl<T> SegmentSlot<T> {
     fn new() -> Self {
         Self {
             next: AtomicU32::new(0),
@@ -195,7 +197,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T: Copy> Shared<T> {
+impl<T: Copy> PoolState<T> {
     fn take(&self) -> u32 {
         self.in_use.fetch_add(1, Ordering::Relaxed);
         if let Some(number) = self.pop() {
@@ -209,7 +211,7 @@ impl<T: Copy> Shared<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> PoolState<T> {
     fn reserve(&self, wanted: usize) -> Result<(), PoolExhausted> {
         let mut reserved = self.reserved.load(Ordering::Relaxed);
         loop {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 use stream::End;
-use stream::ring::{Refused, Writer};
+use stream::ring::{Refused, RingWriter};
 use tokio::sync::Notify;
 use workflow::{Outcome, Value};
 
@@ -20,7 +20,7 @@ pub struct Running {
     cancelled: AtomicBool,
     paused: AtomicBool,
     /// The channels it reads, as many as its document opens.
-    channels: Mutex<BTreeMap<Arc<str>, Writer<u32>>>,
+    channels: Mutex<BTreeMap<Arc<str>, RingWriter<u32>>>,
     outcome: OnceLock<Ended>,
 }
 
@@ -93,7 +93,7 @@ impl Running {
         Waker::from(Arc::clone(&self.bell))
     }
 
-    pub(crate) fn opened(&self, channel: Arc<str>, writer: Writer<u32>) {
+    pub(crate) fn opened(&self, channel: Arc<str>, writer: RingWriter<u32>) {
         self.channels().insert(channel, writer);
     }
 
@@ -117,7 +117,7 @@ impl Running {
         value.map_or(0, |value| value.get().len())
     }
 
-    fn channels(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Writer<u32>>> {
+    fn channels(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, RingWriter<u32>>> {
         // Nothing that may panic happens while it is held.
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }

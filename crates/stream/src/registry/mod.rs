@@ -44,7 +44,7 @@ use crate::StreamId;
 use crate::sync::{Arc, Mutex};
 use std::sync::PoisonError;
 use std::time::Instant;
-use table::{Refusal, Table};
+use table::{RegisterError, Table};
 
 /// Most entries of a list page.
 pub const LIST_PAGE_MAX: usize = 100;
@@ -111,8 +111,8 @@ impl<E> Registry<E> {
         });
         match outcome {
             (Ok(()), _) => Ok(Registration::new(self.clone(), id, payload)),
-            (Err(Refusal::Full), open_max) => Err(RegistryFull { open_max }),
-            (Err(Refusal::IdTaken), _) => panic!("{id:?} was registered twice"),
+            (Err(RegisterError::Full), open_max) => Err(RegistryFull { open_max }),
+            (Err(RegisterError::IdTaken), _) => panic!("{id:?} was registered twice"),
         }
     }
 

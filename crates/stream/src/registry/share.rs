@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// An ended entry: time of the end, and number.
-pub(super) type End = (Instant, u64);
+pub(super) type RetainedEnd = (Instant, u64);
 
 /// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum ReachedLimit {
     Count,
     Bytes,
 }
@@ -29,13 +29,13 @@ pub(super) struct Shares {
 
 #[derive(Default)]
 struct Share {
-    ends: BTreeSet<End>,
+    ends: BTreeSet<RetainedEnd>,
     bytes: usize,
 }
 
 impl Shares {
     /// Adds an end.
-    pub(super) fn add(&mut self, owner: Owner, end: End, bytes: usize) {
+    pub(super) fn add(&mut self, owner: Owner, end: RetainedEnd, bytes: usize) {
         self.change(owner, |share| {
             share.ends.insert(end);
             share.bytes += bytes;
@@ -43,7 +43,7 @@ impl Shares {
     }
 
     /// Removes an end.
-    pub(super) fn remove(&mut self, owner: Owner, end: End, bytes: usize) {
+    pub(super) fn remove(&mut self, owner: Owner, end: RetainedEnd, bytes: usize) {
         self.change(owner, |share| {
             share.ends.remove(&end);
             share.bytes -= bytes;
@@ -51,13 +51,13 @@ impl Shares {
     }
 
     /// The end that makes room for one more end of `owner`, of `bytes`; `None` if the new end itself has to go.
-    pub(super) fn makes_room(&self, owner: Owner, bytes: usize, room: Room) -> Option<u64> {
+    pub(super) fn makes_room(&self, owner: Owner, bytes: usize, room: ReachedLimit) -> Option<u64> {
         let (most, own) = match room {
-            Room::Count => (
+            ReachedLimit::Count => (
                 self.by_count.last(),
                 self.of(owner).map_or(0, |s| s.ends.len()) + 1,
             ),
-            Room::Bytes => (
+            ReachedLimit::Bytes => (
                 self.by_bytes.last(),
                 self.of(owner).map_or(0, |s| s.bytes) + bytes,
             ),

@@ -6,7 +6,7 @@ use super::counts::RegistryCounts;
 use super::entry::{Entry, EntryState, ListCursor, Missing, Page};
 use super::gone::{Eviction, Gone};
 use super::limits::RegistryLimits;
-use super::share::{Room, Shares};
+use super::share::{ReachedLimit, Shares};
 use crate::StreamId;
 use crate::sync::Arc;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,9 +16,9 @@ use std::time::Instant;
 /// All entries, open and ended. Each has a number, in order of opening.
 pub(super) struct Table<E> {
     limits: RegistryLimits,
-    slots: BTreeMap<u64, Slot<E>>, // by number; 0 ..= open_max + retained_max
-    names: HashMap<StreamId, Place>,
-    by_owner: BTreeSet<Place>,
+    slots: BTreeMap<u64, TableEntry<E>>, // by number; 0 ..= open_max + retained_max
+    names: HashMap<StreamId, EntryKey>,
+    by_owner: BTreeSet<EntryKey>,
     by_end: BTreeSet<(Instant, u64)>, // the ended ones; 0 ..= retained_max
     shares: Shares,                   // of the same, by owner
     gone: Gone,
@@ -27,9 +27,9 @@ pub(super) struct Table<E> {
 }
 
 /// Owner and number of an entry: decides visibility without access to the entry.
-type Place = (Owner, u64);
+type EntryKey = (Owner, u64);
 
-struct Slot<E> {
+struct TableEntry<E> {
     id: StreamId,
     owner: Owner,
     opened_at: Instant,
@@ -44,7 +44,7 @@ struct Ended {
 }
 
 /// Why an entry was rejected.
-pub(super) enum Refusal {
+pub(super) enum RegisterError {
     Full,
     IdTaken,
 }
@@ -98,18 +98,18 @@ impl<E> Table<E> {
         owner: Owner,
         now: Instant,
         payload: &Arc<E>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RegisterError> {
         if self.names.contains_key(&id) {
-            return Err(Refusal::IdTaken);
+            return Err(RegisterError::IdTaken);
         }
         if self.counts.open >= self.limits.open_max {
             self.counts.refused += 1;
-            return Err(Refusal::Full);
+            return Err(RegisterError::Full);
         }
         self.counts.open += 1;
         self.counts.registered += 1;
         let number = self.counts.registered; // from 1 on, so that `ListCursor(0)` is the beginning
-        let slot = Slot {
+        let slot = TableEntry {
             id,
             owner,
             opened_at: now,
@@ -134,7 +134,7 @@ impl<E> Table<E> {
         let Some(&(_, number)) = self.names.get(&id) else {
             return false;
         };
-        let Slot { owner, ended, .. } = self.slots[&number];
+        let TableEntry { owner, ended, .. } = self.slots[&number];
         if ended.is_some() {
             return false;
         }
@@ -196,7 +196,7 @@ impl<E> Table<E> {
     fn page_of<'a>(
         &self,
         limit: usize,
-        mut found: impl Iterator<Item = (&'a u64, &'a Slot<E>)>,
+        mut found: impl Iterator<Item = (&'a u64, &'a TableEntry<E>)>,
     ) -> Page<E>
     where
         E: 'a,
@@ -230,9 +230,9 @@ impl<E> Table<E> {
     ) -> Result<(), Eviction> {
         loop {
             let (room, cause) = if self.counts.retained >= self.limits.retained_max {
-                (Room::Count, Eviction::Count)
+                (ReachedLimit::Count, Eviction::Count)
             } else if self.counts.retained_bytes > self.limits.retained_bytes_max - bytes {
-                (Room::Bytes, Eviction::Bytes)
+                (ReachedLimit::Bytes, Eviction::Bytes)
             } else {
                 return Ok(());
             };
@@ -274,7 +274,7 @@ impl<E> Table<E> {
     }
 }
 
-impl<E> Slot<E> {
+impl<E> TableEntry<E> {
     fn entry(&self) -> Entry<E> {
         Entry {
             id: self.id,

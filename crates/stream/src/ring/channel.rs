@@ -1,9 +1,9 @@
 //! State shared by both ends of a ring.
 
 use super::bell::Bell;
-use super::header::Shared;
+use super::header::SharedHeader;
 use super::item::{Item, sealed::Sealed as _};
-use super::{Reader, Writer};
+use super::{RingReader, RingWriter};
 use crate::sync::{Arc, AtomicU64};
 
 /// Largest capacity: half of what 32 bits count, so that the difference of two lower halves is unambiguous.
@@ -11,7 +11,7 @@ pub const CAPACITY_MAX: usize = 1 << 31;
 
 /// Behavior of a writer when the ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RingKind {
     /// The writer gets [`super::Refused::Full`]. For tokens.
     Lossless,
     /// The writer overwrites the oldest item; the reader counts dropped items. For telemetry.
@@ -22,7 +22,10 @@ pub enum Kind {
 ///
 /// # Errors
 /// `capacity` is 0 or above [`CAPACITY_MAX`].
-pub fn open<T: Item>(capacity: usize, kind: Kind) -> Result<(Writer<T>, Reader<T>), CapacityError> {
+pub fn open<T: Item>(
+    capacity: usize,
+    kind: RingKind,
+) -> Result<(RingWriter<T>, RingReader<T>), CapacityError> {
     open_at(capacity, kind, 0)
 }
 
@@ -32,15 +35,15 @@ pub fn open<T: Item>(capacity: usize, kind: Kind) -> Result<(Writer<T>, Reader<T
 /// As [`open`].
 pub fn open_at<T: Item>(
     capacity: usize,
-    kind: Kind,
+    kind: RingKind,
     first: u64,
-) -> Result<(Writer<T>, Reader<T>), CapacityError> {
+) -> Result<(RingWriter<T>, RingReader<T>), CapacityError> {
     if !(1..=CAPACITY_MAX).contains(&capacity) {
         return Err(CapacityError { capacity });
     }
     let channel = Arc::new(Channel::new(capacity, kind, first));
-    let reader = Reader::new(Arc::clone(&channel), first);
-    Ok((Writer::new(channel, first), reader))
+    let reader = RingReader::new(Arc::clone(&channel), first);
+    Ok((RingWriter::new(channel, first), reader))
 }
 
 /// Invalid capacity of a ring.
@@ -62,8 +65,8 @@ impl std::error::Error for CapacityError {}
 type AtomicOf<T> = <<T as Item>::Cell as super::item::sealed::Sealed>::Atomic;
 
 pub(crate) struct Channel<T: Item> {
-    pub(crate) shared: Shared,
-    pub(crate) kind: Kind,
+    pub(crate) shared: SharedHeader,
+    pub(crate) kind: RingKind,
     cells: Box<[AtomicOf<T>]>, // (capacity, T::CELLS)
     /// Rung when there are items to read, or the ring is closed.
     pub(crate) reader: Bell,
@@ -74,10 +77,10 @@ pub(crate) struct Channel<T: Item> {
 }
 
 impl<T: Item> Channel<T> {
-    fn new(capacity: usize, kind: Kind, first: u64) -> Self {
+    fn new(capacity: usize, kind: RingKind, first: u64) -> Self {
         let cells = capacity * T::CELLS;
         Self {
-            shared: Shared::new(capacity as u64, first),
+            shared: SharedHeader::new(capacity as u64, first),
             kind,
             cells: (0..cells).map(|_| T::Cell::zero()).collect(),
             reader: Bell::new(),

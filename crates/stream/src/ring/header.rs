@@ -18,7 +18,7 @@ pub const HEADER_OFFSETS: [usize; 4] = [0, 128, 256, 264];
 struct Line<T>(T);
 
 #[repr(C)]
-pub(crate) struct Shared {
+pub(crate) struct SharedHeader {
     written: Line<AtomicU64>,
     consumed: Line<AtomicU64>,
     capacity: Line<Rest>,
@@ -33,10 +33,10 @@ struct Rest {
 }
 
 const _: () = {
-    let rest = std::mem::offset_of!(Shared, capacity);
+    let rest = std::mem::offset_of!(SharedHeader, capacity);
     let offsets = [
-        std::mem::offset_of!(Shared, written),
-        std::mem::offset_of!(Shared, consumed),
+        std::mem::offset_of!(SharedHeader, written),
+        std::mem::offset_of!(SharedHeader, consumed),
         rest + std::mem::offset_of!(Rest, capacity),
         rest + std::mem::offset_of!(Rest, flags),
     ];
@@ -47,7 +47,7 @@ const _: () = {
     }
 };
 
-impl Shared {
+impl SharedHeader {
     pub(crate) fn new(capacity: u64, first: u64) -> Self {
         Self {
             written: Line(AtomicU64::new(first)),

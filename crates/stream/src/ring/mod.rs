@@ -6,9 +6,9 @@
 //! device to host (results stream out) or host to device (control streams in); the ring is the same.
 //!
 //! ```
-//! use stream::ring::{self, Kind, Next};
+//! use stream::ring::{self, RingKind, Next};
 //!
-//! let (mut writer, mut reader) = ring::open::<u32>(4, Kind::Lossless)?;
+//! let (mut writer, mut reader) = ring::open::<u32>(4, RingKind::Lossless)?;
 //! writer.push(7).unwrap();
 //! assert_eq!(reader.try_next(), Some(7));
 //! assert_eq!(reader.next_item(), Next::Empty); // now, but there may come more
@@ -62,8 +62,8 @@ mod item;
 mod reader;
 mod writer;
 
-pub use channel::{CAPACITY_MAX, CapacityError, Kind, open, open_at};
+pub use channel::{CAPACITY_MAX, CapacityError, RingKind, open, open_at};
 pub use header::{HEADER_OFFSETS, Header};
 pub use item::{Cell, Item};
-pub use reader::{Next, Reader};
-pub use writer::{Refused, Writer};
+pub use reader::{Next, RingReader};
+pub use writer::{Refused, RingWriter};

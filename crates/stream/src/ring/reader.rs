@@ -1,6 +1,6 @@
 //! Readers of rings.
 
-use super::channel::{Channel, Kind};
+use super::channel::{Channel, RingKind};
 use super::{Header, Item};
 use crate::sync::{Arc, Ordering, fence, thread};
 use crate::unpark;
@@ -20,7 +20,7 @@ pub enum Next<T> {
 /// The reading end of a ring. The drop tells the writer that the reader is gone.
 ///
 /// As an [`Iterator`] the reader returns available items and does not wait: more items may follow a `None`.
-pub struct Reader<T: Item> {
+pub struct RingReader<T: Item> {
     channel: Arc<Channel<T>>,
     /// Number of the next item.
     cursor: u64,
@@ -32,7 +32,7 @@ pub struct Reader<T: Item> {
     rung: u64,
 }
 
-impl<T: Item> Reader<T> {
+impl<T: Item> RingReader<T> {
     pub(crate) fn new(channel: Arc<Channel<T>>, first: u64) -> Self {
         Self {
             slot: channel.slot(first),
@@ -43,7 +43,7 @@ impl<T: Item> Reader<T> {
         }
     }
 
-    /// The next item, if available. [`Reader::next_item`] distinguishes empty from closed.
+    /// The next item, if available. [`RingReader::next_item`] distinguishes empty from closed.
     pub fn try_next(&mut self) -> Option<T> {
         let Some(item) = self.copy_next() else {
             self.tell_room(1);
@@ -150,7 +150,7 @@ impl<T: Item> Reader<T> {
     /// Wakes the writer, if enough items were consumed since the last wake-up.
     #[inline]
     fn tell_room(&mut self, taken: u64) {
-        if self.channel.kind == Kind::Lossless && self.cursor - self.rung >= taken {
+        if self.channel.kind == RingKind::Lossless && self.cursor - self.rung >= taken {
             self.rung = self.cursor;
             self.channel.writer.ring();
         }
@@ -159,8 +159,8 @@ impl<T: Item> Reader<T> {
     #[inline]
     fn copy_next(&mut self) -> Option<T> {
         match self.channel.kind {
-            Kind::Lossless => self.copy_in_order(),
-            Kind::DropOldest => self.copy_oldest(),
+            RingKind::Lossless => self.copy_in_order(),
+            RingKind::DropOldest => self.copy_oldest(),
         }
     }
 
@@ -208,7 +208,7 @@ impl<T: Item> Reader<T> {
     }
 }
 
-impl<T: Item> Iterator for Reader<T> {
+impl<T: Item> Iterator for RingReader<T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -217,15 +217,15 @@ impl<T: Item> Iterator for Reader<T> {
 }
 
 #[cfg(feature = "futures-core")]
-impl<T: Item> futures_core::Stream for Reader<T> {
+impl<T: Item> futures_core::Stream for RingReader<T> {
     type Item = T;
 
     fn poll_next(self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        Reader::poll_next(self.get_mut(), cx)
+        RingReader::poll_next(self.get_mut(), cx)
     }
 }
 
-impl<T: Item> Drop for Reader<T> {
+impl<T: Item> Drop for RingReader<T> {
     fn drop(&mut self) {
         self.channel.shared.abandon();
         self.channel.writer.ring();

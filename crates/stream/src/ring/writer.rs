@@ -1,6 +1,6 @@
 //! Writers of rings.
 
-use super::channel::{Channel, Kind};
+use super::channel::{Channel, RingKind};
 use super::{Header, Item};
 use crate::sync::{Arc, Ordering, fence, thread};
 use crate::unpark;
@@ -27,7 +27,7 @@ impl std::fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// The writing end of a ring. The drop closes the ring; the reader sees that after the last item.
-pub struct Writer<T: Item> {
+pub struct RingWriter<T: Item> {
     channel: Arc<Channel<T>>,
     /// Number of the next item.
     next: u64,
@@ -38,7 +38,7 @@ pub struct Writer<T: Item> {
     overflowed: bool,
 }
 
-impl<T: Item> Writer<T> {
+impl<T: Item> RingWriter<T> {
     pub(crate) fn new(channel: Arc<Channel<T>>, first: u64) -> Self {
         Self {
             slot: channel.slot(first),
@@ -65,7 +65,7 @@ impl<T: Item> Writer<T> {
     /// them together.
     ///
     /// # Errors
-    /// As [`Writer::push`], if not even the first item was accepted.
+    /// As [`RingWriter::push`], if not even the first item was accepted.
     pub fn push_slice(&mut self, items: &[T]) -> Result<usize, Refused> {
         let mut count = 0;
         for &item in items {
@@ -74,7 +74,7 @@ impl<T: Item> Writer<T> {
                 Err(why) if count == 0 => return Err(why),
                 Err(_) => break,
             }
-            if self.channel.kind == Kind::DropOldest {
+            if self.channel.kind == RingKind::DropOldest {
                 self.channel.shared.publish(self.next); // one claim ahead of what is published, never more
             }
             count += 1;
@@ -84,7 +84,7 @@ impl<T: Item> Writer<T> {
         Ok(count)
     }
 
-    /// Ready when [`Writer::push`] would not return [`Refused::Full`]; otherwise stores the waker, which is
+    /// Ready when [`RingWriter::push`] would not return [`Refused::Full`]; otherwise stores the waker, which is
     /// woken when the reader has consumed half the ring, has found the ring empty, or is gone.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.make_room() != Err(Refused::Full) {
@@ -145,7 +145,7 @@ impl<T: Item> Writer<T> {
             return Err(Refused::Closed);
         }
         let capacity = shared.capacity();
-        let drops = self.channel.kind == Kind::DropOldest;
+        let drops = self.channel.kind == RingKind::DropOldest;
         if self.next - self.consumed < capacity || (drops && self.overflowed) {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl<T: Item> Writer<T> {
     /// Stores the item without publishing it.
     #[inline]
     fn write(&mut self, item: T) {
-        if self.channel.kind == Kind::DropOldest {
+        if self.channel.kind == RingKind::DropOldest {
             self.channel.shared.claim(self.next + 1);
             fence(Ordering::Release);
         }
@@ -173,7 +173,7 @@ impl<T: Item> Writer<T> {
     }
 }
 
-impl<T: Item> Drop for Writer<T> {
+impl<T: Item> Drop for RingWriter<T> {
     fn drop(&mut self) {
         self.channel.shared.close();
         self.channel.reader.ring();

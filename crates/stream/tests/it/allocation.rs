@@ -52,8 +52,8 @@ fn appending_and_reading_allocate_nothing_after_warm_up() {
 
 #[test]
 fn rings_allocate_nothing_after_they_were_opened() {
-    use stream::ring::{self, Kind};
-    for kind in [Kind::Lossless, Kind::DropOldest] {
+    use stream::ring::{self, RingKind};
+    for kind in [RingKind::Lossless, RingKind::DropOldest] {
         let (mut writer, mut reader) = ring::open::<[u32; 3]>(4, kind).unwrap();
         let mut items = Vec::with_capacity(4);
         let made = allocations(|| {

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use stream::ring::{CAPACITY_MAX, Item, Kind, Next, Refused, open, open_at};
+use stream::ring::{CAPACITY_MAX, Item, Next, Refused, RingKind, open, open_at};
 
-const KINDS: [Kind; 2] = [Kind::Lossless, Kind::DropOldest];
+const KINDS: [RingKind; 2] = [RingKind::Lossless, RingKind::DropOldest];
 
 #[test]
 fn order_is_kept_without_and_with_wrap() {
@@ -45,7 +45,7 @@ fn capacity_is_from_one_to_the_most() {
 
 #[test]
 fn a_lossless_writer_is_told_full_and_loses_nothing() {
-    let (mut writer, mut reader) = open(3, Kind::Lossless).unwrap();
+    let (mut writer, mut reader) = open(3, RingKind::Lossless).unwrap();
     assert_eq!(writer.push_slice(&[1, 2, 3, 4, 5]), Ok(3));
     assert_eq!(writer.push(4), Err(Refused::Full));
     assert_eq!(writer.push_slice(&[4]), Err(Refused::Full));
@@ -60,7 +60,7 @@ fn a_lossless_writer_is_told_full_and_loses_nothing() {
 fn a_drop_oldest_ring_keeps_exactly_its_last_items_and_counts_the_rest() {
     for capacity in [1_usize, 2, 3, 7, 8] {
         for written in [0_u64, 1, 2, 7, 8, 9, 50] {
-            let (mut writer, mut reader) = open(capacity, Kind::DropOldest).unwrap();
+            let (mut writer, mut reader) = open(capacity, RingKind::DropOldest).unwrap();
             for item in 0..written {
                 writer.push(item).unwrap();
             }
@@ -186,7 +186,7 @@ fn a_sleeper_is_woken_once_for_all_that_is_new() {
     let waker = Waker::from(Arc::clone(&counted));
     let mut cx = Context::from_waker(&waker);
     let wakes = || counted.0.load(Ordering::Relaxed);
-    let (mut writer, mut reader) = open(2, Kind::Lossless).unwrap();
+    let (mut writer, mut reader) = open(2, RingKind::Lossless).unwrap();
 
     assert_eq!(reader.poll_next(&mut cx), Poll::Pending);
     assert_eq!(writer.push_slice(&[1_u32, 2, 3]), Ok(2));
@@ -208,7 +208,7 @@ fn a_writer_that_sleeps_hears_of_the_readers_leave() {
     let counted = Arc::new(Counted::default());
     let waker = Waker::from(Arc::clone(&counted));
     let mut cx = Context::from_waker(&waker);
-    let (mut writer, reader) = open(1, Kind::Lossless).unwrap();
+    let (mut writer, reader) = open(1, RingKind::Lossless).unwrap();
     writer.push(1_u32).unwrap();
     assert_eq!(writer.poll_ready(&mut cx), Poll::Pending);
     drop(reader);
@@ -221,7 +221,7 @@ fn a_writer_that_sleeps_hears_of_the_readers_leave() {
 fn two_threads_under_load_lose_nothing_in_order() {
     const ITEMS: u64 = 200_000;
     for capacity in [1, 2, 7, 64, 1024] {
-        let (mut writer, mut reader) = open(capacity, Kind::Lossless).unwrap();
+        let (mut writer, mut reader) = open(capacity, RingKind::Lossless).unwrap();
         let items = if capacity < 8 { ITEMS / 40 } else { ITEMS };
         let writing = std::thread::spawn(move || {
             for item in 0..items {
@@ -242,7 +242,7 @@ fn two_threads_under_load_lose_nothing_in_order() {
 fn two_threads_under_load_see_no_torn_item_and_count_what_is_dropped() {
     const ITEMS: u64 = 200_000;
     for capacity in [1, 2, 7, 64] {
-        let (mut writer, mut reader) = open(capacity, Kind::DropOldest).unwrap();
+        let (mut writer, mut reader) = open(capacity, RingKind::DropOldest).unwrap();
         let writing = std::thread::spawn(move || {
             for item in 0..ITEMS {
                 writer.push([item, !item, item]).unwrap();
@@ -265,14 +265,14 @@ fn two_threads_under_load_see_no_torn_item_and_count_what_is_dropped() {
 struct Twin {
     items: VecDeque<u32>,
     capacity: usize,
-    kind: Kind,
+    kind: RingKind,
     dropped: u64,
 }
 
 impl Twin {
     fn push(&mut self, item: u32) -> Result<(), Refused> {
         if self.items.len() == self.capacity {
-            if self.kind == Kind::Lossless {
+            if self.kind == RingKind::Lossless {
                 return Err(Refused::Full);
             }
             self.items.pop_front();
@@ -291,7 +291,7 @@ proptest::proptest! {
         first in proptest::sample::select(vec![0_u64, 1, (1 << 32) - 3]),
         moves in proptest::collection::vec((0_u8..4, 0_usize..12), 0..60),
     ) {
-        let kind = if drops { Kind::DropOldest } else { Kind::Lossless };
+        let kind = if drops { RingKind::DropOldest } else { RingKind::Lossless };
         let (mut writer, mut reader) = open_at(capacity, kind, first).unwrap();
         let mut twin = Twin { items: VecDeque::new(), capacity, kind, dropped: 0 };
         let mut item = 0;
@@ -328,7 +328,7 @@ proptest::proptest! {
 #[test]
 fn a_reader_is_a_stream() {
     let mut cx = Context::from_waker(Waker::noop());
-    let (mut writer, reader) = open(2, Kind::Lossless).unwrap();
+    let (mut writer, reader) = open(2, RingKind::Lossless).unwrap();
     let mut stream: std::pin::Pin<Box<dyn futures_core::Stream<Item = u32>>> = Box::pin(reader);
     assert_eq!(stream.as_mut().poll_next(&mut cx), Poll::Pending);
     writer.push(4).unwrap();

@@ -1,17 +1,17 @@
 //! The ring's protocol, under loom.
 
 use crate::explore;
-use crate::ring::{Kind, Next, Reader, Refused, open, open_at};
+use crate::ring::{Next, Refused, RingKind, RingReader, open, open_at};
 
 /// All items, sleeping where there is nothing new.
-fn follow(mut reader: Reader<u32>) -> Vec<u32> {
+fn follow(mut reader: RingReader<u32>) -> Vec<u32> {
     std::iter::from_fn(|| reader.next_blocking()).collect()
 }
 
 #[test]
 fn no_wake_is_lost_at_either_end() {
     explore(2, || {
-        let (mut writer, reader) = open(1, Kind::Lossless).unwrap();
+        let (mut writer, reader) = open(1, RingKind::Lossless).unwrap();
         let reading = loom::thread::spawn(move || follow(reader));
         for item in 0..2 {
             writer.push_blocking(item).unwrap();
@@ -24,7 +24,7 @@ fn no_wake_is_lost_at_either_end() {
 #[test]
 fn a_sleeping_writer_is_woken_by_a_reader_that_leaves() {
     explore(3, || {
-        let (mut writer, reader) = open(1, Kind::Lossless).unwrap();
+        let (mut writer, reader) = open(1, RingKind::Lossless).unwrap();
         let writing = loom::thread::spawn(move || {
             let first = writer.push_blocking(1_u32);
             (first, writer.push_blocking(2))
@@ -39,7 +39,7 @@ fn a_sleeping_writer_is_woken_by_a_reader_that_leaves() {
 #[test]
 fn closed_is_seen_after_all_items() {
     explore(4, || {
-        let (mut writer, mut reader) = open(2, Kind::Lossless).unwrap();
+        let (mut writer, mut reader) = open(2, RingKind::Lossless).unwrap();
         let reading = loom::thread::spawn(move || {
             let mut seen = Vec::new();
             for _ in 0..3 {
@@ -60,7 +60,7 @@ fn closed_is_seen_after_all_items() {
 #[test]
 fn wrapping_loses_and_repeats_nothing() {
     explore(3, || {
-        let (mut writer, mut reader) = open_at(2, Kind::Lossless, (1 << 32) - 1).unwrap();
+        let (mut writer, mut reader) = open_at(2, RingKind::Lossless, (1 << 32) - 1).unwrap();
         let reading = loom::thread::spawn(move || {
             let mut seen = Vec::new();
             for _ in 0..3 {
@@ -81,7 +81,7 @@ fn wrapping_loses_and_repeats_nothing() {
 fn no_item_is_torn_and_what_is_dropped_is_counted() {
     for capacity in [1, 2] {
         explore(3, move || {
-            let (mut writer, mut reader) = open(capacity, Kind::DropOldest).unwrap();
+            let (mut writer, mut reader) = open(capacity, RingKind::DropOldest).unwrap();
             let writing = loom::thread::spawn(move || {
                 for item in 1..=3_u32 {
                     writer.push([item, item]).unwrap();
@@ -103,7 +103,7 @@ fn no_item_is_torn_and_what_is_dropped_is_counted() {
 #[test]
 fn no_wake_is_lost_where_the_oldest_is_dropped() {
     explore(3, || {
-        let (mut writer, reader) = open(1, Kind::DropOldest).unwrap();
+        let (mut writer, reader) = open(1, RingKind::DropOldest).unwrap();
         let reading = loom::thread::spawn(move || follow(reader));
         writer.push(1).unwrap();
         writer.push(2).unwrap();

@@ -1,7 +1,7 @@
 //! The ring's protocol, under shuttle: longer runs than loom can.
 
 use crate::explore;
-use crate::ring::{Kind, open};
+use crate::ring::{RingKind, open};
 use crate::thread;
 
 const ITEMS: u32 = 20;
@@ -9,7 +9,7 @@ const ITEMS: u32 = 20;
 #[test]
 fn a_lossless_ring_passes_everything_on_in_order() {
     explore(|| {
-        let (mut writer, mut reader) = open(5, Kind::Lossless).unwrap();
+        let (mut writer, mut reader) = open(5, RingKind::Lossless).unwrap();
         let writing = thread::spawn(move || {
             for item in 0..ITEMS {
                 writer.push_blocking([item, item]).unwrap();
@@ -24,7 +24,7 @@ fn a_lossless_ring_passes_everything_on_in_order() {
 #[test]
 fn a_drop_oldest_ring_is_never_torn_and_ends_with_its_last_item() {
     explore(|| {
-        let (mut writer, mut reader) = open(2, Kind::DropOldest).unwrap();
+        let (mut writer, mut reader) = open(2, RingKind::DropOldest).unwrap();
         let writing = thread::spawn(move || {
             for item in 0..ITEMS {
                 writer.push([item, !item]).unwrap();

@@ -3,18 +3,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use stream::ring::{Next, Reader, Refused, Writer};
+use stream::ring::{Next, Refused, RingReader, RingWriter};
 
 pub(super) enum Channel {
     /// The program writes, the run drains.
     Out {
         name: Arc<str>,
-        writer: Writer<u32>,
-        reader: Reader<u32>,
+        writer: RingWriter<u32>,
+        reader: RingReader<u32>,
     },
     /// The program reads, a writer outside writes.
     In {
-        reader: Reader<u32>,
+        reader: RingReader<u32>,
         /// Ids that were read and may be read again after a roll-back; the first has this number.
         read: VecDeque<u32>,
         first: u64,

@@ -118,7 +118,7 @@ pub enum Event {
         /// The channel's variable.
         channel: Arc<str>,
         /// The writer's end.
-        writer: stream::ring::Writer<u32>,
+        writer: stream::ring::RingWriter<u32>,
     },
     /// The next step processes a long text: run [`Run::labour`] on a thread that may take its time. Until
     /// then every poll returns this event.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use stream::End;
-use stream::ring::{self, Kind, Refused};
+use stream::ring::{self, Refused, RingKind};
 
 /// The result of `stream_read_u32` without an id to read.
 const NOTHING: i64 = -1;
@@ -36,7 +36,7 @@ impl Run {
             .filter(|c| (1..=most).contains(c));
         let capacity = capacity
             .ok_or_else(|| Trouble::program(format!("capacity must be from 1 to {most}")))?;
-        let ends = ring::open(capacity, Kind::Lossless);
+        let ends = ring::open(capacity, RingKind::Lossless);
         let (writer, reader) = ends.map_err(|why| Trouble::program(why.to_string()))?;
         let name = Arc::clone(&self.program.variables[output].name);
         self.channels[channel] = Some(match self.program.channels[channel] {

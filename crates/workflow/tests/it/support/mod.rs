@@ -19,7 +19,7 @@ pub use testing::random::Random;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use stream::ring::Writer;
+use stream::ring::RingWriter;
 use stream::{End, PoolLimits, Read, SegmentPool};
 use testing::vocabulary::Vocabulary;
 use text::{ChatTemplate, Tokenizer};
@@ -152,7 +152,7 @@ impl Bench {
     pub fn play(
         &mut self,
         run: &mut Run,
-        mut choose: impl FnMut(u32, &mut Writer<u32>),
+        mut choose: impl FnMut(u32, &mut RingWriter<u32>),
     ) -> (Vec<u32>, Outcome) {
         let (mut ids, mut other) = (Vec::new(), None);
         loop {
