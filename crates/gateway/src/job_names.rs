@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stream::{Owner, StreamId};
-use wire::native::job_id::JobId;
+use wire::jobs::job_id::JobId;
 
 type Key = (Owner, JobId);
 

@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use stream::{End, Owner, Read, StreamId};
 use wire::json;
-use wire::openai::ending;
-use wire::responses::input::InputItem;
-use wire::responses::item;
-use wire::responses::object::{self, Status};
-use wire::responses::request::Note;
+use wire::openai::finish_reason;
+use wire::responses::input_page::InputItem;
+use wire::responses::output_item;
+use wire::responses::request::StoredRequest;
+use wire::responses::response_object::{self, ResponseStatus};
 
 /// Tokens of a log that are read at a time.
 const TOKENS_PER_READ: usize = 256;
@@ -65,7 +65,11 @@ pub struct Outcome {
 
 impl Record {
     /// Of a stream that was just opened. `fresh` makes ids for items that have none.
-    pub(crate) fn new(entry: &Arc<StreamRecord>, note: Note, fresh: impl Fn() -> String) -> Self {
+    pub(crate) fn new(
+        entry: &Arc<StreamRecord>,
+        note: StoredRequest,
+        fresh: impl Fn() -> String,
+    ) -> Self {
         let item = |item: Map<String, Value>| InputItem::new(item, &fresh);
         Self {
             id: entry.id(),
@@ -105,16 +109,20 @@ impl Outcome {
         let ends = || answers.iter().filter_map(|answer| answer.end);
         let refused = entry.refused().cloned();
         let is_good = |end: &End| matches!(end, End::Stop(_) | End::Length);
-        let broke = || ends().find(|end| !is_good(end)).map(ending::error);
+        let broke = || {
+            ends()
+                .find(|end| !is_good(end))
+                .map(finish_reason::end_error)
+        };
         let error: Option<ApiError> = refused.or_else(broke);
         let status = match &error {
-            Some(error) => Status::of_error(error),
-            None => Status::of(ends().next()),
+            Some(error) => ResponseStatus::of_error(error),
+            None => ResponseStatus::of(ends().next()),
         };
         let opening = entry.terms();
         Self {
             body: body(entry, status, &answers),
-            items: item::items(entry.source(), &answers)
+            items: output_item::output_items(entry.source(), &answers)
                 .iter()
                 .map(|item| serde_json::to_string(item).unwrap_or_default().into())
                 .collect(),
@@ -128,11 +136,13 @@ impl Outcome {
     }
 }
 
-fn body(entry: &StreamRecord, status: Status<'_>, answers: &[CollectedAnswer]) -> Bytes {
+fn body(entry: &StreamRecord, status: ResponseStatus<'_>, answers: &[CollectedAnswer]) -> Bytes {
     let source = entry.source();
     let object = match entry.started() {
-        Some(_) => object::ended(source, status, answers, replay::usage(source, answers)),
-        None => object::response(source, status, None, Vec::new()),
+        Some(_) => {
+            response_object::ended_response(source, status, answers, replay::usage(source, answers))
+        }
+        None => response_object::response_object(source, status, None, Vec::new()),
     };
     let out = json::to_vec(&object);
     // As long as it is kept, it takes no more than it needs.

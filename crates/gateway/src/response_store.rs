@@ -15,7 +15,7 @@ use generate::request::MESSAGES_MAX;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
-use wire::responses::request::{History, Note};
+use wire::responses::request::{History, StoredRequest};
 use wire::responses::{ID_PREFIX, stream_id};
 
 /// Responses that are kept.
@@ -87,7 +87,7 @@ impl Store {
     pub(crate) fn keep(
         self: &Arc<Self>,
         entry: &Arc<StreamRecord>,
-        note: Note,
+        note: StoredRequest,
         idents: &IdGenerator,
     ) -> Result<(), ApiError> {
         let record = Arc::new(Record::new(entry, note, || idents.id("")));

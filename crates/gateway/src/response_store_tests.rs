@@ -52,7 +52,7 @@ fn record(streams: &Streams, idents: &IdGenerator, owner: u64, bytes: usize) -> 
     let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
         .into_iter()
         .collect();
-    let note = Note {
+    let note = StoredRequest {
         items: vec![item],
         previous: None,
     };

@@ -14,8 +14,8 @@ use wire::anthropic::message_request;
 use wire::fields::Fields;
 use wire::format::Format;
 use wire::framing::Framing;
-use wire::native::job_id::JobId;
-use wire::native::request;
+use wire::jobs::job_id::JobId;
+use wire::jobs::request;
 use wire::openai::{chat_request, completion_request};
 use wire::{ollama, responses, thinking_request};
 
@@ -121,7 +121,7 @@ struct ParsedBody {
     /// What a job is to be called.
     job_id: Option<JobId>,
     /// The part of a response that is stored.
-    note: Option<responses::Note>,
+    note: Option<responses::StoredRequest>,
 }
 
 fn parse(
@@ -146,7 +146,7 @@ fn parse(
         Format::Job => {
             let job = request::parse(fields, vocab)?;
             job_id = job.id;
-            job.ask
+            job.request
         }
         Format::Responses => {
             let history = |id: &str| gateway.responses.history(id, caller);

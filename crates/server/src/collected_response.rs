@@ -27,11 +27,11 @@ pub(crate) async fn collect_response(
         match turn {
             Turn::Open => {}
             Turn::Ended => break,
-            Turn::Broken(end) => return Err(encoder.error(end)),
+            Turn::Broken(end) => return Err(encoder.end_error(end)),
         }
     }
     let mut out = BytesMut::new();
-    encoder.collect(&answers, tokenizer, generation.usage(), &mut out);
+    encoder.encode_collected(&answers, tokenizer, generation.usage(), &mut out);
     Ok(out.freeze())
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 use wire::clock;
-use wire::native::rfc3339;
+use wire::rfc3339;
 
 /// Time between two heartbeats.
 const HEARTBEAT_EACH: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ impl HeartbeatStream {
             "type": "heartbeat",
             "seq": seq,
             "dropped": dropped,
-            "at": rfc3339::utc(clock::wall(clock::now())),
+            "at": rfc3339::utc_millis(clock::wall(clock::now())),
             "state": self.lifecycle.stage().name(),
             "engine": EngineLoad::of_first(self.lifecycle.models()),
         });

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use stream::End;
-use wire::cursor::{Closing, Cursor};
+use wire::cursor::{Cursor, TerminalMarker};
 use wire::encoder::Encoder;
 use wire::event_id::EventIds;
 use wire::format::{Encoding, FollowState, ProtocolHeader};
@@ -52,7 +52,7 @@ struct FramingState {
     /// Writer of event ids, if the client can resume.
     ids: Option<EventIds>,
     /// Terminal frames that the client has.
-    known: Closing,
+    known: TerminalMarker,
 }
 
 impl FramingState {
@@ -122,9 +122,9 @@ impl StreamBody {
     /// The body for a client that has received everything up to this cursor.
     pub(crate) fn resumed(mut self, cursor: &Cursor) -> Self {
         let reached = &cursor.reached;
-        self.encoder.replay(&Event::Resumed { reached });
+        self.encoder.replay_event(&Event::Resumed { reached });
         self.opened = true;
-        self.framing.known = cursor.closing;
+        self.framing.known = cursor.terminal;
         self
     }
 
@@ -135,7 +135,7 @@ impl StreamBody {
             framing: FramingState {
                 framing: encoding.framing,
                 ids: None,
-                known: Closing::Open,
+                known: TerminalMarker::None,
             },
             header: encoding.header,
             frames: FrameBuffer::default(),
@@ -148,7 +148,7 @@ impl StreamBody {
     }
 
     fn encode(&mut self, event: &Event<'_>) {
-        let mut out = self.framing.writer(self.frames.out());
+        let mut out = self.framing.writer(self.frames.current_frame());
         self.encoder.encode(event, &mut out);
     }
 
@@ -163,7 +163,7 @@ impl StreamBody {
         else {
             return true;
         };
-        self.frames.begin();
+        self.frames.begin_frame();
         match pending.as_mut().poll(cx) {
             Poll::Ready(Ok(generation)) => {
                 self.state = BodyState::Running(generation);
@@ -191,7 +191,7 @@ impl StreamBody {
 
     /// Writes a keep-alive.
     fn write_keep_alive(&mut self) {
-        self.frames.begin();
+        self.frames.begin_frame();
         let position = match &self.state {
             BodyState::Waiting { queue_place, .. } => {
                 queue_place.as_ref().and_then(Place::position)
@@ -201,7 +201,7 @@ impl StreamBody {
         match position {
             Some(position) => self.encode(&Event::Queued { position }),
             None => {
-                let mut out = self.framing.writer(self.frames.out());
+                let mut out = self.framing.writer(self.frames.current_frame());
                 self.encoder.keep_alive(&mut out);
             }
         }
@@ -215,7 +215,7 @@ impl StreamBody {
         let BodyState::Running(generation) = &mut self.state else {
             return false;
         };
-        let out = self.frames.begin();
+        let out = self.frames.begin_frame();
         let mut writer = EventWriter {
             encoder: &mut *self.encoder,
             framing: &mut self.framing,
@@ -270,7 +270,7 @@ impl StreamBody {
             encoder: &mut *self.encoder,
             framing: &mut self.framing,
             started: &mut self.started,
-            out: self.frames.out(),
+            out: self.frames.current_frame(),
         };
         writer.write_start(usage.times.started);
         if failed.is_none() || usage.completion_tokens > 0 {
@@ -325,7 +325,7 @@ impl Tell for EventWriter<'_> {
     }
 
     fn known(&mut self, event: &Event<'_>) {
-        self.encoder.replay(event);
+        self.encoder.replay_event(event);
     }
 }
 
@@ -345,7 +345,7 @@ impl Body for StreamBody {
             } else if this.keep_alive.poll(cx).is_ready() {
                 this.write_keep_alive();
             }
-            match this.frames.take() {
+            match this.frames.take_frame() {
                 Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 None if wrote => {}
                 None => return Poll::Pending,

@@ -268,8 +268,8 @@ fn template_arguments(
 
 /// The messages, the arguments of the chat template, and whether the generation prompt is added.
 fn parse_conversation(fields: &mut Fields<'_>) -> (Vec<Message>, Map<String, Value>, bool) {
-    let messages = chat_request::messages(fields);
-    let kwargs = chat_request::kwargs(fields);
+    let messages = chat_request::parse_messages(fields);
+    let kwargs = chat_request::template_kwargs(fields);
     let add_generation_prompt = fields.boolean("add_generation_prompt").unwrap_or(true);
     (messages, kwargs, add_generation_prompt)
 }

@@ -29,13 +29,13 @@ impl ControlRequest {
     /// All invalid fields at once.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
-        let control = Self::read(&mut fields);
+        let control = Self::from_fields(&mut fields);
         fields.finish()?;
         Ok(control)
     }
 
     /// Parses an update from an object that may have other fields too; errors are recorded in `fields`.
-    pub fn read(fields: &mut Fields<'_>) -> Self {
+    pub fn from_fields(fields: &mut Fields<'_>) -> Self {
         let steer = RequestUpdate {
             temperature: fields.number("temperature", 0.0..=100.0),
             top_k: fields
@@ -46,7 +46,7 @@ impl ControlRequest {
             repetition_penalty: fields.number("repetition_penalty", 0.01..=100.0),
             presence_penalty: fields.number("presence_penalty", -100.0..=100.0),
             frequency_penalty: fields.number("frequency_penalty", -100.0..=100.0),
-            inject: tokens(fields),
+            inject: injected_tokens(fields),
         };
         let control = Self {
             pause: fields.boolean("pause"),
@@ -69,7 +69,7 @@ impl ControlRequest {
     }
 }
 
-fn tokens(fields: &mut Fields<'_>) -> Vec<u32> {
+fn injected_tokens(fields: &mut Fields<'_>) -> Vec<u32> {
     let items = fields
         .array("tokens", INJECT_TOKENS_MAX)
         .unwrap_or_default();

@@ -16,15 +16,15 @@ pub struct Cursor {
     /// Position in each choice.
     pub reached: Vec<Position>,
     /// Terminal frames that the client has received.
-    pub closing: Closing,
+    pub terminal: TerminalMarker,
 }
 
 /// Terminal frames that a client has received, in the order in which they are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Closing {
+pub enum TerminalMarker {
     /// No terminal frame.
     #[default]
-    Open,
+    None,
     /// The final usage.
     Usage,
     /// The error of a failed stream, in a protocol with a frame after the error.
@@ -37,7 +37,7 @@ impl Cursor {
     /// The cursor moved before the stream's end, for a protocol that sends the end to every subscriber.
     pub fn before_ending(self) -> Self {
         Self {
-            closing: self.closing.min(Closing::Usage),
+            terminal: self.terminal.min(TerminalMarker::Usage),
             ..self
         }
     }
@@ -55,18 +55,18 @@ impl Cursor {
             }
             reached.push(parse_position(number)?);
         }
-        let closing = match (reached.len().checked_sub(choices)?, reached.last()) {
-            (0, _) => Closing::Open,
+        let terminal = match (reached.len().checked_sub(choices)?, reached.last()) {
+            (0, _) => TerminalMarker::None,
             (1, Some(&last)) => match (last.steps, last.parts) {
-                (1, 0) => Closing::Usage,
-                (2, 0) => Closing::Failed,
-                (3, 0) => Closing::Done,
+                (1, 0) => TerminalMarker::Usage,
+                (2, 0) => TerminalMarker::Failed,
+                (3, 0) => TerminalMarker::Done,
                 _ => return None,
             },
             _ => return None,
         };
         reached.truncate(choices);
-        Some(Self { reached, closing })
+        Some(Self { reached, terminal })
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
             ("negative", "-1".to_owned(), 1),
             ("too few", "3".to_owned(), 2),
             ("too many", "3.4.1.1".to_owned(), 2),
-            ("no such closing", "3.0".to_owned(), 1),
+            ("no such terminal marker", "3.0".to_owned(), 1),
             ("nor this", "3.4".to_owned(), 1),
             ("a hole", "3..1".to_owned(), 2),
             ("too large", "18446744073709551616".to_owned(), 1),
@@ -121,7 +121,7 @@ mod tests {
             ("no parts", "3-0".to_owned(), 1),
             ("a part of nothing", "-1".to_owned(), 1),
             ("parts of parts", "3-1-1".to_owned(), 1),
-            ("a part of a closing", "3.1-1".to_owned(), 1),
+            ("a part of a terminal marker", "3.1-1".to_owned(), 1),
         ];
         for (case, text, choices) in rows {
             assert_eq!(Cursor::parse(&text, id(), choices), None, "{case}");

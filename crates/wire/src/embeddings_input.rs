@@ -7,16 +7,16 @@ use generate::request::Prompt;
 pub const INPUTS_MAX: usize = 512;
 
 /// Parses a string, a list of strings, token ids, or lists of token ids. Errors are recorded in `fields`.
-pub fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
+pub fn read_inputs(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
     let Some(raw) = fields.raw(name) else {
         fields.wrong(name, "is required");
         return Vec::new();
     };
     if let Some(text) = fields::text(raw) {
-        return one(fields, name, &text).into_iter().collect();
+        return text_input(fields, name, &text).into_iter().collect();
     }
     if fields::begins_with_number(raw) {
-        return ids(fields, name, raw, vocab).into_iter().collect();
+        return ids_input(fields, name, raw, vocab).into_iter().collect();
     }
     match fields::list(raw, usize::MAX).as_deref() {
         Some([]) | None => fields.wrong(
@@ -30,13 +30,13 @@ pub fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
             let read = |(i, item): (usize, &Raw<'_>)| {
                 let path = format!("{name}[{i}]");
                 if let Some(text) = fields::text(*item) {
-                    return one(fields, &path, &text);
+                    return text_input(fields, &path, &text);
                 }
                 if fields::kind(*item) != Kind::Array {
                     fields.wrong(path, "must be a string or a list of token ids");
                     return None;
                 }
-                ids(fields, &path, *item, vocab)
+                ids_input(fields, &path, *item, vocab)
             };
             return items.iter().enumerate().filter_map(read).collect();
         }
@@ -44,7 +44,7 @@ pub fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
     Vec::new()
 }
 
-fn one(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {
+fn text_input(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {
     if text.is_empty() {
         fields.wrong(path, "must not be empty");
         return None;
@@ -52,7 +52,7 @@ fn one(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {
     Some(Prompt::Text(text.to_owned()))
 }
 
-fn ids(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+fn ids_input(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
     let ids = fields.ids(path, raw, vocab)?;
     if ids.is_empty() {
         fields.wrong(path, "must hold at least one token id");

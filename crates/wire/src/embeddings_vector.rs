@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The first `dimensions` entries of a vector, normalized to length 1 if `norm` is set.
-pub fn shaped(vector: &[f32], dimensions: Option<usize>, norm: bool) -> Vec<f32> {
+pub fn cut_and_normalize(vector: &[f32], dimensions: Option<usize>, norm: bool) -> Vec<f32> {
     let mut vector = vector[..dimensions.unwrap_or(vector.len()).min(vector.len())].to_vec();
     let squares = vector.iter().map(|&x| f64::from(x) * f64::from(x));
     let length = squares.sum::<f64>().sqrt();
@@ -37,12 +37,12 @@ pub fn write_base64(vector: &[f32], out: &mut BytesMut) {
         .flat_map(|entry| entry.to_le_bytes())
         .collect();
     json::raw(out, "\"");
-    encode(&bytes, out);
+    encode_base64(&bytes, out);
     json::raw(out, "\"");
 }
 
 /// Writes base64: every three bytes become four letters; a short last group is padded.
-fn encode(bytes: &[u8], out: &mut BytesMut) {
+fn encode_base64(bytes: &[u8], out: &mut BytesMut) {
     for three in bytes.chunks(3) {
         let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
@@ -67,7 +67,7 @@ mod tests {
             (&[3.0, 4.0], Some(9), false, &[3.0, 4.0]),
         ];
         for (vector, dimensions, norm, want) in rows {
-            assert_eq!(shaped(vector, dimensions, norm), want);
+            assert_eq!(cut_and_normalize(vector, dimensions, norm), want);
         }
     }
 
@@ -96,7 +96,7 @@ mod tests {
             ("foobar", "Zm9vYmFy"),
         ] {
             let mut out = BytesMut::new();
-            encode(plain.as_bytes(), &mut out);
+            encode_base64(plain.as_bytes(), &mut out);
             assert_eq!(out, want, "{plain}");
         }
     }

@@ -9,10 +9,10 @@
 //!
 //! `Rejected` ends a stream that was never opened. `Started` is sent when the engine begins to prefill the prompt, and
 //! may come between any two other events. For a client that resumes, the encoder gets `Resumed` in place of `Opened`,
-//! and the events before the client's position through [`Encoder::replay`].
+//! and the events before the client's position through [`Encoder::replay_event`].
 
 use crate::frame_writer::FrameWriter;
-use crate::openai::ending;
+use crate::openai::finish_reason;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -28,10 +28,10 @@ pub trait Encoder: Send {
 
     /// Updates the encoder's state by an event that the client received on an earlier connection. Replayed events come
     /// before all others.
-    fn replay(&mut self, _event: &Event<'_>) {}
+    fn replay_event(&mut self, _event: &Event<'_>) {}
 
     /// Writes the body of the non-streaming response.
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         tokenizer: &Tokenizer,
@@ -40,21 +40,23 @@ pub trait Encoder: Send {
     );
 
     /// The error response of a stream that failed before its first frame was sent.
-    fn error(&self, end: End) -> ApiError {
-        ending::error(end)
+    fn end_error(&self, end: End) -> ApiError {
+        finish_reason::end_error(end)
     }
 
     /// Writes the frame that keeps an idle connection open.
     fn keep_alive(&mut self, out: &mut FrameWriter<'_>) {
-        out.comment(format_args!("ping"));
+        out.write_comment(format_args!("ping"));
     }
 }
 
 /// Writes the events of a waiting request as comments, for protocols without frames for these events.
 pub fn comment_on_wait(event: &Event<'_>, out: &mut FrameWriter<'_>) {
     match event {
-        Event::Queued { position } => out.comment(format_args!("queued, position {position}")),
-        Event::Loading { state, percent } => out.comment(format_args!("{state} {percent} %")),
+        Event::Queued { position } => {
+            out.write_comment(format_args!("queued, position {position}"))
+        }
+        Event::Loading { state, percent } => out.write_comment(format_args!("{state} {percent} %")),
         _ => {}
     }
 }

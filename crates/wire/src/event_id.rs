@@ -1,7 +1,7 @@
 //! Cursors as text: in the `id:` lines of server-sent events, and in the `cursor` field where a frame is a JSON object
 //! without fields of its own.
 
-use crate::cursor::Closing;
+use crate::cursor::TerminalMarker;
 use crate::json;
 use bytes::BytesMut;
 use generate::output::position::Position;
@@ -34,11 +34,11 @@ impl EventIds {
     }
 
     /// The current position as text.
-    pub fn cursor(&self, closing: Closing, with_stream: bool) -> CursorText<'_> {
+    pub fn cursor_text(&self, terminal: TerminalMarker, with_stream: bool) -> CursorText<'_> {
         CursorText {
             stream: if with_stream { &self.stream } else { "" },
             reached: &self.reached,
-            closing,
+            terminal,
         }
     }
 }
@@ -48,12 +48,12 @@ impl EventIds {
 pub struct CursorText<'a> {
     stream: &'a str,
     reached: &'a [Position],
-    closing: Closing,
+    terminal: TerminalMarker,
 }
 
 impl CursorText<'_> {
     /// Appends the cursor's text.
-    pub fn write(&self, out: &mut BytesMut) {
+    pub fn write_to(&self, out: &mut BytesMut) {
         json::raw(out, self.stream);
         for (i, reached) in self.reached.iter().enumerate() {
             json::raw(out, if i == 0 { "" } else { "." });
@@ -63,15 +63,15 @@ impl CursorText<'_> {
                 json::integer(out, reached.parts);
             }
         }
-        json::raw(out, self.closing_suffix());
+        json::raw(out, self.terminal_suffix());
     }
 
-    fn closing_suffix(&self) -> &'static str {
-        match self.closing {
-            Closing::Open => "",
-            Closing::Usage => ".1",
-            Closing::Failed => ".2",
-            Closing::Done => ".3",
+    fn terminal_suffix(&self) -> &'static str {
+        match self.terminal {
+            TerminalMarker::None => "",
+            TerminalMarker::Usage => ".1",
+            TerminalMarker::Failed => ".2",
+            TerminalMarker::Done => ".3",
         }
     }
 }
@@ -88,7 +88,7 @@ impl Display for CursorText<'_> {
                 write!(f, "-{}", reached.parts)?;
             }
         }
-        f.write_str(self.closing_suffix())
+        f.write_str(self.terminal_suffix())
     }
 }
 
@@ -106,14 +106,14 @@ mod tests {
     #[test]
     fn cursor_text_is_parsed_to_the_position_it_was_written_from() {
         let id = StreamId::from_random([0xab; 16]);
-        for (reached, closing) in [
-            (vec![(0, 0)], Closing::Open),
-            (vec![(7, 0)], Closing::Usage),
-            (vec![(7, 0), (2, 0)], Closing::Failed),
-            (vec![(3, 0), (0, 0), (12, 0)], Closing::Done),
-            (vec![(u64::MAX, 0), (1, 0)], Closing::Open),
-            (vec![(0, 2)], Closing::Open),
-            (vec![(7, 1), (3, 0), (2, u64::MAX)], Closing::Open),
+        for (reached, terminal) in [
+            (vec![(0, 0)], TerminalMarker::None),
+            (vec![(7, 0)], TerminalMarker::Usage),
+            (vec![(7, 0), (2, 0)], TerminalMarker::Failed),
+            (vec![(3, 0), (0, 0), (12, 0)], TerminalMarker::Done),
+            (vec![(u64::MAX, 0), (1, 0)], TerminalMarker::None),
+            (vec![(0, 2)], TerminalMarker::None),
+            (vec![(7, 1), (3, 0), (2, u64::MAX)], TerminalMarker::None),
         ] {
             let reached: Vec<_> = reached
                 .into_iter()
@@ -122,13 +122,13 @@ mod tests {
             let n = reached.len();
             let want = Some(Cursor {
                 reached: reached.clone(),
-                closing,
+                terminal,
             });
             let ids = EventIds::new(id, reached);
             for with_stream in [true, false] {
-                let cursor = ids.cursor(closing, with_stream);
+                let cursor = ids.cursor_text(terminal, with_stream);
                 let mut out = BytesMut::new();
-                cursor.write(&mut out);
+                cursor.write_to(&mut out);
                 let text = std::str::from_utf8(&out).unwrap();
                 assert_eq!(text, cursor.to_string());
                 assert_eq!(Cursor::parse(text, id, n), want, "{text}");

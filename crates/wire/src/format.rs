@@ -4,12 +4,12 @@ use crate::ai_sdk::UiMessageEncoder;
 use crate::anthropic::encoder::MessagesEncoder;
 use crate::encoder::Encoder;
 use crate::framing::Framing;
-use crate::native::encoder::JobEncoder;
+use crate::jobs::encoder::JobEncoder;
 use crate::ollama::encoder::{OllamaEncoder, TextField};
 use crate::openai::chat_encoder::{ChatEncoder, ReasoningField};
 use crate::openai::completion_encoder::CompletionEncoder;
 use crate::responses::ResponsesEncoder;
-use crate::{ai_sdk, anthropic, native, ollama, openai, responses};
+use crate::{ai_sdk, anthropic, jobs, ollama, openai, responses};
 use bytes::Bytes;
 use generate::error::ApiError;
 use generate::stream_source::StreamSource;
@@ -106,7 +106,7 @@ const CHAT: ProtocolRow = ProtocolRow {
     follows: FollowState::Never,
     has_frame_after_error: false,
     encoder: |source, settings| Box::new(ChatEncoder::new(source, settings.reasoning_field)),
-    error: openai::refusal::response,
+    error: openai::error_response::to_response,
 };
 
 const COMPLETION: ProtocolRow = ProtocolRow {
@@ -134,7 +134,7 @@ const JOB: ProtocolRow = ProtocolRow {
     follows: FollowState::UntilStarted,
     has_frame_after_error: true,
     encoder: |source, _| Box::new(JobEncoder::new(source)),
-    error: native::refusal::response,
+    error: jobs::error_response::to_response,
 };
 
 const MESSAGES: ProtocolRow = ProtocolRow {
@@ -146,7 +146,7 @@ const MESSAGES: ProtocolRow = ProtocolRow {
     follows: FollowState::Never,
     has_frame_after_error: false,
     encoder: |source, _| Box::new(MessagesEncoder::new(source)),
-    error: anthropic::refusal::response,
+    error: anthropic::error_response::to_response,
 };
 
 const RESPONSES: ProtocolRow = ProtocolRow {
@@ -165,7 +165,7 @@ const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
     follows: FollowState::Never,
     has_frame_after_error: false,
     encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Message)),
-    error: ollama::refusal::response,
+    error: ollama::error_response::to_response,
 };
 
 const OLLAMA_GENERATE: ProtocolRow = ProtocolRow {

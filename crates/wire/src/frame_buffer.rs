@@ -20,7 +20,7 @@ pub struct FrameBuffer {
 
 impl FrameBuffer {
     /// An empty buffer to write the next frame into.
-    pub fn begin(&mut self) -> &mut BytesMut {
+    pub fn begin_frame(&mut self) -> &mut BytesMut {
         if !self.ring[self.at].try_reclaim(FRAME_BYTES) {
             let free = (0..BUFFERS).find(|&i| self.ring[i].try_reclaim(FRAME_BYTES));
             match free {
@@ -32,12 +32,12 @@ impl FrameBuffer {
     }
 
     /// The buffer of the current frame.
-    pub fn out(&mut self) -> &mut BytesMut {
+    pub fn current_frame(&mut self) -> &mut BytesMut {
         &mut self.ring[self.at]
     }
 
-    /// The bytes written since [`begin`](Self::begin); `None` if there are none.
-    pub fn take(&mut self) -> Option<Bytes> {
+    /// The bytes written since [`begin`](Self::begin_frame); `None` if there are none.
+    pub fn take_frame(&mut self) -> Option<Bytes> {
         let written = &mut self.ring[self.at];
         (!written.is_empty()).then(|| written.split().freeze())
     }

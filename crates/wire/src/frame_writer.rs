@@ -1,6 +1,6 @@
 //! Writes frames of one stream into a buffer: framing and event ids around the JSON of an encoder.
 
-use crate::cursor::Closing;
+use crate::cursor::TerminalMarker;
 use crate::event_id::{CursorText, EventIds};
 use crate::framing::Framing;
 use crate::{json, ndjson, sse};
@@ -16,9 +16,9 @@ pub enum FrameId {
     /// The position after the event that is being encoded.
     Position,
     /// The position after all output and after the terminal frames up to this one.
-    Terminal(Closing),
-    /// Nothing new: the frame belongs before this terminal frame, and is left out for a client that has that one.
-    Before(Closing),
+    Terminal(TerminalMarker),
+    /// No new position: the frame precedes this terminal frame, and is left out for a client that has received the terminal frame.
+    Before(TerminalMarker),
 }
 
 /// Writes frames in one framing.
@@ -27,7 +27,7 @@ pub struct FrameWriter<'a> {
     /// Current positions, where frames carry event ids.
     ids: Option<&'a EventIds>,
     /// Terminal frames that the client has received.
-    known: Closing,
+    known: TerminalMarker,
     out: &'a mut BytesMut,
 }
 
@@ -37,13 +37,13 @@ impl<'a> FrameWriter<'a> {
         Self {
             framing,
             ids: None,
-            known: Closing::Open,
+            known: TerminalMarker::None,
             out,
         }
     }
 
     /// The writer with event ids, for a client that has received the terminal frames up to `known`.
-    pub fn with_ids(self, ids: Option<&'a EventIds>, known: Closing) -> Self {
+    pub fn with_ids(self, ids: Option<&'a EventIds>, known: TerminalMarker) -> Self {
         Self { ids, known, ..self }
     }
 
@@ -54,36 +54,36 @@ impl<'a> FrameWriter<'a> {
 
     /// Writes an object as one frame. `name` is the event's name in server-sent events. Terminal frames that the
     /// client has received are left out.
-    pub fn frame(&mut self, id: FrameId, name: Option<&str>, object: &impl Serialize) {
+    pub fn write_frame(&mut self, id: FrameId, name: Option<&str>, object: &impl Serialize) {
         if self.is_known(id) {
             return;
         }
-        let cursor = self.cursor(id);
+        let cursor = self.cursor_for(id);
         match self.framing {
             Framing::Sse => {
-                sse::begin(cursor, name, self.out);
+                sse::begin_event(cursor, name, self.out);
                 json::write(object, self.out);
-                sse::end(self.out);
+                sse::end_event(self.out);
             }
             Framing::Ndjson | Framing::WebSocket => {
-                ndjson::write(object, cursor.as_ref(), self.out);
+                ndjson::write_line(object, cursor.as_ref(), self.out);
             }
         }
     }
 
     /// Writes plain text as one frame (`[DONE]`); only server-sent events have such frames.
-    pub fn text(&mut self, id: FrameId, text: &str) {
+    pub fn write_text(&mut self, id: FrameId, text: &str) {
         if self.framing == Framing::Sse && !self.is_known(id) {
-            sse::begin(self.cursor(id), None, self.out);
+            sse::begin_event(self.cursor_for(id), None, self.out);
             json::raw(self.out, text);
-            sse::end(self.out);
+            sse::end_event(self.out);
         }
     }
 
     /// Writes a comment; only server-sent events have comments.
-    pub fn comment(&mut self, text: Arguments<'_>) {
+    pub fn write_comment(&mut self, text: Arguments<'_>) {
         if self.framing == Framing::Sse {
-            sse::comment(text, self.out);
+            sse::write_comment(text, self.out);
         }
     }
 
@@ -91,20 +91,20 @@ impl<'a> FrameWriter<'a> {
     /// wait for the end.
     fn is_known(&self, id: FrameId) -> bool {
         match id {
-            FrameId::Terminal(closing) | FrameId::Before(closing) => {
-                closing <= self.known && closing != Closing::Done
+            FrameId::Terminal(terminal) | FrameId::Before(terminal) => {
+                terminal <= self.known && terminal != TerminalMarker::Done
             }
             FrameId::None | FrameId::Position => false,
         }
     }
 
-    fn cursor(&self, id: FrameId) -> Option<CursorText<'a>> {
-        let closing = match id {
+    fn cursor_for(&self, id: FrameId) -> Option<CursorText<'a>> {
+        let terminal = match id {
             FrameId::None | FrameId::Before(_) => return None,
-            FrameId::Position => Closing::Open,
-            FrameId::Terminal(closing) => closing,
+            FrameId::Position => TerminalMarker::None,
+            FrameId::Terminal(terminal) => terminal,
         };
         let with_stream = self.framing != Framing::WebSocket;
-        self.ids.map(|ids| ids.cursor(closing, with_stream))
+        self.ids.map(|ids| ids.cursor_text(terminal, with_stream))
     }
 }

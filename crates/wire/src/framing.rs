@@ -21,7 +21,7 @@ impl Framing {
     ///
     /// # Errors
     /// The query names an unknown framing.
-    pub fn requested(headers: &HeaderMap, query: &Query) -> Result<Option<Self>, ApiError> {
+    pub fn from_request(headers: &HeaderMap, query: &Query) -> Result<Option<Self>, ApiError> {
         match query.get("format") {
             Some("sse") => Ok(Some(Self::Sse)),
             Some("ndjson") => Ok(Some(Self::Ndjson)),
@@ -105,7 +105,7 @@ mod tests {
                 headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             }
             let query = Query::of(&uri).unwrap_or_else(|e| panic!("{}", e.message));
-            let asked = Framing::requested(&headers, &query).ok();
+            let asked = Framing::from_request(&headers, &query).ok();
             let framing = asked.map(|asked| format.framing().or_requested(asked));
             assert_eq!(framing, want, "{uri} {accept:?}");
         }

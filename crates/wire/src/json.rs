@@ -77,7 +77,7 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize f
 }
 
 /// Appends `text` as the contents of a JSON string, without the quotes.
-pub fn escape(out: &mut BytesMut, text: &str) {
+pub fn write_escaped(out: &mut BytesMut, text: &str) {
     let bytes = text.as_bytes();
     let mut from = 0;
     for (at, &byte) in bytes.iter().enumerate() {
@@ -94,7 +94,7 @@ pub fn escape(out: &mut BytesMut, text: &str) {
 /// Appends `text` as a JSON string.
 pub fn string(out: &mut BytesMut, text: &str) {
     out.put_u8(b'"');
-    escape(out, text);
+    write_escaped(out, text);
     out.put_u8(b'"');
 }
 

@@ -14,7 +14,11 @@ struct WithCursor<'a, T> {
 }
 
 /// Writes one line.
-pub(crate) fn write(object: &impl Serialize, cursor: Option<&CursorText<'_>>, out: &mut BytesMut) {
+pub(crate) fn write_line(
+    object: &impl Serialize,
+    cursor: Option<&CursorText<'_>>,
+    out: &mut BytesMut,
+) {
     match cursor {
         Some(cursor) => json::write(&WithCursor { object, cursor }, out),
         None => json::write(object, out),

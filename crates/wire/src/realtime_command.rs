@@ -11,10 +11,10 @@ const ACKS_MAX: usize = 256;
 /// Limit of a `request` in bytes.
 const REQUEST_BYTES_MAX: usize = 64;
 /// Names of all commands, for the error message.
-const KINDS: &str = "open, attach, ack, control, pause, resume, cancel or detach";
+const COMMAND_NAMES: &str = "open, attach, ack, control, pause, resume, cancel or detach";
 
 /// A parsed message of a client.
-pub struct Message<'a> {
+pub struct ClientMessage<'a> {
     /// Client's id of the message, which the reply repeats.
     pub request: Option<Cow<'a, str>>,
     /// Id of the stream that the message names.
@@ -27,9 +27,9 @@ pub struct Message<'a> {
 #[derive(Debug)]
 pub enum Command<'a> {
     /// Opens a stream.
-    Open(Open<'a>),
+    Open(OpenCommand<'a>),
     /// Attaches to a stream.
-    Attach(Attach<'a>),
+    Attach(AttachCommand<'a>),
     /// Acknowledges tokens.
     Ack(Vec<Ack<'a>>),
     /// Updates a running stream.
@@ -46,7 +46,7 @@ pub enum Command<'a> {
 
 /// Parameters of `open`.
 #[derive(Debug)]
-pub struct Open<'a> {
+pub struct OpenCommand<'a> {
     /// Wire protocol of the request.
     pub format: Format,
     /// Body of the request, as for the HTTP route.
@@ -59,16 +59,16 @@ pub struct Open<'a> {
 
 /// Parameters of `attach`.
 #[derive(Debug)]
-pub struct Attach<'a> {
+pub struct AttachCommand<'a> {
     /// Position from which the stream is sent.
-    pub place: Place<'a>,
+    pub place: StartPosition<'a>,
     /// Whether this subscriber becomes the credit owner.
     pub govern: bool,
 }
 
 /// Position from which a subscriber is sent a stream.
 #[derive(Debug)]
-pub enum Place<'a> {
+pub enum StartPosition<'a> {
     /// The beginning of the stream.
     Beginning,
     /// A cursor.
@@ -89,11 +89,11 @@ pub struct Ack<'a> {
 }
 
 /// Parses a message of a client.
-pub fn parse(text: &str) -> Message<'_> {
+pub fn parse_message(text: &str) -> ClientMessage<'_> {
     let mut fields = match Fields::parse(text.as_bytes()) {
         Ok(fields) => fields,
         Err(error) => {
-            return Message {
+            return ClientMessage {
                 request: None,
                 stream: None,
                 command: Err(error),
@@ -110,13 +110,13 @@ pub fn parse(text: &str) -> Message<'_> {
         request => request,
     };
     let stream = fields.string("stream");
-    let command = command(&mut fields, stream.is_some());
+    let command = parse_command(&mut fields, stream.is_some());
     let command = match (fields.finish(), command) {
         (Err(error), _) => Err(error),
         (Ok(()), Some(command)) => Ok(command),
         (Ok(()), None) => Err(ApiError::ours("internal_error", "not a valid command")),
     };
-    Message {
+    ClientMessage {
         request,
         stream,
         command,
@@ -124,7 +124,7 @@ pub fn parse(text: &str) -> Message<'_> {
 }
 
 /// Parses the command; `None` on errors, which are recorded in `fields`.
-fn command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Command<'a>> {
+fn parse_command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Command<'a>> {
     let kind = fields.string("type");
     let kind = kind.as_deref().unwrap_or_default();
     let several = kind == "ack" && fields.raw("acks").is_some();
@@ -137,23 +137,25 @@ fn command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Command<'a>>
         fields.wrong("stream", "must be a stream's id");
     }
     match kind {
-        "open" => open(fields).map(Command::Open),
-        "attach" => Some(Command::Attach(attach(fields))),
-        "ack" if several => acks(fields).map(Command::Ack),
-        "ack" => ack(fields).map(|ack| Command::Ack(vec![ack])),
-        "control" => Some(Command::Control(Box::new(ControlRequest::read(fields)))),
+        "open" => open_command(fields).map(Command::Open),
+        "attach" => Some(Command::Attach(attach_command(fields))),
+        "ack" if several => parse_acks(fields).map(Command::Ack),
+        "ack" => parse_ack(fields).map(|ack| Command::Ack(vec![ack])),
+        "control" => Some(Command::Control(Box::new(ControlRequest::from_fields(
+            fields,
+        )))),
         "pause" => Some(Command::Pause),
         "resume" => Some(Command::Resume),
         "cancel" => Some(Command::Cancel),
         "detach" => Some(Command::Detach),
         _ => {
-            fields.wrong("type", format!("must be {KINDS}"));
+            fields.wrong("type", format!("must be {COMMAND_NAMES}"));
             None
         }
     }
 }
 
-fn open<'a>(fields: &mut Fields<'a>) -> Option<Open<'a>> {
+fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
     let format = match fields.string("dialect") {
         None => Some(Format::Job),
         Some(name) => Format::from_name(&name),
@@ -178,7 +180,7 @@ fn open<'a>(fields: &mut Fields<'a>) -> Option<Open<'a>> {
             "is required: what would be posted to the dialect's route",
         );
     }
-    Some(Open {
+    Some(OpenCommand {
         format: format?,
         body: body?,
         resumable,
@@ -186,24 +188,24 @@ fn open<'a>(fields: &mut Fields<'a>) -> Option<Open<'a>> {
     })
 }
 
-fn attach<'a>(fields: &mut Fields<'a>) -> Attach<'a> {
+fn attach_command<'a>(fields: &mut Fields<'a>) -> AttachCommand<'a> {
     let after = fields.string("after").filter(|after| !after.is_empty());
-    let from = number(fields, "from");
+    let from = unsigned_field(fields, "from");
     if after.is_some() && from.is_some() {
         fields.wrong("from", "must not be given together with after");
     }
-    Attach {
+    AttachCommand {
         place: match (after, from) {
-            (Some(after), _) => Place::After(after),
-            (None, Some(from)) => Place::From(from),
-            (None, None) => Place::Beginning,
+            (Some(after), _) => StartPosition::After(after),
+            (None, Some(from)) => StartPosition::From(from),
+            (None, None) => StartPosition::Beginning,
         },
         govern: fields.boolean("govern").unwrap_or(false),
     }
 }
 
 /// Parses one acknowledgement; `None` on errors, which are recorded in `fields`.
-fn ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
+fn parse_ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
     let stream = fields.string("stream");
     if stream.is_none() && fields.raw("stream").is_none() {
         // The caller has recorded this error.
@@ -212,8 +214,8 @@ fn ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
     if fields.raw("index").is_none() {
         fields.wrong("index", "must be the number of tokens the client has");
     }
-    let index = number(fields, "index");
-    let choice = number(fields, "choice");
+    let index = unsigned_field(fields, "index");
+    let choice = unsigned_field(fields, "choice");
     Some(Ack {
         stream: stream?,
         index: index?,
@@ -222,7 +224,7 @@ fn ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
 }
 
 /// Parses a list of acknowledgements; errors are recorded in `fields`.
-fn acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
+fn parse_acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
     let items = fields.array("acks", ACKS_MAX)?;
     let mut acks = Vec::with_capacity(items.len());
     for (i, item) in items.into_iter().enumerate() {
@@ -233,7 +235,7 @@ fn acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
         if inner.raw("stream").is_none() {
             inner.wrong("stream", "must be a stream's id");
         }
-        acks.extend(ack(&mut inner));
+        acks.extend(parse_ack(&mut inner));
         if let Err(error) = inner.finish() {
             for Problem {
                 field, constraint, ..
@@ -246,7 +248,7 @@ fn acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
     Some(acks)
 }
 
-fn number(fields: &mut Fields<'_>, name: &str) -> Option<u64> {
+fn unsigned_field(fields: &mut Fields<'_>, name: &str) -> Option<u64> {
     let number = fields.integer(name, 0..=i128::from(u64::MAX));
     number.and_then(|number| u64::try_from(number).ok())
 }
@@ -306,7 +308,7 @@ mod tests {
     #[test]
     fn messages_are_understood_or_name_their_fields() {
         for (text, wrong) in ROWS {
-            let fields = match parse(text).command {
+            let fields = match parse_message(text).command {
                 Ok(_) => Vec::new(),
                 Err(error) => error.problems.into_iter().map(|p| p.field).collect(),
             };
@@ -317,7 +319,7 @@ mod tests {
     #[test]
     fn what_is_no_object_is_told_without_a_field() {
         for text in ["", "nonsense", "[]", "7", "{\"type\":\"open\"", "\u{0}"] {
-            let error = parse(text).command.expect_err(text);
+            let error = parse_message(text).command.expect_err(text);
             assert_eq!(
                 (error.code, error.problems.len()),
                 ("invalid_json", 0),

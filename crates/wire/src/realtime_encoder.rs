@@ -1,16 +1,16 @@
 //! Streams over a WebSocket: the encoder. Each event is one message, a JSON object.
 
 use crate::clock;
-use crate::cursor::Closing;
+use crate::cursor::TerminalMarker;
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
+use crate::jobs::error_code::JobErrorCode;
+use crate::jobs::error_response::JobError;
+use crate::jobs::event::{TokenRange, ToolCallEvent};
+use crate::jobs::outcome::{self, JobOutcome};
 use crate::json;
-use crate::native::code::Code;
-use crate::native::ending::{self, Ending};
-use crate::native::event::{TokenRange, ToolCallEvent};
-use crate::native::refusal::JobError;
-use crate::native::rfc3339;
 use crate::openai::logprobs::ChatLogprobs;
+use crate::rfc3339;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -121,7 +121,7 @@ struct StreamUsage {
 }
 
 impl<'a> Reason<'a> {
-    fn failed(error: JobError<'a>) -> Self {
+    fn from_job_error(error: JobError<'a>) -> Self {
         Self {
             reason: "ERROR",
             stop_sequence: None,
@@ -129,15 +129,15 @@ impl<'a> Reason<'a> {
         }
     }
 
-    fn rejected(error: &'a ApiError) -> Self {
-        if Code::of(error) == Code::Cancelled {
+    fn from_api_error(error: &'a ApiError) -> Self {
+        if JobErrorCode::from_error(error) == JobErrorCode::Cancelled {
             return Self {
                 reason: "CANCELLED",
                 stop_sequence: None,
                 error: None,
             };
         }
-        Self::failed(JobError::new(error))
+        Self::from_job_error(JobError::new(error))
     }
 }
 
@@ -156,7 +156,7 @@ impl RealtimeEncoder {
         self.source.meta().choices > 1
     }
 
-    fn part<'a>(&self, at: &At<'a>) -> ChoicePart<'a> {
+    fn choice_part<'a>(&self, at: &At<'a>) -> ChoicePart<'a> {
         let has_logprobs = !at.logprobs.entries.is_empty();
         ChoicePart {
             choice: self.has_several().then_some(at.choice),
@@ -164,68 +164,68 @@ impl RealtimeEncoder {
         }
     }
 
-    fn token(&mut self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
-        self.resumed(out);
+    fn write_token(&mut self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
+        self.write_resumed(out);
         let message = StreamMessage::Token {
             stream: &self.stream,
             kind: (delta.kind == Kind::Reasoning).then_some("reasoning"),
             tokens: TokenRange::new(&delta.at),
             t: delta.text,
-            part: self.part(&delta.at),
+            part: self.choice_part(&delta.at),
         };
-        out.frame(FrameId::Position, None, &message);
+        out.write_frame(FrameId::Position, None, &message);
     }
 
-    fn tool_call(&mut self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
-        self.resumed(out);
+    fn write_tool_call(&mut self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
+        self.write_resumed(out);
         let message = StreamMessage::ToolCall {
             call: ToolCallEvent::new(call),
             stream: &self.stream,
             tokens: TokenRange::new(&call.at),
-            part: self.part(&call.at),
+            part: self.choice_part(&call.at),
         };
-        out.frame(FrameId::Position, None, &message);
+        out.write_frame(FrameId::Position, None, &message);
     }
 
-    fn change(&mut self, change: Change, out: &mut FrameWriter<'_>) {
+    fn write_change(&mut self, change: Change, out: &mut FrameWriter<'_>) {
         let stream = &self.stream;
         let message = match change {
-            Change::Resumed => return self.resumed(out),
+            Change::Resumed => return self.write_resumed(out),
             Change::Backpressure => StreamMessage::Backpressure { stream },
             Change::SlowConsumer => StreamMessage::SlowConsumer { stream },
             Change::Parked { reason } => StreamMessage::Parked { stream, reason },
             // These changes have events of their own.
             Change::Opened | Change::Started | Change::Ended { .. } => return,
         };
-        out.frame(FrameId::None, None, &message);
+        out.write_frame(FrameId::None, None, &message);
         self.is_stopped = true;
     }
 
     /// Ends the parked state: a client that was notified of a parked stream is sent `resumed` before any other
     /// message.
-    fn resumed(&mut self, out: &mut FrameWriter<'_>) {
+    fn write_resumed(&mut self, out: &mut FrameWriter<'_>) {
         if std::mem::take(&mut self.is_stopped) {
             let stream = &self.stream;
-            out.frame(FrameId::None, None, &StreamMessage::Resumed { stream });
+            out.write_frame(FrameId::None, None, &StreamMessage::Resumed { stream });
         }
     }
 
-    fn choice_ended(&mut self, choice: usize, end: End, out: &mut FrameWriter<'_>) {
+    fn write_choice_ended(&mut self, choice: usize, end: End, out: &mut FrameWriter<'_>) {
         self.last = Some(end);
         // The end of an only choice is reported as the end of the stream.
         if self.has_several() {
             let message = StreamMessage::ChoiceEnded {
                 stream: &self.stream,
                 choice,
-                reason: self.reason(end),
+                reason: self.end_reason(end),
             };
-            out.frame(FrameId::Position, None, &message);
+            out.write_frame(FrameId::Position, None, &message);
         }
     }
 
-    fn reason(&self, end: End) -> Reason<'_> {
-        match ending::spell(end) {
-            Ending::End { reason, stop } => {
+    fn end_reason(&self, end: End) -> Reason<'_> {
+        match outcome::job_outcome(end) {
+            JobOutcome::End { reason, stop } => {
                 let stops = &self.source.meta().stops;
                 let stop = stop.and_then(|index| stops.get(usize::from(index)));
                 Reason {
@@ -234,11 +234,11 @@ impl RealtimeEncoder {
                     error: None,
                 }
             }
-            Ending::Error(error) => Reason::failed(error),
+            JobOutcome::Error(error) => Reason::from_job_error(error),
         }
     }
 
-    fn ended<'a>(&'a self, reason: Reason<'a>, usage: Usage) -> StreamMessage<'a> {
+    fn ended_message<'a>(&'a self, reason: Reason<'a>, usage: Usage) -> StreamMessage<'a> {
         let ms = usage.times.decoding().as_millis();
         StreamMessage::Ended {
             stream: &self.stream,
@@ -255,37 +255,45 @@ impl RealtimeEncoder {
 
 impl Encoder for RealtimeEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
-        let done = FrameId::Terminal(Closing::Done);
+        let done = FrameId::Terminal(TerminalMarker::Done);
         match event {
             Event::Queued { position } => {
                 let message = StreamMessage::Queued {
                     stream: &self.stream,
                     position: *position,
                 };
-                out.frame(FrameId::None, None, &message);
+                out.write_frame(FrameId::None, None, &message);
             }
             Event::Started { at } => {
                 let message = StreamMessage::Started {
                     stream: &self.stream,
-                    started_at: rfc3339::utc(clock::wall(*at)),
+                    started_at: rfc3339::utc_millis(clock::wall(*at)),
                 };
-                out.frame(FrameId::None, None, &message);
+                out.write_frame(FrameId::None, None, &message);
             }
-            Event::StateChanged(change) => self.change(*change, out),
-            Event::Delta(delta) => self.token(delta, out),
-            Event::ToolCall(call) => self.tool_call(call, out),
-            Event::ChoiceEnded { choice, end, .. } => self.choice_ended(*choice, *end, out),
+            Event::StateChanged(change) => self.write_change(*change, out),
+            Event::Delta(delta) => self.write_token(delta, out),
+            Event::ToolCall(call) => self.write_tool_call(call, out),
+            Event::ChoiceEnded { choice, end, .. } => self.write_choice_ended(*choice, *end, out),
             Event::Finished { end, usage } => {
                 // A client that has received the ends of all choices gets none of them again.
                 let end = self.last.or(*end).unwrap_or(End::Lost);
-                out.frame(done, None, &self.ended(self.reason(end), *usage));
+                out.write_frame(
+                    done,
+                    None,
+                    &self.ended_message(self.end_reason(end), *usage),
+                );
             }
             Event::Failed { end, usage } => {
-                out.frame(done, None, &self.ended(self.reason(*end), *usage));
+                out.write_frame(
+                    done,
+                    None,
+                    &self.ended_message(self.end_reason(*end), *usage),
+                );
             }
             Event::Rejected(error) => {
-                let message = self.ended(Reason::rejected(error), Usage::default());
-                out.frame(done, None, &message);
+                let message = self.ended_message(Reason::from_api_error(error), Usage::default());
+                out.write_frame(done, None, &message);
             }
             // The session reports `opened` and the loading of a model.
             Event::Opened { .. }
@@ -296,7 +304,7 @@ impl Encoder for RealtimeEncoder {
     }
 
     /// Writes the last message. A session has no non-streaming responses.
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         _: &Tokenizer,
@@ -304,12 +312,12 @@ impl Encoder for RealtimeEncoder {
         out: &mut BytesMut,
     ) {
         let end = answers.iter().find_map(|answer| answer.end);
-        let reason = self.reason(end.unwrap_or(End::Lost));
-        json::write(&self.ended(reason, usage), out);
+        let reason = self.end_reason(end.unwrap_or(End::Lost));
+        json::write(&self.ended_message(reason, usage), out);
     }
 
-    fn error(&self, end: End) -> ApiError {
-        ending::refusal(end)
+    fn end_error(&self, end: End) -> ApiError {
+        outcome::end_error(end)
     }
 
     /// The connection has its own pings.

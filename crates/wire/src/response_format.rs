@@ -2,7 +2,7 @@
 //!
 //! A [`ResponseFormat`] is parsed from OpenAI's `response_format`, vLLM's `structured_outputs` and `guided_*`, or
 //! llama.cpp's `json_schema` and `grammar`; protocols with a field of their own (Ollama's `format`, the Responses
-//! API's `text.format`) parse that field with [`of_schema`] or [`any_object`].
+//! API's `text.format`) parse that field with [`json_schema_format`] or [`any_object`].
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use generate::response_format::{ResponseFormat, any_object};
@@ -25,13 +25,13 @@ const NAMES: [&str; 9] = [
 const SCHEMA_WORDS: &str = "must be a JSON Schema (an object)";
 
 /// Parses the response format of a request, if there is one; a second one is an error.
-pub(crate) fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+pub(crate) fn parse_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     let mut found: Option<(&str, ResponseFormat)> = None;
     for name in NAMES {
         let Some(raw) = fields.raw(name) else {
             continue;
         };
-        let Some(form) = named(fields, name, raw) else {
+        let Some(form) = parse_field(fields, name, raw) else {
             continue;
         };
         match &found {
@@ -49,7 +49,7 @@ pub(crate) fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
 
 /// Whether schemas with `properties` and without `additionalProperties` forbid further members: vLLM's
 /// `disable_additional_properties`, in `structured_outputs` or at the top level.
-pub(crate) fn closed_objects(fields: &mut Fields<'_>) -> Option<bool> {
+pub(crate) fn closed_objects_field(fields: &mut Fields<'_>) -> Option<bool> {
     const NAME: &str = "disable_additional_properties";
     const OUTPUTS: &str = "structured_outputs";
     let outputs = fields.raw(OUTPUTS);
@@ -63,7 +63,7 @@ pub(crate) fn closed_objects(fields: &mut Fields<'_>) -> Option<bool> {
 }
 
 /// Parses a JSON schema, given as an object or as a string of JSON.
-pub(crate) fn of_schema(
+pub(crate) fn json_schema_format(
     fields: &mut Fields<'_>,
     field: &str,
     raw: Raw<'_>,
@@ -86,7 +86,7 @@ pub(crate) fn of_schema(
 }
 
 /// Checks a response format with `strict: true`: rejects a schema that cannot be enforced exactly as written.
-pub(crate) fn strictly(
+pub(crate) fn check_strict(
     fields: &mut Fields<'_>,
     form: Option<ResponseFormat>,
     strict: Option<Raw<'_>>,
@@ -102,28 +102,28 @@ pub(crate) fn strictly(
     Some(form)
 }
 
-fn named(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
+fn parse_field(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
     match name {
-        "response_format" => response_format(fields),
+        "response_format" => openai_response_format(fields),
         "structured_outputs" => structured_outputs(fields),
-        "guided_json" | "json_schema" => of_schema(fields, name, raw),
+        "guided_json" | "json_schema" => json_schema_format(fields, name, raw),
         "guided_json_object" => (fields.boolean(name)?).then(|| any_object(name)),
-        "guided_choice" => choice(fields, name, raw),
-        "guided_regex" => written(fields, name, raw, GrammarSource::Regex),
+        "guided_choice" => choice_format(fields, name, raw),
+        "guided_regex" => text_format(fields, name, raw, GrammarSource::Regex),
         "grammar" if raw.get() == "\"\"" => None,
-        _ => written(fields, name, raw, GrammarSource::Lark),
+        _ => text_format(fields, name, raw, GrammarSource::Lark),
     }
 }
 
 /// OpenAI's `response_format`; llama.cpp puts the schema of either type into the member `schema`.
-fn response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "response_format";
     let format = fields.object(NAME)?;
     let beside = format.get("schema");
     match format.get("type").and_then(fields::text).as_deref() {
         Some("text") => None,
         Some("json_object") => match beside {
-            Some(raw) => of_schema(fields, &format!("{NAME}.schema"), raw),
+            Some(raw) => json_schema_format(fields, &format!("{NAME}.schema"), raw),
             None => Some(any_object(NAME)),
         },
         Some("json_schema") => {
@@ -134,10 +134,11 @@ fn response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
             let strict = inner.as_ref().and_then(|inner| inner.get("strict"));
             match (inner.as_ref().and_then(|inner| inner.get("schema")), beside) {
                 (Some(raw), _) => {
-                    let form = of_schema(fields, &format!("{NAME}.json_schema.schema"), raw);
-                    strictly(fields, form, strict)
+                    let form =
+                        json_schema_format(fields, &format!("{NAME}.json_schema.schema"), raw);
+                    check_strict(fields, form, strict)
                 }
-                (None, Some(raw)) => of_schema(fields, &format!("{NAME}.schema"), raw),
+                (None, Some(raw)) => json_schema_format(fields, &format!("{NAME}.schema"), raw),
                 (None, None) => {
                     fields.wrong(
                         format!("{NAME}.json_schema.schema"),
@@ -166,10 +167,10 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
         let field = format!("{NAME}.{name}");
         forms.extend(match (name, fields::kind(raw)) {
             (_, Kind::Null) => None,
-            ("json", _) => of_schema(fields, &field, raw),
-            ("regex", _) => written(fields, &field, raw, GrammarSource::Regex),
-            ("choice", _) => choice(fields, &field, raw),
-            ("grammar", _) => written(fields, &field, raw, GrammarSource::Lark),
+            ("json", _) => json_schema_format(fields, &field, raw),
+            ("regex", _) => text_format(fields, &field, raw, GrammarSource::Regex),
+            ("choice", _) => choice_format(fields, &field, raw),
+            ("grammar", _) => text_format(fields, &field, raw, GrammarSource::Lark),
             ("json_object", Kind::Bool) => (raw.get() == "true").then(|| any_object(&field)),
             ("structural_tag", _) => {
                 fields.wrong(field, "is not supported by this server");
@@ -186,7 +187,7 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     forms.into_iter().next()
 }
 
-fn choice(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
+fn choice_format(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
     let items = fields::list(raw, CHOICES_IN_GRAMMAR_MAX).unwrap_or_default();
     let texts: Option<Vec<String>> = items
         .iter()
@@ -207,7 +208,7 @@ fn choice(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<Response
     }
 }
 
-fn written(
+fn text_format(
     fields: &mut Fields<'_>,
     field: &str,
     raw: Raw<'_>,

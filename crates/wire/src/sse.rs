@@ -6,10 +6,10 @@ use bytes::BytesMut;
 use std::fmt::{Arguments, Write};
 
 /// Writes the fields of an event up to the beginning of its data.
-pub(crate) fn begin(id: Option<CursorText<'_>>, name: Option<&str>, out: &mut BytesMut) {
+pub(crate) fn begin_event(id: Option<CursorText<'_>>, name: Option<&str>, out: &mut BytesMut) {
     if let Some(id) = id {
         json::raw(out, "id: ");
-        id.write(out);
+        id.write_to(out);
         json::raw(out, "\n");
     }
     if let Some(name) = name {
@@ -21,14 +21,14 @@ pub(crate) fn begin(id: Option<CursorText<'_>>, name: Option<&str>, out: &mut By
 }
 
 /// Ends an event after the data.
-pub(crate) fn end(out: &mut BytesMut) {
+pub(crate) fn end_event(out: &mut BytesMut) {
     json::raw(out, "\n\n");
 }
 
 /// Writes a comment; clients ignore comments.
-pub(crate) fn comment(text: Arguments<'_>, out: &mut BytesMut) {
+pub(crate) fn write_comment(text: Arguments<'_>, out: &mut BytesMut) {
     json::raw(out, ": ");
     // Writing into memory does not fail.
     let _ = out.write_fmt(text);
-    end(out);
+    end_event(out);
 }

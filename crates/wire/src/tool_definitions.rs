@@ -8,26 +8,26 @@ use std::borrow::Cow;
 /// Limit of a tool name in bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// Error message for an invalid tool name.
-pub(crate) const NAME_WORDS: &str =
+pub(crate) const TOOL_NAME_MESSAGE: &str =
     "must be 1 to 128 letters, digits, underscores, hyphens and dots";
 /// Error message for an invalid `tool_choice`.
-const CHOICE_WORDS: &str =
+const TOOL_CHOICE_MESSAGE: &str =
     "must be none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": ..}}";
 
 /// Parses the tools of a request. Errors are recorded in `fields`.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
-    let tools = listed(fields, ".function.name", tool);
+pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
+    let tools = parse_tool_list(fields, ".function.name", parse_tool);
     let once = fields.boolean("parallel_tool_calls") == Some(false);
-    let choice = choice(fields, CHOICE_WORDS, |choice| {
+    let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
         let function = choice.get("function").and_then(fields::object)?;
         function.get("name").and_then(fields::text)
     });
-    Tools::new(tools, &choice, once).unwrap_or_else(|| unknown(fields))
+    Tools::new(tools, &choice, once).unwrap_or_else(|| reject_unknown_tool(fields))
 }
 
 /// Parses the field `tools`: `tool` parses one entry at a path, and `name` is the path of the tool's name below that
 /// entry. Errors are recorded in `fields`.
-pub(crate) fn listed<'a>(
+pub(crate) fn parse_tool_list<'a>(
     fields: &mut Fields<'a>,
     name: &str,
     tool: impl Fn(&mut Fields<'a>, &str, Raw<'a>) -> Option<(String, Value)>,
@@ -50,7 +50,7 @@ pub(crate) fn listed<'a>(
 
 /// Parses the field `tool_choice`: a keyword, or an object in which `named` finds a tool's name. `words` is the error
 /// message of any other value.
-pub(crate) fn choice<'a>(
+pub(crate) fn parse_tool_choice<'a>(
     fields: &mut Fields<'a>,
     words: &str,
     named: impl Fn(&Object<'a>) -> Option<Cow<'a, str>>,
@@ -72,21 +72,21 @@ pub(crate) fn choice<'a>(
 }
 
 /// Rejects a `tool_choice` that names an unknown tool.
-pub(crate) fn unknown(fields: &mut Fields<'_>) -> Tools {
+pub(crate) fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
     fields.wrong("tool_choice", "must name one of the tools that are given");
     Tools::default()
 }
 
 /// Rejects tools beside a plain prompt: tool definitions are rendered by the chat template, and a plain prompt has
 /// none.
-pub(crate) fn refuse(fields: &mut Fields<'_>) {
+pub(crate) fn reject_tools(fields: &mut Fields<'_>) {
     let tools = fields.array("tools", usize::MAX);
     if tools.is_some_and(|tools| !tools.is_empty()) {
         fields.wrong("tools", "need messages: a prompt is taken as it is");
     }
 }
 
-fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
+fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
     let Some(tool) = fields::object(raw) else {
         fields.wrong(path, "must be an object with type and function");
         return None;
@@ -105,9 +105,9 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         return None;
     };
     let name = function.get("name").and_then(fields::text);
-    let name = name.filter(|name| is_name(name));
+    let name = name.filter(|name| is_tool_name(name));
     if name.is_none() {
-        fields.wrong(format!("{path}.name"), NAME_WORDS);
+        fields.wrong(format!("{path}.name"), TOOL_NAME_MESSAGE);
     }
     let is = |name: &str, right: fn(Raw<'_>) -> bool| function.get(name).is_none_or(right);
     for (name, right, words) in [
@@ -141,7 +141,7 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
 }
 
 /// Whether a tool name is valid.
-pub(crate) fn is_name(name: &str) -> bool {
+pub(crate) fn is_tool_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
 }

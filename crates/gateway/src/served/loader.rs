@@ -65,7 +65,7 @@ impl ModelLoader {
         let now = clock::now();
         let mut restless = false;
         for entry in self.models.entries() {
-            let until = entry.keep().until(entry.last_used());
+            let until = entry.keep().unload_time(entry.last_used());
             match (entry.is_idle(), until) {
                 (true, Some(until)) if until <= now => {
                     tracing::info!(model = entry.id, "unloaded: idle");

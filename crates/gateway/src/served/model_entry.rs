@@ -197,7 +197,7 @@ impl ModelEntry {
     pub(crate) fn keep(&self) -> ModelKeepAlive {
         let default = || match self.weights {
             Some(_) => ModelKeepAlive::from(self.limits.now().models.idle),
-            None => ModelKeepAlive::ForEver,
+            None => ModelKeepAlive::Forever,
         };
         self.stay().keep.unwrap_or_else(default)
     }
@@ -223,7 +223,7 @@ impl ModelEntry {
             true => self.last_used(),
             false => clock::now(),
         };
-        self.keep().until(last)
+        self.keep().unload_time(last)
     }
 
     /// Bytes of memory it has; 0 where that is nobody's to free.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use wire::clock;
-use wire::ollama::names::LATEST;
+use wire::ollama::model_name::LATEST;
 
 /// Names that are remembered; they are all forgotten when there are more.
 const NAMES_MAX: usize = 1024;

@@ -1,7 +1,7 @@
 //! Names that were probably meant by one that no model has.
 
 use wire::edit_distance::edit_distance;
-use wire::ollama::names::LATEST;
+use wire::ollama::model_name::LATEST;
 
 /// Names that are told at once.
 const NEAR_MAX: usize = 3;

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use stream::{End, StreamId, Tap};
 use tokio::sync::watch;
 use wire::clock;
-use wire::cursor::{Closing, Cursor};
+use wire::cursor::{Cursor, TerminalMarker};
 
 /// What a stream is started with.
 pub struct Started {
@@ -351,7 +351,7 @@ impl StreamRecord {
             |log: &ChoiceLog| Position::whole(tokens.saturating_add(log.preface.is_some().into()));
         Some(Cursor {
             reached: self.started()?.choices.iter().map(reached).collect(),
-            closing: Closing::Open,
+            terminal: TerminalMarker::None,
         })
     }
 

@@ -18,7 +18,7 @@ use std::task::Poll;
 use std::time::Instant;
 use stream::{End, Owner, Read, Reader};
 use wire::clock;
-use wire::openai::ending;
+use wire::openai::finish_reason;
 
 /// The output of an embedding for the resource estimate.
 const ANSWERS: Answers = Answers {
@@ -262,7 +262,7 @@ impl TextEmbedder<'_> {
         self.places.permit().pulse().first_token(clock::now());
         match (end, vector.get()) {
             (End::Stop(_), Some(vector)) => Ok(vector.clone()),
-            (end, _) => Err(ending::error(end)),
+            (end, _) => Err(finish_reason::end_error(end)),
         }
     }
 }

@@ -12,7 +12,7 @@ use gateway::handles::Gateway;
 use gateway::served::ModelLease;
 use generate::error::ApiError;
 use std::time::{Duration, Instant};
-use wire::embeddings_vector::{shaped, write_floats};
+use wire::embeddings_vector::{cut_and_normalize, write_floats};
 use wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
 use wire::fields::Fields;
 use wire::format::Format;
@@ -63,7 +63,7 @@ async fn respond(
         EmbedRoute::Embed => "input",
         EmbedRoute::Embeddings => "prompt",
     };
-    let texts = embeddings_input::read(&mut fields, field, vocab);
+    let texts = embeddings_input::read_inputs(&mut fields, field, vocab);
     if route == EmbedRoute::Embeddings && texts.len() > 1 {
         fields.wrong(field, "must be one text");
     }
@@ -101,7 +101,7 @@ fn embeddings_response(embedded: &ComputedEmbeddings, dimensions: Option<usize>)
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"embedding\":");
     let vector = embedded.vectors.first();
-    let vector = vector.map(|vector| shaped(vector, dimensions, false));
+    let vector = vector.map(|vector| cut_and_normalize(vector, dimensions, false));
     write_floats(&vector.unwrap_or_default(), &mut out);
     json::raw(&mut out, "}");
     out.freeze()
@@ -120,7 +120,7 @@ fn embed_response(
     json::raw(&mut out, ",\"embeddings\":[");
     for (i, vector) in embedded.vectors.iter().enumerate() {
         json::raw(&mut out, if i == 0 { "" } else { "," });
-        write_floats(&shaped(vector, dimensions, true), &mut out);
+        write_floats(&cut_and_normalize(vector, dimensions, true), &mut out);
     }
     let loading = embedded.admitted.saturating_duration_since(arrived);
     for (name, count) in [

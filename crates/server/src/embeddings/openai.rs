@@ -9,7 +9,7 @@ use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;
 use gateway::served::ModelLease;
-use wire::embeddings_vector::{shaped, write_base64, write_floats};
+use wire::embeddings_vector::{cut_and_normalize, write_base64, write_floats};
 use wire::field_table::EMBEDDINGS;
 use wire::fields::Fields;
 use wire::format::Format;
@@ -29,7 +29,7 @@ pub(crate) async fn create_embeddings(
     let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
     let (_, dim) = expect_pooling(&serving.model)?;
     let vocab = serving.model.handle.tokenizer.vocab_size();
-    let texts = embeddings_input::read(&mut fields, "input", vocab);
+    let texts = embeddings_input::read_inputs(&mut fields, "input", vocab);
     let base64 = match fields.string("encoding_format").as_deref() {
         None | Some("float") => false,
         Some("base64") => true,
@@ -75,7 +75,7 @@ fn embeddings_response(
         json::raw(&mut out, "{\"object\":\"embedding\",\"index\":");
         json::integer(&mut out, i as u64);
         json::raw(&mut out, ",\"embedding\":");
-        let vector = shaped(vector, dimensions, true);
+        let vector = cut_and_normalize(vector, dimensions, true);
         match base64 {
             true => write_base64(&vector, &mut out),
             false => write_floats(&vector, &mut out),

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use gateway::metrics::count::Counter;
 use gateway::metrics::table;
 use std::sync::Arc;
-use wire::openai::refusal::RejectedWith;
+use wire::openai::error_response::RejectedWith;
 
 /// Statuses with a counter of their own.
 const STATUSES: [(u16, &str); 24] = [

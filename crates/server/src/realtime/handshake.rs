@@ -16,7 +16,7 @@ use axum::response::Response;
 use gateway::lifecycle::Stage;
 use generate::error::{ApiError, ErrorKind};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use wire::openai::refusal;
+use wire::openai::error_response;
 
 /// Length of a `Sec-WebSocket-Key`: 16 bytes in base 64.
 const KEY_BYTES: usize = 24;
@@ -107,7 +107,7 @@ fn capacity_error(handles: &RealtimeHandles, code: &'static str, message: &str) 
 }
 
 fn reject_upgrade(error: &ApiError) -> Response {
-    let mut response = refusal::response(error);
+    let mut response = error_response::to_response(error);
     if error.kind == ErrorKind::UpgradeRequired {
         let headers = response.headers_mut();
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));

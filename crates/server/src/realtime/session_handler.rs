@@ -23,7 +23,7 @@ use wire::format::Encoding;
 use wire::format::FollowState;
 use wire::format::Format;
 use wire::framing::Framing;
-use wire::realtime_command::{self, Ack, Attach, Command, Open, Place};
+use wire::realtime_command::{self, Ack, AttachCommand, Command, OpenCommand, StartPosition};
 use wire::realtime_encoder::RealtimeEncoder;
 
 /// Replies that wait for the socket; while there are this many, no message is read.
@@ -58,7 +58,7 @@ impl SessionHandler {
 
     /// Executes the command of a message. The reply is sent if the client requested one or the command failed.
     pub(super) fn handle_message(&mut self, text: &str) {
-        let message = realtime_command::parse(text);
+        let message = realtime_command::parse_message(text);
         let (request, stream) = (message.request.as_deref(), message.stream.as_deref());
         let named = stream.unwrap_or_default();
         let outcome = message.command.and_then(|command| match command {
@@ -88,7 +88,11 @@ impl SessionHandler {
         }
     }
 
-    fn open_stream(&mut self, open: &Open<'_>, request: Option<&str>) -> Result<Value, ApiError> {
+    fn open_stream(
+        &mut self,
+        open: &OpenCommand<'_>,
+        request: Option<&str>,
+    ) -> Result<Value, ApiError> {
         self.caller.request(clock::now())?;
         self.expect_capacity()?;
         let unparsed = UnparsedRequest {
@@ -117,7 +121,7 @@ impl SessionHandler {
     fn attach_stream(
         &mut self,
         id: &str,
-        attach: &Attach<'_>,
+        attach: &AttachCommand<'_>,
         request: Option<&str>,
     ) -> Result<Value, ApiError> {
         let record = self.find_stream(id)?;
@@ -239,14 +243,17 @@ fn start_positions(record: &StreamRecord) -> Vec<Position> {
 
 /// The cursor of a requested position. A client that attaches at the very end gets the terminal event again: each
 /// attachment has exactly one.
-fn requested_cursor(record: &StreamRecord, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
+fn requested_cursor(
+    record: &StreamRecord,
+    place: &StartPosition<'_>,
+) -> Result<Option<Cursor>, ApiError> {
     let choices = record.meta().choices;
     match place {
-        Place::Beginning | Place::From(0) => Ok(None),
-        Place::After(after) => Cursor::parse(after, record.id(), choices)
+        StartPosition::Beginning | StartPosition::From(0) => Ok(None),
+        StartPosition::After(after) => Cursor::parse(after, record.id(), choices)
             .map(|cursor| Some(cursor.before_ending()))
             .ok_or_else(invalid_cursor),
-        Place::From(tokens) => record
+        StartPosition::From(tokens) => record
             .cursor_at(*tokens)
             .map(Some)
             .ok_or_else(invalid_cursor),

@@ -24,12 +24,12 @@ use stream::StreamId;
 use wire::clock;
 use wire::format::Format;
 use wire::framing::Framing;
-use wire::native::code::Code;
-use wire::native::ending::{self, Ending};
-use wire::native::job_id::JobId;
-use wire::native::refusal::JobError;
-use wire::native::rfc3339;
+use wire::jobs::error_code::JobErrorCode;
+use wire::jobs::error_response::JobError;
+use wire::jobs::job_id::JobId;
+use wire::jobs::outcome::{self, JobOutcome};
 use wire::query::Query;
+use wire::rfc3339;
 
 /// Runs a job with a subscriber. A streamed job is resumable unless the client chooses otherwise.
 pub(crate) async fn run_inference(
@@ -178,7 +178,7 @@ fn describe_job(record: &StreamRecord) -> Value {
         }
         _ => None,
     };
-    let utc = |at| rfc3339::utc(clock::wall(at));
+    let utc = |at| rfc3339::utc_millis(clock::wall(at));
     json!({
         "job_id": job_id(record),
         "stream_id": record.id().to_string(),
@@ -195,21 +195,21 @@ fn describe_job(record: &StreamRecord) -> Value {
 }
 
 fn rejected_ending(error: &ApiError) -> Value {
-    match Code::of(error) {
-        Code::Cancelled => json!({ "stop_reason": "CANCELLED" }),
+    match JobErrorCode::from_error(error) {
+        JobErrorCode::Cancelled => json!({ "stop_reason": "CANCELLED" }),
         _ => json!(JobError::new(error)),
     }
 }
 
 fn stream_ending(end: stream::End, record: &StreamRecord) -> Value {
-    match ending::spell(end) {
-        Ending::End { reason, stop } => {
+    match outcome::job_outcome(end) {
+        JobOutcome::End { reason, stop } => {
             let stop = stop.and_then(|stop| record.meta().stops.get(usize::from(stop)));
             match stop {
                 Some(stop) => json!({ "stop_reason": reason, "stop_sequence_matched": stop }),
                 None => json!({ "stop_reason": reason }),
             }
         }
-        Ending::Error(error) => json!(error),
+        JobOutcome::Error(error) => json!(error),
     }
 }

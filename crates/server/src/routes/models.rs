@@ -10,7 +10,7 @@ use gateway::served::{Listed, ModelRegistry};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::anthropic;
-use wire::openai::models;
+use wire::openai::model_list;
 use wire::query::Query;
 
 pub(crate) async fn list_models(
@@ -20,12 +20,12 @@ pub(crate) async fn list_models(
 ) -> Response {
     let all: Vec<_> = served.list().await.iter().map(Listed::card).collect();
     if !is_anthropic_client(&headers) {
-        return Json(models::list(&all)).into_response();
+        return Json(model_list::model_list(&all)).into_response();
     }
     let query = Query::of(&uri);
-    match query.and_then(|query| anthropic::models::page(&all, &query)) {
+    match query.and_then(|query| anthropic::model_list::model_page(&all, &query)) {
         Ok(page) => Json(page).into_response(),
-        Err(error) => anthropic::refusal::response(&error),
+        Err(error) => anthropic::error_response::to_response(&error),
     }
 }
 
@@ -38,12 +38,12 @@ pub(crate) async fn one_model(
     if is_anthropic_client(&headers) {
         return Ok(anthropic_card(listed));
     }
-    Ok(Json(models::object(&listed?.card())).into_response())
+    Ok(Json(model_list::model_object(&listed?.card())).into_response())
 }
 
 fn anthropic_card(listed: Result<Listed, ApiError>) -> Response {
     match listed {
-        Ok(listed) => Json(anthropic::models::info(&listed.card())).into_response(),
-        Err(error) => anthropic::refusal::response(&error),
+        Ok(listed) => Json(anthropic::model_list::model_info(&listed.card())).into_response(),
+        Err(error) => anthropic::error_response::to_response(&error),
     }
 }

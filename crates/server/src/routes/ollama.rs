@@ -52,7 +52,7 @@ async fn respond(
     (uri, headers): (&Uri, &HeaderMap),
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let requested = Framing::requested(headers, &Query::of(uri)?)?;
+    let requested = Framing::from_request(headers, &Query::of(uri)?)?;
     let models = &responder.gateway().models;
     let residence = ResidenceRequest::of(format, &request.body)?;
     if residence.is_without_prompt() {

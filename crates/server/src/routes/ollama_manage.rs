@@ -95,12 +95,13 @@ fn derived_model(fields: &mut Fields<'_>) -> DerivedModel {
             "use `from`, `system`, `template` and `parameters`",
         ),
     ] {
-        if request::says_something(fields, name) {
+        if request::is_given(fields, name) {
             fields.wrong(name, instead);
         }
     }
-    let template = request::text(fields, "template").filter(|template| !template.is_empty());
-    let nothing = go_template::Values {
+    let template =
+        request::string_field(fields, "template").filter(|template| !template.is_empty());
+    let nothing = go_template::TemplateValues {
         system: "",
         prompt: "",
     };
@@ -112,7 +113,7 @@ fn derived_model(fields: &mut Fields<'_>) -> DerivedModel {
     }
     DerivedModel {
         parent: required_text(fields, &["from"]),
-        system: request::text(fields, "system").filter(|system| !system.is_empty()),
+        system: request::string_field(fields, "system").filter(|system| !system.is_empty()),
         template,
         options: parse_parameters(fields),
     }
@@ -187,7 +188,7 @@ async fn change_store(
 /// The first of these fields that is present.
 fn required_text(fields: &mut Fields<'_>, names: &[&str]) -> String {
     let found = names.iter().find(|name| fields.raw(name).is_some());
-    let text = found.and_then(|name| request::text(fields, name));
+    let text = found.and_then(|name| request::string_field(fields, name));
     let text = text.filter(|text| !text.is_empty());
     if text.is_none() {
         fields.wrong(names[0], "is required: a text");

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
 use wire::clock;
 use wire::fields::Fields;
-use wire::native::rfc3339::Nanos;
-use wire::ollama::{modelfile, names};
+use wire::ollama::{model_name, modelfile};
+use wire::rfc3339::Nanos;
 
 /// The version of Ollama's API. Clients compare this version before they use newer fields.
 const API_VERSION: &str = "0.12.11";
@@ -71,7 +71,7 @@ fn model_state(entry: &ModelEntry, serving: &Serving) -> Value {
 }
 
 fn model_summary(id: &str, facts: Option<&ModelFacts>) -> Value {
-    let name = names::tagged(id);
+    let name = model_name::with_tag(id);
     json!({
         "name": name,
         "model": name,
@@ -121,8 +121,8 @@ fn model_description(listed: &Listed, capabilities: Capabilities) -> Result<Valu
     let mut details = model_details(Some(facts));
     details["parent_model"] = json!(made.map_or("", |made| &made.parent));
     let mut shown = json!({
-        "modelfile": modelfile::written(&listed.name, made),
-        "parameters": modelfile::parameters(made, listed.context_max),
+        "modelfile": modelfile::modelfile_text(&listed.name, made),
+        "parameters": modelfile::parameter_lines(made, listed.context_max),
         "template": own.or(facts.template.as_deref()),
         "details": details,
         "model_info": facts.info,

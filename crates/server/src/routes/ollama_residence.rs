@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::fields::Fields;
 use wire::format::Format;
-use wire::native::rfc3339::Nanos;
 use wire::ollama::keep_alive::{ModelKeepAlive, keep_alive};
-use wire::ollama::request::says_something;
+use wire::ollama::request::is_given;
+use wire::rfc3339::Nanos;
 use wire::{clock, json};
 
 /// The model and `keep_alive` of a request.
@@ -39,7 +39,7 @@ impl ResidenceRequest {
         };
         let is_without_prompt = ![prompt_field, "images", "suffix"]
             .iter()
-            .any(|name| says_something(&fields, name));
+            .any(|name| is_given(&fields, name));
         let model = fields.string("model").map(std::borrow::Cow::into_owned);
         let keep = keep_alive(&mut fields);
         let valid = fields.finish();
@@ -180,12 +180,12 @@ mod tests {
             (
                 generate,
                 r#"{"keep_alive":-1}"#,
-                Ok((Some(ModelKeepAlive::ForEver), true)),
+                Ok((Some(ModelKeepAlive::Forever), true)),
             ),
             (
                 generate,
                 r#"{"keep_alive":1e300}"#,
-                Ok((Some(ModelKeepAlive::ForEver), true)),
+                Ok((Some(ModelKeepAlive::Forever), true)),
             ),
             (
                 generate,

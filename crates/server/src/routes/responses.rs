@@ -31,7 +31,7 @@ use wire::format::Format;
 use wire::framing::Framing;
 use wire::query::Query;
 use wire::responses::ResponsesEncoder;
-use wire::responses::{input, object, place, request};
+use wire::responses::{input_page, request, response_object, sequence_number};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
 /// ended response.
@@ -127,7 +127,7 @@ impl ResponseInPath {
         let after = query.number("starting_after", u64::MAX)?;
         let entry = self.find_stream()?;
         let cursor = after
-            .map(|after| place::cursor(entry.source(), after))
+            .map(|after| sequence_number::cursor_after(entry.source(), after))
             .transpose()?;
         let cursor = cursor.flatten();
         let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
@@ -135,7 +135,7 @@ impl ResponseInPath {
         let options = SubscribeOptions {
             cursor,
             encoding: Encoding {
-                encoder: Box::new(ResponsesEncoder::new(entry.source()).after(after)),
+                encoder: Box::new(ResponsesEncoder::new(entry.source()).resume_after(after)),
                 framing: Framing::Sse,
                 header: None,
                 follows: FollowState::Never,
@@ -217,13 +217,13 @@ pub(crate) async fn cancel_response(response: ResponseInPath) -> Result<Response
 
 pub(crate) async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Response, Rejected> {
     let record = response.find_record()?;
-    let page = input::page(&record.items, &Query::of(&uri)?)?;
+    let page = input_page::input_page(&record.items, &Query::of(&uri)?)?;
     Ok(json_response(page.into()))
 }
 
 /// A response that has not ended.
 fn so_far(entry: &StreamRecord) -> Bytes {
-    object::so_far(entry.source(), entry.state() == StreamState::Queued)
+    response_object::response_so_far(entry.source(), entry.state() == StreamState::Queued)
 }
 
 fn json_response(body: Bytes) -> Response {

@@ -21,7 +21,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 use wire::framing::Framing;
-use wire::native::rfc3339;
+use wire::rfc3339;
 use wire::{clock, json};
 
 /// Length of a chunk after which no further event is appended.
@@ -179,7 +179,7 @@ fn change_name(change: Change) -> &'static str {
 
 fn write_time(at: Instant, out: &mut BytesMut) {
     json::raw(out, ",\"at\":");
-    json::string(out, &rfc3339::utc(clock::wall(at)));
+    json::string(out, &rfc3339::utc_millis(clock::wall(at)));
 }
 
 fn write_detail(change: Change, out: &mut BytesMut) {

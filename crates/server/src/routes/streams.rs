@@ -22,7 +22,7 @@ use std::sync::Arc;
 use stream::{LIST_PAGE_MAX, ListCursor};
 use wire::clock;
 use wire::control_request::ControlRequest;
-use wire::cursor::{Closing, Cursor, invalid_cursor};
+use wire::cursor::{Cursor, TerminalMarker, invalid_cursor};
 use wire::event_id::EventIds;
 use wire::fields::Fields;
 use wire::format::EncoderSettings;
@@ -67,7 +67,7 @@ impl ResumeOptions {
         Ok(Self {
             after: after.filter(|id| !id.is_empty()).map(str::to_owned),
             format: format.transpose()?,
-            framing: Framing::requested(headers, query)?,
+            framing: Framing::from_request(headers, query)?,
             govern: query.get("govern").is_some_and(|govern| govern == "1"),
         })
     }
@@ -93,10 +93,10 @@ pub(crate) fn stream_events(
         reasoning_field: terms.reasoning_field,
     };
     let encoding = format.encoding(record.source(), framing, settings);
-    let has_everything = cursor.as_ref().is_some_and(|c| match c.closing {
-        Closing::Done => true,
-        Closing::Failed => !format.has_frame_after_error(),
-        Closing::Open | Closing::Usage => false,
+    let has_everything = cursor.as_ref().is_some_and(|c| match c.terminal {
+        TerminalMarker::Done => true,
+        TerminalMarker::Failed => !format.has_frame_after_error(),
+        TerminalMarker::None | TerminalMarker::Usage => false,
     });
     if has_everything {
         // `EventSource` stops reconnecting on this status.

@@ -1,7 +1,7 @@
 //! The encoder of UI message streams.
 
 use super::chunk::{MessageMetadata, PartId, UiMessage, UiMessageChunk, UiPart, finish_reason};
-use crate::cursor::Closing;
+use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, comment_on_wait};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
@@ -50,18 +50,18 @@ struct CallInput {
 /// Receives chunks; `None` discards chunks that the client received on an earlier connection.
 type Frames<'a, 'b> = Option<&'a mut FrameWriter<'b>>;
 
-fn write(out: &mut Frames<'_, '_>, id: FrameId, chunk: &UiMessageChunk<'_>) {
+fn write_chunk(out: &mut Frames<'_, '_>, id: FrameId, chunk: &UiMessageChunk<'_>) {
     if let Some(out) = out {
-        out.frame(id, None, chunk);
+        out.write_frame(id, None, chunk);
     }
 }
 
 impl ChoiceState {
     fn close_part(&mut self, id: FrameId, out: &mut Frames<'_, '_>) {
         match self.open.take() {
-            Some((Kind::Text, part)) => write(out, id, &UiMessageChunk::TextEnd { id: part }),
+            Some((Kind::Text, part)) => write_chunk(out, id, &UiMessageChunk::TextEnd { id: part }),
             Some((Kind::Reasoning, part)) => {
-                write(out, id, &UiMessageChunk::ReasoningEnd { id: part });
+                write_chunk(out, id, &UiMessageChunk::ReasoningEnd { id: part });
             }
             None => {}
         }
@@ -85,7 +85,7 @@ impl ChoiceState {
                 delta: delta.text,
             },
         };
-        write(out, FrameId::Position, &delta);
+        write_chunk(out, FrameId::Position, &delta);
     }
 
     fn open_part(&mut self, delta: &Delta<'_>, out: &mut Frames<'_, '_>) -> PartId {
@@ -100,7 +100,7 @@ impl ChoiceState {
             Kind::Text => UiMessageChunk::TextStart { id },
             Kind::Reasoning => UiMessageChunk::ReasoningStart { id },
         };
-        write(out, FrameId::None, &start);
+        write_chunk(out, FrameId::None, &start);
         id
     }
 
@@ -108,12 +108,12 @@ impl ChoiceState {
         match call.part {
             ToolCallPart::Start { id, name } => {
                 self.close_part(FrameId::None, out);
-                self.call.start(id, name);
+                self.call.restart(id, name);
                 let start = UiMessageChunk::ToolInputStart {
                     tool_call_id: id,
                     tool_name: name,
                 };
-                write(out, FrameId::Position, &start);
+                write_chunk(out, FrameId::Position, &start);
             }
             ToolCallPart::Args(fragment) => {
                 self.call.input.push_str(fragment);
@@ -121,15 +121,15 @@ impl ChoiceState {
                     tool_call_id: &self.call.id,
                     input_text_delta: fragment,
                 };
-                write(out, FrameId::Position, &delta);
+                write_chunk(out, FrameId::Position, &delta);
             }
-            ToolCallPart::End => write(out, FrameId::Position, &self.call.end()),
+            ToolCallPart::End => write_chunk(out, FrameId::Position, &self.call.end_chunk()),
         }
     }
 }
 
 impl CallInput {
-    fn start(&mut self, id: &str, name: &str) {
+    fn restart(&mut self, id: &str, name: &str) {
         for (field, value) in [
             (&mut self.id, id),
             (&mut self.name, name),
@@ -140,7 +140,7 @@ impl CallInput {
         }
     }
 
-    fn end(&self) -> UiMessageChunk<'_> {
+    fn end_chunk(&self) -> UiMessageChunk<'_> {
         match parsed_input(&self.input) {
             Some(input) => UiMessageChunk::ToolInputAvailable {
                 tool_call_id: &self.id,
@@ -175,7 +175,7 @@ impl UiMessageEncoder {
     }
 
     /// Processes an event of one choice; false for any other event.
-    fn follow(&mut self, event: &Event<'_>, mut out: Frames<'_, '_>) -> bool {
+    fn follow_event(&mut self, event: &Event<'_>, mut out: Frames<'_, '_>) -> bool {
         let Some(state) = event.choice().and_then(|i| self.choices.get_mut(i)) else {
             return false;
         };
@@ -187,59 +187,59 @@ impl UiMessageEncoder {
         true
     }
 
-    fn failed(end: End, out: &mut FrameWriter<'_>) {
-        let id = FrameId::Terminal(Closing::Failed);
+    fn write_failed(end: End, out: &mut FrameWriter<'_>) {
+        let id = FrameId::Terminal(TerminalMarker::Failed);
         if end == End::Cancelled {
             let reason = "the request was cancelled";
-            out.frame(id, None, &UiMessageChunk::Abort { reason });
+            out.write_frame(id, None, &UiMessageChunk::Abort { reason });
         } else {
-            let error = crate::openai::ending::error(end);
+            let error = crate::openai::finish_reason::end_error(end);
             let error_text = &*error.message;
-            out.frame(id, None, &UiMessageChunk::Error { error_text });
+            out.write_frame(id, None, &UiMessageChunk::Error { error_text });
         }
-        out.text(FrameId::Terminal(Closing::Done), DONE);
+        out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE);
     }
 
-    fn rejected(error: &ApiError, out: &mut FrameWriter<'_>) {
+    fn write_rejected(error: &ApiError, out: &mut FrameWriter<'_>) {
         let error_text = &*error.message;
-        out.frame(FrameId::None, None, &UiMessageChunk::Error { error_text });
-        out.text(FrameId::None, DONE);
+        out.write_frame(FrameId::None, None, &UiMessageChunk::Error { error_text });
+        out.write_text(FrameId::None, DONE);
     }
 }
 
 impl Encoder for UiMessageEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
-        if self.follow(event, Some(&mut *out)) {
+        if self.follow_event(event, Some(&mut *out)) {
             return;
         }
         match event {
             Event::Opened { .. } => {
                 let message_id = &self.source.meta().response_id;
-                out.frame(FrameId::None, None, &UiMessageChunk::Start { message_id });
-                out.frame(FrameId::None, None, &UiMessageChunk::StartStep);
+                out.write_frame(FrameId::None, None, &UiMessageChunk::Start { message_id });
+                out.write_frame(FrameId::None, None, &UiMessageChunk::StartStep);
             }
             Event::Finished { end, usage } => {
-                // `[DONE]` is a frame of its own: a client that has `finish` alone gets `[DONE]` and nothing before.
-                let before = FrameId::Before(Closing::Usage);
-                out.frame(before, None, &UiMessageChunk::FinishStep);
+                // `[DONE]` is a separate terminal frame: a client that has received only `finish` gets only `[DONE]`.
+                let before = FrameId::Before(TerminalMarker::Usage);
+                out.write_frame(before, None, &UiMessageChunk::FinishStep);
                 let finish = UiMessageChunk::Finish {
                     finish_reason: finish_reason(*end),
                     message_metadata: MessageMetadata::new(*usage),
                 };
-                out.frame(FrameId::Terminal(Closing::Usage), None, &finish);
-                out.text(FrameId::Terminal(Closing::Done), DONE);
+                out.write_frame(FrameId::Terminal(TerminalMarker::Usage), None, &finish);
+                out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE);
             }
-            Event::Failed { end, .. } => Self::failed(*end, out),
-            Event::Rejected(error) => Self::rejected(error, out),
+            Event::Failed { end, .. } => Self::write_failed(*end, out),
+            Event::Rejected(error) => Self::write_rejected(error, out),
             _ => comment_on_wait(event, out),
         }
     }
 
-    fn replay(&mut self, event: &Event<'_>) {
-        self.follow(event, None);
+    fn replay_event(&mut self, event: &Event<'_>) {
+        self.follow_event(event, None);
     }
 
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         _: &Tokenizer,

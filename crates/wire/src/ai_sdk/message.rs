@@ -21,7 +21,7 @@ const COMPLETE_STATES: [&str; 6] = [
 ];
 
 /// Parses the conversation; errors are recorded in `fields`.
-pub(super) fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
+pub(super) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let Some(items) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
             fields.wrong("messages", "is required");
@@ -39,7 +39,7 @@ pub(super) fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
 }
 
 fn add_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut Vec<Message>) {
-    let Some(object) = object(raw) else {
+    let Some(object) = as_object(raw) else {
         fields.wrong(path, "must be an object with a role and parts");
         return;
     };
@@ -80,7 +80,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut Vec<
 
 /// Appends the text of a part of a user or system message; parts of other types are ignored.
 fn add_text_part(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut String) {
-    let part = object(raw);
+    let part = as_object(raw);
     let kind = part.as_ref().and_then(|part| part.get("type"));
     match (&part, kind.and_then(fields::text).as_deref()) {
         (Some(part), Some("text")) => append_text(fields, path, part, out),
@@ -107,7 +107,7 @@ impl Step {
         raw: Raw<'_>,
         out: &mut Vec<Message>,
     ) {
-        let part = object(raw);
+        let part = as_object(raw);
         let kind = part.as_ref().and_then(|part| part.get("type"));
         let kind = kind.and_then(fields::text);
         let (Some(part), Some(kind)) = (part, kind) else {
@@ -190,7 +190,7 @@ impl Step {
     }
 }
 
-fn object(raw: Raw<'_>) -> Option<Object<'_>> {
+fn as_object(raw: Raw<'_>) -> Option<Object<'_>> {
     Some(raw)
         .filter(|raw| fields::kind(*raw) == Kind::Object)
         .and_then(fields::read)

@@ -30,16 +30,16 @@ const fn no_effect(name: &'static str) -> FieldRow {
 /// # Errors
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
-    let conversation_id = conversation_id(&mut fields);
-    let mut messages = message::messages(&mut fields);
+    let conversation_id = parse_conversation_id(&mut fields);
+    let mut messages = message::parse_messages(&mut fields);
     if let Some(system) = fields.string("system") {
         messages.insert(0, system_message(&system));
     }
-    let tools = tool_definitions::read(&mut fields);
-    let kwargs = chat_request::kwargs(&mut fields);
+    let tools = tool_definitions::parse_tools(&mut fields);
+    let kwargs = chat_request::template_kwargs(&mut fields);
     let mut params = generation_fields::generation_params(&mut fields, vocab);
     let tools = params.take_tools(tools);
-    params.reasoning_budget = chat_request::reasoning_budget(&mut fields);
+    params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     field_table::CHAT.refuse(&mut fields);
@@ -60,7 +60,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     })
 }
 
-fn conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {
+fn parse_conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {
     let id = fields.string("id")?;
     if id.len() > CONVERSATION_ID_BYTES_MAX {
         let words = format!("must have at most {CONVERSATION_ID_BYTES_MAX} bytes");

@@ -4,10 +4,10 @@ use crate::fields::{self, Fields, Kind, Object, Raw};
 use generate::request::PARTS_MAX;
 
 /// Blocks of the protocol that this server does not support.
-const NOT_TAKEN: [&str; 4] = ["image", "document", "search_result", "container_upload"];
+const UNSUPPORTED_BLOCKS: [&str; 4] = ["image", "document", "search_result", "container_upload"];
 
 /// Parses a string or a list of text blocks, whose texts are joined by line ends.
-pub(crate) fn texts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
+pub(crate) fn joined_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
     if let Some(text) = fields::text(raw) {
         return Some(text.into_owned());
     }
@@ -23,28 +23,28 @@ pub(crate) fn texts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option
     let texts: Vec<Option<String>> = blocks
         .into_iter()
         .enumerate()
-        .map(|(i, block)| text(fields, &format!("{path}[{i}]"), block))
+        .map(|(i, block)| text_block(fields, &format!("{path}[{i}]"), block))
         .collect();
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     texts.map(|texts| texts.join("\n"))
 }
 
 /// Parses a text block.
-fn text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
+fn text_block(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
     let block = fields::object(raw);
     let kind = block.as_ref().and_then(|block| block.get("type"));
     let kind = kind.and_then(fields::text);
     match (kind.as_deref(), &block) {
-        (Some("text"), Some(block)) => string(fields, path, block, "text"),
+        (Some("text"), Some(block)) => required_string(fields, path, block, "text"),
         (kind, _) => {
-            refuse(fields, path, "", kind);
+            reject_block(fields, path, "", kind);
             None
         }
     }
 }
 
 /// Parses a required string member of a block.
-pub(crate) fn string(
+pub(crate) fn required_string(
     fields: &mut Fields<'_>,
     path: &str,
     block: &Object<'_>,
@@ -58,8 +58,8 @@ pub(crate) fn string(
 }
 
 /// Records the error for a block of this type at this place.
-pub(crate) fn refuse(fields: &mut Fields<'_>, path: &str, role: &str, kind: Option<&str>) {
-    if kind.is_some_and(|kind| NOT_TAKEN.contains(&kind)) {
+pub(crate) fn reject_block(fields: &mut Fields<'_>, path: &str, role: &str, kind: Option<&str>) {
+    if kind.is_some_and(|kind| UNSUPPORTED_BLOCKS.contains(&kind)) {
         let words = "only text: images, documents and files are not supported yet by this server";
         return fields.wrong(path, words);
     }

@@ -64,7 +64,7 @@ pub(crate) enum BlockDelta<'a> {
 
 impl<'a> ContentBlock<'a> {
     /// The empty block that begins with an event.
-    pub(crate) fn begun(event: &Event<'a>) -> Self {
+    pub(crate) fn started_by(event: &Event<'a>) -> Self {
         match event {
             Event::ToolCall(ToolCall {
                 part: ToolCallPart::Start { id, name },
@@ -86,7 +86,7 @@ impl<'a> ContentBlock<'a> {
     }
 
     /// The complete block of a part of a collected answer.
-    pub(crate) fn complete(piece: &'a AnswerPart) -> Self {
+    pub(crate) fn from_part(piece: &'a AnswerPart) -> Self {
         match piece {
             AnswerPart::Text(text) => Self::Text { text },
             AnswerPart::Reasoning(thinking) => Self::Thinking {
@@ -96,7 +96,7 @@ impl<'a> ContentBlock<'a> {
             AnswerPart::Call(call) => Self::ToolUse {
                 id: &call.id,
                 name: &call.name,
-                input: Input::Complete(input(call)),
+                input: Input::Complete(tool_input(call)),
             },
         }
     }
@@ -104,7 +104,7 @@ impl<'a> ContentBlock<'a> {
 
 impl<'a> BlockDelta<'a> {
     /// A delta of text or reasoning.
-    pub(crate) fn text(delta: &Delta<'a>) -> Self {
+    pub(crate) fn from_delta(delta: &Delta<'a>) -> Self {
         match delta.kind {
             Kind::Text => Self::TextDelta { text: delta.text },
             Kind::Reasoning => Self::ThinkingDelta {
@@ -114,7 +114,7 @@ impl<'a> BlockDelta<'a> {
     }
 
     /// A delta of tool-call arguments; empty at the start of a call.
-    pub(crate) fn input(part: ToolCallPart<'a>) -> Self {
+    pub(crate) fn from_tool_call_part(part: ToolCallPart<'a>) -> Self {
         let partial_json = match part {
             ToolCallPart::Args(fragment) => fragment,
             ToolCallPart::Start { .. } | ToolCallPart::End => "",
@@ -123,7 +123,7 @@ impl<'a> BlockDelta<'a> {
     }
 
     /// The signature, which ends a thinking block.
-    pub(crate) fn signature() -> Self {
+    pub(crate) fn end_of_thinking() -> Self {
         Self::SignatureDelta {
             signature: SIGNATURE,
         }
@@ -131,7 +131,7 @@ impl<'a> BlockDelta<'a> {
 }
 
 /// Tool-call arguments as an object on one line, because frames end at line ends.
-pub(crate) fn input(call: &CollectedCall) -> Box<RawValue> {
+pub(crate) fn tool_input(call: &CollectedCall) -> Box<RawValue> {
     let arguments = &call.arguments;
     // Raw values keep the spelling of numbers.
     let is_object = serde_json::from_str::<HashMap<String, &RawValue>>(arguments).is_ok();
@@ -180,7 +180,7 @@ mod tests {
                 name: String::new(),
                 arguments: arguments.to_owned(),
             };
-            assert_eq!(input(&call).get(), want, "{arguments}");
+            assert_eq!(tool_input(&call).get(), want, "{arguments}");
         }
     }
 }

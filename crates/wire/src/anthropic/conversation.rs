@@ -21,11 +21,11 @@ pub(crate) struct Conversation {
 }
 
 /// Parses `system` and `messages`; `None` on errors, which are recorded in `fields`.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Conversation> {
-    let mut talk = Conversation::default();
+pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<Conversation> {
+    let mut conversation = Conversation::default();
     if let Some(raw) = fields.raw("system") {
-        let text = blocks::texts(fields, "system", raw)?;
-        talk.say("system", &text);
+        let text = blocks::joined_text(fields, "system", raw)?;
+        conversation.add_text("system", &text);
     }
     let Some(turns) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
@@ -39,14 +39,16 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Conversation> {
     }
     let mut right = true;
     for (i, turn) in turns.into_iter().enumerate() {
-        right &= talk.turn(fields, &format!("messages[{i}]"), turn).is_some();
+        right &= conversation
+            .add_message(fields, &format!("messages[{i}]"), turn)
+            .is_some();
     }
-    talk.prefill(fields)?;
-    right.then_some(talk)
+    conversation.take_prefill(fields)?;
+    right.then_some(conversation)
 }
 
 impl Conversation {
-    fn turn(&mut self, fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<()> {
+    fn add_message(&mut self, fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<()> {
         let Some(turn) = fields::object(raw) else {
             fields.wrong(path, "must be an object with a role and content");
             return None;
@@ -67,8 +69,8 @@ impl Conversation {
             return None;
         };
         if fields::kind(content) != Kind::Array {
-            let text = blocks::texts(fields, &path, content)?;
-            self.say(role, &text);
+            let text = blocks::joined_text(fields, &path, content)?;
+            self.add_text(role, &text);
             return Some(());
         }
         let Some(blocks) = fields::list(content, PARTS_MAX) else {
@@ -78,12 +80,12 @@ impl Conversation {
         let mut right = true;
         for (i, block) in blocks.into_iter().enumerate() {
             let path = format!("{path}[{i}]");
-            right &= self.block(fields, &path, role, block).is_some();
+            right &= self.add_block(fields, &path, role, block).is_some();
         }
         right.then_some(())
     }
 
-    fn block(
+    fn add_block(
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
@@ -95,17 +97,19 @@ impl Conversation {
         let kind = kind.and_then(fields::text);
         match (role, kind.as_deref(), &block) {
             (_, Some("text"), Some(block)) => {
-                let text = blocks::string(fields, path, block, "text")?;
-                self.say(role, &text);
+                let text = blocks::required_string(fields, path, block, "text")?;
+                self.add_text(role, &text);
             }
             ("user", Some("tool_result"), Some(block)) => {
-                self.tool_result(fields, path, block)?;
+                self.add_tool_result(fields, path, block)?;
             }
-            ("assistant", Some("tool_use"), Some(block)) => self.tool_use(fields, path, block)?,
+            ("assistant", Some("tool_use"), Some(block)) => {
+                self.add_tool_use(fields, path, block)?
+            }
             ("assistant", Some("thinking"), Some(block)) => {
-                let text = blocks::string(fields, path, block, "thinking")?;
-                let rest = &mut self.last(role).rest;
-                append(
+                let text = blocks::required_string(fields, path, block, "thinking")?;
+                let rest = &mut self.message_of_role(role).rest;
+                append_line(
                     rest.entry("reasoning_content").or_insert(Value::Null),
                     &text,
                 );
@@ -113,7 +117,7 @@ impl Conversation {
             // Encrypted for Anthropic's own servers.
             ("assistant", Some("redacted_thinking"), Some(_)) => {}
             (_, kind, _) => {
-                blocks::refuse(fields, path, role, kind);
+                blocks::reject_block(fields, path, role, kind);
                 return None;
             }
         }
@@ -121,13 +125,18 @@ impl Conversation {
     }
 
     /// Appends text to the message of a role.
-    fn say(&mut self, role: &'static str, text: &str) {
-        append(&mut self.last(role).content, text);
+    fn add_text(&mut self, role: &'static str, text: &str) {
+        append_line(&mut self.message_of_role(role).content, text);
     }
 
-    fn tool_use(&mut self, fields: &mut Fields<'_>, path: &str, block: &Object<'_>) -> Option<()> {
-        let id = blocks::string(fields, path, block, "id");
-        let name = blocks::string(fields, path, block, "name");
+    fn add_tool_use(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        block: &Object<'_>,
+    ) -> Option<()> {
+        let id = blocks::required_string(fields, path, block, "id");
+        let name = blocks::required_string(fields, path, block, "name");
         let input = block
             .get("input")
             .filter(|raw| fields::kind(*raw) == Kind::Object);
@@ -140,7 +149,7 @@ impl Conversation {
         let call = serde_json::json!({
             "id": id, "type": "function", "function": {"name": name, "arguments": input},
         });
-        let rest = &mut self.last("assistant").rest;
+        let rest = &mut self.message_of_role("assistant").rest;
         let calls = rest
             .entry("tool_calls")
             .or_insert_with(|| Value::Array(Vec::new()));
@@ -151,13 +160,13 @@ impl Conversation {
         Some(())
     }
 
-    fn tool_result(
+    fn add_tool_result(
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
         block: &Object<'_>,
     ) -> Option<()> {
-        let id = blocks::string(fields, path, block, "tool_use_id")?;
+        let id = blocks::required_string(fields, path, block, "tool_use_id")?;
         let call = self.calls.iter().rev().find(|(call, _)| *call == id);
         let Some(name) = call.map(|(_, name)| name.clone()) else {
             let words = "must be the id of a tool_use block before it";
@@ -165,7 +174,7 @@ impl Conversation {
             return None;
         };
         let text = match block.get("content") {
-            Some(raw) => blocks::texts(fields, &format!("{path}.content"), raw)?,
+            Some(raw) => blocks::joined_text(fields, &format!("{path}.content"), raw)?,
             None => String::new(),
         };
         let mut rest = Map::new();
@@ -187,7 +196,7 @@ impl Conversation {
     }
 
     /// The last message if it has this role, else a new one.
-    fn last(&mut self, role: &'static str) -> &mut Message {
+    fn message_of_role(&mut self, role: &'static str) -> &mut Message {
         if self.messages.last().is_none_or(|last| last.role != role) {
             self.messages.push(Message {
                 role: role.to_owned(),
@@ -200,7 +209,7 @@ impl Conversation {
     }
 
     /// Handles a last message of the assistant: its text is the prefix of the answer.
-    fn prefill(&mut self, fields: &mut Fields<'_>) -> Option<()> {
+    fn take_prefill(&mut self, fields: &mut Fields<'_>) -> Option<()> {
         let Some(last) = self.messages.last().filter(|last| last.role == "assistant") else {
             return Some(());
         };
@@ -225,7 +234,7 @@ impl Conversation {
 }
 
 /// Appends text on a new line.
-fn append(to: &mut Value, text: &str) {
+fn append_line(to: &mut Value, text: &str) {
     match to {
         Value::String(so_far) if !so_far.is_empty() => {
             so_far.push('\n');

@@ -1,9 +1,9 @@
 //! The encoder of messages (`POST /v1/messages`).
 
 use super::content::{Block, BlockDelta, ContentBlock};
-use super::ending;
-use super::refusal::MessageErrorBody;
-use crate::cursor::Closing;
+use super::error_response::MessageErrorBody;
+use super::stop_reason;
+use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, comment_on_wait};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::{json, openai};
@@ -105,7 +105,7 @@ impl MessageUsage {
 
 impl MessageEvent<'_> {
     /// SSE name of the event, equal to its `type`.
-    fn name(&self) -> &'static str {
+    fn event_name(&self) -> &'static str {
         match self {
             Self::MessageStart { .. } => "message_start",
             Self::ContentBlockStart { .. } => "content_block_start",
@@ -117,18 +117,18 @@ impl MessageEvent<'_> {
         }
     }
 
-    fn write(&self, id: FrameId, out: &mut FrameWriter<'_>) {
-        out.frame(id, Some(self.name()), self);
+    fn write_to(&self, id: FrameId, out: &mut FrameWriter<'_>) {
+        out.write_frame(id, Some(self.event_name()), self);
     }
 }
 
 impl Blocks {
     /// Whether output of this block has to start a new block.
-    fn needs(self, block: Block) -> bool {
+    fn needs_start(self, block: Block) -> bool {
         self.open != Some(block)
     }
 
-    fn begin(&mut self, block: Block) {
+    fn start_block(&mut self, block: Block) {
         self.open = Some(block);
         self.begun += 1;
     }
@@ -148,7 +148,7 @@ impl MessagesEncoder {
     }
 
     /// The block that an event belongs to.
-    fn block(event: &Event<'_>) -> Option<Block> {
+    fn block_of(event: &Event<'_>) -> Option<Block> {
         match event {
             Event::Delta(delta) if delta.text.is_empty() => None,
             Event::Delta(delta) => Some(match delta.kind {
@@ -162,22 +162,28 @@ impl MessagesEncoder {
 
     /// Index of a choice's open block. With several choices the indices of their blocks are disjoint and do not depend
     /// on the order of events.
-    fn index(&self, choice: usize) -> usize {
+    fn block_index(&self, choice: usize) -> usize {
         let begun = self.blocks[choice].begun;
         choice + self.blocks.len() * begun.saturating_sub(1)
     }
 
     /// Signs a thinking block before the block ends. The frame has no event id, so the signature is repeated after a
     /// reconnection.
-    fn sign(&self, choice: usize, out: &mut FrameWriter<'_>) {
+    fn write_signature(&self, choice: usize, out: &mut FrameWriter<'_>) {
         if self.blocks[choice].open == Some(Block::Thinking) {
-            self.delta(FrameId::None, choice, BlockDelta::signature(), out);
+            self.write_delta(FrameId::None, choice, BlockDelta::end_of_thinking(), out);
         }
     }
 
-    fn delta(&self, id: FrameId, choice: usize, delta: BlockDelta<'_>, out: &mut FrameWriter<'_>) {
-        let index = self.index(choice);
-        MessageEvent::ContentBlockDelta { index, delta }.write(id, out);
+    fn write_delta(
+        &self,
+        id: FrameId,
+        choice: usize,
+        delta: BlockDelta<'_>,
+        out: &mut FrameWriter<'_>,
+    ) {
+        let index = self.block_index(choice);
+        MessageEvent::ContentBlockDelta { index, delta }.write_to(id, out);
     }
 
     fn stop_block(
@@ -187,10 +193,10 @@ impl MessagesEncoder {
         end: Option<End>,
         out: &mut FrameWriter<'_>,
     ) {
-        let index = self.index(choice);
+        let index = self.block_index(choice);
         if self.blocks[choice].open.take().is_some() {
-            let stop_reason = end.map(|end| self.stop(Some(end)).stop_reason);
-            MessageEvent::ContentBlockStop { index, stop_reason }.write(id, out);
+            let stop_reason = end.map(|end| self.stop_fields(Some(end)).stop_reason);
+            MessageEvent::ContentBlockStop { index, stop_reason }.write_to(id, out);
         }
     }
 
@@ -199,38 +205,38 @@ impl MessagesEncoder {
     fn prepare_block(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         let is_end = matches!(event, Event::ChoiceEnded { .. });
         if is_end {
-            self.sign(choice, out);
+            self.write_signature(choice, out);
         }
         // Each of several choices has at least one block, even for an empty answer.
         let is_empty = is_end && self.has_several() && self.blocks[choice].begun == 0;
         let block = match is_empty {
             true => Some(Block::Text),
-            false => Self::block(event),
+            false => Self::block_of(event),
         };
-        let Some(block) = block.filter(|&block| self.blocks[choice].needs(block)) else {
+        let Some(block) = block.filter(|&block| self.blocks[choice].needs_start(block)) else {
             return;
         };
-        self.sign(choice, out);
+        self.write_signature(choice, out);
         self.stop_block(FrameId::None, choice, None, out);
-        self.blocks[choice].begin(block);
+        self.blocks[choice].start_block(block);
         let start = MessageEvent::ContentBlockStart {
-            index: self.index(choice),
-            content_block: ContentBlock::begun(event),
+            index: self.block_index(choice),
+            content_block: ContentBlock::started_by(event),
         };
-        start.write(FrameId::None, out);
+        start.write_to(FrameId::None, out);
     }
 
-    fn stop(&self, end: Option<End>) -> StopFields<'_> {
-        let ending = end.and_then(|end| ending::spell(end).ok());
-        let index = ending.and_then(|ending| ending.stop);
+    fn stop_fields(&self, end: Option<End>) -> StopFields<'_> {
+        let stop_reason = end.and_then(|end| stop_reason::stop_reason(end).ok());
+        let index = stop_reason.and_then(|stop_reason| stop_reason.stop);
         let stop = index.and_then(|index| self.source.meta().stops.get(usize::from(index)));
         StopFields {
-            stop_reason: ending.map(|ending| ending.reason),
+            stop_reason: stop_reason.map(|stop_reason| stop_reason.reason),
             stop_sequence: stop.map(String::as_str),
         }
     }
 
-    fn message<'a>(
+    fn message_object<'a>(
         &'a self,
         content: Vec<ContentBlock<'a>>,
         end: Option<End>,
@@ -243,7 +249,7 @@ impl MessagesEncoder {
             role: "assistant",
             model: &meta.model,
             content,
-            stop: self.stop(end),
+            stop: self.stop_fields(end),
             usage: MessageUsage::new(usage),
         }
     }
@@ -253,11 +259,11 @@ impl MessagesEncoder {
         let id = FrameId::Position;
         match event {
             Event::Delta(delta) if !delta.text.is_empty() => {
-                self.delta(id, choice, BlockDelta::text(delta), out);
+                self.write_delta(id, choice, BlockDelta::from_delta(delta), out);
             }
             Event::ToolCall(call) => match call.part {
                 ToolCallPart::Start { .. } | ToolCallPart::Args(_) => {
-                    self.delta(id, choice, BlockDelta::input(call.part), out);
+                    self.write_delta(id, choice, BlockDelta::from_tool_call_part(call.part), out);
                 }
                 ToolCallPart::End => self.stop_block(id, choice, None, out),
             },
@@ -270,8 +276,8 @@ impl MessagesEncoder {
     }
 }
 
-fn error(id: FrameId, error: &ApiError, out: &mut FrameWriter<'_>) {
-    out.frame(id, Some("error"), &MessageErrorBody::new(error));
+fn write_error(id: FrameId, error: &ApiError, out: &mut FrameWriter<'_>) {
+    out.write_frame(id, Some("error"), &MessageErrorBody::new(error));
 }
 
 impl Encoder for MessagesEncoder {
@@ -280,24 +286,24 @@ impl Encoder for MessagesEncoder {
             Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
             Event::Opened { choices, usage } => {
                 self.blocks = vec![Blocks::default(); *choices];
-                let message = self.message(Vec::new(), None, *usage);
-                MessageEvent::MessageStart { message }.write(FrameId::None, out);
+                let message = self.message_object(Vec::new(), None, *usage);
+                MessageEvent::MessageStart { message }.write_to(FrameId::None, out);
             }
             Event::Usage { end, usage } => {
                 let event = MessageEvent::MessageDelta {
-                    delta: self.stop(*end),
+                    delta: self.stop_fields(*end),
                     usage: MessageUsage::new(*usage),
                 };
-                event.write(FrameId::Terminal(Closing::Usage), out);
+                event.write_to(FrameId::Terminal(TerminalMarker::Usage), out);
             }
             Event::Finished { .. } => {
-                MessageEvent::MessageStop.write(FrameId::Terminal(Closing::Done), out);
+                MessageEvent::MessageStop.write_to(FrameId::Terminal(TerminalMarker::Done), out);
             }
             Event::Failed { end, .. } => {
-                let failed = openai::ending::error(*end);
-                error(FrameId::Terminal(Closing::Done), &failed, out);
+                let failed = openai::finish_reason::end_error(*end);
+                write_error(FrameId::Terminal(TerminalMarker::Done), &failed, out);
             }
-            Event::Rejected(rejected) => error(FrameId::None, rejected, out),
+            Event::Rejected(rejected) => write_error(FrameId::None, rejected, out),
             _ => {
                 if let Some(choice) = event.choice() {
                     self.choice_event(choice, event, out);
@@ -307,7 +313,7 @@ impl Encoder for MessagesEncoder {
     }
 
     /// Blocks that started before the client's position are open.
-    fn replay(&mut self, event: &Event<'_>) {
+    fn replay_event(&mut self, event: &Event<'_>) {
         if let Event::Resumed { reached } = event {
             self.blocks = vec![Blocks::default(); reached.len()];
         }
@@ -315,15 +321,15 @@ impl Encoder for MessagesEncoder {
             return;
         };
         let blocks = &mut self.blocks[choice];
-        if let Some(block) = Self::block(event).filter(|&block| blocks.needs(block)) {
-            blocks.begin(block);
+        if let Some(block) = Self::block_of(event).filter(|&block| blocks.needs_start(block)) {
+            blocks.start_block(block);
         }
         if matches!(event, Event::ToolCall(call) if call.part == ToolCallPart::End) {
             blocks.open = None;
         }
     }
 
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         _: &Tokenizer,
@@ -331,12 +337,12 @@ impl Encoder for MessagesEncoder {
         out: &mut BytesMut,
     ) {
         let pieces = answers.iter().flat_map(|answer| &answer.pieces);
-        let content = pieces.map(ContentBlock::complete).collect();
+        let content = pieces.map(ContentBlock::from_part).collect();
         let end = answers.first().and_then(|answer| answer.end);
-        json::write(&self.message(content, end, usage), out);
+        json::write(&self.message_object(content, end, usage), out);
     }
 
     fn keep_alive(&mut self, out: &mut FrameWriter<'_>) {
-        MessageEvent::Ping.write(FrameId::None, out);
+        MessageEvent::Ping.write_to(FrameId::None, out);
     }
 }

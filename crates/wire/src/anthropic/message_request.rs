@@ -25,12 +25,13 @@ const THINKING_TOKENS_MIN: i128 = 1024;
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     expect_no_thread(&fields)?;
-    let read = prompt(&mut fields);
+    let read = parse_prompt_fields(&mut fields);
     let mut params = generation_fields::generation_params(&mut fields, vocab);
-    params.response_format = output_format::read(&mut fields, params.response_format);
+    params.response_format =
+        output_format::parse_output_format(&mut fields, params.response_format);
     params.take_tools(read.tools);
     params.reasoning_budget = read.reasoning_budget;
-    params.stops.extend(stop_sequences(&mut fields));
+    params.stops.extend(parse_stop_sequences(&mut fields));
     if params.stops.len() > STOPS_MAX {
         fields.wrong("stop_sequences", too_many_stops());
     }
@@ -65,13 +66,13 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
 /// All invalid fields at once.
 pub fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> {
     expect_no_thread(&fields)?;
-    let read = prompt(&mut fields);
+    let read = parse_prompt_fields(&mut fields);
     fields.finish_request(&field_table::MESSAGES)?;
     Ok(read.prompt)
 }
 
 /// The prompt, and the parameters that are parsed together with the prompt.
-struct Read {
+struct ParsedPrompt {
     /// `None` on errors.
     prompt: Option<Prompt>,
     tools: Tools,
@@ -79,22 +80,22 @@ struct Read {
 }
 
 /// Parses `system`, `messages`, `tools`, and the other fields that change the prompt.
-fn prompt(fields: &mut Fields<'_>) -> Read {
-    let talk = conversation::read(fields);
-    let tools = tools::read(fields);
+fn parse_prompt_fields(fields: &mut Fields<'_>) -> ParsedPrompt {
+    let conversation = conversation::parse_conversation(fields);
+    let tools = tools::parse_tools(fields);
     let mut kwargs = Map::new();
-    let reasoning_budget = thinking(fields, &mut kwargs);
-    output_config(fields, &mut kwargs);
-    metadata(fields);
-    context_management(fields);
-    let prompt = talk.map(|talk| Prompt::Conversation {
+    let reasoning_budget = parse_thinking(fields, &mut kwargs);
+    parse_output_config(fields, &mut kwargs);
+    check_metadata(fields);
+    check_context_management(fields);
+    let prompt = conversation.map(|conversation| Prompt::Conversation {
         field: "messages",
-        messages: talk.messages,
+        messages: conversation.messages,
         tools: tools.definitions.clone(),
-        continues: talk.continues,
+        continues: conversation.continues,
         kwargs,
     });
-    Read {
+    ParsedPrompt {
         prompt,
         tools,
         reasoning_budget,
@@ -103,7 +104,7 @@ fn prompt(fields: &mut Fields<'_>) -> Read {
 
 /// Parses `thinking` into variables of the chat template and returns the reasoning budget. Without the field, the
 /// model's default holds.
-fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> Option<u64> {
+fn parse_thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> Option<u64> {
     let object = fields.object("thinking")?;
     let kind = object.get("type").and_then(fields::text);
     let enabled = match kind.as_deref() {
@@ -141,7 +142,7 @@ fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> Option<
 }
 
 /// Parses the effort, for chat templates with a variable for effort.
-fn output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
+fn parse_output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
     let Some(object) = fields.object("output_config") else {
         return;
     };
@@ -170,7 +171,7 @@ fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
 
 /// Validates `context_management.edits`. Edits that clear tool results or reasoning have no effect; compaction is
 /// rejected, because compaction adds a block to the answer.
-fn context_management(fields: &mut Fields<'_>) {
+fn check_context_management(fields: &mut Fields<'_>) {
     let Some(object) = fields.object("context_management") else {
         return;
     };
@@ -196,7 +197,7 @@ fn context_management(fields: &mut Fields<'_>) {
 }
 
 /// Validates the caller's metadata, which has no effect.
-fn metadata(fields: &mut Fields<'_>) {
+fn check_metadata(fields: &mut Fields<'_>) {
     let Some(object) = fields.object("metadata") else {
         return;
     };
@@ -206,7 +207,7 @@ fn metadata(fields: &mut Fields<'_>) {
     }
 }
 
-fn stop_sequences(fields: &mut Fields<'_>) -> Vec<String> {
+fn parse_stop_sequences(fields: &mut Fields<'_>) -> Vec<String> {
     let Some(raw) = fields.raw("stop_sequences") else {
         return Vec::new();
     };

@@ -24,11 +24,11 @@ pub(crate) mod blocks;
 pub(crate) mod content;
 pub(crate) mod conversation;
 pub(crate) mod encoder;
-pub(crate) mod ending;
+pub mod error_response;
 pub mod message_request;
-pub mod models;
+pub mod model_list;
 pub(crate) mod output_format;
-pub mod refusal;
+pub(crate) mod stop_reason;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tools;

@@ -6,7 +6,7 @@ use generate::response_format::ResponseFormat;
 
 /// Parses the response format, if there is one; `other` is the one from this server's own fields. A second response
 /// format is an error.
-pub(crate) fn read(
+pub(crate) fn parse_output_format(
     fields: &mut Fields<'_>,
     other: Option<ResponseFormat>,
 ) -> Option<ResponseFormat> {
@@ -14,9 +14,9 @@ pub(crate) fn read(
     const BEFORE: &str = "output_format";
     let config = fields.object("output_config");
     let new = config.as_ref().and_then(|config| config.get("format"));
-    let new = new.and_then(|raw| one(fields, NAME, raw));
+    let new = new.and_then(|raw| parse_format(fields, NAME, raw));
     let old = fields.raw(BEFORE);
-    let old = old.and_then(|raw| one(fields, BEFORE, raw));
+    let old = old.and_then(|raw| parse_format(fields, BEFORE, raw));
     let mut forms = [new, old, other].into_iter().flatten();
     let first = forms.next()?;
     if let Some(second) = forms.next() {
@@ -27,7 +27,7 @@ pub(crate) fn read(
 }
 
 /// Parses `{"type":"json_schema","schema":{..}}` or null.
-fn one(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
+fn parse_format(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
     if raw.get() == "null" {
         return None;
     }
@@ -45,7 +45,9 @@ fn one(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseForm
         return None;
     }
     match format.get("schema") {
-        Some(schema) => response_format::of_schema(fields, &format!("{name}.schema"), schema),
+        Some(schema) => {
+            response_format::json_schema_format(fields, &format!("{name}.schema"), schema)
+        }
         None => {
             let words = "is required: a JSON Schema (an object)";
             fields.wrong(format!("{name}.schema"), words);

@@ -1,7 +1,7 @@
 //! Parsers of `tools` and `tool_choice`.
 
 use crate::fields::{self, Fields, Kind, Raw};
-use crate::tool_definitions::listed;
+use crate::tool_definitions::parse_tool_list;
 use generate::tools::{ToolChoice, Tools};
 use serde_json::{Map, Value};
 
@@ -11,9 +11,9 @@ const NAME_BYTES_MAX: usize = 128;
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
 /// Parses the tools into OpenAI's format, which chat templates expect. Errors are recorded in `fields`.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
-    let tools = listed(fields, ".name", tool);
-    let (choice, once) = choice(fields, !tools.is_empty());
+pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
+    let tools = parse_tool_list(fields, ".name", parse_tool);
+    let (choice, once) = parse_tool_choice(fields, !tools.is_empty());
     Tools::new(tools, &choice, once).unwrap_or_else(|| {
         fields.wrong(
             "tool_choice.name",
@@ -23,7 +23,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
     })
 }
 
-fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
+fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
     let Some(tool) = fields::object(raw) else {
         fields.wrong(path, "must be an object with a name and an input_schema");
         return None;
@@ -78,13 +78,13 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
 }
 
 /// Parses `tool_choice`, and whether at most one call is allowed.
-fn choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, bool) {
+fn parse_tool_choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, bool) {
     if fields.object("tool_choice").is_none() {
         return (ToolChoice::Auto, false);
     }
     let (choice, once) = fields.within("tool_choice", |fields| {
         let once = fields.boolean("disable_parallel_tool_use") == Some(true);
-        (kind_of_choice(fields), once)
+        (choice_by_type(fields), once)
     });
     if !has_tools && choice != ToolChoice::None {
         fields.wrong("tool_choice", "needs tools");
@@ -93,7 +93,7 @@ fn choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, bool) {
     (choice, once)
 }
 
-fn kind_of_choice(fields: &mut Fields<'_>) -> ToolChoice {
+fn choice_by_type(fields: &mut Fields<'_>) -> ToolChoice {
     let name = fields.string("name");
     match (fields.string("type").as_deref(), name) {
         (Some("auto"), _) => ToolChoice::Auto,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::anthropic::message_request;
-use crate::native::request;
+use crate::jobs::request;
 use crate::ollama::{chat_request as ollama_chat, generate_request as ollama_generate};
 use crate::openai::{chat_request, completion_request};
 use crate::responses;
@@ -93,7 +93,7 @@ fn parser(title: &str) -> (Value, Option<Parse>) {
             ollama_generate::parse(f, VOCAB)
         }),
         "POST /v1/inference" => (json!({"prompt": "hi"}), |f| {
-            request::parse(f, VOCAB).map(|job| job.ask)
+            request::parse(f, VOCAB).map(|job| job.request)
         }),
         _ => return (json!({}), None),
     };

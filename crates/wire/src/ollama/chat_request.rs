@@ -14,11 +14,11 @@ use text::Message;
 /// # Errors
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
-    let messages = messages(&mut fields);
-    let kwargs = request::kwargs(&mut fields);
+    let messages = parse_messages(&mut fields);
+    let kwargs = request::template_kwargs(&mut fields);
     let mut params = request::generation_params(&mut fields, vocab);
     let mut stream_options = request::stream_options(&mut fields);
-    let tools = params.take_tools(tool_definitions::read(&mut fields));
+    let tools = params.take_tools(tool_definitions::parse_tools(&mut fields));
     keep_alive(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_CHAT)?;
     Ok(GenerateRequest {
@@ -35,17 +35,17 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     })
 }
 
-fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
+fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let items = fields.array("messages", MESSAGES_MAX).unwrap_or_default();
     items
         .into_iter()
         .enumerate()
-        .filter_map(|(i, raw)| message(fields, &format!("messages[{i}]"), raw))
+        .filter_map(|(i, raw)| parse_message(fields, &format!("messages[{i}]"), raw))
         .collect()
 }
 
 /// Parses one message; errors are recorded in `fields`.
-fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
+fn parse_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
     let object = Some(raw).filter(|raw| fields::kind(*raw) == Kind::Object);
     let Some(object) = object.and_then(fields::read::<Object<'_>>) else {
         fields.wrong(path, "must be an object with a role and content");
@@ -57,8 +57,8 @@ fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message>
         let words = "must be one of system, user, assistant, tool";
         fields.wrong(format!("{path}.role"), words);
     }
-    let content = string(fields, &object, path, "content");
-    let rest = rest(fields, path, &object);
+    let content = string_member(fields, &object, path, "content");
+    let rest = other_members(fields, path, &object);
     let images = object.get("images");
     if images.is_some_and(|images| fields::list(images, 0).is_none()) {
         fields.wrong(format!("{path}.images"), NOT_SUPPORTED);
@@ -71,14 +71,14 @@ fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message>
 }
 
 /// Further members of a message that chat templates read, under the names in those templates.
-fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
+fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
     let mut rest = Map::new();
     for (name, known_as) in [
         ("thinking", "reasoning_content"),
         ("tool_name", "name"),
         ("tool_call_id", "tool_call_id"),
     ] {
-        if let Some(text) = string(fields, object, path, name) {
+        if let Some(text) = string_member(fields, object, path, name) {
             rest.insert(known_as.to_owned(), Value::String(text));
         }
     }
@@ -86,7 +86,8 @@ fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String,
         return rest;
     };
     let calls = fields::list(raw, PARTS_MAX);
-    let calls: Option<Vec<Value>> = calls.and_then(|calls| calls.into_iter().map(call).collect());
+    let calls: Option<Vec<Value>> =
+        calls.and_then(|calls| calls.into_iter().map(earlier_call).collect());
     match calls {
         Some(calls) => {
             rest.insert("tool_calls".to_owned(), Value::Array(calls));
@@ -100,22 +101,27 @@ fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String,
 }
 
 /// An earlier tool call of the conversation, in OpenAI's format, which chat templates expect.
-fn call(raw: Raw<'_>) -> Option<Value> {
+fn earlier_call(raw: Raw<'_>) -> Option<Value> {
     let call: Map<String, Value> = fields::read(raw)?;
     let function = call.get("function")?.as_object()?;
     let (name, arguments) = (function.get("name")?.as_str()?, function.get("arguments"));
     let arguments = arguments.map_or_else(|| json!({}), Clone::clone);
-    let mut told = json!({
+    let mut converted = json!({
         "type": "function",
         "function": {"name": name, "arguments": arguments.is_object().then_some(arguments)?},
     });
     if let Some(id) = call.get("id").and_then(Value::as_str) {
-        told["id"] = json!(id);
+        converted["id"] = json!(id);
     }
-    Some(told)
+    Some(converted)
 }
 
-fn string(fields: &mut Fields<'_>, object: &Object<'_>, path: &str, name: &str) -> Option<String> {
+fn string_member(
+    fields: &mut Fields<'_>,
+    object: &Object<'_>,
+    path: &str,
+    name: &str,
+) -> Option<String> {
     let raw = object.get(name)?;
     let text = fields::text(raw);
     if text.is_none() {

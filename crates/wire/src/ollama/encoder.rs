@@ -1,20 +1,21 @@
 //! The encoder of `POST /api/generate` and `POST /api/chat`.
 
-use super::ending;
-use super::line::{
-    Context, Line, OllamaMessage, Output, Summary, ToolCallObject, durations, nanoseconds,
+use super::done_reason;
+use super::error_response::ErrorLine;
+use super::response_line::{
+    ContextIds, LineOutput, LineSummary, OllamaMessage, ResponseLine, ToolCallObject, nanoseconds,
+    request_durations,
 };
-use super::refusal::ErrorLine;
 use crate::clock;
-use crate::cursor::Closing;
+use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, comment_on_wait};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::framing::Framing;
 use crate::json;
-use crate::native::rfc3339::Nanos;
 use crate::openai;
 use crate::openai::chunk::DONE;
 use crate::openai::logprobs::TokenLogprobs;
+use crate::rfc3339::Nanos;
 use bytes::BytesMut;
 use generate::output::collected::{CollectedAnswer, CollectedCall};
 use generate::output::event::{At, Event, Kind, Logprobs, ToolCall, ToolCallPart, Usage};
@@ -38,36 +39,36 @@ pub(crate) enum TextField {
 /// `done` line.
 pub(crate) struct OllamaEncoder {
     source: Arc<StreamSource>,
-    place: TextField,
+    text_field: TextField,
     /// The incomplete tool call of each choice: this protocol sends a call in one line.
     calls: Vec<Option<CollectedCall>>,
 }
 
 impl OllamaEncoder {
     /// An encoder of this stream.
-    pub(crate) fn new(source: &Arc<StreamSource>, place: TextField) -> Self {
+    pub(crate) fn new(source: &Arc<StreamSource>, text_field: TextField) -> Self {
         Self {
             source: Arc::clone(source),
-            place,
+            text_field,
             calls: vec![None; source.meta().choices],
         }
     }
 
     /// A line with this output and no other optional field.
-    fn line<'a>(&'a self, output: &Output<'a>) -> Line<'a> {
-        let Output {
+    fn empty_line<'a>(&'a self, output: &LineOutput<'a>) -> ResponseLine<'a> {
+        let LineOutput {
             text,
             thinking,
             tool_calls,
         } = *output;
-        let is_message = self.place == TextField::Message;
+        let is_message = self.text_field == TextField::Message;
         let message = is_message.then_some(OllamaMessage {
             role: "assistant",
             content: text,
             thinking,
             tool_calls,
         });
-        Line {
+        ResponseLine {
             model: &self.source.meta().model,
             created_at: Nanos(clock::wall(clock::now())),
             message,
@@ -84,17 +85,17 @@ impl OllamaEncoder {
         }
     }
 
-    fn output(&self, output: &Output<'_>, at: &At<'_>, out: &mut FrameWriter<'_>) {
-        let line = Line {
-            logprobs: self.logprobs(at.logprobs),
-            choice: self.choice(at.choice),
-            ..self.line(output)
+    fn write_output(&self, output: &LineOutput<'_>, at: &At<'_>, out: &mut FrameWriter<'_>) {
+        let line = ResponseLine {
+            logprobs: self.token_logprobs(at.logprobs),
+            choice: self.choice_index(at.choice),
+            ..self.empty_line(output)
         };
-        out.frame(FrameId::Position, None, &line);
+        out.write_frame(FrameId::Position, None, &line);
     }
 
     /// Adds a part of a tool call; the complete call at its last part.
-    fn complete(&mut self, call: &ToolCall<'_>) -> Option<CollectedCall> {
+    fn add_call_part(&mut self, call: &ToolCall<'_>) -> Option<CollectedCall> {
         let open = &mut self.calls[call.at.choice];
         match call.part {
             ToolCallPart::Start { id, name } => {
@@ -115,82 +116,82 @@ impl OllamaEncoder {
     }
 
     /// Index of the choice, as lines name the choice: only if there are several.
-    fn choice(&self, choice: usize) -> Option<usize> {
+    fn choice_index(&self, choice: usize) -> Option<usize> {
         (self.source.meta().choices > 1).then_some(choice)
     }
 
-    fn logprobs<'a>(&self, list: Logprobs<'a>) -> Option<TokenLogprobs<'a>> {
+    fn token_logprobs<'a>(&self, list: Logprobs<'a>) -> Option<TokenLogprobs<'a>> {
         let wanted = self.source.meta().logprobs && !list.entries.is_empty();
         wanted.then_some(TokenLogprobs(list))
     }
 
-    fn summary(&self, choice: usize, end: End, usage: Usage, tokens: u64) -> Summary<'_> {
-        let times = durations(self.source.meta().arrived, usage);
-        Summary {
+    fn line_summary(&self, choice: usize, end: End, usage: Usage, tokens: u64) -> LineSummary<'_> {
+        let times = request_durations(self.source.meta().arrived, usage);
+        LineSummary {
             // A failed stream has an error line.
-            done_reason: ending::spell(end).unwrap_or("stop"),
+            done_reason: done_reason::done_reason(end).unwrap_or("stop"),
             total_duration: nanoseconds(times.total),
             load_duration: nanoseconds(times.load),
             prompt_eval_count: usage.prompt_tokens,
             prompt_eval_duration: nanoseconds(times.prompt),
             eval_count: tokens,
             eval_duration: nanoseconds(times.answer),
-            context: self.context(choice),
+            context: self.context_ids(choice),
         }
     }
 
-    fn context(&self, choice: usize) -> Option<Context<'_>> {
+    fn context_ids(&self, choice: usize) -> Option<ContextIds<'_>> {
         let log = self.source.started()?.choices.get(choice)?;
         let prompt = log.prompt.as_ref()?;
-        Some(Context { log, prompt })
+        Some(ContextIds { log, prompt })
     }
 
     /// Writes the state of a waiting request: a comment, or a line without text where the framing has no comments.
-    fn waiting(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+    fn write_waiting(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         if out.framing() == Framing::Sse {
             return comment_on_wait(event, out);
         }
-        let line = self.line(&Output::default());
+        let line = self.empty_line(&LineOutput::default());
         let line = match event {
-            Event::Queued { position } => Line {
+            Event::Queued { position } => ResponseLine {
                 queued: Some(*position),
                 ..line
             },
-            Event::Loading { state, percent } => Line {
+            Event::Loading { state, percent } => ResponseLine {
                 state: Some(state),
                 percent: Some(*percent),
                 ..line
             },
             _ => line,
         };
-        out.frame(FrameId::None, None, &line);
+        out.write_frame(FrameId::None, None, &line);
     }
 }
 
 impl Encoder for OllamaEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
-            Event::Queued { .. } | Event::Loading { .. } => self.waiting(event, out),
+            Event::Queued { .. } | Event::Loading { .. } => self.write_waiting(event, out),
             Event::Delta(delta) => {
                 let (text, thinking) = match delta.kind {
                     Kind::Text => (delta.text, ""),
                     Kind::Reasoning => ("", delta.text),
                 };
-                let output = Output {
+                let output = LineOutput {
                     text,
                     thinking,
                     tool_calls: &[],
                 };
-                self.output(&output, &delta.at, out);
+                self.write_output(&output, &delta.at, out);
             }
             Event::ToolCall(call) => {
-                if let Some(complete) = self.complete(call) {
+                if let Some(complete) = self.add_call_part(call) {
                     let tool_calls = [ToolCallObject::new(&complete)];
-                    let output = Output {
+                    let output = LineOutput {
                         tool_calls: &tool_calls,
-                        ..Output::default()
+                        ..LineOutput::default()
                     };
-                    self.output(&output, &call.at, out);
+                    self.write_output(&output, &call.at, out);
                 }
             }
             Event::ChoiceEnded {
@@ -200,22 +201,22 @@ impl Encoder for OllamaEncoder {
                 tokens,
                 ..
             } => {
-                let line = Line {
-                    choice: self.choice(*choice),
+                let line = ResponseLine {
+                    choice: self.choice_index(*choice),
                     done: true,
-                    summary: Some(self.summary(*choice, *end, *usage, *tokens)),
-                    ..self.line(&Output::default())
+                    summary: Some(self.line_summary(*choice, *end, *usage, *tokens)),
+                    ..self.empty_line(&LineOutput::default())
                 };
-                out.frame(FrameId::Position, None, &line);
+                out.write_frame(FrameId::Position, None, &line);
             }
-            Event::Finished { .. } => out.text(FrameId::Terminal(Closing::Done), DONE),
+            Event::Finished { .. } => out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE),
             Event::Failed { end, usage } => {
-                let error = openai::ending::error(*end);
+                let error = openai::finish_reason::end_error(*end);
                 let line = ErrorLine::new(&error, usage.completion_tokens);
-                out.frame(FrameId::Terminal(Closing::Done), None, &line);
+                out.write_frame(FrameId::Terminal(TerminalMarker::Done), None, &line);
             }
             Event::Rejected(error) => {
-                out.frame(FrameId::None, None, &ErrorLine::new(error, 0));
+                out.write_frame(FrameId::None, None, &ErrorLine::new(error, 0));
             }
             Event::Opened { .. }
             | Event::Resumed { .. }
@@ -225,13 +226,13 @@ impl Encoder for OllamaEncoder {
         }
     }
 
-    fn replay(&mut self, event: &Event<'_>) {
+    fn replay_event(&mut self, event: &Event<'_>) {
         if let Event::ToolCall(call) = event {
-            self.complete(call);
+            self.add_call_part(call);
         }
     }
 
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         tokenizer: &Tokenizer,
@@ -244,25 +245,29 @@ impl Encoder for OllamaEncoder {
         };
         let tool_calls: Vec<_> = answer.calls().map(ToolCallObject::new).collect();
         let (text, thinking) = (answer.text(), answer.reasoning());
-        let output = Output {
+        let output = LineOutput {
             text: &text,
             thinking: &thinking,
             tool_calls: &tool_calls,
         };
         let end = answer.end.unwrap_or(End::Lost);
-        let line = Line {
-            logprobs: self.logprobs(answer.logprobs(tokenizer)),
+        let line = ResponseLine {
+            logprobs: self.token_logprobs(answer.logprobs(tokenizer)),
             done: true,
-            summary: Some(self.summary(0, end, usage, usage.completion_tokens)),
-            ..self.line(&output)
+            summary: Some(self.line_summary(0, end, usage, usage.completion_tokens)),
+            ..self.empty_line(&output)
         };
         json::write(&line, out);
     }
 
     fn keep_alive(&mut self, out: &mut FrameWriter<'_>) {
         match out.framing() {
-            Framing::Sse => out.comment(format_args!("ping")),
-            _ => out.frame(FrameId::None, None, &self.line(&Output::default())),
+            Framing::Sse => out.write_comment(format_args!("ping")),
+            _ => out.write_frame(
+                FrameId::None,
+                None,
+                &self.empty_line(&LineOutput::default()),
+            ),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Parser of `POST /api/generate`.
 
-use super::go_template::{self, Values};
+use super::go_template::{self, TemplateValues};
 use super::keep_alive::keep_alive;
-use super::request::{self, says_something};
+use super::request::{self, is_given};
 use crate::field_table;
 use crate::fields::Fields;
 use generate::error::ApiError;
@@ -15,14 +15,14 @@ use text::Message;
 /// # Errors
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
-    let kwargs = request::kwargs(&mut fields);
+    let kwargs = request::template_kwargs(&mut fields);
     let raw = fields.boolean("raw").unwrap_or(false);
-    let prompt = request::text(&mut fields, "prompt").unwrap_or_default();
-    let context = context(&mut fields, vocab);
+    let prompt = request::string_field(&mut fields, "prompt").unwrap_or_default();
+    let context = context_ids(&mut fields, vocab);
     let prompt = match raw {
         true => {
             for name in ["system", "template", "context"] {
-                if says_something(&fields, name) {
+                if is_given(&fields, name) {
                     fields.wrong(
                         name,
                         "does not go with raw, which takes the prompt as it is",
@@ -33,7 +33,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         }
         false => Prompt::Continued {
             context,
-            then: Box::new(turn(&mut fields, prompt, kwargs)),
+            then: Box::new(prompt_turn(&mut fields, prompt, kwargs)),
         },
     };
     let params = request::generation_params(&mut fields, vocab);
@@ -50,11 +50,12 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
 }
 
 /// The prompt as one turn, in the request's template or in the model's.
-fn turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Value>) -> Prompt {
-    let system = request::text(fields, "system").unwrap_or_default();
-    let template = request::text(fields, "template").filter(|template| !template.is_empty());
+fn prompt_turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Value>) -> Prompt {
+    let system = request::string_field(fields, "system").unwrap_or_default();
+    let template =
+        request::string_field(fields, "template").filter(|template| !template.is_empty());
     if let Some(template) = template {
-        let values = Values {
+        let values = TemplateValues {
             system: &system,
             prompt: &prompt,
         };
@@ -70,14 +71,16 @@ fn turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Value>) -> 
     let messages = says.into_iter().filter(|(_, text)| !text.is_empty());
     Prompt::Conversation {
         field: "prompt",
-        messages: messages.map(|(role, text)| message(role, text)).collect(),
+        messages: messages
+            .map(|(role, text)| text_message(role, text))
+            .collect(),
         tools: Vec::new(),
         continues: false,
         kwargs,
     }
 }
 
-fn message(role: &str, text: String) -> Message {
+fn text_message(role: &str, text: String) -> Message {
     Message {
         role: role.to_owned(),
         content: Value::String(text),
@@ -86,7 +89,7 @@ fn message(role: &str, text: String) -> Message {
 }
 
 /// Token ids of the earlier conversation, from the `context` of an earlier response.
-fn context(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
+fn context_ids(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
     let Some(raw) = fields.raw("context") else {
         return Vec::new();
     };

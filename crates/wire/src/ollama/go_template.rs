@@ -15,12 +15,12 @@ const WRITTEN_BYTES_MAX: usize = 16 << 20;
 const DEPTH_MAX: usize = 32;
 
 /// Error message for an unsupported action.
-const ACTIONS: &str =
+const ACTION_MESSAGE: &str =
     "may use .System, .Prompt, .Response, and if, else, end over those, and nothing else";
 
 /// Values of the template's variables.
 #[derive(Clone, Copy)]
-pub struct Values<'a> {
+pub struct TemplateValues<'a> {
     /// The system message.
     pub system: &'a str,
     /// The prompt.
@@ -30,7 +30,7 @@ pub struct Values<'a> {
 /// An open `if`.
 struct Condition {
     /// Whether the text around the condition is written.
-    around: bool,
+    is_outer_written: bool,
     holds: bool,
     had_else: bool,
 }
@@ -39,7 +39,7 @@ struct Condition {
 ///
 /// # Errors
 /// The message for an invalid template.
-pub fn render(template: &str, values: Values<'_>) -> Result<Vec<PromptPiece>, String> {
+pub fn render(template: &str, values: TemplateValues<'_>) -> Result<Vec<PromptPiece>, String> {
     if template.len() > TEMPLATE_BYTES_MAX {
         return Err(format!("must have at most {TEMPLATE_BYTES_MAX} bytes"));
     }
@@ -49,7 +49,7 @@ pub fn render(template: &str, values: Values<'_>) -> Result<Vec<PromptPiece>, St
         bytes: 0,
         pieces: Vec::new(),
         open: Vec::new(),
-        answered: false,
+        reached_response: false,
     };
     let (mut rest, mut trim) = (template, false);
     while let Some((text, after)) = rest.split_once("{{") {
@@ -57,13 +57,13 @@ pub fn render(template: &str, values: Values<'_>) -> Result<Vec<PromptPiece>, St
             .split_once("}}")
             .ok_or("has an action that is not closed")?;
         let before = action.strip_prefix('-');
-        writer.text(text, trim, before.is_some())?;
+        writer.add_text(text, trim, before.is_some())?;
         let action = before.unwrap_or(action);
         let behind = action.strip_suffix('-');
-        writer.action(behind.unwrap_or(action).trim())?;
+        writer.add_action(behind.unwrap_or(action).trim())?;
         (rest, trim) = (after, behind.is_some());
     }
-    writer.text(rest, trim, false)?;
+    writer.add_text(rest, trim, false)?;
     match writer.open.is_empty() {
         true => Ok(writer.pieces),
         false => Err("has an if without an end".to_owned()),
@@ -78,16 +78,20 @@ struct Writer {
     pieces: Vec<PromptPiece>,
     open: Vec<Condition>,
     /// Whether `.Response` was reached: later text follows the answer.
-    answered: bool,
+    reached_response: bool,
 }
 
 impl Writer {
     fn is_written(&self) -> bool {
-        !self.answered && self.open.last().is_none_or(|c| c.around && c.holds)
+        !self.reached_response
+            && self
+                .open
+                .last()
+                .is_none_or(|c| c.is_outer_written && c.holds)
     }
 
     /// Appends a piece. A value that occurs many times is stored once, and every occurrence counts towards the limit.
-    fn write(&mut self, bytes: usize, piece: PromptPiece) -> Result<(), String> {
+    fn add_piece(&mut self, bytes: usize, piece: PromptPiece) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > WRITTEN_BYTES_MAX {
             return Err(format!(
@@ -98,31 +102,31 @@ impl Writer {
         Ok(())
     }
 
-    fn text(&mut self, text: &str, trim_start: bool, trim_end: bool) -> Result<(), String> {
+    fn add_text(&mut self, text: &str, trim_start: bool, trim_end: bool) -> Result<(), String> {
         let text = if trim_start { text.trim_start() } else { text };
         let text = if trim_end { text.trim_end() } else { text };
         match self.is_written() && !text.is_empty() {
-            true => self.write(text.len(), PromptPiece::Template(text.to_owned())),
+            true => self.add_piece(text.len(), PromptPiece::Template(text.to_owned())),
             false => Ok(()),
         }
     }
 
-    fn action(&mut self, action: &str) -> Result<(), String> {
+    fn add_action(&mut self, action: &str) -> Result<(), String> {
         let mut words = action.split_whitespace();
         match (words.next(), words.next(), words.next()) {
             _ if action.starts_with("/*") && action.ends_with("*/") => Ok(()),
             (Some(".Response"), None, _) => {
-                self.answered |= self.is_written();
+                self.reached_response |= self.is_written();
                 Ok(())
             }
             (Some(name), None, _) if name.starts_with('.') => {
-                let value = self.value(name)?;
+                let value = self.value_of(name)?;
                 match self.is_written() && !value.is_empty() {
-                    true => self.write(value.len(), PromptPiece::User(value)),
+                    true => self.add_piece(value.len(), PromptPiece::User(value)),
                     false => Ok(()),
                 }
             }
-            (Some("if"), Some(name), None) => self.open(name),
+            (Some("if"), Some(name), None) => self.open_condition(name),
             (Some("else"), None, _) => {
                 let condition = self.open.last_mut().filter(|c| !c.had_else);
                 let condition = condition.ok_or("has an else without an if")?;
@@ -133,29 +137,29 @@ impl Writer {
                 let closed = self.open.pop().map(|_| ());
                 closed.ok_or_else(|| "has an end without an if".to_owned())
             }
-            _ => Err(ACTIONS.to_owned()),
+            _ => Err(ACTION_MESSAGE.to_owned()),
         }
     }
 
-    fn open(&mut self, name: &str) -> Result<(), String> {
+    fn open_condition(&mut self, name: &str) -> Result<(), String> {
         if self.open.len() == DEPTH_MAX {
             return Err(format!("may nest at most {DEPTH_MAX} conditions"));
         }
-        let holds = !self.value(name)?.is_empty();
+        let holds = !self.value_of(name)?.is_empty();
         self.open.push(Condition {
-            around: self.is_written(),
+            is_outer_written: self.is_written(),
             holds,
             had_else: false,
         });
         Ok(())
     }
 
-    fn value(&self, name: &str) -> Result<Arc<str>, String> {
+    fn value_of(&self, name: &str) -> Result<Arc<str>, String> {
         match name {
             ".System" => Ok(Arc::clone(&self.system)),
             ".Prompt" => Ok(Arc::clone(&self.prompt)),
             ".Response" => Ok(Arc::default()),
-            _ => Err(ACTIONS.to_owned()),
+            _ => Err(ACTION_MESSAGE.to_owned()),
         }
     }
 }
@@ -165,7 +169,7 @@ mod tests {
     use super::*;
 
     fn written(template: &str, system: &str, prompt: &str) -> Result<String, String> {
-        let pieces = render(template, Values { system, prompt })?;
+        let pieces = render(template, TemplateValues { system, prompt })?;
         let text = pieces.into_iter().map(|piece| match piece {
             PromptPiece::Template(text) => text,
             PromptPiece::User(text) => format!("<{text}>"),
@@ -206,7 +210,7 @@ mod tests {
     fn what_would_be_written_is_counted_before_it_is() {
         let prompt = "a".repeat(4 << 20);
         let render = |times: usize| {
-            let values = Values {
+            let values = TemplateValues {
                 system: "",
                 prompt: &prompt,
             };

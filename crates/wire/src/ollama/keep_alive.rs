@@ -9,27 +9,27 @@ pub enum ModelKeepAlive {
     /// The model is unloaded after this time.
     For(Duration),
     /// The model is unloaded only to free memory for another model.
-    ForEver,
+    Forever,
 }
 
 impl ModelKeepAlive {
     /// Time at which a model is unloaded if its last request was at `last`.
-    pub fn until(self, last: Instant) -> Option<Instant> {
+    pub fn unload_time(self, last: Instant) -> Option<Instant> {
         match self {
             Self::For(time) => last.checked_add(time),
-            Self::ForEver => None,
+            Self::Forever => None,
         }
     }
 }
 
 impl From<Option<Duration>> for ModelKeepAlive {
     fn from(idle: Option<Duration>) -> Self {
-        idle.map_or(Self::ForEver, Self::For)
+        idle.map_or(Self::Forever, Self::For)
     }
 }
 
 /// Error message for an invalid `keep_alive`.
-const KEEP_ALIVE: &str =
+const KEEP_ALIVE_MESSAGE: &str =
     "must be a number of seconds, or a text like \"5m\" or \"1h30m\"; below 0 is for ever";
 
 /// Parses `keep_alive`.
@@ -37,22 +37,22 @@ pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {
     let raw = fields.raw("keep_alive")?;
     let seconds = match fields::kind(raw) {
         Kind::Number => fields::read::<f64>(raw),
-        _ => fields::text(raw).and_then(|text| seconds(&text)),
+        _ => fields::text(raw).and_then(|text| parse_seconds(&text)),
     };
     let Some(seconds) = seconds else {
-        fields.wrong("keep_alive", KEEP_ALIVE);
+        fields.wrong("keep_alive", KEEP_ALIVE_MESSAGE);
         return None;
     };
     if seconds < 0.0 {
-        return Some(ModelKeepAlive::ForEver);
+        return Some(ModelKeepAlive::Forever);
     }
     // Overflow means no limit.
     let time = Duration::try_from_secs_f64(seconds);
-    Some(time.map_or(ModelKeepAlive::ForEver, ModelKeepAlive::For))
+    Some(time.map_or(ModelKeepAlive::Forever, ModelKeepAlive::For))
 }
 
 /// Seconds of a duration in Go's syntax, or of a number.
-fn seconds(text: &str) -> Option<f64> {
+fn parse_seconds(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
         None => (1.0, text.strip_prefix('+').unwrap_or(text)),
@@ -84,7 +84,7 @@ fn seconds(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::seconds;
+    use super::parse_seconds;
 
     #[test]
     fn durations_are_read_as_go_writes_them() {
@@ -105,7 +105,7 @@ mod tests {
             ("1.2.3s", None),
         ];
         for (text, want) in rows {
-            assert_eq!(seconds(text), want, "{text:?}");
+            assert_eq!(parse_seconds(text), want, "{text:?}");
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Ollama's API: `/api/*`.
 
 pub mod chat_request;
+pub(crate) mod done_reason;
 pub(crate) mod encoder;
-pub(crate) mod ending;
+pub(crate) mod error_response;
 pub mod generate_request;
 pub mod go_template;
 pub mod keep_alive;
-pub(crate) mod line;
+pub mod model_name;
 pub mod modelfile;
-pub mod names;
-pub(crate) mod refusal;
 pub mod request;
+pub(crate) mod response_line;
 #[cfg(test)]
 mod tests;

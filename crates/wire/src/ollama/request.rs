@@ -21,12 +21,12 @@ const REPEAT_PENALTY: f32 = 1.1;
 /// Parses the generation parameters: `options`, `logprobs` and `format`.
 pub fn generation_params(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     let mut params = fields.within("options", |options| sampling_options(options, vocab));
-    chat_request::logprobs(fields, &mut params.sampling);
+    chat_request::parse_logprobs(fields, &mut params.sampling);
     if let Some(format) = &mut params.response_format {
         format.field = format!("options.{}", format.field);
     }
     params.response_format = ollama_format(fields).or(params.response_format);
-    params.closed_objects = response_format::closed_objects(fields).or(params.closed_objects);
+    params.closed_objects = response_format::closed_objects_field(fields).or(params.closed_objects);
     params
 }
 
@@ -37,7 +37,7 @@ fn ollama_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     match (fields::kind(raw), fields::text(raw).as_deref()) {
         (_, Some("")) => None,
         (_, Some("json")) => Some(any_object(NAME)),
-        (Kind::Object, _) => response_format::of_schema(fields, NAME, raw),
+        (Kind::Object, _) => response_format::json_schema_format(fields, NAME, raw),
         _ => {
             fields.wrong(NAME, "must be \"json\" or a JSON Schema (an object)");
             None
@@ -53,8 +53,8 @@ pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
 }
 
 /// Parses the variables of the chat template; `think` sets every variable that templates read for reasoning.
-pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
-    let mut kwargs = chat_request::kwargs(fields);
+pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
+    let mut kwargs = chat_request::template_kwargs(fields);
     let Some(raw) = fields.raw("think") else {
         return kwargs;
     };
@@ -121,13 +121,13 @@ pub fn check_options(options: &mut Fields<'_>) {
 }
 
 /// Parses a string member; errors are recorded in `fields`.
-pub fn text(fields: &mut Fields<'_>, name: &str) -> Option<String> {
+pub fn string_field(fields: &mut Fields<'_>, name: &str) -> Option<String> {
     let text = fields.string(name);
     text.map(std::borrow::Cow::into_owned)
 }
 
 /// Whether a field is present and not empty.
-pub fn says_something(fields: &Fields<'_>, name: &str) -> bool {
+pub fn is_given(fields: &Fields<'_>, name: &str) -> bool {
     fields.raw(name).is_some_and(|raw| match fields::kind(raw) {
         Kind::String => raw.get() != "\"\"",
         Kind::Array => fields::list(raw, 0).is_none(),

@@ -2,7 +2,7 @@
 
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
-use crate::openai::chunk::{ChunkWriter, finish_reason};
+use crate::openai::chunk::{ChunkWriter, optional_finish_reason};
 use crate::openai::logprobs::ChatLogprobs;
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
@@ -106,7 +106,7 @@ struct ChatToolCall<'a> {
 }
 
 impl ReasoningField {
-    fn fields(self, text: &str) -> ReasoningFields<'_> {
+    fn reasoning_fields(self, text: &str) -> ReasoningFields<'_> {
         ReasoningFields {
             reasoning_content: (self != Self::Reasoning).then_some(text),
             reasoning: (self != Self::ReasoningContent).then_some(text),
@@ -115,14 +115,14 @@ impl ReasoningField {
 }
 
 impl<'a> ChunkDelta<'a> {
-    fn text(delta: &Delta<'a>, field: ReasoningField) -> Self {
+    fn from_delta(delta: &Delta<'a>, field: ReasoningField) -> Self {
         match delta.kind {
             Kind::Text => Self {
                 content: Some(delta.text),
                 ..Self::default()
             },
             Kind::Reasoning => {
-                let fields = field.fields(delta.text);
+                let fields = field.reasoning_fields(delta.text);
                 Self {
                     reasoning_content: fields.reasoning_content,
                     reasoning: fields.reasoning,
@@ -133,7 +133,7 @@ impl<'a> ChunkDelta<'a> {
     }
 
     /// The delta of a tool-call part; the end of a call has no field.
-    fn tool_call(call: &ToolCall<'a>) -> Self {
+    fn from_tool_call(call: &ToolCall<'a>) -> Self {
         let (id, name, arguments) = match call.part {
             ToolCallPart::Start { id, name } => (Some(id), Some(name), ""),
             ToolCallPart::Args(fragment) => (None, None, fragment),
@@ -164,12 +164,12 @@ impl ChatEncoder {
         }
     }
 
-    fn logprobs<'a>(&self, list: Logprobs<'a>) -> Option<ChatLogprobs<'a>> {
+    fn chat_logprobs<'a>(&self, list: Logprobs<'a>) -> Option<ChatLogprobs<'a>> {
         let wanted = self.chunks.source.meta().logprobs;
         wanted.then_some(ChatLogprobs(list))
     }
 
-    fn opened(&self, choices: usize, usage: Usage, out: &mut FrameWriter<'_>) {
+    fn write_opened(&self, choices: usize, usage: Usage, out: &mut FrameWriter<'_>) {
         for index in 0..choices {
             let delta = ChunkDelta {
                 role: Some("assistant"),
@@ -182,60 +182,61 @@ impl ChatEncoder {
                 logprobs: None,
                 finish_reason: None,
             };
-            self.chunks.choice(FrameId::None, choice, usage, out);
+            self.chunks.write_choice(FrameId::None, choice, usage, out);
         }
     }
 
     fn tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
-        let logprobs = self.logprobs(call.at.logprobs);
+        let logprobs = self.chat_logprobs(call.at.logprobs);
         let has_logprobs = logprobs.is_some() && !call.at.logprobs.entries.is_empty();
         if call.part == ToolCallPart::End && !has_logprobs {
             return;
         }
         let choice = ChunkChoice {
             index: call.at.choice,
-            delta: ChunkDelta::tool_call(call),
+            delta: ChunkDelta::from_tool_call(call),
             logprobs,
             finish_reason: None,
         };
         self.chunks
-            .choice(FrameId::Position, choice, call.at.usage, out);
+            .write_choice(FrameId::Position, choice, call.at.usage, out);
     }
 
-    fn choice_ended(&self, index: usize, end: End, usage: Usage, out: &mut FrameWriter<'_>) {
+    fn write_choice_ended(&self, index: usize, end: End, usage: Usage, out: &mut FrameWriter<'_>) {
         let choice = ChunkChoice {
             index,
             delta: ChunkDelta::default(),
             logprobs: None,
-            finish_reason: finish_reason(Some(end)),
+            finish_reason: optional_finish_reason(Some(end)),
         };
-        self.chunks.choice(FrameId::Position, choice, usage, out);
+        self.chunks
+            .write_choice(FrameId::Position, choice, usage, out);
     }
 }
 
 impl Encoder for ChatEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
-            Event::Opened { choices, usage } => self.opened(*choices, *usage, out),
+            Event::Opened { choices, usage } => self.write_opened(*choices, *usage, out),
             Event::Delta(delta) => {
                 let choice = ChunkChoice {
                     index: delta.at.choice,
-                    delta: ChunkDelta::text(delta, self.reasoning),
-                    logprobs: self.logprobs(delta.at.logprobs),
+                    delta: ChunkDelta::from_delta(delta, self.reasoning),
+                    logprobs: self.chat_logprobs(delta.at.logprobs),
                     finish_reason: None,
                 };
                 self.chunks
-                    .choice(FrameId::Position, choice, delta.at.usage, out);
+                    .write_choice(FrameId::Position, choice, delta.at.usage, out);
             }
             Event::ToolCall(call) => self.tool_call(call, out),
             Event::ChoiceEnded {
                 choice, end, usage, ..
-            } => self.choice_ended(*choice, *end, *usage, out),
-            _ => self.chunks.stream_event(event, out),
+            } => self.write_choice_ended(*choice, *end, *usage, out),
+            _ => self.chunks.write_stream_event(event, out),
         }
     }
 
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         tokenizer: &Tokenizer,
@@ -256,16 +257,16 @@ impl Encoder for ChatEncoder {
                         refusal: (),
                         reasoning: match reasoning.is_empty() {
                             true => ReasoningFields::default(),
-                            false => self.reasoning.fields(reasoning),
+                            false => self.reasoning.reasoning_fields(reasoning),
                         },
                         tool_calls,
                     },
-                    logprobs: self.logprobs(answer.logprobs(tokenizer)),
-                    finish_reason: finish_reason(answer.end),
+                    logprobs: self.chat_logprobs(answer.logprobs(tokenizer)),
+                    finish_reason: optional_finish_reason(answer.end),
                 }
             })
             .collect();
-        self.chunks.collect(&choices, usage, out);
+        self.chunks.encode_collected(&choices, usage, out);
     }
 }
 

@@ -13,15 +13,15 @@ use text::Message;
 /// # Errors
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
-    let messages = messages(&mut fields);
-    let tools = tool_definitions::read(&mut fields);
-    let kwargs = kwargs(&mut fields);
+    let messages = parse_messages(&mut fields);
+    let tools = tool_definitions::parse_tools(&mut fields);
+    let kwargs = template_kwargs(&mut fields);
     let mut params = generation_fields::generation_params(&mut fields, vocab);
     let tools = params.take_tools(tools);
-    params.reasoning_budget = reasoning_budget(&mut fields);
+    params.reasoning_budget = parse_reasoning_budget(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     let n = generation_fields::choice_count(&mut fields, 1);
-    logprobs(&mut fields, &mut params.sampling);
+    parse_logprobs(&mut fields, &mut params.sampling);
     stream_options.ignored_fields = fields.finish_request(&field_table::CHAT)?;
     Ok(GenerateRequest {
         prompts: vec![Prompt::Conversation {
@@ -38,7 +38,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
 }
 
 /// Parses `logprobs` and `top_logprobs`.
-pub fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingParams) {
+pub fn parse_logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingParams) {
     sampling.logprobs = fields.boolean("logprobs").unwrap_or(false);
     let top = fields
         .integer("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128)
@@ -50,7 +50,7 @@ pub fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingParams) 
 }
 
 /// Parses the reasoning budget: `reasoning.max_tokens`, or Anthropic's `thinking.budget_tokens`.
-pub fn reasoning_budget(fields: &mut Fields<'_>) -> Option<u64> {
+pub fn parse_reasoning_budget(fields: &mut Fields<'_>) -> Option<u64> {
     let mut found = None;
     for (object, name) in [("reasoning", "max_tokens"), ("thinking", "budget_tokens")] {
         let range = 0..=i128::from(u32::MAX);
@@ -62,7 +62,7 @@ pub fn reasoning_budget(fields: &mut Fields<'_>) -> Option<u64> {
 
 /// Parses the variables of the chat template: `chat_template_kwargs`, and those that follow from `reasoning_effort`
 /// and `reasoning`.
-pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
+pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     let mut kwargs: Map<String, Value> = Map::new();
     let named = fields.string("reasoning_effort");
     let named = named.map(std::borrow::Cow::into_owned);
@@ -96,7 +96,7 @@ pub fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
 }
 
 /// Parses `messages`; errors are recorded in `fields`.
-pub fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
+pub fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let Some(items) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
             fields.wrong("messages", "is required");
@@ -109,12 +109,12 @@ pub fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
     items
         .into_iter()
         .enumerate()
-        .filter_map(|(i, raw)| message(fields, &format!("messages[{i}]"), raw))
+        .filter_map(|(i, raw)| parse_message(fields, &format!("messages[{i}]"), raw))
         .collect()
 }
 
 /// Parses one message; errors are recorded in `fields`.
-fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
+fn parse_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
     let object: Option<Object<'_>> = if fields::kind(raw) == Kind::Object {
         fields::read(raw)
     } else {
@@ -137,9 +137,9 @@ fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message>
             "must be one of system, developer, user, assistant, tool",
         );
     }
-    let rest = rest(fields, path, &object);
+    let rest = other_members(fields, path, &object);
     let may_be_silent = role.as_deref() == Some("assistant");
-    let content = content(
+    let content = parse_content(
         fields,
         &format!("{path}.content"),
         object.get("content"),
@@ -153,7 +153,7 @@ fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message>
 }
 
 /// Further members of a message that chat templates read.
-fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
+fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
     let mut rest = Map::new();
     for (name, known_as) in [
         ("name", "name"),
@@ -177,7 +177,11 @@ fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String,
             .and_then(|_| fields::read(raw));
         match calls {
             Some(mut calls) => {
-                calls.as_array_mut().into_iter().flatten().for_each(opened);
+                calls
+                    .as_array_mut()
+                    .into_iter()
+                    .flatten()
+                    .for_each(parse_arguments);
                 rest.insert("tool_calls".to_owned(), calls);
             }
             None => fields.wrong(format!("{path}.tool_calls"), "must be a list of objects"),
@@ -187,7 +191,7 @@ fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String,
 }
 
 /// Parses the arguments of a tool call, a string of JSON, into the object that chat templates expect.
-fn opened(call: &mut Value) {
+fn parse_arguments(call: &mut Value) {
     let Some(arguments) = call.pointer_mut("/function/arguments") else {
         return;
     };
@@ -199,7 +203,7 @@ fn opened(call: &mut Value) {
 }
 
 /// Parses the content of a message: a string, or text parts, which are joined by line ends.
-fn content(
+fn parse_content(
     fields: &mut Fields<'_>,
     path: &str,
     raw: Option<Raw<'_>>,

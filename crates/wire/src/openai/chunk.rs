@@ -1,11 +1,11 @@
 //! Chunks, usage and terminal frames, shared by chat completions and completions.
 
-use crate::cursor::Closing;
+use crate::cursor::TerminalMarker;
 use crate::encoder::comment_on_wait;
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
-use crate::openai::ending;
-use crate::openai::refusal::ErrorBody;
+use crate::openai::error_response::ErrorBody;
+use crate::openai::finish_reason;
 use bytes::BytesMut;
 use generate::output::event::{Event, Usage};
 use generate::stream_source::StreamSource;
@@ -77,7 +77,7 @@ impl CompletionUsage {
 
 impl ChunkWriter {
     /// Writes the chunk of one choice.
-    pub(super) fn choice<C: Serialize>(
+    pub(super) fn write_choice<C: Serialize>(
         &self,
         id: FrameId,
         choice: C,
@@ -93,38 +93,47 @@ impl ChunkWriter {
             (false, true) => Some(None),
             (false, false) => None,
         };
-        out.frame(id, None, &self.completion(self.chunk, &[choice], usage));
+        out.write_frame(
+            id,
+            None,
+            &self.completion_object(self.chunk, &[choice], usage),
+        );
     }
 
     /// Writes the frames of events that do not belong to one choice.
-    pub(super) fn stream_event(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+    pub(super) fn write_stream_event(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
             // Also sent before an error, because clients stop reading at the error.
             Event::Usage { usage, .. } if self.source.meta().stream_options.include_usage => {
                 let usage = Some(Some(CompletionUsage::new(*usage)));
-                let chunk = self.completion::<()>(self.chunk, &[], usage);
-                out.frame(FrameId::Terminal(Closing::Usage), None, &chunk);
+                let chunk = self.completion_object::<()>(self.chunk, &[], usage);
+                out.write_frame(FrameId::Terminal(TerminalMarker::Usage), None, &chunk);
             }
-            Event::Finished { .. } => out.text(FrameId::Terminal(Closing::Done), DONE),
+            Event::Finished { .. } => out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE),
             // The error is the last frame: no `[DONE]` follows.
             Event::Failed { end, .. } => {
-                let error = ending::error(*end);
-                let id = FrameId::Terminal(Closing::Done);
-                out.frame(id, None, &ErrorBody::new(&error));
+                let error = finish_reason::end_error(*end);
+                let id = FrameId::Terminal(TerminalMarker::Done);
+                out.write_frame(id, None, &ErrorBody::new(&error));
             }
-            Event::Rejected(error) => out.frame(FrameId::None, None, &ErrorBody::new(error)),
+            Event::Rejected(error) => out.write_frame(FrameId::None, None, &ErrorBody::new(error)),
             Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
             _ => {}
         }
     }
 
     /// Writes the non-streaming response.
-    pub(super) fn collect<C: Serialize>(&self, choices: &[C], usage: Usage, out: &mut BytesMut) {
+    pub(super) fn encode_collected<C: Serialize>(
+        &self,
+        choices: &[C],
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
         let usage = Some(Some(CompletionUsage::new(usage)));
-        json::write(&self.completion(self.collected, choices, usage), out);
+        json::write(&self.completion_object(self.collected, choices, usage), out);
     }
 
-    fn completion<'a, C>(
+    fn completion_object<'a, C>(
         &'a self,
         object: &'static str,
         choices: &'a [C],
@@ -144,6 +153,6 @@ impl ChunkWriter {
 }
 
 /// The `finish_reason` of a choice; `None` for a choice that is running or has failed.
-pub(super) fn finish_reason(end: Option<End>) -> Option<&'static str> {
-    end.and_then(|end| ending::spell(end).ok())
+pub(super) fn optional_finish_reason(end: Option<End>) -> Option<&'static str> {
+    end.and_then(|end| finish_reason::finish_reason(end).ok())
 }

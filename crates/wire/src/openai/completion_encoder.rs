@@ -2,7 +2,7 @@
 
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
-use crate::openai::chunk::{ChunkWriter, finish_reason};
+use crate::openai::chunk::{ChunkWriter, optional_finish_reason};
 use crate::openai::logprobs::CompletionLogprobs;
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
@@ -47,20 +47,20 @@ impl CompletionEncoder {
     }
 
     /// The choices of a non-streaming response: all, or the likeliest ones of each prompt.
-    fn returned<'a>(&self, answers: &'a [CollectedAnswer]) -> Vec<&'a CollectedAnswer> {
+    fn returned_answers<'a>(&self, answers: &'a [CollectedAnswer]) -> Vec<&'a CollectedAnswer> {
         let Some(best) = self.best else {
             return answers.iter().collect();
         };
         let ranked_per_prompt = answers.chunks(best.generated).map(|answers| {
             let mut ranked: Vec<&CollectedAnswer> = answers.iter().collect();
-            ranked.sort_by(|a, b| likelihood(b).total_cmp(&likelihood(a)));
+            ranked.sort_by(|a, b| mean_logprob(b).total_cmp(&mean_logprob(a)));
             ranked.truncate(best.returned);
             ranked
         });
         ranked_per_prompt.flatten().collect()
     }
 
-    fn choice<'a>(
+    fn completion_choice<'a>(
         &self,
         index: usize,
         text: &'a str,
@@ -72,7 +72,7 @@ impl CompletionEncoder {
             index,
             text,
             logprobs: logprobs.map(CompletionLogprobs),
-            finish_reason: finish_reason(end),
+            finish_reason: optional_finish_reason(end),
         }
     }
 }
@@ -85,38 +85,42 @@ impl Encoder for CompletionEncoder {
             Event::Delta(delta) if delta.kind == Kind::Reasoning => return,
             Event::Delta(delta) => {
                 let at = &delta.at;
-                let choice = self.choice(at.choice, delta.text, Some(at.logprobs), None);
+                let choice = self.completion_choice(at.choice, delta.text, Some(at.logprobs), None);
                 (choice, at.usage)
             }
             Event::ChoiceEnded {
                 choice, end, usage, ..
-            } => (self.choice(*choice, "", None, Some(*end)), *usage),
-            _ => return self.chunks.stream_event(event, out),
+            } => (
+                self.completion_choice(*choice, "", None, Some(*end)),
+                *usage,
+            ),
+            _ => return self.chunks.write_stream_event(event, out),
         };
-        self.chunks.choice(FrameId::Position, choice, usage, out);
+        self.chunks
+            .write_choice(FrameId::Position, choice, usage, out);
     }
 
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         tokenizer: &Tokenizer,
         usage: Usage,
         out: &mut BytesMut,
     ) {
-        let answers = self.returned(answers);
+        let answers = self.returned_answers(answers);
         let texts: Vec<_> = answers.iter().map(|answer| answer.text()).collect();
         let choices = answers.iter().zip(&texts).enumerate();
         let choices: Vec<_> = choices
             .map(|(index, (answer, text))| {
-                self.choice(index, text, Some(answer.logprobs(tokenizer)), answer.end)
+                self.completion_choice(index, text, Some(answer.logprobs(tokenizer)), answer.end)
             })
             .collect();
-        self.chunks.collect(&choices, usage, out);
+        self.chunks.encode_collected(&choices, usage, out);
     }
 }
 
 /// Mean log-probability of an answer's tokens. An empty answer ranks last.
-fn likelihood(answer: &CollectedAnswer) -> f64 {
+fn mean_logprob(answer: &CollectedAnswer) -> f64 {
     let sum: f64 = answer
         .entries
         .iter()

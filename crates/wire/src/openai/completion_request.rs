@@ -16,7 +16,7 @@ const MAX_TOKENS_DEFAULT: usize = 16;
 /// # Errors
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
-    let prompts = prompts(&mut fields, vocab);
+    let prompts = parse_prompts(&mut fields, vocab);
     let echo = fields.boolean("echo").unwrap_or(false);
     let mut params =
         generation_fields::generation_params_with_min(&mut fields, vocab, i128::from(!echo));
@@ -29,7 +29,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         params.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
     }
     params.prompt_logprobs = echo && (params.sampling.logprobs || params.max_tokens == Some(0));
-    let generated = best_of(&mut fields, n, prompts.len(), stream_options.stream);
+    let generated = parse_best_of(&mut fields, n, prompts.len(), stream_options.stream);
     if params.prompt_logprobs {
         reject_beside_prompt_logprobs(&mut fields, &params, generated > n);
     }
@@ -41,7 +41,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         });
         params.sampling.logprobs = true;
     }
-    tool_definitions::refuse(&mut fields);
+    tool_definitions::reject_tools(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::COMPLETIONS)?;
     Ok(GenerateRequest {
         prompts,
@@ -52,7 +52,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
 }
 
 /// Parses `best_of`: the number of answers to generate for each of `prompts` prompts, of which `n` are returned.
-fn best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> usize {
+fn parse_best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> usize {
     let best = fields.integer("best_of", 1..=CHOICES_MAX as i128);
     let best = best
         .and_then(|best| usize::try_from(best).ok())
@@ -92,7 +92,7 @@ fn reject_beside_prompt_logprobs(
 }
 
 /// Parses `prompt`: a string, a list of strings, token ids, or lists of token ids.
-fn prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
+fn parse_prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
     let Some(raw) = fields.raw("prompt") else {
         fields.wrong("prompt", "is required");
         return Vec::new();
@@ -117,7 +117,7 @@ fn prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
         }
         Some(items) => {
             let read = |(i, item): (usize, &Raw<'_>)| {
-                prompt(fields, &format!("prompt[{i}]"), *item, vocab)
+                parse_prompt(fields, &format!("prompt[{i}]"), *item, vocab)
             };
             return items.iter().enumerate().filter_map(read).collect();
         }
@@ -125,7 +125,7 @@ fn prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
     Vec::new()
 }
 
-fn prompt(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+fn parse_prompt(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
     if let Some(text) = fields::text(raw) {
         return Some(Prompt::Text(text.into_owned()));
     }

@@ -78,7 +78,7 @@ impl Serialize for CompletionLogprobs<'_> {
         });
         let top = list.iter().map(|(entry, top)| {
             let known = !entry.token.logprob.is_nan();
-            known.then(|| Entries(alternatives(tokenizer, entry, top)))
+            known.then(|| Entries(top_alternatives(tokenizer, entry, top)))
         });
         let top = (list.top_n > 0).then_some(List(top));
         let mut object = serializer.serialize_struct("CompletionLogprobs", 4)?;
@@ -92,7 +92,7 @@ impl Serialize for CompletionLogprobs<'_> {
 }
 
 /// The likeliest tokens, and the sampled token where the list lacks that token.
-fn alternatives<'a>(
+fn top_alternatives<'a>(
     tokenizer: &'a Tokenizer,
     entry: &'a Entry,
     top: &'a [TopLogprob],

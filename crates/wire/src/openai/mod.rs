@@ -5,10 +5,10 @@ pub mod chat_request;
 pub(crate) mod chunk;
 pub(crate) mod completion_encoder;
 pub mod completion_request;
-pub mod ending;
+pub mod error_response;
+pub mod finish_reason;
 pub mod generation_fields;
 pub(crate) mod logprobs;
-pub mod models;
-pub mod refusal;
+pub mod model_list;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use text::GrammarError;
 
 fn read(body: &str) -> Result<Option<ResponseFormat>, Vec<String>> {
     let mut fields = Fields::parse(body.as_bytes()).expect("an object");
-    let form = form(&mut fields);
+    let form = parse_response_format(&mut fields);
     match fields.finish() {
         Ok(()) => Ok(form),
         Err(error) => Err(error.problems.into_iter().map(|p| p.field).collect()),

@@ -1,17 +1,17 @@
 //! The encoder of responses (`POST /v1/responses`).
 
 use super::event::{
-    AboutItem, Contents, ErrorFields, Numbered, WithDelta, WithItem, WithPart, WithResponse,
+    ErrorFields, ItemContents, ItemEvent, Numbered, WithDelta, WithItem, WithPart, WithResponse,
 };
-use super::item::{self, ContentPart, ItemId, LogprobList, OutputItem};
-use super::object::{self, Status};
-use super::place::{self, Item, Track};
-use crate::cursor::Closing;
+use super::output_item::{self, ContentPart, ItemId, LogprobList, OutputItem};
+use super::response_object::{self, ResponseStatus};
+use super::sequence_number::{self, ChoiceProgress, ItemKind};
+use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, comment_on_wait};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
-use crate::openai::ending;
-use crate::openai::refusal::param;
+use crate::openai::error_response::first_invalid_field;
+use crate::openai::finish_reason;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
@@ -28,7 +28,7 @@ use text::Tokenizer;
 pub struct ResponsesEncoder {
     source: Arc<StreamSource>,
     /// Progress of each choice.
-    tracks: Vec<Track>,
+    progress: Vec<ChoiceProgress>,
     /// Each choice as of its last collection.
     answers: Vec<CollectedAnswer>,
     /// Choices whose end was encoded.
@@ -43,7 +43,7 @@ impl ResponsesEncoder {
         let choices = source.meta().choices;
         Self {
             source: Arc::clone(source),
-            tracks: vec![Track::default(); choices],
+            progress: vec![ChoiceProgress::default(); choices],
             answers: std::iter::repeat_with(CollectedAnswer::default)
                 .take(choices)
                 .collect(),
@@ -53,7 +53,7 @@ impl ResponsesEncoder {
     }
 
     /// The encoder for a client that has received all events up to this number.
-    pub fn after(self, number: Option<u64>) -> Self {
+    pub fn resume_after(self, number: Option<u64>) -> Self {
         Self {
             after: number,
             ..self
@@ -61,7 +61,7 @@ impl ResponsesEncoder {
     }
 
     /// Writes an event, unless the client has received the event.
-    fn write<T: Serialize>(
+    fn write_event<T: Serialize>(
         &self,
         id: FrameId,
         (kind, number): (&'static str, u64),
@@ -76,45 +76,50 @@ impl ResponsesEncoder {
             sequence_number: number,
             fields,
         };
-        out.frame(id, Some(kind), &event);
+        out.write_frame(id, Some(kind), &event);
     }
 
     /// Output index of a choice's last item. With several choices the indices of their items are disjoint and do not
     /// depend on the order of events.
-    fn index(&self, choice: usize) -> usize {
-        let before = self.tracks[choice].items.saturating_sub(1);
-        choice + self.tracks.len() * before
+    fn item_index(&self, choice: usize) -> usize {
+        let before = self.progress[choice].items.saturating_sub(1);
+        choice + self.progress.len() * before
     }
 
-    fn item_id(&self, choice: usize, item: Item) -> ItemId {
+    fn item_id(&self, choice: usize, item: ItemKind) -> ItemId {
         ItemId {
             item,
             stream: self.source.meta().id,
-            index: self.index(choice),
+            index: self.item_index(choice),
         }
     }
 
     /// Writes an event that names a choice's last item.
-    fn about<T: Serialize>(
+    fn write_item_event<T: Serialize>(
         &self,
         id: FrameId,
         kind: &'static str,
-        (choice, item): (usize, Item),
+        (choice, item): (usize, ItemKind),
         fields: T,
         out: &mut FrameWriter<'_>,
     ) {
         let item_id = self.item_id(choice, item);
-        let about = AboutItem {
+        let item_event = ItemEvent {
             output_index: item_id.index,
             item_id,
-            content_index: (item != Item::Call).then_some(0),
+            content_index: (item != ItemKind::Call).then_some(0),
             fields,
         };
-        self.write(id, (kind, place::number(&self.tracks)), about, out);
+        self.write_event(
+            id,
+            (kind, sequence_number::sequence_number(&self.progress)),
+            item_event,
+            out,
+        );
     }
 
     /// Writes an event that contains an output item.
-    fn item(
+    fn write_output_item(
         &self,
         id: FrameId,
         kind: &'static str,
@@ -126,37 +131,42 @@ impl ResponsesEncoder {
             output_index: index,
             item,
         };
-        self.write(id, (kind, place::number(&self.tracks)), fields, out);
+        self.write_event(
+            id,
+            (kind, sequence_number::sequence_number(&self.progress)),
+            fields,
+            out,
+        );
     }
 
-    fn begin(
+    fn start_item(
         &mut self,
         id: FrameId,
-        (choice, item): (usize, Item),
+        (choice, item): (usize, ItemKind),
         event: &Event<'_>,
         out: &mut FrameWriter<'_>,
     ) {
-        self.tracks[choice].begin(item);
-        self.tracks[choice].next();
+        self.progress[choice].start_item(item);
+        self.progress[choice].count_event();
         let item_id = self.item_id(choice, item);
-        let begun = item::begun(item_id, event);
+        let begun = output_item::started_item(item_id, event);
         let added = "response.output_item.added";
-        self.item(id, added, begun, item_id.index, out);
-        if item == Item::Call {
+        self.write_output_item(id, added, begun, item_id.index, out);
+        if item == ItemKind::Call {
             return;
         }
-        self.tracks[choice].next();
+        self.progress[choice].count_event();
         let part = ContentPart::new(item, "", None);
         let added = "response.content_part.added";
-        self.about(FrameId::None, added, (choice, item), WithPart { part }, out);
+        self.write_item_event(FrameId::None, added, (choice, item), WithPart { part }, out);
     }
 
-    fn delta(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
-        let Some(item) = self.tracks[choice].open else {
+    fn write_delta(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        let Some(item) = self.progress[choice].open else {
             return;
         };
         if let Some(reached) = event.reached() {
-            self.tracks[choice].delta(reached);
+            self.progress[choice].count_delta(reached);
         }
         let (text, list) = match event {
             Event::Delta(delta) => (delta.text, Some(delta.at.logprobs)),
@@ -169,118 +179,130 @@ impl ResponsesEncoder {
         let list = list.filter(|_| self.source.meta().logprobs);
         let delta = WithDelta {
             delta: text,
-            logprobs: (item == Item::Message).then_some(LogprobList(list)),
+            logprobs: (item == ItemKind::Message).then_some(LogprobList(list)),
         };
         let kind = match item {
-            Item::Message => "response.output_text.delta",
-            Item::Reasoning => "response.reasoning_text.delta",
-            Item::Call => "response.function_call_arguments.delta",
+            ItemKind::Message => "response.output_text.delta",
+            ItemKind::Reasoning => "response.reasoning_text.delta",
+            ItemKind::Call => "response.function_call_arguments.delta",
         };
-        self.about(FrameId::Position, kind, (choice, item), delta, out);
+        self.write_item_event(FrameId::Position, kind, (choice, item), delta, out);
     }
 
     /// Repeats the contents of the open item, before its last event.
-    fn contents_done(&mut self, choice: usize, out: &mut FrameWriter<'_>) {
-        let Some(item) = self.tracks[choice].open else {
+    fn write_contents_done(&mut self, choice: usize, out: &mut FrameWriter<'_>) {
+        let Some(item) = self.progress[choice].open else {
             return;
         };
         self.collect_last_item(choice);
-        self.tracks[choice].next();
+        self.progress[choice].count_event();
         let kind = match item {
-            Item::Message => "response.output_text.done",
-            Item::Reasoning => "response.reasoning_text.done",
-            Item::Call => "response.function_call_arguments.done",
+            ItemKind::Message => "response.output_text.done",
+            ItemKind::Reasoning => "response.reasoning_text.done",
+            ItemKind::Call => "response.function_call_arguments.done",
         };
         let place = (choice, item);
-        let list = || self.logprobs(choice).filter(|_| item == Item::Message);
-        let contents = match self.piece(choice) {
-            Some(AnswerPart::Call(call)) => Contents::Call {
+        let list = || {
+            self.item_logprobs(choice)
+                .filter(|_| item == ItemKind::Message)
+        };
+        let contents = match self.last_part(choice) {
+            Some(AnswerPart::Call(call)) => ItemContents::Call {
                 name: &call.name,
                 arguments: &call.arguments,
             },
-            piece => Contents::Text {
-                text: item::text(piece),
-                logprobs: (item == Item::Message).then(|| LogprobList(list())),
+            part => ItemContents::Text {
+                text: output_item::part_text(part),
+                logprobs: (item == ItemKind::Message).then(|| LogprobList(list())),
             },
         };
-        self.about(FrameId::None, kind, place, contents, out);
-        if item == Item::Call {
+        self.write_item_event(FrameId::None, kind, place, contents, out);
+        if item == ItemKind::Call {
             return;
         }
-        self.tracks[choice].next();
-        let list = self.logprobs(choice).filter(|_| item == Item::Message);
-        let part = ContentPart::new(item, item::text(self.piece(choice)), list);
+        self.progress[choice].count_event();
+        let list = self
+            .item_logprobs(choice)
+            .filter(|_| item == ItemKind::Message);
+        let part = ContentPart::new(item, output_item::part_text(self.last_part(choice)), list);
         let done = "response.content_part.done";
-        self.about(FrameId::None, done, place, WithPart { part }, out);
+        self.write_item_event(FrameId::None, done, place, WithPart { part }, out);
     }
 
-    fn item_done(&mut self, id: FrameId, choice: usize, out: &mut FrameWriter<'_>) {
-        let Some(item) = self.tracks[choice].open.take() else {
+    fn write_item_done(&mut self, id: FrameId, choice: usize, out: &mut FrameWriter<'_>) {
+        let Some(item) = self.progress[choice].open.take() else {
             return;
         };
-        self.tracks[choice].next();
-        let at = self.tracks[choice].items.saturating_sub(1);
+        self.progress[choice].count_event();
+        let at = self.progress[choice].items.saturating_sub(1);
         // An ended item is not in progress.
-        let status = match item::item_status(&self.answers[choice], at) {
+        let status = match output_item::item_status(&self.answers[choice], at) {
             "in_progress" => "incomplete",
             status => status,
         };
         let item_id = self.item_id(choice, item);
-        let done = item::item(item_id, self.piece(choice), status, self.logprobs(choice));
+        let done = output_item::output_item(
+            item_id,
+            self.last_part(choice),
+            status,
+            self.item_logprobs(choice),
+        );
         let kind = "response.output_item.done";
-        self.item(id, kind, done, item_id.index, out);
+        self.write_output_item(id, kind, done, item_id.index, out);
     }
 
     /// Collects a choice up to its last item, which is complete once a later item or the end of the choice is known.
     fn collect_last_item(&mut self, choice: usize) {
         let answer = &self.answers[choice];
-        if answer.end.is_none() && answer.pieces.len() <= self.tracks[choice].items {
+        if answer.end.is_none() && answer.pieces.len() <= self.progress[choice].items {
             self.answers[choice] = refold::answer(&self.source, choice);
         }
     }
 
     /// Output of a choice's last item; `None` for an empty item.
-    fn piece(&self, choice: usize) -> Option<&AnswerPart> {
-        let at = self.tracks[choice].items.checked_sub(1)?;
+    fn last_part(&self, choice: usize) -> Option<&AnswerPart> {
+        let at = self.progress[choice].items.checked_sub(1)?;
         self.answers[choice].pieces.get(at)
     }
 
-    fn logprobs(&self, choice: usize) -> Option<Logprobs<'_>> {
+    fn item_logprobs(&self, choice: usize) -> Option<Logprobs<'_>> {
         let started = self.source.started()?;
-        item::logprobs(&self.answers[choice], &started.tokenizer)
+        output_item::message_logprobs(&self.answers[choice], &started.tokenizer)
     }
 
-    fn opened(&self, out: &mut FrameWriter<'_>) {
-        for (number, kind) in (place::CREATED..).zip(["response.created", "response.in_progress"]) {
-            let status = Status::InProgress;
-            let response = object::response(&self.source, status, None, Vec::new());
+    fn write_opened(&self, out: &mut FrameWriter<'_>) {
+        for (number, kind) in
+            (sequence_number::CREATED..).zip(["response.created", "response.in_progress"])
+        {
+            let status = ResponseStatus::InProgress;
+            let response = response_object::response_object(&self.source, status, None, Vec::new());
             let fields = WithResponse { response };
-            self.write(FrameId::None, (kind, number), fields, out);
+            self.write_event(FrameId::None, (kind, number), fields, out);
         }
     }
 
     /// Writes the events of one choice. An item starts before its first delta, and its contents are repeated before
     /// its last event.
-    fn choice_event(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
-        let begins = self.tracks[choice].begins(event);
+    fn write_choice_event(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        let begins = self.progress[choice].starting_item(event);
         if begins.is_some() {
-            self.contents_done(choice, out);
-            self.item_done(FrameId::None, choice, out);
+            self.write_contents_done(choice, out);
+            self.write_item_done(FrameId::None, choice, out);
         }
         // The start of a tool call has a position of its own.
         if let Some(item) = begins {
             let id = match item {
-                Item::Call => FrameId::Position,
-                Item::Message | Item::Reasoning => FrameId::None,
+                ItemKind::Call => FrameId::Position,
+                ItemKind::Message | ItemKind::Reasoning => FrameId::None,
             };
-            self.begin(id, (choice, item), event, out);
+            self.start_item(id, (choice, item), event, out);
         }
-        if self.tracks[choice].goes_on(event) {
-            self.delta(choice, event, out);
+        if self.progress[choice].continues_item(event) {
+            self.write_delta(choice, event, out);
         }
-        if self.tracks[choice].ends(event) {
-            self.contents_done(choice, out);
-            self.item_done(FrameId::Position, choice, out);
+        if self.progress[choice].ends_item(event) {
+            self.write_contents_done(choice, out);
+            self.write_item_done(FrameId::Position, choice, out);
         }
         if let Event::ChoiceEnded { .. } = event {
             self.ended[choice] = true;
@@ -288,21 +310,26 @@ impl ResponsesEncoder {
     }
 
     /// Writes the response's last event.
-    fn last(&mut self, error: Option<&ApiError>, usage: Usage, out: &mut FrameWriter<'_>) {
+    fn write_last(&mut self, error: Option<&ApiError>, usage: Usage, out: &mut FrameWriter<'_>) {
         let answers = refold::answers(&self.source);
         for (choice, answer) in answers.iter().enumerate() {
             // The client received the end on an earlier connection.
             let is_over = matches!(answer.end, Some(End::Stop(_) | End::Length));
             if is_over && !self.ended[choice] {
-                self.tracks[choice].end();
+                self.progress[choice].count_end();
             }
         }
-        let number = place::number(&self.tracks) + 1;
+        let number = sequence_number::sequence_number(&self.progress) + 1;
         let first = answers.first().and_then(|answer| answer.end);
-        let status = error.map_or_else(|| Status::of(first), Status::of_error);
-        let response = object::ended(&self.source, status, &answers, usage);
-        let id = FrameId::Terminal(Closing::Done);
-        self.write(id, (status.event(), number), WithResponse { response }, out);
+        let status = error.map_or_else(|| ResponseStatus::of(first), ResponseStatus::of_error);
+        let response = response_object::ended_response(&self.source, status, &answers, usage);
+        let id = FrameId::Terminal(TerminalMarker::Done);
+        self.write_event(
+            id,
+            (status.end_event(), number),
+            WithResponse { response },
+            out,
+        );
     }
 }
 
@@ -310,43 +337,53 @@ impl Encoder for ResponsesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
             Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
-            Event::Opened { .. } => self.opened(out),
-            Event::Finished { usage, .. } => self.last(None, *usage, out),
-            Event::Failed { end, usage } => self.last(Some(&ending::error(*end)), *usage, out),
+            Event::Opened { .. } => self.write_opened(out),
+            Event::Finished { usage, .. } => self.write_last(None, *usage, out),
+            Event::Failed { end, usage } => {
+                self.write_last(Some(&finish_reason::end_error(*end)), *usage, out)
+            }
             Event::Rejected(error) => {
                 let fields = ErrorFields {
                     code: error.code,
                     message: &error.message,
-                    param: param(error),
+                    param: first_invalid_field(error),
                 };
-                self.write(FrameId::None, ("error", place::CREATED), fields, out);
+                self.write_event(
+                    FrameId::None,
+                    ("error", sequence_number::CREATED),
+                    fields,
+                    out,
+                );
             }
             _ => {
                 if let Some(choice) = event.choice() {
-                    self.choice_event(choice, event, out);
+                    self.write_choice_event(choice, event, out);
                 }
             }
         }
     }
 
     /// Items that started before the client's position are open.
-    fn replay(&mut self, event: &Event<'_>) {
+    fn replay_event(&mut self, event: &Event<'_>) {
         if let Event::Resumed { reached } = event {
-            self.tracks = vec![Track::default(); reached.len()];
+            self.progress = vec![ChoiceProgress::default(); reached.len()];
         }
         if let Some(choice) = event.choice() {
-            self.tracks[choice].pass(event);
+            self.progress[choice].count_frames(event);
         }
     }
 
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         _: &Tokenizer,
         usage: Usage,
         out: &mut BytesMut,
     ) {
-        let status = Status::of(answers.first().and_then(|answer| answer.end));
-        json::write(&object::ended(&self.source, status, answers, usage), out);
+        let status = ResponseStatus::of(answers.first().and_then(|answer| answer.end));
+        json::write(
+            &response_object::ended_response(&self.source, status, answers, usage),
+            out,
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Events of a response as JSON.
 
-use super::item::{ContentPart, ItemId, LogprobList, OutputItem};
-use super::object::ResponseObject;
+use super::output_item::{ContentPart, ItemId, LogprobList, OutputItem};
+use super::response_object::ResponseObject;
 use serde::Serialize;
 
 /// An event of a response.
@@ -26,7 +26,7 @@ pub(super) struct WithItem<'a> {
 
 /// Fields of an event about an item that was sent before.
 #[derive(Serialize)]
-pub(super) struct AboutItem<T> {
+pub(super) struct ItemEvent<T> {
     pub(super) output_index: usize,
     pub(super) item_id: ItemId,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub(super) struct WithDelta<'a> {
 /// Complete contents of an item.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Contents<'a> {
+pub(super) enum ItemContents<'a> {
     Call {
         name: &'a str,
         arguments: &'a str,

@@ -14,26 +14,26 @@
 //! and before its first event, is one event `error`. A canceled response ends with `response.failed` and the status
 //! `cancelled`.
 //!
-//! **Sequence numbers** count steps of the token log, not events (see `place`): an event that covers several tokens
+//! **Sequence numbers** count steps of the token log, not events (see `sequence_number`): an event that covers several tokens
 //! leaves a gap before its number, and a number means one position, however tokens were grouped into events. A client
 //! that resumes after a number gets exactly the events after the number.
 //!
 //! The complete text in the last events of an answer is decoded again from the token log when the answer ends.
 
+pub(crate) mod conversation;
 pub mod encoder;
 pub(crate) mod event;
-pub mod input;
-pub mod item;
-pub(crate) mod items;
-pub mod object;
-pub mod place;
+pub mod input_page;
+pub mod output_item;
 pub mod request;
 pub(crate) mod request_fields;
+pub mod response_object;
+pub mod sequence_number;
 pub(crate) mod text_format;
 pub(crate) mod tools;
 
 pub use encoder::ResponsesEncoder;
-pub use request::{Note, parse};
+pub use request::{StoredRequest, parse};
 
 use stream::StreamId;
 

@@ -1,6 +1,6 @@
 //! Parser of `POST /v1/responses`.
 
-use super::items::{self, Talk};
+use super::conversation::{self, ConversationBuilder};
 use super::{text_format, tools};
 use crate::field_table;
 use crate::fields::{self, Fields};
@@ -23,7 +23,7 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 
 /// The part of a request that is stored, for retrieval and for continuation.
 #[derive(Debug)]
-pub struct Note {
+pub struct StoredRequest {
     /// Input items as JSON objects; some have an id.
     pub items: Vec<Map<String, Value>>,
     /// The response that this one continues.
@@ -50,36 +50,36 @@ pub fn parse<H: History>(
     mut fields: Fields<'_>,
     vocab: usize,
     history: impl FnOnce(&str) -> Result<H, ApiError>,
-) -> Result<(GenerateRequest, Option<Note>), ApiError> {
-    let mut talk = Talk::default();
+) -> Result<(GenerateRequest, Option<StoredRequest>), ApiError> {
+    let mut conversation = ConversationBuilder::default();
     if let Some(text) = fields.string("instructions") {
-        talk.instructions(text.into_owned());
+        conversation.add_instructions(text.into_owned());
     }
     let previous = fields.string("previous_response_id");
     let before = previous.map(|id| history(&id)).transpose()?;
     if let Some(history) = &before {
-        go_on(&mut fields, &mut talk, history);
+        add_history(&mut fields, &mut conversation, history);
     }
-    let items = items::read(&mut fields, &mut talk);
-    let tools = tools::read(&mut fields);
-    let kwargs = chat_request::kwargs(&mut fields);
+    let items = conversation::parse_input(&mut fields, &mut conversation);
+    let tools = tools::parse_tools(&mut fields);
+    let kwargs = chat_request::template_kwargs(&mut fields);
     let mut params = generation_fields::generation_params(&mut fields, vocab);
     let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
     let max = max.and_then(|max| usize::try_from(max).ok());
     params.max_tokens = max.or(params.max_tokens);
-    params.response_format = form(&mut fields, params.response_format);
+    params.response_format = single_response_format(&mut fields, params.response_format);
     let tools = params.take_tools(tools);
-    params.reasoning_budget = chat_request::reasoning_budget(&mut fields);
-    logprobs(&mut fields, &mut params.sampling);
-    check(&mut fields);
-    let (mut stream_options, keeps) = stream_options(&mut fields);
-    let repeats = repeats(&fields, keeps, params.max_tokens, &params.sampling);
+    params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
+    parse_logprobs(&mut fields, &mut params.sampling);
+    check_ignored_fields(&mut fields);
+    let (mut stream_options, is_stored) = stream_options(&mut fields);
+    let repeats = repeated_fields(&fields, is_stored, params.max_tokens, &params.sampling);
     stream_options.repeated_fields = Some(repeats.into());
     stream_options.ignored_fields = fields.finish_request(&field_table::RESPONSES)?;
-    let ask = GenerateRequest {
+    let request = GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "input",
-            messages: talk.messages,
+            messages: conversation.messages,
             tools,
             continues: false,
             kwargs,
@@ -88,15 +88,19 @@ pub fn parse<H: History>(
         params,
         stream_options,
     };
-    let note = Note {
+    let stored = StoredRequest {
         items: items.unwrap_or_default(),
         previous: before.and_then(|history| history.id()),
     };
-    Ok((ask, keeps.then_some(note)))
+    Ok((request, is_stored.then_some(stored)))
 }
 
 /// Adds the earlier conversation.
-fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &impl History) {
+fn add_history(
+    fields: &mut Fields<'_>,
+    conversation: &mut ConversationBuilder,
+    history: &impl History,
+) {
     const NAME: &str = "previous_response_id";
     if history.items().count() > MESSAGES_MAX {
         return fields.wrong(
@@ -114,14 +118,17 @@ fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &impl History) {
     for item in history.items() {
         // The item was validated before it was stored.
         if let Ok(raw) = serde_json::from_str(item) {
-            talk.item(fields, NAME, raw);
+            conversation.add_item(fields, NAME, raw);
         }
     }
 }
 
 /// Parses the response format; a second one, in this server's own fields, is an error.
-fn form(fields: &mut Fields<'_>, other: Option<ResponseFormat>) -> Option<ResponseFormat> {
-    let form = text_format::read(fields);
+fn single_response_format(
+    fields: &mut Fields<'_>,
+    other: Option<ResponseFormat>,
+) -> Option<ResponseFormat> {
+    let form = text_format::parse_text_format(fields);
     if let (Some(_), Some(other)) = (&form, &other) {
         let words = format!("must not be given together with {}", other.field);
         fields.wrong("text.format", words);
@@ -129,7 +136,7 @@ fn form(fields: &mut Fields<'_>, other: Option<ResponseFormat>) -> Option<Respon
     form.or(other)
 }
 
-fn logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
+fn parse_logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
     let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128);
     let included = fields.array("include", usize::MAX).unwrap_or_default();
     let asked = included
@@ -140,7 +147,7 @@ fn logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
 }
 
 /// Validates fields without effect.
-fn check(fields: &mut Fields<'_>) {
+fn check_ignored_fields(fields: &mut Fields<'_>) {
     fields.integer("n", 1..=1);
     for name in ["prompt_cache_key", "safety_identifier"] {
         fields.string(name);
@@ -150,10 +157,10 @@ fn check(fields: &mut Fields<'_>) {
         Some("auto") => fields.wrong("truncation", format!("other than disabled {NOT_SUPPORTED}")),
         Some(_) => fields.wrong("truncation", "must be auto or disabled"),
     }
-    metadata(fields);
+    check_metadata(fields);
 }
 
-fn metadata(fields: &mut Fields<'_>) {
+fn check_metadata(fields: &mut Fields<'_>) {
     let Some(metadata) = fields.object("metadata") else {
         return;
     };
@@ -173,9 +180,9 @@ fn metadata(fields: &mut Fields<'_>) {
 
 /// Parses the stream options, and whether the response is stored.
 fn stream_options(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
-    let keeps = fields.boolean("store").unwrap_or(true);
+    let is_stored = fields.boolean("store").unwrap_or(true);
     let background = fields.boolean("background").unwrap_or(false);
-    if background && !keeps {
+    if background && !is_stored {
         fields.wrong("background", "needs \"store\": true");
     }
     let stream_options = StreamOptions {
@@ -184,13 +191,13 @@ fn stream_options(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
         background,
         ..generation_fields::stream_options(fields)
     };
-    (stream_options, keeps)
+    (stream_options, is_stored)
 }
 
 /// Request fields that the response repeats: the members of a JSON object, without braces.
-fn repeats(
+fn repeated_fields(
     fields: &Fields<'_>,
-    keeps: bool,
+    is_stored: bool,
     max_tokens: Option<usize>,
     sampling: &SamplingParams,
 ) -> String {
@@ -205,7 +212,7 @@ fn repeats(
         }
         defaults
     };
-    let told = json!({
+    let repeated = json!({
         "instructions": or("instructions", Value::Null),
         "max_output_tokens": max_tokens,
         "max_tool_calls": or("max_tool_calls", Value::Null),
@@ -216,7 +223,7 @@ fn repeats(
         "reasoning": over("reasoning", json!({"effort": null, "summary": null})),
         "safety_identifier": or("safety_identifier", Value::Null),
         "service_tier": "default",
-        "store": keeps,
+        "store": is_stored,
         "temperature": or("temperature", json!(sampling.temperature)),
         "text": over("text", json!({"format": {"type": "text"}})),
         "tool_choice": or("tool_choice", json!("auto")),
@@ -226,6 +233,6 @@ fn repeats(
         "truncation": "disabled",
         "user": or("user", Value::Null),
     });
-    let told = told.to_string();
-    told[1..told.len() - 1].to_owned()
+    let repeated = repeated.to_string();
+    repeated[1..repeated.len() - 1].to_owned()
 }

@@ -5,7 +5,7 @@ use crate::response_format;
 use generate::response_format::{ResponseFormat, any_object};
 
 /// Parses the response format, if there is one.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+pub(crate) fn parse_text_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "text.format";
     let text = fields.object("text")?;
     let verbosity = text.get("verbosity");
@@ -23,8 +23,9 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
         (Some("json_object"), _) => Some(any_object(NAME)),
         (Some("json_schema"), Some(format)) => match format.get("schema") {
             Some(schema) => {
-                let form = response_format::of_schema(fields, &format!("{NAME}.schema"), schema);
-                response_format::strictly(fields, form, format.get("strict"))
+                let form =
+                    response_format::json_schema_format(fields, &format!("{NAME}.schema"), schema);
+                response_format::check_strict(fields, form, format.get("strict"))
             }
             None => {
                 let words = "is required: a JSON Schema (an object)";

@@ -1,29 +1,31 @@
 //! Parsers of the Responses API's `tools`, `tool_choice` and `parallel_tool_calls`.
 
 use crate::fields::{self, Fields, Kind, Raw};
-use crate::tool_definitions::{NAME_WORDS, choice, is_name, listed, unknown};
+use crate::tool_definitions::{
+    TOOL_NAME_MESSAGE, is_tool_name, parse_tool_choice, parse_tool_list, reject_unknown_tool,
+};
 use generate::tools::Tools;
 use serde_json::{Map, Value, json};
 
 /// Error message for unsupported features.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
 /// Error message for an invalid `tool_choice`.
-const CHOICE_WORDS: &str =
+const TOOL_CHOICE_MESSAGE: &str =
     "must be none, auto, required, or {\"type\": \"function\", \"name\": ..}";
 
 /// Parses the tools into OpenAI's chat format, which chat templates expect. Errors are recorded in `fields`.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
-    let tools = listed(fields, ".name", tool);
+pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
+    let tools = parse_tool_list(fields, ".name", parse_tool);
     let once = fields.boolean("parallel_tool_calls") == Some(false);
-    let choice = choice(fields, CHOICE_WORDS, |choice| {
+    let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
         let kind = choice.get("type").and_then(fields::text)?;
         let name = choice.get("name").and_then(fields::text);
         name.filter(|_| kind == "function")
     });
-    Tools::new(tools, &choice, once).unwrap_or_else(|| unknown(fields))
+    Tools::new(tools, &choice, once).unwrap_or_else(|| reject_unknown_tool(fields))
 }
 
-fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
+fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
     let Some(tool) = fields::object(raw) else {
         fields.wrong(path, "must be an object with a type and a name");
         return None;
@@ -34,8 +36,8 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         return None;
     }
     let name = tool.get("name").and_then(fields::text);
-    let Some(name) = name.filter(|name| is_name(name)) else {
-        fields.wrong(format!("{path}.name"), NAME_WORDS);
+    let Some(name) = name.filter(|name| is_tool_name(name)) else {
+        fields.wrong(format!("{path}.name"), TOOL_NAME_MESSAGE);
         return None;
     };
     let mut function = Map::new();

@@ -1,6 +1,6 @@
 //! The response object as JSON.
 
-use super::item::{OutputItem, items};
+use super::output_item::{OutputItem, output_items};
 use super::request_fields::RequestFields;
 use crate::json;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use stream::End;
 
 /// State of a response.
 #[derive(Clone, Copy)]
-pub enum Status<'a> {
+pub enum ResponseStatus<'a> {
     /// The request waits for admission.
     Queued,
     /// The response is being generated.
@@ -29,7 +29,7 @@ pub enum Status<'a> {
     Failed(&'a ApiError),
 }
 
-impl<'a> Status<'a> {
+impl<'a> ResponseStatus<'a> {
     /// Status of a response that did not fail.
     pub fn of(end: Option<End>) -> Self {
         match end {
@@ -58,7 +58,7 @@ impl<'a> Status<'a> {
     }
 
     /// Name of the event that ends a stream with this status.
-    pub fn event(self) -> &'static str {
+    pub fn end_event(self) -> &'static str {
         match self {
             Self::Queued | Self::InProgress | Self::Completed => "response.completed",
             Self::Incomplete => "response.incomplete",
@@ -134,9 +134,9 @@ impl ResponseUsage {
 }
 
 /// A response object with this output.
-pub fn response<'a>(
+pub fn response_object<'a>(
     source: &'a StreamSource,
-    status: Status<'a>,
+    status: ResponseStatus<'a>,
     usage: Option<Usage>,
     output: Vec<OutputItem<'a>>,
 ) -> ResponseObject<'a> {
@@ -148,14 +148,14 @@ pub fn response<'a>(
         status: status.name(),
         background: meta.stream_options.background,
         error: match status {
-            Status::Failed(error) => Some(ResponseError {
+            ResponseStatus::Failed(error) => Some(ResponseError {
                 code: error.code,
                 message: &error.message,
             }),
             _ => None,
         },
         incomplete_details: match status {
-            Status::Incomplete => Some(IncompleteDetails {
+            ResponseStatus::Incomplete => Some(IncompleteDetails {
                 reason: "max_output_tokens",
             }),
             _ => None,
@@ -168,23 +168,23 @@ pub fn response<'a>(
 }
 
 /// The object of an ended response, with the collected answers.
-pub fn ended<'a>(
+pub fn ended_response<'a>(
     source: &'a StreamSource,
-    status: Status<'a>,
+    status: ResponseStatus<'a>,
     answers: &'a [CollectedAnswer],
     usage: Usage,
 ) -> ResponseObject<'a> {
-    response(source, status, Some(usage), items(source, answers))
+    response_object(source, status, Some(usage), output_items(source, answers))
 }
 
 /// The object of a running response, with the output so far.
-pub fn so_far(source: &StreamSource, is_queued: bool) -> Bytes {
+pub fn response_so_far(source: &StreamSource, is_queued: bool) -> Bytes {
     let status = if is_queued {
-        Status::Queued
+        ResponseStatus::Queued
     } else {
-        Status::InProgress
+        ResponseStatus::InProgress
     };
     let answers = refold::answers(source);
-    let object = response(source, status, None, items(source, &answers));
+    let object = response_object(source, status, None, output_items(source, &answers));
     json::to_vec(&object).freeze()
 }

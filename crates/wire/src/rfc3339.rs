@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const DAY_S: u64 = 24 * 60 * 60;
 
 /// In UTC, to the millisecond: `2026-01-31T23:59:59.999Z`. Times before 1970 are written as 1970.
-pub fn utc(time: SystemTime) -> String {
+pub fn utc_millis(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
-    let (year, month, day) = date(days);
+    let (year, month, day) = civil_date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let ms = since.subsec_millis();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
@@ -22,7 +22,7 @@ pub struct Nanos(pub SystemTime);
 impl Serialize for Nanos {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut text = [0; NANOS_BYTES];
-        nanos(self.0, &mut text);
+        write_nanos(self.0, &mut text);
         serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
@@ -30,11 +30,11 @@ impl Serialize for Nanos {
 /// Bytes of a time to the nanosecond.
 const NANOS_BYTES: usize = 30;
 
-fn nanos(time: SystemTime, out: &mut [u8; NANOS_BYTES]) {
+fn write_nanos(time: SystemTime, out: &mut [u8; NANOS_BYTES]) {
     let mut at = 0;
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
-    let (year, month, day) = date(days);
+    let (year, month, day) = civil_date(days);
     for (value, width, after) in [
         (year, 4, b'-'),
         (month, 2, b'-'),
@@ -57,7 +57,7 @@ fn nanos(time: SystemTime, out: &mut [u8; NANOS_BYTES]) {
 
 /// Year, month and day of a day since 1970. Days are counted from 0000-03-01 in eras of 400 years, so that the leap
 /// day is the last day of a year (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn date(days_since_1970: u64) -> (u64, u64, u64) {
+fn civil_date(days_since_1970: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970: u64 = 719_468;
     const ERA_DAYS: u64 = 146_097;
     let days = days_since_1970 + DAYS_TO_1970;
@@ -93,9 +93,13 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ];
         for (ms, want) in rows {
-            assert_eq!(utc(UNIX_EPOCH + Duration::from_millis(ms)), want, "{ms}");
+            assert_eq!(
+                utc_millis(UNIX_EPOCH + Duration::from_millis(ms)),
+                want,
+                "{ms}"
+            );
         }
-        assert_eq!(utc(UNIX_EPOCH - Duration::from_secs(1)), rows[0].1);
+        assert_eq!(utc_millis(UNIX_EPOCH - Duration::from_secs(1)), rows[0].1);
         for (ms, want) in rows {
             let time = UNIX_EPOCH + Duration::from_millis(ms) + Duration::from_nanos(7);
             let want = want.replace('Z', "000007Z");

@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use text::Message;
 
 /// Content parts of the protocol that this server does not support.
-const NOT_TAKEN: [&str; 3] = ["input_image", "input_file", "input_audio"];
+const UNSUPPORTED_PARTS: [&str; 3] = ["input_image", "input_file", "input_audio"];
 /// Error message for an item of unknown type.
-const KINDS: &str = "must be message, function_call, function_call_output or reasoning";
+const ITEM_TYPE_MESSAGE: &str = "must be message, function_call, function_call_output or reasoning";
 
 /// The conversation parsed so far.
 #[derive(Debug, Default)]
-pub(crate) struct Talk {
+pub(crate) struct ConversationBuilder {
     pub(crate) messages: Vec<Message>,
     /// Function calls so far: id and name of the function.
     calls: Vec<(String, String)>,
@@ -23,14 +23,17 @@ pub(crate) struct Talk {
 
 /// Parses `input` and returns the items to be stored: each as JSON, without an id where the request gave none. `None`
 /// on errors, which are recorded in `fields`.
-pub(crate) fn read(fields: &mut Fields<'_>, talk: &mut Talk) -> Option<Vec<Map<String, Value>>> {
+pub(crate) fn parse_input(
+    fields: &mut Fields<'_>,
+    conversation: &mut ConversationBuilder,
+) -> Option<Vec<Map<String, Value>>> {
     let Some(raw) = fields.raw("input") else {
         fields.wrong("input", "is required");
         return None;
     };
     if let Some(text) = fields::text(raw) {
-        talk.say("user", text.clone().into_owned());
-        return Some(vec![message("user", "input_text", &text)]);
+        conversation.add_text("user", text.clone().into_owned());
+        return Some(vec![message_item("user", "input_text", &text)]);
     }
     let items = fields::list(raw, MESSAGES_MAX).filter(|items| !items.is_empty());
     let Some(items) = items else {
@@ -38,19 +41,20 @@ pub(crate) fn read(fields: &mut Fields<'_>, talk: &mut Talk) -> Option<Vec<Map<S
         fields.wrong("input", words);
         return None;
     };
-    let read = |(i, item): (usize, Raw<'_>)| talk.item(fields, &format!("input[{i}]"), item);
+    let read =
+        |(i, item): (usize, Raw<'_>)| conversation.add_item(fields, &format!("input[{i}]"), item);
     let kept: Vec<_> = items.into_iter().enumerate().map(read).collect();
     kept.into_iter().collect()
 }
 
-impl Talk {
+impl ConversationBuilder {
     /// Adds the instructions, before all items.
-    pub(crate) fn instructions(&mut self, text: String) {
-        self.say("system", text);
+    pub(crate) fn add_instructions(&mut self, text: String) {
+        self.add_text("system", text);
     }
 
     /// Adds an item and returns the item to be stored.
-    pub(crate) fn item(
+    pub(crate) fn add_item(
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
@@ -62,30 +66,30 @@ impl Talk {
         };
         let kind = item.get("type").map(fields::text);
         match kind.as_ref().map(|kind| kind.as_deref()) {
-            None | Some(Some("message")) => self.message(fields, path, &item),
-            Some(Some("function_call")) => self.call(fields, path, &item),
-            Some(Some("function_call_output")) => self.call_output(fields, path, &item),
-            Some(Some("reasoning")) => self.reasoning(fields, path, &item),
+            None | Some(Some("message")) => self.add_message(fields, path, &item),
+            Some(Some("function_call")) => self.add_call(fields, path, &item),
+            Some(Some("function_call_output")) => self.add_call_output(fields, path, &item),
+            Some(Some("reasoning")) => self.add_reasoning(fields, path, &item),
             Some(Some("item_reference")) => {
                 let words = "item_reference is not supported by this server: send the item itself";
                 fields.wrong(format!("{path}.type"), words);
                 None
             }
             _ => {
-                fields.wrong(format!("{path}.type"), KINDS);
+                fields.wrong(format!("{path}.type"), ITEM_TYPE_MESSAGE);
                 None
             }
         }
     }
 
-    fn message(
+    fn add_message(
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
         item: &Object<'_>,
     ) -> Option<Map<String, Value>> {
         let role = item.get("role").and_then(fields::text);
-        let (role, spoken) = match role.as_deref() {
+        let (role, template_role) = match role.as_deref() {
             Some("user") => ("user", "user"),
             Some("assistant") => ("assistant", "assistant"),
             Some("system") => ("system", "system"),
@@ -104,23 +108,23 @@ impl Talk {
         };
         let (text, plain) = match fields::text(raw) {
             Some(text) => (text.into_owned(), true),
-            None => (parts(fields, &path, raw)?, false),
+            None => (joined_parts(fields, &path, raw)?, false),
         };
         let part = match role {
             "assistant" => "output_text",
             _ => "input_text",
         };
         let kept = match plain {
-            true => with_id(message(role, part, &text), item),
-            false => kept(item, "message"),
+            true => with_id(message_item(role, part, &text), item),
+            false => stored_item(item, "message"),
         };
-        self.say(spoken, text);
+        self.add_text(template_role, text);
         Some(kept)
     }
 
     /// Appends text to the assistant's message if that has no content yet, or to the system message; otherwise adds a
     /// message.
-    fn say(&mut self, role: &str, text: String) {
+    fn add_text(&mut self, role: &str, text: String) {
         let last = self.messages.last_mut();
         if let Some(last) = last.filter(|last| last.role == role) {
             let is_begun =
@@ -133,18 +137,18 @@ impl Talk {
                 return;
             }
         }
-        self.push(role, Value::String(text), Map::new());
+        self.push_message(role, Value::String(text), Map::new());
     }
 
-    fn call(
+    fn add_call(
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
         item: &Object<'_>,
     ) -> Option<Map<String, Value>> {
-        let id = string(fields, path, item, "call_id");
-        let name = string(fields, path, item, "name");
-        let arguments = string(fields, path, item, "arguments");
+        let id = required_string(fields, path, item, "call_id");
+        let name = required_string(fields, path, item, "name");
+        let arguments = required_string(fields, path, item, "arguments");
         let (id, name, arguments) = (id?, name?, arguments?);
         // Chat templates expect an object.
         let arguments: Value = match serde_json::from_str(&arguments) {
@@ -154,21 +158,21 @@ impl Talk {
         let call = json!({
             "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
         });
-        let calls = self.assistant().rest.entry("tool_calls");
+        let calls = self.assistant_message().rest.entry("tool_calls");
         if let Value::Array(calls) = calls.or_insert_with(|| Value::Array(Vec::new())) {
             calls.push(call);
         }
         self.calls.push((id, name));
-        Some(kept(item, "function_call"))
+        Some(stored_item(item, "function_call"))
     }
 
-    fn call_output(
+    fn add_call_output(
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
         item: &Object<'_>,
     ) -> Option<Map<String, Value>> {
-        let id = string(fields, path, item, "call_id")?;
+        let id = required_string(fields, path, item, "call_id")?;
         let Some(name) = self.calls.iter().rev().find(|(call, _)| *call == id) else {
             let words = "must be the call_id of a function_call before it";
             fields.wrong(format!("{path}.call_id"), words);
@@ -184,14 +188,14 @@ impl Talk {
         };
         let text = match fields::text(raw) {
             Some(text) => text.into_owned(),
-            None => parts(fields, &path, raw)?,
+            None => joined_parts(fields, &path, raw)?,
         };
-        self.push("tool", Value::String(text), rest);
-        Some(kept(item, "function_call_output"))
+        self.push_message("tool", Value::String(text), rest);
+        Some(stored_item(item, "function_call_output"))
     }
 
     /// Adds the text of a reasoning item. Encrypted reasoning is stored, and not passed to the chat template.
-    fn reasoning(
+    fn add_reasoning(
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
@@ -200,32 +204,32 @@ impl Talk {
         let mut thought = None;
         for name in ["summary", "content"] {
             if let Some(raw) = item.get(name) {
-                let text = parts(fields, &format!("{path}.{name}"), raw)?;
+                let text = joined_parts(fields, &format!("{path}.{name}"), raw)?;
                 thought = Some(text).filter(|text| !text.is_empty()).or(thought);
             }
         }
         if let Some(text) = thought {
-            self.push("assistant", json!(""), Map::new());
-            let rest = &mut self.assistant().rest;
+            self.push_message("assistant", json!(""), Map::new());
+            let rest = &mut self.assistant_message().rest;
             rest.insert("reasoning_content".to_owned(), Value::String(text));
         }
-        Some(kept(item, "reasoning"))
+        Some(stored_item(item, "reasoning"))
     }
 
     /// The last message if the assistant's, else a new one.
-    fn assistant(&mut self) -> &mut Message {
+    fn assistant_message(&mut self) -> &mut Message {
         if self
             .messages
             .last()
             .is_none_or(|last| last.role != "assistant")
         {
-            self.push("assistant", json!(""), Map::new());
+            self.push_message("assistant", json!(""), Map::new());
         }
         let last = self.messages.len() - 1;
         &mut self.messages[last]
     }
 
-    fn push(&mut self, role: &str, content: Value, rest: Map<String, Value>) {
+    fn push_message(&mut self, role: &str, content: Value, rest: Map<String, Value>) {
         self.messages.push(Message {
             role: role.to_owned(),
             content,
@@ -235,7 +239,7 @@ impl Talk {
 }
 
 /// The joined text of a list of content parts.
-fn parts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
+fn joined_parts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
     let Some(parts) = fields::list(raw, PARTS_MAX) else {
         let words = format!("must be a string or a list of at most {PARTS_MAX} parts");
         fields.wrong(path, words);
@@ -254,7 +258,7 @@ fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String
     let name = match kind.as_deref() {
         Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => "text",
         Some("refusal") => "refusal",
-        Some(kind) if NOT_TAKEN.contains(&kind) => {
+        Some(kind) if UNSUPPORTED_PARTS.contains(&kind) => {
             let words = "only text: images, sound and files are not supported yet by this server";
             fields.wrong(path, words);
             return None;
@@ -265,11 +269,16 @@ fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String
             return None;
         }
     };
-    string(fields, path, &part?, name)
+    required_string(fields, path, &part?, name)
 }
 
 /// Parses a required string member of an item.
-fn string(fields: &mut Fields<'_>, path: &str, item: &Object<'_>, name: &str) -> Option<String> {
+fn required_string(
+    fields: &mut Fields<'_>,
+    path: &str,
+    item: &Object<'_>,
+    name: &str,
+) -> Option<String> {
     let text = item.get(name).and_then(fields::text);
     if text.is_none() {
         fields.wrong(format!("{path}.{name}"), "must be a string");
@@ -278,7 +287,7 @@ fn string(fields: &mut Fields<'_>, path: &str, item: &Object<'_>, name: &str) ->
 }
 
 /// A message item with one content part.
-fn message(role: &str, part: &str, text: &str) -> Map<String, Value> {
+fn message_item(role: &str, part: &str, text: &str) -> Map<String, Value> {
     let content = json!([{"type": part, "text": text}]);
     let fields = [
         ("type", json!("message")),
@@ -300,7 +309,7 @@ fn with_id(mut kept: Map<String, Value>, item: &Object<'_>) -> Map<String, Value
 }
 
 /// The item to be stored: all members, and the type.
-fn kept(item: &Object<'_>, kind: &str) -> Map<String, Value> {
+fn stored_item(item: &Object<'_>, kind: &str) -> Map<String, Value> {
     let value = |(name, raw)| Some((str::to_owned(name), fields::read(raw)?));
     let mut kept: Map<String, Value> = item.entries().filter_map(value).collect();
     kept.insert("type".to_owned(), json!(kind));

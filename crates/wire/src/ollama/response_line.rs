@@ -1,9 +1,9 @@
 //! Lines of Ollama's protocol as JSON.
 
-use crate::anthropic::content::input;
+use crate::anthropic::content::tool_input;
 use crate::clock;
-use crate::native::rfc3339::Nanos;
 use crate::openai::logprobs::TokenLogprobs;
+use crate::rfc3339::Nanos;
 use engine::Token;
 use generate::output::collected::CollectedCall;
 use generate::output::event::Usage;
@@ -19,7 +19,7 @@ const TOKENS_PER_READ: usize = 256;
 
 /// A line of a stream, or a non-streaming response.
 #[derive(Serialize)]
-pub(super) struct Line<'a> {
+pub(super) struct ResponseLine<'a> {
     pub(super) model: &'a str,
     pub(super) created_at: Nanos,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub(super) struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) percent: Option<u64>,
     #[serde(flatten)]
-    pub(super) summary: Option<Summary<'a>>,
+    pub(super) summary: Option<LineSummary<'a>>,
 }
 
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ pub(super) struct OllamaFunction<'a> {
 
 /// Finish reason, durations in nanoseconds and token counts of a choice that has ended.
 #[derive(Serialize)]
-pub(super) struct Summary<'a> {
+pub(super) struct LineSummary<'a> {
     pub(super) done_reason: &'static str,
     pub(super) total_duration: u64,
     pub(super) load_duration: u64,
@@ -78,19 +78,19 @@ pub(super) struct Summary<'a> {
     pub(super) eval_count: u64,
     pub(super) eval_duration: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) context: Option<Context<'a>>,
+    pub(super) context: Option<ContextIds<'a>>,
 }
 
 /// Token ids of the prompt and of the answer: a client that sends them with the next request continues the
 /// conversation.
-pub(super) struct Context<'a> {
+pub(super) struct ContextIds<'a> {
     pub(super) log: &'a ChoiceLog,
     pub(super) prompt: &'a [u32],
 }
 
 /// Output of one line.
 #[derive(Default)]
-pub(super) struct Output<'a> {
+pub(super) struct LineOutput<'a> {
     pub(super) text: &'a str,
     pub(super) thinking: &'a str,
     pub(super) tool_calls: &'a [ToolCallObject<'a>],
@@ -102,13 +102,13 @@ impl<'a> ToolCallObject<'a> {
             id: &call.id,
             function: OllamaFunction {
                 name: &call.name,
-                arguments: input(call),
+                arguments: tool_input(call),
             },
         }
     }
 }
 
-impl Serialize for Context<'_> {
+impl Serialize for ContextIds<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         for id in self.prompt {
@@ -142,7 +142,7 @@ pub(super) struct Durations {
     pub(super) answer: Duration,
 }
 
-pub(super) fn durations(arrived: Instant, usage: Usage) -> Durations {
+pub(super) fn request_durations(arrived: Instant, usage: Usage) -> Durations {
     let times = usage.times;
     let ended = times.ended.unwrap_or_else(clock::now);
     let started = times.started.unwrap_or(ended);

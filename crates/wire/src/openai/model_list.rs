@@ -33,7 +33,7 @@ pub struct ModelList<'a> {
 }
 
 /// Describes one model.
-pub fn object(card: &ModelCard) -> ModelObject<'_> {
+pub fn model_object(card: &ModelCard) -> ModelObject<'_> {
     let capabilities = card.capabilities;
     ModelObject {
         id: &card.name,
@@ -48,9 +48,9 @@ pub fn object(card: &ModelCard) -> ModelObject<'_> {
 }
 
 /// Describes all models.
-pub fn list(all: &[ModelCard]) -> ModelList<'_> {
+pub fn model_list(all: &[ModelCard]) -> ModelList<'_> {
     ModelList {
         object: "list",
-        data: all.iter().map(object).collect(),
+        data: all.iter().map(model_object).collect(),
     }
 }

@@ -39,7 +39,7 @@ impl InputItem {
 ///
 /// # Errors
 /// An invalid limit or order, or an unknown item id.
-pub fn page(items: &[InputItem], query: &Query) -> Result<String, ApiError> {
+pub fn input_page(items: &[InputItem], query: &Query) -> Result<String, ApiError> {
     let limit = query.number("limit", PAGE_MAX)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(PAGE).max(1);

@@ -8,18 +8,18 @@ use stream::{Clock, End, FailCode, Stop};
 /// Error code of an answer that reached a limit of its grammar.
 pub const GRAMMAR_LIMIT: &str = "grammar_limit";
 /// Error message of [`GRAMMAR_LIMIT`].
-pub const GRAMMAR_LIMIT_WORDS: &str = "the grammar of this answer reached a limit: the next token \
+pub const GRAMMAR_LIMIT_MESSAGE: &str = "the grammar of this answer reached a limit: the next token \
     would take more work or memory than a token may; simplify the schema, expression or grammar";
 /// `Retry-After` of a server that was full or shut down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Error message for logits that are NaN or infinite, in every protocol: the weights are damaged.
-pub const NOT_FINITE: &str = "the model failed on this request: its logits are NaN or infinite, so its weights \
+pub const NOT_FINITE_MESSAGE: &str = "the model failed on this request: its logits are NaN or infinite, so its weights \
                                      are damaged or were converted wrongly";
 
 /// The error of a stream that did not complete.
-pub fn error(end: End) -> ApiError {
-    let error = spell(end).err();
+pub fn end_error(end: End) -> ApiError {
+    let error = finish_reason(end).err();
     error.unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"))
 }
 
@@ -27,7 +27,7 @@ pub fn error(end: End) -> ApiError {
 ///
 /// # Errors
 /// The error of a stream that did not complete.
-pub fn spell(end: End) -> Result<&'static str, ApiError> {
+pub fn finish_reason(end: End) -> Result<&'static str, ApiError> {
     match end {
         End::Stop(Stop::Eos | Stop::StopString(_)) => Ok("stop"),
         End::Stop(Stop::ToolCalls) => Ok("tool_calls"),
@@ -37,33 +37,35 @@ pub fn spell(end: End) -> Result<&'static str, ApiError> {
             "cancelled",
             "the request was cancelled",
         )),
-        End::Deadline => Err(timeout("the deadline of the request passed (deadline)")),
-        End::TimedOut(clock) => Err(timed_out(clock)),
-        End::Failed(code) => Err(failed(code)),
+        End::Deadline => Err(timeout_error(
+            "the deadline of the request passed (deadline)",
+        )),
+        End::TimedOut(clock) => Err(timed_out_error(clock)),
+        End::Failed(code) => Err(failed_error(code)),
         End::Lost => Err(ApiError::ours("lost", "the stream ended without a reason")),
     }
 }
 
-fn timed_out(clock: Clock) -> ApiError {
+fn timed_out_error(clock: Clock) -> ApiError {
     match clock {
         Clock::Queue => ApiError::capacity(
             "timeout",
             "waiting for a place took too long (queue)",
             RETRY_AFTER,
         ),
-        Clock::FirstToken => timeout("no first token in time (first_token)"),
-        Clock::Idle => timeout("no further token in time (idle)"),
-        Clock::Total => timeout("the request took too long (total)"),
-        Clock::Reader => timeout("the answer was not read in time (reader)"),
+        Clock::FirstToken => timeout_error("no first token in time (first_token)"),
+        Clock::Idle => timeout_error("no further token in time (idle)"),
+        Clock::Total => timeout_error("the request took too long (total)"),
+        Clock::Reader => timeout_error("the answer was not read in time (reader)"),
     }
 }
 
-fn failed(code: FailCode) -> ApiError {
+fn failed_error(code: FailCode) -> ApiError {
     match code {
         FailCode::Inference => {
             ApiError::ours("inference_failed", "the model failed on this request")
         }
-        FailCode::NotFinite => ApiError::ours("inference_failed", NOT_FINITE),
+        FailCode::NotFinite => ApiError::ours("inference_failed", NOT_FINITE_MESSAGE),
         FailCode::Panic => ApiError::ours(
             "internal_error",
             "this request failed; others are not affected",
@@ -71,11 +73,11 @@ fn failed(code: FailCode) -> ApiError {
         FailCode::Shutdown => {
             ApiError::capacity("shutting_down", "the server is shutting down", RETRY_AFTER)
         }
-        FailCode::Constraint => ApiError::bad_request(GRAMMAR_LIMIT, GRAMMAR_LIMIT_WORDS),
+        FailCode::Constraint => ApiError::bad_request(GRAMMAR_LIMIT, GRAMMAR_LIMIT_MESSAGE),
     }
 }
 
-fn timeout(words: &str) -> ApiError {
+fn timeout_error(words: &str) -> ApiError {
     ApiError::new(ErrorKind::TimedOut, Blame::Ours, "timeout", words)
 }
 
@@ -116,7 +118,7 @@ mod tests {
         ];
         for (end, want) in rows {
             assert_eq!(
-                spell(end).map_err(|e| (status_code(e.kind).as_u16(), e.code)),
+                finish_reason(end).map_err(|e| (status_code(e.kind).as_u16(), e.code)),
                 want,
                 "{end:?}"
             );

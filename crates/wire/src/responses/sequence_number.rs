@@ -5,7 +5,7 @@
 //! not depend on how many tokens an event covers. Every item but the first skips one number: the item may start, and
 //! have its first delta, in the step of the last delta of the item before.
 
-use crate::cursor::{Closing, Cursor, invalid_cursor};
+use crate::cursor::{Cursor, TerminalMarker, invalid_cursor};
 use generate::error::ApiError;
 use generate::output::event::{Event, Kind, ToolCallPart};
 use generate::output::position::Position;
@@ -20,7 +20,7 @@ const OPENING: u64 = 1;
 
 /// Type of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum ItemKind {
     /// A message.
     Message,
     /// Reasoning of the model.
@@ -29,7 +29,7 @@ pub enum Item {
     Call,
 }
 
-impl Item {
+impl ItemKind {
     fn of(kind: Kind) -> Self {
         match kind {
             Kind::Text => Self::Message,
@@ -38,7 +38,7 @@ impl Item {
     }
 
     /// Number of events that start the item: the item, and its content part if there is one.
-    fn openings(self) -> u64 {
+    fn start_events(self) -> u64 {
         match self {
             Self::Message | Self::Reasoning => 2,
             Self::Call => 1,
@@ -46,51 +46,51 @@ impl Item {
     }
 
     /// Number of events that end the item: its text or arguments, its content part if there is one, and the item.
-    fn closings(self) -> u64 {
-        self.openings() + 1
+    fn end_events(self) -> u64 {
+        self.start_events() + 1
     }
 }
 
 /// Progress of one choice: its items and its share of the sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Track {
+pub struct ChoiceProgress {
     /// The open item.
-    pub open: Option<Item>,
+    pub open: Option<ItemKind>,
     /// Number of items that have started.
     pub items: usize,
     at: u64,
     /// Difference between `at` and the steps up to the last delta.
-    beyond: u64,
+    offset: u64,
 }
 
-impl Track {
+impl ChoiceProgress {
     /// The item that starts before this event, if any.
-    pub fn begins(&self, event: &Event<'_>) -> Option<Item> {
+    pub fn starting_item(&self, event: &Event<'_>) -> Option<ItemKind> {
         match event {
             Event::Delta(delta) if delta.text.is_empty() => None,
             Event::Delta(delta) => {
-                Some(Item::of(delta.kind)).filter(|&item| self.open != Some(item))
+                Some(ItemKind::of(delta.kind)).filter(|&item| self.open != Some(item))
             }
             Event::ToolCall(call) => {
-                matches!(call.part, ToolCallPart::Start { .. }).then_some(Item::Call)
+                matches!(call.part, ToolCallPart::Start { .. }).then_some(ItemKind::Call)
             }
             // An answer without output is an empty message.
-            Event::ChoiceEnded { .. } => (self.items == 0).then_some(Item::Message),
+            Event::ChoiceEnded { .. } => (self.items == 0).then_some(ItemKind::Message),
             _ => None,
         }
     }
 
     /// Whether this event is a delta of the open item.
-    pub fn goes_on(&self, event: &Event<'_>) -> bool {
+    pub fn continues_item(&self, event: &Event<'_>) -> bool {
         match event {
-            Event::Delta(delta) => self.open == Some(Item::of(delta.kind)),
+            Event::Delta(delta) => self.open == Some(ItemKind::of(delta.kind)),
             Event::ToolCall(call) => matches!(call.part, ToolCallPart::Args(_)),
             _ => false,
         }
     }
 
     /// Whether this event ends the open item.
-    pub fn ends(&self, event: &Event<'_>) -> bool {
+    pub fn ends_item(&self, event: &Event<'_>) -> bool {
         let ends = match event {
             Event::ToolCall(call) => call.part == ToolCallPart::End,
             Event::ChoiceEnded { .. } => true,
@@ -100,59 +100,59 @@ impl Track {
     }
 
     /// Starts an item.
-    pub fn begin(&mut self, item: Item) {
-        self.beyond += u64::from(self.items > 0);
+    pub fn start_item(&mut self, item: ItemKind) {
+        self.offset += u64::from(self.items > 0);
         self.items += 1;
         self.open = Some(item);
     }
 
     /// Counts an event that starts or ends an item.
-    pub fn next(&mut self) {
+    pub fn count_event(&mut self) {
         self.at += 1;
-        self.beyond += 1;
+        self.offset += 1;
     }
 
     /// Counts a delta that ends at a position.
-    pub fn delta(&mut self, reached: Position) {
-        self.at = reached.begun() + self.beyond;
+    pub fn count_delta(&mut self, reached: Position) {
+        self.at = reached.begun() + self.offset;
     }
 
     /// Counts all frames that are written for an event.
-    pub fn pass(&mut self, event: &Event<'_>) {
-        if let Some(item) = self.begins(event) {
-            self.close();
-            self.begin(item);
-            (0..item.openings()).for_each(|_| self.next());
+    pub fn count_frames(&mut self, event: &Event<'_>) {
+        if let Some(item) = self.starting_item(event) {
+            self.end_item();
+            self.start_item(item);
+            (0..item.start_events()).for_each(|_| self.count_event());
         }
-        if let Some(reached) = event.reached().filter(|_| self.goes_on(event)) {
-            self.delta(reached);
+        if let Some(reached) = event.reached().filter(|_| self.continues_item(event)) {
+            self.count_delta(reached);
         }
         if let Event::ChoiceEnded { .. } = event {
-            self.end();
-        } else if self.ends(event) {
-            self.close();
+            self.count_end();
+        } else if self.ends_item(event) {
+            self.end_item();
         }
     }
 
     /// Counts all frames that are written for the end of the choice.
-    pub fn end(&mut self) {
+    pub fn count_end(&mut self) {
         if self.items == 0 {
-            self.begin(Item::Message);
-            (0..Item::Message.openings()).for_each(|_| self.next());
+            self.start_item(ItemKind::Message);
+            (0..ItemKind::Message.start_events()).for_each(|_| self.count_event());
         }
-        self.close();
+        self.end_item();
     }
 
     /// Counts the events that end the open item, if there is one.
-    pub fn close(&mut self) {
+    pub fn end_item(&mut self) {
         if let Some(item) = self.open.take() {
-            (0..item.closings()).for_each(|_| self.next());
+            (0..item.end_events()).for_each(|_| self.count_event());
         }
     }
 }
 
 /// The sequence number after the events of all choices so far.
-pub fn number(tracks: &[Track]) -> u64 {
+pub fn sequence_number(tracks: &[ChoiceProgress]) -> u64 {
     OPENING + tracks.iter().map(|track| track.at).sum::<u64>()
 }
 
@@ -162,36 +162,36 @@ pub fn number(tracks: &[Track]) -> u64 {
 ///
 /// # Errors
 /// A number that no event of the stream has.
-pub fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cursor>, ApiError> {
-    let (mut track, mut reached) = (Track::default(), Position::default());
+pub fn cursor_after(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cursor>, ApiError> {
+    let (mut track, mut reached) = (ChoiceProgress::default(), Position::default());
     let mut passed = false;
     let ended = replay::each(source, 0, &mut |event: &Event<'_>| {
         if passed {
             return;
         }
         let mut before = track;
-        track.pass(event);
-        if number(&[track]) <= after {
+        track.count_frames(event);
+        if sequence_number(&[track]) <= after {
             reached = event.reached().unwrap_or(reached);
             return;
         }
         passed = true;
-        if let Some(item) = before.begins(event) {
-            before.close();
-            before.begin(item);
-            (0..item.openings()).for_each(|_| before.next());
+        if let Some(item) = before.starting_item(event) {
+            before.end_item();
+            before.start_item(item);
+            (0..item.start_events()).for_each(|_| before.count_event());
         }
         // The event may cover several tokens, some of which the client has received.
-        if before.goes_on(event) && number(&[before]) < after {
-            reached = Position::whole(after - OPENING - before.beyond);
+        if before.continues_item(event) && sequence_number(&[before]) < after {
+            reached = Position::whole(after - OPENING - before.offset);
         }
     });
-    if !passed && ended.is_none() && number(&[track]) < after && after > OPENING {
+    if !passed && ended.is_none() && sequence_number(&[track]) < after && after > OPENING {
         return Err(invalid_cursor());
     }
     let cursor = Cursor {
         reached: vec![reached],
-        closing: Closing::Open,
+        terminal: TerminalMarker::None,
     };
     Ok(Some(cursor).filter(|_| reached.begun() > 0))
 }
@@ -219,25 +219,25 @@ mod tests {
             first: 0,
             tokens: 0,
         };
-        let mut track = Track::default();
+        let mut track = ChoiceProgress::default();
         let mut all = Vec::new();
         for &(kind, reached) in said {
             let at = at(reached);
-            track.pass(&Event::Delta(Delta {
+            track.count_frames(&Event::Delta(Delta {
                 kind,
                 text: "x",
                 at,
             }));
-            all.push(number(&[track]));
+            all.push(sequence_number(&[track]));
         }
-        track.pass(&Event::ChoiceEnded {
+        track.count_frames(&Event::ChoiceEnded {
             choice: 0,
             end: End::Stop(Stop::Eos),
             usage: Usage::default(),
             tokens: 0,
             reached: Position::default(),
         });
-        all.push(number(&[track]));
+        all.push(sequence_number(&[track]));
         all
     }
 

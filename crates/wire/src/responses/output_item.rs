@@ -1,7 +1,7 @@
 //! Output items of a response as JSON.
 
-use super::place::Item;
-use crate::openai::ending;
+use super::sequence_number::ItemKind;
+use crate::openai::finish_reason;
 use crate::openai::logprobs::TokenLogprobs;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::event::{Event, Logprobs, ToolCallPart};
@@ -42,13 +42,13 @@ enum ItemBody<'a> {
 }
 
 impl<'a> ItemBody<'a> {
-    fn text(item: Item, content: Vec<ContentPart<'a>>) -> Self {
+    fn from_text(item: ItemKind, content: Vec<ContentPart<'a>>) -> Self {
         match item {
-            Item::Reasoning => Self::Reasoning {
+            ItemKind::Reasoning => Self::Reasoning {
                 summary: [],
                 content,
             },
-            Item::Message | Item::Call => Self::Message {
+            ItemKind::Message | ItemKind::Call => Self::Message {
                 role: "assistant",
                 content,
             },
@@ -78,14 +78,14 @@ pub enum ContentPart<'a> {
 
 impl<'a> ContentPart<'a> {
     /// A content part with this text.
-    pub fn new(item: Item, text: &'a str, list: Option<Logprobs<'a>>) -> Self {
+    pub fn new(item: ItemKind, text: &'a str, list: Option<Logprobs<'a>>) -> Self {
         match item {
-            Item::Message => Self::OutputText {
+            ItemKind::Message => Self::OutputText {
                 annotations: [],
                 logprobs: LogprobList(list),
                 text,
             },
-            Item::Reasoning | Item::Call => Self::ReasoningText { text },
+            ItemKind::Reasoning | ItemKind::Call => Self::ReasoningText { text },
         }
     }
 }
@@ -106,7 +106,7 @@ impl Serialize for LogprobList<'_> {
 #[derive(Clone, Copy)]
 pub struct ItemId {
     /// Kind of the item.
-    pub item: Item,
+    pub item: ItemKind,
     /// The stream of the response.
     pub stream: StreamId,
     /// Index of the item in the output.
@@ -116,9 +116,9 @@ pub struct ItemId {
 impl Display for ItemId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = match self.item {
-            Item::Message => "msg_",
-            Item::Reasoning => "rs_",
-            Item::Call => "fc_",
+            ItemKind::Message => "msg_",
+            ItemKind::Reasoning => "rs_",
+            ItemKind::Call => "fc_",
         };
         write!(f, "{prefix}{}", self.stream)?;
         match self.index {
@@ -135,7 +135,10 @@ impl Serialize for ItemId {
 }
 
 /// The items of all choices, ordered by output index.
-pub fn items<'a>(source: &'a StreamSource, answers: &'a [CollectedAnswer]) -> Vec<OutputItem<'a>> {
+pub fn output_items<'a>(
+    source: &'a StreamSource,
+    answers: &'a [CollectedAnswer],
+) -> Vec<OutputItem<'a>> {
     let Some(started) = source.started() else {
         return Vec::new();
     };
@@ -145,14 +148,14 @@ pub fn items<'a>(source: &'a StreamSource, answers: &'a [CollectedAnswer]) -> Ve
     there
         .map(|(choice, at)| {
             let answer = &answers[choice];
-            let piece = answer.pieces.get(at);
+            let part = answer.pieces.get(at);
             let id = ItemId {
-                item: kind(piece),
+                item: item_kind(part),
                 stream: source.meta().id,
                 index: choice + answers.len() * at,
             };
-            let list = logprobs(answer, &started.tokenizer);
-            item(id, piece, item_status(answer, at), list)
+            let list = message_logprobs(answer, &started.tokenizer);
+            output_item(id, part, item_status(answer, at), list)
         })
         .collect()
 }
@@ -163,17 +166,17 @@ fn item_count(answer: &CollectedAnswer) -> usize {
     answer.pieces.len().max(usize::from(is_over))
 }
 
-fn kind(piece: Option<&AnswerPart>) -> Item {
-    match piece {
-        Some(AnswerPart::Text(_)) | None => Item::Message,
-        Some(AnswerPart::Reasoning(_)) => Item::Reasoning,
-        Some(AnswerPart::Call(_)) => Item::Call,
+fn item_kind(part: Option<&AnswerPart>) -> ItemKind {
+    match part {
+        Some(AnswerPart::Text(_)) | None => ItemKind::Message,
+        Some(AnswerPart::Reasoning(_)) => ItemKind::Reasoning,
+        Some(AnswerPart::Call(_)) => ItemKind::Call,
     }
 }
 
 /// The text or the arguments of an item.
-pub fn text(piece: Option<&AnswerPart>) -> &str {
-    match piece {
+pub fn part_text(part: Option<&AnswerPart>) -> &str {
+    match part {
         Some(AnswerPart::Text(text) | AnswerPart::Reasoning(text)) => text,
         Some(AnswerPart::Call(call)) => &call.arguments,
         None => "",
@@ -188,7 +191,7 @@ pub fn item_status(answer: &CollectedAnswer, at: usize) -> &'static str {
         _ => at + 1 < answer.pieces.len(),
     };
     let is_call = matches!(answer.pieces.get(at), Some(AnswerPart::Call(_)));
-    match answer.end.map(ending::spell) {
+    match answer.end.map(finish_reason::finish_reason) {
         _ if is_complete => "completed",
         None => "in_progress",
         Some(_) if is_call => "incomplete",
@@ -199,40 +202,46 @@ pub fn item_status(answer: &CollectedAnswer, at: usize) -> &'static str {
 
 /// Log-probabilities of an answer that is a single message. With several items the log-probabilities cannot be
 /// assigned to items afterwards; deltas always have them.
-pub fn logprobs<'a>(answer: &'a CollectedAnswer, tokenizer: &'a Tokenizer) -> Option<Logprobs<'a>> {
+pub fn message_logprobs<'a>(
+    answer: &'a CollectedAnswer,
+    tokenizer: &'a Tokenizer,
+) -> Option<Logprobs<'a>> {
     matches!(answer.pieces[..], [AnswerPart::Text(_)]).then(|| answer.logprobs(tokenizer))
 }
 
 /// The item that begins with an event, without output.
-pub fn begun<'a>(id: ItemId, event: &Event<'a>) -> OutputItem<'a> {
+pub fn started_item<'a>(id: ItemId, event: &Event<'a>) -> OutputItem<'a> {
     let body = match event {
-        Event::ToolCall(call) if id.item == Item::Call => match call.part {
+        Event::ToolCall(call) if id.item == ItemKind::Call => match call.part {
             ToolCallPart::Start { id, name } => ItemBody::Call {
                 call_id: id,
                 name,
                 arguments: "",
             },
-            ToolCallPart::Args(_) | ToolCallPart::End => ItemBody::text(id.item, Vec::new()),
+            ToolCallPart::Args(_) | ToolCallPart::End => ItemBody::from_text(id.item, Vec::new()),
         },
-        _ => ItemBody::text(id.item, Vec::new()),
+        _ => ItemBody::from_text(id.item, Vec::new()),
     };
     with_id(id, "in_progress", body)
 }
 
 /// An item with its output; `None` is an empty item.
-pub fn item<'a>(
+pub fn output_item<'a>(
     id: ItemId,
-    piece: Option<&'a AnswerPart>,
+    part: Option<&'a AnswerPart>,
     status: &'static str,
     list: Option<Logprobs<'a>>,
 ) -> OutputItem<'a> {
-    let body = match piece {
-        Some(AnswerPart::Call(call)) if id.item == Item::Call => ItemBody::Call {
+    let body = match part {
+        Some(AnswerPart::Call(call)) if id.item == ItemKind::Call => ItemBody::Call {
             call_id: &call.id,
             name: &call.name,
             arguments: &call.arguments,
         },
-        _ => ItemBody::text(id.item, vec![ContentPart::new(id.item, text(piece), list)]),
+        _ => ItemBody::from_text(
+            id.item,
+            vec![ContentPart::new(id.item, part_text(part), list)],
+        ),
     };
     with_id(id, status, body)
 }
@@ -241,9 +250,9 @@ fn with_id<'a>(id: ItemId, status: &'static str, body: ItemBody<'a>) -> OutputIt
     OutputItem {
         id,
         r#type: match id.item {
-            Item::Message => "message",
-            Item::Reasoning => "reasoning",
-            Item::Call => "function_call",
+            ItemKind::Message => "message",
+            ItemKind::Reasoning => "reasoning",
+            ItemKind::Call => "function_call",
         },
         status,
         body,

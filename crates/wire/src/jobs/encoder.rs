@@ -1,18 +1,18 @@
 //! The encoder of the jobs API.
 
-use super::ending::{self, Ending};
+use super::error_response::JobError;
 use super::event::{
     CollectedJob, JobCounts, JobEvent, JobHead, JobToolCall, StopReason, TokenRange, ToolCallEvent,
 };
-use super::refusal::JobError;
-use super::rfc3339;
+use super::outcome::{self, JobOutcome};
 use crate::clock;
-use crate::cursor::Closing;
+use crate::cursor::TerminalMarker;
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
+use crate::jobs::error_code::JobErrorCode;
 use crate::json;
-use crate::native::code::Code;
 use crate::openai::chunk::DONE;
+use crate::rfc3339;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -60,41 +60,41 @@ impl JobEncoder {
         }
     }
 
-    fn head(&self, started: Option<Instant>) -> JobHead<'_> {
+    fn job_head(&self, started: Option<Instant>) -> JobHead<'_> {
         let meta = self.source.meta();
         JobHead {
             job_id: &meta.response_id,
             model: &meta.model,
-            started_at: started.map(|at| rfc3339::utc(clock::wall(at))),
+            started_at: started.map(|at| rfc3339::utc_millis(clock::wall(at))),
         }
     }
 
-    fn token(&self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
+    fn write_token(&self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
         let event = JobEvent::Token {
             t: delta.text,
             kind: (delta.kind == Kind::Reasoning).then_some("reasoning"),
             tokens: TokenRange::new(&delta.at),
-            choice: self.choice(delta.at.choice),
+            choice: self.choice_index(delta.at.choice),
         };
-        out.frame(FrameId::Position, None, &event);
+        out.write_frame(FrameId::Position, None, &event);
     }
 
-    fn tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
+    fn write_tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
         let event = JobEvent::ToolCall {
             part: ToolCallEvent::new(call),
             tokens: TokenRange::new(&call.at),
-            choice: self.choice(call.at.choice),
+            choice: self.choice_index(call.at.choice),
         };
-        out.frame(FrameId::Position, None, &event);
+        out.write_frame(FrameId::Position, None, &event);
     }
 
     /// Index of the choice, as frames name the choice: only if there are several.
-    fn choice(&self, choice: usize) -> Option<usize> {
+    fn choice_index(&self, choice: usize) -> Option<usize> {
         (self.choices > 1).then_some(choice)
     }
 
     /// Writes the metrics of a running job when they are due; the `end` event has the metrics of an ended job.
-    fn running_metrics(&mut self, usage: Usage, now: Instant, out: &mut FrameWriter<'_>) {
+    fn write_running_metrics(&mut self, usage: Usage, now: Instant, out: &mut FrameWriter<'_>) {
         if usage.times.ended.is_some() {
             return;
         }
@@ -105,10 +105,10 @@ impl JobEncoder {
         self.metrics_at = Some(now);
         let since = usage.times.first_token.unwrap_or(now);
         let decoding = now.saturating_duration_since(since);
-        out.frame(FrameId::None, None, &metrics(usage, decoding));
+        out.write_frame(FrameId::None, None, &metrics_event(usage, decoding));
     }
 
-    fn end(
+    fn write_end(
         &self,
         id: FrameId,
         end: End,
@@ -116,15 +116,15 @@ impl JobEncoder {
         usage: Usage,
         out: &mut FrameWriter<'_>,
     ) {
-        let event = match ending::spell(end) {
-            Ending::End { reason, stop } => JobEvent::End {
+        let event = match outcome::job_outcome(end) {
+            JobOutcome::End { reason, stop } => JobEvent::End {
                 counts: JobCounts::new(usage, usage.times.decoding()),
                 reason: self.stop_reason(reason, stop),
-                choice: choice.and_then(|choice| self.choice(choice)),
+                choice: choice.and_then(|choice| self.choice_index(choice)),
             },
-            Ending::Error(error) => JobEvent::Error(error),
+            JobOutcome::Error(error) => JobEvent::Error(error),
         };
-        out.frame(id, None, &event);
+        out.write_frame(id, None, &event);
     }
 
     fn stop_reason(&self, reason: &'static str, stop: Option<u16>) -> StopReason<'_> {
@@ -136,13 +136,15 @@ impl JobEncoder {
         }
     }
 
-    fn rejected(&self, error: &ApiError, out: &mut FrameWriter<'_>) {
+    fn write_rejected(&self, error: &ApiError, out: &mut FrameWriter<'_>) {
         let id = FrameId::None;
-        match Code::of(error) {
-            Code::Cancelled => self.end(id, End::Cancelled, None, Usage::default(), out),
-            _ => out.frame(id, None, &JobEvent::Error(JobError::new(error))),
+        match JobErrorCode::from_error(error) {
+            JobErrorCode::Cancelled => {
+                self.write_end(id, End::Cancelled, None, Usage::default(), out)
+            }
+            _ => out.write_frame(id, None, &JobEvent::Error(JobError::new(error))),
         }
-        out.text(id, DONE);
+        out.write_text(id, DONE);
     }
 }
 
@@ -151,23 +153,23 @@ impl Encoder for JobEncoder {
         match event {
             Event::Queued { position } => {
                 let position = *position;
-                out.frame(FrameId::None, None, &JobEvent::Queued { position });
+                out.write_frame(FrameId::None, None, &JobEvent::Queued { position });
             }
             Event::Loading { .. } => crate::encoder::comment_on_wait(event, out),
             Event::Opened { choices, .. } => self.choices = *choices,
             Event::Started { at } => {
                 if !std::mem::replace(&mut self.started, true) {
-                    let started = JobEvent::Started(self.head(Some(*at)));
-                    out.frame(FrameId::None, None, &started);
+                    let started = JobEvent::Started(self.job_head(Some(*at)));
+                    out.write_frame(FrameId::None, None, &started);
                 }
             }
             Event::Delta(delta) => {
-                self.token(delta, out);
-                self.running_metrics(delta.at.usage, clock::now(), out);
+                self.write_token(delta, out);
+                self.write_running_metrics(delta.at.usage, clock::now(), out);
             }
             Event::ToolCall(call) => {
-                self.tool_call(call, out);
-                self.running_metrics(call.at.usage, clock::now(), out);
+                self.write_tool_call(call, out);
+                self.write_running_metrics(call.at.usage, clock::now(), out);
             }
             Event::ChoiceEnded {
                 choice,
@@ -181,33 +183,39 @@ impl Encoder for JobEncoder {
                     completion_tokens: *tokens,
                     ..*usage
                 };
-                self.end(FrameId::Position, *end, Some(*choice), usage, out);
+                self.write_end(FrameId::Position, *end, Some(*choice), usage, out);
             }
             // `end` includes the counts; `error` does not.
             Event::Usage {
                 end: Some(end),
                 usage,
-            } if matches!(ending::spell(*end), Ending::Error(_)) => {
-                let id = FrameId::Terminal(Closing::Usage);
-                out.frame(id, None, &metrics(*usage, usage.times.decoding()));
+            } if matches!(outcome::job_outcome(*end), JobOutcome::Error(_)) => {
+                let id = FrameId::Terminal(TerminalMarker::Usage);
+                out.write_frame(id, None, &metrics_event(*usage, usage.times.decoding()));
             }
-            Event::Finished { .. } => out.text(FrameId::Terminal(Closing::Done), DONE),
+            Event::Finished { .. } => out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE),
             Event::Failed { end, usage } => {
-                self.end(FrameId::Terminal(Closing::Failed), *end, None, *usage, out);
-                out.text(FrameId::Terminal(Closing::Done), DONE);
+                self.write_end(
+                    FrameId::Terminal(TerminalMarker::Failed),
+                    *end,
+                    None,
+                    *usage,
+                    out,
+                );
+                out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE);
             }
-            Event::Rejected(error) => self.rejected(error, out),
+            Event::Rejected(error) => self.write_rejected(error, out),
             Event::Resumed { .. } | Event::StateChanged(_) | Event::Usage { .. } => {}
         }
     }
 
-    fn replay(&mut self, event: &Event<'_>) {
+    fn replay_event(&mut self, event: &Event<'_>) {
         if let Event::Resumed { reached } = event {
             (self.choices, self.started) = (reached.len(), true);
         }
     }
 
-    fn collect(
+    fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
         _: &Tokenizer,
@@ -219,9 +227,9 @@ impl Encoder for JobEncoder {
             return;
         };
         // A failed job has no collected answer: an error response was sent instead.
-        let reason = match answer.end.map(ending::spell) {
-            Some(Ending::End { reason, stop }) => Some(self.stop_reason(reason, stop)),
-            Some(Ending::Error(_)) | None => None,
+        let reason = match answer.end.map(outcome::job_outcome) {
+            Some(JobOutcome::End { reason, stop }) => Some(self.stop_reason(reason, stop)),
+            Some(JobOutcome::Error(_)) | None => None,
         };
         let calls = answer.calls().map(|call| JobToolCall {
             id: &call.id,
@@ -229,7 +237,7 @@ impl Encoder for JobEncoder {
             arguments: &call.arguments,
         });
         let job = CollectedJob {
-            head: self.head(usage.times.started),
+            head: self.job_head(usage.times.started),
             text: &answer.text(),
             reasoning: &answer.reasoning(),
             tool_calls: calls.collect(),
@@ -239,12 +247,12 @@ impl Encoder for JobEncoder {
         json::write(&job, out);
     }
 
-    fn error(&self, end: End) -> ApiError {
-        ending::refusal(end)
+    fn end_error(&self, end: End) -> ApiError {
+        outcome::end_error(end)
     }
 }
 
-fn metrics(usage: Usage, decoding: Duration) -> JobEvent<'static> {
+fn metrics_event(usage: Usage, decoding: Duration) -> JobEvent<'static> {
     let per_sec = tokens_per_sec(usage.completion_tokens, decoding);
     JobEvent::Metrics {
         counts: JobCounts::new(usage, decoding),

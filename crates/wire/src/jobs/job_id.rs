@@ -5,7 +5,7 @@ use stream::StreamId;
 /// Limit of a job id in bytes.
 pub const JOB_ID_BYTES_MAX: usize = 64;
 /// Error message for an invalid job id.
-pub const JOB_ID_WORDS: &str =
+pub const JOB_ID_MESSAGE: &str =
     "must be 1 to 64 letters, digits, '.', '_' or '-', and not 32 lowercase hexadecimal digits";
 
 /// A job id chosen by a caller. Text in the syntax of a stream id is invalid: a job without a chosen id has its

@@ -1,9 +1,9 @@
 //! Frames of a job.
 
-use super::super::ending::{self, Ending};
-use super::super::refusal::JobError;
+use super::super::error_response::JobError;
+use super::super::outcome::{self, JobOutcome};
 use super::driver::{Hand, usage};
-use super::story::{Frame, Story};
+use super::frame_order::{Frame, FrameOrder};
 use crate::encoder::Encoder;
 use crate::status::status_code;
 use generate::error::ApiError;
@@ -50,8 +50,8 @@ fn every_ending_is_told_once() {
             (0..tokens).for_each(|_| hand.delta("a", 1));
             hand.end(end);
             assert_eq!(
-                Story::of(&hand.frames()),
-                Story::Over,
+                FrameOrder::of(&hand.frames()),
+                FrameOrder::Over,
                 "{end:?}: {}",
                 hand.told()
             );
@@ -61,9 +61,9 @@ fn every_ending_is_told_once() {
 
 #[test]
 fn every_ending_has_its_words() {
-    let code = |end| match ending::spell(end) {
-        Ending::End { reason, .. } => (reason, None),
-        Ending::Error(JobError {
+    let code = |end| match outcome::job_outcome(end) {
+        JobOutcome::End { reason, .. } => (reason, None),
+        JobOutcome::Error(JobError {
             code, retriable, ..
         }) => (code, Some(retriable)),
     };
@@ -93,7 +93,7 @@ fn every_ending_has_its_words() {
 
 #[test]
 fn endings_before_the_first_byte_have_a_status() {
-    let status = |end| status_code(ending::refusal(end).kind).as_u16();
+    let status = |end| status_code(outcome::end_error(end).kind).as_u16();
     let rows = [
         (End::Cancelled, 499),
         (End::Deadline, 504),
@@ -107,7 +107,11 @@ fn endings_before_the_first_byte_have_a_status() {
     for (end, want) in rows {
         assert_eq!(status(end), want, "{end:?}");
         let again = status(end) == 503;
-        assert_eq!(ending::refusal(end).retry_after.is_some(), again, "{end:?}");
+        assert_eq!(
+            outcome::end_error(end).retry_after.is_some(),
+            again,
+            "{end:?}"
+        );
     }
 }
 
@@ -158,7 +162,7 @@ fn what_breaks_and_what_is_refused_byte_for_byte() {
         "data: [DONE]\n\n",
     );
     assert_eq!(hand.told(), want);
-    assert_eq!(Story::of(&hand.frames()), Story::Over);
+    assert_eq!(FrameOrder::of(&hand.frames()), FrameOrder::Over);
 }
 
 #[test]
@@ -167,7 +171,7 @@ fn cancelled_before_it_began_is_an_end_too() {
         let mut hand = Hand::new(NEVER);
         hand.queued(1);
         tell(&mut hand);
-        assert_eq!(Story::of(&hand.frames()), Story::Over);
+        assert_eq!(FrameOrder::of(&hand.frames()), FrameOrder::Over);
         hand.told()
     };
     let in_the_queue = told(|hand| {
@@ -227,7 +231,7 @@ fn the_whole_is_one_object() {
         ..CollectedAnswer::default()
     };
     hand.job
-        .collect(&[answer], &tokenizer(), usage(2), &mut hand.out);
+        .encode_collected(&[answer], &tokenizer(), usage(2), &mut hand.out);
     let told: Value = serde_json::from_str(&hand.told()).unwrap();
     let want = json!({"job_id": "job-1", "model": "m", "started_at": "T", "text": "hi\"", "tokens_out": 2,
         "decode_time_ms": 40, "stop_reason": "MAX_TOKENS"});
@@ -238,7 +242,7 @@ fn the_whole_is_one_object() {
 fn who_comes_back_is_not_told_of_the_start_again() {
     let mut hand = Hand::new(NEVER);
     let reached = &[Position::whole(1)];
-    hand.job.replay(&Event::Resumed { reached });
+    hand.job.replay_event(&Event::Resumed { reached });
     hand.tokens = 2;
     hand.delta("c", 1);
     assert_eq!(

@@ -1,8 +1,8 @@
 //! Anthropic's model list: `/v1/models` for clients that send `anthropic-version`.
 
 use crate::model_card::ModelCard;
-use crate::native::rfc3339;
 use crate::query::Query;
+use crate::rfc3339;
 use generate::error::ApiError;
 use serde::Serialize;
 use std::time::{Duration, UNIX_EPOCH};
@@ -40,13 +40,13 @@ pub struct ModelPage<'a> {
 }
 
 /// Describes one model.
-pub fn info(card: &ModelCard) -> ModelInfo<'_> {
+pub fn model_info(card: &ModelCard) -> ModelInfo<'_> {
     let since = Duration::from_secs(u64::try_from(card.created_unix_s).unwrap_or(0));
     ModelInfo {
         r#type: "model",
         id: &card.name,
         display_name: &card.name,
-        created_at: rfc3339::utc(UNIX_EPOCH + since),
+        created_at: rfc3339::utc_millis(UNIX_EPOCH + since),
         lifecycle: "active",
         max_input_tokens: card.context_max,
         max_tokens: card.context_max,
@@ -58,14 +58,15 @@ pub fn info(card: &ModelCard) -> ModelInfo<'_> {
 ///
 /// # Errors
 /// An unknown model id, or an invalid limit.
-pub fn page<'a>(all: &'a [ModelCard], query: &Query) -> Result<ModelPage<'a>, ApiError> {
+pub fn model_page<'a>(all: &'a [ModelCard], query: &Query) -> Result<ModelPage<'a>, ApiError> {
     let ids: Vec<&str> = all.iter().map(|card| card.name.as_str()).collect();
     let limit = query.number("limit", PAGE_MAX)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(PAGE).max(1);
-    let (from, to, has_more) = window(&ids, query.get("after_id"), query.get("before_id"), limit)?;
+    let (from, to, has_more) =
+        page_range(&ids, query.get("after_id"), query.get("before_id"), limit)?;
     Ok(ModelPage {
-        data: all[from..to].iter().map(info).collect(),
+        data: all[from..to].iter().map(model_info).collect(),
         has_more,
         first_id: ids[from..to].first().copied(),
         last_id: ids[from..to].last().copied(),
@@ -73,13 +74,13 @@ pub fn page<'a>(all: &'a [ModelCard], query: &Query) -> Result<ModelPage<'a>, Ap
 }
 
 /// Range of `ids` on the page, and whether more ids follow in the direction of paging.
-fn window(
+fn page_range(
     ids: &[&str],
     after: Option<&str>,
     before: Option<&str>,
     limit: usize,
 ) -> Result<(usize, usize, bool), ApiError> {
-    let place = |name: &str, id: &str| {
+    let position_of = |name: &str, id: &str| {
         let found = ids.iter().position(|known| *known == id);
         found.ok_or_else(|| {
             let words = format!("{name}: this server does not serve that model");
@@ -87,12 +88,12 @@ fn window(
         })
     };
     if let Some(id) = before {
-        let to = place("before_id", id)?;
+        let to = position_of("before_id", id)?;
         let from = to.saturating_sub(limit);
         return Ok((from, to, from > 0));
     }
     let from = match after {
-        Some(id) => place("after_id", id)? + 1,
+        Some(id) => position_of("after_id", id)? + 1,
         None => 0,
     };
     let to = (from + limit).min(ids.len());
@@ -101,7 +102,7 @@ fn window(
 
 #[cfg(test)]
 mod tests {
-    use super::window;
+    use super::page_range;
 
     #[test]
     fn pages_follow_each_other_both_ways() {
@@ -116,10 +117,10 @@ mod tests {
             ("before that", None, Some("b"), 2, (0, 1, false)),
         ];
         for (case, after, before, limit, want) in rows {
-            let got = window(&ids, after, before, limit).expect(case);
+            let got = page_range(&ids, after, before, limit).expect(case);
             assert_eq!(got, want, "{case}");
         }
-        let error = window(&ids, Some("x"), None, 2).expect_err("no such model");
+        let error = page_range(&ids, Some("x"), None, 2).expect_err("no such model");
         assert_eq!(error.problems[0].field, "after_id");
     }
 }

@@ -1,8 +1,8 @@
 //! Error responses of the jobs API: `{"errors":[..]}` for invalid fields, `{"error":{..}}` for all other errors.
 
-use super::code::{Code, is_retriable};
+use super::error_code::{JobErrorCode, is_retriable};
 use crate::json;
-use crate::openai::refusal;
+use crate::openai::error_response;
 use bytes::Bytes;
 use generate::error::{ApiError, Problem};
 use http::Response;
@@ -41,7 +41,7 @@ impl<'a> JobError<'a> {
     /// Converts an error of any layer to the codes of the jobs API.
     pub fn new(error: &'a ApiError) -> Self {
         Self {
-            code: Code::of(error).name(),
+            code: JobErrorCode::from_error(error).name(),
             message: &error.message,
             retriable: is_retriable(error),
         }
@@ -62,12 +62,12 @@ impl<'a> JobFieldError<'a> {
 }
 
 /// The error response.
-pub fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
-    refusal::with_body(error, body(error))
+pub fn to_response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    error_response::with_body(error, error_body(error))
 }
 
 /// The body of an error response: all rejected fields, or one error.
-pub fn body(error: &ApiError) -> Bytes {
+pub fn error_body(error: &ApiError) -> Bytes {
     let body = if error.problems.is_empty() {
         JobErrorBody::Error(JobError::new(error))
     } else {

@@ -18,14 +18,14 @@ impl Frame {
 
 /// State of the order of a job's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Story {
+pub(crate) enum FrameOrder {
     Waiting,
     Started { next: u64 },
     Ended,
     Over,
 }
 
-impl Story {
+impl FrameOrder {
     pub(crate) fn of(frames: &[Frame]) -> Self {
         frames.iter().fold(Self::Waiting, Self::then)
     }

@@ -1,6 +1,6 @@
 //! Parser of `POST /v1/inference` and `POST /v1/jobs`.
 
-use super::job_id::{JOB_ID_WORDS, JobId};
+use super::job_id::{JOB_ID_MESSAGE, JobId};
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::{chat_request, generation_fields};
 use crate::{field_table, tool_definitions};
@@ -10,9 +10,9 @@ use generate::tools::Tools;
 
 /// A parsed request of the jobs API.
 #[derive(Debug, PartialEq)]
-pub struct JobAsk {
+pub struct JobRequest {
     /// The request, in the server's own types.
-    pub ask: GenerateRequest,
+    pub request: GenerateRequest,
     /// Job id chosen by the caller; `None`: the stream's id.
     pub id: Option<JobId>,
 }
@@ -21,13 +21,13 @@ pub struct JobAsk {
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
-    let id = job_id(&mut fields);
+pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobRequest, ApiError> {
+    let id = parse_job_id(&mut fields);
     let mut tools = Tools::default();
-    let prompt = prompt(&mut fields, vocab, &mut tools);
+    let prompt = parse_prompt(&mut fields, vocab, &mut tools);
     let mut params = generation_fields::generation_params(&mut fields, vocab);
     params.take_tools(tools);
-    params.reasoning_budget = chat_request::reasoning_budget(&mut fields);
+    params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     stream_options.stream = fields.raw("stream").is_none() || stream_options.stream;
     fields.integer("n", 1..=1);
@@ -43,8 +43,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
         }
     }
     stream_options.ignored_fields = fields.finish_request(&field_table::JOBS)?;
-    Ok(JobAsk {
-        ask: GenerateRequest {
+    Ok(JobRequest {
+        request: GenerateRequest {
             prompts: prompt.into_iter().collect(),
             n: 1,
             params,
@@ -54,17 +54,17 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
     })
 }
 
-fn job_id(fields: &mut Fields<'_>) -> Option<JobId> {
+fn parse_job_id(fields: &mut Fields<'_>) -> Option<JobId> {
     let text = fields.string("job_id")?;
     let id = JobId::parse(&text);
     if id.is_none() {
-        fields.wrong("job_id", JOB_ID_WORDS);
+        fields.wrong("job_id", JOB_ID_MESSAGE);
     }
     id
 }
 
 /// Parses either `prompt` (a string or token ids), or `messages` with tools.
-fn prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Prompt> {
+fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Prompt> {
     match (fields.raw("prompt"), fields.raw("messages")) {
         (None, None) => {
             fields.wrong("prompt", "is required, or messages in its place");
@@ -75,24 +75,24 @@ fn prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Pr
             None
         }
         (None, Some(_)) => {
-            let messages = chat_request::messages(fields);
-            *tools = tool_definitions::read(fields);
+            let messages = chat_request::parse_messages(fields);
+            *tools = tool_definitions::parse_tools(fields);
             Some(Prompt::Conversation {
                 field: "messages",
                 messages,
                 tools: tools.definitions.clone(),
                 continues: false,
-                kwargs: chat_request::kwargs(fields),
+                kwargs: chat_request::template_kwargs(fields),
             })
         }
         (Some(raw), None) => {
-            tool_definitions::refuse(fields);
-            plain(fields, raw, vocab)
+            tool_definitions::reject_tools(fields);
+            plain_prompt(fields, raw, vocab)
         }
     }
 }
 
-fn plain(fields: &mut Fields<'_>, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+fn plain_prompt(fields: &mut Fields<'_>, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
     if let Some(text) = fields::text(raw) {
         return Some(Prompt::Text(text.into_owned()));
     }

@@ -1,12 +1,12 @@
 //! Valid and invalid requests; every end of a stream; golden frames.
 
 pub(crate) mod driver;
+pub(crate) mod frame_order;
 pub(crate) mod frames;
-pub(crate) mod story;
 
-use super::code::Code;
-use super::refusal;
-use super::request::{JobAsk, parse};
+use super::error_code::JobErrorCode;
+use super::error_response;
+use super::request::{JobRequest, parse};
 use crate::fields::Fields;
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::request::Prompt;
@@ -15,40 +15,40 @@ use std::time::Duration;
 
 const VOCAB: usize = 300;
 
-fn asked(body: &Value) -> Result<JobAsk, ApiError> {
+fn asked(body: &Value) -> Result<JobRequest, ApiError> {
     parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
 }
 
 fn refused(error: &ApiError) -> Value {
-    let out = refusal::body(error);
+    let out = error_response::error_body(error);
     serde_json::from_slice(&out).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 
 #[test]
 fn what_a_job_may_say() {
     let plain = asked(&json!({"prompt": "hi"})).unwrap();
-    assert_eq!((plain.ask.n, plain.id), (1, None));
-    assert_eq!(plain.ask.prompts, [Prompt::Text("hi".to_owned())]);
+    assert_eq!((plain.request.n, plain.id), (1, None));
+    assert_eq!(plain.request.prompts, [Prompt::Text("hi".to_owned())]);
     assert!(
-        plain.ask.stream_options.stream,
+        plain.request.stream_options.stream,
         "streamed unless it says otherwise"
     );
     let full = json!({"job_id": "my-job.1", "prompt": [1, 2], "max_tokens": 7, "temperature": 0.5, "top_p": 0.25,
         "top_k": 3, "seed": -1, "stop": ["a", "b"], "stream": false, "n": 1, "logprobs": false});
     let full = asked(&full).unwrap();
     assert_eq!(full.id.unwrap().as_str(), "my-job.1");
-    assert_eq!(full.ask.prompts, [Prompt::Ids(vec![1, 2])]);
-    let params = full.ask.params;
+    assert_eq!(full.request.prompts, [Prompt::Ids(vec![1, 2])]);
+    let params = full.request.params;
     assert_eq!((params.max_tokens, params.seed), (Some(7), Some(u64::MAX)));
     assert_eq!(params.stops, ["a", "b"]);
     assert_eq!(
         (params.sampling.temperature, params.sampling.top_k),
         (0.5, 3)
     );
-    assert!(!full.ask.stream_options.stream);
+    assert!(!full.request.stream_options.stream);
     let talk = asked(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
     assert!(
-        matches!(&talk.ask.prompts[..], [Prompt::Conversation { messages, .. }] if messages.len() == 1)
+        matches!(&talk.request.prompts[..], [Prompt::Conversation { messages, .. }] if messages.len() == 1)
     );
 }
 
@@ -147,7 +147,7 @@ fn errors_of_every_floor_have_a_code() {
         (ErrorKind::Unavailable, Capacity, "deadline_unattainable", true, "TIMEOUT", true),
         (ErrorKind::Unavailable, Capacity, "shutting_down", true, "WORKER_UNHEALTHY", true),
         (ErrorKind::TimedOut, Ours, "timeout", false, "TIMEOUT", false),
-        (ErrorKind::TimedOut, Ours, Code::Timeout.name(), false, "TIMEOUT", false),
+        (ErrorKind::TimedOut, Ours, JobErrorCode::Timeout.name(), false, "TIMEOUT", false),
         (ErrorKind::Internal, Ours, "inference_failed", false, "INFERENCE_FAILED", true),
         (ErrorKind::Internal, Ours, "internal_error", false, "INTERNAL", true),
         (ErrorKind::Invalid, Caller, "too_long_for_memory", false, "INSUFFICIENT_RESOURCES", false),

@@ -5,7 +5,7 @@ use generate::error::{ApiError, Blame};
 
 /// An error code of the jobs API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub enum JobErrorCode {
     /// The request is invalid.
     InvalidRequest,
     /// The admission queue is full, or the rate limit is reached.
@@ -24,7 +24,7 @@ pub enum Code {
     Internal,
 }
 
-impl Code {
+impl JobErrorCode {
     /// All codes.
     pub const ALL: [Self; 8] = [
         Self::InvalidRequest,
@@ -52,13 +52,13 @@ impl Code {
     }
 
     /// The code with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
 
     /// The code of an error from any layer of the server.
-    pub fn of(error: &ApiError) -> Self {
-        if let Some(code) = Self::named(error.code) {
+    pub fn from_error(error: &ApiError) -> Self {
+        if let Some(code) = Self::from_name(error.code) {
             return code;
         }
         match (error.code, error.blame) {
@@ -82,6 +82,9 @@ pub fn is_retriable(error: &ApiError) -> bool {
     match error.blame {
         Blame::Capacity => true,
         Blame::Caller => error.retry_after.is_some(),
-        Blame::Ours => matches!(Code::of(error), Code::InferenceFailed | Code::Internal),
+        Blame::Ours => matches!(
+            JobErrorCode::from_error(error),
+            JobErrorCode::InferenceFailed | JobErrorCode::Internal
+        ),
     }
 }

@@ -1,7 +1,7 @@
 //! Drives an encoder of jobs event by event.
 
 use super::super::encoder::JobEncoder;
-use super::story::Frame;
+use super::frame_order::Frame;
 use crate::clock;
 use crate::encoder::Encoder;
 use crate::frame_writer::FrameWriter;

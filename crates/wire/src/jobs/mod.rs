@@ -29,13 +29,12 @@
 //! without its client, up to its credit and `streams.detached_tokens`, unless `X-Stream-Resumable: 0` is given.
 //! `started` and `queued` have no SSE id: clients cannot resume after them.
 
-pub mod code;
 pub(crate) mod encoder;
-pub mod ending;
+pub mod error_code;
+pub mod error_response;
 pub(crate) mod event;
 pub mod job_id;
-pub mod refusal;
+pub mod outcome;
 pub mod request;
-pub mod rfc3339;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Error responses in Ollama's format: `{"error":".."}`. The member `code` is an extension for programs.
 
 use crate::json;
-use crate::openai::refusal;
+use crate::openai::error_response;
 use bytes::Bytes;
 use generate::error::ApiError;
 use http::Response;
@@ -29,7 +29,7 @@ impl<'a> ErrorLine<'a> {
 }
 
 /// The error response.
-pub(crate) fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+pub(crate) fn to_response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
     let body = json::to_vec(&ErrorLine::new(error, 0));
-    refusal::with_body(error, body.freeze())
+    error_response::with_body(error, body.freeze())
 }

@@ -41,8 +41,8 @@ impl<'a> ErrorBody<'a> {
         Self {
             error: ErrorObject {
                 message: &error.message,
-                r#type: kind(error),
-                param: param(error),
+                r#type: error_type(error),
+                param: first_invalid_field(error),
                 code: error.code,
                 errors: field_errors(error),
             },
@@ -65,12 +65,12 @@ pub fn field_errors(error: &ApiError) -> Vec<FieldError<'_>> {
 }
 
 /// The first rejected field.
-pub fn param(error: &ApiError) -> Option<&str> {
+pub fn first_invalid_field(error: &ApiError) -> Option<&str> {
     error.problems.first().map(|problem| &*problem.field)
 }
 
 /// The error response.
-pub fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+pub fn to_response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
     with_body(error, json::to_vec(&ErrorBody::new(error)).freeze())
 }
 
@@ -98,7 +98,7 @@ pub fn with_body<B: From<Bytes>>(error: &ApiError, body: Bytes) -> Response<B> {
     response
 }
 
-fn kind(error: &ApiError) -> &'static str {
+fn error_type(error: &ApiError) -> &'static str {
     match (error.blame, error.code) {
         (_, "timeout") => "timeout",
         (Blame::Caller, "rate_limit_exceeded") => "rate_limit_error",

@@ -2,7 +2,7 @@
 
 use super::message_request::THREAD_UNSUPPORTED;
 use crate::json;
-use crate::openai::refusal::{self, FieldError};
+use crate::openai::error_response::{self, FieldError};
 use crate::status::status_code;
 use bytes::Bytes;
 use generate::error::{ApiError, Blame};
@@ -45,11 +45,11 @@ impl<'a> MessageErrorBody<'a> {
         Self {
             r#type: "error",
             error: MessageError {
-                r#type: kind(error),
+                r#type: error_type(error),
                 message: &error.message,
                 details: MessageErrorDetails {
                     error_code: error.code,
-                    errors: refusal::field_errors(error),
+                    errors: error_response::field_errors(error),
                     unsupported: (error.code == THREAD_UNSUPPORTED).then_some(["thread"]),
                 },
             },
@@ -58,15 +58,15 @@ impl<'a> MessageErrorBody<'a> {
 }
 
 /// The error response.
-pub fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+pub fn to_response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
     let body = json::to_vec(&MessageErrorBody::new(error)).freeze();
-    let mut response = refusal::with_body(error, body);
-    *response.status_mut() = status(error);
+    let mut response = error_response::with_body(error, body);
+    *response.status_mut() = http_status(error);
     response
 }
 
 /// HTTP status of an error in this protocol.
-pub(crate) fn status(error: &ApiError) -> StatusCode {
+pub(crate) fn http_status(error: &ApiError) -> StatusCode {
     match error.blame {
         Blame::Capacity => StatusCode::from_u16(OVERLOADED).unwrap_or(status_code(error.kind)),
         Blame::Caller | Blame::Ours => status_code(error.kind),
@@ -74,7 +74,7 @@ pub(crate) fn status(error: &ApiError) -> StatusCode {
 }
 
 /// The error's `type`, a broad category. `details.error_code` has the exact reason.
-pub(crate) fn kind(error: &ApiError) -> &'static str {
+pub(crate) fn error_type(error: &ApiError) -> &'static str {
     match (error.blame, status_code(error.kind).as_u16()) {
         (Blame::Capacity, _) => "overloaded_error",
         (_, 401) => "authentication_error",

@@ -4,7 +4,7 @@
 pub const LATEST: &str = ":latest";
 
 /// The model name with a tag.
-pub fn tagged(id: &str) -> String {
+pub fn with_tag(id: &str) -> String {
     let name = id.rsplit('/').next().unwrap_or(id);
     match name.contains(':') {
         true => id.to_owned(),
@@ -14,7 +14,7 @@ pub fn tagged(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::tagged;
+    use super::with_tag;
 
     #[test]
     fn every_name_has_a_tag() {
@@ -23,7 +23,7 @@ mod tests {
             ("tiny:1b", "tiny:1b"),
             ("host:80/tiny", "host:80/tiny:latest"),
         ] {
-            assert_eq!(tagged(id), want);
+            assert_eq!(with_tag(id), want);
         }
     }
 }

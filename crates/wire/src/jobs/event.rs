@@ -1,6 +1,6 @@
 //! Events of the jobs API as JSON.
 
-use super::refusal::JobError;
+use super::error_response::JobError;
 use generate::output::event::{At, ToolCall, ToolCallPart, Usage};
 use serde::Serialize;
 use std::time::Duration;

@@ -8,8 +8,8 @@ use stream::End;
 ///
 /// # Errors
 /// The error of a stream that did not complete.
-pub(crate) fn spell(end: End) -> Result<&'static str, ApiError> {
-    openai::ending::spell(end).map(|reason| match reason {
+pub(crate) fn done_reason(end: End) -> Result<&'static str, ApiError> {
+    openai::finish_reason::finish_reason(end).map(|reason| match reason {
         "length" => "length",
         _ => "stop",
     })

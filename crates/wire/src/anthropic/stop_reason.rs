@@ -6,7 +6,7 @@ use stream::{End, Stop};
 
 /// The `stop_reason` of a completed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MessageEnding {
+pub(crate) struct MessageStopReason {
     /// The `stop_reason`.
     pub(crate) reason: &'static str,
     /// Index of the request's stop string that matched.
@@ -17,23 +17,23 @@ pub(crate) struct MessageEnding {
 ///
 /// # Errors
 /// The error of a stream that did not complete.
-pub(crate) fn spell(end: End) -> Result<MessageEnding, ApiError> {
+pub(crate) fn stop_reason(end: End) -> Result<MessageStopReason, ApiError> {
     let (reason, stop) = match end {
         End::Stop(Stop::Eos) => ("end_turn", None),
         End::Stop(Stop::StopString(index)) => ("stop_sequence", Some(index)),
         End::Stop(Stop::ToolCalls) => ("tool_use", None),
         End::Length => ("max_tokens", None),
         End::Cancelled | End::Deadline | End::TimedOut(_) | End::Failed(_) | End::Lost => {
-            return Err(openai::ending::error(end));
+            return Err(openai::finish_reason::end_error(end));
         }
     };
-    Ok(MessageEnding { reason, stop })
+    Ok(MessageStopReason { reason, stop })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::anthropic::refusal::{kind, status};
+    use crate::anthropic::error_response::{error_type, http_status};
     use stream::{Clock, FailCode};
 
     #[test]
@@ -91,10 +91,10 @@ mod tests {
             (End::Lost, Err((500, "api_error", "lost"))),
         ];
         for (end, want) in rows {
-            let told = spell(end)
+            let got = stop_reason(end)
                 .map(|ending| (ending.reason, ending.stop))
-                .map_err(|error| (status(&error).as_u16(), kind(&error), error.code));
-            assert_eq!(told, want, "{end:?}");
+                .map_err(|error| (http_status(&error).as_u16(), error_type(&error), error.code));
+            assert_eq!(got, want, "{end:?}");
         }
     }
 }
