@@ -1,12 +1,12 @@
 //! The services of a running server, and the handles by which handlers reach them.
 
+use crate::config::live_config::LiveConfig;
 use crate::connection::AnswerBuffers;
-use crate::live_config::LiveConfig;
 use crate::metrics::{Metrics, MetricsSources};
 use crate::realtime::handles::{OpenSockets, RealtimeHandles};
-use crate::routes::ollama_pull::PullSlots;
-use crate::stream_response::StreamResponder;
-use crate::unadmitted::UnadmittedHandles;
+use crate::request::unadmitted_request::UnadmittedHandles;
+use crate::response::stream_response::StreamResponder;
+use crate::routes::ollama::pull::PullSlots;
 use axum::extract::FromRef;
 use gateway::handles::Gateway;
 use gateway::job_names::JobNames;

@@ -17,51 +17,42 @@
 //! A [`Generation`](gateway::generation::Generation) is a sequence of events. A streamed response encodes each event
 //! as a frame; a non-streaming response collects the events of the same stream. There is no second path.
 //!
-//! The server runs on few threads named `io-*` (see [`io_runtime`]); their
-//! number does not depend on the number of clients or streams.
+//! The server runs on few threads named `io-*` (see [`io_runtime`]); their number does not depend on the number of
+//! clients or streams.
+//!
+//! | folder | content |
+//! |---|---|
+//! | `access` | API keys, host allow-list, origins of web pages |
+//! | `config` | limits and timeouts, and their changes at run time |
+//! | `connection` | sockets: limits, options, chunked responses, upgrades |
+//! | `request` | paths, header fields, bodies, the model that a request names |
+//! | `response` | streaming, non-streaming and deferred responses, errors |
+//! | `routes` | handlers by API |
+//! | `embeddings`, `health`, `realtime` | embeddings, health probes, WebSockets |
+//! | `metrics`, `otlp` | Prometheus text, export to OpenTelemetry |
+//! | `openapi` | the API description |
 
+mod access;
 mod app;
-mod authentication;
-mod collected_response;
 mod config;
 mod connection;
-mod connection_limiter;
-mod cross_origin;
-mod deferred_response;
 mod embeddings;
-mod error_response;
-mod extract;
 mod health;
-mod heartbeats;
-mod host_allow_list;
-mod incoming_request;
-mod keep_alive;
-mod live_config;
-mod loading_progress;
 mod metrics;
-mod model_lookup;
 mod openapi;
-mod origins;
 #[cfg(feature = "otlp")]
 mod otlp;
-mod paths;
-mod presented_key;
 mod realtime;
-mod reconfigure;
-mod request_body;
-mod request_headers;
+mod request;
+mod response;
 mod router;
 mod routes;
 mod runtime;
 mod serve;
-mod socket;
-mod stream_body;
-mod stream_response;
-mod unadmitted;
-mod upgrade;
-mod vocabulary;
 
-pub use config::ServerConfig;
+pub use access::origins::Origins;
+pub use config::reconfigure::Reconfigure;
+pub use config::server_config::ServerConfig;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
@@ -75,11 +66,9 @@ pub use gateway::served::{
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::streams::StreamLimits;
 pub use generate::model_handle::ModelHandle;
-pub use origins::Origins;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpTarget;
 pub use realtime::RealtimeLimits;
-pub use reconfigure::Reconfigure;
 pub use runtime::io_runtime;
 pub use serve::{Drained, Server};
 pub use wire::openai::chat_encoder::ReasoningField;

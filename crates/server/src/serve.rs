@@ -1,15 +1,16 @@
 //! The accept loop, from binding the address to the end of the last connection.
 
+use crate::access::authentication::Authentication;
+use crate::access::host_allow_list::HostAllowList;
 use crate::app::App;
-use crate::authentication::Authentication;
-use crate::config::ServerConfig;
-use crate::connection_limiter::{ConnectionLimit, ConnectionLimiter};
-use crate::host_allow_list::HostAllowList;
-use crate::live_config::LiveConfig;
-use crate::reconfigure::Reconfigure;
+use crate::config::live_config::LiveConfig;
+use crate::config::reconfigure::Reconfigure;
+use crate::config::server_config::ServerConfig;
+use crate::connection;
+use crate::connection::connection_limiter::{ConnectionLimit, ConnectionLimiter};
+use crate::connection::socket_options;
 use crate::router::build_router;
 use crate::routes::stream_feed;
-use crate::{connection, socket};
 use axum::Router;
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
@@ -61,7 +62,7 @@ impl Server {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind_early(config: ServerConfig, name: &str) -> io::Result<(Self, Loading)> {
-        let listener = socket::open_listener(&config)?;
+        let listener = socket_options::open_listener(&config)?;
         let local = listener.local_addr()?;
         let limiter = ConnectionLimiter::new(config.connections_max, config.connections_per_ip_max);
         let hosts = Arc::new(RwLock::new(HostAllowList::new(local, &config.hosts)));
@@ -204,7 +205,7 @@ impl AcceptLoop {
                 return reject_connection(&stream, limit);
             }
         };
-        if let Err(error) = socket::set_options(&stream, &self.app.config.now()) {
+        if let Err(error) = socket_options::set_options(&stream, &self.app.config.now()) {
             // The client may have disconnected; a connected client is served without the options.
             tracing::debug!(%error, "socket options");
         }

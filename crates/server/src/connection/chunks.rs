@@ -5,7 +5,7 @@
 //! without a copy.
 
 use super::buffered_stream::BufferedStream;
-use crate::stream_body::StreamBody;
+use crate::response::stream_body::StreamBody;
 use bytes::{Buf, Bytes};
 use http_body::Body;
 use std::future::poll_fn;

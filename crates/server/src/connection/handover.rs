@@ -18,7 +18,7 @@
 //! body and the socket; so the lock is never contended. The flush of an earlier response cannot be mistaken for the
 //! flush of this one: the library answers one request at a time, and *Written* follows only *Claimed*.
 
-use crate::stream_body::StreamBody;
+use crate::response::stream_body::StreamBody;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};

@@ -19,8 +19,8 @@
 //! connection. A small buffer accepts no byte while the kernel holds more than `send_buffer_bytes`. Therefore unsent
 //! bytes of a large response do not widen the window of a stream that answers a pipelined request.
 
-use crate::config::ServerConfig;
-use crate::socket;
+use crate::config::server_config::ServerConfig;
+use crate::connection::socket_options;
 use axum::body::Body;
 use axum::http::Response;
 use bytes::Bytes;
@@ -109,7 +109,7 @@ impl SendBuffer {
         }
         *is_large = wanted;
         let bytes = if wanted { self.large } else { self.small };
-        if let Err(error) = socket::set_send_buffer(stream, bytes) {
+        if let Err(error) = socket_options::set_send_buffer(stream, bytes) {
             // The response is sent with the present buffer.
             tracing::debug!(%error, "send buffer");
         }

@@ -2,9 +2,9 @@
 
 use super::EmbeddingsResponse;
 use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, expect_pooling};
-use crate::error_response::Rejected;
-use crate::extract::{JsonBody, RateLimited, SchedulingHeaders};
-use crate::model_lookup;
+use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
+use crate::request::model_lookup;
+use crate::response::error_response::Rejected;
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;

@@ -1,7 +1,7 @@
 //! The handles that a WebSocket uses, and the number of WebSockets that are open.
 
-use crate::live_config::LiveConfig;
-use crate::stream_response::StreamResponder;
+use crate::config::live_config::LiveConfig;
+use crate::response::stream_response::StreamResponder;
 use gateway::lifecycle::Lifecycle;
 use gateway::lifetime_stats::LifetimeStats;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

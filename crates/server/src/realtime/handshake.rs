@@ -6,9 +6,9 @@
 
 use super::handles::RealtimeHandles;
 use super::session::Session;
-use crate::authentication;
-use crate::cross_origin::RequestOrigin;
-use crate::upgrade::Upgrade;
+use crate::access::authentication;
+use crate::access::cross_origin::RequestOrigin;
+use crate::connection::upgrade::Upgrade;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};

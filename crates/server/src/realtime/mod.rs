@@ -34,7 +34,7 @@
 //! over HTTP, and a stream opened over HTTP can be attached here. A `cursor` is valid here and as an SSE id.
 //!
 //! Credit: a stream is polled for the next message when the socket took the previous one (see
-//! [`StreamBody`](crate::stream_body::StreamBody)); the WebSocket library holds at most that one. So a client that
+//! [`StreamBody`](crate::response::stream_body::StreamBody)); the WebSocket library holds at most that one. So a client that
 //! does not read parks only the streams of this WebSocket. When the connection is lost, streams that are not
 //! resumable are cancelled; resumable ones (jobs by default) continue.
 

@@ -1,6 +1,6 @@
 //! The streams of one WebSocket, polled in turn.
 
-use crate::stream_body::StreamBody;
+use crate::response::stream_body::StreamBody;
 use bytes::Bytes;
 use gateway::streams::StreamRecord;
 use http_body::Body;

@@ -1,10 +1,10 @@
 //! `/v1/ai-sdk/chat`: the two requests of the default chat transport of Vercel's AI SDK.
 
-use crate::error_response::Rejected;
-use crate::extract::{Authenticated, GenerationRequest};
-use crate::incoming_request::IncomingRequest;
+use crate::request::extract::{Authenticated, GenerationRequest};
+use crate::request::incoming_request::IncomingRequest;
+use crate::response::error_response::Rejected;
+use crate::response::stream_response::StreamResponder;
 use crate::routes::streams::{ResumeOptions, stream_events};
-use crate::stream_response::StreamResponder;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};

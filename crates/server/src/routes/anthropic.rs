@@ -1,10 +1,10 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`.
 
-use crate::error_response::Rejected;
-use crate::extract::{GenerationRequest, JsonBody, RateLimited};
+use crate::request::extract::{GenerationRequest, JsonBody, RateLimited};
+use crate::request::unadmitted_request::UnadmittedHandles;
+use crate::response::error_response::Rejected;
+use crate::response::stream_response::StreamResponder;
 use crate::routes::generation;
-use crate::stream_response::StreamResponder;
-use crate::unadmitted::UnadmittedHandles;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};

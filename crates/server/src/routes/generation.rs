@@ -1,9 +1,9 @@
 //! `/v1/chat/completions` and `/v1/completions`.
 
-use crate::error_response::Rejected;
-use crate::extract::GenerationRequest;
-use crate::incoming_request::IncomingRequest;
-use crate::stream_response::StreamResponder;
+use crate::request::extract::GenerationRequest;
+use crate::request::incoming_request::IncomingRequest;
+use crate::response::error_response::Rejected;
+use crate::response::stream_response::StreamResponder;
 use axum::extract::State;
 use axum::response::Response;
 use wire::format::Format;

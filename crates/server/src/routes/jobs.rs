@@ -1,11 +1,11 @@
 //! `/v1/inference` and `/v1/jobs*`. A job is a stream with a name that the client can choose.
 
 use crate::app::App;
-use crate::error_response::Rejected;
-use crate::extract::{Authenticated, GenerationRequest};
-use crate::incoming_request::IncomingRequest;
+use crate::request::extract::{Authenticated, GenerationRequest};
+use crate::request::incoming_request::IncomingRequest;
+use crate::response::error_response::Rejected;
+use crate::response::stream_response::{StreamResponder, with_stream_id};
 use crate::routes::streams::{ResumeOptions, stream_events};
-use crate::stream_response::{StreamResponder, with_stream_id};
 use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;

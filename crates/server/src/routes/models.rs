@@ -1,6 +1,6 @@
 //! `/v1/models`, as OpenAI's API and Anthropic's describe them.
 
-use crate::error_response::Rejected;
+use crate::response::error_response::Rejected;
 use crate::routes::anthropic::is_anthropic_client;
 use axum::Json;
 use axum::extract::{Path, State};

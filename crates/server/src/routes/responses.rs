@@ -1,12 +1,12 @@
 //! `/v1/responses`: stored responses, and their streams.
 
 use crate::app::App;
-use crate::error_response::Rejected;
-use crate::extract::{Authenticated, GenerationRequest, JsonBody, RateLimited};
-use crate::incoming_request::IncomingRequest;
+use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, RateLimited};
+use crate::request::incoming_request::IncomingRequest;
+use crate::request::unadmitted_request::UnadmittedHandles;
+use crate::response::error_response::Rejected;
+use crate::response::stream_response::{self, StreamResponder, with_stream_id};
 use crate::routes::stream_watch::SubscribeOptions;
-use crate::stream_response::{self, StreamResponder, with_stream_id};
-use crate::unadmitted::UnadmittedHandles;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, FromRequestParts, Path, State};

@@ -3,9 +3,9 @@
 //! The events come from the gateway's [`StreamFeed`]. A reader that the ring has overtaken gets the number of events
 //! that it missed, and continues with the oldest event that is left.
 
-use crate::live_config::LiveConfig;
+use crate::config::live_config::LiveConfig;
 use crate::metrics::{self, MetricsSources};
-use crate::stream_response;
+use crate::response::stream_response;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;

@@ -1,7 +1,7 @@
 //! Attaching a subscriber to an existing stream, also to resume the stream.
 
-use crate::stream_body::StreamBody;
-use crate::stream_response::StreamResponder;
+use crate::response::stream_body::StreamBody;
+use crate::response::stream_response::StreamResponder;
 use gateway::generation::Generation;
 use gateway::metrics::{MeteredProtocol, MeteredRequest};
 use gateway::streams::stream_record::StreamRecord;

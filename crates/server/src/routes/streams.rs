@@ -1,10 +1,10 @@
 //! `/v1/streams*`: find, watch, resume, acknowledge, update and cancel streams.
 
 use crate::app::App;
-use crate::error_response::Rejected;
-use crate::extract::{Authenticated, JsonBody};
+use crate::request::extract::{Authenticated, JsonBody};
+use crate::response::error_response::Rejected;
+use crate::response::stream_response::{self, StreamResponder, with_stream_id};
 use crate::routes::stream_watch::SubscribeOptions;
-use crate::stream_response::{self, StreamResponder, with_stream_id};
 use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;

@@ -1,10 +1,10 @@
 //! `/v1/workflows*` and `/v1/runs*`.
 
-use crate::error_response::Rejected;
-use crate::extract::{Authenticated, GenerationRequest, JsonBody};
-use crate::live_config::LiveConfig;
-use crate::model_lookup;
-use crate::stream_response::StreamResponder;
+use crate::config::live_config::LiveConfig;
+use crate::request::extract::{Authenticated, GenerationRequest, JsonBody};
+use crate::request::model_lookup;
+use crate::response::error_response::Rejected;
+use crate::response::stream_response::StreamResponder;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};

@@ -31,7 +31,7 @@ async fn connected_stream() -> (
     let peer = TcpStream::connect(listener.local_addr().unwrap());
     let (peer, accepted) = tokio::join!(peer, listener.accept());
     let (stream, _) = accepted.unwrap();
-    socket::set_options(&stream, &config).unwrap();
+    socket_options::set_options(&stream, &config).unwrap();
     let stream = stream.into_std().unwrap();
     let same = stream.try_clone().unwrap();
     let stream = TcpStream::from_std(stream).unwrap();

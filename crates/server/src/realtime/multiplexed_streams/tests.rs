@@ -1,7 +1,7 @@
 //! Tests of multiplexed streams with hand-fed token logs.
 
 use super::MultiplexedStreams;
-use crate::stream_body::tests::hand_fed::{HandFedBody, HandFedWriter, meta, runtime};
+use crate::response::stream_body::tests::hand_fed::{HandFedBody, HandFedWriter, meta, runtime};
 use bytes::Bytes;
 use generate::output::position::Position;
 use generate::request::StreamOptions;

@@ -3,9 +3,11 @@
 //! Health probes pass without a check, `/openapi.json` and `/docs` without a key. CORS preflights carry no key and
 //! are answered in this layer.
 
-use crate::cross_origin::{self, RequestOrigin};
-use crate::host_allow_list::HostAllowList;
-use crate::{error_response, openapi, presented_key};
+use crate::access::cross_origin::{self, RequestOrigin};
+use crate::access::host_allow_list::HostAllowList;
+use crate::access::presented_key;
+use crate::openapi;
+use crate::response::error_response;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Uri, Version, header};
 use axum::middleware::Next;

@@ -1,8 +1,8 @@
 //! Deferred responses: the response head is sent while the model is loaded, and the body reports the progress of
 //! loading until the generation starts.
 
-use crate::incoming_request::IncomingRequest;
-use crate::stream_response::{self, StreamResponder};
+use crate::request::incoming_request::IncomingRequest;
+use crate::response::stream_response::{self, StreamResponder};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};

@@ -1,9 +1,11 @@
 //! Health, readiness and load: `/health*`, `/v1/ready`, `/v1/loading/progress`, `/v1/heartbeats/stream`; the release:
 //! `/version`.
 
-use crate::live_config::LiveConfig;
-use crate::stream_response;
-use crate::{heartbeats, loading_progress};
+mod heartbeats;
+mod loading_progress;
+
+use crate::config::live_config::LiveConfig;
+use crate::response::stream_response;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};

@@ -1,9 +1,9 @@
 //! Changes of limits and timeouts while the server runs.
 
+use crate::access::host_allow_list::HostAllowList;
 use crate::app::App;
-use crate::config::ServerConfig;
-use crate::connection_limiter::ConnectionLimiter;
-use crate::host_allow_list::HostAllowList;
+use crate::config::server_config::ServerConfig;
+use crate::connection::connection_limiter::ConnectionLimiter;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 

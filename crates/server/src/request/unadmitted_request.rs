@@ -1,6 +1,6 @@
 //! Requests without admission: they use the tokenizer and the chat template of a model, and no slot of the engine.
 
-use crate::model_lookup;
+use crate::request::model_lookup;
 use bytes::Bytes;
 use gateway::keys::Caller;
 use gateway::offload::Offload;

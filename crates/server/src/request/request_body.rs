@@ -1,6 +1,6 @@
 //! Reading a request's body, within limits of size and time.
 
-use crate::config::ServerConfig;
+use crate::config::server_config::ServerConfig;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
 use generate::error::{ApiError, ErrorKind};

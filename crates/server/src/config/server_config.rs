@@ -1,6 +1,6 @@
 //! Limits and timeouts of the server.
 
-use crate::origins::Origins;
+use crate::access::origins::Origins;
 use crate::realtime::RealtimeLimits;
 use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use gateway::keys::PrefixSharing;

@@ -1,11 +1,11 @@
 //! `/api/pull`, `/api/create`, `/api/copy`, `/api/delete`: changes of the model store.
 
-use crate::error_response::Rejected;
-use crate::extract::{JsonBody, RateLimited};
-use crate::live_config::LiveConfig;
-use crate::routes::ollama_errors::{self, library_error};
-use crate::routes::ollama_pull::PullSlots;
-use crate::stream_response;
+use crate::config::live_config::LiveConfig;
+use crate::request::extract::{JsonBody, RateLimited};
+use crate::response::error_response::Rejected;
+use crate::response::stream_response;
+use crate::routes::ollama::errors::{self, library_error};
+use crate::routes::ollama::pull::PullSlots;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -201,7 +201,7 @@ fn model_store<'a>(
     what: &str,
 ) -> Result<&'a Arc<dyn Library>, ApiError> {
     let library = served.library();
-    library.ok_or_else(|| ollama_errors::not_supported(what, ollama_errors::MODELS))
+    library.ok_or_else(|| errors::not_supported(what, errors::MODELS))
 }
 
 fn error_line(error: &ApiError) -> Value {

@@ -1,9 +1,9 @@
 //! A request for a generation, up to the lease of the model.
 
-use crate::deferred_response;
-use crate::extract::GenerationRequest;
-use crate::model_lookup::{self, NamedModel};
-use crate::stream_response::StreamResponder;
+use crate::request::extract::GenerationRequest;
+use crate::request::model_lookup::{self, NamedModel};
+use crate::response::deferred_response;
+use crate::response::stream_response::StreamResponder;
 use axum::response::Response;
 use gateway::handles::Gateway;
 use gateway::open::OpenedStream;

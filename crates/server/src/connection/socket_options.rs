@@ -1,6 +1,6 @@
 //! Socket options that avoid delays of tokens and reveal slow readers early.
 
-use crate::config::ServerConfig;
+use crate::config::server_config::ServerConfig;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use tokio::net::{TcpListener, TcpStream};

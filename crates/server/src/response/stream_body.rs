@@ -1,6 +1,6 @@
 //! The body of a streamed response: frames are encoded when the connection can take them.
 
-use crate::keep_alive::KeepAlive;
+use crate::response::keep_alive::KeepAlive;
 use bytes::{Bytes, BytesMut};
 use gateway::admission::Place;
 use gateway::following::{Followed, Following};

@@ -1,6 +1,6 @@
 //! The configuration of a running server.
 
-use crate::config::ServerConfig;
+use crate::config::server_config::ServerConfig;
 use std::sync::Arc;
 use tokio::sync::watch;
 

@@ -1,6 +1,6 @@
 //! Ollama requests without a prompt, which load or unload a model.
 
-use crate::routes::ollama_errors;
+use crate::routes::ollama::errors;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -80,7 +80,7 @@ impl ResidenceRequest {
         let done = match self.keep {
             Some(ModelKeepAlive::For(Duration::ZERO)) => {
                 if models.library().is_none() {
-                    return Err(ollama_errors::not_supported(
+                    return Err(errors::not_supported(
                         "unloading a model by keep_alive",
                         "a model stays loaded as long as the server runs",
                     ));

@@ -1,7 +1,7 @@
 //! Routes of Ollama's API for operations that this server does not support.
 
-use crate::error_response::Rejected;
-use crate::routes::ollama_errors::not_supported;
+use crate::response::error_response::Rejected;
+use crate::routes::ollama::errors::not_supported;
 
 const BLOBS: &str = "pull the model, or put its file into a directory of models";
 const PUSH: &str = "this server does not upload models";

@@ -1,10 +1,10 @@
 //! HTTP responses of generations: a stream as a streaming or as a non-streaming response.
 
-use crate::collected_response;
+use crate::config::live_config::LiveConfig;
 use crate::connection::StreamedResponse;
-use crate::live_config::LiveConfig;
 use crate::metrics::Metrics;
-use crate::stream_body::StreamBody;
+use crate::response::collected_response;
+use crate::response::stream_body::StreamBody;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};

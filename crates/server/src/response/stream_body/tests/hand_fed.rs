@@ -1,6 +1,6 @@
 //! A body over a hand-fed token log.
 
-use crate::stream_body::StreamBody;
+use crate::response::stream_body::StreamBody;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Account, Engine, EngineConfig, Token, TopLogprob};
 use futures_util::FutureExt;

@@ -9,22 +9,25 @@
 
 mod buffered_stream;
 mod chunks;
+pub(crate) mod connection_limiter;
 mod handover;
 mod send_buffer;
+pub(crate) mod socket_options;
+pub(crate) mod upgrade;
 
+use crate::access::cross_origin::RequestOrigin;
 use crate::app::App;
-use crate::config::ServerConfig;
-use crate::cross_origin::RequestOrigin;
+use crate::config::server_config::ServerConfig;
+use crate::connection::upgrade::Upgrade;
 use crate::metrics::CountedSocket;
-use crate::{error_response, paths};
-use gateway::streams::ResponseStream;
-
-use crate::upgrade::Upgrade;
+use crate::request::paths;
+use crate::response::error_response;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Request, Response};
 use buffered_stream::BufferedStream;
 use futures_util::FutureExt;
+use gateway::streams::ResponseStream;
 use generate::error::ApiError;
 use handover::{ClaimedStream, Handover, RequestFacts};
 use hyper::body::Incoming;

@@ -1,7 +1,7 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: the models and their state.
 
-use crate::error_response::Rejected;
-use crate::extract::{JsonBody, RateLimited};
+use crate::request::extract::{JsonBody, RateLimited};
+use crate::response::error_response::Rejected;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};

@@ -6,8 +6,8 @@
 //! needs no preflight is rejected here; the server does not rely on the browser for more. Requests without `Origin`
 //! come from programs, or only read.
 
-use crate::origins::Origins;
-use crate::request_headers;
+use crate::access::origins::Origins;
+use crate::request::request_headers;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};

@@ -1,11 +1,11 @@
 //! Ollama's API: `/api/generate`, `/api/chat`, and the routes of its models, at `/api` and `/`.
 
-use crate::error_response::Rejected;
-use crate::extract::GenerationRequest;
-use crate::incoming_request::IncomingRequest;
-use crate::routes::ollama_residence::ResidenceRequest;
+use crate::request::extract::GenerationRequest;
+use crate::request::incoming_request::IncomingRequest;
+use crate::response::error_response::Rejected;
+use crate::routes::ollama::residence::ResidenceRequest;
 
-use crate::stream_response::StreamResponder;
+use crate::response::stream_response::StreamResponder;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;

@@ -3,10 +3,11 @@
 //! axum runs the extractors of a handler from left to right; the body comes last. The first failed check ends the
 //! request with an error response in the wire protocol of the route.
 
+use crate::access::authentication;
 use crate::app::App;
-use crate::error_response::Rejected;
-use crate::request_headers::{self, StreamHeaders};
-use crate::{authentication, request_body};
+use crate::request::request_body;
+use crate::request::request_headers::{self, StreamHeaders};
+use crate::response::error_response::Rejected;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use bytes::Bytes;

@@ -6,9 +6,9 @@
 //! | `/detokenize` | `tokens`; `content` | `tokens`; `prompt` | both |
 //! | `/apply-template` | `messages`; `prompt` | | `messages`, `add_generation_prompt` (on) |
 
-use crate::error_response::Rejected;
-use crate::extract::{JsonBody, RateLimited};
-use crate::unadmitted::UnadmittedHandles;
+use crate::request::extract::{JsonBody, RateLimited};
+use crate::request::unadmitted_request::UnadmittedHandles;
+use crate::response::error_response::Rejected;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};

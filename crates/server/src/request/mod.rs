@@ -1,0 +1,9 @@
+//! Requests: path, header fields, body, and the model that a request names.
+
+pub(crate) mod extract;
+pub(crate) mod incoming_request;
+pub(crate) mod model_lookup;
+pub(crate) mod paths;
+pub(crate) mod request_body;
+pub(crate) mod request_headers;
+pub(crate) mod unadmitted_request;
