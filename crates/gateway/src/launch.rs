@@ -31,12 +31,7 @@ impl SubmissionHost for StreamHost<'_> {
     }
 
     fn free_segments(&self) -> bool {
-        let freed = self.streams.make_room(self.owner);
-        if !freed {
-            // An ended stream that is not read makes room for the next request.
-            self.streams.undelivered().cut_oldest();
-        }
-        freed
+        self.streams.free_segments(self.owner)
     }
 }
 

@@ -7,9 +7,11 @@
 //! stream_meta  what is fixed when a stream is opened              stream_source    its metadata and token logs
 //! output       token log -> text, reasoning, tool calls, events   model_handle     a loaded model
 //! submit       prompt ids -> open logs, engine requests           tools            tools and how they may be called
+//! detokenize   a list of ids -> text
 //! ```
 
 pub mod constraint;
+pub mod detokenize;
 pub mod error;
 pub mod model_handle;
 pub mod output;

@@ -1,5 +1,6 @@
 //! From a prompt in a request to prompt ids: rendered, tokenized, measured.
 
+use crate::detokenize::prompt_text;
 use crate::error::{ApiError, Blame, ErrorKind};
 use crate::model_handle::ModelHandle;
 use crate::output::parser_config::{ParseOptions, ParserConfig};
@@ -8,10 +9,7 @@ use crate::request::{Prompt, PromptPiece};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
-use text::{
-    Decoder, GenericTools, Message, RenderInput, TemplateError, Tokenizer, TokenizerError,
-    ToolSupport,
-};
+use text::{GenericTools, Message, RenderInput, TemplateError, TokenizerError, ToolSupport};
 
 /// A prompt that the engine can take.
 #[derive(Debug)]
@@ -108,10 +106,7 @@ impl<'a> PromptEncoder<'a> {
         arguments: TemplateArguments<'_>,
     ) -> Result<Vec<u32>, ApiError> {
         let tokenizer = &self.model.tokenizer;
-        let typed: Vec<_> = messages
-            .into_iter()
-            .map(|m| m.with_escaped_text(tokenizer))
-            .collect();
+        let typed = self.escape_messages(messages);
         let text = self.render(("messages", &typed), arguments, PromptLimit::WIDEST)?;
         let ids = tokenizer.encode_rendered(&text);
         ids.map_err(|e| tokenizer_failed(&e))
@@ -140,7 +135,7 @@ impl<'a> PromptEncoder<'a> {
         let preface = match text {
             _ if !echo => None,
             Some(text) => Some(text.into()),
-            None => Some(decode(tokenizer, &ids).into()),
+            None => Some(prompt_text(tokenizer, &ids).into()),
         };
         let at_text_start = ids.iter().all(|&id| tokenizer.is_control(id));
         Ok(PreparedPrompt {
@@ -196,8 +191,7 @@ impl<'a> PromptEncoder<'a> {
             return self.encode(prompt, wanted, room);
         };
         let tokenizer = &self.model.tokenizer;
-        let typed = messages.into_iter().map(|m| m.with_escaped_text(tokenizer));
-        let mut typed: Vec<_> = typed.collect();
+        let mut typed = self.escape_messages(messages);
         if continues {
             append_sentinel(&mut typed);
         }
@@ -274,16 +268,34 @@ impl<'a> PromptEncoder<'a> {
         arguments: TemplateArguments<'_>,
         room: PromptLimit,
     ) -> Result<String, ApiError> {
-        let input = RenderInput {
+        let rendered = self.render_text(messages, arguments, room.bytes_max());
+        rendered.map_err(|error| template_failed(error, field, room))
+    }
+
+    /// Renders messages with the chat template. The texts are escaped ([`escape_messages`](Self::escape_messages)).
+    ///
+    /// # Errors
+    /// The template rejects or cannot render the messages, or the text is longer than `bytes_max`.
+    pub fn render_text(
+        self,
+        messages: &[Message],
+        arguments: TemplateArguments<'_>,
+        bytes_max: usize,
+    ) -> Result<String, TemplateError> {
+        self.model.template.render(&RenderInput {
             messages,
             tools: arguments.tools,
             add_generation_prompt: arguments.add_generation_prompt,
             kwargs: Some(arguments.kwargs),
             now_unix_s: self.now_unix_s,
-            bytes_max: Some(room.bytes_max()),
-        };
-        let rendered = self.model.template.render(&input);
-        rendered.map_err(|error| template_failed(error, field, room))
+            bytes_max: Some(bytes_max),
+        })
+    }
+
+    /// Messages in whose texts the names of control tokens stay text.
+    pub fn escape_messages(self, messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
+        let escape = |message: Message| message.with_escaped_text(&self.model.tokenizer);
+        messages.into_iter().map(escape).collect()
     }
 }
 
@@ -377,17 +389,6 @@ fn tokenizer_failed(error: &TokenizerError) -> ApiError {
         "tokenizer_failed",
         "the prompt could not be tokenized",
     )
-}
-
-/// The text of these ids.
-pub fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
-    let mut decoder = Decoder::new(Arc::clone(tokenizer), true);
-    let mut text = String::new();
-    for &id in ids {
-        decoder.push(id, &mut text);
-    }
-    decoder.finish(&mut text);
-    text
 }
 
 #[cfg(test)]

@@ -48,8 +48,8 @@ impl GenerateRequest {
     }
 }
 
-/// How answers are generated.
-#[derive(Clone, Debug, PartialEq)]
+/// How answers are generated. By default with the engine's sampling parameters and no limit but the context.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationParams {
     /// Temperature, top-p, penalties and the like.
     pub sampling: SamplingParams,

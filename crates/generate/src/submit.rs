@@ -39,6 +39,11 @@ pub trait SubmissionHost {
     }
 }
 
+/// The host of submissions that belong to no stream: no permits, and no segments to free.
+pub struct NoHost;
+
+impl SubmissionHost for NoHost {}
+
 /// What all prompts of one request share.
 pub struct Submission<'a> {
     /// The model that answers.
@@ -211,10 +216,15 @@ impl Submission<'_> {
     ) -> Result<LogEnds, ApiError> {
         let top_n = self.params.sampling.top_logprobs as usize;
         let room = max_tokens + first.len();
-        let (mut tokens, reader) = self.open_log(&self.model.token_pool, room, host)?;
+        let (mut tokens, reader) = open_log(&self.model.token_pool, room, host, self.retry_after)?;
         let top = match top_n {
             0 => None,
-            n => Some(self.open_log(&self.model.top_pool, room * n, host)?),
+            n => Some(open_log(
+                &self.model.top_pool,
+                room * n,
+                host,
+                self.retry_after,
+            )?),
         };
         let (mut top, top_reader) = top.unzip();
         for &first in first {
@@ -231,24 +241,6 @@ impl Submission<'_> {
             top,
             readers,
         })
-    }
-
-    fn open_log<T: Copy + Send + Sync + 'static>(
-        &self,
-        pool: &SegmentPool<T>,
-        items: usize,
-        host: &dyn SubmissionHost,
-    ) -> Result<(Writer<T>, Reader<T>), ApiError> {
-        loop {
-            match stream::open(pool, items) {
-                Ok(log) => return Ok(log),
-                Err(_) if host.free_segments() => {}
-                Err(_) => {
-                    let message = "no room for another stream of this length";
-                    return Err(ApiError::capacity("overloaded", message, self.retry_after));
-                }
-            }
-        }
     }
 
     /// Stop strings, and the end of the only tool call, where a request has these.
@@ -356,6 +348,28 @@ impl Submission<'_> {
             &self.model.eos
         };
         own.iter().chain(extra).copied().collect()
+    }
+}
+
+/// Opens a log with room for `items` items, for which the host may free segments.
+///
+/// # Errors
+/// The pool is used up.
+pub fn open_log<T: Copy + Send + Sync + 'static>(
+    pool: &SegmentPool<T>,
+    items: usize,
+    host: &dyn SubmissionHost,
+    retry_after: Duration,
+) -> Result<(Writer<T>, Reader<T>), ApiError> {
+    loop {
+        match stream::open(pool, items) {
+            Ok(log) => return Ok(log),
+            Err(_) if host.free_segments() => {}
+            Err(_) => {
+                let message = "no room for another stream of this length";
+                return Err(ApiError::capacity("overloaded", message, retry_after));
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) use eval::EvalArgs;
 pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs};
 pub(crate) use models::{LibraryArgs, PsArgs, PullArgs, RmArgs};
 pub(crate) use program::{Output, ProgramArgs};
-pub(crate) use run::{ChatArgs, RunArgs, SamplingArgs};
+pub(crate) use run::{ChatArgs, GenerateArgs, RunArgs};
 pub(crate) use secret::Secret;
 pub(crate) use serve::ServeArgs;
 

@@ -8,43 +8,38 @@ pub(crate) use memory::bytes_needed;
 pub(crate) use weights::kernel_isa;
 
 use crate::bounds::engine_config;
-use crate::clock::{now, now_unix_s};
+use crate::clock::now;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::{ModelSource, ModelText, facts_of};
 use crate::model_lookup::find_model;
+use crate::progress_bar::LoadBar;
 use draft::DraftModel;
-use engine::{Engine, EngineThread, Handle, Token, TopLogprob};
+use engine::{Engine, EngineThread};
+use generate::model_handle::ModelHandle;
 use model::Forward;
 use server::{LoadPhase, LoadProgress, ModelFacts, StepMetrics};
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
-use text::{
-    AnswerFormat, Capabilities, ChatTemplate, Message, RenderInput, Tokenizer, ToolSupport,
-};
+use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
 use weights::{load_options, load_weights};
 
-/// A model in memory with its engine thread, its tokenizer and its chat template.
+/// A model in memory with its engine thread.
 pub(crate) struct LoadedEngine {
     pub(crate) name: String,
     pub(crate) facts: ModelFacts,
-    pub(crate) tokenizer: Arc<Tokenizer>,
-    pub(crate) template: Arc<ChatTemplate>,
-    pub(crate) answers: AnswerFormat,
-    pub(crate) capabilities: Capabilities,
-    pub(crate) engine: Handle,
-    pub(crate) joiner: EngineThread,
+    pub(crate) handle: ModelHandle,
     pub(crate) steps: Arc<StepMetrics>,
-    pub(crate) context_max: usize,
     /// Bytes of memory, with every page used.
     pub(crate) bytes: u64,
-    pub(crate) tokens: SegmentPool<Token>,
-    pub(crate) tops: SegmentPool<TopLogprob>,
+    thread: EngineThread,
 }
 
-/// Loads the model of the settings and starts its engine.
+/// Loads the model of the settings and starts its engine, with a progress bar.
 pub(crate) fn load_model(settings: &Settings) -> Result<LoadedEngine, Failure> {
-    load_from(&find_model(settings)?, settings, &mut |_| {})
+    let source = find_model(settings)?;
+    let mut bar = LoadBar::new();
+    load_from(&source, settings, &mut |progress| bar.show(progress))
 }
 
 /// Checks a model's header, so that a file that is no model, is cut off, or has a format that is not supported is an error
@@ -103,23 +98,26 @@ pub(crate) fn load_from(
     let mut engine = engine.map_err(Failure::user)?;
     let steps = Arc::new(StepMetrics::default());
     engine.observe(steps.observer());
-    let (engine, joiner) =
+    let (engine, thread) =
         engine::spawn(engine).map_err(|why| Failure::no_thread("engine", &why))?;
     let limits = token_pool_limits(settings, context_max);
     Ok(LoadedEngine {
         name: source.name.clone(),
         facts,
-        tokenizer: Arc::new(model_text.tokenizer),
-        template: Arc::new(template),
-        answers,
-        capabilities,
-        engine,
-        joiner,
+        handle: ModelHandle {
+            eos: model_text.tokenizer.eos_ids().into(),
+            tokenizer: Arc::new(model_text.tokenizer),
+            template: Arc::new(template),
+            answers,
+            capabilities,
+            engine,
+            context_max,
+            token_pool: SegmentPool::new(limits),
+            top_pool: SegmentPool::new(limits),
+        },
         steps,
-        context_max,
         bytes,
-        tokens: SegmentPool::new(limits),
-        tops: SegmentPool::new(limits),
+        thread,
     })
 }
 
@@ -149,40 +147,12 @@ fn log_capabilities(
 }
 
 impl LoadedEngine {
-    /// Prompt ids of a conversation, with the beginning of the assistant's message.
-    pub(crate) fn chat_ids(&self, messages: &[Message]) -> Result<Vec<u32>, Failure> {
-        let escaped = |message: &Message| message.clone().with_escaped_text(&self.tokenizer);
-        let messages: Vec<_> = messages.iter().map(escaped).collect();
-        let input = RenderInput {
-            messages: &messages,
-            add_generation_prompt: true,
-            now_unix_s: now_unix_s(),
-            ..RenderInput::default()
-        };
-        let prompt = self
-            .template
-            .render(&input)
-            .map_err(|why| Failure::user(format!("{why:?}")))?;
-        self.tokenizer
-            .encode_rendered(&prompt)
-            .map_err(Failure::user)
-    }
-
     /// Shuts the engine down and joins its thread.
     pub(crate) fn close(self) {
-        self.engine.shutdown(now());
-        if self.joiner.join().is_err() {
+        self.handle.engine.shutdown(now());
+        if self.thread.join().is_err() {
             tracing::error!("the engine thread panicked");
         }
-    }
-}
-
-/// A message of plain text.
-pub(crate) fn text_message(role: &str, text: &str) -> Message {
-    Message {
-        role: role.to_owned(),
-        content: text.into(),
-        rest: serde_json::Map::new(),
     }
 }
 

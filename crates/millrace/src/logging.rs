@@ -39,7 +39,7 @@ pub(crate) fn start(settings: &Settings) -> Result<LogFilter, Failure> {
 }
 
 /// Whether lines have colors: on a terminal that can show them, unless `NO_COLOR` is set (<https://no-color.org>).
-fn is_colored() -> bool {
+pub(crate) fn is_colored() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     std::io::stderr().is_terminal() && !set("NO_COLOR") && !is_dumb

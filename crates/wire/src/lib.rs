@@ -34,7 +34,7 @@ pub mod rfc3339;
 pub(crate) mod sse;
 pub mod status;
 pub mod thinking_request;
-pub(crate) mod tool_definitions;
+pub mod tool_definitions;
 
 #[cfg(test)]
 #[global_allocator]

@@ -1,6 +1,7 @@
 //! `tools`, `tool_choice` and `parallel_tool_calls` in OpenAI's format.
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
+use generate::error::ApiError;
 use generate::tools::{TOOLS_MAX, ToolChoice, Tools};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -13,6 +14,17 @@ pub(crate) const TOOL_NAME_MESSAGE: &str =
 /// Error message for an invalid `tool_choice`.
 const TOOL_CHOICE_MESSAGE: &str =
     "must be none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": ..}}";
+
+/// Parses the tools of a JSON object with `tools`, `tool_choice` and `parallel_tool_calls`.
+///
+/// # Errors
+/// All invalid fields.
+pub fn parse_object(object: &[u8]) -> Result<Tools, ApiError> {
+    let mut fields = Fields::parse(object)?;
+    let tools = parse_tools(&mut fields);
+    fields.finish()?;
+    Ok(tools)
+}
 
 /// Parses the tools of a request. Errors are recorded in `fields`.
 pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {

@@ -1,37 +1,33 @@
-//! A program's model: an engine with tokenizer and chat template.
+//! A program's model: a loaded model, and requests to the engine of that model.
 
 use crate::run::Trouble;
 use engine::{
-    Choice, Embedding, Handle, Pooling, Progress, Rejected, Request, RequestId, SamplingParams,
-    Terms, Token,
+    Choice, Embedding, Handle, Pooling, Progress, Request, RequestId, SamplingParams, Terms, Token,
 };
+use generate::constraint::compiler::OutputConstraints;
+use generate::detokenize::{DetokenizeOptions, detokenize};
+use generate::error::{ApiError, Blame};
+use generate::model_handle::ModelHandle;
+use generate::output::parser_config::ParserConfig;
+use generate::prompt::PreparedPrompt;
+use generate::request::GenerationParams;
+use generate::submit::{self, NoHost, Submission};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
-use stream::{End, FailCode, Reader, SegmentPool};
-use text::{ChatTemplate, Decoder, Tokenizer};
+use std::time::{Duration, Instant};
+use stream::{End, FailCode, Reader};
 
 /// A model for programs.
 #[derive(Clone)]
 pub struct Model {
-    /// The engine.
-    pub engine: Handle,
-    /// Segment pool of token logs.
-    pub tokens: SegmentPool<Token>,
-    /// The tokenizer.
-    pub tokenizer: Arc<Tokenizer>,
-    /// Chat template; `None`: `format_chat` fails.
-    pub template: Option<Arc<ChatTemplate>>,
-    /// End-of-sequence ids.
-    pub eos: Arc<[u32]>,
-    /// Tokens per session.
-    pub context_max: usize,
+    /// The loaded model.
+    pub handle: ModelHandle,
     /// Pooling of hidden states; `None`: `forward` fails.
     pub pooling: Option<Pooling>,
 }
 
 /// Terms of the requests to the engine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct RequestTerms {
     pub(crate) terms: Terms,
     pub(crate) deadline: Option<Instant>,
     /// Credit window: tokens that the engine may be ahead of the program.
@@ -40,14 +36,14 @@ pub(crate) struct Asking {
     pub(crate) tokens_max: usize,
 }
 
-/// Tokens that continue a transcript, received so far.
-pub(crate) struct Asked {
+/// A request to the engine that is cancelled on drop, with the reader of the request's token log.
+pub(crate) struct SubmittedRequest {
     pub(crate) reader: Reader<Token>,
-    pub(crate) id: RequestId,
-    pub(crate) engine: Handle,
+    id: RequestId,
+    engine: Handle,
 }
 
-impl Drop for Asked {
+impl Drop for SubmittedRequest {
     fn drop(&mut self) {
         self.engine.cancel(self.id);
     }
@@ -55,106 +51,125 @@ impl Drop for Asked {
 
 impl Model {
     /// Requests a continuation of `prompt`. End-of-sequence tokens are ordinary tokens: the program interprets them.
-    pub(crate) fn ask(
+    pub(crate) fn request_continuation(
         &self,
         prompt: &[u32],
         sampling: SamplingParams,
-        asking: Asking,
-    ) -> Result<Asked, Trouble> {
-        let room = self.context_max.saturating_sub(prompt.len());
-        let max_tokens = room.min(asking.tokens_max).max(1);
-        self.submit(prompt, sampling, max_tokens, None, asking)
+        terms: RequestTerms,
+    ) -> Result<SubmittedRequest, Trouble> {
+        self.expect_room(prompt)?;
+        let seed = sampling.seed;
+        let params = GenerationParams {
+            sampling,
+            max_tokens: Some(terms.tokens_max.max(1)),
+            ..GenerationParams::default()
+        };
+        let submission = Submission {
+            model: &self.handle,
+            params: &params,
+            constraints: &OutputConstraints::default(),
+            n: 1,
+            seed,
+            deadline: terms.deadline,
+            terms: terms.terms,
+            credit_window: terms.ahead,
+            reports_prompt: false,
+            retry_after: Duration::ZERO,
+        };
+        let prompt = PreparedPrompt {
+            ids: prompt.to_vec(),
+            at_text_start: false,
+            preface: None,
+            reading: ParserConfig::default(),
+        };
+        let started = submission.start(vec![prompt], &NoHost);
+        let (generation, readers) = started.map_err(|why| trouble(&why))?;
+        let (request, readers) = (generation.requests.first(), readers.into_iter().next());
+        let (request, readers) = request.zip(readers).ok_or_else(Trouble::full)?;
+        Ok(SubmittedRequest {
+            reader: readers.tokens,
+            id: request.id,
+            engine: self.handle.engine.clone(),
+        })
     }
 
     /// Requests the embedding of a prompt, which is available when the log has ended. The log stays empty.
-    pub(crate) fn embed(
+    pub(crate) fn request_embedding(
         &self,
         prompt: &[u32],
         vector: &Arc<OnceLock<Box<[f32]>>>,
-        asking: Asking,
-    ) -> Result<Asked, Trouble> {
-        let pooling = self.pooling.filter(|_| self.engine.hidden_dim() > 0);
+        terms: RequestTerms,
+    ) -> Result<SubmittedRequest, Trouble> {
+        let engine = &self.handle.engine;
+        let pooling = self.pooling.filter(|_| engine.hidden_dim() > 0);
         let pooling = pooling.ok_or_else(|| {
             Trouble::program("this model gives no embeddings that are understood")
         })?;
-        let embedding = Embedding {
-            pooling,
-            vector: Arc::clone(vector),
-        };
-        self.submit(
-            prompt,
-            SamplingParams::default(),
-            1,
-            Some(embedding),
-            asking,
-        )
-    }
-
-    fn submit(
-        &self,
-        prompt: &[u32],
-        sampling: SamplingParams,
-        max_tokens: usize,
-        embedding: Option<Embedding>,
-        asking: Asking,
-    ) -> Result<Asked, Trouble> {
-        if prompt.len() >= self.context_max {
-            return Err(Trouble::ended(End::Length));
-        }
-        let log = stream::open(&self.tokens, max_tokens);
-        let (tokens, reader) = log.map_err(|_| Trouble::full())?;
+        self.expect_room(prompt)?;
+        let log = submit::open_log(&self.handle.token_pool, 1, &NoHost, Duration::ZERO);
+        let (tokens, reader) = log.map_err(|why| trouble(&why))?;
         let request = Request {
             prompt: prompt.to_vec(),
-            sampling,
-            max_tokens,
-            eos: Arc::clone(&self.eos),
+            sampling: SamplingParams::default(),
+            max_tokens: 1,
+            eos: Arc::clone(&self.handle.eos),
             choices: vec![Choice {
                 tokens,
                 top: None,
                 terminator: None,
                 constraint: None,
             }],
-            embedding,
-            deadline: asking.deadline,
-            credit_window: asking.ahead,
-            terms: asking.terms,
+            embedding: Some(Embedding {
+                pooling,
+                vector: Arc::clone(vector),
+            }),
+            deadline: terms.deadline,
+            credit_window: terms.ahead,
+            terms: terms.terms,
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
         };
-        let id = self.engine.submit(request).map_err(|why| match why {
-            Rejected::Full(_) => Trouble::full(),
-            Rejected::Closed(_) => Trouble::ended(End::Failed(FailCode::Shutdown)),
-            Rejected::Invalid(_, why) => Trouble::program(why),
-        })?;
-        Ok(Asked {
+        let submitted = engine.submit(request);
+        let rejected = |why| trouble(&submit::rejected(&why, Duration::ZERO));
+        Ok(SubmittedRequest {
             reader,
-            id,
-            engine: self.engine.clone(),
+            id: submitted.map_err(rejected)?,
+            engine: engine.clone(),
         })
     }
 
-    /// The text of these ids; with `all`, control tokens included. `None`: more than `most` bytes.
-    pub(crate) fn text(&self, ids: &[u32], all: bool, most: usize) -> Option<String> {
-        let mut decoder = Decoder::new(Arc::clone(&self.tokenizer), false);
-        if all {
-            let mut shown: Vec<u32> = ids
-                .iter()
-                .copied()
-                .filter(|id| self.tokenizer.is_control(*id))
-                .collect();
-            shown.sort_unstable();
-            shown.dedup();
-            decoder = decoder.showing(shown.into());
+    fn expect_room(&self, prompt: &[u32]) -> Result<(), Trouble> {
+        match prompt.len() < self.handle.context_max {
+            true => Ok(()),
+            false => Err(Trouble::ended(End::Length)),
         }
-        let mut text = String::new();
-        for id in ids {
-            decoder.push(*id, &mut text);
-            if text.len() > most {
-                return None;
-            }
+    }
+
+    /// The text of these ids, with the texts of control tokens if `control_texts` is set. `None`: more than `bytes_max`
+    /// bytes.
+    pub(crate) fn text(
+        &self,
+        ids: &[u32],
+        control_texts: bool,
+        bytes_max: usize,
+    ) -> Option<String> {
+        let options = DetokenizeOptions {
+            at_text_start: false,
+            control_texts,
+            bytes_max,
+        };
+        detokenize(&self.handle.tokenizer, ids, options)
+    }
+}
+
+/// Why a request was not submitted.
+fn trouble(error: &ApiError) -> Trouble {
+    match error.blame {
+        Blame::Capacity if error.code == "shutting_down" => {
+            Trouble::ended(End::Failed(FailCode::Shutdown))
         }
-        decoder.finish(&mut text);
-        Some(text)
+        Blame::Capacity => Trouble::full(),
+        Blame::Caller | Blame::Ours => Trouble::program(error.message.as_str()),
     }
 }

@@ -1,7 +1,7 @@
 //! Sessions: a transcript with the request that continues it.
 
 use crate::account::{Account, Charged, ID_BYTES};
-use crate::model::{Asked, Asking, Model};
+use crate::model::{Model, RequestTerms, SubmittedRequest};
 use crate::run::Trouble;
 use engine::{SamplingParams, Token};
 use std::task::{Context, Poll};
@@ -85,7 +85,7 @@ pub(crate) struct Following {
 }
 
 struct Followed {
-    asked: Asked,
+    request: SubmittedRequest,
     /// With its charge: the session may have dropped these ids.
     prompt: Charged<Vec<u32>>,
     answer_from: usize,
@@ -103,7 +103,7 @@ impl Following {
         session: &Session,
         model: &Model,
         sampling: &SamplingParams,
-        asking: Asking,
+        terms: RequestTerms,
     ) -> Poll<Result<Token, Trouble>> {
         if session.ids.is_empty() {
             let why = "nothing was prefilled: there is nothing to go on from";
@@ -112,7 +112,7 @@ impl Following {
         let leads = self.followed.as_ref();
         if !leads.is_some_and(|f| f.leads(session, sampling)) {
             self.followed = None; // first: frees its slot for the next request
-            match Followed::begin(session, model, sampling, asking) {
+            match Followed::begin(session, model, sampling, terms) {
                 Ok(begun) => self.followed = Some(begun),
                 Err(why) => return Poll::Ready(Err(why)),
             }
@@ -145,7 +145,7 @@ impl Followed {
         session: &Session,
         model: &Model,
         sampling: &SamplingParams,
-        asking: Asking,
+        terms: RequestTerms,
     ) -> Result<Self, Trouble> {
         let answered = SamplingParams {
             answered: u32::try_from(session.answer().len()).unwrap_or(u32::MAX),
@@ -153,7 +153,7 @@ impl Followed {
             ..sampling.clone()
         };
         Ok(Self {
-            asked: model.ask(&session.ids, answered, asking)?,
+            request: model.request_continuation(&session.ids, answered, terms)?,
             prompt: session.ids.clone(),
             answer_from: session.answer_from,
             sampling: sampling.clone(),
@@ -177,7 +177,7 @@ impl Followed {
 
     fn at(&mut self, cx: &mut Context<'_>, position: usize) -> Poll<Result<Token, Trouble>> {
         let wanted = position - self.prompt.len();
-        let reader = &mut self.asked.reader;
+        let reader = &mut self.request.reader;
         let mut buffer = [Token {
             id: 0,
             logprob: 0.0,

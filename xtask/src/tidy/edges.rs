@@ -12,7 +12,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 14] = [
     ("text", &[], &["testing"]),
     (
         "workflow",
-        &["engine", "stream", "text"],
+        &["engine", "generate", "stream", "text"],
         &["model", "testing"],
     ),
     ("generate", &["engine", "stream", "text"], &["testing"]),
@@ -37,7 +37,8 @@ const DRAWN: [(&str, &[&str], &[&str]); 14] = [
     (
         "millrace",
         &[
-            "bench", "engine", "kernels", "model", "server", "stream", "text", "workflow",
+            "bench", "engine", "generate", "kernels", "model", "server", "stream", "text", "wire",
+            "workflow",
         ],
         &["testing"],
     ),

@@ -172,6 +172,16 @@ impl Streams {
         self.registry.give_way(owner).is_some()
     }
 
+    /// Frees segments of ended streams for a log that `owner` opens; false when there are none to free.
+    pub(crate) fn free_segments(&self, owner: Owner) -> bool {
+        let freed = self.make_room(owner);
+        if !freed {
+            // An ended stream that is not read makes room for the next request.
+            self.undelivered().cut_oldest();
+        }
+        freed
+    }
+
     /// Releases, for ever, what was kept long enough.
     pub async fn sweep(self: Arc<Self>) {
         loop {

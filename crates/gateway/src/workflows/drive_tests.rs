@@ -4,12 +4,14 @@ use super::*;
 use crate::keys::Keys;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
+use generate::model_handle::ModelHandle;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 use stream::{PoolLimits, SegmentPool, Stop};
 use testing::small_vocabulary as vocab;
+use text::{AnswerFormat, ChatTemplate};
 use workflow::{Limits, Model, Observer, Ops, Plan, Program};
 
 /// Bytes that are worked on in a poll.
@@ -50,13 +52,21 @@ fn run(steps: &Json, text: &str) -> Run {
         EngineConfig::default(),
         clock::now(),
     );
-    let model = Arc::new(Model {
-        engine: engine.expect("bounds").handle(),
-        tokens: SegmentPool::new(PoolLimits { segments_max: 64 }),
+    let template = ChatTemplate::new("", "", "").expect("valid");
+    let limits = PoolLimits { segments_max: 64 };
+    let handle = ModelHandle {
         tokenizer: vocab::tokenizer(),
-        template: None,
-        eos: Arc::from([vocab::EOS]),
+        answers: AnswerFormat::default(),
+        capabilities: template.capabilities(AnswerFormat::default()),
+        template: Arc::new(template),
+        engine: engine.expect("bounds").handle(),
         context_max: dims.context_max,
+        eos: Arc::from([vocab::EOS]),
+        token_pool: SegmentPool::new(limits),
+        top_pool: SegmentPool::new(limits),
+    };
+    let model = Arc::new(Model {
+        handle,
         pooling: None,
     });
     let document = json!({"name": "n", "return_value": "n", "steps": steps, "inputs": [

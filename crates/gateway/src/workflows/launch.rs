@@ -6,14 +6,15 @@ use super::running::Running;
 use crate::admission::Permit;
 use crate::served::ServedModel;
 use crate::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, Streams};
-use engine::{Clocks, Policy, Terms, Token};
+use engine::{Clocks, Policy, Terms};
 use generate::error::{ApiError, Problem};
 use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::ParserConfig;
+use generate::submit::{SubmissionHost, open_log};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{Owner, Reader, Writer};
+use stream::Owner;
 use wire::clock;
 use workflow::{Faults, Limits, Plan, Run, Spent};
 
@@ -34,12 +35,7 @@ impl Program {
     /// What it was given is not what it takes.
     pub(crate) fn run(&self, served: &ServedModel, plan: Plan) -> Result<Run, ApiError> {
         let model = Arc::new(workflow::Model {
-            engine: served.handle.engine.clone(),
-            tokens: served.handle.token_pool.clone(),
-            tokenizer: Arc::clone(&served.handle.tokenizer),
-            template: Some(Arc::clone(&served.handle.template)),
-            eos: Arc::clone(&served.handle.eos),
-            context_max: served.handle.context_max,
+            handle: served.handle.clone(),
             pooling: served.facts.pooling,
         });
         let find = |id: Option<&str>| {
@@ -76,7 +72,8 @@ impl Launch<'_> {
         permit: Permit,
         stream: &mut streams::Run,
     ) -> Result<Vec<LogReaders>, ApiError> {
-        let (log, tokens) = self.open_log(tokens_max)?;
+        let pool = &self.served.handle.token_pool;
+        let (log, tokens) = open_log(pool, tokens_max, &self, self.retry_after)?;
         let pulse = permit.pulse();
         let record = Arc::clone(stream.record());
         let running = Arc::new(Running::default());
@@ -140,20 +137,12 @@ impl Launch<'_> {
             now_unix_s: clock::unix_s(),
         }
     }
+}
 
-    /// Streams that have ended make room where there is none.
-    fn open_log(&self, items: usize) -> Result<(Writer<Token>, Reader<Token>), ApiError> {
-        loop {
-            match stream::open(&self.served.handle.token_pool, items) {
-                Ok(log) => return Ok(log),
-                Err(_) if self.streams.make_room(self.owner) => {}
-                Err(_) => {
-                    self.streams.undelivered().cut_oldest();
-                    let words = "no room for another stream of this length";
-                    return Err(ApiError::capacity("overloaded", words, self.retry_after));
-                }
-            }
-        }
+/// Ended streams, whose segments a program's log may take.
+impl SubmissionHost for Launch<'_> {
+    fn free_segments(&self) -> bool {
+        self.streams.free_segments(self.owner)
     }
 }
 

@@ -41,8 +41,8 @@ pub struct ConstraintOptions {
     may_call: bool,
 }
 
-/// Compiled constraints, shared by all answers of a request.
-#[derive(Clone)]
+/// Compiled constraints, shared by all answers of a request. By default there are none.
+#[derive(Clone, Default)]
 pub struct OutputConstraints {
     /// Grammar of the answer.
     pub(crate) grammar: Option<Arc<Grammar>>,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ProgramArgs {
     /// Run a workflow (a JSON document) instead of a prompt.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "system", "raw", "stats"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "system", "raw", "stats", "schema", "tools", "think"])]
     pub(crate) workflow: Option<PathBuf>,
     /// Input of the workflow: plain text, or JSON (may be given several times).
     #[arg(long, value_name = "NAME=VALUE", requires = "workflow", value_parser = pair)]

@@ -8,12 +8,12 @@ pub(crate) mod eval;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod models;
+mod prompt_arguments;
 pub(crate) mod ps;
 pub(crate) mod pull;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod serve;
-mod spoken;
 pub(crate) mod synth;
 pub(crate) mod workflow;
 

@@ -4,12 +4,13 @@ use crate::args::{Output, ProgramArgs};
 use crate::clock::{now, now_unix_s};
 use crate::failure::Failure;
 use crate::loading::LoadedEngine;
+use crate::thread_waker;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll};
+use std::thread;
 use stream::{End, Stop};
 use text::Decoder;
 use workflow::{
@@ -50,14 +51,17 @@ pub(crate) fn run(
         .iter()
         .map(|(name, text)| (name.clone(), program.read(name, text)))
         .collect();
-    let model = Arc::new(model(loaded));
+    let model = Arc::new(Model {
+        handle: loaded.handle.clone(),
+        pooling: loaded.facts.pooling,
+    });
     let find = |id: Option<&str>| {
         let here = id.is_none_or(|id| id == loaded.name);
         here.then(|| Arc::clone(&model))
     };
     let plan = Plan {
         limits: workflow::Limits {
-            tokens_max: loaded.context_max,
+            tokens_max: loaded.handle.context_max,
             ..workflow::Limits::default()
         },
         now_unix_s: now_unix_s(),
@@ -71,18 +75,6 @@ pub(crate) fn run(
         (_, Some(fault)) => Err(Failure::user(fault)),
         (End::Stop(_) | End::Length, None) => Ok(()),
         (end, None) => Err(Failure::bug(format!("the program ended with {end:?}"))),
-    }
-}
-
-fn model(loaded: &LoadedEngine) -> Model {
-    Model {
-        engine: loaded.engine.clone(),
-        tokens: loaded.tokens.clone(),
-        tokenizer: Arc::clone(&loaded.tokenizer),
-        template: Some(Arc::clone(&loaded.template)),
-        eos: loaded.tokenizer.eos_ids().into(),
-        context_max: loaded.context_max,
-        pooling: loaded.facts.pooling,
     }
 }
 
@@ -100,7 +92,7 @@ fn poll_to_end(
     if debug.ops || debug.drains {
         run.observe(Box::new(debug));
     }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = thread_waker::current();
     let mut cx = Context::from_waker(&waker);
     loop {
         match run.poll(&mut cx, now()) {
@@ -130,7 +122,7 @@ impl WrittenOutput {
     fn new(loaded: &LoadedEngine, output: Output) -> Self {
         Self {
             output,
-            decoder: Decoder::new(Arc::clone(&loaded.tokenizer), false),
+            decoder: Decoder::new(Arc::clone(&loaded.handle.tokenizer), false),
             piece: String::new(),
             tokens: Vec::new(),
         }
@@ -206,14 +198,5 @@ impl Observer for StepTrace {
         if self.drains {
             eprintln!("drain {place}: {tokens}");
         }
-    }
-}
-
-/// Wakes a parked thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

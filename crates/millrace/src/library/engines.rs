@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::loading::{self, LoadedEngine};
 use crate::model_files::ModelSource;
 use engine::Handle;
-use server::{LoadProgress, LoadedModel, ModelHandle, ServedModel};
+use server::{LoadProgress, LoadedModel, ServedModel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All running engines. An engine is in the table from its load until its close.
@@ -51,10 +51,10 @@ impl RunningEngines {
         let loaded = loading::load_from(source, &self.settings_of(source), report)?;
         let mut table = lock(&self.0);
         // The settings may have changed during the load.
-        loaded.engine.tune(tuning(&table.settings));
+        loaded.handle.engine.tune(tuning(&table.settings));
         let id = table.next;
         table.next += 1;
-        table.engines.push((id, loaded.engine.clone()));
+        table.engines.push((id, loaded.handle.engine.clone()));
         drop(table);
         let engines = Arc::clone(&self.0);
         Ok(LoadedModel {
@@ -91,16 +91,6 @@ fn served_model(loaded: &LoadedEngine) -> ServedModel {
         created_unix_s: now_unix_s(),
         facts: loaded.facts.clone(),
         steps: Arc::clone(&loaded.steps),
-        handle: ModelHandle {
-            tokenizer: Arc::clone(&loaded.tokenizer),
-            template: Arc::clone(&loaded.template),
-            answers: loaded.answers,
-            capabilities: loaded.capabilities,
-            engine: loaded.engine.clone(),
-            context_max: loaded.context_max,
-            eos: loaded.tokenizer.eos_ids().into(),
-            token_pool: loaded.tokens.clone(),
-            top_pool: loaded.tops.clone(),
-        },
+        handle: loaded.handle.clone(),
     }
 }

@@ -15,8 +15,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use gateway::keys::Caller;
 use gateway::served::ServedModel;
+use generate::detokenize;
 use generate::error::ApiError;
-use generate::prompt::{self, PromptEncoder, TemplateArguments};
+use generate::prompt::{PromptEncoder, TemplateArguments};
 use generate::prompt_limit::PromptLimit;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -212,7 +213,7 @@ fn parse_detokenize(
     let ids = ids.unwrap_or_default();
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let text = prompt::decode(&model.handle.tokenizer, &ids);
+        let text = detokenize::prompt_text(&model.handle.tokenizer, &ids);
         let mut out = BytesMut::with_capacity(2 * text.len() + 32);
         for (i, name) in ["{\"content\":", ",\"prompt\":"].into_iter().enumerate() {
             json::raw(&mut out, name);

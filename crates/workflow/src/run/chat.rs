@@ -5,8 +5,9 @@ use crate::account::Charged;
 use crate::model::Model;
 use crate::program::Op;
 use crate::value::{Value, json_bytes};
+use generate::prompt::{PromptEncoder, TemplateArguments};
 use serde_json::{Map, Value as Json};
-use text::{Message, RenderInput, TemplateError};
+use text::{Message, TemplateError};
 
 /// Options of rendering a conversation.
 struct Rendering<'a> {
@@ -70,23 +71,15 @@ impl Run {
 
 impl Rendering<'_> {
     fn render(&self, messages: &[Message], opens: bool) -> Result<String, Trouble> {
-        let template = self.model.template.as_ref();
-        let template =
-            template.ok_or_else(|| Trouble::program("the model has no chat template"))?;
-        let tokenizer = &self.model.tokenizer;
-        let typed: Vec<Message> = messages
-            .iter()
-            .map(|message| message.clone().with_escaped_text(tokenizer))
-            .collect();
-        let input = RenderInput {
-            messages: &typed,
+        let encoder = PromptEncoder::new(&self.model.handle, self.now_unix_s);
+        let typed = encoder.escape_messages(messages.iter().cloned());
+        let arguments = TemplateArguments {
+            tools: &[],
             add_generation_prompt: opens,
-            kwargs: (!self.kwargs.is_empty()).then_some(self.kwargs),
-            now_unix_s: self.now_unix_s,
-            bytes_max: Some(self.bytes_max),
-            ..RenderInput::default()
+            kwargs: self.kwargs,
         };
-        template.render(&input).map_err(|why| match why {
+        let rendered = encoder.render_text(&typed, arguments, self.bytes_max);
+        rendered.map_err(|why| match why {
             TemplateError::TooLong(most) => Trouble::program(format!(
                 "gives a text of more than {most} bytes (value_bytes_max)"
             )),
@@ -115,7 +108,7 @@ impl Rendering<'_> {
         let rest = whole
             .strip_prefix(through.as_str())
             .ok_or_else(|| refuse("the template renders earlier turns differently later"))?;
-        let marked = self.model.tokenizer.escape_control_text(answer);
+        let marked = self.model.handle.tokenizer.escape_control_text(answer);
         let lost = || refuse("the answer does not stand in its turn as the model gave it");
         let closing = match marked.trim() {
             // An empty answer cannot be searched for: its turn continues where it was opened.

@@ -2,7 +2,7 @@
 
 use super::machine::Next;
 use super::{Run, Trouble};
-use crate::model::Asked;
+use crate::model::SubmittedRequest;
 use crate::program::{Op, Slot};
 use crate::value::Value;
 use engine::Token;
@@ -12,7 +12,7 @@ use stream::{End, Read};
 
 /// An embedding that the engine computes.
 pub(super) struct Embedding {
-    asked: Asked,
+    request: SubmittedRequest,
     vector: Arc<OnceLock<Box<[f32]>>>,
 }
 
@@ -23,7 +23,7 @@ impl Embedding {
             id: 0,
             logprob: 0.0,
         }];
-        match ready!(self.asked.reader.poll_read(cx, &mut nothing)) {
+        match ready!(self.request.reader.poll_read(cx, &mut nothing)) {
             Read::Ended(end) => Poll::Ready(end),
             Read::Items(_) | Read::Empty => Poll::Ready(End::Lost), // the log stays empty
         }
@@ -73,10 +73,10 @@ impl Run {
         }
         self.expect_vocabulary(model, &ids)?;
         let vector = Arc::new(OnceLock::new());
-        let asking = self.asking(1);
-        let asked = self.models[model].embed(&ids, &vector, asking)?;
+        let terms = self.request_terms(1);
+        let request = self.models[model].request_embedding(&ids, &vector, terms)?;
         self.prefilled += ids.len() as u64;
-        Ok(Embedding { asked, vector })
+        Ok(Embedding { request, vector })
     }
 }
 

@@ -203,7 +203,7 @@ impl Run {
         }
         let eos = models
             .first()
-            .and_then(|m| m.tokenizer.eos().or(m.eos.first().copied()));
+            .and_then(|m| m.handle.tokenizer.eos().or(m.handle.eos.first().copied()));
         let values = program.bind(given, eos)?;
         let account = Account::new(plan.limits.value_bytes_max);
         let state = State::new(program, values, models.len(), &account);

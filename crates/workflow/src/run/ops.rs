@@ -3,7 +3,7 @@
 use super::machine::Next;
 use super::{Run, Trouble};
 use crate::account::ID_BYTES;
-use crate::model::Asking;
+use crate::model::RequestTerms;
 use crate::ops::{Call, CustomOp, Field, Role};
 use crate::program::{Bound, Op, Param, PrefillMode, SampleParams, Slot, TokenizeMode};
 use crate::value::{Logits, Value};
@@ -171,7 +171,7 @@ impl Run {
                 }
             },
         }
-        let (position, most) = (session.position(), self.models[model].context_max);
+        let (position, most) = (session.position(), self.models[model].handle.context_max);
         self.prefilled += (position - before) as u64;
         if position >= most {
             let what = format!("the session has {position} tokens; fewer than {most}");
@@ -206,7 +206,7 @@ impl Run {
             };
             session.cut(at, &self.account)?;
         }
-        let (reached, most) = (session.position(), self.models[model].context_max);
+        let (reached, most) = (session.position(), self.models[model].handle.context_max);
         if reached >= most {
             let what = format!("the session has {reached} tokens; at most {most}");
             return Err(Trouble {
@@ -224,7 +224,7 @@ impl Run {
     }
 
     pub(super) fn expect_vocabulary(&self, model: usize, ids: &[u32]) -> Result<(), Trouble> {
-        let vocab = self.models[model].engine.dims().vocab;
+        let vocab = self.models[model].handle.engine.dims().vocab;
         match ids.iter().find(|id| **id as usize >= vocab) {
             None => Ok(()),
             Some(id) => Err(Trouble::program(format!(
@@ -245,10 +245,10 @@ impl Run {
             Err(why) => return Poll::Ready(Err(why)),
         };
         let ahead = self.window.as_ref().map_or(AHEAD, |w| w.in_flight().max(2));
-        let asking = self.asking(ahead);
+        let terms = self.request_terms(ahead);
         let session = &self.state.sessions[at];
         let following = &mut self.following[at];
-        let drawn = ready!(following.next(cx, session, &self.models[at], &sampling, asking));
+        let drawn = ready!(following.next(cx, session, &self.models[at], &sampling, terms));
         Poll::Ready(drawn.and_then(|token| {
             self.set(output, Value::Int(i64::from(token.id)))?;
             if let Some(slot) = logprob {
@@ -259,8 +259,8 @@ impl Run {
     }
 
     /// Terms of requests with this credit window.
-    pub(super) fn asking(&self, ahead: u64) -> Asking {
-        Asking {
+    pub(super) fn request_terms(&self, ahead: u64) -> RequestTerms {
+        RequestTerms {
             terms: self.plan.terms,
             deadline: self.plan.deadline,
             ahead,
@@ -316,7 +316,7 @@ impl Run {
         let text = self.text_var(input)?;
         let base = base.map(|slot| self.tokens_var(slot)).transpose()?;
         let begun = base.as_ref().is_some_and(|base| !base.is_empty());
-        let tokenizer = &self.models[model].tokenizer;
+        let tokenizer = &self.models[model].handle.tokenizer;
         let ids = match mode {
             TokenizeMode::Prompt if !begun => tokenizer.encode_prompt(&text, false),
             TokenizeMode::Prompt | TokenizeMode::Continue => tokenizer.encode(&text, false),
@@ -337,7 +337,10 @@ impl Run {
 
     /// Whether the token is an end-of-sequence token.
     pub(super) fn is_eos(&self, model: usize, id: u32, eos: Option<u32>) -> bool {
-        eos.map_or_else(|| self.models[model].eos.contains(&id), |eos| eos == id)
+        eos.map_or_else(
+            || self.models[model].handle.eos.contains(&id),
+            |eos| eos == id,
+        )
     }
 
     fn custom(&mut self, op: &Arc<dyn CustomOp>, bound: &[(Field, Bound)]) -> Result<(), Trouble> {

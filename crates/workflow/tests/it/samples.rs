@@ -50,6 +50,7 @@ fn text_whole_and_streamed_is_the_plain_answer() {
                 assert_eq!(outcome.end, End::Stop(Stop::Eos), "{name}: {outcome:?}");
                 let text = bench
                     .model
+                    .handle
                     .tokenizer
                     .encode(&said(&outcome), false)
                     .unwrap();
@@ -105,7 +106,7 @@ fn a_second_turn_is_what_a_fresh_run_over_the_transcript_is() {
                 let mut run = bench.run(&program, &given);
                 let (told, outcome) = bench.finish(&mut run);
                 assert_eq!(outcome.end, End::Stop(Stop::Eos), "{outcome:?}");
-                let encode = |text: &str| bench.model.tokenizer.encode(text, true).unwrap();
+                let encode = |text: &str| bench.model.handle.tokenizer.encode(text, true).unwrap();
                 let head = if chat { "<system>be kind</s>\n" } else { "" };
                 let first = encode(&format!("{head}<user>hi</s>\n<assistant>"));
                 let turn = encode("</s>\n<user>and then?</s>\n<assistant>");
@@ -190,7 +191,12 @@ fn each_text_of_a_list_becomes_the_vector_that_the_engine_gives_it() {
         let wanted: Vec<Vec<f32>> = texts
             .iter()
             .map(|text| {
-                let ids = bench.model.tokenizer.encode_prompt(text, false).unwrap();
+                let ids = bench
+                    .model
+                    .handle
+                    .tokenizer
+                    .encode_prompt(text, false)
+                    .unwrap();
                 bench.embedded(&ids)
             })
             .collect();
@@ -259,10 +265,9 @@ fn an_end_at_any_token_ends_every_sample_there() {
     ends.dedup();
     let mut ran = 0;
     for eos in ends {
-        bench.model = Arc::new(workflow::Model {
-            eos: Arc::from([eos]),
-            ..(*ordinary).clone()
-        });
+        let mut model = (*ordinary).clone();
+        model.handle.eos = Arc::from([eos]);
+        bench.model = Arc::new(model);
         for (name, document) in samples() {
             let Some(mut given) = asks(&name) else {
                 continue;
@@ -338,7 +343,8 @@ fn asks(name: &str) -> Option<serde_json::Value> {
 /// The expected events and result: plain requests, one after the other.
 fn wanted(bench: &mut Bench, name: &str) -> (Vec<u32>, String) {
     let text = |ids: &[u32]| -> String { ids.iter().map(|id| char::from(*id as u8)).collect() };
-    let encode = |bench: &Bench, text: &str| bench.model.tokenizer.encode(text, true).unwrap();
+    let encode =
+        |bench: &Bench, text: &str| bench.model.handle.tokenizer.encode(text, true).unwrap();
     let first = match name {
         "multi_turn_chat" => encode(bench, "<system></s>\n<user>hi</s>\n<assistant>"),
         _ => bench.asked("hi"),

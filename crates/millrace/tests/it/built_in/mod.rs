@@ -3,6 +3,7 @@
 
 mod dialects;
 mod forms;
+mod terminal;
 
 use crate::support::{Folder, Serving, millrace, stdout};
 use dialects::{DIALECTS, Dialect, Said, body_of, streamed, with};

@@ -1,5 +1,6 @@
 //! What people type in their first minute: words, flags and commands, and what is said where they do not fit.
 
+mod answer_flags;
 mod library;
 mod prompts;
 mod serving;

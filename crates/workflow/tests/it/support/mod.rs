@@ -12,6 +12,7 @@ use engine::{
     Choice, Embedding, Engine, EngineConfig, Pooling, Progress, Request, SamplingParams, Terms,
     Token,
 };
+use generate::model_handle::ModelHandle;
 use model::Dims;
 use serde_json::{Map, Value as Json};
 pub use testing::random::Random;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use stream::ring::RingWriter;
 use stream::{End, PoolLimits, Read, SegmentPool};
 use testing::vocabulary::Vocabulary;
-use text::{ChatTemplate, Tokenizer};
+use text::{AnswerFormat, ChatTemplate, Tokenizer};
 use workflow::{Event, Model, Ops, Outcome, Plan, Program, Run};
 
 /// The end-of-sequence token.
@@ -73,15 +74,21 @@ impl Bench {
         let context_max = config.dims.context_max;
         let model = Box::new(FakeModel::new(config));
         let mut engine = Engine::new(model, EngineConfig::default(), now).expect("an engine");
+        let template = ChatTemplate::new(TEMPLATE, "", "</s>").expect("valid");
+        let answers = AnswerFormat::default();
+        let limits = PoolLimits { segments_max: 64 };
         let model = Model {
-            engine: engine.handle(),
-            tokens: SegmentPool::new(PoolLimits { segments_max: 64 }),
-            tokenizer: tokenizer(),
-            template: Some(Arc::new(
-                ChatTemplate::new(TEMPLATE, "", "</s>").expect("valid"),
-            )),
-            eos: Arc::from([EOS]),
-            context_max,
+            handle: ModelHandle {
+                tokenizer: tokenizer(),
+                capabilities: template.capabilities(answers),
+                template: Arc::new(template),
+                answers,
+                engine: engine.handle(),
+                context_max,
+                eos: Arc::from([EOS]),
+                token_pool: SegmentPool::new(limits),
+                top_pool: SegmentPool::new(limits),
+            },
             pooling: Some(Pooling::Last),
         };
         Self {
@@ -175,12 +182,13 @@ impl Bench {
         sampling: &SamplingParams,
         max_tokens: usize,
     ) -> Vec<u32> {
-        let (tokens, mut reader) = stream::open(&self.model.tokens, max_tokens).expect("room");
+        let (tokens, mut reader) =
+            stream::open(&self.model.handle.token_pool, max_tokens).expect("room");
         let request = Request {
             prompt: prompt.to_vec(),
             sampling: sampling.clone(),
             max_tokens,
-            eos: Arc::clone(&self.model.eos),
+            eos: Arc::clone(&self.model.handle.eos),
             choices: vec![Choice {
                 tokens,
                 top: None,
@@ -195,7 +203,7 @@ impl Bench {
             permits: None,
             held: None,
         };
-        self.model.engine.submit(request).expect("accepted");
+        self.model.handle.engine.submit(request).expect("accepted");
         let mut ids = Vec::new();
         let mut buffer = [Token {
             id: 0,
@@ -214,7 +222,7 @@ impl Bench {
 
     /// The engine's vector of these ids, of unit length: the reference of `forward`.
     pub fn embedded(&mut self, prompt: &[u32]) -> Vec<f32> {
-        let (tokens, mut reader) = stream::open(&self.model.tokens, 1).expect("room");
+        let (tokens, mut reader) = stream::open(&self.model.handle.token_pool, 1).expect("room");
         let vector = Arc::new(OnceLock::new());
         let request = Request {
             prompt: prompt.to_vec(),
@@ -238,7 +246,7 @@ impl Bench {
             permits: None,
             held: None,
         };
-        self.model.engine.submit(request).expect("accepted");
+        self.model.handle.engine.submit(request).expect("accepted");
         let mut nothing = [Token {
             id: 0,
             logprob: 0.0,
@@ -264,7 +272,11 @@ impl Bench {
     /// Ids of a conversation with one question.
     pub fn asked(&self, prompt: &str) -> Vec<u32> {
         let text = format!("<user>{prompt}</s>\n<assistant>");
-        self.model.tokenizer.encode(&text, true).expect("text")
+        self.model
+            .handle
+            .tokenizer
+            .encode(&text, true)
+            .expect("text")
     }
 
     /// Panics unless the engine is empty after its ended requests are swept.
@@ -275,7 +287,7 @@ impl Bench {
         let stats = self.engine.stats();
         assert_eq!(stats.pages_used(), 0, "pages in use");
         assert_eq!(stats.running() + stats.parked() + stats.queued(), 0);
-        assert_eq!(self.model.tokens.stats().reserved, 0, "logs");
+        assert_eq!(self.model.handle.token_pool.stats().reserved, 0, "logs");
     }
 }
 

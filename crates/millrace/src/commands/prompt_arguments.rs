@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 const STANDARD_INPUT: &str = "-";
 
 /// Model and prompt of a command line.
-pub(super) struct RunWords {
+pub(super) struct RunArguments {
     /// `None`: `--model`, a setting, or the built-in model.
     pub(super) model: Option<PathBuf>,
-    pub(super) prompt: Prompt,
+    pub(super) prompt: PromptArgument,
 }
 
 /// The kind of input.
 #[derive(Debug, PartialEq)]
-pub(super) enum Prompt {
+pub(super) enum PromptArgument {
     Text(String),
     /// No prompt, and standard input is a terminal.
     Conversation,
@@ -28,12 +28,12 @@ pub(super) enum Prompt {
     Workflow,
 }
 
-impl RunWords {
+impl RunArguments {
     /// Separates model and prompt. Reads standard input if that is the prompt.
     ///
     /// # Errors
     /// The model or the prompt is given twice, or there is no prompt.
-    pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Self, Failure> {
+    pub(super) fn read(args: &RunArgs, settings: &Settings) -> Result<Self, Failure> {
         let is_model = |word: &OsString| model_lookup::is_model(settings, Path::new(word));
         let is_named = args.model.model_path.is_some();
         let (model, prompt) = match (args.words.as_slice(), &args.prompt) {
@@ -65,7 +65,7 @@ impl RunWords {
             expect_model(args, settings, model)?;
         }
         let prompt = match prompt {
-            None if args.program.workflow.is_some() => Prompt::Workflow,
+            None if args.program.workflow.is_some() => PromptArgument::Workflow,
             prompt => self::prompt(prompt)?,
         };
         Ok(Self { model, prompt })
@@ -88,13 +88,13 @@ fn expect_model(args: &RunArgs, settings: &Settings, model: &Path) -> Result<(),
     })
 }
 
-fn prompt(said: Option<OsString>) -> Result<Prompt, Failure> {
+fn prompt(said: Option<OsString>) -> Result<PromptArgument, Failure> {
     let text = match said {
         Some(text) if text != STANDARD_INPUT => {
             let text = text.into_string();
             text.map_err(|_| Failure::user("the prompt is not UTF-8"))?
         }
-        None if std::io::stdin().is_terminal() => return Ok(Prompt::Conversation),
+        None if std::io::stdin().is_terminal() => return Ok(PromptArgument::Conversation),
         _ => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text)?;
@@ -105,7 +105,7 @@ fn prompt(said: Option<OsString>) -> Result<Prompt, Failure> {
         true => Err(Failure::user(
             "no prompt: give one (millrace run \"Hello\"), or pipe one in",
         )),
-        false => Ok(Prompt::Text(text)),
+        false => Ok(PromptArgument::Text(text)),
     }
 }
 

@@ -1,0 +1,211 @@
+//! Generation of one answer at a time, by a thread that may block.
+
+use super::interrupts::Interrupts;
+use super::options::AnswerOptions;
+use super::printer::AnswerPrinter;
+use crate::clock::{now, now_unix_s};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::loading::LoadedEngine;
+use crate::thread_waker;
+use engine::Terms;
+use generate::constraint::compiler::{ConstraintCompiler, ConstraintOptions};
+use generate::error::{ApiError, Blame};
+use generate::model_handle::ModelHandle;
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::{Event, Usage};
+use generate::output::generation_reader::{GenerationReader, Turn};
+use generate::output::parser_config::ParseOptions;
+use generate::prompt::PromptEncoder;
+use generate::request::Prompt;
+use generate::stream_meta::StreamMeta;
+use generate::stream_source::StreamSource;
+use generate::submit::{NoHost, Submission};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use stream::{End, FailCode, StreamId};
+
+/// Generates answers with one loaded model.
+pub(crate) struct Generator {
+    name: String,
+    model: ModelHandle,
+    /// Keeps compiled grammars for later answers.
+    constraints: ConstraintCompiler,
+    /// Whether objects of a schema are closed by default.
+    closed_objects: bool,
+}
+
+/// A finished answer.
+pub(crate) struct Answer {
+    pub(crate) collected: CollectedAnswer,
+    pub(crate) end: End,
+    pub(crate) usage: Usage,
+}
+
+/// The error for logits that are not finite, which is a fault of the model's file.
+const NOT_FINITE: &str =
+    "the model's logits are NaN or infinite: its weights are damaged or were converted wrongly";
+
+impl Generator {
+    pub(crate) fn new(loaded: &LoadedEngine, settings: &Settings) -> Self {
+        Self {
+            name: loaded.name.clone(),
+            constraints: ConstraintCompiler::new(&loaded.handle),
+            model: loaded.handle.clone(),
+            closed_objects: settings.answers.disable_additional_properties,
+        }
+    }
+
+    /// Checks options against the model's capabilities.
+    ///
+    /// # Errors
+    /// Reasoning is requested, and the chat template has no switch for it.
+    pub(crate) fn expect_supported(&self, options: &AnswerOptions) -> Result<(), Failure> {
+        match options.thinks == Some(true) && !self.model.capabilities.thinking {
+            true => Err(Failure::user(format!(
+                "--think: the chat template of {} has no reasoning",
+                self.name
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// A prompt without the chat template. Names of control tokens stay text.
+    pub(crate) fn raw_prompt(&self, text: &str) -> Result<Prompt, Failure> {
+        let encoder = PromptEncoder::new(&self.model, now_unix_s());
+        let ids = encoder.text_ids(text, true, false);
+        ids.map(Prompt::Ids).map_err(|why| failure(&why))
+    }
+
+    /// Generates an answer, and prints the parts of the answer as soon as they are final.
+    ///
+    /// # Errors
+    /// The prompt or the options are invalid for this model, or the output cannot be written.
+    pub(crate) fn answer(
+        &self,
+        prompt: Prompt,
+        options: &AnswerOptions,
+        printer: &mut AnswerPrinter<'_>,
+        interrupts: Option<&Interrupts>,
+    ) -> Result<Answer, Failure> {
+        let answering = interrupts.map(Interrupts::answering);
+        let (source, mut reader) = self.start(prompt, options).map_err(|why| failure(&why))?;
+        let waker = thread_waker::current();
+        let mut cx = Context::from_waker(&waker);
+        let mut collected = CollectedAnswer::default();
+        let end = loop {
+            let mut written = Ok(());
+            let mut emit = |event: Event<'_>| {
+                collected.take(&event);
+                written = printer.print(&event);
+                written.is_ok()
+            };
+            let turn = reader.poll_turn(&mut cx, &mut emit, &mut |end| end);
+            let written = written.and_then(|()| printer.flush());
+            if written.is_err() || answering.as_ref().is_some_and(|a| a.is_interrupted()) {
+                cancel(&source);
+            }
+            written?;
+            match turn {
+                Poll::Ready(Turn::Open) => {}
+                Poll::Ready(Turn::Ended) => break reader.first_end().unwrap_or(End::Lost),
+                Poll::Ready(Turn::Broken(end)) => break end,
+                Poll::Pending => std::thread::park(),
+            }
+        };
+        printer.finish()?;
+        Ok(Answer {
+            collected,
+            end,
+            usage: reader.usage(),
+        })
+    }
+
+    /// Prepares the prompt, compiles the output constraints and submits the request.
+    fn start(
+        &self,
+        prompt: Prompt,
+        options: &AnswerOptions,
+    ) -> Result<(Arc<StreamSource>, GenerationReader), ApiError> {
+        let params = &options.params;
+        let parse = ParseOptions {
+            tool_calling: params.tool_calling,
+            structured_output: params.response_format.is_some(),
+        };
+        let encoder = PromptEncoder::new(&self.model, now_unix_s());
+        let prompts = encoder.prepare(vec![prompt], false, parse)?;
+        let constraints = ConstraintOptions::new(params, &prompts, self.closed_objects);
+        let submission = Submission {
+            model: &self.model,
+            params,
+            constraints: &self.constraints.compile(&constraints)?,
+            n: 1,
+            seed: params.seed.unwrap_or_else(fresh_seed),
+            deadline: None,
+            terms: Terms::default(),
+            credit_window: 0,
+            reports_prompt: false,
+            retry_after: Duration::ZERO,
+        };
+        let source = Arc::new(StreamSource::new(StreamMeta {
+            // Ids of tool calls are derived from the stream's id.
+            id: StreamId::from_random(u128::from(fresh_seed()).to_be_bytes()),
+            stops: params.stops.clone(),
+            ..StreamMeta::unopened(&self.name, now())
+        }));
+        let (generation, readers) = submission.start(prompts, &NoHost)?;
+        source.settle(Ok(generation));
+        let reader = GenerationReader::new(&source, readers, None);
+        let reader =
+            reader.ok_or_else(|| ApiError::ours("internal_error", "the generation did not start"));
+        Ok((source, reader?))
+    }
+}
+
+impl Answer {
+    /// Checks that the answer ended regularly.
+    ///
+    /// # Errors
+    /// The reason why the answer is incomplete; `model` is named if its logits are not finite.
+    pub(crate) fn expect_complete(&self, generator: &Generator) -> Result<(), Failure> {
+        match self.end {
+            End::Stop(_) | End::Length => Ok(()),
+            End::Failed(FailCode::NotFinite) => {
+                Err(Failure::user(format!("{}: {NOT_FINITE}", generator.name)))
+            }
+            end => Err(Failure::bug(format!("the answer ended with {end:?}"))),
+        }
+    }
+
+    /// From the start of the prompt's computation to the first token.
+    pub(crate) fn prompt_time(&self) -> Duration {
+        let times = self.usage.times;
+        match (times.started, times.first_token) {
+            (Some(started), Some(first)) => first.saturating_duration_since(started),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Cancels the requests of a generation; the logs end with [`End::Cancelled`].
+fn cancel(source: &StreamSource) {
+    if let Some(started) = source.started() {
+        let requests = started.requests.iter();
+        requests.for_each(|request| started.engine.cancel(request.id));
+    }
+}
+
+/// An unpredictable seed: the standard library's random keys.
+fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one("seed")
+}
+
+/// The failure of a request that was not started.
+fn failure(error: &ApiError) -> Failure {
+    match error.blame {
+        Blame::Caller | Blame::Capacity => Failure::user(&error.message),
+        Blame::Ours => Failure::bug(&error.message),
+    }
+}

@@ -1,0 +1,74 @@
+//! Options of answers, from flags.
+
+use super::documents::{read_schema, read_tools};
+use crate::args::GenerateArgs;
+use crate::failure::Failure;
+use engine::SamplingParams;
+use generate::request::{GenerationParams, Prompt, STOPS_MAX};
+use serde_json::{Map, Value};
+use text::Message;
+
+/// Variables of chat templates that switch reasoning on or off; a template knows one of the two.
+const REASONING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
+
+/// Options of all answers of one command.
+pub(crate) struct AnswerOptions {
+    /// How answers are generated.
+    pub(crate) params: GenerationParams,
+    /// Tool definitions in the shape of OpenAI's API.
+    tools: Vec<Value>,
+    /// Whether the model shall reason; `None`: the default of the chat template.
+    pub(crate) thinks: Option<bool>,
+}
+
+impl AnswerOptions {
+    /// The options of these flags. Reads the files that the flags name.
+    ///
+    /// # Errors
+    /// A file cannot be used, or a flag is out of bounds; the message names the flag and the bound.
+    pub(crate) fn read(args: &GenerateArgs) -> Result<Self, Failure> {
+        if args.stop.len() > STOPS_MAX {
+            let given = args.stop.len();
+            let why = format!("--stop: given {given} times; at most {STOPS_MAX} stop strings");
+            return Err(Failure::user(why));
+        }
+        let response_format = args.schema.as_deref().map(read_schema).transpose()?;
+        let mut params = GenerationParams {
+            sampling: SamplingParams {
+                temperature: args.temperature,
+                top_k: args.top_k,
+                top_p: args.top_p,
+                min_p: args.min_p,
+                ..SamplingParams::default()
+            },
+            max_tokens: args.max_tokens,
+            stops: args.stop.clone(),
+            seed: args.seed,
+            response_format,
+            ..GenerationParams::default()
+        };
+        let tools = match &args.tools {
+            None => Vec::new(),
+            Some(path) => params.take_tools(read_tools(path, &args.tool_choice)?),
+        };
+        Ok(Self {
+            params,
+            tools,
+            thinks: args.think,
+        })
+    }
+
+    /// The prompt of a conversation, which the answer follows.
+    pub(crate) fn conversation(&self, messages: Vec<Message>) -> Prompt {
+        let switches = self.thinks.into_iter().flat_map(|thinks| {
+            REASONING_SWITCHES.map(|name| (name.to_owned(), Value::Bool(thinks)))
+        });
+        Prompt::Conversation {
+            field: "prompt",
+            messages,
+            tools: self.tools.clone(),
+            continues: false,
+            kwargs: switches.collect::<Map<_, _>>(),
+        }
+    }
+}
