@@ -128,6 +128,13 @@ impl Submission<'_> {
     ) -> Result<Submitted, ApiError> {
         let room = self.model.context_max - prompt.ids.len();
         let mut max_tokens = self.params.max_tokens.map_or(room, |max| max.min(room));
+        let min_tokens = self.params.sampling.min_tokens as usize;
+        if min_tokens > max_tokens {
+            let words = format!(
+                "min_tokens: is {min_tokens}; there is room for {max_tokens} more tokens in the context"
+            );
+            return Err(ApiError::field("min_tokens", "invalid_value", words));
+        }
         let mut given = prompt.ids.len();
         if self.params.prompt_logprobs {
             let ends = (!self.params.sampling.ignore_eos).then(|| self.eos());

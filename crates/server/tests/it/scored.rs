@@ -180,6 +180,11 @@ fn unsupported_combinations_are_rejected_by_name() {
             "max_tokens",
             "from 1",
         ),
+        (
+            json!({"max_tokens": u32::MAX, "min_tokens": u32::MAX}),
+            "min_tokens",
+            "room",
+        ),
     ] {
         let mut asked = body(&json!({"echo": true, "logprobs": 1}));
         for (name, value) in over.as_object().expect("fields") {

@@ -106,7 +106,8 @@ fn sampling_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams 
     }
     // -1 (unlimited) and -2 (until the context is full) both mean the limit of the context.
     if let Some(predict) = options.integer("num_predict", -2..=i128::from(u32::MAX)) {
-        params.max_tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
+        let max = usize::try_from(predict).ok().filter(|&predict| predict > 0);
+        generation_fields::replace_max_tokens(options, &mut params, max);
     }
     let seed = options.raw("seed").and_then(fields::whole_number);
     if seed.is_some_and(|seed| seed < 0) {

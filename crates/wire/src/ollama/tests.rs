@@ -109,6 +109,9 @@ fn numbers_that_mean_something_else() {
     for endless in [-1, -2, 0] {
         assert_eq!(of(json!({"num_predict": endless})).max_tokens, None);
     }
+    let more = json!({"prompt": "hi", "options": {"min_tokens": 4, "num_predict": 3}});
+    let error = generate(&more).expect_err("more tokens than may be generated");
+    assert_eq!(fields(&error), ["options.min_tokens"]);
     assert_eq!(of(json!({"seed": -1})).seed, None, "a fresh one");
     assert_eq!(of(json!({"seed": 0})).seed, Some(0));
     let all = of(json!({"repeat_last_n": -1})).sampling;

@@ -20,7 +20,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     let echo = fields.boolean("echo").unwrap_or(false);
     let mut params =
         generation_fields::generation_params_with_min(&mut fields, vocab, i128::from(!echo));
-    params.max_tokens = params.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
+    let max_tokens = params.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
+    generation_fields::replace_max_tokens(&mut fields, &mut params, max_tokens);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     let n = generation_fields::choice_count(&mut fields, prompts.len());
     stream_options.echo = echo;

@@ -33,11 +33,7 @@ pub fn generation_params_with_min(
     let mut sampling = sampling_params(fields, vocab);
     let ignore_eos = fields.boolean("ignore_eos").unwrap_or(false);
     sampling.ignore_eos = ignore_eos && stop_token_ids.is_empty();
-    let high = max_tokens.map_or(i128::from(u32::MAX), |max| max as i128);
-    let min_tokens = fields
-        .integer("min_tokens", 0..=high.min(i128::from(u32::MAX)))
-        .unwrap_or(0);
-    sampling.min_tokens = u32::try_from(min_tokens).unwrap_or(u32::MAX);
+    sampling.min_tokens = min_tokens(fields, max_tokens);
     let seed = fields.integer("seed", i128::from(i64::MIN)..=i128::from(u64::MAX));
     #[expect(
         clippy::cast_possible_truncation,
@@ -58,6 +54,29 @@ pub fn generation_params_with_min(
         constrained_tools: Vec::new(),
         reasoning_budget: None,
         prompt_logprobs: false,
+    }
+}
+
+/// Parses `min_tokens`, which is at most `max_tokens`.
+fn min_tokens(fields: &mut Fields<'_>, max_tokens: Option<usize>) -> u32 {
+    let high = max_tokens.and_then(|max| u32::try_from(max).ok());
+    let high = high.unwrap_or(u32::MAX);
+    let tokens = fields.integer("min_tokens", 0..=i128::from(high));
+    tokens
+        .and_then(|tokens| u32::try_from(tokens).ok())
+        .unwrap_or(0)
+}
+
+/// Replaces `max_tokens` by the value of another field or by a default; `min_tokens` is at most that, too.
+pub fn replace_max_tokens(
+    fields: &mut Fields<'_>,
+    params: &mut GenerationParams,
+    max_tokens: Option<usize>,
+) {
+    let is_valid = max_tokens.is_none_or(|max| params.sampling.min_tokens as usize <= max);
+    params.max_tokens = max_tokens;
+    if !is_valid {
+        params.sampling.min_tokens = min_tokens(fields, max_tokens);
     }
 }
 

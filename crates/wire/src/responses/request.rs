@@ -66,7 +66,8 @@ pub fn parse<H: History>(
     let mut params = generation_fields::generation_params(&mut fields, vocab);
     let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
     let max = max.and_then(|max| usize::try_from(max).ok());
-    params.max_tokens = max.or(params.max_tokens);
+    let max = max.or(params.max_tokens);
+    generation_fields::replace_max_tokens(&mut fields, &mut params, max);
     params.response_format = single_response_format(&mut fields, params.response_format);
     let tools = params.take_tools(tools);
     params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);

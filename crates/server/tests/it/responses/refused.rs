@@ -37,6 +37,10 @@ fn bad_items() -> Vec<(Value, &'static str)> {
 fn bad_fields() -> Vec<(Value, &'static str)> {
     vec![
         (json!({"max_output_tokens": 0}), "max_output_tokens"),
+        (
+            json!({"max_output_tokens": 2, "min_tokens": 3}),
+            "min_tokens",
+        ),
         (json!({"top_logprobs": 21}), "top_logprobs"),
         (
             json!({"text": {"format": {"type": "xml"}}}),

@@ -65,6 +65,11 @@ fn each_wrong_field_of_a_completion_is_named() {
             "max_tokens",
         ),
         ("echo type", json!({"echo": 1}), "echo"),
+        (
+            "min_tokens beyond the default of max_tokens",
+            json!({"min_tokens": 17}),
+            "min_tokens",
+        ),
     ];
     for (label, over, want) in rows {
         let error = completion(&with(json!({"prompt": "hi"}), &over)).expect_err(label);
