@@ -1,6 +1,7 @@
 //! Several models: loaded when they are asked for, let go of when nobody does, within their budget.
 
 mod manage;
+mod rejections;
 mod shelf;
 
 use crate::support::client::{Client, get, post};
