@@ -22,7 +22,7 @@ pub fn expect_plain(headers: &HeaderMap) -> Result<(), ApiError> {
         return Err(ApiError::caller(
             ErrorKind::UnsupportedMedia,
             "unsupported_content_encoding",
-            "content-encoding: bodies are taken as they are (identity); send this one without a content coding",
+            "content-encoding: only identity is supported; send the body without a content coding",
         ));
     }
     let is_chunked = |coding: &str| coding.eq_ignore_ascii_case(CHUNKED);
@@ -30,13 +30,13 @@ pub fn expect_plain(headers: &HeaderMap) -> Result<(), ApiError> {
         return Err(ApiError::caller(
             ErrorKind::NotSupported,
             "unsupported_transfer_encoding",
-            "transfer-encoding: only chunked is understood",
+            "transfer-encoding: only chunked is supported",
         ));
     }
     if codings(headers, &header::TRANSFER_ENCODING).count() > 1 {
         return Err(ApiError::bad_request(
             "invalid_transfer_encoding",
-            "transfer-encoding: a body is chunked once",
+            "transfer-encoding: chunked must be given once",
         ));
     }
     Ok(())
@@ -56,7 +56,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn one_chunked_and_identity_are_plain() {
+    fn body_with_other_coding_than_one_chunked_is_rejected() {
         type Row = (&'static [(&'static str, &'static str)], Option<u16>);
         let rows: [Row; 12] = [
             (&[], None),

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_written_is_not_read() {
+    fn malformed_cursor_is_rejected() {
         let other = StreamId::from_random([1; 16]);
         let rows = [
             ("empty", String::new(), 1),

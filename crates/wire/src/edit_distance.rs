@@ -22,7 +22,7 @@ mod tests {
     use super::edit_distance;
 
     #[test]
-    fn changes_are_counted() {
+    fn edit_distance_counts_changes() {
         let rows = [
             ("", "", 0),
             ("", "abc", 3),

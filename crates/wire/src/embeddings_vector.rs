@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_are_cut_and_then_normed() {
+    fn vector_is_cut_before_normalization() {
         let rows: [(&[f32], _, _, &[f32]); 5] = [
             (&[3.0, 4.0], None, true, &[0.6, 0.8]),
             (&[3.0, 4.0, 12.0], Some(2), true, &[0.6, 0.8]),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_in_full() {
+    fn written_vector_parses_to_itself() {
         let vector = [1.0f32, -0.5, 1e-7];
         let mut out = BytesMut::new();
         write_floats(&vector, &mut out);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_that_of_its_document() {
+    fn base64_equals_rfc4648_test_vectors() {
         // RFC 4648, section 10.
         for (plain, want) in [
             ("", ""),

@@ -104,7 +104,7 @@ mod tests {
     use crate::cursor::Cursor;
 
     #[test]
-    fn cursor_text_is_parsed_to_the_position_it_was_written_from() {
+    fn cursor_text_parses_to_its_cursor() {
         let id = StreamId::from_random([0xab; 16]);
         for (reached, terminal) in [
             (vec![(0, 0)], TerminalMarker::None),

@@ -26,8 +26,8 @@ impl Framing {
             Some("sse") => Ok(Some(Self::Sse)),
             Some("ndjson") => Ok(Some(Self::Ndjson)),
             Some(_) => {
-                let words = "format: must be sse or ndjson";
-                Err(ApiError::field("format", "invalid_value", words))
+                let error_message = "format: must be sse or ndjson";
+                Err(ApiError::field("format", "invalid_value", error_message))
             }
             None => Ok(accepts_events(headers).then_some(Self::Sse)),
         }

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_control_character_comes_back() {
+    fn control_character_is_escaped() {
         let all: String = (0u8..0x80)
             .map(char::from)
             .chain("é\u{2028}\u{1F600}".chars())
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn lossy_is_the_standard_librarys_lossy() {
+    fn lossy_string_equals_std_from_utf8_lossy() {
         for bytes in [
             &b"plain"[..],
             b"\xe2\x82",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn log_prob_without_finite_value_is_minus_9999() {
         for (value, want) in [
             (-0.5, "-0.5"),
             (0.0, "0.0"),
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_back(text in any::<String>()) {
+        fn escaped_text_parses_to_itself(text in any::<String>()) {
             let json = written(|out| string(out, &text));
             prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
         }

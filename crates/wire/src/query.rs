@@ -19,7 +19,7 @@ impl Query {
             .ok()
             .filter(|fields| fields.len() <= FIELDS_MAX)
             .map(Self)
-            .ok_or_else(|| ApiError::bad_request("invalid_query", "the query cannot be read"))
+            .ok_or_else(|| ApiError::bad_request("invalid_query", "the query string is malformed or has too many fields"))
     }
 
     /// The first value of `name`.
@@ -40,8 +40,8 @@ impl Query {
         };
         let number = text.parse().ok().filter(|&number| number <= max);
         number.map(Some).ok_or_else(|| {
-            let words = format!("{name}: must be an integer from 0 to {max}");
-            ApiError::field(name, "invalid_value", words)
+            let error_message = format!("{name}: must be an integer from 0 to {max}");
+            ApiError::field(name, "invalid_value", error_message)
         })
     }
 }

@@ -103,8 +103,8 @@ pub fn parse_message(text: &str) -> ClientMessage<'_> {
     let request = fields.string("request");
     let request = match request {
         Some(text) if text.len() > REQUEST_BYTES_MAX => {
-            let words = format!("must be at most {REQUEST_BYTES_MAX} bytes");
-            fields.wrong("request", words);
+            let error_message = format!("must be at most {REQUEST_BYTES_MAX} bytes");
+            fields.wrong("request", error_message);
             None
         }
         request => request,
@@ -177,7 +177,7 @@ fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
     if body.is_none() {
         fields.wrong(
             "body",
-            "is required: what would be posted to the dialect's route",
+            "is required: the body of a request to the dialect's route",
         );
     }
     Some(OpenCommand {
@@ -306,7 +306,7 @@ mod tests {
     ];
 
     #[test]
-    fn messages_are_understood_or_name_their_fields() {
+    fn message_is_parsed_or_its_invalid_fields_are_named() {
         for (text, wrong) in ROWS {
             let fields = match parse_message(text).command {
                 Ok(_) => Vec::new(),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_told_without_a_field() {
+    fn message_that_is_no_object_is_rejected_without_a_field() {
         for text in ["", "nonsense", "[]", "7", "{\"type\":\"open\"", "\u{0}"] {
             let error = parse_message(text).command.expect_err(text);
             assert_eq!(

@@ -81,7 +81,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn times_are_written_as_the_specification_has_them() {
+    fn time_stamp_has_rfc3339_format() {
         // Seconds as printed by `date -u -d ... +%s`.
         let rows = [
             (0, "1970-01-01T00:00:00.000Z"),

@@ -52,7 +52,7 @@ pub(crate) fn parse_tool_list<'a>(
             continue;
         };
         if names.contains(&called) {
-            fields.wrong(format!("{path}{name}"), "must be another than those before");
+            fields.wrong(format!("{path}{name}"), "must be unique among the tools");
         }
         names.push(called);
         tools.push(tool);
@@ -64,7 +64,7 @@ pub(crate) fn parse_tool_list<'a>(
 /// message of any other value.
 pub(crate) fn parse_tool_choice<'a>(
     fields: &mut Fields<'a>,
-    words: &str,
+    error_message: &str,
     named: impl Fn(&Object<'a>) -> Option<Cow<'a, str>>,
 ) -> ToolChoice {
     let Some(raw) = fields.raw("tool_choice") else {
@@ -77,7 +77,7 @@ pub(crate) fn parse_tool_choice<'a>(
         (Some("required"), _) => ToolChoice::Required,
         (_, Some(name)) => ToolChoice::Named(name.into_owned()),
         _ => {
-            fields.wrong("tool_choice", words);
+            fields.wrong("tool_choice", error_message);
             ToolChoice::Auto
         }
     }
@@ -85,7 +85,7 @@ pub(crate) fn parse_tool_choice<'a>(
 
 /// Rejects a `tool_choice` that names an unknown tool.
 pub(crate) fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
-    fields.wrong("tool_choice", "must name one of the tools that are given");
+    fields.wrong("tool_choice", "must name one of the given tools");
     Tools::default()
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
 pub(crate) fn reject_tools(fields: &mut Fields<'_>) {
     let tools = fields.array("tools", usize::MAX);
     if tools.is_some_and(|tools| !tools.is_empty()) {
-        fields.wrong("tools", "need messages: a prompt is taken as it is");
+        fields.wrong("tools", "need messages: a prompt is not rendered by the chat template");
     }
 }
 
@@ -122,7 +122,7 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(Stri
         fields.wrong(format!("{path}.name"), TOOL_NAME_MESSAGE);
     }
     let is = |name: &str, right: fn(Raw<'_>) -> bool| function.get(name).is_none_or(right);
-    for (name, right, words) in [
+    for (name, right, error_message) in [
         (
             "description",
             is("description", |raw| fields::kind(raw) == Kind::String),
@@ -140,7 +140,7 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(Stri
         ),
     ] {
         if !right {
-            fields.wrong(format!("{path}.{name}"), words);
+            fields.wrong(format!("{path}.{name}"), error_message);
         }
     }
     let Some(mut tool) = fields::read::<Value>(raw) else {

@@ -246,24 +246,24 @@ impl Encoder for UiMessageEncoder {
         usage: Usage,
         out: &mut BytesMut,
     ) {
-        let pieces = answers.iter().flat_map(|answer| &answer.pieces);
+        let parts = answers.iter().flat_map(|answer| &answer.pieces);
         let message = UiMessage {
             id: &self.source.meta().response_id,
             role: "assistant",
             metadata: MessageMetadata::new(usage),
-            parts: pieces.map(ui_part).collect(),
+            parts: parts.map(ui_part).collect(),
         };
         json::write(&message, out);
     }
 }
 
-fn ui_part(piece: &AnswerPart) -> UiPart<'_> {
+fn ui_part(part: &AnswerPart) -> UiPart<'_> {
     let text_part = |kind, text| UiPart::Text {
         r#type: kind,
         text,
         state: "done",
     };
-    match piece {
+    match part {
         AnswerPart::Text(text) => text_part("text", text),
         AnswerPart::Reasoning(text) => text_part("reasoning", text),
         AnswerPart::Call(call) => UiPart::Tool {

@@ -63,8 +63,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
 fn parse_conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {
     let id = fields.string("id")?;
     if id.len() > CONVERSATION_ID_BYTES_MAX {
-        let words = format!("must have at most {CONVERSATION_ID_BYTES_MAX} bytes");
-        fields.wrong("id", words);
+        let error_message = format!("must have at most {CONVERSATION_ID_BYTES_MAX} bytes");
+        fields.wrong("id", error_message);
     }
     Some(id.into())
 }

@@ -12,12 +12,12 @@ pub(crate) fn joined_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> 
         return Some(text.into_owned());
     }
     if fields::kind(raw) == Kind::String {
-        fields.wrong(path, "holds an escape that is not a character");
+        fields.wrong(path, "has an invalid Unicode escape");
         return None;
     }
     let Some(blocks) = fields::list(raw, PARTS_MAX) else {
-        let words = format!("must be a string or a list of at most {PARTS_MAX} text blocks");
-        fields.wrong(path, words);
+        let error_message = format!("must be a string or a list of at most {PARTS_MAX} text blocks");
+        fields.wrong(path, error_message);
         return None;
     };
     let texts: Vec<Option<String>> = blocks
@@ -60,13 +60,13 @@ pub(crate) fn required_string(
 /// Records the error for a block of this type at this place.
 pub(crate) fn reject_block(fields: &mut Fields<'_>, path: &str, role: &str, kind: Option<&str>) {
     if kind.is_some_and(|kind| UNSUPPORTED_BLOCKS.contains(&kind)) {
-        let words = "only text: images, documents and files are not supported yet by this server";
-        return fields.wrong(path, words);
+        let error_message = "only text: images, documents and files are not supported yet by this server";
+        return fields.wrong(path, error_message);
     }
-    let words = match role {
+    let error_message = match role {
         "user" => "must be text or tool_result",
         "assistant" => "must be text, tool_use, thinking or redacted_thinking",
         _ => "must be text",
     };
-    fields.wrong(format!("{path}.type"), words);
+    fields.wrong(format!("{path}.type"), error_message);
 }

@@ -86,8 +86,8 @@ impl<'a> ContentBlock<'a> {
     }
 
     /// The complete block of a part of a collected answer.
-    pub(crate) fn from_part(piece: &'a AnswerPart) -> Self {
-        match piece {
+    pub(crate) fn from_part(part: &'a AnswerPart) -> Self {
+        match part {
             AnswerPart::Text(text) => Self::Text { text },
             AnswerPart::Reasoning(thinking) => Self::Thinking {
                 thinking,
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_an_object_on_one_line() {
+    fn tool_input_is_an_object_on_one_line() {
         for (arguments, want) in [
             ("{}", "{}"),
             (

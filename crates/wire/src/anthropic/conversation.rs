@@ -58,8 +58,8 @@ impl Conversation {
             Some("assistant") => "assistant",
             Some("system") => "system",
             _ => {
-                let words = "must be user, assistant or system";
-                fields.wrong(format!("{path}.role"), words);
+                let error_message = "must be user, assistant or system";
+                fields.wrong(format!("{path}.role"), error_message);
                 return None;
             }
         };
@@ -141,8 +141,8 @@ impl Conversation {
             .get("input")
             .filter(|raw| fields::kind(*raw) == Kind::Object);
         let Some(input) = input.and_then(fields::read::<Value>) else {
-            let words = "must be an object, nested at most 127 deep";
-            fields.wrong(format!("{path}.input"), words);
+            let error_message = "must be an object, nested at most 127 deep";
+            fields.wrong(format!("{path}.input"), error_message);
             return None;
         };
         let (id, name) = (id?, name?);
@@ -169,8 +169,8 @@ impl Conversation {
         let id = blocks::required_string(fields, path, block, "tool_use_id")?;
         let call = self.calls.iter().rev().find(|(call, _)| *call == id);
         let Some(name) = call.map(|(_, name)| name.clone()) else {
-            let words = "must be the id of a tool_use block before it";
-            fields.wrong(format!("{path}.tool_use_id"), words);
+            let error_message = "must be the id of an earlier tool_use block";
+            fields.wrong(format!("{path}.tool_use_id"), error_message);
             return None;
         };
         let text = match block.get("content") {
@@ -214,14 +214,14 @@ impl Conversation {
             return Some(());
         };
         if last.rest.contains_key("tool_calls") {
-            let words = "must not end with tool_use: its tool_result has to follow";
-            fields.wrong("messages", words);
+            let error_message = "must not end with tool_use: its tool_result has to follow";
+            fields.wrong("messages", error_message);
             return None;
         }
         let text = last.content.as_str().unwrap_or_default();
         if text.ends_with(char::is_whitespace) {
-            let words = "the last assistant message must not end with white space";
-            fields.wrong("messages", words);
+            let error_message = "the last assistant message must not end with white space";
+            fields.wrong("messages", error_message);
             return None;
         }
         if text.is_empty() {

@@ -336,8 +336,8 @@ impl Encoder for MessagesEncoder {
         usage: Usage,
         out: &mut BytesMut,
     ) {
-        let pieces = answers.iter().flat_map(|answer| &answer.pieces);
-        let content = pieces.map(ContentBlock::from_part).collect();
+        let parts = answers.iter().flat_map(|answer| &answer.pieces);
+        let content = parts.map(ContentBlock::from_part).collect();
         let end = answers.first().and_then(|answer| answer.end);
         json::write(&self.message_object(content, end, usage), out);
     }

@@ -111,8 +111,8 @@ fn parse_thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> O
         Some("enabled" | "adaptive" | "between_tools") => true,
         Some("disabled") => false,
         _ => {
-            let words = "must be enabled, disabled, adaptive or between_tools";
-            fields.wrong("thinking.type", words);
+            let error_message = "must be enabled, disabled, adaptive or between_tools";
+            fields.wrong("thinking.type", error_message);
             return None;
         }
     };
@@ -163,8 +163,8 @@ fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
     match fields.raw("thread") {
         None => Ok(()),
         Some(_) => {
-            let words = "thread: conversations are not kept here: send all messages without it";
-            Err(ApiError::field("thread", THREAD_UNSUPPORTED, words))
+            let error_message = "thread: conversations are not kept here: send all messages without it";
+            Err(ApiError::field("thread", THREAD_UNSUPPORTED, error_message))
         }
     }
 }
@@ -187,8 +187,8 @@ fn check_context_management(fields: &mut Fields<'_>) {
         let kind = fields::object(edit).and_then(|edit| edit.get("type"));
         let kind = kind.and_then(fields::text);
         if !kind.is_some_and(|kind| kind.starts_with("clear_")) {
-            let words = format!("other than clear_... {NOT_SUPPORTED}");
-            fields.wrong(format!("{path}[{i}].type"), words);
+            let error_message = format!("other than clear_... {NOT_SUPPORTED}");
+            fields.wrong(format!("{path}[{i}].type"), error_message);
         }
     }
     if fields::list(edits, EDITS_MAX).is_none() {

@@ -83,8 +83,8 @@ fn page_range(
     let position_of = |name: &str, id: &str| {
         let found = ids.iter().position(|known| *known == id);
         found.ok_or_else(|| {
-            let words = format!("{name}: this server does not serve that model");
-            ApiError::field(name, "invalid_value", words)
+            let error_message = format!("{name}: this server does not serve that model");
+            ApiError::field(name, "invalid_value", error_message)
         })
     };
     if let Some(id) = before {
@@ -105,7 +105,7 @@ mod tests {
     use super::page_range;
 
     #[test]
-    fn pages_follow_each_other_both_ways() {
+    fn model_pages_are_contiguous_in_both_directions() {
         let ids = ["a", "b", "c", "d", "e"];
         let rows = [
             ("all", None, None, 9, (0, 5, false)),

@@ -20,8 +20,8 @@ pub(crate) fn parse_output_format(
     let mut forms = [new, old, other].into_iter().flatten();
     let first = forms.next()?;
     if let Some(second) = forms.next() {
-        let words = format!("must not be given together with {}", first.field);
-        fields.wrong(second.field, words);
+        let error_message = format!("must not be given together with {}", first.field);
+        fields.wrong(second.field, error_message);
     }
     Some(first)
 }
@@ -49,8 +49,8 @@ fn parse_format(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<Res
             response_format::json_schema_format(fields, &format!("{name}.schema"), schema)
         }
         None => {
-            let words = "is required: a JSON Schema (an object)";
-            fields.wrong(format!("{name}.schema"), words);
+            let error_message = "is required: a JSON Schema (an object)";
+            fields.wrong(format!("{name}.schema"), error_message);
             None
         }
     }

@@ -37,7 +37,7 @@ mod tests {
     use stream::{Clock, FailCode};
 
     #[test]
-    fn every_end_has_its_words() {
+    fn every_end_has_a_stop_reason_or_an_error() {
         let rows = [
             (End::Stop(Stop::Eos), Ok(("end_turn", None))),
             (

@@ -17,7 +17,7 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     Tools::new(tools, &choice, once).unwrap_or_else(|| {
         fields.wrong(
             "tool_choice.name",
-            "must be one of the tools that are given",
+            "must be one of the given tools",
         );
         Tools::default()
     })
@@ -33,8 +33,8 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(Stri
         kind.as_ref().map(|kind| kind.as_deref()),
         None | Some(Some("custom"))
     ) {
-        let words = format!("other than \"custom\" {NOT_SUPPORTED}");
-        fields.wrong(format!("{path}.type"), words);
+        let error_message = format!("other than \"custom\" {NOT_SUPPORTED}");
+        fields.wrong(format!("{path}.type"), error_message);
         return None;
     }
     let strict = tool.get("strict").map(fields::read::<bool>);
@@ -46,17 +46,17 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(Stri
     let name =
         name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain));
     if name.is_none() {
-        let words =
+        let error_message =
             format!("must be 1 to {NAME_BYTES_MAX} letters, digits, underscores and hyphens");
-        fields.wrong(format!("{path}.name"), words);
+        fields.wrong(format!("{path}.name"), error_message);
     }
     let schema = tool
         .get("input_schema")
         .filter(|raw| fields::kind(*raw) == Kind::Object)
         .and_then(fields::read::<Value>);
     if schema.is_none() {
-        let words = "must be an object, nested at most 127 deep";
-        fields.wrong(format!("{path}.input_schema"), words);
+        let error_message = "must be an object, nested at most 127 deep";
+        fields.wrong(format!("{path}.input_schema"), error_message);
     }
     let mut function = Map::new();
     if let Some(raw) = tool.get("description") {
@@ -101,7 +101,7 @@ fn choice_by_type(fields: &mut Fields<'_>) -> ToolChoice {
         (Some("any"), _) => ToolChoice::Required,
         (Some("tool"), Some(name)) => ToolChoice::Named(name.into_owned()),
         (Some("tool"), None) => {
-            fields.wrong("name", "is required: the tool that is to be called");
+            fields.wrong("name", "is required: the tool to call");
             ToolChoice::Auto
         }
         _ => {

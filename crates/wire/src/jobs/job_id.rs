@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_bounded_and_fit_in_a_path() {
+    fn job_id_is_bounded_and_fits_in_a_path() {
         let (longest, stream_id) = ("a".repeat(JOB_ID_BYTES_MAX), "ab".repeat(16));
         for good in ["a", "job-1", "A.b_c-9", &longest, &stream_id.to_uppercase()] {
             assert_eq!(JobId::parse(good).as_ref().map(JobId::as_str), Some(good));

@@ -83,7 +83,7 @@ pub fn end_error(end: End) -> ApiError {
 
 fn timed_out(clock: Clock) -> JobOutcome {
     let (message, retriable) = match clock {
-        Clock::Queue => ("waiting for a place took too long (queue)", true),
+        Clock::Queue => ("waiting for a slot took too long (queue)", true),
         Clock::FirstToken => ("no first token in time (first_token)", false),
         Clock::Idle => ("no further token in time (idle)", false),
         Clock::Total => ("the job took too long (total)", false),

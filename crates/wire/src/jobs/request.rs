@@ -67,7 +67,7 @@ fn parse_job_id(fields: &mut Fields<'_>) -> Option<JobId> {
 fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Prompt> {
     match (fields.raw("prompt"), fields.raw("messages")) {
         (None, None) => {
-            fields.wrong("prompt", "is required, or messages in its place");
+            fields.wrong("prompt", "is required unless messages are given");
             None
         }
         (Some(_), Some(_)) => {

@@ -54,8 +54,8 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Me
     let role = object.get("role").and_then(fields::text);
     let role = role.filter(|role| matches!(&**role, "system" | "user" | "assistant" | "tool"));
     if role.is_none() {
-        let words = "must be one of system, user, assistant, tool";
-        fields.wrong(format!("{path}.role"), words);
+        let error_message = "must be one of system, user, assistant, tool";
+        fields.wrong(format!("{path}.role"), error_message);
     }
     let content = string_member(fields, &object, path, "content");
     let rest = other_members(fields, path, &object);
@@ -93,8 +93,8 @@ fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Ma
             rest.insert("tool_calls".to_owned(), Value::Array(calls));
         }
         None => {
-            let words = "must be a list of {\"function\":{\"name\":..,\"arguments\":{..}}}";
-            fields.wrong(format!("{path}.tool_calls"), words);
+            let error_message = "must be a list of {\"function\":{\"name\":..,\"arguments\":{..}}}";
+            fields.wrong(format!("{path}.tool_calls"), error_message);
         }
     }
     rest

@@ -25,7 +25,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
                 if is_given(&fields, name) {
                     fields.wrong(
                         name,
-                        "does not go with raw, which takes the prompt as it is",
+                        "cannot be combined with raw, which uses the prompt without a template",
                     );
                 }
             }
@@ -67,8 +67,8 @@ fn prompt_turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Valu
             }
         };
     }
-    let says = [("system", system), ("user", prompt)];
-    let messages = says.into_iter().filter(|(_, text)| !text.is_empty());
+    let turns = [("system", system), ("user", prompt)];
+    let messages = turns.into_iter().filter(|(_, text)| !text.is_empty());
     Prompt::Conversation {
         field: "prompt",
         messages: messages

@@ -112,8 +112,8 @@ impl Writer {
     }
 
     fn add_action(&mut self, action: &str) -> Result<(), String> {
-        let mut words = action.split_whitespace();
-        match (words.next(), words.next(), words.next()) {
+        let mut error_message = action.split_whitespace();
+        match (error_message.next(), error_message.next(), error_message.next()) {
             _ if action.starts_with("/*") && action.ends_with("*/") => Ok(()),
             (Some(".Response"), None, _) => {
                 self.reached_response |= self.is_written();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_writes() {
+    fn template_renders_up_to_the_response() {
         let chat =
             "{{ if .System }}[S]{{ .System }}\n{{ end }}[U]{{ .Prompt }}[A]{{ .Response }}[E]";
         let rows = [
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_written_is_counted_before_it_is() {
+    fn rendered_bytes_over_the_limit_are_rejected() {
         let prompt = "a".repeat(4 << 20);
         let render = |times: usize| {
             let values = TemplateValues {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template() {
+    fn invalid_template_is_rejected() {
         let deep = "{{ if .Prompt }}".repeat(DEPTH_MAX + 1);
         let long = "x".repeat(TEMPLATE_BYTES_MAX + 1);
         let rows = [
@@ -249,9 +249,9 @@ mod tests {
             (&deep, "at most 32"),
             (&long, "at most 65536"),
         ];
-        for (template, words) in rows {
-            let why = written(template, "s", "p").expect_err(words);
-            assert!(why.contains(words), "{why}");
+        for (template, error_message) in rows {
+            let why = written(template, "s", "p").expect_err(error_message);
+            assert!(why.contains(error_message), "{why}");
         }
     }
 }

@@ -30,7 +30,7 @@ impl From<Option<Duration>> for ModelKeepAlive {
 
 /// Error message for an invalid `keep_alive`.
 const KEEP_ALIVE_MESSAGE: &str =
-    "must be a number of seconds, or a text like \"5m\" or \"1h30m\"; below 0 is for ever";
+    "must be a number of seconds, or a duration like \"5m\" or \"1h30m\"; a negative number keeps the model loaded";
 
 /// Parses `keep_alive`.
 pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {
@@ -87,7 +87,7 @@ mod tests {
     use super::parse_seconds;
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn duration_in_go_syntax_is_parsed() {
         let rows = [
             ("5m", Some(300.0)),
             ("1h30m", Some(5400.0)),

@@ -17,7 +17,7 @@ mod tests {
     use super::with_tag;
 
     #[test]
-    fn every_name_has_a_tag() {
+    fn model_name_gets_a_tag() {
         for (id, want) in [
             ("tiny", "tiny:latest"),
             ("tiny:1b", "tiny:1b"),

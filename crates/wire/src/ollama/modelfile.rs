@@ -48,7 +48,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_made_model_is_written_as_it_was_made() {
+    fn modelfile_of_derived_model_has_its_settings() {
         let derived = DerivedModel {
             parent: "tiny".to_owned(),
             system: Some("Be brief.".to_owned()),

@@ -24,8 +24,8 @@ fn fields(error: &ApiError) -> Vec<&str> {
     fields
 }
 
-fn messages(ask: &GenerateRequest) -> &[Message] {
-    match &ask.prompts[..] {
+fn messages(request: &GenerateRequest) -> &[Message] {
+    match &request.prompts[..] {
         [Prompt::Conversation { messages, .. }] => messages,
         [Prompt::Continued { then, .. }] => match &**then {
             Prompt::Conversation { messages, .. } => messages,
@@ -36,10 +36,10 @@ fn messages(ask: &GenerateRequest) -> &[Message] {
 }
 
 #[test]
-fn what_goes_without_saying() {
-    let ask = chat(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
-    assert!(ask.stream_options.stream && !ask.stream_options.return_context);
-    let (params, sampling) = (&ask.params, &ask.params.sampling);
+fn absent_fields_have_defaults() {
+    let request = chat(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
+    assert!(request.stream_options.stream && !request.stream_options.return_context);
+    let (params, sampling) = (&request.params, &request.params.sampling);
     assert_eq!((params.max_tokens, params.seed), (None, None));
     assert_eq!(
         (sampling.temperature, sampling.top_k, sampling.top_p),
@@ -50,26 +50,26 @@ fn what_goes_without_saying() {
         (1.1, 64)
     );
     assert!(!sampling.logprobs);
-    let ask = generate(&json!({"prompt": "hi"})).unwrap();
-    assert!(ask.stream_options.stream && ask.stream_options.return_context);
+    let request = generate(&json!({"prompt": "hi"})).unwrap();
+    assert!(request.stream_options.stream && request.stream_options.return_context);
 }
 
 #[test]
-fn what_options_say() {
+fn options_are_parsed() {
     let options = json!({"temperature": 0, "top_k": 3, "top_p": 0.5, "min_p": 0.1, "seed": 7, "num_predict": 9,
         "stop": ["a", "b"], "repeat_penalty": 1.5, "repeat_last_n": 16, "presence_penalty": 0.5,
         "frequency_penalty": 0.25, "typical_p": 0.7, "num_ctx": 4096, "num_gpu": 1, "num_thread": 4,
         "mirostat": 0, "unheard_of": {}});
     let body = json!({"messages": [], "options": options, "stream": false, "logprobs": true, "top_logprobs": 2,
         "keep_alive": "5m", "think": null, "format": "", "tools": []});
-    let ask = chat(&body).unwrap();
-    assert!(!ask.stream_options.stream);
-    let params = &ask.params;
+    let request = chat(&body).unwrap();
+    assert!(!request.stream_options.stream);
+    let params = &request.params;
     assert_eq!((params.max_tokens, params.seed), (Some(9), Some(7)));
     assert_eq!(params.stops, ["a", "b"]);
     let sampling = &params.sampling;
-    let told = (sampling.temperature, sampling.top_k, sampling.top_p);
-    assert_eq!(told, (0.0, 3, 0.5));
+    let got = (sampling.temperature, sampling.top_k, sampling.top_p);
+    assert_eq!(got, (0.0, 3, 0.5));
     assert_eq!((sampling.min_p, sampling.typical_p), (0.1, 0.7));
     let penalties = (sampling.presence_penalty, sampling.frequency_penalty);
     assert_eq!(penalties, (0.5, 0.25));
@@ -79,7 +79,7 @@ fn what_options_say() {
 }
 
 #[test]
-fn forms() {
+fn format_is_parsed_to_response_format() {
     let form = |format: Value| {
         generate(&json!({"prompt": "hi", "format": format}))
             .unwrap()
@@ -101,7 +101,7 @@ fn forms() {
 }
 
 #[test]
-fn numbers_that_mean_something_else() {
+fn special_option_values_have_ollamas_meaning() {
     let of = |options: Value| {
         let body = json!({"prompt": "hi", "options": options});
         generate(&body).unwrap().params
@@ -125,7 +125,7 @@ fn numbers_that_mean_something_else() {
 }
 
 #[test]
-fn conversations() {
+fn messages_become_those_of_chat_templates() {
     let body = json!({"messages": [
         {"role": "system", "content": "s"},
         {"role": "user", "content": "u", "images": []},
@@ -135,8 +135,8 @@ fn conversations() {
         ]},
         {"role": "tool", "content": "1", "tool_name": "f"},
     ]});
-    let ask = chat(&body).unwrap();
-    let messages = messages(&ask);
+    let request = chat(&body).unwrap();
+    let messages = messages(&request);
     let roles: Vec<_> = messages.iter().map(|m| m.role.as_str()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool"]);
     assert_eq!(messages[2].content, "");
@@ -149,20 +149,20 @@ fn conversations() {
 }
 
 #[test]
-fn a_question_with_its_system_and_context() {
+fn prompt_with_system_and_context_is_parsed() {
     let body = json!({"prompt": "p", "system": "s", "context": [1, 2, 299]});
-    let ask = generate(&body).unwrap();
-    let says: Vec<_> = messages(&ask)
+    let request = generate(&body).unwrap();
+    let turns: Vec<_> = messages(&request)
         .iter()
         .map(|m| (m.role.as_str(), m.content.as_str().unwrap()))
         .collect();
-    assert_eq!(says, [("system", "s"), ("user", "p")]);
+    assert_eq!(turns, [("system", "s"), ("user", "p")]);
     assert!(
-        matches!(&ask.prompts[..], [Prompt::Continued { context, .. }] if *context == [1, 2, 299])
+        matches!(&request.prompts[..], [Prompt::Continued { context, .. }] if *context == [1, 2, 299])
     );
-    let ask = generate(&json!({"prompt": "p", "raw": true})).unwrap();
-    assert_eq!(ask.prompts, [Prompt::Text("p".to_owned())]);
-    assert!(!ask.stream_options.return_context);
+    let request = generate(&json!({"prompt": "p", "raw": true})).unwrap();
+    assert_eq!(request.prompts, [Prompt::Text("p".to_owned())]);
+    assert!(!request.stream_options.return_context);
     let body = json!({"prompt": "p", "template": "<u>{{ .Prompt }}</u>{{ .Response }}!"});
     let pieces = vec![
         PromptPiece::Template("<u>".to_owned()),
@@ -176,7 +176,7 @@ fn a_question_with_its_system_and_context() {
 }
 
 #[test]
-fn thinking_goes_to_the_template() {
+fn think_sets_template_variables() {
     let kwargs = |think: Value| {
         let body = json!({"messages": [{"role": "user"}], "think": think});
         match chat(&body).unwrap().prompts.remove(0) {
@@ -192,7 +192,7 @@ fn thinking_goes_to_the_template() {
 }
 
 #[test]
-fn all_bad_fields_are_told_at_once() {
+fn all_invalid_fields_are_reported_at_once() {
     let body = json!({"messages": [{"role": "boss", "content": 7, "images": ["x"]}, 3], "stream": "yes",
         "format": 7, "tools": [{}], "think": "hard", "keep_alive": "soon", "images": ["x"],
         "options": {"temperature": 9, "num_predict": -3, "stop": [""], "repeat_last_n": 0.5, "seed": "x"}});
@@ -217,7 +217,7 @@ fn all_bad_fields_are_told_at_once() {
 }
 
 #[test]
-fn one_bad_field_each() {
+fn invalid_field_is_named() {
     let rows = [
         ("a suffix", json!({"suffix": "x"}), "suffix"),
         ("no option", json!({"options": 7}), "options"),

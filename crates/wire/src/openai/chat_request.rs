@@ -221,7 +221,7 @@ fn parse_content(
         return Some(Value::String(text.into_owned()));
     }
     if fields::kind(raw) == Kind::String {
-        fields.wrong(path, "holds an escape that is not a character");
+        fields.wrong(path, "has an invalid Unicode escape");
         return None;
     }
     let Some(parts) = fields::list(raw, PARTS_MAX) else {

@@ -61,15 +61,15 @@ fn parse_best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool
     if best < n {
         fields.wrong("best_of", format!("must be at least n, which is {n}"));
     } else if best > n && stream {
-        let words =
-            "must be n where the answer is streamed: which are the best is known at their ends";
-        fields.wrong("best_of", words);
+        let error_message =
+            "must equal n for a streamed answer: the best answers are known only when all have ended";
+        fields.wrong("best_of", error_message);
     } else if best > n && best * prompts > CHOICES_MAX {
-        let words = format!(
+        let error_message = format!(
             "prompts times best_of must be at most {CHOICES_MAX}, not {}",
             best * prompts
         );
-        fields.wrong("best_of", words);
+        fields.wrong("best_of", error_message);
     }
     best.max(n)
 }
@@ -80,7 +80,7 @@ fn reject_beside_prompt_logprobs(
     params: &GenerationParams,
     selects_best: bool,
 ) {
-    let words = "cannot be used where the prompt's tokens are told with the answer's (echo with logprobs or max_tokens 0)";
+    let error_message = "cannot be combined with prompt log-probabilities (echo with logprobs or with max_tokens 0)";
     let sampling = &params.sampling;
     let penalties = [
         ("presence_penalty", sampling.presence_penalty != 0.0),
@@ -88,7 +88,7 @@ fn reject_beside_prompt_logprobs(
         ("best_of", selects_best),
     ];
     for (name, _) in penalties.into_iter().filter(|(_, used)| *used) {
-        fields.wrong(name, words);
+        fields.wrong(name, error_message);
     }
 }
 

@@ -50,7 +50,7 @@ fn timed_out_error(clock: Clock) -> ApiError {
     match clock {
         Clock::Queue => ApiError::capacity(
             "timeout",
-            "waiting for a place took too long (queue)",
+            "waiting for a slot took too long (queue)",
             RETRY_AFTER,
         ),
         Clock::FirstToken => timeout_error("no first token in time (first_token)"),
@@ -77,8 +77,8 @@ fn failed_error(code: FailCode) -> ApiError {
     }
 }
 
-fn timeout_error(words: &str) -> ApiError {
-    ApiError::new(ErrorKind::TimedOut, Blame::Ours, "timeout", words)
+fn timeout_error(error_message: &str) -> ApiError {
+    ApiError::new(ErrorKind::TimedOut, Blame::Ours, "timeout", error_message)
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     use crate::status::status_code;
 
     #[test]
-    fn every_end_has_its_words() {
+    fn every_end_has_a_finish_reason_or_an_error() {
         let rows = [
             (End::Stop(Stop::Eos), Ok("stop")),
             (End::Stop(Stop::StopString(3)), Ok("stop")),

@@ -114,8 +114,8 @@ pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
 fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
     let salt = fields.string("cache_salt")?;
     if !(1..=CACHE_SALT_BYTES_MAX).contains(&salt.len()) {
-        let words = format!("must have 1 to {CACHE_SALT_BYTES_MAX} bytes");
-        fields.wrong("cache_salt", words);
+        let error_message = format!("must have 1 to {CACHE_SALT_BYTES_MAX} bytes");
+        fields.wrong("cache_salt", error_message);
         return None;
     }
     Some(salt.into())

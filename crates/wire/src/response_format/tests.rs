@@ -63,7 +63,7 @@ const WRONG: [(&str, &[&str]); 12] = [
 ];
 
 #[test]
-fn forms_as_callers_write_them() {
+fn response_format_is_parsed() {
     for (body, field, kind) in RIGHT {
         let form = ResponseFormat {
             source: source(kind),
@@ -81,7 +81,7 @@ fn forms_as_callers_write_them() {
 }
 
 #[test]
-fn wrong_forms_are_named() {
+fn invalid_response_format_is_named() {
     for (body, fields) in WRONG {
         let fields: Vec<String> = fields.iter().map(|&field| field.to_owned()).collect();
         assert_eq!(read(body), Err(fields), "{body}");
@@ -89,7 +89,7 @@ fn wrong_forms_are_named() {
 }
 
 #[test]
-fn a_refusal_names_the_place() {
+fn strict_schema_error_names_the_place() {
     let refused = |source, field: &str, place: &str| {
         let form = ResponseFormat {
             source,

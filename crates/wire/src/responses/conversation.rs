@@ -37,8 +37,8 @@ pub(crate) fn parse_input(
     }
     let items = fields::list(raw, MESSAGES_MAX).filter(|items| !items.is_empty());
     let Some(items) = items else {
-        let words = format!("must be a string or a list of 1 to {MESSAGES_MAX} items");
-        fields.wrong("input", words);
+        let error_message = format!("must be a string or a list of 1 to {MESSAGES_MAX} items");
+        fields.wrong("input", error_message);
         return None;
     };
     let read =
@@ -71,8 +71,8 @@ impl ConversationBuilder {
             Some(Some("function_call_output")) => self.add_call_output(fields, path, &item),
             Some(Some("reasoning")) => self.add_reasoning(fields, path, &item),
             Some(Some("item_reference")) => {
-                let words = "item_reference is not supported by this server: send the item itself";
-                fields.wrong(format!("{path}.type"), words);
+                let error_message = "item_reference is not supported by this server: send the item itself";
+                fields.wrong(format!("{path}.type"), error_message);
                 None
             }
             _ => {
@@ -96,8 +96,8 @@ impl ConversationBuilder {
             // Chat templates know this role as `system`.
             Some("developer") => ("developer", "system"),
             _ => {
-                let words = "must be user, assistant, system or developer";
-                fields.wrong(format!("{path}.role"), words);
+                let error_message = "must be user, assistant, system or developer";
+                fields.wrong(format!("{path}.role"), error_message);
                 return None;
             }
         };
@@ -174,8 +174,8 @@ impl ConversationBuilder {
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id")?;
         let Some(name) = self.calls.iter().rev().find(|(call, _)| *call == id) else {
-            let words = "must be the call_id of a function_call before it";
-            fields.wrong(format!("{path}.call_id"), words);
+            let error_message = "must be the call_id of an earlier function_call";
+            fields.wrong(format!("{path}.call_id"), error_message);
             return None;
         };
         let mut rest = Map::new();
@@ -241,8 +241,8 @@ impl ConversationBuilder {
 /// The joined text of a list of content parts.
 fn joined_parts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
     let Some(parts) = fields::list(raw, PARTS_MAX) else {
-        let words = format!("must be a string or a list of at most {PARTS_MAX} parts");
-        fields.wrong(path, words);
+        let error_message = format!("must be a string or a list of at most {PARTS_MAX} parts");
+        fields.wrong(path, error_message);
         return None;
     };
     let read = |(i, part)| part_text(fields, &format!("{path}[{i}]"), part);
@@ -259,13 +259,13 @@ fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String
         Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => "text",
         Some("refusal") => "refusal",
         Some(kind) if UNSUPPORTED_PARTS.contains(&kind) => {
-            let words = "only text: images, sound and files are not supported yet by this server";
-            fields.wrong(path, words);
+            let error_message = "only text: images, sound and files are not supported yet by this server";
+            fields.wrong(path, error_message);
             return None;
         }
         _ => {
-            let words = "must be input_text, output_text or refusal";
-            fields.wrong(format!("{path}.type"), words);
+            let error_message = "must be input_text, output_text or refusal";
+            fields.wrong(format!("{path}.type"), error_message);
             return None;
         }
     };

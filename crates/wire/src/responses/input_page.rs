@@ -47,8 +47,8 @@ pub fn input_page(items: &[InputItem], query: &Query) -> Result<String, ApiError
         None | Some("desc") => true,
         Some("asc") => false,
         Some(_) => {
-            let words = "order: must be asc or desc";
-            return Err(ApiError::field("order", "invalid_value", words));
+            let error_message = "order: must be asc or desc";
+            return Err(ApiError::field("order", "invalid_value", error_message));
         }
     };
     let mut all: Vec<&InputItem> = items.iter().collect();
@@ -60,8 +60,8 @@ pub fn input_page(items: &[InputItem], query: &Query) -> Result<String, ApiError
         Some(id) => {
             let at = all.iter().position(|item| &*item.id == id);
             at.ok_or_else(|| {
-                let words = "after: must be the id of an input item of this response";
-                ApiError::field("after", "invalid_value", words)
+                let error_message = "after: must be the id of an input item of this response";
+                ApiError::field("after", "invalid_value", error_message)
             })? + 1
         }
     };

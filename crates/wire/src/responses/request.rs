@@ -106,14 +106,14 @@ fn add_history(
     if history.items().count() > MESSAGES_MAX {
         return fields.wrong(
             NAME,
-            format!("has more than {MESSAGES_MAX} items before it"),
+            format!("has more than {MESSAGES_MAX} earlier items"),
         );
     }
     let bytes: usize = history.items().map(str::len).sum();
     if bytes > HISTORY_BYTES_MAX {
         return fields.wrong(
             NAME,
-            format!("has {bytes} bytes of items before it; at most {HISTORY_BYTES_MAX} are taken"),
+            format!("has {bytes} bytes of earlier items; the limit is {HISTORY_BYTES_MAX}"),
         );
     }
     for item in history.items() {
@@ -131,8 +131,8 @@ fn single_response_format(
 ) -> Option<ResponseFormat> {
     let form = text_format::parse_text_format(fields);
     if let (Some(_), Some(other)) = (&form, &other) {
-        let words = format!("must not be given together with {}", other.field);
-        fields.wrong("text.format", words);
+        let error_message = format!("must not be given together with {}", other.field);
+        fields.wrong("text.format", error_message);
     }
     form.or(other)
 }
@@ -171,11 +171,11 @@ fn check_metadata(fields: &mut Fields<'_>) {
         fits && name.len() <= METADATA_NAME_BYTES_MAX
     };
     if metadata.entries().count() > METADATA_MAX || !metadata.entries().all(right) {
-        let words = format!(
+        let error_message = format!(
             "must be an object of at most {METADATA_MAX} strings of {METADATA_BYTES_MAX} bytes, with \
              names of {METADATA_NAME_BYTES_MAX}"
         );
-        fields.wrong("metadata", words);
+        fields.wrong("metadata", error_message);
     }
 }
 

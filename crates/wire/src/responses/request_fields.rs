@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_repeated_as_they_are_written() {
+    fn request_field_keeps_its_spelling() {
         for members in [DEFAULTS, r#""a":0.10000000000000001,"b":[1e400,"\u0041"]"#] {
             let fields = RequestFields::new(Some(members));
             assert_eq!(

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_do_not_depend_on_how_tokens_were_grouped() {
+    fn sequence_number_is_independent_of_token_grouping() {
         use Kind::{Reasoning, Text};
         // Message items after 2 and after 3 tokens.
         assert_eq!(numbers(&[(Text, (1, 0)), (Text, (2, 0))]), [4, 5, 8]);

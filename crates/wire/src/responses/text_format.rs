@@ -28,14 +28,14 @@ pub(crate) fn parse_text_format(fields: &mut Fields<'_>) -> Option<ResponseForma
                 response_format::check_strict(fields, form, format.get("strict"))
             }
             None => {
-                let words = "is required: a JSON Schema (an object)";
-                fields.wrong(format!("{NAME}.schema"), words);
+                let error_message = "is required: a JSON Schema (an object)";
+                fields.wrong(format!("{NAME}.schema"), error_message);
                 None
             }
         },
         _ => {
-            let words = "must be one of text, json_object, json_schema";
-            fields.wrong(format!("{NAME}.type"), words);
+            let error_message = "must be one of text, json_object, json_schema";
+            fields.wrong(format!("{NAME}.type"), error_message);
             None
         }
     }

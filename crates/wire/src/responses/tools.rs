@@ -31,8 +31,8 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(Stri
         return None;
     };
     if tool.get("type").and_then(fields::text).as_deref() != Some("function") {
-        let words = format!("other than \"function\" {NOT_SUPPORTED}");
-        fields.wrong(format!("{path}.type"), words);
+        let error_message = format!("other than \"function\" {NOT_SUPPORTED}");
+        fields.wrong(format!("{path}.type"), error_message);
         return None;
     }
     let name = tool.get("name").and_then(fields::text);
@@ -52,8 +52,8 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(Stri
     if let Some(raw) = tool.get("parameters") {
         let schema = Some(raw).filter(|raw| fields::kind(*raw) == Kind::Object);
         let Some(schema) = schema.and_then(fields::read::<Value>) else {
-            let words = "must be a JSON Schema (an object)";
-            fields.wrong(format!("{path}.parameters"), words);
+            let error_message = "must be a JSON Schema (an object)";
+            fields.wrong(format!("{path}.parameters"), error_message);
             return None;
         };
         function.insert("parameters".to_owned(), schema);

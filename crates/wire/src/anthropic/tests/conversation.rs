@@ -5,9 +5,9 @@ use generate::request::Prompt;
 use serde_json::{Value, json};
 
 /// Messages for the chat template, and whether the answer continues the last one.
-fn told(over: &Value) -> (Value, bool) {
-    let mut ask = message(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
-    match ask.prompts.remove(0) {
+fn got(over: &Value) -> (Value, bool) {
+    let mut request = message(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
+    match request.prompts.remove(0) {
         Prompt::Conversation {
             messages,
             continues,
@@ -18,7 +18,7 @@ fn told(over: &Value) -> (Value, bool) {
 }
 
 #[test]
-fn turns_become_the_messages_of_templates() {
+fn messages_become_those_of_chat_templates() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let rows = [
         (
@@ -50,12 +50,12 @@ fn turns_become_the_messages_of_templates() {
         ),
     ];
     for (case, over, want) in rows {
-        assert_eq!(told(&over), (want, false), "{case}");
+        assert_eq!(got(&over), (want, false), "{case}");
     }
 }
 
 #[test]
-fn calls_results_and_thinking_come_back() {
+fn tool_calls_results_and_reasoning_are_kept() {
     let over = json!({"messages": [
         {"role": "user", "content": "weather?"},
         {"role": "assistant", "content": [
@@ -85,27 +85,27 @@ fn calls_results_and_thinking_come_back() {
         {"role": "tool", "content": "no\nclock", "tool_call_id": "toolu_2", "name": "time", "is_error": true},
         {"role": "user", "content": "So?"},
     ]);
-    assert_eq!(told(&over), (want, false));
+    assert_eq!(got(&over), (want, false));
 }
 
 #[test]
-fn a_last_turn_of_the_assistant_is_continued() {
+fn last_assistant_message_is_continued() {
     let ends = |content: Value| {
         json!({"messages": [
             {"role": "user", "content": "a"}, {"role": "assistant", "content": content},
         ]})
     };
-    let (messages, continues) = told(&ends(json!("The answer is (")));
+    let (messages, continues) = got(&ends(json!("The answer is (")));
     assert_eq!(messages[1]["content"], "The answer is (");
     assert!(continues);
     // An empty last message is dropped.
-    let (messages, continues) = told(&ends(json!("")));
+    let (messages, continues) = got(&ends(json!("")));
     assert_eq!(messages.as_array().map(Vec::len), Some(1));
     assert!(!continues);
 }
 
 #[test]
-fn each_wrong_block_is_named() {
+fn invalid_block_is_named() {
     let user = |block: Value| json!({"messages": [{"role": "user", "content": [block]}]});
     let assistant = |block: Value| json!({"messages": [{"role": "assistant", "content": [block]}]});
     let rows = [

@@ -9,15 +9,15 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 fn parsed(over: &Value) -> (Vec<Value>, Map<String, Value>) {
-    let mut ask = message(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
-    match ask.prompts.remove(0) {
+    let mut request = message(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
+    match request.prompts.remove(0) {
         Prompt::Conversation { tools, kwargs, .. } => (tools, kwargs),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn each_wrong_field_is_named() {
+fn invalid_field_is_named() {
     let rows = [
         (json!({"max_tokens": null}), "max_tokens"),
         (json!({"max_tokens": 0}), "max_tokens"),
@@ -64,7 +64,7 @@ fn each_wrong_field_is_named() {
 }
 
 #[test]
-fn each_wrong_tool_is_named() {
+fn invalid_tool_is_named() {
     let tool = json!({"name": "f", "input_schema": {"type": "object"}});
     let rows = [
         (json!({"tools": {}}), "tools"),
@@ -118,11 +118,11 @@ fn refused((over, want): (Value, &str)) {
 }
 
 #[test]
-fn all_wrong_fields_are_told_at_once() {
+fn all_invalid_fields_are_reported_at_once() {
     let over = json!({
         "messages": [], "max_tokens": null, "stop_sequences": [1], "temperature": 9, "tools": [{}],
     });
-    let error = message(&over).expect_err("nothing here is right");
+    let error = message(&over).expect_err("all fields are wrong");
     let want = [
         "messages",
         "tools[0].name",
@@ -137,7 +137,7 @@ fn all_wrong_fields_are_told_at_once() {
 type Check = fn(&GenerateRequest) -> bool;
 
 #[test]
-fn what_clients_send_is_understood() {
+fn valid_request_is_parsed() {
     let rows: [(Value, Check); 7] = [
         (json!({}), |a| {
             a.n == 1 && a.params.max_tokens == Some(5) && !a.stream_options.stream
@@ -166,13 +166,13 @@ fn what_clients_send_is_understood() {
         ),
     ];
     for (over, check) in rows {
-        let ask = message(&over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
-        assert!(check(&ask), "{over}: {ask:?}");
+        let request = message(&over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
+        assert!(check(&request), "{over}: {request:?}");
     }
 }
 
 #[test]
-fn thinking_and_effort_reach_the_template() {
+fn thinking_and_effort_set_template_variables() {
     let rows = [
         (json!({}), json!({})),
         (
@@ -198,7 +198,7 @@ fn thinking_and_effort_reach_the_template() {
 }
 
 #[test]
-fn each_wrong_form_is_named() {
+fn invalid_output_format_is_named() {
     let rows = [
         (
             json!({"output_config": {"format": {"type": "json_schema"}}}),
@@ -225,7 +225,7 @@ fn each_wrong_form_is_named() {
 }
 
 #[test]
-fn an_answer_may_have_a_form() {
+fn output_format_is_parsed() {
     let schema = json!({"type": "object", "properties": {"yes": {"type": "boolean"}}});
     let format = json!({"type": "json_schema", "schema": schema});
     for (over, field) in [
@@ -242,15 +242,15 @@ fn an_answer_may_have_a_form() {
     ] {
         let form = message(&over).expect("understood").params.response_format;
         let source = text::GrammarSource::JsonSchema(schema.clone());
-        let told = form
+        let got = form
             .as_ref()
             .map(|form| (form.field.as_str(), &form.source));
-        assert_eq!(told, field.map(|field| (field, &source)), "{over}");
+        assert_eq!(got, field.map(|field| (field, &source)), "{over}");
     }
 }
 
 #[test]
-fn tools_reach_the_template_in_the_shape_it_takes() {
+fn tools_are_converted_for_the_chat_template() {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     let tools = json!([
         {"name": "weather", "description": "Tells it.", "input_schema": schema},
@@ -273,7 +273,7 @@ fn tools_reach_the_template_in_the_shape_it_takes() {
 proptest! {
     /// No body causes a panic; every error response names a field or a position.
     #[test]
-    fn any_body_is_understood_or_refused(body in any_body()) {
+    fn any_body_is_parsed_or_rejected(body in any_body()) {
         let parsed = Fields::parse(body.as_bytes()).and_then(|f| message_request::parse(f, VOCAB));
         let counted = Fields::parse(body.as_bytes()).and_then(message_request::parse_prompt);
         for error in [parsed.err(), counted.err()].into_iter().flatten() {

@@ -33,7 +33,7 @@ pub(super) fn usage(tokens: u64) -> Usage {
 }
 
 /// A job whose events a test encodes one by one.
-pub(super) struct Hand {
+pub(super) struct JobDriver {
     pub(super) job: JobEncoder,
     pub(super) started: bool,
     pub(super) out: BytesMut,
@@ -43,7 +43,7 @@ pub(super) struct Hand {
     pub(super) ended: bool,
 }
 
-impl Hand {
+impl JobDriver {
     pub(super) fn new(metrics_each: Duration) -> Self {
         let mut meta = StreamMeta::unopened("m", clock::now());
         meta.stops = vec!["x".to_owned(), "STOP\"".to_owned()];
@@ -130,20 +130,20 @@ impl Hand {
                 let end = Some(end);
                 self.encode(&Event::Usage { end, usage });
             }
-            self.ended_so(end, usage);
+            self.fail(end, usage);
         }
     }
 
-    pub(super) fn ended_so(&mut self, end: End, usage: Usage) {
+    pub(super) fn fail(&mut self, end: End, usage: Usage) {
         self.encode(&Event::Failed { end, usage });
     }
 
-    pub(super) fn refuse(&mut self, error: &ApiError) {
+    pub(super) fn reject(&mut self, error: &ApiError) {
         self.encode(&Event::Rejected(error));
     }
 
     /// The frames so far, with time stamps replaced by `T`.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn output(&self) -> String {
         let text = std::str::from_utf8(&self.out).unwrap();
         let (mut fixed, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once("\"started_at\":\"") {
@@ -157,8 +157,8 @@ impl Hand {
     }
 
     pub(super) fn frames(&self) -> Vec<Frame> {
-        let told = self.told();
-        assert!(told.ends_with("\n\n"));
-        told.split_terminator("\n\n").map(Frame::parse).collect()
+        let output = self.output();
+        assert!(output.ends_with("\n\n"));
+        output.split_terminator("\n\n").map(Frame::parse).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::error_response::JobError;
 use super::super::outcome::{self, JobOutcome};
-use super::driver::{Hand, usage};
+use super::driver::{JobDriver, usage};
 use super::frame_order::{Frame, FrameOrder};
 use crate::encoder::Encoder;
 use crate::status::status_code;
@@ -41,26 +41,26 @@ const ENDS: [End; 17] = [
 ];
 
 #[test]
-fn every_ending_is_told_once() {
+fn every_end_has_exactly_one_last_event() {
     for end in ENDS {
         for tokens in [0, 3] {
-            let mut hand = Hand::new(Duration::ZERO);
-            hand.queued(2);
-            hand.open();
-            (0..tokens).for_each(|_| hand.delta("a", 1));
-            hand.end(end);
+            let mut driver = JobDriver::new(Duration::ZERO);
+            driver.queued(2);
+            driver.open();
+            (0..tokens).for_each(|_| driver.delta("a", 1));
+            driver.end(end);
             assert_eq!(
-                FrameOrder::of(&hand.frames()),
+                FrameOrder::of(&driver.frames()),
                 FrameOrder::Over,
                 "{end:?}: {}",
-                hand.told()
+                driver.output()
             );
         }
     }
 }
 
 #[test]
-fn every_ending_has_its_words() {
+fn every_end_has_a_stop_reason_or_an_error() {
     let code = |end| match outcome::job_outcome(end) {
         JobOutcome::End { reason, .. } => (reason, None),
         JobOutcome::Error(JobError {
@@ -92,7 +92,7 @@ fn every_ending_has_its_words() {
 }
 
 #[test]
-fn endings_before_the_first_byte_have_a_status() {
+fn end_before_the_first_byte_has_an_http_status() {
     let status = |end| status_code(outcome::end_error(end).kind).as_u16();
     let rows = [
         (End::Cancelled, 499),
@@ -116,14 +116,14 @@ fn endings_before_the_first_byte_have_a_status() {
 }
 
 #[test]
-fn a_job_byte_for_byte() {
-    let mut hand = Hand::new(NEVER);
-    hand.queued(3);
-    hand.open();
-    hand.delta("he\n", 1);
-    hand.delta("llo", 2);
-    hand.delta("\u{1F600}", 0);
-    hand.end(End::Stop(Stop::StopString(1)));
+fn frames_of_a_job_equal_the_golden_bytes() {
+    let mut driver = JobDriver::new(NEVER);
+    driver.queued(3);
+    driver.open();
+    driver.delta("he\n", 1);
+    driver.delta("llo", 2);
+    driver.delta("\u{1F600}", 0);
+    driver.end(End::Stop(Stop::StopString(1)));
     let want = concat!(
         "data: {\"type\":\"queued\",\"position\":3}\n\n",
         "data: {\"type\":\"started\",\"job_id\":\"job-1\",\"model\":\"m\",\"started_at\":\"T\"}\n\n",
@@ -134,53 +134,53 @@ fn a_job_byte_for_byte() {
         "\"stop_reason\":\"STOP_SEQUENCE\",\"stop_sequence_matched\":\"STOP\\\"\"}\n\n",
         "data: [DONE]\n\n",
     );
-    assert_eq!(hand.told(), want);
+    assert_eq!(driver.output(), want);
 }
 
 #[test]
-fn what_breaks_and_what_is_refused_byte_for_byte() {
-    let mut hand = Hand::new(NEVER);
-    hand.open();
-    hand.delta("a", 1);
-    hand.end(End::TimedOut(Clock::Idle));
+fn frames_of_failed_and_rejected_jobs_equal_the_golden_bytes() {
+    let mut driver = JobDriver::new(NEVER);
+    driver.open();
+    driver.delta("a", 1);
+    driver.end(End::TimedOut(Clock::Idle));
     assert!(
-        hand.told().ends_with(concat!(
+        driver.output().ends_with(concat!(
             "data: {\"type\":\"error\",\"code\":\"TIMEOUT\",",
             "\"message\":\"no further token in time (idle)\",\"retriable\":false}\n\n",
             "data: [DONE]\n\n",
         )),
         "{}",
-        hand.told()
+        driver.output()
     );
-    let mut hand = Hand::new(NEVER);
-    hand.queued(1);
+    let mut driver = JobDriver::new(NEVER);
+    driver.queued(1);
     let full = ApiError::capacity("overloaded", "too many", Duration::from_secs(1));
-    hand.refuse(&full);
+    driver.reject(&full);
     let want = concat!(
         "data: {\"type\":\"queued\",\"position\":1}\n\n",
         "data: {\"type\":\"error\",\"code\":\"QUEUE_FULL\",\"message\":\"too many\",\"retriable\":true}\n\n",
         "data: [DONE]\n\n",
     );
-    assert_eq!(hand.told(), want);
-    assert_eq!(FrameOrder::of(&hand.frames()), FrameOrder::Over);
+    assert_eq!(driver.output(), want);
+    assert_eq!(FrameOrder::of(&driver.frames()), FrameOrder::Over);
 }
 
 #[test]
-fn cancelled_before_it_began_is_an_end_too() {
-    let told = |tell: fn(&mut Hand)| {
-        let mut hand = Hand::new(NEVER);
-        hand.queued(1);
-        tell(&mut hand);
-        assert_eq!(FrameOrder::of(&hand.frames()), FrameOrder::Over);
-        hand.told()
+fn job_cancelled_before_its_start_has_an_end() {
+    let output = |steps: fn(&mut JobDriver)| {
+        let mut driver = JobDriver::new(NEVER);
+        driver.queued(1);
+        steps(&mut driver);
+        assert_eq!(FrameOrder::of(&driver.frames()), FrameOrder::Over);
+        driver.output()
     };
-    let in_the_queue = told(|hand| {
+    let in_the_queue = output(|driver| {
         let cancelled = ApiError::caller(ErrorKind::Conflict, "cancelled", "words");
-        hand.refuse(&cancelled);
+        driver.reject(&cancelled);
     });
-    let in_the_engine = told(|hand| {
-        hand.open();
-        hand.ended_so(End::Cancelled, Usage::default());
+    let in_the_engine = output(|driver| {
+        driver.open();
+        driver.fail(End::Cancelled, Usage::default());
     });
     assert_eq!(in_the_queue, in_the_engine);
     let end = "data: {\"type\":\"end\",\"tokens_out\":0,\"decode_time_ms\":0,\"stop_reason\":\"CANCELLED\"}\n\n";
@@ -188,13 +188,13 @@ fn cancelled_before_it_began_is_an_end_too() {
 }
 
 #[test]
-fn figures_come_while_tokens_do() {
-    let mut hand = Hand::new(Duration::ZERO);
-    hand.open();
-    hand.delta("a", 1);
-    hand.delta("b", 1);
-    hand.end(End::Length);
-    let events: Vec<_> = hand
+fn metrics_are_sent_between_tokens() {
+    let mut driver = JobDriver::new(Duration::ZERO);
+    driver.open();
+    driver.delta("a", 1);
+    driver.delta("b", 1);
+    driver.end(End::Length);
+    let events: Vec<_> = driver
         .frames()
         .into_iter()
         .filter_map(|frame| match frame {
@@ -213,69 +213,69 @@ fn figures_come_while_tokens_do() {
 }
 
 #[test]
-fn who_reads_what_is_over_gets_no_figures_in_between() {
-    let mut hand = Hand::new(Duration::ZERO);
-    hand.open();
-    hand.ended = true;
-    hand.delta("a", 1);
-    hand.end(End::Length);
-    assert!(!hand.told().contains("metrics"), "{}", hand.told());
+fn ended_job_has_no_metrics_between_tokens() {
+    let mut driver = JobDriver::new(Duration::ZERO);
+    driver.open();
+    driver.ended = true;
+    driver.delta("a", 1);
+    driver.end(End::Length);
+    assert!(!driver.output().contains("metrics"), "{}", driver.output());
 }
 
 #[test]
-fn the_whole_is_one_object() {
-    let mut hand = Hand::new(NEVER);
+fn non_streaming_response_is_one_object() {
+    let mut driver = JobDriver::new(NEVER);
     let answer = CollectedAnswer {
         pieces: vec![AnswerPart::Text("hi\"".to_owned())],
         end: Some(End::Length),
         ..CollectedAnswer::default()
     };
-    hand.job
-        .encode_collected(&[answer], &tokenizer(), usage(2), &mut hand.out);
-    let told: Value = serde_json::from_str(&hand.told()).unwrap();
+    driver.job
+        .encode_collected(&[answer], &tokenizer(), usage(2), &mut driver.out);
+    let output: Value = serde_json::from_str(&driver.output()).unwrap();
     let want = json!({"job_id": "job-1", "model": "m", "started_at": "T", "text": "hi\"", "tokens_out": 2,
         "decode_time_ms": 40, "stop_reason": "MAX_TOKENS"});
-    assert_eq!(told, want);
+    assert_eq!(output, want);
 }
 
 #[test]
-fn who_comes_back_is_not_told_of_the_start_again() {
-    let mut hand = Hand::new(NEVER);
+fn resumed_client_gets_no_second_started() {
+    let mut driver = JobDriver::new(NEVER);
     let reached = &[Position::whole(1)];
-    hand.job.replay_event(&Event::Resumed { reached });
-    hand.tokens = 2;
-    hand.delta("c", 1);
+    driver.job.replay_event(&Event::Resumed { reached });
+    driver.tokens = 2;
+    driver.delta("c", 1);
     assert_eq!(
-        hand.told(),
+        driver.output(),
         "data: {\"type\":\"token\",\"t\":\"c\",\"i\":2}\n\n"
     );
 }
 
 #[test]
-fn several_answers_are_told_apart() {
-    let mut hand = Hand::new(NEVER);
-    hand.open_choices(2);
-    hand.delta("c", 1);
+fn token_of_several_choices_names_its_choice() {
+    let mut driver = JobDriver::new(NEVER);
+    driver.open_choices(2);
+    driver.delta("c", 1);
     assert!(
-        hand.told()
+        driver.output()
             .ends_with("\"t\":\"c\",\"i\":0,\"choice\":0}\n\n"),
         "{}",
-        hand.told()
+        driver.output()
     );
 }
 
 #[test]
-fn tokens_and_figures_cost_no_allocation() {
-    let mut hand = Hand::new(Duration::ZERO);
-    hand.open();
-    hand.delta("the first says that it started", 1);
-    hand.out.reserve(1 << 10);
+fn token_and_metrics_allocate_nothing() {
+    let mut driver = JobDriver::new(Duration::ZERO);
+    driver.open();
+    driver.delta("the first says that it started", 1);
+    driver.out.reserve(1 << 10);
     let before = allocations();
     assert!(before > 0, "the counter counts");
     for _ in 0..100 {
-        hand.out.clear();
-        hand.delta("a \"quoted\" word", 3);
+        driver.out.clear();
+        driver.delta("a \"quoted\" word", 3);
     }
     assert_eq!(allocations() - before, 0);
-    assert!(hand.told().contains("metrics"), "{}", hand.told());
+    assert!(driver.output().contains("metrics"), "{}", driver.output());
 }

@@ -15,27 +15,27 @@ use std::time::Duration;
 
 const VOCAB: usize = 300;
 
-fn asked(body: &Value) -> Result<JobRequest, ApiError> {
+fn parse_job(body: &Value) -> Result<JobRequest, ApiError> {
     parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
 }
 
-fn refused(error: &ApiError) -> Value {
+fn error_json(error: &ApiError) -> Value {
     let out = error_response::error_body(error);
     serde_json::from_slice(&out).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 
 #[test]
-fn what_a_job_may_say() {
-    let plain = asked(&json!({"prompt": "hi"})).unwrap();
+fn valid_request_is_parsed() {
+    let plain = parse_job(&json!({"prompt": "hi"})).unwrap();
     assert_eq!((plain.request.n, plain.id), (1, None));
     assert_eq!(plain.request.prompts, [Prompt::Text("hi".to_owned())]);
     assert!(
         plain.request.stream_options.stream,
-        "streamed unless it says otherwise"
+        "streamed by default"
     );
     let full = json!({"job_id": "my-job.1", "prompt": [1, 2], "max_tokens": 7, "temperature": 0.5, "top_p": 0.25,
         "top_k": 3, "seed": -1, "stop": ["a", "b"], "stream": false, "n": 1, "logprobs": false});
-    let full = asked(&full).unwrap();
+    let full = parse_job(&full).unwrap();
     assert_eq!(full.id.unwrap().as_str(), "my-job.1");
     assert_eq!(full.request.prompts, [Prompt::Ids(vec![1, 2])]);
     let params = full.request.params;
@@ -46,20 +46,20 @@ fn what_a_job_may_say() {
         (0.5, 3)
     );
     assert!(!full.request.stream_options.stream);
-    let talk = asked(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
+    let conversation = parse_job(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
     assert!(
-        matches!(&talk.request.prompts[..], [Prompt::Conversation { messages, .. }] if messages.len() == 1)
+        matches!(&conversation.request.prompts[..], [Prompt::Conversation { messages, .. }] if messages.len() == 1)
     );
 }
 
 #[test]
-fn all_bad_fields_are_told_at_once() {
+fn all_invalid_fields_are_reported_at_once() {
     let bad = json!({"job_id": "a b", "max_tokens": 0, "temperature": 9, "top_p": "x", "top_k": -2, "seed": 0.5,
         "stop": [""], "stream": "yes", "n": 2, "logprobs": true});
-    let error = asked(&bad).expect_err("all wrong");
+    let error = parse_job(&bad).expect_err("all wrong");
     assert_eq!(error.kind, ErrorKind::Invalid);
-    let told = refused(&error);
-    let rows = told["errors"].as_array().unwrap();
+    let output = error_json(&error);
+    let rows = output["errors"].as_array().unwrap();
     let fields: Vec<_> = rows
         .iter()
         .map(|row| row["field"].as_str().unwrap())
@@ -79,7 +79,7 @@ fn all_bad_fields_are_told_at_once() {
         "top_k",
         "top_p",
     ];
-    assert_eq!(sorted, want, "{told}");
+    assert_eq!(sorted, want, "{output}");
     for row in rows {
         let (field, constraint) = (
             row["field"].as_str().unwrap(),
@@ -90,13 +90,13 @@ fn all_bad_fields_are_told_at_once() {
         let shown = bad[field].is_number() || bad[field].is_boolean();
         assert_eq!(row.get("value"), shown.then_some(&bad[field]), "{field}");
     }
-    assert!(told.get("error").is_none());
+    assert!(output.get("error").is_none());
 }
 
 #[test]
-fn one_bad_field_each() {
+fn invalid_field_is_named() {
     let rows = [
-        ("nothing to say", json!({}), "prompt"),
+        ("no prompt", json!({}), "prompt"),
         ("both", json!({"prompt": "a", "messages": []}), "messages"),
         ("no ids", json!({"prompt": []}), "prompt"),
         ("an object", json!({"prompt": {}}), "prompt"),
@@ -117,14 +117,14 @@ fn one_bad_field_each() {
         ("tools", json!({"prompt": "a", "tools": [{}]}), "tools"),
     ];
     for (label, body, field) in rows {
-        let error = asked(&body).expect_err(label);
+        let error = parse_job(&body).expect_err(label);
         let fields: Vec<_> = error.problems.iter().map(|p| p.field.as_str()).collect();
         assert_eq!(fields, [field], "{label}");
     }
 }
 
 /// An error from some layer of the server.
-fn made(kind: ErrorKind, blame: Blame, code: &'static str, again: bool) -> ApiError {
+fn error_with(kind: ErrorKind, blame: Blame, code: &'static str, again: bool) -> ApiError {
     let retry_after = again.then_some(Duration::from_secs(1));
     ApiError {
         retry_after,
@@ -133,7 +133,7 @@ fn made(kind: ErrorKind, blame: Blame, code: &'static str, again: bool) -> ApiEr
 }
 
 #[test]
-fn errors_of_every_floor_have_a_code() {
+fn error_of_every_layer_has_a_code() {
     use Blame::{Caller, Capacity, Ours};
     #[rustfmt::skip]
     let rows = [
@@ -152,9 +152,9 @@ fn errors_of_every_floor_have_a_code() {
         (ErrorKind::Internal, Ours, "internal_error", false, "INTERNAL", true),
         (ErrorKind::Invalid, Caller, "too_long_for_memory", false, "INSUFFICIENT_RESOURCES", false),
     ];
-    for (status, blame, made_as, again, code, retriable) in rows {
-        let error = made(status, blame, made_as, again);
+    for (status, blame, internal_code, again, code, retriable) in rows {
+        let error = error_with(status, blame, internal_code, again);
         let want = json!({"error": {"code": code, "message": "words", "retriable": retriable}});
-        assert_eq!(refused(&error), want, "{made_as}");
+        assert_eq!(error_json(&error), want, "{internal_code}");
     }
 }

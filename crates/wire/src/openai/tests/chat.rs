@@ -162,7 +162,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn each_wrong_field_is_named() {
+fn invalid_field_is_named() {
     for &(over, want) in WRONG {
         let error = chat(over).expect_err(over);
         assert_eq!(bad_fields(&error), [want], "{over}");
@@ -186,7 +186,7 @@ fn each_wrong_field_is_named() {
 }
 
 #[test]
-fn all_wrong_fields_are_told_at_once() {
+fn all_invalid_fields_are_reported_at_once() {
     let error = chat(
         &json!({
             "messages": [{"role": "user"}, {"role": "x", "content": 1}],
@@ -194,7 +194,7 @@ fn all_wrong_fields_are_told_at_once() {
         })
         .to_string(),
     )
-    .expect_err("nothing here is right");
+    .expect_err("all fields are wrong");
     let want = [
         "messages[0].content",
         "messages[1].role",
@@ -353,9 +353,9 @@ const RIGHT: &[(&str, Check)] = &[
 ];
 
 #[test]
-fn what_clients_send_is_understood() {
+fn valid_request_is_parsed() {
     for (over, check) in RIGHT {
-        let ask = chat(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
-        assert!(check(&ask), "{over}: {ask:?}");
+        let request = chat(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
+        assert!(check(&request), "{over}: {request:?}");
     }
 }

@@ -12,7 +12,7 @@ fn completion(body: &Value) -> Result<GenerateRequest, ApiError> {
 }
 
 #[test]
-fn each_wrong_field_of_a_completion_is_named() {
+fn invalid_completion_field_is_named() {
     let rows = [
         ("prompt missing", json!({"prompt": null}), "prompt"),
         ("prompt type", json!({"prompt": {}}), "prompt"),
@@ -78,7 +78,7 @@ fn each_wrong_field_of_a_completion_is_named() {
 }
 
 #[test]
-fn prompts_come_in_four_shapes() {
+fn prompt_is_parsed_in_four_formats() {
     let ids = |ids: &[u32]| Prompt::Ids(ids.to_vec());
     let text = |text: &str| Prompt::Text(text.to_owned());
     let rows = [
@@ -92,10 +92,10 @@ fn prompts_come_in_four_shapes() {
         ),
     ];
     for (label, prompt, want) in rows {
-        let ask = completion(&json!({ "prompt": prompt, "best_of": 1, "suffix": "" }))
+        let request = completion(&json!({ "prompt": prompt, "best_of": 1, "suffix": "" }))
             .unwrap_or_else(|e| panic!("{e:?}"));
-        assert_eq!(ask.prompts, want, "{label}");
-        assert_eq!(ask.params.max_tokens, Some(16), "{label}");
+        assert_eq!(request.prompts, want, "{label}");
+        assert_eq!(request.params.max_tokens, Some(16), "{label}");
     }
 }
 
@@ -117,13 +117,13 @@ fn best_of_generates_more_answers_than_are_returned() {
             Some((1, 3, true)),
         ),
     ] {
-        let ask = completion(&with(json!({"prompt": "hi"}), &over)).expect(label);
+        let request = completion(&with(json!({"prompt": "hi"}), &over)).expect(label);
         let best = best.map(|(returned, generated, logprobs)| BestOf {
             returned,
             generated,
             logprobs,
         });
-        assert_eq!((ask.n, ask.stream_options.best_of), (n, best), "{label}");
-        assert_eq!(ask.params.sampling.logprobs, best.is_some(), "{label}");
+        assert_eq!((request.n, request.stream_options.best_of), (n, best), "{label}");
+        assert_eq!(request.params.sampling.logprobs, best.is_some(), "{label}");
     }
 }

@@ -25,7 +25,7 @@ fn bad_fields(error: &ApiError) -> Vec<&str> {
 }
 
 #[test]
-fn bodies_that_are_no_json_object() {
+fn body_that_is_no_json_object_is_rejected() {
     let rows: [(&str, &[u8], &str); 8] = [
         ("empty", b"", "invalid_json"),
         ("truncated", b"{\"messages\": [", "invalid_json"),
@@ -55,7 +55,7 @@ fn bodies_that_are_no_json_object() {
 }
 
 #[test]
-fn a_field_given_twice_is_refused() {
+fn field_given_twice_is_rejected() {
     let body = br#"{"messages":[{"role":"user","content":"x"}],"n":1,"n":2}"#;
     let error = Fields::parse(body)
         .and_then(|f| chat_request::parse(f, VOCAB))
@@ -68,7 +68,7 @@ fn chat(body: &Value) -> Result<generate::request::GenerateRequest, ApiError> {
 }
 
 #[test]
-fn problems_and_fields_are_bounded() {
+fn reported_errors_and_fields_are_bounded() {
     let many: Vec<Value> = (0..1000).map(|_| json!({"role": "x"})).collect();
     let error = chat(&json!({ "messages": many })).expect_err("all wrong");
     assert_eq!(error.problems.len(), 64);
@@ -81,7 +81,7 @@ fn problems_and_fields_are_bounded() {
 proptest! {
     /// No body causes a panic; every error response names a field or a position.
     #[test]
-    fn any_body_is_understood_or_refused(body in any_body()) {
+    fn any_body_is_parsed_or_rejected(body in any_body()) {
         let chat = Fields::parse(&body).and_then(|fields| chat_request::parse(fields, VOCAB));
         let completion = Fields::parse(&body).and_then(|fields| completion_request::parse(fields, VOCAB));
         for error in [chat.err(), completion.err()].into_iter().flatten() {
