@@ -3,7 +3,7 @@
 use crate::metrics::{GenerationMetrics, Meter, MeteredRequest};
 use crate::streams::{CancelOnDrop, Changes, Run, StreamRecord, Subscriber};
 use generate::output::choice_reader::LogReaders;
-use generate::output::event::{Tell, Usage};
+use generate::output::event::{EventSink, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
 use generate::output::position::Position;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Generation {
 
     /// One turn over the choices, as [`GenerationReader::poll_turn`]. `Pending` accepts what was read without an event
     /// (a token that the output pipeline holds back must not cost credit for ever).
-    pub fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut dyn Tell) -> Poll<Turn> {
+    pub fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut dyn EventSink) -> Poll<Turn> {
         let record = self.subscriber.record();
         let mut stop = |end| {
             let end = record.broke(end);

@@ -14,7 +14,7 @@ use stream::StreamId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// Position in each choice.
-    pub reached: Vec<Position>,
+    pub positions: Vec<Position>,
     /// Terminal frames that the client has received.
     pub terminal: TerminalMarker,
 }
@@ -48,14 +48,14 @@ impl Cursor {
             Some((named, numbers)) => (named.parse() == Ok(id)).then_some(numbers)?,
             None => text.trim(),
         };
-        let mut reached = Vec::with_capacity(choices + 1);
+        let mut positions = Vec::with_capacity(choices + 1);
         for number in numbers.split('.') {
-            if reached.len() > choices {
+            if positions.len() > choices {
                 return None;
             }
-            reached.push(parse_position(number)?);
+            positions.push(parse_position(number)?);
         }
-        let terminal = match (reached.len().checked_sub(choices)?, reached.last()) {
+        let terminal = match (positions.len().checked_sub(choices)?, positions.last()) {
             (0, _) => TerminalMarker::None,
             (1, Some(&last)) => match (last.steps, last.parts) {
                 (1, 0) => TerminalMarker::Usage,
@@ -65,8 +65,11 @@ impl Cursor {
             },
             _ => return None,
         };
-        reached.truncate(choices);
-        Some(Self { reached, terminal })
+        positions.truncate(choices);
+        Some(Self {
+            positions,
+            terminal,
+        })
     }
 }
 

@@ -14,22 +14,22 @@ use stream::StreamId;
 pub struct EventIds {
     /// `<stream id>:`
     stream: String,
-    reached: Vec<Position>,
+    positions: Vec<Position>,
 }
 
 impl EventIds {
     /// Event ids that begin at these positions, one per choice.
-    pub fn new(id: StreamId, reached: Vec<Position>) -> Self {
+    pub fn new(id: StreamId, positions: Vec<Position>) -> Self {
         Self {
             stream: format!("{id}:"),
-            reached,
+            positions,
         }
     }
 
     /// Moves the position of `choice`; the next frame carries the new position.
-    pub fn advance(&mut self, choice: usize, reached: Position) {
-        if let Some(before) = self.reached.get_mut(choice) {
-            *before = reached;
+    pub fn advance(&mut self, choice: usize, position: Position) {
+        if let Some(before) = self.positions.get_mut(choice) {
+            *before = position;
         }
     }
 
@@ -37,7 +37,7 @@ impl EventIds {
     pub fn cursor_text(&self, terminal: TerminalMarker, with_stream: bool) -> CursorText<'_> {
         CursorText {
             stream: if with_stream { &self.stream } else { "" },
-            reached: &self.reached,
+            positions: &self.positions,
             terminal,
         }
     }
@@ -47,7 +47,7 @@ impl EventIds {
 #[derive(Clone, Copy)]
 pub struct CursorText<'a> {
     stream: &'a str,
-    reached: &'a [Position],
+    positions: &'a [Position],
     terminal: TerminalMarker,
 }
 
@@ -55,12 +55,12 @@ impl CursorText<'_> {
     /// Appends the cursor's text.
     pub fn write_to(&self, out: &mut BytesMut) {
         json::raw(out, self.stream);
-        for (i, reached) in self.reached.iter().enumerate() {
+        for (i, position) in self.positions.iter().enumerate() {
             json::raw(out, if i == 0 { "" } else { "." });
-            json::integer(out, reached.steps);
-            if reached.parts > 0 {
+            json::integer(out, position.steps);
+            if position.parts > 0 {
                 json::raw(out, "-");
-                json::integer(out, reached.parts);
+                json::integer(out, position.parts);
             }
         }
         json::raw(out, self.terminal_suffix());
@@ -79,13 +79,13 @@ impl CursorText<'_> {
 impl Display for CursorText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.stream)?;
-        for (i, reached) in self.reached.iter().enumerate() {
+        for (i, position) in self.positions.iter().enumerate() {
             if i > 0 {
                 f.write_char('.')?;
             }
-            write!(f, "{}", reached.steps)?;
-            if reached.parts > 0 {
-                write!(f, "-{}", reached.parts)?;
+            write!(f, "{}", position.steps)?;
+            if position.parts > 0 {
+                write!(f, "-{}", position.parts)?;
             }
         }
         f.write_str(self.terminal_suffix())
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn cursor_text_parses_to_its_cursor() {
         let id = StreamId::from_random([0xab; 16]);
-        for (reached, terminal) in [
+        for (positions, terminal) in [
             (vec![(0, 0)], TerminalMarker::None),
             (vec![(7, 0)], TerminalMarker::Usage),
             (vec![(7, 0), (2, 0)], TerminalMarker::Failed),
@@ -115,16 +115,16 @@ mod tests {
             (vec![(0, 2)], TerminalMarker::None),
             (vec![(7, 1), (3, 0), (2, u64::MAX)], TerminalMarker::None),
         ] {
-            let reached: Vec<_> = reached
+            let positions: Vec<_> = positions
                 .into_iter()
                 .map(|(steps, parts)| Position { steps, parts })
                 .collect();
-            let n = reached.len();
+            let n = positions.len();
             let want = Some(Cursor {
-                reached: reached.clone(),
+                positions: positions.clone(),
                 terminal,
             });
-            let ids = EventIds::new(id, reached);
+            let ids = EventIds::new(id, positions);
             for with_stream in [true, false] {
                 let cursor = ids.cursor_text(terminal, with_stream);
                 let mut out = BytesMut::new();

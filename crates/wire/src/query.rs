@@ -19,7 +19,12 @@ impl Query {
             .ok()
             .filter(|fields| fields.len() <= FIELDS_MAX)
             .map(Self)
-            .ok_or_else(|| ApiError::bad_request("invalid_query", "the query string is malformed or has too many fields"))
+            .ok_or_else(|| {
+                ApiError::bad_request(
+                    "invalid_query",
+                    "the query string is malformed or has too many fields",
+                )
+            })
     }
 
     /// The first value of `name`.

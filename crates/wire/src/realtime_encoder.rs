@@ -14,7 +14,7 @@ use crate::rfc3339;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
-use generate::output::event::{At, Delta, Event, Kind, ToolCall, Usage};
+use generate::output::event::{Delta, DeltaKind, Event, PartOrigin, ToolCall, Usage};
 use generate::stream_change::Change;
 use generate::stream_source::StreamSource;
 use serde::Serialize;
@@ -156,7 +156,7 @@ impl RealtimeEncoder {
         self.source.meta().choices > 1
     }
 
-    fn choice_part<'a>(&self, at: &At<'a>) -> ChoicePart<'a> {
+    fn choice_part<'a>(&self, at: &PartOrigin<'a>) -> ChoicePart<'a> {
         let has_logprobs = !at.logprobs.entries.is_empty();
         ChoicePart {
             choice: self.has_several().then_some(at.choice),
@@ -168,10 +168,10 @@ impl RealtimeEncoder {
         self.write_resumed(out);
         let message = StreamMessage::Token {
             stream: &self.stream,
-            kind: (delta.kind == Kind::Reasoning).then_some("reasoning"),
-            tokens: TokenRange::new(&delta.at),
+            kind: (delta.kind == DeltaKind::Reasoning).then_some("reasoning"),
+            tokens: TokenRange::new(&delta.origin),
             t: delta.text,
-            part: self.choice_part(&delta.at),
+            part: self.choice_part(&delta.origin),
         };
         out.write_frame(FrameId::Position, None, &message);
     }
@@ -181,8 +181,8 @@ impl RealtimeEncoder {
         let message = StreamMessage::ToolCall {
             call: ToolCallEvent::new(call),
             stream: &self.stream,
-            tokens: TokenRange::new(&call.at),
-            part: self.choice_part(&call.at),
+            tokens: TokenRange::new(&call.origin),
+            part: self.choice_part(&call.origin),
         };
         out.write_frame(FrameId::Position, None, &message);
     }

@@ -94,7 +94,10 @@ pub(crate) fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
 pub(crate) fn reject_tools(fields: &mut Fields<'_>) {
     let tools = fields.array("tools", usize::MAX);
     if tools.is_some_and(|tools| !tools.is_empty()) {
-        fields.wrong("tools", "need messages: a prompt is not rendered by the chat template");
+        fields.wrong(
+            "tools",
+            "need messages: a prompt is not rendered by the chat template",
+        );
     }
 }
 

@@ -338,19 +338,19 @@ impl StreamRecord {
     }
 
     /// Whether a client can have been told as much as this; `None` while it waits.
-    pub(crate) fn has_reached(&self, reached: &[Position]) -> Option<bool> {
+    pub(crate) fn has_reached(&self, positions: &[Position]) -> Option<bool> {
         let choices = &self.started()?.choices;
-        let mut pairs = choices.iter().zip(reached);
-        let all = pairs.all(|(log, reached)| reached.begun() <= log.steps());
-        Some(choices.len() == reached.len() && all)
+        let mut pairs = choices.iter().zip(positions);
+        let all = pairs.all(|(log, position)| position.begun() <= log.steps());
+        Some(choices.len() == positions.len() && all)
     }
 
     /// Where a client is that has this many tokens of each choice; `None` while it waits.
     pub fn cursor_at(&self, tokens: u64) -> Option<Cursor> {
-        let reached =
+        let position =
             |log: &ChoiceLog| Position::whole(tokens.saturating_add(log.preface.is_some().into()));
         Some(Cursor {
-            reached: self.started()?.choices.iter().map(reached).collect(),
+            positions: self.started()?.choices.iter().map(position).collect(),
             terminal: TerminalMarker::None,
         })
     }

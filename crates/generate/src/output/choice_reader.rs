@@ -1,6 +1,6 @@
 //! The output pipeline of one choice for one reader, in silence up to the reader's position.
 
-use crate::output::event::{At, Delta, Event, Kind, Tell, Usage};
+use crate::output::event::{Delta, DeltaKind, Event, EventSink, PartOrigin, Usage};
 use crate::output::pipeline::{OutputPipeline, PipelineOptions};
 use crate::output::position::Position;
 use crate::stream_meta::StreamMeta;
@@ -108,7 +108,7 @@ impl ChoiceReader {
         &mut self,
         cx: &mut Context<'_>,
         read: &mut u64,
-        tell: &mut dyn Tell,
+        tell: &mut dyn EventSink,
     ) -> Poll<ChoiceTurn> {
         if self.readers.is_some() && self.preface.is_some() {
             if self.known.steps == 0 {
@@ -155,32 +155,36 @@ impl ChoiceReader {
     }
 
     /// Emits final output and forgets it.
-    pub fn tell(&mut self, usage: Usage, tell: &mut dyn Tell) -> bool {
+    pub fn tell(&mut self, usage: Usage, tell: &mut dyn EventSink) -> bool {
         let mut more = true;
         if let Some(text) = self.preface.take() {
             self.step += 1;
-            let at = At {
+            let at = PartOrigin {
                 choice: self.choice,
                 logprobs: self.fold.no_logprobs(),
                 usage,
-                reached: Position::whole(self.step),
+                position: Position::whole(self.step),
                 first: 0,
                 tokens: 0,
             };
-            let (kind, text) = (Kind::Text, &*text);
-            more = tell.event(Event::Delta(Delta { kind, text, at }));
+            let (kind, text) = (DeltaKind::Text, &*text);
+            more = tell.event(Event::Delta(Delta {
+                kind,
+                text,
+                origin: at,
+            }));
         }
         for (told, logprobs) in self.fold.told() {
             let first = self.told.min(told.read);
-            let at = At {
+            let at = PartOrigin {
                 choice: self.choice,
                 logprobs,
                 usage,
-                reached: told.reached,
+                position: told.position,
                 first,
                 tokens: told.read - first,
             };
-            let event = Event::of(&told, at);
+            let event = Event::from_part(&told, at);
             if told.is_known {
                 tell.known(&event);
             } else {

@@ -1,6 +1,6 @@
 //! The events of one choice folded into one value.
 
-use crate::output::event::{Delta, Entry, Event, Kind, Logprobs, ToolCall, ToolCallPart};
+use crate::output::event::{Delta, DeltaKind, Entry, Event, Logprobs, ToolCall, ToolCallPart};
 use engine::TopLogprob;
 use std::borrow::Cow;
 use stream::End;
@@ -10,7 +10,7 @@ use text::Tokenizer;
 #[derive(Default)]
 pub struct CollectedAnswer {
     /// Parts in order; neighbors differ in kind, or are tool calls.
-    pub pieces: Vec<AnswerPart>,
+    pub parts: Vec<AnswerPart>,
     /// Log-probabilities, one entry per token.
     pub entries: Vec<Entry>,
     /// Alternatives. (entries.len(), top_n)
@@ -51,37 +51,38 @@ impl CollectedAnswer {
         match event {
             Event::Delta(delta) => {
                 self.say(delta.kind, delta.text);
-                if delta.kind == Kind::Reasoning {
-                    self.thought += delta.at.tokens;
+                if delta.kind == DeltaKind::Reasoning {
+                    self.thought += delta.origin.tokens;
                 }
             }
             Event::ToolCall(call) => self.call(call.part),
             Event::ChoiceEnded { end, .. } => self.end = Some(*end),
             _ => {}
         }
-        if let Event::Delta(Delta { at, .. }) | Event::ToolCall(ToolCall { at, .. }) = event {
-            self.entries.extend_from_slice(at.logprobs.entries);
-            self.top.extend_from_slice(at.logprobs.top);
-            self.top_n = at.logprobs.top_n;
+        if let Event::Delta(Delta { origin, .. }) | Event::ToolCall(ToolCall { origin, .. }) = event
+        {
+            self.entries.extend_from_slice(origin.logprobs.entries);
+            self.top.extend_from_slice(origin.logprobs.top);
+            self.top_n = origin.logprobs.top_n;
         }
     }
 
     /// Adds text.
-    pub fn say(&mut self, kind: Kind, text: &str) {
-        match (kind, self.pieces.last_mut()) {
+    pub fn say(&mut self, kind: DeltaKind, text: &str) {
+        match (kind, self.parts.last_mut()) {
             _ if text.is_empty() => {}
-            (Kind::Text, Some(AnswerPart::Text(so_far)))
-            | (Kind::Reasoning, Some(AnswerPart::Reasoning(so_far))) => so_far.push_str(text),
-            (Kind::Text, _) => self.pieces.push(AnswerPart::Text(text.to_owned())),
-            (Kind::Reasoning, _) => self.pieces.push(AnswerPart::Reasoning(text.to_owned())),
+            (DeltaKind::Text, Some(AnswerPart::Text(so_far)))
+            | (DeltaKind::Reasoning, Some(AnswerPart::Reasoning(so_far))) => so_far.push_str(text),
+            (DeltaKind::Text, _) => self.parts.push(AnswerPart::Text(text.to_owned())),
+            (DeltaKind::Reasoning, _) => self.parts.push(AnswerPart::Reasoning(text.to_owned())),
         }
     }
 
     /// Adds a part of a tool call.
     pub fn call(&mut self, part: ToolCallPart<'_>) {
-        match (part, self.pieces.last_mut()) {
+        match (part, self.parts.last_mut()) {
             (ToolCallPart::Start { id, name }, _) => {
-                self.pieces.push(AnswerPart::Call(CollectedCall {
+                self.parts.push(AnswerPart::Call(CollectedCall {
                     id: id.to_owned(),
                     name: name.to_owned(),
                     arguments: String::new(),
@@ -96,7 +97,7 @@ impl CollectedAnswer {
 
     /// The content.
     pub fn text(&self) -> Cow<'_, str> {
-        joined(self.pieces.iter().filter_map(|piece| match piece {
+        joined(self.parts.iter().filter_map(|part| match part {
             AnswerPart::Text(text) => Some(text.as_str()),
             _ => None,
         }))
@@ -104,7 +105,7 @@ impl CollectedAnswer {
 
     /// The reasoning.
     pub fn reasoning(&self) -> Cow<'_, str> {
-        joined(self.pieces.iter().filter_map(|piece| match piece {
+        joined(self.parts.iter().filter_map(|part| match part {
             AnswerPart::Reasoning(text) => Some(text.as_str()),
             _ => None,
         }))
@@ -112,7 +113,7 @@ impl CollectedAnswer {
 
     /// The tool calls.
     pub fn calls(&self) -> impl Iterator<Item = &CollectedCall> {
-        self.pieces.iter().filter_map(|piece| match piece {
+        self.parts.iter().filter_map(|part| match part {
             AnswerPart::Call(call) => Some(call),
             _ => None,
         })

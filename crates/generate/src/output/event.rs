@@ -31,10 +31,10 @@ pub enum Event<'a> {
         /// Usage so far.
         usage: Usage,
     },
-    /// A client is back that has this much of each choice. In the place of `Opened`.
+    /// A client resumed the stream at these positions. Sent instead of `Opened`.
     Resumed {
         /// Position in each choice.
-        reached: &'a [Position],
+        positions: &'a [Position],
     },
     /// The engine works on the prompt. Once.
     Started {
@@ -58,7 +58,7 @@ pub enum Event<'a> {
         /// Tokens of this choice.
         tokens: u64,
         /// Position of a client that has this event.
-        reached: Position,
+        position: Position,
     },
     /// Final usage, before the end. Not emitted where the stream failed before the first token.
     Usage {
@@ -87,11 +87,11 @@ pub enum Event<'a> {
 
 impl<'a> Event<'a> {
     /// A part of a choice.
-    pub fn of(part: &PlacedPart<'a>, at: At<'a>) -> Self {
-        let delta = |kind, text| Self::Delta(Delta { kind, text, at });
+    pub fn from_part(part: &PlacedPart<'a>, origin: PartOrigin<'a>) -> Self {
+        let delta = |kind, text| Self::Delta(Delta { kind, text, origin });
         let (index, part) = match part.part {
-            Part::Content(text) => return delta(Kind::Text, text),
-            Part::Reasoning(text) => return delta(Kind::Reasoning, text),
+            Part::Content(text) => return delta(DeltaKind::Text, text),
+            Part::Reasoning(text) => return delta(DeltaKind::Reasoning, text),
             Part::CallStart { index, id, name } => {
                 let id = id.unwrap_or_default();
                 (index, ToolCallPart::Start { id, name })
@@ -99,13 +99,19 @@ impl<'a> Event<'a> {
             Part::CallArguments { index, fragment } => (index, ToolCallPart::Args(fragment)),
             Part::CallEnd { index } => (index, ToolCallPart::End),
         };
-        Self::ToolCall(ToolCall { index, part, at })
+        Self::ToolCall(ToolCall {
+            index,
+            part,
+            origin,
+        })
     }
 
     /// Index of the choice that the event is about; `None` for an event of the whole stream.
     pub fn choice(&self) -> Option<usize> {
         match self {
-            Self::Delta(Delta { at, .. }) | Self::ToolCall(ToolCall { at, .. }) => Some(at.choice),
+            Self::Delta(Delta { origin, .. }) | Self::ToolCall(ToolCall { origin, .. }) => {
+                Some(origin.choice)
+            }
             Self::ChoiceEnded { choice, .. } => Some(*choice),
             _ => None,
         }
@@ -114,24 +120,28 @@ impl<'a> Event<'a> {
     /// Usage up to an event of one choice.
     pub fn usage(&self) -> Option<Usage> {
         match self {
-            Self::Delta(Delta { at, .. }) | Self::ToolCall(ToolCall { at, .. }) => Some(at.usage),
+            Self::Delta(Delta { origin, .. }) | Self::ToolCall(ToolCall { origin, .. }) => {
+                Some(origin.usage)
+            }
             Self::ChoiceEnded { usage, .. } => Some(*usage),
             _ => None,
         }
     }
 
     /// Position in its choice of a client that has the event.
-    pub fn reached(&self) -> Option<Position> {
+    pub fn position(&self) -> Option<Position> {
         match self {
-            Self::Delta(Delta { at, .. }) | Self::ToolCall(ToolCall { at, .. }) => Some(at.reached),
-            Self::ChoiceEnded { reached, .. } => Some(*reached),
+            Self::Delta(Delta { origin, .. }) | Self::ToolCall(ToolCall { origin, .. }) => {
+                Some(origin.position)
+            }
+            Self::ChoiceEnded { position, .. } => Some(*position),
             _ => None,
         }
     }
 }
 
 /// Receives the events of choices.
-pub trait Tell {
+pub trait EventSink {
     /// Takes the next event; false ends the turn.
     fn event(&mut self, event: Event<'_>) -> bool;
     /// Takes an event that the client has from before: for encoders that depend on earlier output. Only parts of
@@ -139,7 +149,7 @@ pub trait Tell {
     fn known(&mut self, _event: &Event<'_>) {}
 }
 
-impl<F: FnMut(Event<'_>) -> bool> Tell for F {
+impl<F: FnMut(Event<'_>) -> bool> EventSink for F {
     fn event(&mut self, event: Event<'_>) -> bool {
         self(event)
     }
@@ -147,7 +157,7 @@ impl<F: FnMut(Event<'_>) -> bool> Tell for F {
 
 /// Content or reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeltaKind {
     /// Content, for the user.
     Text,
     /// Reasoning of the model.
@@ -157,11 +167,11 @@ pub enum Kind {
 /// Final text and the tokens it came from.
 pub struct Delta<'a> {
     /// Content or reasoning.
-    pub kind: Kind,
+    pub kind: DeltaKind,
     /// May be empty when only log-probabilities are new.
     pub text: &'a str,
     /// Position and tokens.
-    pub at: At<'a>,
+    pub origin: PartOrigin<'a>,
 }
 
 /// Part of a tool call and the tokens it came from. The calls of a choice follow one another.
@@ -171,7 +181,7 @@ pub struct ToolCall<'a> {
     /// Name, arguments or end.
     pub part: ToolCallPart<'a>,
     /// Position and tokens.
-    pub at: At<'a>,
+    pub origin: PartOrigin<'a>,
 }
 
 /// Parts of a tool call, in their order.
@@ -192,7 +202,7 @@ pub enum ToolCallPart<'a> {
 
 /// Position of a part of a choice, and the tokens it came from.
 #[derive(Clone, Copy)]
-pub struct At<'a> {
+pub struct PartOrigin<'a> {
     /// Index of the choice.
     pub choice: usize,
     /// One entry per token whose text is out, where log-probabilities were asked for.
@@ -200,7 +210,7 @@ pub struct At<'a> {
     /// Usage up to here.
     pub usage: Usage,
     /// Position in the choice of a client that has this part.
-    pub reached: Position,
+    pub position: Position,
     /// Index in the choice of the first token that was not part of an earlier event.
     pub first: u64,
     /// Number of new tokens. 0 = more text of earlier tokens, or text without tokens.

@@ -1,7 +1,7 @@
 //! One reader's view of a generation: the token logs of all choices, decoded into a single sequence of events.
 
 use crate::output::choice_reader::{ChoiceReader, ChoiceTurn, LogReaders};
-use crate::output::event::{Event, Tell, Times, Usage};
+use crate::output::event::{Event, EventSink, Times, Usage};
 use crate::output::position::Position;
 use crate::stream_source::StreamSource;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl GenerationReader {
     pub fn poll_turn(
         &mut self,
         cx: &mut Context<'_>,
-        tell: &mut dyn Tell,
+        tell: &mut dyn EventSink,
         stop: &mut dyn FnMut(End) -> End,
     ) -> Poll<Turn> {
         let (from, n) = (std::mem::take(&mut self.next), self.choices.len());
@@ -166,7 +166,7 @@ impl GenerationReader {
         }
     }
 
-    fn emit_delta(&mut self, index: usize, tell: &mut dyn Tell) -> bool {
+    fn emit_delta(&mut self, index: usize, tell: &mut dyn EventSink) -> bool {
         let usage = self.usage();
         self.choices[index].tell(usage, tell)
     }
@@ -178,16 +178,16 @@ impl GenerationReader {
         }
     }
 
-    fn emit_end(&mut self, index: usize, end: End, tell: &mut dyn Tell) -> bool {
+    fn emit_end(&mut self, index: usize, end: End, tell: &mut dyn EventSink) -> bool {
         self.end_well(index, end);
         let choice = &mut self.choices[index];
-        let (reached, tokens) = (choice.last_step(), choice.read);
+        let (position, tokens) = (choice.last_step(), choice.read);
         tell.event(Event::ChoiceEnded {
             choice: index,
             end,
             usage: self.usage(),
             tokens,
-            reached,
+            position,
         })
     }
 }

@@ -5,7 +5,7 @@
 //! So standard output has nothing but the answer, also in a pipe.
 
 use crate::logging;
-use generate::output::event::{Event, Kind, ToolCallPart};
+use generate::output::event::{DeltaKind, Event, ToolCallPart};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -92,15 +92,15 @@ impl<'a> AnswerPrinter<'a> {
         self.out.flush()
     }
 
-    fn print_text(&mut self, kind: Kind, text: &str) -> io::Result<()> {
+    fn print_text(&mut self, kind: DeltaKind, text: &str) -> io::Result<()> {
         match kind {
             _ if text.is_empty() => {}
-            Kind::Text => {
+            DeltaKind::Text => {
                 self.end_reasoning();
                 self.last = LastPart::Content;
                 self.out.write_all(text.as_bytes())?;
             }
-            Kind::Reasoning => {
+            DeltaKind::Reasoning => {
                 self.begin_reasoning()?;
                 self.ends_line = text.ends_with('\n');
                 let _ = self.err.write_all(text.as_bytes());
@@ -167,11 +167,11 @@ impl<'a> AnswerPrinter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use generate::output::event::Kind::{Reasoning, Text};
+    use generate::output::event::DeltaKind::{Reasoning, Text};
 
     /// A part of an answer, as the printer takes it.
     enum Part {
-        Delta(Kind, &'static str),
+        Delta(DeltaKind, &'static str),
         Call(&'static str, &'static [&'static str]),
     }
 

@@ -135,8 +135,8 @@ impl SessionHandler {
         }
         self.expect_capacity()?;
         let cursor = requested_cursor(&record, &attach.place)?;
-        let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-        let reached = reached.unwrap_or_else(|| start_positions(&record));
+        let positions = cursor.as_ref().map(|cursor| cursor.positions.clone());
+        let positions = positions.unwrap_or_else(|| start_positions(&record));
         let options = SubscribeOptions {
             encoding: message_encoding(&record),
             cursor,
@@ -144,7 +144,7 @@ impl SessionHandler {
             govern: attach.govern,
         };
         let body = options.open_body(&self.handles.responder, &record)?;
-        let body = body.with_ids(EventIds::new(record.id(), reached));
+        let body = body.with_ids(EventIds::new(record.id(), positions));
         let reply = reply::stream_reply("attached", &record, request);
         self.streams.push(record, body);
         Ok(reply)

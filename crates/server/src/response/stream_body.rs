@@ -6,7 +6,7 @@ use gateway::admission::Place;
 use gateway::following::{Followed, Following};
 use gateway::generation::Generation;
 use generate::error::ApiError;
-use generate::output::event::{Event, Tell};
+use generate::output::event::{Event, EventSink};
 use generate::output::generation_reader::Turn;
 use http_body::{Body, Frame};
 use std::convert::Infallible;
@@ -121,8 +121,8 @@ impl StreamBody {
 
     /// The body for a client that has received everything up to this cursor.
     pub(crate) fn resumed(mut self, cursor: &Cursor) -> Self {
-        let reached = &cursor.reached;
-        self.encoder.replay_event(&Event::Resumed { reached });
+        let positions = &cursor.positions;
+        self.encoder.replay_event(&Event::Resumed { positions });
         self.opened = true;
         self.framing.known = cursor.terminal;
         self
@@ -312,13 +312,13 @@ impl EventWriter<'_> {
     }
 }
 
-impl Tell for EventWriter<'_> {
+impl EventSink for EventWriter<'_> {
     fn event(&mut self, event: Event<'_>) -> bool {
         self.write_start(event.usage().and_then(|usage| usage.times.started));
-        if let (Some(ids), Some(choice), Some(reached)) =
-            (&mut self.framing.ids, event.choice(), event.reached())
+        if let (Some(ids), Some(choice), Some(position)) =
+            (&mut self.framing.ids, event.choice(), event.position())
         {
-            ids.advance(choice, reached);
+            ids.advance(choice, position);
         }
         self.encode(&event);
         self.out.len() < FRAME_BYTES_ENOUGH

@@ -130,8 +130,9 @@ impl ResponseInPath {
             .map(|after| sequence_number::cursor_after(entry.source(), after))
             .transpose()?;
         let cursor = cursor.flatten();
-        let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-        let reached = reached.unwrap_or_else(|| vec![Position::default(); entry.meta().choices]);
+        let positions = cursor.as_ref().map(|cursor| cursor.positions.clone());
+        let positions =
+            positions.unwrap_or_else(|| vec![Position::default(); entry.meta().choices]);
         let options = SubscribeOptions {
             cursor,
             encoding: Encoding {
@@ -144,7 +145,7 @@ impl ResponseInPath {
             govern: false,
         };
         let body = options.open_body(responder, &entry)?;
-        let body = body.with_ids(EventIds::new(entry.id(), reached));
+        let body = body.with_ids(EventIds::new(entry.id(), positions));
         Ok(with_stream_id(
             stream_response::streaming_response(body),
             &entry,

@@ -44,7 +44,7 @@ impl SubscribeOptions {
             arrived: clock::now(),
         };
         let (govern, metrics) = (self.govern, Arc::clone(responder.metrics()));
-        let known = self.cursor.as_ref().map(|cursor| cursor.reached.clone());
+        let known = self.cursor.as_ref().map(|cursor| cursor.positions.clone());
         let body = if record.started().is_some() {
             let generation =
                 attach_subscriber(record, known.as_deref(), govern)?.metered(&metrics, metered);

@@ -105,15 +105,15 @@ pub(crate) fn stream_events(
             record,
         ));
     }
-    let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-    let reached = reached.unwrap_or_else(|| vec![Position::default(); choices]);
+    let positions = cursor.as_ref().map(|cursor| cursor.positions.clone());
+    let positions = positions.unwrap_or_else(|| vec![Position::default(); choices]);
     let options = SubscribeOptions {
         cursor,
         encoding,
         protocol: MeteredProtocol::Format(format),
         govern: resume.govern,
     };
-    let ids = EventIds::new(record.id(), reached);
+    let ids = EventIds::new(record.id(), positions);
     let body = options.open_body(responder, record)?.with_ids(ids);
     Ok(with_stream_id(
         stream_response::streaming_response(body),

@@ -9,7 +9,7 @@ use crate::openai::chunk::DONE;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
-use generate::output::event::{Delta, Event, Kind, ToolCall, ToolCallPart, Usage};
+use generate::output::event::{Delta, DeltaKind, Event, ToolCall, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct UiMessageEncoder {
 #[derive(Default)]
 struct ChoiceState {
     /// The open text or reasoning part.
-    open: Option<(Kind, PartId)>,
+    open: Option<(DeltaKind, PartId)>,
     /// Number of text and reasoning parts that have begun.
     begun: usize,
     /// The latest tool call; its complete input is sent when the call ends.
@@ -59,8 +59,10 @@ fn write_chunk(out: &mut Frames<'_, '_>, id: FrameId, chunk: &UiMessageChunk<'_>
 impl ChoiceState {
     fn close_part(&mut self, id: FrameId, out: &mut Frames<'_, '_>) {
         match self.open.take() {
-            Some((Kind::Text, part)) => write_chunk(out, id, &UiMessageChunk::TextEnd { id: part }),
-            Some((Kind::Reasoning, part)) => {
+            Some((DeltaKind::Text, part)) => {
+                write_chunk(out, id, &UiMessageChunk::TextEnd { id: part })
+            }
+            Some((DeltaKind::Reasoning, part)) => {
                 write_chunk(out, id, &UiMessageChunk::ReasoningEnd { id: part });
             }
             None => {}
@@ -76,11 +78,11 @@ impl ChoiceState {
             _ => self.open_part(delta, out),
         };
         let delta = match delta.kind {
-            Kind::Text => UiMessageChunk::TextDelta {
+            DeltaKind::Text => UiMessageChunk::TextDelta {
                 id,
                 delta: delta.text,
             },
-            Kind::Reasoning => UiMessageChunk::ReasoningDelta {
+            DeltaKind::Reasoning => UiMessageChunk::ReasoningDelta {
                 id,
                 delta: delta.text,
             },
@@ -91,14 +93,14 @@ impl ChoiceState {
     fn open_part(&mut self, delta: &Delta<'_>, out: &mut Frames<'_, '_>) -> PartId {
         self.close_part(FrameId::None, out);
         let id = PartId {
-            choice: delta.at.choice,
+            choice: delta.origin.choice,
             part: self.begun,
         };
         self.begun += 1;
         self.open = Some((delta.kind, id));
         let start = match delta.kind {
-            Kind::Text => UiMessageChunk::TextStart { id },
-            Kind::Reasoning => UiMessageChunk::ReasoningStart { id },
+            DeltaKind::Text => UiMessageChunk::TextStart { id },
+            DeltaKind::Reasoning => UiMessageChunk::ReasoningStart { id },
         };
         write_chunk(out, FrameId::None, &start);
         id
@@ -246,7 +248,7 @@ impl Encoder for UiMessageEncoder {
         usage: Usage,
         out: &mut BytesMut,
     ) {
-        let parts = answers.iter().flat_map(|answer| &answer.pieces);
+        let parts = answers.iter().flat_map(|answer| &answer.parts);
         let message = UiMessage {
             id: &self.source.meta().response_id,
             role: "assistant",

@@ -16,7 +16,8 @@ pub(crate) fn joined_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> 
         return None;
     }
     let Some(blocks) = fields::list(raw, PARTS_MAX) else {
-        let error_message = format!("must be a string or a list of at most {PARTS_MAX} text blocks");
+        let error_message =
+            format!("must be a string or a list of at most {PARTS_MAX} text blocks");
         fields.wrong(path, error_message);
         return None;
     };
@@ -60,7 +61,8 @@ pub(crate) fn required_string(
 /// Records the error for a block of this type at this place.
 pub(crate) fn reject_block(fields: &mut Fields<'_>, path: &str, role: &str, kind: Option<&str>) {
     if kind.is_some_and(|kind| UNSUPPORTED_BLOCKS.contains(&kind)) {
-        let error_message = "only text: images, documents and files are not supported yet by this server";
+        let error_message =
+            "only text: images, documents and files are not supported yet by this server";
         return fields.wrong(path, error_message);
     }
     let error_message = match role {

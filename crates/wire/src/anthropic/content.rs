@@ -1,7 +1,7 @@
 //! Content blocks of an answer: block starts, deltas, and complete blocks.
 
 use generate::output::collected::{AnswerPart, CollectedCall};
-use generate::output::event::{Delta, Event, Kind, ToolCall, ToolCallPart};
+use generate::output::event::{Delta, DeltaKind, Event, ToolCall, ToolCallPart};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -75,7 +75,7 @@ impl<'a> ContentBlock<'a> {
                 input: Input::Empty {},
             },
             Event::Delta(Delta {
-                kind: Kind::Reasoning,
+                kind: DeltaKind::Reasoning,
                 ..
             }) => Self::Thinking {
                 thinking: "",
@@ -106,8 +106,8 @@ impl<'a> BlockDelta<'a> {
     /// A delta of text or reasoning.
     pub(crate) fn from_delta(delta: &Delta<'a>) -> Self {
         match delta.kind {
-            Kind::Text => Self::TextDelta { text: delta.text },
-            Kind::Reasoning => Self::ThinkingDelta {
+            DeltaKind::Text => Self::TextDelta { text: delta.text },
+            DeltaKind::Reasoning => Self::ThinkingDelta {
                 thinking: delta.text,
             },
         }

@@ -10,7 +10,7 @@ use crate::{json, openai};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
-use generate::output::event::{Event, Kind, ToolCallPart, Usage};
+use generate::output::event::{DeltaKind, Event, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use serde::Serialize;
 use std::sync::Arc;
@@ -152,8 +152,8 @@ impl MessagesEncoder {
         match event {
             Event::Delta(delta) if delta.text.is_empty() => None,
             Event::Delta(delta) => Some(match delta.kind {
-                Kind::Text => Block::Text,
-                Kind::Reasoning => Block::Thinking,
+                DeltaKind::Text => Block::Text,
+                DeltaKind::Reasoning => Block::Thinking,
             }),
             Event::ToolCall(call) => Some(Block::ToolUse(call.index)),
             _ => None,
@@ -314,8 +314,8 @@ impl Encoder for MessagesEncoder {
 
     /// Blocks that started before the client's position are open.
     fn replay_event(&mut self, event: &Event<'_>) {
-        if let Event::Resumed { reached } = event {
-            self.blocks = vec![Blocks::default(); reached.len()];
+        if let Event::Resumed { positions } = event {
+            self.blocks = vec![Blocks::default(); positions.len()];
         }
         let Some(choice) = event.choice() else {
             return;
@@ -336,7 +336,7 @@ impl Encoder for MessagesEncoder {
         usage: Usage,
         out: &mut BytesMut,
     ) {
-        let parts = answers.iter().flat_map(|answer| &answer.pieces);
+        let parts = answers.iter().flat_map(|answer| &answer.parts);
         let content = parts.map(ContentBlock::from_part).collect();
         let end = answers.first().and_then(|answer| answer.end);
         json::write(&self.message_object(content, end, usage), out);

@@ -163,7 +163,8 @@ fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
     match fields.raw("thread") {
         None => Ok(()),
         Some(_) => {
-            let error_message = "thread: conversations are not kept here: send all messages without it";
+            let error_message =
+                "thread: conversations are not kept here: send all messages without it";
             Err(ApiError::field("thread", THREAD_UNSUPPORTED, error_message))
         }
     }

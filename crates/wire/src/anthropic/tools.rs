@@ -15,10 +15,7 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     let tools = parse_tool_list(fields, ".name", parse_tool);
     let (choice, once) = parse_tool_choice(fields, !tools.is_empty());
     Tools::new(tools, &choice, once).unwrap_or_else(|| {
-        fields.wrong(
-            "tool_choice.name",
-            "must be one of the given tools",
-        );
+        fields.wrong("tool_choice.name", "must be one of the given tools");
         Tools::default()
     })
 }

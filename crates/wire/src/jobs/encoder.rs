@@ -16,7 +16,7 @@ use crate::rfc3339;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
-use generate::output::event::{Delta, Event, Kind, ToolCall, Usage};
+use generate::output::event::{Delta, DeltaKind, Event, ToolCall, Usage};
 use generate::stream_source::StreamSource;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,9 +72,9 @@ impl JobEncoder {
     fn write_token(&self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
         let event = JobEvent::Token {
             t: delta.text,
-            kind: (delta.kind == Kind::Reasoning).then_some("reasoning"),
-            tokens: TokenRange::new(&delta.at),
-            choice: self.choice_index(delta.at.choice),
+            kind: (delta.kind == DeltaKind::Reasoning).then_some("reasoning"),
+            tokens: TokenRange::new(&delta.origin),
+            choice: self.choice_index(delta.origin.choice),
         };
         out.write_frame(FrameId::Position, None, &event);
     }
@@ -82,8 +82,8 @@ impl JobEncoder {
     fn write_tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
         let event = JobEvent::ToolCall {
             part: ToolCallEvent::new(call),
-            tokens: TokenRange::new(&call.at),
-            choice: self.choice_index(call.at.choice),
+            tokens: TokenRange::new(&call.origin),
+            choice: self.choice_index(call.origin.choice),
         };
         out.write_frame(FrameId::Position, None, &event);
     }
@@ -165,11 +165,11 @@ impl Encoder for JobEncoder {
             }
             Event::Delta(delta) => {
                 self.write_token(delta, out);
-                self.write_running_metrics(delta.at.usage, clock::now(), out);
+                self.write_running_metrics(delta.origin.usage, clock::now(), out);
             }
             Event::ToolCall(call) => {
                 self.write_tool_call(call, out);
-                self.write_running_metrics(call.at.usage, clock::now(), out);
+                self.write_running_metrics(call.origin.usage, clock::now(), out);
             }
             Event::ChoiceEnded {
                 choice,
@@ -210,8 +210,8 @@ impl Encoder for JobEncoder {
     }
 
     fn replay_event(&mut self, event: &Event<'_>) {
-        if let Event::Resumed { reached } = event {
-            (self.choices, self.started) = (reached.len(), true);
+        if let Event::Resumed { positions } = event {
+            (self.choices, self.started) = (positions.len(), true);
         }
     }
 

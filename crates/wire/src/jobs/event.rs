@@ -1,7 +1,7 @@
 //! Events of the jobs API as JSON.
 
 use super::error_response::JobError;
-use generate::output::event::{At, ToolCall, ToolCallPart, Usage};
+use generate::output::event::{PartOrigin, ToolCall, ToolCallPart, Usage};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ pub(crate) struct TokenRange {
 
 impl TokenRange {
     /// Token range of a part of a choice.
-    pub(crate) fn new(at: &At<'_>) -> Self {
+    pub(crate) fn new(at: &PartOrigin<'_>) -> Self {
         Self {
             i: at.first,
             n: (at.tokens != 1).then_some(at.tokens),

@@ -18,7 +18,9 @@ use crate::openai::logprobs::TokenLogprobs;
 use crate::rfc3339::Nanos;
 use bytes::BytesMut;
 use generate::output::collected::{CollectedAnswer, CollectedCall};
-use generate::output::event::{At, Event, Kind, Logprobs, ToolCall, ToolCallPart, Usage};
+use generate::output::event::{
+    DeltaKind, Event, Logprobs, PartOrigin, ToolCall, ToolCallPart, Usage,
+};
 use generate::stream_source::StreamSource;
 use std::sync::Arc;
 use stream::End;
@@ -85,7 +87,12 @@ impl OllamaEncoder {
         }
     }
 
-    fn write_output(&self, output: &LineOutput<'_>, at: &At<'_>, out: &mut FrameWriter<'_>) {
+    fn write_output(
+        &self,
+        output: &LineOutput<'_>,
+        at: &PartOrigin<'_>,
+        out: &mut FrameWriter<'_>,
+    ) {
         let line = ResponseLine {
             logprobs: self.token_logprobs(at.logprobs),
             choice: self.choice_index(at.choice),
@@ -96,7 +103,7 @@ impl OllamaEncoder {
 
     /// Adds a part of a tool call; the complete call at its last part.
     fn add_call_part(&mut self, call: &ToolCall<'_>) -> Option<CollectedCall> {
-        let open = &mut self.calls[call.at.choice];
+        let open = &mut self.calls[call.origin.choice];
         match call.part {
             ToolCallPart::Start { id, name } => {
                 *open = Some(CollectedCall {
@@ -174,15 +181,15 @@ impl Encoder for OllamaEncoder {
             Event::Queued { .. } | Event::Loading { .. } => self.write_waiting(event, out),
             Event::Delta(delta) => {
                 let (text, thinking) = match delta.kind {
-                    Kind::Text => (delta.text, ""),
-                    Kind::Reasoning => ("", delta.text),
+                    DeltaKind::Text => (delta.text, ""),
+                    DeltaKind::Reasoning => ("", delta.text),
                 };
                 let output = LineOutput {
                     text,
                     thinking,
                     tool_calls: &[],
                 };
-                self.write_output(&output, &delta.at, out);
+                self.write_output(&output, &delta.origin, out);
             }
             Event::ToolCall(call) => {
                 if let Some(complete) = self.add_call_part(call) {
@@ -191,7 +198,7 @@ impl Encoder for OllamaEncoder {
                         tool_calls: &tool_calls,
                         ..LineOutput::default()
                     };
-                    self.write_output(&output, &call.at, out);
+                    self.write_output(&output, &call.origin, out);
                 }
             }
             Event::ChoiceEnded {

@@ -113,7 +113,11 @@ impl Writer {
 
     fn add_action(&mut self, action: &str) -> Result<(), String> {
         let mut error_message = action.split_whitespace();
-        match (error_message.next(), error_message.next(), error_message.next()) {
+        match (
+            error_message.next(),
+            error_message.next(),
+            error_message.next(),
+        ) {
             _ if action.starts_with("/*") && action.ends_with("*/") => Ok(()),
             (Some(".Response"), None, _) => {
                 self.reached_response |= self.is_written();

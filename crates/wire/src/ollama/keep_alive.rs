@@ -29,8 +29,7 @@ impl From<Option<Duration>> for ModelKeepAlive {
 }
 
 /// Error message for an invalid `keep_alive`.
-const KEEP_ALIVE_MESSAGE: &str =
-    "must be a number of seconds, or a duration like \"5m\" or \"1h30m\"; a negative number keeps the model loaded";
+const KEEP_ALIVE_MESSAGE: &str = "must be a number of seconds, or a duration like \"5m\" or \"1h30m\"; a negative number keeps the model loaded";
 
 /// Parses `keep_alive`.
 pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {

@@ -6,7 +6,7 @@ use crate::openai::chunk::{ChunkWriter, optional_finish_reason};
 use crate::openai::logprobs::ChatLogprobs;
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
-use generate::output::event::{Delta, Event, Kind, Logprobs, ToolCall, ToolCallPart, Usage};
+use generate::output::event::{Delta, DeltaKind, Event, Logprobs, ToolCall, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use serde::Serialize;
 use std::sync::Arc;
@@ -117,11 +117,11 @@ impl ReasoningField {
 impl<'a> ChunkDelta<'a> {
     fn from_delta(delta: &Delta<'a>, field: ReasoningField) -> Self {
         match delta.kind {
-            Kind::Text => Self {
+            DeltaKind::Text => Self {
                 content: Some(delta.text),
                 ..Self::default()
             },
-            Kind::Reasoning => {
+            DeltaKind::Reasoning => {
                 let fields = field.reasoning_fields(delta.text);
                 Self {
                     reasoning_content: fields.reasoning_content,
@@ -187,19 +187,19 @@ impl ChatEncoder {
     }
 
     fn tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
-        let logprobs = self.chat_logprobs(call.at.logprobs);
-        let has_logprobs = logprobs.is_some() && !call.at.logprobs.entries.is_empty();
+        let logprobs = self.chat_logprobs(call.origin.logprobs);
+        let has_logprobs = logprobs.is_some() && !call.origin.logprobs.entries.is_empty();
         if call.part == ToolCallPart::End && !has_logprobs {
             return;
         }
         let choice = ChunkChoice {
-            index: call.at.choice,
+            index: call.origin.choice,
             delta: ChunkDelta::from_tool_call(call),
             logprobs,
             finish_reason: None,
         };
         self.chunks
-            .write_choice(FrameId::Position, choice, call.at.usage, out);
+            .write_choice(FrameId::Position, choice, call.origin.usage, out);
     }
 
     fn write_choice_ended(&self, index: usize, end: End, usage: Usage, out: &mut FrameWriter<'_>) {
@@ -220,13 +220,13 @@ impl Encoder for ChatEncoder {
             Event::Opened { choices, usage } => self.write_opened(*choices, *usage, out),
             Event::Delta(delta) => {
                 let choice = ChunkChoice {
-                    index: delta.at.choice,
+                    index: delta.origin.choice,
                     delta: ChunkDelta::from_delta(delta, self.reasoning),
-                    logprobs: self.chat_logprobs(delta.at.logprobs),
+                    logprobs: self.chat_logprobs(delta.origin.logprobs),
                     finish_reason: None,
                 };
                 self.chunks
-                    .write_choice(FrameId::Position, choice, delta.at.usage, out);
+                    .write_choice(FrameId::Position, choice, delta.origin.usage, out);
             }
             Event::ToolCall(call) => self.tool_call(call, out),
             Event::ChoiceEnded {

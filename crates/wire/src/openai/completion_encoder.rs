@@ -6,7 +6,7 @@ use crate::openai::chunk::{ChunkWriter, optional_finish_reason};
 use crate::openai::logprobs::CompletionLogprobs;
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
-use generate::output::event::{Event, Kind, Logprobs, Usage};
+use generate::output::event::{DeltaKind, Event, Logprobs, Usage};
 use generate::request::BestOf;
 use generate::stream_source::StreamSource;
 use serde::Serialize;
@@ -82,9 +82,9 @@ impl Encoder for CompletionEncoder {
     /// opened as a chat.
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         let (choice, usage) = match event {
-            Event::Delta(delta) if delta.kind == Kind::Reasoning => return,
+            Event::Delta(delta) if delta.kind == DeltaKind::Reasoning => return,
             Event::Delta(delta) => {
-                let at = &delta.at;
+                let at = &delta.origin;
                 let choice = self.completion_choice(at.choice, delta.text, Some(at.logprobs), None);
                 (choice, at.usage)
             }

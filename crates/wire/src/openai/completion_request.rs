@@ -61,8 +61,7 @@ fn parse_best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool
     if best < n {
         fields.wrong("best_of", format!("must be at least n, which is {n}"));
     } else if best > n && stream {
-        let error_message =
-            "must equal n for a streamed answer: the best answers are known only when all have ended";
+        let error_message = "must equal n for a streamed answer: the best answers are known only when all have ended";
         fields.wrong("best_of", error_message);
     } else if best > n && best * prompts > CHOICES_MAX {
         let error_message = format!(

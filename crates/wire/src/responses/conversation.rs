@@ -71,7 +71,8 @@ impl ConversationBuilder {
             Some(Some("function_call_output")) => self.add_call_output(fields, path, &item),
             Some(Some("reasoning")) => self.add_reasoning(fields, path, &item),
             Some(Some("item_reference")) => {
-                let error_message = "item_reference is not supported by this server: send the item itself";
+                let error_message =
+                    "item_reference is not supported by this server: send the item itself";
                 fields.wrong(format!("{path}.type"), error_message);
                 None
             }
@@ -259,7 +260,8 @@ fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String
         Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => "text",
         Some("refusal") => "refusal",
         Some(kind) if UNSUPPORTED_PARTS.contains(&kind) => {
-            let error_message = "only text: images, sound and files are not supported yet by this server";
+            let error_message =
+                "only text: images, sound and files are not supported yet by this server";
             fields.wrong(path, error_message);
             return None;
         }

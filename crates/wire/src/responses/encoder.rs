@@ -165,11 +165,11 @@ impl ResponsesEncoder {
         let Some(item) = self.progress[choice].open else {
             return;
         };
-        if let Some(reached) = event.reached() {
-            self.progress[choice].count_delta(reached);
+        if let Some(position) = event.position() {
+            self.progress[choice].count_delta(position);
         }
         let (text, list) = match event {
-            Event::Delta(delta) => (delta.text, Some(delta.at.logprobs)),
+            Event::Delta(delta) => (delta.text, Some(delta.origin.logprobs)),
             Event::ToolCall(call) => match call.part {
                 ToolCallPart::Args(fragment) => (fragment, None),
                 ToolCallPart::Start { .. } | ToolCallPart::End => return,
@@ -254,7 +254,7 @@ impl ResponsesEncoder {
     /// Collects a choice up to its last item, which is complete once a later item or the end of the choice is known.
     fn collect_last_item(&mut self, choice: usize) {
         let answer = &self.answers[choice];
-        if answer.end.is_none() && answer.pieces.len() <= self.progress[choice].items {
+        if answer.end.is_none() && answer.parts.len() <= self.progress[choice].items {
             self.answers[choice] = refold::answer(&self.source, choice);
         }
     }
@@ -262,7 +262,7 @@ impl ResponsesEncoder {
     /// Output of a choice's last item; `None` for an empty item.
     fn last_part(&self, choice: usize) -> Option<&AnswerPart> {
         let at = self.progress[choice].items.checked_sub(1)?;
-        self.answers[choice].pieces.get(at)
+        self.answers[choice].parts.get(at)
     }
 
     fn item_logprobs(&self, choice: usize) -> Option<Logprobs<'_>> {
@@ -365,8 +365,8 @@ impl Encoder for ResponsesEncoder {
 
     /// Items that started before the client's position are open.
     fn replay_event(&mut self, event: &Event<'_>) {
-        if let Event::Resumed { reached } = event {
-            self.progress = vec![ChoiceProgress::default(); reached.len()];
+        if let Event::Resumed { positions } = event {
+            self.progress = vec![ChoiceProgress::default(); positions.len()];
         }
         if let Some(choice) = event.choice() {
             self.progress[choice].count_frames(event);

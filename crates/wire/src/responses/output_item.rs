@@ -148,7 +148,7 @@ pub fn output_items<'a>(
     there
         .map(|(choice, at)| {
             let answer = &answers[choice];
-            let part = answer.pieces.get(at);
+            let part = answer.parts.get(at);
             let id = ItemId {
                 item: item_kind(part),
                 stream: source.meta().id,
@@ -163,7 +163,7 @@ pub fn output_items<'a>(
 /// Number of items of an answer. A completed answer without output is one empty message.
 fn item_count(answer: &CollectedAnswer) -> usize {
     let is_over = matches!(answer.end, Some(End::Stop(_) | End::Length));
-    answer.pieces.len().max(usize::from(is_over))
+    answer.parts.len().max(usize::from(is_over))
 }
 
 fn item_kind(part: Option<&AnswerPart>) -> ItemKind {
@@ -186,11 +186,11 @@ pub fn part_text(part: Option<&AnswerPart>) -> &str {
 /// The `status` of an item.
 pub fn item_status(answer: &CollectedAnswer, at: usize) -> &'static str {
     // A tool call is complete or not, regardless of later items.
-    let is_complete = match answer.pieces.get(at) {
+    let is_complete = match answer.parts.get(at) {
         Some(AnswerPart::Call(call)) => serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok(),
-        _ => at + 1 < answer.pieces.len(),
+        _ => at + 1 < answer.parts.len(),
     };
-    let is_call = matches!(answer.pieces.get(at), Some(AnswerPart::Call(_)));
+    let is_call = matches!(answer.parts.get(at), Some(AnswerPart::Call(_)));
     match answer.end.map(finish_reason::finish_reason) {
         _ if is_complete => "completed",
         None => "in_progress",
@@ -206,7 +206,7 @@ pub fn message_logprobs<'a>(
     answer: &'a CollectedAnswer,
     tokenizer: &'a Tokenizer,
 ) -> Option<Logprobs<'a>> {
-    matches!(answer.pieces[..], [AnswerPart::Text(_)]).then(|| answer.logprobs(tokenizer))
+    matches!(answer.parts[..], [AnswerPart::Text(_)]).then(|| answer.logprobs(tokenizer))
 }
 
 /// The item that begins with an event, without output.

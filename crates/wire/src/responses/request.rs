@@ -104,10 +104,7 @@ fn add_history(
 ) {
     const NAME: &str = "previous_response_id";
     if history.items().count() > MESSAGES_MAX {
-        return fields.wrong(
-            NAME,
-            format!("has more than {MESSAGES_MAX} earlier items"),
-        );
+        return fields.wrong(NAME, format!("has more than {MESSAGES_MAX} earlier items"));
     }
     let bytes: usize = history.items().map(str::len).sum();
     if bytes > HISTORY_BYTES_MAX {

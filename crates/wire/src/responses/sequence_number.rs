@@ -7,7 +7,7 @@
 
 use crate::cursor::{Cursor, TerminalMarker, invalid_cursor};
 use generate::error::ApiError;
-use generate::output::event::{Event, Kind, ToolCallPart};
+use generate::output::event::{DeltaKind, Event, ToolCallPart};
 use generate::output::position::Position;
 use generate::output::replay;
 use generate::stream_source::StreamSource;
@@ -30,10 +30,10 @@ pub enum ItemKind {
 }
 
 impl ItemKind {
-    fn of(kind: Kind) -> Self {
+    fn of(kind: DeltaKind) -> Self {
         match kind {
-            Kind::Text => Self::Message,
-            Kind::Reasoning => Self::Reasoning,
+            DeltaKind::Text => Self::Message,
+            DeltaKind::Reasoning => Self::Reasoning,
         }
     }
 
@@ -113,8 +113,8 @@ impl ChoiceProgress {
     }
 
     /// Counts a delta that ends at a position.
-    pub fn count_delta(&mut self, reached: Position) {
-        self.at = reached.begun() + self.offset;
+    pub fn count_delta(&mut self, position: Position) {
+        self.at = position.begun() + self.offset;
     }
 
     /// Counts all frames that are written for an event.
@@ -124,8 +124,8 @@ impl ChoiceProgress {
             self.start_item(item);
             (0..item.start_events()).for_each(|_| self.count_event());
         }
-        if let Some(reached) = event.reached().filter(|_| self.continues_item(event)) {
-            self.count_delta(reached);
+        if let Some(position) = event.position().filter(|_| self.continues_item(event)) {
+            self.count_delta(position);
         }
         if let Event::ChoiceEnded { .. } = event {
             self.count_end();
@@ -163,7 +163,7 @@ pub fn sequence_number(tracks: &[ChoiceProgress]) -> u64 {
 /// # Errors
 /// A number that no event of the stream has.
 pub fn cursor_after(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cursor>, ApiError> {
-    let (mut track, mut reached) = (ChoiceProgress::default(), Position::default());
+    let (mut track, mut position) = (ChoiceProgress::default(), Position::default());
     let mut passed = false;
     let ended = replay::each(source, 0, &mut |event: &Event<'_>| {
         if passed {
@@ -172,7 +172,7 @@ pub fn cursor_after(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cur
         let mut before = track;
         track.count_frames(event);
         if sequence_number(&[track]) <= after {
-            reached = event.reached().unwrap_or(reached);
+            position = event.position().unwrap_or(position);
             return;
         }
         passed = true;
@@ -183,30 +183,30 @@ pub fn cursor_after(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cur
         }
         // The event may cover several tokens, some of which the client has received.
         if before.continues_item(event) && sequence_number(&[before]) < after {
-            reached = Position::whole(after - OPENING - before.offset);
+            position = Position::whole(after - OPENING - before.offset);
         }
     });
     if !passed && ended.is_none() && sequence_number(&[track]) < after && after > OPENING {
         return Err(invalid_cursor());
     }
     let cursor = Cursor {
-        reached: vec![reached],
+        positions: vec![position],
         terminal: TerminalMarker::None,
     };
-    Ok(Some(cursor).filter(|_| reached.begun() > 0))
+    Ok(Some(cursor).filter(|_| position.begun() > 0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use generate::output::event::{At, Delta, Logprobs, Usage};
+    use generate::output::event::{Delta, Logprobs, PartOrigin, Usage};
     use stream::{End, Stop};
     use testing::small_vocabulary::tokenizer;
 
     /// The numbers after each delta, given by kind and position.
-    fn numbers(said: &[(Kind, (u64, u64))]) -> Vec<u64> {
+    fn numbers(said: &[(DeltaKind, (u64, u64))]) -> Vec<u64> {
         let tokenizer = tokenizer();
-        let at = |(steps, parts)| At {
+        let at = |(steps, parts)| PartOrigin {
             choice: 0,
             logprobs: Logprobs {
                 tokenizer: &tokenizer,
@@ -215,18 +215,18 @@ mod tests {
                 top_n: 0,
             },
             usage: Usage::default(),
-            reached: Position { steps, parts },
+            position: Position { steps, parts },
             first: 0,
             tokens: 0,
         };
         let mut track = ChoiceProgress::default();
         let mut all = Vec::new();
-        for &(kind, reached) in said {
-            let at = at(reached);
+        for &(kind, position) in said {
+            let at = at(position);
             track.count_frames(&Event::Delta(Delta {
                 kind,
                 text: "x",
-                at,
+                origin: at,
             }));
             all.push(sequence_number(&[track]));
         }
@@ -235,7 +235,7 @@ mod tests {
             end: End::Stop(Stop::Eos),
             usage: Usage::default(),
             tokens: 0,
-            reached: Position::default(),
+            position: Position::default(),
         });
         all.push(sequence_number(&[track]));
         all
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn sequence_number_is_independent_of_token_grouping() {
-        use Kind::{Reasoning, Text};
+        use DeltaKind::{Reasoning, Text};
         // Message items after 2 and after 3 tokens.
         assert_eq!(numbers(&[(Text, (1, 0)), (Text, (2, 0))]), [4, 5, 8]);
         assert_eq!(numbers(&[(Text, (2, 0))]), [5, 8]);

@@ -11,7 +11,7 @@ pub struct PlacedPart<'a> {
     /// The part.
     pub part: Part<&'a str>,
     /// Position of a reader that has the part.
-    pub reached: Position,
+    pub position: Position,
     /// Tokens folded up to the end of the part.
     pub read: u64,
     /// Whether the reader already has the part.
@@ -43,7 +43,7 @@ pub struct PlacedParts {
 /// Position of one part.
 #[derive(Clone)]
 struct PartPlace {
-    reached: Position,
+    position: Position,
     read: u64,
     is_known: bool,
     entries: usize,
@@ -99,7 +99,7 @@ impl PlacedParts {
         self.steps += 1;
         let has_part = std::mem::take(&mut self.step_parts) > 0;
         if let Some(last) = self.places.last_mut().filter(|_| has_part) {
-            last.reached = Position::whole(self.steps);
+            last.position = Position::whole(self.steps);
         }
     }
 
@@ -135,7 +135,7 @@ impl PlacedParts {
             };
             PlacedPart {
                 part,
-                reached: place.reached,
+                position: place.position,
                 read: place.read,
                 is_known: place.is_known,
                 entries: place.entries,
@@ -157,13 +157,13 @@ impl PlacedParts {
         let index = self.places.len();
         let call_id = self.count_part(index);
         self.step_parts += 1;
-        let reached = Position {
+        let position = Position {
             steps: self.steps,
             parts: self.step_parts,
         };
-        let is_known = reached <= self.known;
+        let is_known = position <= self.known;
         let place = PartPlace {
-            reached,
+            position,
             read: self.read,
             is_known,
             entries,

@@ -130,7 +130,7 @@ mod tests {
 
     fn answer(parts: Vec<AnswerPart>) -> CollectedAnswer {
         CollectedAnswer {
-            pieces: parts,
+            parts,
             ..CollectedAnswer::default()
         }
     }

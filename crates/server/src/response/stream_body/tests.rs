@@ -207,7 +207,7 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
         let Event::Delta(delta) = event else {
             panic!("no choice has ended")
         };
-        emitted.push(delta.at.choice);
+        emitted.push(delta.origin.choice);
         emitted.len() == 2
     };
     for _ in 0..5 {

@@ -8,7 +8,7 @@ use crate::frame_writer::FrameWriter;
 use crate::framing::Framing;
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
+use generate::output::event::{Delta, DeltaKind, Event, Logprobs, PartOrigin, Times, Usage};
 use generate::output::position::Position;
 use generate::stream_meta::StreamMeta;
 use generate::stream_source::StreamSource;
@@ -90,7 +90,7 @@ impl JobDriver {
         self.tokens += tokens;
         let mut usage = usage(self.tokens);
         usage.times.ended = self.ended.then_some(usage.times.ended).flatten();
-        let at = At {
+        let at = PartOrigin {
             choice: 0,
             logprobs: Logprobs {
                 tokenizer: &tokenizer,
@@ -99,12 +99,16 @@ impl JobDriver {
                 top_n: 0,
             },
             usage,
-            reached: Position::whole(self.tokens),
+            position: Position::whole(self.tokens),
             first,
             tokens,
         };
-        let kind = Kind::Text;
-        let delta = Delta { kind, text, at };
+        let kind = DeltaKind::Text;
+        let delta = Delta {
+            kind,
+            text,
+            origin: at,
+        };
         self.start(usage);
         self.encode(&Event::Delta(delta));
     }
@@ -114,14 +118,14 @@ impl JobDriver {
         let usage = usage(self.tokens);
         self.start(usage);
         if matches!(end, End::Stop(_) | End::Length) {
-            let reached = Position::whole(self.tokens + 2);
+            let position = Position::whole(self.tokens + 2);
             let tokens = self.tokens;
             self.encode(&Event::ChoiceEnded {
                 choice: 0,
                 end,
                 usage,
                 tokens,
-                reached,
+                position,
             });
             let end = Some(end);
             self.encode(&Event::Finished { end, usage });

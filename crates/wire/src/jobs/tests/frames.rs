@@ -226,11 +226,12 @@ fn ended_job_has_no_metrics_between_tokens() {
 fn non_streaming_response_is_one_object() {
     let mut driver = JobDriver::new(NEVER);
     let answer = CollectedAnswer {
-        pieces: vec![AnswerPart::Text("hi\"".to_owned())],
+        parts: vec![AnswerPart::Text("hi\"".to_owned())],
         end: Some(End::Length),
         ..CollectedAnswer::default()
     };
-    driver.job
+    driver
+        .job
         .encode_collected(&[answer], &tokenizer(), usage(2), &mut driver.out);
     let output: Value = serde_json::from_str(&driver.output()).unwrap();
     let want = json!({"job_id": "job-1", "model": "m", "started_at": "T", "text": "hi\"", "tokens_out": 2,
@@ -241,8 +242,8 @@ fn non_streaming_response_is_one_object() {
 #[test]
 fn resumed_client_gets_no_second_started() {
     let mut driver = JobDriver::new(NEVER);
-    let reached = &[Position::whole(1)];
-    driver.job.replay_event(&Event::Resumed { reached });
+    let positions = &[Position::whole(1)];
+    driver.job.replay_event(&Event::Resumed { positions });
     driver.tokens = 2;
     driver.delta("c", 1);
     assert_eq!(
@@ -257,7 +258,8 @@ fn token_of_several_choices_names_its_choice() {
     driver.open_choices(2);
     driver.delta("c", 1);
     assert!(
-        driver.output()
+        driver
+            .output()
             .ends_with("\"t\":\"c\",\"i\":0,\"choice\":0}\n\n"),
         "{}",
         driver.output()

@@ -29,10 +29,7 @@ fn valid_request_is_parsed() {
     let plain = parse_job(&json!({"prompt": "hi"})).unwrap();
     assert_eq!((plain.request.n, plain.id), (1, None));
     assert_eq!(plain.request.prompts, [Prompt::Text("hi".to_owned())]);
-    assert!(
-        plain.request.stream_options.stream,
-        "streamed by default"
-    );
+    assert!(plain.request.stream_options.stream, "streamed by default");
     let full = json!({"job_id": "my-job.1", "prompt": [1, 2], "max_tokens": 7, "temperature": 0.5, "top_p": 0.25,
         "top_k": 3, "seed": -1, "stop": ["a", "b"], "stream": false, "n": 1, "logprobs": false});
     let full = parse_job(&full).unwrap();
@@ -46,7 +43,8 @@ fn valid_request_is_parsed() {
         (0.5, 3)
     );
     assert!(!full.request.stream_options.stream);
-    let conversation = parse_job(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
+    let conversation =
+        parse_job(&json!({"messages": [{"role": "user", "content": "hi"}]})).unwrap();
     assert!(
         matches!(&conversation.request.prompts[..], [Prompt::Conversation { messages, .. }] if messages.len() == 1)
     );

@@ -123,7 +123,11 @@ fn best_of_generates_more_answers_than_are_returned() {
             generated,
             logprobs,
         });
-        assert_eq!((request.n, request.stream_options.best_of), (n, best), "{label}");
+        assert_eq!(
+            (request.n, request.stream_options.best_of),
+            (n, best),
+            "{label}"
+        );
         assert_eq!(request.params.sampling.logprobs, best.is_some(), "{label}");
     }
 }
