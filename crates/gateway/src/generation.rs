@@ -1,7 +1,7 @@
 //! One client's reader of a generation, with its credit, its metrics and the guards that stop the stream.
 
-use crate::metrics::{GenerationMetrics, Meter, MeteredRequest};
-use crate::streams::{CancelOnDrop, Changes, Run, StreamRecord, Subscriber};
+use crate::metrics::{GenerationMetrics, MeteredRequest, ResponseMeter};
+use crate::streams::{CancelOnDrop, Changes, StreamRecord, StreamRun, Subscriber};
 use generate::output::choice_reader::LogReaders;
 use generate::output::event::{EventSink, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
@@ -14,16 +14,16 @@ use stream::End;
 pub struct Generation {
     subscriber: Subscriber,
     reader: GenerationReader,
-    meter: Option<Box<Meter>>,
+    meter: Option<Box<ResponseMeter>>,
     /// The right to run a plain stream, for its client.
-    run: Option<Run>,
+    run: Option<StreamRun>,
     /// Cancel-on-drop guard of a generation that may be detached.
     cancel_on_drop: Option<CancelOnDrop>,
 }
 
 impl Generation {
     /// The reader of a plain stream's client, with the first readers of the logs. The stream is started.
-    pub fn own(run: Run, readers: Vec<LogReaders>) -> Option<Self> {
+    pub fn own(run: StreamRun, readers: Vec<LogReaders>) -> Option<Self> {
         let record = run.record();
         let reader = GenerationReader::new(record.source(), readers, None)?;
         let mut generation = Self::of(Subscriber::opening(record), reader);

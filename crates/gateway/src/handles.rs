@@ -6,16 +6,16 @@ use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
 use crate::limits::LiveLimits;
 use crate::metrics::GenerationMetrics;
-use crate::response_store::Store;
-use crate::served::ModelRegistry;
-use crate::streams::{StreamFeed, StreamLimits, Streams};
+use crate::models::ModelRegistry;
+use crate::response_store::ResponseStore;
+use crate::streams::{StreamFeed, StreamLimits, StreamRegistry};
 use std::sync::Arc;
 
 /// Handles that a generation uses from its admission to its end.
 #[derive(Clone)]
 pub struct GenerationHandles {
     /// The registry of streams.
-    pub streams: Arc<Streams>,
+    pub streams: Arc<StreamRegistry>,
     /// The limits that hold now.
     pub limits: Arc<LiveLimits>,
     /// The source of new ids.
@@ -30,7 +30,7 @@ pub struct Gateway {
     /// All models.
     pub models: Arc<ModelRegistry>,
     /// Stored responses of the Responses API.
-    pub responses: Arc<Store>,
+    pub responses: Arc<ResponseStore>,
     /// Names of jobs that clients have chosen.
     pub job_names: Arc<JobNames>,
     /// Handles of a generation.
@@ -46,10 +46,10 @@ impl Gateway {
         feed: StreamFeed,
     ) -> Self {
         let now = limits.now();
-        let streams = Streams::new(now.streams, now.retry_after, feed);
+        let streams = StreamRegistry::new(now.streams, now.retry_after, feed);
         Self {
             models,
-            responses: Arc::new(Store::new(Arc::clone(&limits))),
+            responses: Arc::new(ResponseStore::new(Arc::clone(&limits))),
             job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
             generations: GenerationHandles {
                 streams: Arc::new(streams),

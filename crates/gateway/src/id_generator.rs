@@ -10,6 +10,12 @@ pub struct IdGenerator {
     next: AtomicU64,
 }
 
+impl Default for IdGenerator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl IdGenerator {
     /// A source with a fresh key.
     pub fn new() -> Self {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use stream::{Owner, StreamId};
 use wire::jobs::job_id::JobId;
 
-type Key = (Owner, JobId);
+type OwnedName = (Owner, JobId);
 
 /// Which stream each named job is. A name is one owner's alone: another may use the same.
 ///
@@ -16,7 +16,7 @@ type Key = (Owner, JobId);
 /// there is no room for another; nothing watches over it.
 pub struct JobNames {
     /// At most `max`. `None`: claimed, and not a stream yet.
-    names: Mutex<HashMap<Key, Option<StreamId>>>,
+    names: Mutex<HashMap<OwnedName, Option<StreamId>>>,
     max: AtomicUsize,
 }
 
@@ -44,11 +44,12 @@ impl JobNames {
         id: JobId,
         is_known: impl Fn(Owner, StreamId) -> bool,
         retry_after: Duration,
-    ) -> Result<Claim<'_>, ApiError> {
+    ) -> Result<NameClaim<'_>, ApiError> {
         let key = (owner, id);
         let max = self.max.load(Ordering::Relaxed);
         let mut names = self.lock();
-        let taken = |key: &Key, id: &Option<StreamId>| id.is_none_or(|id| is_known(key.0, id));
+        let taken =
+            |key: &OwnedName, id: &Option<StreamId>| id.is_none_or(|id| is_known(key.0, id));
         if names.get(&key).is_some_and(|id| taken(&key, id)) {
             return Err(is_taken());
         }
@@ -64,7 +65,7 @@ impl JobNames {
         }
         names.insert(key.clone(), None);
         drop(names);
-        Ok(Claim {
+        Ok(NameClaim {
             names: self,
             key: Some(key),
         })
@@ -75,20 +76,20 @@ impl JobNames {
         *self.lock().get(&(owner, id.clone()))?
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Option<StreamId>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<OwnedName, Option<StreamId>>> {
         // Nothing panics half-way through a change of the map.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A name that is taken and has no stream yet; given back by its drop.
-pub(crate) struct Claim<'a> {
+pub(crate) struct NameClaim<'a> {
     names: &'a JobNames,
     /// `None` once it has a stream.
-    key: Option<Key>,
+    key: Option<OwnedName>,
 }
 
-impl Claim<'_> {
+impl NameClaim<'_> {
     /// The job is this stream.
     pub(crate) fn keep(mut self, id: StreamId) {
         if let Some(key) = self.key.take() {
@@ -101,7 +102,7 @@ fn names_max(streams_max: usize) -> usize {
     streams_max.saturating_mul(2)
 }
 
-impl Drop for Claim<'_> {
+impl Drop for NameClaim<'_> {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
             self.names.lock().remove(key);

@@ -1,7 +1,7 @@
 //! Submission of a stream that has its permit.
 
 use crate::admission::Permit;
-use crate::streams::{PermitHolder, Run, Started, StreamRecord, Streams};
+use crate::streams::{PermitHolder, Started, StreamRecord, StreamRegistry, StreamRun};
 use engine::{Progress, SequencePermits};
 use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;
@@ -14,7 +14,7 @@ use stream::Owner;
 /// The stream of a submission: gives its requests parts of the permit, and makes room among ended streams.
 struct StreamHost<'a> {
     record: Arc<StreamRecord>,
-    streams: &'a Streams,
+    streams: &'a StreamRegistry,
     work: Arc<PermitHolder>,
     /// When the engine's timestamps begin.
     epoch: Instant,
@@ -43,9 +43,9 @@ pub(crate) fn start(
     submission: &Submission<'_>,
     prompts: Vec<PreparedPrompt>,
     permit: Permit,
-    (streams, run): (&Streams, &mut Run),
+    (streams, run): (&StreamRegistry, &mut StreamRun),
 ) -> Result<Vec<LogReaders>, ApiError> {
-    let pulse = permit.pulse();
+    let reporter = permit.latency_reporter();
     let host = StreamHost {
         record: Arc::clone(run.record()),
         streams,
@@ -62,6 +62,6 @@ pub(crate) fn start(
         generation,
         program: None,
     };
-    run.start(started, pulse);
+    run.start(started, reporter);
     Ok(readers)
 }

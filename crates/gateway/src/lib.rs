@@ -7,7 +7,7 @@
 //! submit      a body -> a stream: parsed in its wire protocol, opened, named     keys       callers, scopes, rate limits
 //! open        a `GenerateRequest` -> an `OpenedStream`, registered by id         admission  permits, the queue, `Retry-After`
 //! launch      prompt ids -> engine requests, by crate `generate`                 streams    the registry of streams
-//! generation  one reader's events, with credit and metrics                       served     models: loaded, resolved, evicted
+//! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! ```
 //!
@@ -15,26 +15,27 @@
 //! and tokio's timers.
 
 pub mod admission;
-pub mod following;
 pub mod generation;
 pub mod handles;
 pub mod id_generator;
 pub mod job_names;
 pub mod keys;
+pub(crate) mod latency_sampler;
 pub(crate) mod launch;
 pub mod lifecycle;
 pub mod lifetime_stats;
 pub mod limits;
 pub mod metrics;
+pub mod models;
+pub(crate) mod notify_waker;
 pub mod offload;
 pub mod open;
-pub(crate) mod pace;
 pub(crate) mod pending_generation;
 pub mod response_limits;
 pub mod response_record;
 pub mod response_store;
-pub mod served;
 pub mod stream_clocks;
+pub mod stream_follower;
 pub mod streams;
 pub mod submit;
 pub mod workflows;

@@ -1,12 +1,12 @@
 //! The lifecycle of the server: loading its model, ready, draining.
 
-use crate::served::{ModelRegistry, State};
+use crate::models::{ModelRegistry, ModelState};
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// A stage in the life of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ServerStage {
     /// The server is bound; loading of its model has not begun.
     Unloaded,
     /// The model is being loaded.
@@ -19,7 +19,7 @@ pub enum Stage {
     Draining,
 }
 
-impl Stage {
+impl ServerStage {
     /// The stage's name in the API.
     pub fn name(self) -> &'static str {
         match self {
@@ -59,19 +59,19 @@ impl Lifecycle {
     }
 
     /// The current stage: the state of the default model, and whether the server is draining.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> ServerStage {
         match self.models.first().state() {
-            State::Failed | State::TooLarge { .. } => Stage::Failed,
-            _ if *self.draining.borrow() => Stage::Draining,
+            ModelState::Failed | ModelState::TooLarge { .. } => ServerStage::Failed,
+            _ if *self.draining.borrow() => ServerStage::Draining,
             // A request for the model waits until it is loaded.
-            State::Unloaded | State::Queued { .. } | State::Loading { .. }
+            ModelState::Unloaded | ModelState::Queued { .. } | ModelState::Loading { .. }
                 if self.models.comes_when_asked() =>
             {
-                Stage::Ready
+                ServerStage::Ready
             }
-            State::Unloaded | State::Queued { .. } => Stage::Unloaded,
-            State::Loading { .. } => Stage::Loading,
-            State::Ready(_) => Stage::Ready,
+            ModelState::Unloaded | ModelState::Queued { .. } => ServerStage::Unloaded,
+            ModelState::Loading { .. } => ServerStage::Loading,
+            ModelState::Ready(_) => ServerStage::Ready,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::keys::PrefixSharing;
+use crate::models::ModelLimits;
 use crate::response_limits::ResponseLimits;
-use crate::served::ModelLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
 //! Opening a stream: from a parsed request to a registered stream in the admission queue. All generations, of all
 //! wire protocols, are opened here.
 
-use crate::admission::{AdmissionRequest, Place, Priority, Ticket};
+use crate::admission::{AdmissionRequest, Priority, QueuePosition, Ticket};
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
 use crate::keys::Caller;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
+use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, PendingGeneration};
-use crate::served::{ModelLease, Serving};
-use crate::streams::{Run, StreamRecord, StreamTerms};
+use crate::streams::{StreamRecord, StreamRun, StreamTerms};
 use crate::workflows::Program;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, IgnoredFields};
@@ -71,7 +71,7 @@ pub fn open(
     let ask = &request.ask;
     let key = caller.open(ask.choices())?;
     let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
-    let asking = AdmissionRequest {
+    let admission_request = AdmissionRequest {
         class: ask.stream_options.priority,
         account: key.account(),
         need: request
@@ -88,16 +88,16 @@ pub fn open(
         who: handles.ids.digest(&(caller.owner.0, &ask.prompts)),
     };
     let admission = &request.lease.serving.admission;
-    let ticket = admission.ask(asking)?;
+    let ticket = admission.ask(admission_request)?;
     let meta = meta(handles, &request, now);
     let terms = terms(handles, caller, &request);
     let registration = handles.streams.open(meta, terms, now);
     let registration = registration.map_err(|full| ApiError {
-        retry_after: admission.next_place().or(full.retry_after),
+        retry_after: admission.next_slot().or(full.retry_after),
         ..full
     })?;
     let record = Arc::clone(registration.payload());
-    if let Some(place) = ticket.place() {
+    if let Some(place) = ticket.queue_position() {
         record.waits(place);
     }
     let pending = PendingGeneration {
@@ -106,9 +106,9 @@ pub fn open(
         ask: request.ask,
         program: request.program,
         body_bytes: request.body_bytes,
-        run: Run::new(registration, key),
-        deadline: asking.deadline,
-        class: asking.class,
+        run: StreamRun::new(registration, key),
+        deadline: admission_request.deadline,
+        class: admission_request.class,
         measured: MeteredRequest {
             protocol: MeteredProtocol::Format(request.format),
             stream: record.meta().stream_options.stream,
@@ -131,8 +131,8 @@ impl OpenedStream {
     }
 
     /// The position in the admission queue; `None` if the request was admitted at once.
-    pub fn queue_place(&self) -> Option<Place> {
-        self.ticket.place()
+    pub fn queue_position(&self) -> Option<QueuePosition> {
+        self.ticket.queue_position()
     }
 
     /// Fields of the request that have no meaning here.
@@ -141,7 +141,7 @@ impl OpenedStream {
     }
 
     /// The model that the stream runs on.
-    pub fn serving(&self) -> &Arc<Serving> {
+    pub fn serving(&self) -> &Arc<ReadyModel> {
         &self.pending.serving
     }
 

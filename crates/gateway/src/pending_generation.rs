@@ -1,12 +1,12 @@
 //! From a ticket to a running generation: wait, prepare, reserve what it really needs, launch.
 
-use crate::admission::{Answers, Permit, Priority, Ticket};
+use crate::admission::{Permit, Priority, RequestedChoices, Ticket};
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
 use crate::launch;
 use crate::metrics::MeteredRequest;
-use crate::served::Serving;
-use crate::streams::{self, CancelOnDrop, DetachedDriver, Run, Subscriber};
+use crate::models::ReadyModel;
+use crate::streams::{self, CancelOnDrop, DetachedDriver, StreamRun, Subscriber};
 use crate::workflows;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
@@ -27,13 +27,13 @@ use wire::clock;
 /// body of an answer whose head is out, or without any.
 pub(crate) struct PendingGeneration {
     pub(crate) handles: GenerationHandles,
-    pub(crate) serving: Arc<Serving>,
+    pub(crate) serving: Arc<ReadyModel>,
     pub(crate) ask: GenerateRequest,
     /// Runs instead of the answers that `ask` would get.
     pub(crate) program: Option<workflows::Program>,
     /// The request's body: what of `ask` may have to be prepared elsewhere is as long as this.
     pub(crate) body_bytes: usize,
-    pub(crate) run: Run,
+    pub(crate) run: StreamRun,
     pub(crate) deadline: Option<Instant>,
     pub(crate) class: Priority,
     pub(crate) measured: MeteredRequest,
@@ -89,7 +89,7 @@ impl PendingGeneration {
     }
 
     /// Waits for the permit and launches. A panic on the way is this request's failure alone.
-    async fn begun(mut self, ticket: Ticket) -> Result<(Run, Vec<LogReaders>), ApiError> {
+    async fn begun(mut self, ticket: Ticket) -> Result<(StreamRun, Vec<LogReaders>), ApiError> {
         let record = Arc::clone(self.run.record());
         let began = tokio::select! {
             // Who was cancelled while it waited must not be begun first and cancelled after: the
@@ -103,7 +103,7 @@ impl PendingGeneration {
         match began {
             Ok(readers) => Ok((self.run, readers)),
             Err(error) => {
-                self.run.refuse(&error);
+                self.run.reject(&error);
                 Err(error)
             }
         }
@@ -157,7 +157,7 @@ impl PendingGeneration {
     ) -> Result<Vec<LogReaders>, ApiError> {
         let opening = self.run.record().terms();
         let limits = self.handles.limits.now();
-        let launch = workflows::Launch {
+        let launch = workflows::RunLauncher {
             served: &self.serving.model,
             streams: &self.handles.streams,
             deadline: self.deadline,
@@ -249,8 +249,8 @@ impl PendingGeneration {
 }
 
 /// What answers a request wants.
-pub(crate) fn answers(ask: &GenerateRequest) -> Answers {
-    Answers {
+pub(crate) fn answers(ask: &GenerateRequest) -> RequestedChoices {
+    RequestedChoices {
         n: ask.n,
         max_tokens: ask.params.max_tokens,
     }

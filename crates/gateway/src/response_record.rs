@@ -29,7 +29,7 @@ const TOKENS_PER_READ: usize = 256;
 const FIXED_BYTES: usize = 1024;
 
 /// A response that is kept.
-pub struct Record {
+pub struct ResponseRecord {
     /// Id of the stream, which is the id of the response.
     pub id: StreamId,
     pub(crate) owner: Owner,
@@ -37,24 +37,24 @@ pub struct Record {
     pub items: Box<[InputItem]>,
     /// The response it went on from.
     pub(crate) previous: Option<StreamId>,
-    state: Mutex<State>,
+    state: Mutex<RecordState>,
 }
 
-enum State {
+enum RecordState {
     Running(Arc<StreamRecord>),
-    Ended(Arc<Outcome>),
+    Ended(Arc<EndedResponse>),
 }
 
 /// What a look at one finds.
-pub enum Look {
+pub enum ResponseLookup {
     /// The response is being generated.
     Running(Arc<StreamRecord>),
     /// The response has ended.
-    Ended(Arc<Outcome>),
+    Ended(Arc<EndedResponse>),
 }
 
 /// What became of one.
-pub struct Outcome {
+pub struct EndedResponse {
     /// The response, as JSON.
     pub body: Bytes,
     /// What was said, each item as JSON.
@@ -63,7 +63,7 @@ pub struct Outcome {
     pub(crate) is_unknown: bool,
 }
 
-impl Record {
+impl ResponseRecord {
     /// Of a stream that was just opened. `fresh` makes ids for items that have none.
     pub(crate) fn new(
         entry: &Arc<StreamRecord>,
@@ -76,7 +76,7 @@ impl Record {
             owner: entry.terms().owner,
             items: note.items.into_iter().map(item).collect(),
             previous: note.previous,
-            state: Mutex::new(State::Running(Arc::clone(entry))),
+            state: Mutex::new(RecordState::Running(Arc::clone(entry))),
         }
     }
 
@@ -87,27 +87,29 @@ impl Record {
     }
 
     /// Where it is, and whether this look was the one that saw its end.
-    pub(crate) fn look(&self) -> (Look, bool) {
+    pub(crate) fn look(&self) -> (ResponseLookup, bool) {
         // Nothing panics half-way through a change.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Ended(outcome) => (Look::Ended(Arc::clone(outcome)), false),
-            State::Running(entry) if !entry.is_over() => (Look::Running(Arc::clone(entry)), false),
-            State::Running(entry) => {
-                let outcome = Arc::new(Outcome::of(entry));
-                *state = State::Ended(Arc::clone(&outcome));
-                (Look::Ended(outcome), true)
+            RecordState::Ended(outcome) => (ResponseLookup::Ended(Arc::clone(outcome)), false),
+            RecordState::Running(entry) if !entry.is_over() => {
+                (ResponseLookup::Running(Arc::clone(entry)), false)
+            }
+            RecordState::Running(entry) => {
+                let outcome = Arc::new(EndedResponse::of(entry));
+                *state = RecordState::Ended(Arc::clone(&outcome));
+                (ResponseLookup::Ended(outcome), true)
             }
         }
     }
 }
 
-impl Outcome {
+impl EndedResponse {
     /// Of a stream that is over.
     fn of(entry: &Arc<StreamRecord>) -> Self {
         let answers = replay::answers(entry.source());
         let ends = || answers.iter().filter_map(|answer| answer.end);
-        let refused = entry.refused().cloned();
+        let refused = entry.rejection().cloned();
         let is_good = |end: &End| matches!(end, End::Stop(_) | End::Length);
         let broke = || {
             ends()
@@ -126,7 +128,7 @@ impl Outcome {
                 .iter()
                 .map(|item| serde_json::to_string(item).unwrap_or_default().into())
                 .collect(),
-            is_unknown: entry.refused().is_some() && !opening.resumable,
+            is_unknown: entry.rejection().is_some() && !opening.resumable,
         }
     }
 

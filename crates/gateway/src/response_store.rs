@@ -8,7 +8,7 @@ use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
 use crate::response_limits::ResponseLimits;
-use crate::response_record::{self, Look, Outcome, Record};
+use crate::response_record::{self, EndedResponse, ResponseLookup, ResponseRecord};
 use crate::streams::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
@@ -19,22 +19,22 @@ use wire::responses::request::{History, StoredRequest};
 use wire::responses::{ID_PREFIX, stream_id};
 
 /// Responses that are kept.
-pub struct Store {
-    kept: Mutex<Kept>,
+pub struct ResponseStore {
+    kept: Mutex<StoredResponses>,
     limits: Arc<LiveLimits>,
 }
 
 #[derive(Default)]
-struct Kept {
-    records: HashMap<StreamId, Slot>,
-    owners: HashMap<Owner, Share>,
+struct StoredResponses {
+    records: HashMap<StreamId, StoredRecord>,
+    owners: HashMap<Owner, OwnerShare>,
     bytes: usize,
     /// Of the last use.
     stamp: u64,
 }
 
-struct Slot {
-    record: Arc<Record>,
+struct StoredRecord {
+    record: Arc<ResponseRecord>,
     bytes: usize,
     /// When it was used last; `None` as long as it is being made.
     used: Option<u64>,
@@ -42,7 +42,7 @@ struct Slot {
 
 /// What one owner keeps.
 #[derive(Default)]
-struct Share {
+struct OwnerShare {
     bytes: usize,
     /// Those that have ended, the one used longest ago first.
     ended: BTreeMap<u64, StreamId>,
@@ -50,7 +50,7 @@ struct Share {
 }
 
 /// What was said up to a response, this included; the oldest first.
-pub struct StoredHistory(Vec<(Arc<Record>, Arc<Outcome>)>);
+pub struct StoredHistory(Vec<(Arc<ResponseRecord>, Arc<EndedResponse>)>);
 
 impl History for StoredHistory {
     fn id(&self) -> Option<StreamId> {
@@ -65,7 +65,7 @@ impl History for StoredHistory {
     }
 }
 
-impl Store {
+impl ResponseStore {
     /// None yet.
     pub(crate) fn new(limits: Arc<LiveLimits>) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Store {
         note: StoredRequest,
         idents: &IdGenerator,
     ) -> Result<(), ApiError> {
-        let record = Arc::new(Record::new(entry, note, || idents.id("")));
+        let record = Arc::new(ResponseRecord::new(entry, note, || idents.id("")));
         let limits = self.limits();
         let mut kept = self.lock();
         kept.insert(Arc::clone(&record));
@@ -114,9 +114,9 @@ impl Store {
     }
 
     /// Where a response is.
-    pub fn look(&self, record: &Arc<Record>) -> Look {
+    pub fn look(&self, record: &Arc<ResponseRecord>) -> ResponseLookup {
         let (look, has_just_ended) = record.look();
-        if let (Look::Ended(outcome), true) = (&look, has_just_ended) {
+        if let (ResponseLookup::Ended(outcome), true) = (&look, has_just_ended) {
             let limits = self.limits();
             let mut kept = self.lock();
             match outcome.is_unknown {
@@ -132,10 +132,11 @@ impl Store {
     ///
     /// # Errors
     /// There is none for this caller.
-    pub fn find(&self, id: &str, caller: &Caller) -> Result<Arc<Record>, ApiError> {
+    pub fn find(&self, id: &str, caller: &Caller) -> Result<Arc<ResponseRecord>, ApiError> {
         let found = stream_id(id).and_then(|id| self.lock().used(id));
-        let is_theirs =
-            |record: &Arc<Record>| record.owner == caller.owner || caller.scopes.has(Scope::Admin);
+        let is_theirs = |record: &Arc<ResponseRecord>| {
+            record.owner == caller.owner || caller.scopes.has(Scope::Admin)
+        };
         found.filter(is_theirs).ok_or_else(unknown)
     }
 
@@ -153,7 +154,7 @@ impl Store {
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
             let record = self.find(&id, caller).map_err(|_| no_such_previous())?;
-            let Look::Ended(outcome) = self.look(&record) else {
+            let ResponseLookup::Ended(outcome) = self.look(&record) else {
                 let words = "previous_response_id: that response is still in progress";
                 return Err(previous("previous_response_in_progress", words));
             };
@@ -172,20 +173,20 @@ impl Store {
         self.limits.now().responses
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, StoredResponses> {
         // Nothing panics half-way through a change.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    fn insert(&mut self, record: Arc<Record>) {
+impl StoredResponses {
+    fn insert(&mut self, record: Arc<ResponseRecord>) {
         let bytes = record.bytes();
         let share = self.owners.entry(record.owner).or_default();
         share.bytes += bytes;
         share.records += 1;
         self.bytes += bytes;
-        let slot = Slot {
+        let slot = StoredRecord {
             bytes,
             used: None,
             record,
@@ -209,7 +210,7 @@ impl Kept {
     }
 
     /// Somebody uses it.
-    fn used(&mut self, id: StreamId) -> Option<Arc<Record>> {
+    fn used(&mut self, id: StreamId) -> Option<Arc<ResponseRecord>> {
         let slot = self.records.get_mut(&id)?;
         if let Some(used) = &mut slot.used
             && let Some(share) = self.owners.get_mut(&slot.record.owner)

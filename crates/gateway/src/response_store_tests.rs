@@ -1,7 +1,7 @@
 //! Whatever is done with it in whatever order, its sums are right and its bounds hold.
 
 use super::*;
-use crate::streams::{StreamFeed, StreamLimits, StreamTerms, Streams};
+use crate::streams::{StreamFeed, StreamLimits, StreamRegistry, StreamTerms};
 use generate::request::StreamOptions;
 use generate::stream_meta::StreamMeta;
 use proptest::prelude::*;
@@ -46,7 +46,12 @@ fn terms(owner: u64) -> StreamTerms {
 }
 
 /// A record of a stream that waits, whose question has so many bytes.
-fn record(streams: &Streams, idents: &IdGenerator, owner: u64, bytes: usize) -> Arc<Record> {
+fn record(
+    streams: &StreamRegistry,
+    idents: &IdGenerator,
+    owner: u64,
+    bytes: usize,
+) -> Arc<ResponseRecord> {
     let registered = streams.open(meta(idents), terms(owner), wire::clock::now());
     let registration = registered.expect("room");
     let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
@@ -56,7 +61,9 @@ fn record(streams: &Streams, idents: &IdGenerator, owner: u64, bytes: usize) -> 
         items: vec![item],
         previous: None,
     };
-    Arc::new(Record::new(registration.payload(), note, || idents.id("")))
+    Arc::new(ResponseRecord::new(registration.payload(), note, || {
+        idents.id("")
+    }))
 }
 
 proptest! {
@@ -64,9 +71,9 @@ proptest! {
     fn sums_are_right_and_bounds_hold(
         steps in prop::collection::vec((0u8..5, 0u64..3, 0usize..2000), 1..60),
     ) {
-        let streams = Streams::new(StreamLimits::default(), Duration::from_secs(1), StreamFeed::new());
+        let streams = StreamRegistry::new(StreamLimits::default(), Duration::from_secs(1), StreamFeed::new());
         let idents = IdGenerator::new();
-        let mut kept = Kept::default();
+        let mut kept = StoredResponses::default();
         let (mut running, mut ended) = (Vec::new(), Vec::new());
         for (step, owner, bytes) in steps {
             match step {

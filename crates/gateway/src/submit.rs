@@ -2,10 +2,10 @@
 
 use crate::admission::Priority;
 use crate::handles::Gateway;
-use crate::job_names::Claim;
+use crate::job_names::NameClaim;
 use crate::keys::Caller;
+use crate::models::ModelLease;
 use crate::open::{OpenedStream, ParsedRequest, open};
-use crate::served::ModelLease;
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
 use std::time::Instant;
@@ -162,7 +162,7 @@ fn parse(
     Ok(ParsedBody { ask, job_id, note })
 }
 
-fn claim<'a>(gateway: &'a Gateway, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {
+fn claim<'a>(gateway: &'a Gateway, caller: &Caller, id: JobId) -> Result<NameClaim<'a>, ApiError> {
     let registry = gateway.generations.streams.registry();
     let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
     gateway.job_names.claim(

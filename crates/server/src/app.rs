@@ -12,10 +12,10 @@ use gateway::handles::Gateway;
 use gateway::job_names::JobNames;
 use gateway::lifecycle::Lifecycle;
 use gateway::limits::LiveLimits;
+use gateway::models::ModelRegistry;
 use gateway::offload::Offload;
-use gateway::response_store::Store;
-use gateway::served::ModelRegistry;
-use gateway::streams::{StreamFeed, Streams};
+use gateway::response_store::ResponseStore;
+use gateway::streams::{StreamFeed, StreamRegistry};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -111,8 +111,8 @@ handles! {
     Arc<LiveConfig> = config;
     Arc<Offload> = unadmitted.offload;
     Arc<ModelRegistry> = models;
-    Arc<Store> = gateway.responses;
-    Arc<Streams> = gateway.generations.streams;
+    Arc<ResponseStore> = gateway.responses;
+    Arc<StreamRegistry> = gateway.generations.streams;
     MetricsSources = sources;
     PullSlots = pulls;
     RealtimeHandles = realtime;

@@ -58,11 +58,11 @@ pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
 pub use gateway::metrics::StepMetrics;
-pub use gateway::response_limits::ResponseLimits;
-pub use gateway::served::{
+pub use gateway::models::{
     DerivedModel, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel,
     ModelFacts, ModelLimits, PullNews, ServedModel,
 };
+pub use gateway::response_limits::ResponseLimits;
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::streams::StreamLimits;
 pub use generate::model_handle::ModelHandle;

@@ -14,7 +14,7 @@ use crate::routes::stream_feed;
 use axum::Router;
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
-use gateway::served::{self, Library, Loading, ModelRegistry, ServedModel};
+use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -131,7 +131,7 @@ impl Server {
         ));
         let models = Arc::clone(&app.models);
         let loader = models.library().map(|library| {
-            tokio::spawn(served::run_loader(Arc::clone(&models), Arc::clone(library)))
+            tokio::spawn(models::run_loader(Arc::clone(&models), Arc::clone(library)))
         });
         #[cfg(feature = "otlp")]
         let otlp = crate::otlp::Exporter::start(&app, local);

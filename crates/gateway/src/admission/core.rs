@@ -3,7 +3,7 @@
 //! A ticket is in exactly one of four states, and in the map from its arrival to its holder's leave:
 //!
 //! ```text
-//! arrive -> waiting -> running <-> standing still -> (leave)
+//! arrive -> waiting -> running <-> parked -> (leave)
 //!              |  ^       |
 //!              |  +-------+  settle: the true need does not fit now
 //!              +-> refused -> (told by poll, or leave)
@@ -17,7 +17,7 @@
 //! whatever number of streams it asked for; its sequences (or texts) then claim places one by one, and it gets *further*
 //! places as they are free. A sequence that ends or stands still gives its place back.
 //!
-//! - First places go by [`super::standing`]. Further ones are given only when nobody waits for a first one, to the
+//! - First places go by [`super::fair_shares`]. Further ones are given only when nobody waits for a first one, to the
 //!   account and then the ticket that has the fewest, and never out of the last quarter of the places and of the pages:
 //!   who comes to a server that is busy with one large request finds a place.
 //! - A further place is *recalled* while anybody waits for a first one, where the sequence that has it can stand still at
@@ -25,7 +25,7 @@
 //!   as long as anybody has two places.
 //! - The last place of a ticket that has claims goes to its next claim, not back: what runs goes on, at least one
 //!   sequence at a time, and is never passed over.
-//! - A ticket without a place whose sequences all stand still is *standing still*: it holds neither place nor pages.
+//! - A ticket without a place whose sequences all stand still is *parked*: it holds neither place nor pages.
 //!   When one of them claims a place again, the ticket waits beside the newcomers, with the rank of its arrival, without a
 //!   clock, and is not refused. So it comes before whoever of its account and class came after it.
 //! - Who is next and does not fit (its pages are not free, or no seat is) waits aside for at most one step of
@@ -39,39 +39,39 @@
 
 #[cfg(test)]
 mod check;
-pub(crate) mod entrance;
+pub(crate) mod entry_check;
 pub(crate) mod grant;
-pub(crate) mod places;
 pub(crate) mod rebound;
-pub(crate) mod sums;
-pub(crate) mod turned_away;
+pub(crate) mod rejections;
+pub(crate) mod resource_sums;
+pub(crate) mod slots;
 
-use self::sums::{Running, Sums};
+use self::resource_sums::{ResourceSums, RunningTicket};
+use super::busy_rate::BusyRate;
+use super::fair_shares::FairShares;
 use super::limit::AdaptiveLimit;
-use super::promises::Promises;
 use super::queue::{Rank, TicketId, WaitQueue};
-use super::rate::BusyRate;
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use super::resource_estimate::ResourceEstimate;
-use super::standing::FairShares;
-use super::{AdmissionRequest, Bounds, Snapshot};
+use super::retry_reservations::RetryReservations;
+use super::{AdmissionBounds, AdmissionRequest, AdmissionSnapshot};
 use std::collections::HashMap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 pub(crate) struct Core {
-    bounds: Bounds,
+    bounds: AdmissionBounds,
     limit: AdaptiveLimit,
     /// Tickets that run or stand still.
     open: usize,
     /// Their streams.
     seated: usize,
     /// What they hold.
-    sums: Sums,
+    sums: ResourceSums,
     shares: FairShares,
     queue: WaitQueue,
     /// At most `open_max`, and as many again that were told to go and have not looked yet.
-    tickets: HashMap<TicketId, Ticket>,
+    tickets: HashMap<TicketId, TicketEntry>,
     /// Who was next lately and has waited aside for so long that nobody is let in before it.
     blocker: Option<Rank>,
     /// Those who were next lately and did not fit; scratch.
@@ -79,52 +79,52 @@ pub(crate) struct Core {
     drain: BusyRate,
     prefill: BusyRate,
     /// To callers who were sent away for want of a place.
-    promises: Promises,
+    retry_reservations: RetryReservations,
     /// Somebody was sent away for want of room, and no place became free since.
-    refusing: bool,
+    is_rejecting: bool,
     closed: bool,
     next_id: TicketId,
     woken: Vec<Waker>,
 }
 
 #[derive(Debug)]
-struct Ticket {
+struct TicketEntry {
     rank: Rank,
-    asking: AdmissionRequest,
+    request: AdmissionRequest,
     /// Since when it waits aside.
     aside: Option<Instant>,
-    state: State,
+    state: TicketState,
 }
 
 #[derive(Debug)]
-enum State {
+enum TicketState {
     Waiting {
         since: Instant,
         /// When its patience (queue clock or deadline) ends.
         until: Instant,
         waker: Option<Waker>,
     },
-    /// Running, or standing still.
-    Running(Running),
-    Refused(Refusal),
+    /// Running, or parked.
+    Running(RunningTicket),
+    Rejected(Rejection),
 }
 
 /// What a ticket's holder learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum TicketStatus {
     Waiting { until: Instant },
     Running,
-    Refused(Refusal),
+    Rejected(Rejection),
 }
 
 impl Core {
-    pub(crate) fn new(bounds: Bounds, now: Instant) -> Self {
+    pub(crate) fn new(bounds: AdmissionBounds, now: Instant) -> Self {
         Self {
             limit: AdaptiveLimit::new(bounds.adaptive, now),
             bounds,
             open: 0,
             seated: 0,
-            sums: Sums::default(),
+            sums: ResourceSums::default(),
             shares: FairShares::default(),
             queue: WaitQueue::default(),
             tickets: HashMap::new(),
@@ -132,8 +132,8 @@ impl Core {
             aside: Vec::new(),
             drain: BusyRate::new(now),
             prefill: BusyRate::new(now),
-            promises: Promises::new(now),
-            refusing: false,
+            retry_reservations: RetryReservations::new(now),
+            is_rejecting: false,
             closed: false,
             next_id: 0,
             woken: Vec::new(),
@@ -143,23 +143,23 @@ impl Core {
     /// A ticket, running at once or waiting; or why not.
     pub(crate) fn arrive(
         &mut self,
-        asking: AdmissionRequest,
+        request: AdmissionRequest,
         now: Instant,
-    ) -> Result<TicketId, Refusal> {
+    ) -> Result<TicketId, Rejection> {
         self.advance(now);
         self.grant(now);
-        let (account, ageing) = (asking.account, self.bounds.queue.ageing);
-        let rank = Rank::new(asking.class, (self.next_id, account.id), ageing, now);
+        let (account, ageing) = (request.account, self.bounds.queue.ageing);
+        let rank = Rank::new(request.class, (self.next_id, account.id), ageing, now);
         self.shares.open(account);
-        let at_once = self.is_let_in(rank, asking.need, now);
-        let entered = self.may_enter(rank, &asking, at_once, now);
+        let at_once = self.is_let_in(rank, request.need, now);
+        let entered = self.may_enter(rank, &request, at_once, now);
         entered.inspect_err(|_| self.shares.close(account))?;
         self.next_id += 1;
-        let ticket = Ticket {
+        let ticket = TicketEntry {
             rank,
-            asking,
+            request,
             aside: None,
-            state: self.waiting(&asking, now),
+            state: self.waiting(&request, now),
         };
         self.tickets.insert(rank.id, ticket);
         self.queue.insert(rank);
@@ -169,33 +169,34 @@ impl Core {
 
     /// How a ticket stands. One that is still waiting is woken when that changes; one that was
     /// refused is forgotten.
-    pub(crate) fn poll(&mut self, id: TicketId, waker: &Waker, now: Instant) -> Standing {
+    pub(crate) fn poll(&mut self, id: TicketId, waker: &Waker, now: Instant) -> TicketStatus {
         self.advance(now);
         self.expire(id, now);
         self.grant(now);
-        let standing = match self.tickets.get_mut(&id).map(|ticket| &mut ticket.state) {
-            Some(State::Waiting {
+        let status = match self.tickets.get_mut(&id).map(|ticket| &mut ticket.state) {
+            Some(TicketState::Waiting {
                 waker: old, until, ..
             }) => {
                 if !old.as_ref().is_some_and(|old| old.will_wake(waker)) {
                     *old = Some(waker.clone());
                 }
-                Standing::Waiting { until: *until }
+                TicketStatus::Waiting { until: *until }
             }
-            Some(State::Running(_)) => Standing::Running,
-            Some(State::Refused(refusal)) => Standing::Refused(*refusal),
-            None => Standing::Refused(self.closed_refusal()),
+            Some(TicketState::Running(_)) => TicketStatus::Running,
+            Some(TicketState::Rejected(rejection)) => TicketStatus::Rejected(*rejection),
+            None => TicketStatus::Rejected(self.closed_rejection()),
         };
-        if matches!(standing, Standing::Refused(_)) {
+        if matches!(status, TicketStatus::Rejected(_)) {
             self.forget(id);
         }
-        standing
+        status
     }
 
     /// 1 = the next one, as things stand; `None`: it does not wait for its first place.
     pub(crate) fn position(&self, id: TicketId, now: Instant) -> Option<usize> {
         let ticket = self.tickets.get(&id)?;
-        matches!(ticket.state, State::Waiting { .. }).then(|| self.ahead(ticket.rank, now) + 1)
+        matches!(ticket.state, TicketState::Waiting { .. })
+            .then(|| self.ahead(ticket.rank, now) + 1)
     }
 
     /// The holder is gone: whatever the ticket stands for is given back.
@@ -206,17 +207,17 @@ impl Core {
             return;
         };
         match ticket.state {
-            State::Waiting { .. } => {
+            TicketState::Waiting { .. } => {
                 self.queue.remove(ticket.rank);
             }
-            State::Running(run) => {
+            TicketState::Running(run) => {
                 if run.waits() {
                     self.queue.remove(ticket.rank);
                 }
-                self.put_out(ticket.rank.account, ticket.asking.need, &run);
+                self.put_out(ticket.rank.account, ticket.request.need, &run);
                 self.freed(run.held, saturated);
             }
-            State::Refused(_) => {}
+            TicketState::Rejected(_) => {}
         }
         self.grant(now);
     }
@@ -229,19 +230,19 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return false;
         };
-        let State::Running(run) = &ticket.state else {
+        let TicketState::Running(run) = &ticket.state else {
             return false;
         };
         let (run, rank) = (run.clone(), ticket.rank);
-        let old = std::mem::replace(&mut ticket.asking.need, need);
-        let asking = ticket.asking;
+        let old = std::mem::replace(&mut ticket.request.need, need);
+        let request = ticket.request;
         let (held, wanted) = (old.pages_for(run.held), need.pages_for(run.held));
         let stays = wanted <= held || self.sums.pages - held + wanted <= pages_limit;
         self.put_out(rank.account, old, &run);
         if stays {
             self.put_in(rank.account, need, &run);
         } else {
-            let state = self.waiting(&asking, now);
+            let state = self.waiting(&request, now);
             if let Some(ticket) = self.tickets.get_mut(&id) {
                 ticket.state = state;
                 ticket.rank.is_back = false;
@@ -263,7 +264,7 @@ impl Core {
             && let Some(ticket) = self.tickets.get(&id)
         {
             self.limit.ttft(at.saturating_duration_since(since), now);
-            self.prefill.add(ticket.asking.need.prompt_tokens as f64);
+            self.prefill.add(ticket.request.need.prompt_tokens as f64);
         }
         self.grant(now);
     }
@@ -279,9 +280,9 @@ impl Core {
     pub(crate) fn close(&mut self, now: Instant) {
         self.advance(now);
         self.closed = true;
-        let refusal = self.closed_refusal();
+        let rejection = self.closed_rejection();
         while let Some(rank) = self.queue.first_new() {
-            self.refuse(rank, refusal);
+            self.reject(rank, rejection);
         }
         self.grant(now);
     }
@@ -296,10 +297,10 @@ impl Core {
         self.tickets.is_empty()
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub(crate) fn snapshot(&self) -> AdmissionSnapshot {
+        AdmissionSnapshot {
             open: self.open,
-            running: self.sums.places,
+            running: self.sums.slots,
             limit: self.limit.get(),
             waiting: self.queue.len(),
             pages_reserved: self.sums.pages,
@@ -315,16 +316,16 @@ impl Core {
         let saturated = self.is_saturated();
         self.drain.advance(saturated, now);
         self.prefill.advance(self.sums.prefill > 0, now);
-        self.promises.advance(now);
+        self.retry_reservations.advance(now);
         let oldest = (now >= self.limit.due()).then(|| self.oldest_pending());
         // Places that are kept free count as used where somebody claims them, or the limit would not grow.
-        let claimed = self.sums.places + self.sums.growing;
-        let used = claimed.min(self.limit.get()).max(self.sums.places);
+        let claimed = self.sums.slots + self.sums.growing;
+        let used = claimed.min(self.limit.get()).max(self.sums.slots);
         self.limit.advance(used, oldest.flatten(), now);
     }
 
     fn is_saturated(&self) -> bool {
-        self.refusing || !self.queue.is_empty() || self.sums.places >= self.limit.get()
+        self.is_rejecting || !self.queue.is_empty() || self.sums.slots >= self.limit.get()
     }
 
     /// Since when the one waits who has waited longest for a first token. Looked for once per interval.
@@ -333,23 +334,23 @@ impl Core {
             .tickets
             .values()
             .filter_map(|ticket| match &ticket.state {
-                State::Running(run) if run.held > 0 && !run.first_token => Some(run.since),
+                TicketState::Running(run) if run.held > 0 && !run.first_token => Some(run.since),
                 _ => None,
             });
         pending.min()
     }
 
-    fn forget(&mut self, id: TicketId) -> Option<Ticket> {
+    fn forget(&mut self, id: TicketId) -> Option<TicketEntry> {
         let ticket = self.tickets.remove(&id)?;
-        self.shares.close(ticket.asking.account);
+        self.shares.close(ticket.request.account);
         Some(ticket)
     }
 
-    fn waiting(&self, asking: &AdmissionRequest, now: Instant) -> State {
+    fn waiting(&self, request: &AdmissionRequest, now: Instant) -> TicketState {
         let clock = now + self.bounds.queue.timeout;
-        State::Waiting {
+        TicketState::Waiting {
             since: now,
-            until: asking
+            until: request
                 .deadline
                 .map_or(clock, |deadline| deadline.min(clock)),
             waker: None,

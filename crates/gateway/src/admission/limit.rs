@@ -12,7 +12,7 @@
 //! Between the thresholds nothing moves. Latency counts from the permit: the time spent in the wait
 //! queue says nothing about how many may run, and a limit that shrank for it would make it longer.
 
-use super::recent::Recent;
+use super::recent_samples::RecentSamples;
 use super::settings::AdaptiveLimits;
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,8 @@ const CATCH_UP_MAX: u32 = 64;
 pub(crate) struct AdaptiveLimit {
     settings: AdaptiveLimits,
     limit: usize,
-    ttft: Recent,
-    itl: Recent,
+    ttft: RecentSamples,
+    itl: RecentSamples,
     /// When the interval under way began.
     began: Instant,
     /// Up to where `stream_s` counts.
@@ -64,8 +64,8 @@ impl AdaptiveLimit {
                 max_streams: settings.max_streams.max(1),
                 ..settings
             },
-            ttft: Recent::new(half_life),
-            itl: Recent::new(half_life),
+            ttft: RecentSamples::new(half_life),
+            itl: RecentSamples::new(half_life),
             began: now,
             at: now,
             stream_s: 0.0,
@@ -80,8 +80,9 @@ impl AdaptiveLimit {
             true => self.limit.clamp(fresh.limit, fresh.settings.max_streams),
             false => fresh.limit,
         };
-        let keep = |old: &mut Recent| {
-            let mut recent = std::mem::replace(old, Recent::new(settings.adjustment_interval));
+        let keep = |old: &mut RecentSamples| {
+            let mut recent =
+                std::mem::replace(old, RecentSamples::new(settings.adjustment_interval));
             recent.set_half_life(settings.adjustment_interval);
             recent
         };
@@ -148,22 +149,27 @@ impl AdaptiveLimit {
         } = self.settings;
         let mean = self.stream_s / self.settings.adjustment_interval.as_secs_f64();
         let used = mean / self.limit as f64;
-        let pace = self.pace(running, oldest, now);
+        let latency_level = self.latency_level(running, oldest, now);
         let quiet = self.caution == 0;
         self.caution = self.caution.saturating_sub(1);
-        self.limit = match pace {
-            Pace::Slow if used >= USE_LOW => {
+        self.limit = match latency_level {
+            LatencyLevel::Slow if used >= USE_LOW => {
                 self.caution = CAUTION;
                 self.limit - SHRINK.max(self.limit / 5).min(self.limit)
             }
             _ if used < USE_LOW => self.limit.saturating_sub(SHRINK),
-            Pace::Quick if used > USE_HIGH && quiet => self.limit + GROW,
+            LatencyLevel::Quick if used > USE_HIGH && quiet => self.limit + GROW,
             _ => self.limit,
         }
         .clamp(min_streams, max_streams);
     }
 
-    fn pace(&mut self, running: usize, oldest: Option<Instant>, now: Instant) -> Pace {
+    fn latency_level(
+        &mut self,
+        running: usize,
+        oldest: Option<Instant>,
+        now: Instant,
+    ) -> LatencyLevel {
         let (ttft_target, itl_target) = (self.settings.target_ttft, self.settings.target_itl);
         let ttft = self.ttft.quantile(QUANTILE, now);
         let itl = self.itl.quantile(QUANTILE, now);
@@ -172,16 +178,20 @@ impl AdaptiveLimit {
             .map(|since| now.saturating_duration_since(since));
         let over = |latency: Option<Duration>, target| latency.is_some_and(|is| is > target);
         if over(ttft, ttft_target) || over(pending, ttft_target) || over(itl, itl_target) {
-            return Pace::Slow;
+            return LatencyLevel::Slow;
         }
         let quick = |is: Duration, target: Duration| is < target.mul_f64(QUICK);
         let is_quick = ttft.is_some_and(|is| quick(is, ttft_target))
             && itl.is_none_or(|is| quick(is, itl_target));
-        if is_quick { Pace::Quick } else { Pace::Unsure }
+        if is_quick {
+            LatencyLevel::Quick
+        } else {
+            LatencyLevel::Unsure
+        }
     }
 }
 
-enum Pace {
+enum LatencyLevel {
     Quick,
     Unsure,
     Slow,

@@ -19,45 +19,45 @@
 //! not to whoever is awake first: a ticket is granted under the lock and then only its own holder is
 //! woken. A holder that is gone by then gives the place back in its drop, which grants the next.
 
+pub(crate) mod busy_rate;
 pub(crate) mod core;
 pub(crate) mod decay;
+pub(crate) mod fair_shares;
 pub(crate) mod limit;
 pub(crate) mod permit;
-pub(crate) mod promises;
 pub(crate) mod queue;
-pub(crate) mod rate;
-pub(crate) mod recent;
-pub(crate) mod refusal;
+pub(crate) mod recent_samples;
+pub(crate) mod rejection;
 pub(crate) mod resource_estimate;
+pub(crate) mod retry_reservations;
 pub(crate) mod settings;
-pub(crate) mod standing;
-pub(crate) mod task_places;
+pub(crate) mod task_slots;
 #[cfg(test)]
 mod tests;
 pub(crate) mod ticket;
 
 pub use generate::priority::Priority;
+pub(crate) use permit::LatencyReporter;
 pub use permit::Permit;
-pub(crate) use permit::Pulse;
-pub(crate) use promises::Fingerprint;
-pub(crate) use refusal::Refusal;
-pub use resource_estimate::Answers;
+pub(crate) use rejection::Rejection;
+pub use resource_estimate::RequestedChoices;
 pub use resource_estimate::ResourceEstimate;
 pub(crate) use resource_estimate::ResourceEstimator;
+pub(crate) use retry_reservations::Fingerprint;
 pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
-pub use task_places::TaskPlaces;
-pub use ticket::Place;
+pub use task_slots::TaskSlots;
+pub use ticket::QueuePosition;
 pub(crate) use ticket::Ticket;
 
 use self::core::Core;
-use self::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
+use self::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use engine::Account;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Everything that bounds admission.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct AdmissionBounds {
     /// Bounds of the concurrency limit.
     pub adaptive: AdaptiveLimits,
     /// Bounds of the queue.
@@ -91,7 +91,7 @@ pub struct AdmissionRequest {
 
 /// How things stand, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct AdmissionSnapshot {
     /// Requests that run or stand still.
     pub(crate) open: usize,
     /// Places held: one per answer that runs.
@@ -120,7 +120,7 @@ pub struct Admission {
 
 impl Admission {
     /// An open door.
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: AdmissionBounds) -> Self {
         Self {
             shared: Arc::new(Shared {
                 core: Mutex::new(Core::new(bounds, now())),
@@ -132,22 +132,22 @@ impl Admission {
     ///
     /// # Errors
     /// It is certain now that there will be no permit.
-    pub fn ask(&self, asking: AdmissionRequest) -> Result<Ticket, Refusal> {
-        let asked = self.shared.with(|core, now| core.arrive(asking, now));
+    pub fn ask(&self, request: AdmissionRequest) -> Result<Ticket, Rejection> {
+        let asked = self.shared.with(|core, now| core.arrive(request, now));
         match asked {
-            Ok(id) => Ok(Ticket::new(Seat {
+            Ok(id) => Ok(Ticket::new(TicketGuard {
                 shared: Arc::clone(&self.shared),
                 id,
             })),
-            Err(refusal) => {
-                tracing::debug!(reason = refusal.reason(), "refused");
-                Err(refusal)
+            Err(rejection) => {
+                tracing::debug!(reason = rejection.reason(), "rejected");
+                Err(rejection)
             }
         }
     }
 
     /// Other bounds. Nobody who is in or waits is sent away for it.
-    pub(crate) fn rebound(&self, bounds: Bounds) {
+    pub(crate) fn rebound(&self, bounds: AdmissionBounds) {
         self.shared.with(|core, now| core.rebound(bounds, now));
     }
 
@@ -162,14 +162,14 @@ impl Admission {
     }
 
     /// When the next place becomes free, where that was measured lately.
-    pub(crate) fn next_place(&self) -> Option<Duration> {
+    pub(crate) fn next_slot(&self) -> Option<Duration> {
         let per_second = self.snapshot().drain_per_second?;
         let wait = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(RETRY_AFTER_MAX);
         Some(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX))
     }
 
     /// How things stand.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> AdmissionSnapshot {
         self.shared.with(|core, _| core.snapshot())
     }
 }
@@ -193,12 +193,12 @@ impl Shared {
 }
 
 /// A ticket's place in the core, waiting or running; its drop leaves.
-struct Seat {
+struct TicketGuard {
     shared: Arc<Shared>,
     id: queue::TicketId,
 }
 
-impl Drop for Seat {
+impl Drop for TicketGuard {
     fn drop(&mut self) {
         self.shared.with(|core, now| core.leave(self.id, now));
     }

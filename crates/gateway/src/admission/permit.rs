@@ -1,22 +1,22 @@
 //! What a running request holds.
 
 use super::queue::TicketId;
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use super::resource_estimate::ResourceEstimate;
 use super::ticket::Ticket;
-use super::{Seat, Shared};
+use super::{Shared, TicketGuard};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// The right to have one request run, its places, and the pages reserved with them; given back by its drop.
 pub struct Permit {
-    seat: Seat,
+    guard: TicketGuard,
 }
 
 impl Permit {
-    pub(super) fn new(seat: Seat) -> Self {
-        Self { seat }
+    pub(super) fn new(guard: TicketGuard) -> Self {
+        Self { guard }
     }
 
     /// Corrects the estimate it was given for.
@@ -24,14 +24,14 @@ impl Permit {
     /// # Errors
     /// So much is not free: everything was given back, and the ticket waits at the old place.
     pub(crate) fn settle(self, need: ResourceEstimate) -> Result<Self, Ticket> {
-        let id = self.seat.id;
+        let id = self.guard.id;
         let stays = self
-            .seat
+            .guard
             .shared
             .with(|core, now| core.settle(id, need, now));
         match stays {
             true => Ok(self),
-            false => Err(Ticket::new(self.seat)),
+            false => Err(Ticket::new(self.guard)),
         }
     }
 
@@ -39,7 +39,7 @@ impl Permit {
     ///
     /// # Errors
     /// There will be no permit after all.
-    pub async fn settled(self, need: ResourceEstimate) -> Result<Self, Refusal> {
+    pub async fn settled(self, need: ResourceEstimate) -> Result<Self, Rejection> {
         match self.settle(need) {
             Ok(permit) => Ok(permit),
             Err(ticket) => ticket.await,
@@ -47,62 +47,68 @@ impl Permit {
     }
 
     /// To tell how quick it is, whoever holds the permit.
-    pub fn pulse(&self) -> Pulse {
-        Pulse {
-            shared: Arc::clone(&self.seat.shared),
-            id: self.seat.id,
+    pub fn latency_reporter(&self) -> LatencyReporter {
+        LatencyReporter {
+            shared: Arc::clone(&self.guard.shared),
+            id: self.guard.id,
         }
     }
 }
 
 impl Permit {
     /// Whom to wake when there is one place more.
-    pub(crate) fn wake_by(&self, waker: Waker) {
-        let id = self.seat.id;
-        self.seat.shared.with(|core, _| core.wake_by(id, waker));
+    pub(crate) fn wake_on_slot(&self, waker: Waker) {
+        let id = self.guard.id;
+        self.guard
+            .shared
+            .with(|core, _| core.wake_on_slot(id, waker));
     }
 
     /// One more of its sequences wants a place.
-    pub(crate) fn want(&self) {
-        self.seat
+    pub(crate) fn request_slot(&self) {
+        self.guard
             .shared
-            .with(|core, now| core.want(self.seat.id, now));
+            .with(|core, now| core.request_slot(self.guard.id, now));
     }
 
     /// One that wants a place takes it, if there is one.
-    pub(crate) fn take(&self) -> bool {
-        self.seat.shared.with(|core, _| core.take(self.seat.id))
+    pub(crate) fn take_slot(&self) -> bool {
+        self.guard
+            .shared
+            .with(|core, _| core.take_slot(self.guard.id))
     }
 
     /// Whether one that runs should give its place back.
     pub(crate) fn is_recalled(&self) -> bool {
-        let id = self.seat.id;
-        self.seat.shared.with(|core, _| core.is_recalled(id))
+        let id = self.guard.id;
+        self.guard.shared.with(|core, _| core.is_recalled(id))
     }
 
     /// One that has not taken a place wants none any more.
-    pub(crate) fn want_not(&self) {
-        let id = self.seat.id;
-        self.seat.shared.with(|core, now| core.want_not(id, now));
+    pub(crate) fn cancel_slot_request(&self) {
+        let id = self.guard.id;
+        self.guard
+            .shared
+            .with(|core, now| core.cancel_slot_request(id, now));
     }
 
     /// A place that was taken is free. The last one stays where `more` of its sequences are still to come.
-    pub(crate) fn give_back(&self, more: bool) {
-        let id = self.seat.id;
-        self.seat
+    pub(crate) fn return_slot(&self, more: bool) {
+        let id = self.guard.id;
+        self.guard
             .shared
-            .with(|core, now| core.give_back(id, more, now));
+            .with(|core, now| core.return_slot(id, more, now));
     }
 }
 
 /// Tells how quick a running request is. It holds nothing.
 #[derive(Clone)]
-pub struct Pulse {
+pub struct LatencyReporter {
     shared: Arc<Shared>,
     id: TicketId,
 }
 
-impl Pulse {
+impl LatencyReporter {
     /// The first token came at `at`. Only the first call counts, and none after the permit was given back.
     pub fn first_token(&self, at: Instant) {
         self.shared

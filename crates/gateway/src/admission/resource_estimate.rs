@@ -1,6 +1,6 @@
 //! What a request will take: pages and prefill.
 
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use super::settings::Reservation;
 
 /// A token of ordinary text has about this many bytes, JSON around it included.
@@ -9,7 +9,7 @@ const BYTES_PER_TOKEN: usize = 4;
 /// What a permit stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceEstimate {
-    /// Answers, or texts, that may run side by side, as places are free.
+    /// Choices, or texts, that may run side by side, as places are free.
     pub streams: usize,
     /// Pages reserved with its first place. Never more than may be promised at all.
     pub pages: usize,
@@ -21,8 +21,8 @@ pub struct ResourceEstimate {
 
 impl ResourceEstimate {
     /// Pages reserved with so many places.
-    pub(crate) fn pages_for(&self, places: usize) -> usize {
-        match places {
+    pub(crate) fn pages_for(&self, slots: usize) -> usize {
+        match slots {
             0 => 0,
             more => self.pages + (more - 1) * self.pages_more,
         }
@@ -40,7 +40,7 @@ impl ResourceEstimate {
 
 /// What answers are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answers {
+pub struct RequestedChoices {
     /// Per prompt.
     pub n: usize,
     /// `None`: as long as the context has room for.
@@ -71,7 +71,7 @@ impl ResourceEstimator {
         &self,
         body_bytes: usize,
         prompts: usize,
-        answers: Answers,
+        answers: RequestedChoices,
     ) -> ResourceEstimate {
         let each = body_bytes
             .div_ceil(BYTES_PER_TOKEN)
@@ -90,18 +90,18 @@ impl ResourceEstimator {
     /// After tokenising.
     ///
     /// # Errors
-    /// [`Refusal::NeverFits`] when one of the answers alone needs more pages than there are.
+    /// [`Rejection::NeverFits`] when one of the answers alone needs more pages than there are.
     pub fn exact(
         &self,
         prompts: impl IntoIterator<Item = usize>,
-        answers: Answers,
-    ) -> Result<ResourceEstimate, Refusal> {
+        answers: RequestedChoices,
+    ) -> Result<ResourceEstimate, Rejection> {
         let mut need = ResourceEstimate::default();
         for prompt_tokens in prompts {
             let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(usize::MAX));
             let alone = self.pages_of(prompt_tokens, own);
             if alone > self.pages {
-                return Err(Refusal::NeverFits {
+                return Err(Rejection::NeverFits {
                     prompt_tokens,
                     answer_tokens: own,
                     pages_needed: alone,
@@ -122,7 +122,7 @@ impl ResourceEstimator {
     }
 
     /// Pages for one prompt and its first answer, and for each further one: answers share the prompt's full pages.
-    fn pages(&self, prompt_tokens: usize, answers: Answers) -> (usize, usize) {
+    fn pages(&self, prompt_tokens: usize, answers: RequestedChoices) -> (usize, usize) {
         let assumed = self.reservation.assumed_answer_tokens.max(1);
         let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(assumed));
         let shared = prompt_tokens / self.page_tokens;
@@ -158,8 +158,8 @@ mod tests {
         },
     };
 
-    fn answers(n: usize, max_tokens: impl Into<Option<usize>>) -> Answers {
-        Answers {
+    fn answers(n: usize, max_tokens: impl Into<Option<usize>>) -> RequestedChoices {
+        RequestedChoices {
             n,
             max_tokens: max_tokens.into(),
         }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn pages_of_the_first_place_and_of_further_ones() {
-        type Row<'a> = (&'a str, &'a [usize], Answers, (usize, usize));
+        type Row<'a> = (&'a str, &'a [usize], RequestedChoices, (usize, usize));
         let rows: &[Row<'_>] = &[
             ("one page exactly", &[9], answers(1, 8), (1, 1)),
             ("one token more", &[9], answers(1, 9), (2, 2)),
@@ -194,16 +194,16 @@ mod tests {
             assert_eq!(need.prompt_tokens, prompts.iter().sum::<usize>(), "{case}");
         }
         let need = SIZING.exact([33], answers(2, 17)).unwrap();
-        assert_eq!([0, 1, 2].map(|places| need.pages_for(places)), [0, 4, 6]);
+        assert_eq!([0, 1, 2].map(|slots| need.pages_for(slots)), [0, 4, 6]);
         assert_eq!(need.within(3).pages_for(2), 5);
     }
 
     #[test]
     fn what_can_never_fit_is_refused_with_the_numbers() {
-        let refused = SIZING.exact([600], answers(1, 100)).unwrap_err();
+        let rejected = SIZING.exact([600], answers(1, 100)).unwrap_err();
         assert_eq!(
-            refused,
-            Refusal::NeverFits {
+            rejected,
+            Rejection::NeverFits {
                 prompt_tokens: 600,
                 answer_tokens: 100,
                 pages_needed: 44,

@@ -1,10 +1,10 @@
 //! Waiting for a permit.
 
-use super::core::Standing;
+use super::core::TicketStatus;
 use super::permit::Permit;
 use super::queue::TicketId;
-use super::refusal::Refusal;
-use super::{Seat, Shared};
+use super::rejection::Rejection;
+use super::{Shared, TicketGuard};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,50 +14,53 @@ use tokio::time::{Sleep, sleep_until};
 /// A place in the order, and the future of the permit. Dropping it leaves the queue at once.
 pub struct Ticket {
     /// `None` once it became a permit or a refusal.
-    seat: Option<Seat>,
+    guard: Option<TicketGuard>,
     /// Made when it first has to wait.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Ticket {
-    pub(super) fn new(seat: Seat) -> Self {
+    pub(super) fn new(guard: TicketGuard) -> Self {
         Self {
-            seat: Some(seat),
+            guard: Some(guard),
             timer: None,
         }
     }
 
     /// Where it waits; `None`: it need not.
-    pub(crate) fn place(&self) -> Option<Place> {
-        let seat = self.seat.as_ref()?;
-        let place = Place {
-            shared: Arc::clone(&seat.shared),
-            id: seat.id,
+    pub(crate) fn queue_position(&self) -> Option<QueuePosition> {
+        let guard = self.guard.as_ref()?;
+        let place = QueuePosition {
+            shared: Arc::clone(&guard.shared),
+            id: guard.id,
         };
         place.position().map(|_| place)
     }
 
     /// The permit, or why there will be none. Not to be called again after it was ready.
-    pub(crate) fn poll_admitted(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refusal>> {
+    pub(crate) fn poll_admitted(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Permit, Rejection>> {
         loop {
-            let Some(seat) = &self.seat else {
+            let Some(guard) = &self.guard else {
                 return Poll::Pending;
             };
-            let standing = seat
+            let status = guard
                 .shared
-                .with(|core, now| core.poll(seat.id, cx.waker(), now));
-            let until = match standing {
-                Standing::Waiting { until } => until,
-                Standing::Running => {
+                .with(|core, now| core.poll(guard.id, cx.waker(), now));
+            let until = match status {
+                TicketStatus::Waiting { until } => until,
+                TicketStatus::Running => {
                     return self
-                        .seat
+                        .guard
                         .take()
-                        .map_or(Poll::Pending, |seat| Poll::Ready(Ok(Permit::new(seat))));
+                        .map_or(Poll::Pending, |guard| Poll::Ready(Ok(Permit::new(guard))));
                 }
-                Standing::Refused(refusal) => {
-                    tracing::debug!(reason = refusal.reason(), "rejected after waiting");
-                    self.seat = None;
-                    return Poll::Ready(Err(refusal));
+                TicketStatus::Rejected(rejection) => {
+                    tracing::debug!(reason = rejection.reason(), "rejected after waiting");
+                    self.guard = None;
+                    return Poll::Ready(Err(rejection));
                 }
             };
             let timer = self
@@ -74,12 +77,12 @@ impl Ticket {
 
 /// A ticket's place in the order, seen from elsewhere: it does not keep the ticket.
 #[derive(Clone)]
-pub struct Place {
+pub struct QueuePosition {
     shared: Arc<Shared>,
     id: TicketId,
 }
 
-impl Place {
+impl QueuePosition {
     /// 1 = the next to be let in; `None`: no longer waiting.
     pub fn position(&self) -> Option<usize> {
         self.shared.with(|core, now| core.position(self.id, now))
@@ -87,7 +90,7 @@ impl Place {
 }
 
 impl Future for Ticket {
-    type Output = Result<Permit, Refusal>;
+    type Output = Result<Permit, Rejection>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.get_mut().poll_admitted(cx)

@@ -1,7 +1,7 @@
 //! The caller of a request.
 
-use super::meter::Meter;
-use super::over::Over;
+use super::key_usage::KeyUsage;
+use super::limit_exceeded::LimitExceeded;
 use super::{Key, KeyLimits, KeyPermit, Scopes};
 use std::fmt;
 use std::sync::Arc;
@@ -22,51 +22,51 @@ pub struct Caller {
     pub scopes: Scopes,
     pub(crate) limits: KeyLimits,
     pub(crate) weight: u32,
-    meter: Arc<Meter>,
+    usage: Arc<KeyUsage>,
 }
 
 impl Caller {
-    pub(crate) fn new(key: &Key, meter: Arc<Meter>) -> Self {
+    pub(crate) fn new(key: &Key, usage: Arc<KeyUsage>) -> Self {
         Self {
             owner: key.hash.owner(),
             name: Arc::from(key.name.as_str()),
             scopes: key.scopes,
             limits: key.limits,
             weight: key.weight,
-            meter,
+            usage,
         }
     }
 
-    pub(crate) fn anonymous(meter: Arc<Meter>) -> Self {
+    pub(crate) fn anonymous(usage: Arc<KeyUsage>) -> Self {
         Self {
             owner: ANONYMOUS,
             name: Arc::from("anonymous"),
             scopes: Scopes::all(),
             limits: KeyLimits::default(),
             weight: 1,
-            meter,
+            usage,
         }
     }
 
-    pub(crate) fn meter(&self) -> &Arc<Meter> {
-        &self.meter
+    pub(crate) fn usage(&self) -> &Arc<KeyUsage> {
+        &self.usage
     }
 
     /// Counts a request for generation. To be called before its body is read.
-    pub fn request(&self, now: Instant) -> Result<(), Over> {
-        let counted = self.meter.request(&self.limits, now);
+    pub fn request(&self, now: Instant) -> Result<(), LimitExceeded> {
+        let counted = self.usage.request(&self.limits, now);
         counted.inspect_err(|over| over.log(&self.name))
     }
 
     /// The right to have `streams` more streams open. To be asked for before prompts are tokenised.
-    pub fn open(&self, streams: u32) -> Result<KeyPermit, Over> {
+    pub fn open(&self, streams: u32) -> Result<KeyPermit, LimitExceeded> {
         KeyPermit::open(self, streams).inspect_err(|over| over.log(&self.name))
     }
 
     /// Streams this key has open.
     #[cfg(test)]
     pub(crate) fn open_streams(&self) -> usize {
-        self.meter.streams()
+        self.usage.streams()
     }
 }
 

@@ -17,8 +17,8 @@ pub(crate) mod caller;
 pub(crate) mod gcra;
 pub(crate) mod hash;
 pub(crate) mod key;
-pub(crate) mod meter;
-pub(crate) mod over;
+pub(crate) mod key_usage;
+pub(crate) mod limit_exceeded;
 pub(crate) mod permit;
 pub(crate) mod prefix_sharing;
 pub(crate) mod scope;
@@ -27,11 +27,11 @@ pub use caller::Caller;
 pub use hash::KeyHash;
 pub use key::{Key, KeyLimits, KeyProblem};
 pub use permit::KeyPermit;
-pub(crate) use permit::Tab;
+pub(crate) use permit::TokenCharge;
 pub use prefix_sharing::PrefixSharing;
 pub use scope::{Scope, Scopes};
 
-use meter::Meter;
+use key_usage::KeyUsage;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -48,11 +48,11 @@ pub struct Keys {
     /// The caller of every request, if no keys are required.
     anonymous: Option<Caller>,
     /// At most [`KEYS_MAX`].
-    accounts: RwLock<Arc<[Account]>>,
+    entries: RwLock<Arc<[KeyEntry]>>,
 }
 
 /// A key as it is looked up.
-struct Account {
+struct KeyEntry {
     hash: KeyHash,
     caller: Caller,
 }
@@ -63,8 +63,8 @@ impl Keys {
         let epoch = clock::now();
         Self {
             epoch,
-            anonymous: Some(Caller::anonymous(Arc::new(Meter::new(epoch)))),
-            accounts: RwLock::new(Arc::from([])),
+            anonymous: Some(Caller::anonymous(Arc::new(KeyUsage::new(epoch)))),
+            entries: RwLock::new(Arc::from([])),
         }
     }
 
@@ -80,7 +80,7 @@ impl Keys {
         let none = Self {
             epoch,
             anonymous: None,
-            accounts: RwLock::new(Arc::from([])),
+            entries: RwLock::new(Arc::from([])),
         };
         none.replace(keys)?;
         Ok(none)
@@ -94,21 +94,18 @@ impl Keys {
     /// As for [`Keys::new`]; then the keys stay as they were.
     pub fn replace(&self, keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
         key::check(keys)?;
-        let mut accounts = self
-            .accounts
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *accounts = keys
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        *entries = keys
             .iter()
             .map(|key| {
-                let before = accounts.iter().find(|a| a.hash == key.hash);
-                let meter = before.map_or_else(
-                    || Arc::new(Meter::new(self.epoch)),
-                    |account| Arc::clone(account.caller.meter()),
+                let before = entries.iter().find(|a| a.hash == key.hash);
+                let usage = before.map_or_else(
+                    || Arc::new(KeyUsage::new(self.epoch)),
+                    |entry| Arc::clone(entry.caller.usage()),
                 );
-                Account {
+                KeyEntry {
                     hash: key.hash,
-                    caller: Caller::new(key, meter),
+                    caller: Caller::new(key, usage),
                 }
             })
             .collect();
@@ -126,21 +123,21 @@ impl Keys {
             return Some(anonymous.clone());
         }
         let hash = KeyHash::of(presented?);
-        let accounts = Arc::clone(&self.accounts.read().unwrap_or_else(PoisonError::into_inner));
+        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
         // 0 = nobody, else the place of the key and one more.
         let mut found = 0_u64;
-        for (place, account) in (1_u64..).zip(accounts.iter()) {
-            found.conditional_assign(&place, account.hash.ct_eq(&hash));
+        for (place, entry) in (1_u64..).zip(entries.iter()) {
+            found.conditional_assign(&place, entry.hash.ct_eq(&hash));
         }
         let place = usize::try_from(found.checked_sub(1)?).ok()?;
-        Some(accounts[place].caller.clone())
+        Some(entries[place].caller.clone())
     }
 }
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-        let names = accounts.iter().map(|account| &account.caller.name);
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let names = entries.iter().map(|entry| &entry.caller.name);
         f.debug_list().entries(names).finish()
     }
 }

@@ -1,6 +1,6 @@
 //! The right of one request to have its streams open.
 
-use super::over::Over;
+use super::limit_exceeded::LimitExceeded;
 use super::{Caller, PrefixSharing};
 use engine::{Account, CacheSalt};
 use std::time::Instant;
@@ -16,8 +16,8 @@ pub struct KeyPermit {
 }
 
 impl KeyPermit {
-    pub(crate) fn open(caller: &Caller, streams: u32) -> Result<Self, Over> {
-        caller.meter().open(&caller.limits, streams, clock::now())?;
+    pub(crate) fn open(caller: &Caller, streams: u32) -> Result<Self, LimitExceeded> {
+        caller.usage().open(&caller.limits, streams, clock::now())?;
         Ok(Self {
             caller: caller.clone(),
             streams,
@@ -39,36 +39,36 @@ impl KeyPermit {
 
     /// Charges the prompts' tokens, or says when there is room for them. To be called once, when
     /// they were counted and before they run.
-    pub fn prompt(&self, tokens: u64, now: Instant) -> Result<(), Over> {
+    pub fn prompt(&self, tokens: u64, now: Instant) -> Result<(), LimitExceeded> {
         let Caller { limits, name, .. } = &self.caller;
-        let charged = self.caller.meter().prompt(limits, tokens, now);
+        let charged = self.caller.usage().prompt(limits, tokens, now);
         charged.inspect_err(|over| over.log(name))
     }
 
     /// Charges tokens that were generated since the last call.
     pub(crate) fn generated(&self, tokens: u64, now: Instant) {
-        self.tab().charge(tokens, now);
+        self.token_charge().charge(tokens, now);
     }
 
     /// Where tokens can be charged to the same key by who has not its streams.
-    pub(crate) fn tab(&self) -> Tab {
-        Tab(self.caller.clone())
+    pub(crate) fn token_charge(&self) -> TokenCharge {
+        TokenCharge(self.caller.clone())
     }
 }
 
 /// Charges a key for what is known only after it was done: who owes waits the longer with the next request.
 #[derive(Debug)]
-pub(crate) struct Tab(Caller);
+pub(crate) struct TokenCharge(Caller);
 
-impl Tab {
+impl TokenCharge {
     /// Charges tokens that were computed.
     pub(crate) fn charge(&self, tokens: u64, now: Instant) {
-        self.0.meter().generated(&self.0.limits, tokens, now);
+        self.0.usage().generated(&self.0.limits, tokens, now);
     }
 }
 
 impl Drop for KeyPermit {
     fn drop(&mut self) {
-        self.caller.meter().close(self.streams, clock::now());
+        self.caller.usage().close(self.streams, clock::now());
     }
 }

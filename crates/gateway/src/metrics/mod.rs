@@ -16,42 +16,42 @@
 
 pub mod count;
 pub mod histogram;
-mod meter;
+pub mod label_table;
 mod operations;
+mod response_meter;
 mod steps;
-pub mod table;
 
-pub(crate) use meter::Meter;
-pub use meter::MeteredProtocol;
-pub use meter::MeteredRequest;
-pub use meter::Outcome;
 pub(crate) use operations::FinishedRequest;
 pub use operations::OperationMetrics;
+pub use response_meter::MeteredProtocol;
+pub use response_meter::MeteredRequest;
+pub(crate) use response_meter::ResponseMeter;
+pub use response_meter::ResponseOutcome;
 pub use steps::StepMetrics;
 
 use count::{Counter, Gauge};
 use histogram::Latency;
+use label_table::LabelTable;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use table::LabelTable;
 
 /// Wire protocols with a row of their own.
 const PROTOCOLS_MAX: usize = 16;
 
-/// One counter for each [`Outcome`].
-type Outcomes = [Counter; Outcome::ALL.len()];
+/// One counter for each [`ResponseOutcome`].
+type OutcomeCounters = [Counter; ResponseOutcome::ALL.len()];
 
 /// Metrics of all generations, whichever model they run on. The engine counts its own work.
 #[derive(Debug, Default)]
 pub struct GenerationMetrics {
     /// Responses that are being read.
     pub answers_open: Gauge,
-    /// By wire protocol, then by [`Outcome`].
-    pub answers: LabelTable<Outcomes, PROTOCOLS_MAX>,
+    /// By wire protocol, then by [`ResponseOutcome`].
+    pub answers: LabelTable<OutcomeCounters, PROTOCOLS_MAX>,
     /// Attached subscribers that read now.
     pub attached_open: Gauge,
-    /// Subscribers that attached to an existing stream; by wire protocol, then by [`Outcome`].
-    pub attached: LabelTable<Outcomes, PROTOCOLS_MAX>,
+    /// Subscribers that attached to an existing stream; by wire protocol, then by [`ResponseOutcome`].
+    pub attached: LabelTable<OutcomeCounters, PROTOCOLS_MAX>,
     /// From a request's arrival to the end of its complete response.
     pub answer_time: Latency,
     /// Queue time of admitted requests.
@@ -81,9 +81,9 @@ impl GenerationMetrics {
     }
 
     /// A subscriber begins to read a stream; the returned meter is dropped after the last byte.
-    pub(crate) fn open_meter(self: &Arc<Self>, request: MeteredRequest) -> Box<Meter> {
+    pub(crate) fn open_meter(self: &Arc<Self>, request: MeteredRequest) -> Box<ResponseMeter> {
         self.readers_open(request).up();
-        Box::new(Meter::new(Arc::clone(self), request))
+        Box::new(ResponseMeter::new(Arc::clone(self), request))
     }
 
     fn first_token(&self, after: Duration) {
@@ -98,7 +98,7 @@ impl GenerationMetrics {
         self.reader_stall.record(stall);
     }
 
-    fn closed(&self, request: MeteredRequest, outcome: Outcome, now: Instant) {
+    fn closed(&self, request: MeteredRequest, outcome: ResponseOutcome, now: Instant) {
         self.readers_open(request).down();
         let closed = if request.attached {
             &self.attached
@@ -106,7 +106,7 @@ impl GenerationMetrics {
             &self.answers
         };
         closed.of(request.protocol.label())[outcome as usize].add(1);
-        if outcome == Outcome::Complete && !request.attached {
+        if outcome == ResponseOutcome::Complete && !request.attached {
             let took = now.saturating_duration_since(request.arrived);
             self.answer_time.record(took);
         }

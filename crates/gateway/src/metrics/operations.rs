@@ -5,7 +5,7 @@
 //! taken where the request is over.
 
 use super::histogram::{Distribution, Latency};
-use super::table::LabelTable;
+use super::label_table::LabelTable;
 use super::{MeteredProtocol, MeteredRequest};
 use crate::streams::end_name;
 use generate::output::event::Times;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Distributions over the steps in which the model ran. One goes to the engine as an
 /// [`Observer`] (see [`StepMetrics::observer`]), the same to the
-/// [`ServedModel`](crate::served::ServedModel).
+/// [`ServedModel`](crate::models::ServedModel).
 #[derive(Debug, Default)]
 pub struct StepMetrics {
     /// Duration of a step.
@@ -21,13 +21,13 @@ pub struct StepMetrics {
 impl StepMetrics {
     /// For [`engine::Engine::observe`], before the engine is spawned. A step costs it six additions.
     pub fn observer(self: &Arc<Self>) -> Box<dyn Observer> {
-        Box::new(Watch(Arc::clone(self)))
+        Box::new(StepObserver(Arc::clone(self)))
     }
 }
 
-struct Watch(Arc<StepMetrics>);
+struct StepObserver(Arc<StepMetrics>);
 
-impl Observer for Watch {
+impl Observer for StepObserver {
     /// Transitions are counted by the engine itself.
     fn transition(&mut self, _: RequestId, _: Transition, _: Instant) {}
 

@@ -59,7 +59,7 @@ impl ControlUpdate {
 
 /// An order, as the API tells it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct KeptUpdate {
+pub(crate) struct RecordedUpdate {
     /// When, since the stream's opening.
     age_ms: u64,
     #[serde(flatten)]
@@ -68,10 +68,10 @@ pub(crate) struct KeptUpdate {
 
 /// What one stream was told.
 #[derive(Debug, Default)]
-pub(crate) struct ControlHistory(Mutex<Kept>);
+pub(crate) struct ControlHistory(Mutex<UpdateLog>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct UpdateLog {
     all: u64,
     last: VecDeque<(Instant, ControlUpdate)>,
 }
@@ -88,9 +88,9 @@ impl ControlHistory {
     }
 
     /// How many there were, and the last of them, of a stream that was opened then.
-    pub(crate) fn told(&self, opened: Instant) -> (u64, Vec<KeptUpdate>) {
+    pub(crate) fn told(&self, opened: Instant) -> (u64, Vec<RecordedUpdate>) {
         let kept = self.kept();
-        let told = kept.last.iter().map(|(at, order)| KeptUpdate {
+        let told = kept.last.iter().map(|(at, order)| RecordedUpdate {
             age_ms: u64::try_from(at.saturating_duration_since(opened).as_millis())
                 .unwrap_or(u64::MAX),
             order: order.clone(),
@@ -98,7 +98,7 @@ impl ControlHistory {
         (kept.all, told.collect())
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, UpdateLog> {
         // Nothing that may panic happens while it is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

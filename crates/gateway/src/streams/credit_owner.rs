@@ -5,7 +5,7 @@
 //! from its owner. The credit of an owner that took nothing for too long is revoked: the stream goes on as if that
 //! subscriber had left, until one reads.
 
-use super::measures::Taken;
+use super::stream_metrics::SocketMetrics;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// No owner.
@@ -18,7 +18,7 @@ pub(crate) struct CreditOwner {
     /// The owner's id, or `FREE`.
     now: AtomicU64,
     revoked: AtomicBool,
-    taken: Taken,
+    taken: SocketMetrics,
 }
 
 /// A subscriber's number, unique within the stream.
@@ -66,7 +66,7 @@ impl CreditOwner {
     }
 
     /// Statistics of the connections of the owners.
-    pub(crate) fn taken(&self) -> &Taken {
+    pub(crate) fn taken(&self) -> &SocketMetrics {
         &self.taken
     }
 

@@ -1,12 +1,12 @@
 //! What the API tells of a stream.
 
-use super::control_history::KeptUpdate;
+use super::control_history::RecordedUpdate;
 use super::end_name::end_name;
-use super::measures::Measures;
-use super::state::State;
+use super::stream_metrics::StreamMetrics;
 use super::stream_record::StreamRecord;
+use super::stream_state::StreamState;
 use super::{ChoiceLog, StartedGeneration};
-use crate::admission::Place;
+use crate::admission::QueuePosition;
 use generate::stream_change::Change;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub struct Description<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     control: Option<Control>,
     timings_ms: Timings,
-    measures: Measures,
+    measures: StreamMetrics,
     /// Why it stands still: `credit`, `detached`, `pages`, `paused`, `place`; absent where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     parked: Option<&'static str>,
@@ -57,7 +57,7 @@ struct Control {
     /// How many times.
     told: u64,
     /// The last of them, oldest first.
-    last: Vec<KeptUpdate>,
+    last: Vec<RecordedUpdate>,
 }
 
 /// Guesses at its tokens, all choices together.
@@ -125,8 +125,8 @@ pub fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> Descripti
         dialect: terms.format.name(),
         state: record.state().name(),
         priority: meta.stream_options.priority.name(),
-        position: record.place().and_then(Place::position),
-        refused: record.refused().map(|error| error.code),
+        position: record.queue_position().and_then(QueuePosition::position),
+        refused: record.rejection().map(|error| error.code),
         resumable: record.is_kept(),
         explicit_acks: terms.explicit_acks,
         attached: record.credit_owner().is_taken(),
@@ -143,18 +143,18 @@ pub fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> Descripti
         choices,
         control: control(stream),
         timings_ms: timings(stream, started, now),
-        measures: Measures::of(stream, now),
+        measures: StreamMetrics::of(stream, now),
         parked: parked(record),
     }
 }
 
 fn parked(record: &StreamRecord) -> Option<&'static str> {
     match (record.state(), record.transitions().last()) {
-        (State::Paused, _) => Some("paused"),
-        (State::Parked, Change::Parked { reason }) => Some(reason),
-        (State::Parked, _) if record.is_out_of_credit() => Some("credit"),
-        (State::Parked, Change::Backpressure | Change::SlowConsumer) => Some("credit"),
-        (State::Parked, _) => Some("pages"),
+        (StreamState::Paused, _) => Some("paused"),
+        (StreamState::Parked, Change::Parked { reason }) => Some(reason),
+        (StreamState::Parked, _) if record.is_out_of_credit() => Some("credit"),
+        (StreamState::Parked, Change::Backpressure | Change::SlowConsumer) => Some("credit"),
+        (StreamState::Parked, _) => Some("pages"),
         _ => None,
     }
 }

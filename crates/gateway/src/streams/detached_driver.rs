@@ -4,8 +4,8 @@
 //! and the key is charged once, not per subscriber), grants `detached_tokens` when the client is gone, and retains the
 //! stream at its end. The driver returns no credit.
 
-use super::run::Run;
 use super::settings::StreamLimits;
+use super::stream_run::StreamRun;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;
 use generate::output::generation_reader::is_good;
@@ -22,14 +22,14 @@ const LOOKS_PER_WAIT: u32 = 8;
 
 /// The time since which a reader has taken no more than this.
 #[derive(Clone, Copy)]
-struct Silence {
+struct ReaderProgress {
     since: Instant,
     taken: u64,
 }
 
 /// The driver of one stream.
 pub(crate) struct DetachedDriver {
-    run: Run,
+    run: StreamRun,
     /// `None` after its end.
     choices: Vec<Option<LogReaders>>,
     read: u64,
@@ -37,7 +37,7 @@ pub(crate) struct DetachedDriver {
 
 impl DetachedDriver {
     /// A driver of a stream that was just started, with the first readers of its logs.
-    pub(crate) fn new(run: Run, readers: Vec<LogReaders>) -> Self {
+    pub(crate) fn new(run: StreamRun, readers: Vec<LogReaders>) -> Self {
         Self {
             run,
             choices: readers.into_iter().map(Some).collect(),
@@ -94,14 +94,19 @@ impl DetachedDriver {
     }
 
     /// Revokes the credit of a subscriber that blocks the stream and has taken nothing for `patience`.
-    fn listen(&self, patience: Option<Duration>, silent: &mut Option<Silence>, now: Instant) {
+    fn listen(
+        &self,
+        patience: Option<Duration>,
+        silent: &mut Option<ReaderProgress>,
+        now: Instant,
+    ) {
         let record = self.run.record();
         let (Some(patience), Some(taken)) = (patience, record.awaited()) else {
             *silent = None;
             return;
         };
         let before = silent.filter(|silence| silence.taken == taken);
-        let silence = *silent.insert(before.unwrap_or(Silence { since: now, taken }));
+        let silence = *silent.insert(before.unwrap_or(ReaderProgress { since: now, taken }));
         if now.saturating_duration_since(silence.since) >= patience {
             tracing::debug!("a stream was detached from its client, which did not read");
             record.credit_owner().revoke();

@@ -43,6 +43,12 @@ pub enum FeedEvent {
     },
 }
 
+impl Default for StreamFeed {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl StreamFeed {
     /// An empty ring.
     pub fn new() -> Self {

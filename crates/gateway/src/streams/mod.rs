@@ -16,8 +16,8 @@
 //!
 //! | value | held by | its drop |
 //! |---|---|---|
-//! | [`Run`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless [`Run::finish`] has retained it |
-//! | [`DetachedDriver`] | a task for each resumable or detachable stream | drops its `Run`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
+//! | [`StreamRun`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless [`StreamRun::finish`] has retained it |
+//! | [`DetachedDriver`] | a task for each resumable or detachable stream | drops its `StreamRun`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
 //! | [`CancelOnDrop`] | the generation of a detachable stream's client | cancels the stream, unless the client's credit was revoked before |
 //! | [`Subscriber`] | every reader, from before it reads until it leaves | the credit owner gives credit up, and the stream gets its `detached_tokens` |
 //! | [`PermitHolder`] | the engine, one sequence permit for each request | the admission permit is released with the last sequence permit; a stream without a driver is added to [`UndeliveredStreams`] |
@@ -41,12 +41,12 @@ pub mod describe;
 pub(crate) mod detached_driver;
 pub(crate) mod end_name;
 pub(crate) mod feed;
-pub(crate) mod measures;
 pub(crate) mod permit_holder;
-pub(crate) mod run;
 pub(crate) mod settings;
-pub mod state;
+pub(crate) mod stream_metrics;
 pub mod stream_record;
+pub(crate) mod stream_run;
+pub mod stream_state;
 pub(crate) mod stream_terms;
 pub mod subscriber;
 pub(crate) mod transitions;
@@ -59,14 +59,14 @@ pub use feed::FeedEvent;
 pub use feed::StreamFeed;
 pub use generate::stream_source::ChoiceLog;
 pub use generate::stream_source::StartedGeneration;
-pub(crate) use measures::Taken;
 pub(crate) use permit_holder::PermitHolder;
-pub use run::Run;
-pub(crate) use run::cancelled;
 pub use settings::StreamLimits;
-pub use state::State;
+pub(crate) use stream_metrics::SocketMetrics;
 pub use stream_record::Started;
 pub use stream_record::StreamRecord;
+pub use stream_run::StreamRun;
+pub(crate) use stream_run::cancelled;
+pub use stream_state::StreamState;
 pub use stream_terms::StreamTerms;
 pub use subscriber::Subscriber;
 pub(crate) use transitions::Changes;
@@ -87,14 +87,14 @@ use wire::clock;
 const SWEEPS_PER_RETENTION: u32 = 4;
 
 /// All streams of this server.
-pub struct Streams {
+pub struct StreamRegistry {
     registry: Registry<StreamRecord>,
     undelivered: Arc<UndeliveredStreams>,
     retry_after: Duration,
     feed: StreamFeed,
 }
 
-impl Streams {
+impl StreamRegistry {
     /// None yet. What happens to them is told to `feed`.
     pub fn new(limits: StreamLimits, retry_after: Duration, feed: StreamFeed) -> Self {
         Self {

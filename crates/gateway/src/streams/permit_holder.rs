@@ -73,15 +73,15 @@ struct SequencePermit {
 
 impl SequencePermits for SequencePermit {
     fn wake_by(&mut self, waker: Waker) {
-        self.work.permit.wake_by(waker);
+        self.work.permit.wake_on_slot(waker);
     }
 
     fn take(&mut self) -> bool {
-        self.work.permit.take()
+        self.work.permit.take_slot()
     }
 
     fn request(&mut self) {
-        self.work.permit.want();
+        self.work.permit.request_slot();
     }
 
     fn is_recalled(&mut self) -> bool {
@@ -89,11 +89,11 @@ impl SequencePermits for SequencePermit {
     }
 
     fn withdraw(&mut self) {
-        self.work.permit.want_not();
+        self.work.permit.cancel_slot_request();
     }
 
     fn give_back(&mut self) {
-        self.work.permit.give_back(false);
+        self.work.permit.return_slot(false);
     }
 }
 
@@ -104,7 +104,7 @@ impl Drop for SequencePermit {
         let first_ns = self.progress.first_token_ns();
         if first_ns > 0 {
             let at = self.epoch + Duration::from_nanos(first_ns);
-            self.work.permit.pulse().first_token(at);
+            self.work.permit.latency_reporter().first_token(at);
         }
     }
 }

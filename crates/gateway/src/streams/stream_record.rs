@@ -7,12 +7,12 @@
 use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
 use super::end_name::end_name;
-use super::state::State;
+use super::stream_state::StreamState;
 use super::stream_terms::StreamTerms;
 use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;
-use crate::admission::Place;
-use crate::workflows::Running;
+use crate::admission::QueuePosition;
+use crate::workflows::RunControl;
 use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
 use generate::error::ApiError;
 use generate::output::position::Position;
@@ -30,11 +30,11 @@ pub struct Started {
     /// Logs and engine requests of the choices.
     pub generation: StartedGeneration,
     /// The program that the stream is a run of, if there is one.
-    pub program: Option<Arc<Running>>,
+    pub program: Option<Arc<RunControl>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum StreamStage {
     Waiting,
     Cancelled,
     Settled,
@@ -44,14 +44,14 @@ enum Stage {
 pub struct StreamRecord {
     source: Arc<StreamSource>,
     terms: StreamTerms,
-    stage: watch::Sender<Stage>,
-    program: OnceLock<Arc<Running>>,
+    stage: watch::Sender<StreamStage>,
+    program: OnceLock<Arc<RunControl>>,
     /// The first bad ending: what all readers tell, whichever choice they look at first.
     broken: OnceLock<End>,
     credit_owner: CreditOwner,
     paused: AtomicBool,
     /// Where it waits for its permit, if it had to.
-    place: OnceLock<Place>,
+    queue_position: OnceLock<QueuePosition>,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
     /// To the connection of the client that is to read it to its end.
@@ -64,12 +64,12 @@ impl StreamRecord {
         Self {
             source: Arc::new(StreamSource::new(meta)),
             terms,
-            stage: watch::Sender::new(Stage::Waiting),
+            stage: watch::Sender::new(StreamStage::Waiting),
             program: OnceLock::new(),
             broken: OnceLock::new(),
             credit_owner: CreditOwner::default(),
             paused: AtomicBool::new(false),
-            place: OnceLock::new(),
+            queue_position: OnceLock::new(),
             transitions,
             control_history: ControlHistory::default(),
             connection: ConnectionHandle::default(),
@@ -77,13 +77,13 @@ impl StreamRecord {
     }
 
     /// Records the position in the queue. To be said at once, if at all.
-    pub(crate) fn waits(&self, place: Place) {
-        let _ = self.place.set(place);
+    pub(crate) fn waits(&self, position: QueuePosition) {
+        let _ = self.queue_position.set(position);
     }
 
     /// Where it waits for its permit; `None` if it did not have to.
-    pub fn place(&self) -> Option<&Place> {
-        self.place.get()
+    pub fn queue_position(&self) -> Option<&QueuePosition> {
+        self.queue_position.get()
     }
 
     /// What happened to it, as it happens.
@@ -139,25 +139,25 @@ impl StreamRecord {
             return;
         }
         // Who cancels before this is seen here; who cancels after it finds the requests.
-        if self.stage.send_replace(Stage::Settled) == Stage::Cancelled {
+        if self.stage.send_replace(StreamStage::Settled) == StreamStage::Cancelled {
             self.cancel();
         }
     }
 
     /// The stream will never start. Without effect after the start.
-    pub(crate) fn refuse(&self, error: ApiError) {
+    pub(crate) fn reject(&self, error: ApiError) {
         let (how, why) = match error.code {
             "cancelled" => ("cancelled", None),
             code => ("refused", Some(code)),
         };
         if self.source.settle(Err(error)) {
             self.transitions.ended(how, why, clock::now());
-            self.stage.send_replace(Stage::Settled);
+            self.stage.send_replace(StreamStage::Settled);
         }
     }
 
     /// Why it will never start, if so.
-    pub fn refused(&self) -> Option<&ApiError> {
+    pub fn rejection(&self) -> Option<&ApiError> {
         self.source.rejected()
     }
 
@@ -172,7 +172,7 @@ impl StreamRecord {
     /// It was refused.
     pub async fn settled(&self) -> Result<&StartedGeneration, ApiError> {
         let mut stage = self.stage.subscribe();
-        let _ = stage.wait_for(|stage| *stage == Stage::Settled).await;
+        let _ = stage.wait_for(|stage| *stage == StreamStage::Settled).await;
         match self.source.outcome() {
             Some(Ok(started)) => Ok(started),
             Some(Err(error)) => Err(error.clone()),
@@ -184,7 +184,7 @@ impl StreamRecord {
     pub(crate) async fn cancelled_waiting(&self) {
         let mut stage = self.stage.subscribe();
         if stage
-            .wait_for(|stage| *stage == Stage::Cancelled)
+            .wait_for(|stage| *stage == StreamStage::Cancelled)
             .await
             .is_err()
         {
@@ -195,9 +195,9 @@ impl StreamRecord {
     /// Stops it within one step. What has ended stays as it is.
     pub fn cancel(&self) {
         self.stage.send_if_modified(|stage| {
-            let waits = *stage == Stage::Waiting;
+            let waits = *stage == StreamStage::Waiting;
             if waits {
-                *stage = Stage::Cancelled;
+                *stage = StreamStage::Cancelled;
             }
             waits
         });
@@ -244,24 +244,24 @@ impl StreamRecord {
     }
 
     /// Where it is. A request with several prompts is as far as the farthest that goes on.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StreamState {
         if self.is_over() {
-            return State::Ended;
+            return StreamState::Ended;
         }
         if self.paused.load(Ordering::Relaxed) {
-            return State::Paused;
+            return StreamState::Paused;
         }
         let Some(started) = self.started() else {
-            return State::Queued;
+            return StreamState::Queued;
         };
         let any = |phase| started.requests.iter().any(|r| r.progress.phase() == phase);
         match () {
-            () if any(Phase::Running) => State::Running,
-            () if any(Phase::Prefilling) => State::Prefilling,
-            () if any(Phase::Parked) => State::Parked,
-            () if any(Phase::Queued) => State::Queued,
+            () if any(Phase::Running) => StreamState::Running,
+            () if any(Phase::Prefilling) => StreamState::Prefilling,
+            () if any(Phase::Parked) => StreamState::Parked,
+            () if any(Phase::Queued) => StreamState::Queued,
             // All requests have ended, and the logs are about to say so.
-            () => State::Running,
+            () => StreamState::Running,
         }
     }
 
@@ -366,7 +366,7 @@ impl StreamRecord {
     }
 
     /// The program it is a run of, if it is one.
-    pub fn program(&self) -> Option<&Arc<Running>> {
+    pub fn program(&self) -> Option<&Arc<RunControl>> {
         self.started().and_then(|_| self.program.get())
     }
 

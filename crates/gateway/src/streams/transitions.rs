@@ -27,11 +27,11 @@ pub(crate) struct Transitions {
     id: StreamId,
     prompts: usize,
     feed: StreamFeed,
-    now: watch::Sender<Now>,
+    now: watch::Sender<CurrentState>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Now {
+struct CurrentState {
     change: Change,
     started: bool,
     /// Prompts that have not ended.
@@ -45,7 +45,7 @@ impl Transitions {
             id,
             prompts,
             feed,
-            now: watch::Sender::new(Now {
+            now: watch::Sender::new(CurrentState {
                 change: Change::Opened,
                 started: false,
                 open: prompts,
@@ -60,7 +60,7 @@ impl Transitions {
 
     /// Whom the engine tells of the request that answers this prompt.
     pub(crate) fn follower(self: &Arc<Self>, prompt: usize) -> Box<dyn Follower> {
-        Box::new(Follows {
+        Box::new(PromptFollower {
             all: Arc::clone(self),
             // Of one there is no need to say which.
             prompt: (self.prompts > 1).then_some(prompt),
@@ -102,7 +102,7 @@ impl Transitions {
         &self,
         prompt: Option<usize>,
         at: Instant,
-        change: impl FnOnce(&mut Now) -> Option<Change>,
+        change: impl FnOnce(&mut CurrentState) -> Option<Change>,
     ) {
         self.now.send_if_modified(|now| {
             if matches!(now.change, Change::Ended { .. }) {
@@ -120,19 +120,19 @@ impl Transitions {
 
 /// One prompt's part.
 #[derive(Debug)]
-struct Follows {
+struct PromptFollower {
     all: Arc<Transitions>,
     prompt: Option<usize>,
 }
 
-impl Follower for Follows {
+impl Follower for PromptFollower {
     fn transition(&self, what: Transition, at: Instant) {
         self.all.tell(self.prompt, at, |now| change(now, what));
     }
 }
 
 /// What of a request's transition there is to tell of its stream.
-fn change(now: &mut Now, what: Transition) -> Option<Change> {
+fn change(now: &mut CurrentState, what: Transition) -> Option<Change> {
     let parked = |reason| Some(Change::Parked { reason });
     match what {
         Transition::Queued | Transition::FirstToken => None,

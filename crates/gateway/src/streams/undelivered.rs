@@ -5,7 +5,7 @@
 //! bounds the stream that ended first is cut: its connection is closed, since a client that does not read cannot be
 //! sent an error.
 //!
-//! The engine's thread adds a stream before the log shows the end. The drop of its [`Run`](super::Run) removes it: at
+//! The engine's thread adds a stream before the log shows the end. The drop of its [`StreamRun`](super::StreamRun) removes it: at
 //! the end of reading, or when the client disconnects, which may be earlier. `is_drained` is set before the removal and
 //! read after the addition, so that a stream without a reader is not kept in either order of the two.
 
@@ -18,18 +18,18 @@ use tokio::sync::Notify;
 
 /// The streams and their bounds.
 pub(crate) struct UndeliveredStreams {
-    streams: Mutex<Streams>,
+    streams: Mutex<StreamQueue>,
 }
 
-struct Streams {
+struct StreamQueue {
     streams_max: usize,
     bytes_max: usize,
     /// In the order of their ends; 0 ..= `streams_max`.
-    ended: VecDeque<Ended>,
+    ended: VecDeque<UndeliveredStream>,
     bytes: usize,
 }
 
-struct Ended {
+struct UndeliveredStream {
     record: Weak<StreamRecord>,
     bytes: usize,
 }
@@ -38,7 +38,7 @@ impl UndeliveredStreams {
     /// No streams.
     pub(crate) fn new(limits: &StreamLimits) -> Self {
         Self {
-            streams: Mutex::new(Streams {
+            streams: Mutex::new(StreamQueue {
                 streams_max: limits.retained_max,
                 bytes_max: limits.retention_bytes,
                 ended: VecDeque::new(),
@@ -64,7 +64,7 @@ impl UndeliveredStreams {
         let bytes = record.bytes();
         let mut streams = self.lock();
         streams.bytes += bytes;
-        streams.ended.push_back(Ended {
+        streams.ended.push_back(UndeliveredStream {
             record: Arc::downgrade(record),
             bytes,
         });
@@ -84,7 +84,7 @@ impl UndeliveredStreams {
     fn remove(&self, record: &StreamRecord) {
         let mut streams = self.lock();
         // The allocation lives as long as the weak reference, so no other stream has its address.
-        let is_this = |ended: &Ended| std::ptr::eq(ended.record.as_ptr(), record);
+        let is_this = |ended: &UndeliveredStream| std::ptr::eq(ended.record.as_ptr(), record);
         if let Some(at) = streams.ended.iter().position(is_this)
             && let Some(ended) = streams.ended.remove(at)
         {
@@ -92,12 +92,12 @@ impl UndeliveredStreams {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Streams> {
+    fn lock(&self) -> MutexGuard<'_, StreamQueue> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Streams {
+impl StreamQueue {
     fn cut_to_fit(&mut self) {
         while self.ended.len() > self.streams_max || self.bytes > self.bytes_max {
             self.cut_oldest();

@@ -20,8 +20,8 @@ pub fn program(folder: Option<&Path>, name: &str) -> Result<Arc<Program>, ApiErr
     let path = folder.filter(|_| is_name(name)).ok_or_else(unknown)?;
     let path = path.join(name).with_extension(ENDING);
     let document = read(&path).map_err(|why| match why {
-        Why::Missing => unknown(),
-        Why::Broken(why) => broken(name, &why),
+        ReadError::Missing => unknown(),
+        ReadError::Broken(why) => broken(name, &why),
     })?;
     let program = Program::compile(&document, &Ops::default());
     program
@@ -86,18 +86,18 @@ fn input(input: &Input) -> Json {
     told
 }
 
-enum Why {
+enum ReadError {
     Missing,
     Broken(String),
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Why> {
-    let file = std::fs::metadata(path).map_err(|_| Why::Missing)?;
+fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let file = std::fs::metadata(path).map_err(|_| ReadError::Missing)?;
     if file.len() > DOCUMENT_BYTES_MAX as u64 {
         let why = format!("has {} bytes; at most {DOCUMENT_BYTES_MAX}", file.len());
-        return Err(Why::Broken(why));
+        return Err(ReadError::Broken(why));
     }
-    std::fs::read(path).map_err(|why| Why::Broken(why.to_string()))
+    std::fs::read(path).map_err(|why| ReadError::Broken(why.to_string()))
 }
 
 /// No dot, no slash: a name leads nowhere else.

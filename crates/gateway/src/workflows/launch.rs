@@ -1,11 +1,11 @@
 //! From a permit to a run.
 
-use super::drive::Drive;
-use super::run_place::RunPlace;
-use super::running::Running;
+use super::run_control::RunControl;
+use super::run_driver::RunDriver;
+use super::run_slot::RunSlot;
 use crate::admission::Permit;
-use crate::served::ServedModel;
-use crate::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, Streams};
+use crate::models::ServedModel;
+use crate::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, StreamRegistry};
 use engine::{Clocks, Policy, Terms};
 use generate::error::{ApiError, Problem};
 use generate::output::choice_reader::LogReaders;
@@ -48,9 +48,9 @@ impl Program {
 }
 
 /// What a run is started with.
-pub(crate) struct Launch<'a> {
+pub(crate) struct RunLauncher<'a> {
     pub(crate) served: &'a ServedModel,
-    pub(crate) streams: &'a Streams,
+    pub(crate) streams: &'a StreamRegistry,
     pub(crate) deadline: Option<Instant>,
     pub(crate) terms: Terms,
     pub(crate) credit_window: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) inline_bytes_max: usize,
 }
 
-impl Launch<'_> {
+impl RunLauncher<'_> {
     /// Starts it, with a log for so many tokens. To be called inside a runtime.
     ///
     /// # Errors
@@ -70,25 +70,25 @@ impl Launch<'_> {
         run: Run,
         tokens_max: usize,
         permit: Permit,
-        stream: &mut streams::Run,
+        stream: &mut streams::StreamRun,
     ) -> Result<Vec<LogReaders>, ApiError> {
         let pool = &self.served.handle.token_pool;
         let (log, tokens) = open_log(pool, tokens_max, &self, self.retry_after)?;
-        let pulse = permit.pulse();
+        let reporter = permit.latency_reporter();
         let record = Arc::clone(stream.record());
-        let running = Arc::new(Running::default());
-        let drive = Drive {
+        let running = Arc::new(RunControl::default());
+        let drive = RunDriver {
             run,
             log,
             running: Arc::clone(&running),
-            place: Some(RunPlace::new(
+            place: Some(RunSlot::new(
                 PermitHolder::new(permit, &record, self.streams.undelivered()),
                 running.waker(),
             )),
             follower: record.transitions().follower(0),
             credit_window: self.credit_window,
             alarm: None,
-            tab: stream.key().tab(),
+            token_charge: stream.key().token_charge(),
             charged: Spent::default(),
             inline_bytes_max: self.inline_bytes_max,
         };
@@ -111,7 +111,7 @@ impl Launch<'_> {
             },
             program: Some(running),
         };
-        stream.start(started, pulse);
+        stream.start(started, reporter);
         tokio::spawn(drive.on());
         Ok(vec![LogReaders { tokens, top: None }])
     }
@@ -140,7 +140,7 @@ impl Launch<'_> {
 }
 
 /// Ended streams, whose segments a program's log may take.
-impl SubmissionHost for Launch<'_> {
+impl SubmissionHost for RunLauncher<'_> {
     fn free_segments(&self) -> bool {
         self.streams.free_segments(self.owner)
     }

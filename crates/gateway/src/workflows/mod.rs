@@ -3,7 +3,7 @@
 //! ```text
 //! folder   documents by name           launch   from a permit to a run
 //! running  a run, seen from outside    drive    polls it, and writes what it tells into a log
-//! routes   the API                     run_place  its place, while it goes on
+//! routes   the API                     run_slot  its place, while it goes on
 //! ```
 //!
 //! A run has a permit, a name in the registry, a log, and a keeper, as a resumable job has; only that its log
@@ -12,11 +12,11 @@
 //! Credit holds it up where it writes its log: a program whose reader is slow is not polled, and what it has
 //! under way in the engine is parked by its own small window.
 
-pub(crate) mod drive;
 pub mod folder;
 pub mod launch;
-pub(crate) mod run_place;
-pub mod running;
+pub mod run_control;
+pub(crate) mod run_driver;
+pub(crate) mod run_slot;
 
-pub(crate) use launch::{Launch, Program};
-pub(crate) use running::Running;
+pub(crate) use launch::{Program, RunLauncher};
+pub(crate) use run_control::RunControl;

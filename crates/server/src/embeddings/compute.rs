@@ -3,10 +3,10 @@
 use super::IN_FLIGHT_MAX;
 use engine::{Choice, Embedding, Policy, Pooling, Request, SamplingParams, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
-use gateway::admission::{AdmissionRequest, Answers, Priority, TaskPlaces};
+use gateway::admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
 use gateway::handles::GenerationHandles;
 use gateway::keys::Caller;
-use gateway::served::{ServedModel, Serving};
+use gateway::models::{ReadyModel, ServedModel};
 use generate::error::{ApiError, ErrorKind};
 use generate::prompt::PromptEncoder;
 use generate::prompt_limit::PromptLimit;
@@ -21,14 +21,14 @@ use wire::clock;
 use wire::openai::finish_reason;
 
 /// The output of an embedding for the resource estimate.
-const ANSWERS: Answers = Answers {
+const ANSWERS: RequestedChoices = RequestedChoices {
     n: 1,
     max_tokens: Some(1),
 };
 
 /// A request for embeddings.
 pub(super) struct EmbeddingsRequest {
-    pub(super) serving: Arc<Serving>,
+    pub(super) serving: Arc<ReadyModel>,
     /// The field of the request with the texts.
     pub(super) field: &'static str,
     pub(super) texts: Vec<Prompt>,
@@ -107,7 +107,7 @@ pub(super) async fn compute_embeddings(
         handles,
         served: &served,
         owner: caller.owner,
-        places: TaskPlaces::new(permit, prompts.len()),
+        slots: TaskSlots::new(permit, prompts.len()),
         pooling,
         deadline,
         terms: Terms {
@@ -211,7 +211,7 @@ struct TextEmbedder<'a> {
     served: &'a ServedModel,
     owner: Owner,
     /// Slots of the permit, one for each text in the engine; released when the engine drops the text.
-    places: Arc<TaskPlaces>,
+    slots: Arc<TaskSlots>,
     pooling: Pooling,
     deadline: Option<Instant>,
     terms: Terms,
@@ -219,7 +219,7 @@ struct TextEmbedder<'a> {
 
 impl TextEmbedder<'_> {
     async fn embed_text(&self, prompt: Vec<u32>) -> Result<Box<[f32]>, ApiError> {
-        let place = self.places.place().await;
+        let slot = self.slots.acquire_slot().await;
         let retry_after = self.handles.limits.now().retry_after;
         // The log carries only the end.
         let pool = &self.served.handle.token_pool;
@@ -254,12 +254,15 @@ impl TextEmbedder<'_> {
             terms: self.terms,
             progress: Arc::default(),
             permits: None,
-            held: Some(Box::new(place)),
+            held: Some(Box::new(slot)),
         };
         let submitted = self.served.handle.engine.submit(request);
         submitted.map_err(|why| submit::rejected(&why, retry_after))?;
         let end = wait_for_end(reader).await;
-        self.places.permit().pulse().first_token(clock::now());
+        self.slots
+            .permit()
+            .latency_reporter()
+            .first_token(clock::now());
         match (end, vector.get()) {
             (End::Stop(_), Some(vector)) => Ok(vector.clone()),
             (end, _) => Err(finish_reason::end_error(end)),

@@ -9,7 +9,7 @@ use crate::routes::ollama::residence::ResidenceRequest;
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;
-use gateway::served::ModelLease;
+use gateway::models::ModelLease;
 use generate::error::ApiError;
 use std::time::{Duration, Instant};
 use wire::embeddings_vector::{cut_and_normalize, write_floats};

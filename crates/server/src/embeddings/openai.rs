@@ -8,7 +8,7 @@ use crate::response::error_response::Rejected;
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;
-use gateway::served::ModelLease;
+use gateway::models::ModelLease;
 use wire::embeddings_vector::{cut_and_normalize, write_base64, write_floats};
 use wire::field_table::EMBEDDINGS;
 use wire::fields::Fields;

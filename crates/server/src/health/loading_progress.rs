@@ -4,8 +4,8 @@
 
 use axum::body::{Body, Bytes};
 use futures_util::stream;
-use gateway::lifecycle::{Lifecycle, Stage};
-use gateway::served::State;
+use gateway::lifecycle::{Lifecycle, ServerStage};
+use gateway::models::ModelState;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,12 +33,15 @@ pub(crate) fn progress_report(lifecycle: &Lifecycle) -> Value {
     let (entry, stage) = (lifecycle.models().first(), lifecycle.stage());
     let mut report = json!({ "type": "progress", "model": entry.id, "state": stage.name() });
     match entry.state() {
-        State::Ready(_) => report["percent"] = json!(100),
-        State::Loading { progress, .. } => {
+        ModelState::Ready(_) => report["percent"] = json!(100),
+        ModelState::Loading { progress, .. } => {
             report["percent"] = json!(progress.percent());
             report["progress"] = json!(progress);
         }
-        State::Unloaded | State::Queued { .. } | State::Failed | State::TooLarge { .. } => {}
+        ModelState::Unloaded
+        | ModelState::Queued { .. }
+        | ModelState::Failed
+        | ModelState::TooLarge { .. } => {}
     }
     report
 }
@@ -46,17 +49,17 @@ pub(crate) fn progress_report(lifecycle: &Lifecycle) -> Value {
 struct ProgressStream {
     lifecycle: Arc<Lifecycle>,
     keep_alive: Duration,
-    model: watch::Receiver<State>,
+    model: watch::Receiver<ModelState>,
     draining: watch::Receiver<bool>,
     /// The stage reported last. A stage other than loading ends the stream.
-    reported: Option<Stage>,
+    reported: Option<ServerStage>,
 }
 
 impl ProgressStream {
     async fn next_event(&mut self) -> Option<Bytes> {
         match self.reported {
             None => {}
-            Some(Stage::Loading | Stage::Unloaded) => self.wait_for_change().await,
+            Some(ServerStage::Loading | ServerStage::Unloaded) => self.wait_for_change().await,
             Some(_) => return None,
         }
         // Changes from here on are reported by the next event.
@@ -65,8 +68,8 @@ impl ProgressStream {
         let event = progress_report(&self.lifecycle);
         self.reported = Some(stage);
         let done = match stage {
-            Stage::Loading | Stage::Unloaded => "",
-            Stage::Ready | Stage::Failed | Stage::Draining => "data: [DONE]\n\n",
+            ServerStage::Loading | ServerStage::Unloaded => "",
+            ServerStage::Ready | ServerStage::Failed | ServerStage::Draining => "data: [DONE]\n\n",
         };
         Some(Bytes::from(format!("data: {event}\n\n{done}")))
     }

@@ -11,8 +11,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::Stats;
-use gateway::lifecycle::{Lifecycle, Stage};
-use gateway::served::{ModelRegistry, State as Model};
+use gateway::lifecycle::{Lifecycle, ServerStage};
+use gateway::models::{ModelRegistry, ModelState};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl EngineLoad {
 
 pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
     let status = match lifecycle.stage() {
-        Stage::Ready => "ok",
+        ServerStage::Ready => "ok",
         other => other.name(),
     };
     let models = lifecycle.models();
@@ -84,18 +84,18 @@ pub(crate) async fn show_ready(
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
     let stage = lifecycle.stage();
-    let report = json!({ "ready": stage == Stage::Ready, "state": stage.name() });
+    let report = json!({ "ready": stage == ServerStage::Ready, "state": stage.name() });
     ready_response(&lifecycle, &config, report)
 }
 
 /// 200 if requests are accepted; else 503 with the progress of loading and a `retry-after`.
 fn ready_response(lifecycle: &Lifecycle, config: &LiveConfig, mut report: Value) -> Response {
     let stage = lifecycle.stage();
-    if stage == Stage::Ready {
+    if stage == ServerStage::Ready {
         return Json(report).into_response();
     }
     let state = lifecycle.models().first().state();
-    if let (Stage::Loading, Model::Loading { progress, .. }) = (stage, &state) {
+    if let (ServerStage::Loading, ModelState::Loading { progress, .. }) = (stage, &state) {
         report["percent"] = json!(progress.percent());
         report["progress"] = json!(progress);
         report["progress_url"] = json!(PROGRESS);

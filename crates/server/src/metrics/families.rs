@@ -5,8 +5,8 @@ mod engine;
 use super::prometheus_text::{Labels, PrometheusText};
 use super::{Metrics, MetricsSources};
 use gateway::admission;
-use gateway::metrics::{GenerationMetrics, Outcome};
-use gateway::served::{ModelRegistry, State};
+use gateway::metrics::{GenerationMetrics, ResponseOutcome};
+use gateway::models::{ModelRegistry, ModelState};
 use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 
@@ -34,7 +34,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     let state = sources.models.first().state();
     write_loading(&mut text, &state);
     write_models(&mut text, &sources.models);
-    if let State::Ready(serving) = &state {
+    if let ModelState::Ready(serving) = &state {
         write_admission(&mut text, serving.admission.snapshot());
         engine::write_engine(&mut text, &serving.model);
     }
@@ -42,13 +42,14 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
 }
 
 /// Families about the first model. Families of admission and engine exist only while the model is ready.
-fn write_loading(text: &mut PrometheusText, state: &State) {
+fn write_loading(text: &mut PrometheusText, state: &ModelState) {
     let (ready, ratio) = match state {
-        State::Ready(_) => (1.0, 1.0),
-        State::Loading { progress, .. } => (0.0, progress.percent() as f64 / 100.0),
-        State::Unloaded | State::Queued { .. } | State::Failed | State::TooLarge { .. } => {
-            (0.0, 0.0)
-        }
+        ModelState::Ready(_) => (1.0, 1.0),
+        ModelState::Loading { progress, .. } => (0.0, progress.percent() as f64 / 100.0),
+        ModelState::Unloaded
+        | ModelState::Queued { .. }
+        | ModelState::Failed
+        | ModelState::TooLarge { .. } => (0.0, 0.0),
     };
     text.gauge(
         "millrace_model_ready",
@@ -143,7 +144,8 @@ fn write_answers(text: &mut PrometheusText, metrics: &GenerationMetrics) {
         ),
     ] {
         let rows = table.iter().flat_map(|(dialect, counts)| {
-            Outcome::ALL.map(|(outcome, word)| (dialect, word, counts[outcome as usize].get()))
+            ResponseOutcome::ALL
+                .map(|(outcome, word)| (dialect, word, counts[outcome as usize].get()))
         });
         let rows: Vec<_> = rows
             .filter(|row| row.2 > 0)
@@ -228,7 +230,7 @@ fn write_exports(text: &mut PrometheusText, metrics: &Metrics) {
 fn write_streams(text: &mut PrometheusText, now: RegistryCounts) {
     text.gauges(
         "millrace_streams",
-        "Streams in the registry, by state: open, or ended and retained.",
+        "StreamRegistry in the registry, by state: open, or ended and retained.",
         [
             (&[("state", "open")] as Labels<'_>, now.open as f64),
             (&[("state", "retained")], now.retained as f64),
@@ -241,7 +243,7 @@ fn write_streams(text: &mut PrometheusText, now: RegistryCounts) {
     );
     text.counter(
         "millrace_streams_registered_total",
-        "Streams registered.",
+        "StreamRegistry registered.",
         now.registered,
     );
     text.counters(
@@ -257,7 +259,7 @@ fn write_streams(text: &mut PrometheusText, now: RegistryCounts) {
     );
 }
 
-fn write_admission(text: &mut PrometheusText, now: admission::Snapshot) {
+fn write_admission(text: &mut PrometheusText, now: admission::AdmissionSnapshot) {
     text.gauges(
         "millrace_admission_streams",
         "Admitted streams, and the current concurrency limit.",

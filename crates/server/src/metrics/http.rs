@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use gateway::metrics::count::Counter;
-use gateway::metrics::table;
+use gateway::metrics::label_table;
 use std::sync::Arc;
 use wire::openai::error_response::RejectedWith;
 
@@ -60,7 +60,7 @@ impl StatusCounters {
         let known = STATUSES.iter().zip(&self.known);
         known
             .map(|(&(_, name), counter)| (name, counter.get()))
-            .chain([(table::BEYOND, self.beyond.get())])
+            .chain([(label_table::BEYOND, self.beyond.get())])
             .filter(|&(_, count)| count > 0)
     }
 }

@@ -22,9 +22,9 @@ pub(crate) use snapshot::take_snapshot;
 use self::http::StatusCounters;
 use gateway::metrics::GenerationMetrics;
 use gateway::metrics::count::{Counter, Gauge};
-use gateway::metrics::table::LabelTable;
-use gateway::served::ModelRegistry;
-use gateway::streams::Streams;
+use gateway::metrics::label_table::LabelTable;
+use gateway::models::ModelRegistry;
+use gateway::streams::StreamRegistry;
 use std::sync::Arc;
 
 /// Routes with counters of their own (180 bytes each); the server has fewer routes.
@@ -53,7 +53,7 @@ pub(crate) struct Metrics {
 pub(crate) struct MetricsSources {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) models: Arc<ModelRegistry>,
-    pub(crate) streams: Arc<Streams>,
+    pub(crate) streams: Arc<StreamRegistry>,
 }
 
 impl Metrics {

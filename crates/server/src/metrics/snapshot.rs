@@ -77,7 +77,7 @@ impl Quantiles {
 struct UnloadedMetrics {
     stats: Stats,
     steps: StepMetrics,
-    admission: admission::Snapshot,
+    admission: admission::AdmissionSnapshot,
 }
 
 fn acceptance_rate(drafted: u64, accepted: u64) -> Option<f64> {

@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::response::Response;
-use gateway::lifecycle::Stage;
+use gateway::lifecycle::ServerStage;
 use generate::error::{ApiError, ErrorKind};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use wire::openai::error_response;
@@ -33,7 +33,7 @@ fn try_open(handles: RealtimeHandles, request: &mut Request) -> Result<Response,
     let caller = authentication::caller(request.extensions())?.clone();
     RequestOrigin::of_request(request).expect_allowed()?;
     let accept = accept_key(request.version(), request.headers())?;
-    if handles.lifecycle.stage() == Stage::Draining {
+    if handles.lifecycle.stage() == ServerStage::Draining {
         let message = "the server is shutting down";
         return Err(capacity_error(&handles, "shutting_down", message));
     }

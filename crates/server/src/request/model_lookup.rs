@@ -1,6 +1,6 @@
 //! The model of a request, found before the body is parsed in full.
 
-use gateway::served::{ModelLease, ModelLookup, ModelRegistry};
+use gateway::models::{ModelLease, ModelLookup, ModelRegistry};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::Fields;

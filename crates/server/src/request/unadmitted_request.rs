@@ -3,8 +3,8 @@
 use crate::request::model_lookup;
 use bytes::Bytes;
 use gateway::keys::Caller;
+use gateway::models::{ModelRegistry, ServedModel};
 use gateway::offload::Offload;
-use gateway::served::{ModelRegistry, ServedModel};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::Fields;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use gateway::served::{PendingLoad, State};
+use gateway::models::{ModelState, PendingLoad};
 use gateway::streams::ResponseStream;
 use generate::error::ApiError;
 use generate::output::event::Event;
@@ -68,7 +68,7 @@ async fn start_generation(
 
 struct DeferredBody {
     encoding: Encoding,
-    states: watch::Receiver<State>,
+    states: watch::Receiver<ModelState>,
     /// State and percent of the last report.
     reported: Option<(&'static str, u64)>,
     keep_alive: Duration,
@@ -133,8 +133,8 @@ impl DeferredBody {
             return None;
         }
         let (state, percent) = match &*self.states.borrow() {
-            State::Loading { progress, .. } => ("loading", progress.percent()),
-            State::Queued { .. } => ("queued", 0),
+            ModelState::Loading { progress, .. } => ("loading", progress.percent()),
+            ModelState::Queued { .. } => ("queued", 0),
             _ => return None,
         };
         if self.reported == Some((state, percent)) {

@@ -2,9 +2,9 @@
 
 use crate::response::keep_alive::KeepAlive;
 use bytes::{Bytes, BytesMut};
-use gateway::admission::Place;
-use gateway::following::{Followed, Following};
+use gateway::admission::QueuePosition;
 use gateway::generation::Generation;
+use gateway::stream_follower::{FollowEvent, StreamFollower};
 use generate::error::ApiError;
 use generate::output::event::{Event, EventSink};
 use generate::output::generation_reader::Turn;
@@ -39,7 +39,7 @@ pub(crate) struct StreamBody {
     frames: FrameBuffer,
     keep_alive: KeepAlive,
     follows: FollowState,
-    following: Following,
+    following: StreamFollower,
     /// `Opened` was encoded, now or on an earlier connection.
     opened: bool,
     /// `Started` was encoded.
@@ -73,7 +73,7 @@ enum BodyState {
     Waiting {
         pending: PendingStart,
         /// The position in the admission queue; `None` if another request waits for the permit.
-        queue_place: Option<Place>,
+        queue_position: Option<QueuePosition>,
         /// Whether the position was reported.
         reported: bool,
     },
@@ -91,13 +91,13 @@ impl StreamBody {
     /// The body of a generation that waits for admission; reports the position in the queue.
     pub(crate) fn waiting(
         pending: PendingStart,
-        queue_place: Option<Place>,
+        queue_position: Option<QueuePosition>,
         encoding: Encoding,
         keep_alive: Duration,
     ) -> Self {
         let state = BodyState::Waiting {
             pending,
-            queue_place,
+            queue_position,
             reported: false,
         };
         Self::with_state(state, encoding, keep_alive)
@@ -141,7 +141,7 @@ impl StreamBody {
             frames: FrameBuffer::default(),
             keep_alive: KeepAlive::new(keep_alive),
             follows: encoding.follows,
-            following: Following::default(),
+            following: StreamFollower::default(),
             opened: false,
             started: false,
         }
@@ -157,7 +157,7 @@ impl StreamBody {
     fn poll_pending(&mut self, cx: &mut Context<'_>) -> bool {
         let BodyState::Waiting {
             pending,
-            queue_place,
+            queue_position,
             reported,
         } = &mut self.state
         else {
@@ -177,7 +177,7 @@ impl StreamBody {
             Poll::Pending if *reported => false,
             Poll::Pending => {
                 *reported = true;
-                if let Some(position) = queue_place.as_ref().and_then(Place::position) {
+                if let Some(position) = queue_position.as_ref().and_then(QueuePosition::position) {
                     self.encode(&Event::Queued { position });
                 }
                 true
@@ -193,8 +193,8 @@ impl StreamBody {
     fn write_keep_alive(&mut self) {
         self.frames.begin_frame();
         let position = match &self.state {
-            BodyState::Waiting { queue_place, .. } => {
-                queue_place.as_ref().and_then(Place::position)
+            BodyState::Waiting { queue_position, .. } => {
+                queue_position.as_ref().and_then(QueuePosition::position)
             }
             _ => None,
         };
@@ -243,9 +243,9 @@ impl StreamBody {
                     FollowState::Always => true,
                 };
                 match self.following.look(generation, follows, cx) {
-                    Followed::Nothing => false,
-                    Followed::Held => true,
-                    Followed::Due(change) => {
+                    FollowEvent::Nothing => false,
+                    FollowEvent::Held => true,
+                    FollowEvent::Due(change) => {
                         self.encode(&Event::StateChanged(change));
                         true
                     }

@@ -92,7 +92,7 @@ impl StreamResponder {
     /// The body of a response whose head is sent before the request is admitted. A rejection becomes an event of the
     /// body.
     pub(crate) fn deferred_body(&self, opened: OpenedStream, encoding: Encoding) -> StreamBody {
-        let place = opened.queue_place();
+        let place = opened.queue_position();
         let metrics = Arc::clone(&self.metrics);
         let started = opened.start();
         // The HTTP layer counts rejections by status, and the status has been sent.
@@ -107,7 +107,7 @@ impl StreamResponder {
         let record = Arc::clone(opened.record());
         let terms = record.terms();
         let encoding = stream_encoding(&record);
-        let body = if opened.queue_place().is_some() {
+        let body = if opened.queue_position().is_some() {
             self.deferred_body(opened, encoding)
         } else {
             StreamBody::new(opened.start().await?, encoding, self.keep_alive())

@@ -9,8 +9,8 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use gateway::keys::Caller;
-use gateway::streams::Streams;
-use gateway::streams::state::State as StreamState;
+use gateway::streams::StreamRegistry;
+use gateway::streams::StreamState;
 use gateway::streams::stream_record::StreamRecord;
 use gateway::submit::Resumable;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) async fn create_message(
 /// The running stream of a chat from its beginning; 204 for a chat without one.
 pub(crate) async fn reconnect_chat(
     State(responder): State<StreamResponder>,
-    State(streams): State<Arc<Streams>>,
+    State(streams): State<Arc<StreamRegistry>>,
     Authenticated(caller): Authenticated,
     Path(chat_id): Path<String>,
     headers: HeaderMap,
@@ -53,7 +53,11 @@ pub(crate) async fn reconnect_chat(
 }
 
 /// The caller's latest stream of this chat that has not ended.
-fn running_stream(streams: &Streams, caller: &Caller, chat_id: &str) -> Option<Arc<StreamRecord>> {
+fn running_stream(
+    streams: &StreamRegistry,
+    caller: &Caller,
+    chat_id: &str,
+) -> Option<Arc<StreamRecord>> {
     let (mut latest, mut after) = (None::<Arc<StreamRecord>>, None);
     loop {
         let page = streams.list(caller, after, LIST_PAGE_MAX);

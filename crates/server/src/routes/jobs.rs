@@ -11,10 +11,10 @@ use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use gateway::admission::Place;
+use gateway::admission::QueuePosition;
 use gateway::job_names::JobNames;
 use gateway::keys::Caller;
-use gateway::streams::{ChoiceLog, State as StreamState, StreamRecord, Streams};
+use gateway::streams::{ChoiceLog, StreamRecord, StreamRegistry, StreamState};
 use gateway::submit::Resumable;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::event::Times;
@@ -97,7 +97,7 @@ pub(crate) struct JobInPath {
     id: String,
     caller: Caller,
     names: Arc<JobNames>,
-    streams: Arc<Streams>,
+    streams: Arc<StreamRegistry>,
 }
 
 impl FromRequestParts<App> for JobInPath {
@@ -171,7 +171,7 @@ fn describe_job(record: &StreamRecord) -> Value {
         s.choices.iter().map(ChoiceLog::answered).sum::<u64>()
     });
     let end = started.and_then(|s| s.choices.iter().find_map(|c| c.tokens.end()));
-    let ending = match (record.refused(), end) {
+    let ending = match (record.rejection(), end) {
         (Some(error), _) => Some(rejected_ending(error)),
         (None, Some(end)) if record.state() == StreamState::Ended => {
             Some(stream_ending(end, record))
@@ -184,7 +184,7 @@ fn describe_job(record: &StreamRecord) -> Value {
         "stream_id": record.id().to_string(),
         "model": record.meta().model,
         "state": record.state().name(),
-        "position": record.place().and_then(Place::position),
+        "position": record.queue_position().and_then(QueuePosition::position),
         "started_at": times.started.map(utc),
         "ended_at": times.ended.map(utc),
         "tokens_out": tokens,

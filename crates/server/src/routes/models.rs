@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
-use gateway::served::{Listed, ModelRegistry};
+use gateway::models::{ListedModel, ModelRegistry};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::anthropic;
@@ -18,7 +18,7 @@ pub(crate) async fn list_models(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let all: Vec<_> = served.list().await.iter().map(Listed::card).collect();
+    let all: Vec<_> = served.list().await.iter().map(ListedModel::card).collect();
     if !is_anthropic_client(&headers) {
         return Json(model_list::model_list(&all)).into_response();
     }
@@ -41,7 +41,7 @@ pub(crate) async fn one_model(
     Ok(Json(model_list::model_object(&listed?.card())).into_response())
 }
 
-fn anthropic_card(listed: Result<Listed, ApiError>) -> Response {
+fn anthropic_card(listed: Result<ListedModel, ApiError>) -> Response {
     match listed {
         Ok(listed) => Json(anthropic::model_list::model_info(&listed.card())).into_response(),
         Err(error) => anthropic::error_response::to_response(&error),

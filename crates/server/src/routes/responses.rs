@@ -15,9 +15,9 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::response_record::{self, Look, Outcome, Record};
-use gateway::response_store::Store;
-use gateway::streams::{State as StreamState, StreamRecord, Streams};
+use gateway::response_record::{self, EndedResponse, ResponseLookup, ResponseRecord};
+use gateway::response_store::ResponseStore;
+use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
@@ -54,7 +54,7 @@ pub(crate) async fn create_response(
 /// Counts the tokens of the prompt that the request would have, with earlier responses and the chat template's text.
 pub(crate) async fn count_input_tokens(
     State(unadmitted): State<UnadmittedHandles>,
-    State(store): State<Arc<Store>>,
+    State(store): State<Arc<ResponseStore>>,
     RateLimited(caller): RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Json<Value>, Rejected> {
@@ -80,8 +80,8 @@ pub(crate) async fn count_input_tokens(
 pub(crate) struct ResponseInPath {
     id: String,
     caller: Caller,
-    store: Arc<Store>,
-    streams: Arc<Streams>,
+    store: Arc<ResponseStore>,
+    streams: Arc<StreamRegistry>,
 }
 
 impl FromRequestParts<App> for ResponseInPath {
@@ -102,7 +102,7 @@ impl FromRequestParts<App> for ResponseInPath {
 }
 
 impl ResponseInPath {
-    fn find_record(&self) -> Result<Arc<Record>, ApiError> {
+    fn find_record(&self) -> Result<Arc<ResponseRecord>, ApiError> {
         self.store.find(&self.id, &self.caller)
     }
 
@@ -153,10 +153,10 @@ impl ResponseInPath {
     }
 
     /// Removes the stream after the end.
-    fn forget_stream(&self, record: Arc<Record>) {
+    fn forget_stream(&self, record: Arc<ResponseRecord>) {
         let (store, streams) = (Arc::clone(&self.store), Arc::clone(&self.streams));
         tokio::spawn(async move {
-            if let Look::Running(entry) = store.look(&record) {
+            if let ResponseLookup::Running(entry) = store.look(&record) {
                 response_record::ended(&entry).await;
             }
             streams.forget(record.id);
@@ -164,11 +164,11 @@ impl ResponseInPath {
     }
 
     /// Cancels the response within one step, and waits for its end. An ended response stays as it is.
-    async fn cancel_and_wait(&self, record: &Arc<Record>) -> Arc<Outcome> {
+    async fn cancel_and_wait(&self, record: &Arc<ResponseRecord>) -> Arc<EndedResponse> {
         loop {
             match self.store.look(record) {
-                Look::Ended(outcome) => return outcome,
-                Look::Running(entry) => {
+                ResponseLookup::Ended(outcome) => return outcome,
+                ResponseLookup::Running(entry) => {
                     entry.cancel();
                     response_record::ended(&entry).await;
                 }
@@ -187,8 +187,8 @@ pub(crate) async fn show_response(
     match query.get("stream") {
         Some("true") => Ok(response.event_response(&responder, &query)?),
         None | Some("false") => Ok(match response.store.look(&record) {
-            Look::Running(entry) => with_stream_id(json_response(so_far(&entry)), &entry),
-            Look::Ended(outcome) => json_response(outcome.body.clone()),
+            ResponseLookup::Running(entry) => with_stream_id(json_response(so_far(&entry)), &entry),
+            ResponseLookup::Ended(outcome) => json_response(outcome.body.clone()),
         }),
         Some(_) => {
             let message = "stream: must be true or false";
@@ -200,7 +200,7 @@ pub(crate) async fn show_response(
 /// Removes a stored response; one that runs is cancelled.
 pub(crate) async fn delete_response(response: ResponseInPath) -> Result<Json<Value>, Rejected> {
     let record = response.find_record()?;
-    if let Look::Running(entry) = response.store.look(&record) {
+    if let ResponseLookup::Running(entry) = response.store.look(&record) {
         entry.cancel();
     }
     response.store.remove(record.id);

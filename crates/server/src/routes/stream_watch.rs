@@ -33,7 +33,7 @@ impl SubscribeOptions {
         responder: &StreamResponder,
         record: &Arc<StreamRecord>,
     ) -> Result<StreamBody, ApiError> {
-        if let Some(error) = record.refused() {
+        if let Some(error) = record.rejection() {
             return Err(error.clone());
         }
         let keep_alive = responder.keep_alive();
@@ -53,7 +53,7 @@ impl SubscribeOptions {
             if known.iter().flatten().any(|known| known.begun() > 0) {
                 return Err(invalid_cursor());
             }
-            let (record, place) = (Arc::clone(record), record.place().cloned());
+            let (record, place) = (Arc::clone(record), record.queue_position().cloned());
             let pending =
                 async move {
                     record.settled().await?;

@@ -11,10 +11,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use gateway::metrics::MeteredProtocol;
-use gateway::streams::Streams;
+use gateway::streams::StreamRegistry;
+use gateway::streams::StreamState;
 use gateway::streams::control::{self, not_running};
 use gateway::streams::describe::describe;
-use gateway::streams::state::State as StreamState;
 use gateway::streams::stream_record::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
@@ -122,7 +122,7 @@ pub(crate) fn stream_events(
 }
 
 pub(crate) async fn list_streams(
-    State(streams): State<Arc<Streams>>,
+    State(streams): State<Arc<StreamRegistry>>,
     Authenticated(caller): Authenticated,
     uri: Uri,
 ) -> Result<Response, Rejected> {
@@ -154,7 +154,7 @@ impl FromRequestParts<App> for StreamInPath {
         let Path(id) = path.map_err(IntoResponse::into_response)?;
         let caller = Authenticated::from_request_parts(head, app).await;
         let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
-        let found = <Arc<Streams>>::from_ref(app).find(&id, &caller);
+        let found = <Arc<StreamRegistry>>::from_ref(app).find(&id, &caller);
         Ok(Self { id, found })
     }
 }
@@ -182,7 +182,7 @@ pub(crate) async fn watch_stream(
 
 /// Cancels a running stream; removes an ended one.
 pub(crate) async fn delete_stream(
-    State(streams): State<Arc<Streams>>,
+    State(streams): State<Arc<StreamRegistry>>,
     stream: StreamInPath,
 ) -> Result<Response, Rejected> {
     let found = match stream.found {

@@ -14,7 +14,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use gateway::keys::Caller;
-use gateway::served::ServedModel;
+use gateway::models::ServedModel;
 use generate::detokenize;
 use generate::error::ApiError;
 use generate::prompt::{PromptEncoder, TemplateArguments};

@@ -12,13 +12,13 @@ use axum::response::{IntoResponse, Response};
 use engine::SamplingParams;
 use gateway::handles::Gateway;
 use gateway::keys::Caller;
+use gateway::models::ModelLease;
 use gateway::offload::Offload;
 use gateway::open::{ParsedRequest, open};
-use gateway::served::ModelLease;
-use gateway::streams::{StreamRecord, Streams};
+use gateway::streams::{StreamRecord, StreamRegistry};
 use gateway::workflows::folder;
 use gateway::workflows::launch::Program;
-use gateway::workflows::running::{Ended, NoChannel, Running};
+use gateway::workflows::run_control::{RunControl, RunResult, UnknownChannel};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
 use generate::tools::ToolCalling;
@@ -160,7 +160,7 @@ async fn read_folder<T: Send + 'static>(
 }
 
 pub(crate) async fn show_run(
-    State(streams): State<Arc<Streams>>,
+    State(streams): State<Arc<StreamRegistry>>,
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Response, Rejected> {
@@ -184,11 +184,11 @@ struct RunDescription<'a> {
     state: &'static str,
     /// Present once the run has ended.
     #[serde(flatten)]
-    outcome: Option<&'a Ended>,
+    outcome: Option<&'a RunResult>,
 }
 
 pub(crate) async fn write_channel(
-    State(streams): State<Arc<Streams>>,
+    State(streams): State<Arc<StreamRegistry>>,
     Authenticated(caller): Authenticated,
     Path((id, channel)): Path<(String, String)>,
     JsonBody(body): JsonBody,
@@ -215,19 +215,19 @@ pub(crate) async fn write_channel(
     ))
 }
 
-fn no_channel(_: NoChannel) -> ApiError {
+fn no_channel(_: UnknownChannel) -> ApiError {
     let message = "the run does not read from a channel of this name now";
     ApiError::caller(ErrorKind::Conflict, "no_channel", message)
 }
 
 fn find_run(
-    streams: &Streams,
+    streams: &StreamRegistry,
     caller: &Caller,
     id: &str,
-) -> Result<(Arc<StreamRecord>, Arc<Running>), ApiError> {
+) -> Result<(Arc<StreamRecord>, Arc<RunControl>), ApiError> {
     let found = streams.find(id, caller)?;
     let record = found.payload;
-    if let Some(error) = record.refused() {
+    if let Some(error) = record.rejection() {
         return Err(error.clone());
     }
     let running = record.program().cloned();

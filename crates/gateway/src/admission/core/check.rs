@@ -1,31 +1,31 @@
 //! What every test asks after every step.
 
-use super::{Core, Rank, State, Sums, Ticket, TicketId};
-use crate::admission::standing::FairShare;
+use super::{Core, Rank, ResourceSums, TicketEntry, TicketId, TicketState};
+use crate::admission::fair_shares::FairShare;
 use std::collections::HashMap;
 
 /// Of one ticket, its place in the order and in the map included.
-const TICKET_BYTES: usize = size_of::<(TicketId, Ticket)>() + size_of::<Rank>();
+const TICKET_BYTES: usize = size_of::<(TicketId, TicketEntry)>() + size_of::<Rank>();
 /// What the settings say of it.
 const _: () = assert!(TICKET_BYTES <= 320);
 
 impl Core {
     pub(crate) fn check(&self) {
-        let (mut sums, mut open, mut seated) = (Sums::default(), 0, 0);
+        let (mut sums, mut open, mut seated) = (ResourceSums::default(), 0, 0);
         let (mut waiting, mut back) = (0, 0);
         let mut accounts: HashMap<u64, (usize, usize)> = HashMap::new();
         for ticket in self.tickets.values() {
-            let (need, account) = (ticket.asking.need, ticket.rank.account);
+            let (need, account) = (ticket.request.need, ticket.rank.account);
             let share = accounts.entry(account).or_default();
             match &ticket.state {
-                State::Running(run) => {
+                TicketState::Running(run) => {
                     open += 1;
                     seated += need.streams;
                     share.0 += run.held;
                     share.1 += need.streams;
                     back += usize::from(run.waits());
-                    let of = Sums::of(need, run);
-                    sums.places += of.places;
+                    let of = ResourceSums::of(need, run);
+                    sums.slots += of.slots;
                     sums.pages += of.pages;
                     sums.prefill += of.prefill;
                     sums.growing += of.growing;
@@ -37,8 +37,8 @@ impl Core {
                     );
                     assert!(run.free <= run.held, "places that nobody has");
                 }
-                State::Waiting { .. } => waiting += 1,
-                State::Refused(_) => {}
+                TicketState::Waiting { .. } => waiting += 1,
+                TicketState::Rejected(_) => {}
             }
         }
         assert_eq!((open, seated), (self.open, self.seated), "running");
@@ -48,13 +48,13 @@ impl Core {
         assert!(ranks.is_sorted(), "order");
         assert!(self.sums.pages <= self.bounds.pages_limit, "promised");
         assert_eq!(accounts.len(), self.shares.len(), "accounts");
-        for (account, (places, seats)) in accounts {
+        for (account, (slots, seats)) in accounts {
             let FairShare {
-                places: held,
+                slots: held,
                 seats: seated,
                 ..
             } = self.shares.of(account);
-            assert_eq!((places, seats), (held, seated), "of an account");
+            assert_eq!((slots, seats), (held, seated), "of an account");
         }
         self.check_idle(&ranks);
     }
@@ -66,11 +66,11 @@ impl Core {
         }
         for rank in ranks {
             assert!(
-                !self.fits(*rank, self.tickets[&rank.id].asking.need),
+                !self.fits(*rank, self.tickets[&rank.id].request.need),
                 "idle"
             );
         }
-        if self.has_spare_place() {
+        if self.has_spare_slot() {
             assert!(!self.tickets.values().any(|ticket| self.may_grow(ticket)));
         }
     }

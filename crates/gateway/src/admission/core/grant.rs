@@ -1,7 +1,7 @@
 //! The order in which free places are given to tickets.
 
-use super::{Core, Rank, ResourceEstimate, Running, State, Ticket};
-use crate::admission::standing::Standing;
+use super::{Core, Rank, ResourceEstimate, RunningTicket, TicketEntry, TicketState};
+use crate::admission::fair_shares::QueuePriority;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ impl Core {
     fn grant_first(&mut self, now: Instant) {
         self.blocker = None;
         self.aside.clear();
-        while self.sums.places < self.limit.get() {
+        while self.sums.slots < self.limit.get() {
             let Some(rank) = self.next(now) else {
                 break;
             };
@@ -37,7 +37,7 @@ impl Core {
             let Some(ticket) = self.tickets.get(&rank.id) else {
                 return;
             };
-            if self.fits(rank, ticket.asking.need) {
+            if self.fits(rank, ticket.request.need) {
                 self.let_in(rank, now);
                 self.aside.clear();
             } else if self.waits_too_long(rank, now) {
@@ -51,7 +51,8 @@ impl Core {
 
     /// Whether a newcomer of this rank and need would be let in now.
     pub(crate) fn is_let_in(&self, rank: Rank, need: ResourceEstimate, now: Instant) -> bool {
-        let before = |blocker| self.standing(rank, 0, now) < self.standing(blocker, 0, now);
+        let before =
+            |blocker| self.queue_priority(rank, 0, now) < self.queue_priority(blocker, 0, now);
         self.fits(rank, need) && self.blocker.is_none_or(before)
     }
 
@@ -62,7 +63,7 @@ impl Core {
         }
         let own = self.queue.iter().take_while(|&other| other < rank);
         let own = own.filter(|other| other.account == rank.account).count();
-        let standing = self.standing(rank, own, now);
+        let queue_priority = self.queue_priority(rank, own, now);
         let mut behind = HashMap::with_capacity(self.shares.len());
         let others = self.queue.iter().filter(|other| other.id != rank.id);
         let ahead = others.filter(|&other| {
@@ -71,14 +72,14 @@ impl Core {
             let passed = usize::from(other.account == rank.account && other > rank);
             let at = *behind + passed;
             *behind += 1;
-            self.standing(other, at, now) < standing
+            self.queue_priority(other, at, now) < queue_priority
         });
         ahead.count()
     }
 
-    fn standing(&self, rank: Rank, behind: usize, now: Instant) -> Standing {
+    fn queue_priority(&self, rank: Rank, behind: usize, now: Instant) -> QueuePriority {
         let times = (self.bounds.queue.ageing, now);
-        self.shares.standing(rank, behind, times)
+        self.shares.queue_priority(rank, behind, times)
     }
 
     /// The ticket that gets the next first place, of those that do not wait aside.
@@ -87,13 +88,13 @@ impl Core {
         let mut waiting = waiting.filter(|rank| !self.aside.contains(&rank.id));
         match self.shares.len() {
             1 => waiting.next(),
-            _ => waiting.min_by_key(|&rank| self.standing(rank, 0, now)),
+            _ => waiting.min_by_key(|&rank| self.queue_priority(rank, 0, now)),
         }
     }
 
     /// Whether there is room for its first place.
     pub(crate) fn fits(&self, rank: Rank, need: ResourceEstimate) -> bool {
-        self.sums.places < self.limit.get()
+        self.sums.slots < self.limit.get()
             && self.sums.pages + need.pages <= self.bounds.pages_limit
             && (rank.is_back || self.has_seats(rank.account, need.streams))
     }
@@ -101,7 +102,7 @@ impl Core {
     /// Whether so many more sequences of this account may be started. Who is alone may start any number.
     fn has_seats(&self, account: u64, streams: usize) -> bool {
         let (seats, share) = (self.bounds.seats, self.shares.of(account));
-        let still = share.seats.saturating_sub(share.places);
+        let still = share.seats.saturating_sub(share.slots);
         let left = match still >= seats / SEATS_PART {
             true => seats / SEATS_PART,
             false => 0,
@@ -118,10 +119,12 @@ impl Core {
         };
         ticket.aside = None;
         if !rank.is_back {
-            let need = ticket.asking.need;
-            let run = Running::new(now, ticket.asking.is_recallable);
-            let running = State::Running(run.clone());
-            if let State::Waiting { waker, .. } = std::mem::replace(&mut ticket.state, running) {
+            let need = ticket.request.need;
+            let run = RunningTicket::new(now, ticket.request.is_recallable);
+            let running = TicketState::Running(run.clone());
+            if let TicketState::Waiting { waker, .. } =
+                std::mem::replace(&mut ticket.state, running)
+            {
                 self.woken.extend(waker);
             }
             self.put_in(rank.account, need, &run);
@@ -149,12 +152,12 @@ impl Core {
 
     /// Gives one further place. False: nobody wants one, or there is none.
     fn grow(&mut self) -> bool {
-        if self.sums.growing == 0 || !self.has_spare_place() {
+        if self.sums.growing == 0 || !self.has_spare_slot() {
             return false;
         }
         let growing = self.tickets.values().filter(|ticket| self.may_grow(ticket));
         let least = growing.min_by_key(|ticket| {
-            let State::Running(run) = &ticket.state else {
+            let TicketState::Running(run) = &ticket.state else {
                 return (u64::MAX, usize::MAX, ticket.rank);
             };
             let share = self.shares.of(ticket.rank.account).measure(0);
@@ -176,7 +179,7 @@ impl Core {
     fn recall(&mut self) {
         while self.sums.recalled < self.queue.in_line() && self.sums.recallable > 0 {
             let most = self.tickets.values().filter_map(|ticket| {
-                let State::Running(run) = &ticket.state else {
+                let TicketState::Running(run) = &ticket.state else {
                     return None;
                 };
                 let further = run.recallable();
@@ -195,16 +198,16 @@ impl Core {
     }
 
     /// Whether there is a place that may be a further one.
-    pub(crate) fn has_spare_place(&self) -> bool {
+    pub(crate) fn has_spare_slot(&self) -> bool {
         let limit = self.limit.get();
-        self.sums.places < limit - limit / LEFT_PART
+        self.sums.slots < limit - limit / LEFT_PART
     }
 
     /// Whether this ticket runs and wants a further place, and there are pages for it.
-    pub(super) fn may_grow(&self, ticket: &Ticket) -> bool {
+    pub(super) fn may_grow(&self, ticket: &TicketEntry) -> bool {
         let limit = self.bounds.pages_limit;
-        let pages = self.sums.pages + ticket.asking.need.pages_more;
-        matches!(&ticket.state, State::Running(run) if run.held > 0 && run.wants() > 0)
+        let pages = self.sums.pages + ticket.request.need.pages_more;
+        matches!(&ticket.state, TicketState::Running(run) if run.held > 0 && run.wants() > 0)
             && pages <= limit - limit / LEFT_PART
     }
 }

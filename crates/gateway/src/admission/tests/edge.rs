@@ -1,7 +1,7 @@
 //! Tickets and permits as futures, in tokio's paused time.
 
 use super::*;
-use crate::admission::{Admission, Permit, Refusal, Ticket};
+use crate::admission::{Admission, Permit, Rejection, Ticket};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ impl Wake for Count {
 }
 
 pub(crate) fn ask(door: &Admission, pages: usize) -> Ticket {
-    let asked = door.ask(asking(Priority::Normal, pages, 10));
-    asked.unwrap_or_else(|refusal| panic!("{refusal:?}"))
+    let asked = door.ask(request(Priority::Normal, pages, 10));
+    asked.unwrap_or_else(|rejection| panic!("{rejection:?}"))
 }
 
-async fn admit(door: &Admission, asking: AdmissionRequest) -> Result<Permit, Refusal> {
-    door.ask(asking)?.await
+async fn admit(door: &Admission, request: AdmissionRequest) -> Result<Permit, Rejection> {
+    door.ask(request)?.await
 }
 
 fn position(ticket: &Ticket) -> Option<usize> {
-    ticket.place()?.position()
+    ticket.queue_position()?.position()
 }
 
-fn ready(ticket: &mut Ticket, waker: &Waker) -> Option<Result<Permit, Refusal>> {
+fn ready(ticket: &mut Ticket, waker: &Waker) -> Option<Result<Permit, Rejection>> {
     match ticket.poll_admitted(&mut Context::from_waker(waker)) {
         Poll::Ready(told) => Some(told),
         Poll::Pending => None,
@@ -89,15 +89,15 @@ async fn the_queue_has_a_clock_and_so_has_the_caller() {
     let timeout = QueueLimits::default().timeout;
     let hasty = AdmissionRequest {
         deadline: Some(tokio::time::Instant::now().into_std() + S),
-        ..asking(Priority::Normal, 1, 1)
+        ..request(Priority::Normal, 1, 1)
     };
     let (normal, hasty) = tokio::join!(
-        admit(&door, asking(Priority::Normal, 1, 1)),
+        admit(&door, request(Priority::Normal, 1, 1)),
         admit(&door, hasty)
     );
-    assert_eq!(hasty.err(), Some(Refusal::DeadlinePassed));
+    assert_eq!(hasty.err(), Some(Rejection::DeadlinePassed));
     assert!(
-        matches!(normal.err(), Some(Refusal::QueueTimeout { waited, .. }) if waited >= timeout)
+        matches!(normal.err(), Some(Rejection::QueueTimeout { waited, .. }) if waited >= timeout)
     );
     assert_eq!(running(&door), (1, 0, 1));
     drop(held);
@@ -106,7 +106,7 @@ async fn the_queue_has_a_clock_and_so_has_the_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn an_estimate_is_corrected() {
-    let door = Admission::new(Bounds {
+    let door = Admission::new(AdmissionBounds {
         pages_limit: 10,
         ..fixed(8, 8)
     });
@@ -148,7 +148,7 @@ async fn a_panic_gives_the_permit_back() {
     let door = Admission::new(fixed(1, 1));
     let inside = door.clone();
     let task = tokio::spawn(async move {
-        let _permit = admit(&inside, asking(Priority::Normal, 1, 1)).await;
+        let _permit = admit(&inside, request(Priority::Normal, 1, 1)).await;
         panic!("in the middle of it");
     });
     assert!(task.await.is_err());
@@ -159,19 +159,19 @@ async fn a_panic_gives_the_permit_back() {
 async fn closing_tells_all_who_wait() {
     let door = Admission::new(fixed(1, 8));
     let held = permit(ask(&door, 1));
-    let mut waits = Box::pin(admit(&door, asking(Priority::Low, 1, 1)));
+    let mut waits = Box::pin(admit(&door, request(Priority::Low, 1, 1)));
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));
-    let poll = |waits: Pin<&mut dyn Future<Output = Result<Permit, Refusal>>>| {
+    let poll = |waits: Pin<&mut dyn Future<Output = Result<Permit, Rejection>>>| {
         waits.poll(&mut Context::from_waker(&waker))
     };
     assert!(poll(waits.as_mut()).is_pending());
     door.close();
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(
-        matches!(poll(waits.as_mut()), Poll::Ready(Err(refusal)) if refusal.reason() == "shutting_down")
+        matches!(poll(waits.as_mut()), Poll::Ready(Err(rejection)) if rejection.reason() == "shutting_down")
     );
-    assert!(door.ask(asking(Priority::Critical, 1, 1)).is_err());
+    assert!(door.ask(request(Priority::Critical, 1, 1)).is_err());
     assert_eq!(running(&door), (1, 0, 1), "who runs goes on");
     drop(held);
 }
@@ -186,7 +186,7 @@ async fn many_tasks_share_few_places() {
             let (door, inside) = (door.clone(), Arc::clone(&inside));
             tokio::spawn(async move {
                 let class = Priority::ALL[i % 5];
-                let Ok(permit) = admit(&door, asking(class, i % 7, 3)).await else {
+                let Ok(permit) = admit(&door, request(class, i % 7, 3)).await else {
                     panic!("there is room for all")
                 };
                 assert!(inside.fetch_add(1, Ordering::SeqCst) < PLACES);
@@ -207,10 +207,10 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
     let at = start();
     let mut core = Core::new(fixed(2, 8), at);
     let ids: Vec<_> = (0..5)
-        .map(|_| core.arrive(asking(Priority::Normal, 4, 1), at).unwrap())
+        .map(|_| core.arrive(request(Priority::Normal, 4, 1), at).unwrap())
         .collect();
     let running = |core: &mut Core| {
-        let is_in = |&&id: &&u64| poll(core, id, at) == Standing::Running;
+        let is_in = |&&id: &&u64| poll(core, id, at) == TicketStatus::Running;
         ids.iter().filter(is_in).count()
     };
     assert_eq!(running(&mut core), 2);
@@ -220,17 +220,17 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
     core.rebound(fixed(1, 0), at);
     assert_eq!(running(&mut core), 4, "nobody who is in is sent away");
     assert!(
-        core.arrive(asking(Priority::Normal, 1, 1), at).is_err(),
+        core.arrive(request(Priority::Normal, 1, 1), at).is_err(),
         "no queue any more"
     );
     for &id in &ids[..4] {
-        assert_ne!(poll(&mut core, ids[4], at), Standing::Running);
+        assert_ne!(poll(&mut core, ids[4], at), TicketStatus::Running);
         core.leave(id, at);
         core.check();
     }
     assert_eq!(
         poll(&mut core, ids[4], at),
-        Standing::Running,
+        TicketStatus::Running,
         "it kept its place"
     );
 }
@@ -239,15 +239,15 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
 fn who_waits_for_more_than_there_is_now_is_counted_with_all_there_is() {
     let at = start();
     let mut core = Core::new(fixed(1, 8), at);
-    let held = core.arrive(asking(Priority::Normal, 1, 1), at).unwrap();
-    let waits = core.arrive(asking(Priority::Normal, 100, 1), at).unwrap();
-    let bounds = Bounds {
+    let held = core.arrive(request(Priority::Normal, 1, 1), at).unwrap();
+    let waits = core.arrive(request(Priority::Normal, 100, 1), at).unwrap();
+    let bounds = AdmissionBounds {
         pages_limit: 10,
         ..fixed(1, 8)
     };
     core.rebound(bounds, at);
     core.leave(held, at);
     core.check();
-    assert_eq!(poll(&mut core, waits, at), Standing::Running);
+    assert_eq!(poll(&mut core, waits, at), TicketStatus::Running);
     assert_eq!(core.snapshot().pages_reserved, 10);
 }

@@ -15,7 +15,7 @@ const SLOW: Job = Job {
 
 #[test]
 fn no_request_of_ordinary_clients_fails() {
-    let mut plant = Plant::new(Bounds {
+    let mut plant = Plant::new(AdmissionBounds {
         adaptive: AdaptiveLimits::default(),
         queue: QueueLimits::default(),
         ..fixed(0, 0)

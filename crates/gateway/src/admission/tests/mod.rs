@@ -8,8 +8,10 @@ pub(crate) mod plant;
 pub(crate) mod shares;
 pub(crate) mod twin;
 
-use super::core::{Core, Standing};
-use super::{AdaptiveLimits, AdmissionRequest, Bounds, Priority, QueueLimits, ResourceEstimate};
+use super::core::{Core, TicketStatus};
+use super::{
+    AdaptiveLimits, AdmissionBounds, AdmissionRequest, Priority, QueueLimits, ResourceEstimate,
+};
 use engine::Account;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -23,8 +25,8 @@ fn start() -> Instant {
 }
 
 /// `streams` at one time, `depth` more wait, as many pages as anybody likes.
-fn fixed(streams: usize, depth: usize) -> Bounds {
-    Bounds {
+fn fixed(streams: usize, depth: usize) -> AdmissionBounds {
+    AdmissionBounds {
         adaptive: AdaptiveLimits {
             enabled: false,
             max_streams: streams,
@@ -41,7 +43,7 @@ fn fixed(streams: usize, depth: usize) -> Bounds {
     }
 }
 
-fn asking(class: Priority, pages: usize, prompt_tokens: usize) -> AdmissionRequest {
+fn request(class: Priority, pages: usize, prompt_tokens: usize) -> AdmissionRequest {
     AdmissionRequest {
         class,
         account: Account { id: 0, weight: 1 },
@@ -57,7 +59,7 @@ fn asking(class: Priority, pages: usize, prompt_tokens: usize) -> AdmissionReque
     }
 }
 
-fn poll(core: &mut Core, id: u64, now: Instant) -> Standing {
+fn poll(core: &mut Core, id: u64, now: Instant) -> TicketStatus {
     core.poll(id, Waker::noop(), now)
 }
 
@@ -66,7 +68,7 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
     let at = start();
     let mut core = Core::new(fixed(1, 64), at);
     let ageing = QueueLimits::default().ageing;
-    let mut arrive = |class, at| core.arrive(asking(class, 1, 1), at).unwrap();
+    let mut arrive = |class, at| core.arrive(request(class, 1, 1), at).unwrap();
     let running = arrive(Priority::Normal, at);
     let background = arrive(Priority::Background, at);
     let normal = arrive(Priority::Normal, at + MS);
@@ -85,7 +87,7 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
     for next in order {
         core.leave(runs, end);
         core.check();
-        assert_eq!(poll(&mut core, next, end), Standing::Running);
+        assert_eq!(poll(&mut core, next, end), TicketStatus::Running);
         runs = next;
     }
 }
@@ -95,7 +97,7 @@ fn a_flood_of_one_class_leaves_room_for_the_others() {
     let at = start();
     let mut core = Core::new(fixed(1, 32), at);
     let mut fill = |class| {
-        let got_in = (0..100).take_while(|_| core.arrive(asking(class, 1, 1), at).is_ok());
+        let got_in = (0..100).take_while(|_| core.arrive(request(class, 1, 1), at).is_ok());
         got_in.count()
     };
     assert_eq!(fill(Priority::High), 1 + 32);
@@ -114,18 +116,18 @@ fn a_flood_of_one_class_leaves_room_for_the_others() {
 #[test]
 fn idle_time_after_a_refusal_does_not_count_as_slow() {
     let mut now = start();
-    let bounds = Bounds {
+    let bounds = AdmissionBounds {
         pages_limit: 1,
         ..fixed(10, 0)
     };
     let mut core = Core::new(bounds, now);
     let mut told = Vec::new();
     for _ in 0..4 {
-        let held = core.arrive(asking(Priority::Normal, 1, 1), now).unwrap();
-        let refusal = core
-            .arrive(asking(Priority::Normal, 1, 1), now)
+        let held = core.arrive(request(Priority::Normal, 1, 1), now).unwrap();
+        let rejection = core
+            .arrive(request(Priority::Normal, 1, 1), now)
             .unwrap_err();
-        told.push(refusal.retry_after().unwrap());
+        told.push(rejection.retry_after().unwrap());
         now += 2 * S;
         core.leave(held, now);
         now += 25 * S;

@@ -8,8 +8,8 @@ use super::*;
 /// their prompts in between.
 const CAPACITY: f64 = 20.0;
 
-fn adaptive() -> Bounds {
-    Bounds {
+fn adaptive() -> AdmissionBounds {
+    AdmissionBounds {
         adaptive: AdaptiveLimits::default(),
         queue: QueueLimits {
             max_depth: 64,
@@ -37,33 +37,33 @@ fn load(
     time: Duration,
     job: Job,
 ) -> usize {
-    let (end, mut refused) = (plant.now + time, 0);
+    let (end, mut rejected) = (plant.now + time, 0);
     while plant.now < end {
         while arrivals.due(per_second, plant.now) {
-            refused += usize::from(plant.ask(job).is_err());
+            rejected += usize::from(plant.ask(job).is_err());
         }
         plant.step();
     }
-    refused
+    rejected
 }
 
 #[test]
 fn twice_what_there_is_capacity_for() {
     let mut plant = Plant::new(adaptive());
     let mut arrivals = Arrivals::new(1, plant.now);
-    let refused = load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 120 * S, JOB);
+    let rejected = load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 120 * S, JOB);
     let served = plant.served.len();
     let p95 = percentile(ttft(&plant.served), 95);
     let waits = plant.served.iter().map(|s| s.admitted - s.asked).collect();
     let wait = percentile(waits, 95);
     println!(
-        "served {served}, refused {refused}, timed out {}, p95 TTFT {p95:?}, p95 wait {wait:?}, limit {}",
+        "served {served}, rejected {rejected}, timed out {}, p95 TTFT {p95:?}, p95 wait {wait:?}, limit {}",
         plant.timed_out, plant.limit_high
     );
     assert!(p95 < AdaptiveLimits::default().target_ttft);
     assert!(plant.limit_high > 40, "it grew: {}", plant.limit_high);
     assert!(served as f64 > 0.7 * CAPACITY * 120.0, "and was used");
-    assert!(refused > served / 2);
+    assert!(rejected > served / 2);
     // Who would have waited in vain was told so at the door.
     assert!(plant.timed_out < served / 50, "{}", plant.timed_out);
     assert!(wait < 10 * S);
@@ -139,14 +139,14 @@ fn come_back(
                 let caller = away.swap_remove(i);
                 got_in.push((caller.told, plant.now - caller.since));
             }
-            Err(refusal) => away[i].back = plant.now + refusal.retry_after().unwrap(),
+            Err(rejection) => away[i].back = plant.now + rejection.retry_after().unwrap(),
         }
     }
 }
 
 fn sent_away(plant: &mut Plant, away: &mut Vec<Away>) {
-    if let Err(refusal) = plant.ask(JOB) {
-        let told = refusal.retry_after().unwrap();
+    if let Err(rejection) = plant.ask(JOB) {
+        let told = rejection.retry_after().unwrap();
         away.push(Away {
             since: plant.now,
             who: plant.strangers,
@@ -241,7 +241,7 @@ fn when_all_come_back_times_grow_and_are_true_as_far_as_a_minute_goes() {
 #[test]
 fn the_background_is_served_within_its_ageing_bound() {
     let bounds = adaptive();
-    let patient = Bounds {
+    let patient = AdmissionBounds {
         queue: QueueLimits {
             timeout: 120 * S,
             ..bounds.queue
@@ -291,9 +291,9 @@ fn a_deadline_that_cannot_be_met_is_refused_at_once() {
         deadline: Some(plant.now + 500 * MS),
         ..JOB
     };
-    let refusal = plant.ask(hasty).expect_err("two seconds of others wait");
-    assert_eq!(refusal.reason(), "deadline_unattainable");
-    let back = refusal.retry_after().unwrap();
+    let rejection = plant.ask(hasty).expect_err("two seconds of others wait");
+    assert_eq!(rejection.reason(), "deadline_unattainable");
+    let back = rejection.retry_after().unwrap();
     assert!(back > 500 * MS && back < 5 * S, "{back:?}");
     let calm = Job {
         deadline: Some(plant.now + 8 * S),

@@ -4,7 +4,7 @@
 //! go in chunks, the oldest prompt first. Tickets are polled each step, as their timers would.
 
 use super::*;
-use crate::admission::refusal::Refusal;
+use crate::admission::rejection::Rejection;
 use std::collections::VecDeque;
 
 /// Chunk of prompt tokens per step.
@@ -68,7 +68,7 @@ pub(crate) struct Plant {
 }
 
 impl Plant {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: AdmissionBounds) -> Self {
         let now = start();
         Self {
             core: Core::new(bounds, now),
@@ -84,17 +84,17 @@ impl Plant {
     }
 
     /// Somebody asks, now.
-    pub(crate) fn ask(&mut self, job: Job) -> Result<u64, Refusal> {
+    pub(crate) fn ask(&mut self, job: Job) -> Result<u64, Rejection> {
         self.strangers += 1;
         self.ask_as(self.strangers, job)
     }
 
     /// The same, by somebody who may have been told to come back.
-    pub(crate) fn ask_as(&mut self, who: u64, job: Job) -> Result<u64, Refusal> {
+    pub(crate) fn ask_as(&mut self, who: u64, job: Job) -> Result<u64, Rejection> {
         let asked = AdmissionRequest {
             deadline: job.deadline,
             who,
-            ..asking(job.class, 1, job.prompt)
+            ..request(job.class, 1, job.prompt)
         };
         let id = self.core.arrive(asked, self.now)?;
         self.waiting.push((id, job, self.now));
@@ -116,7 +116,7 @@ impl Plant {
 
     /// One step of the engine; an idle one only takes its base.
     pub(crate) fn step(&mut self) {
-        self.take();
+        self.take_slot();
         let (took, generating) = self.compute();
         self.now += took;
         self.last_step = took;
@@ -128,17 +128,17 @@ impl Plant {
         self.core.check();
     }
 
-    fn take(&mut self) {
+    fn take_slot(&mut self) {
         let (core, running, now) = (&mut self.core, &mut self.running, self.now);
         let timed_out = &mut self.timed_out;
         self.waiting
             .retain(|&(id, job, asked)| match poll(core, id, now) {
-                Standing::Waiting { .. } => true,
-                Standing::Refused(_) => {
+                TicketStatus::Waiting { .. } => true,
+                TicketStatus::Rejected(_) => {
                     *timed_out += 1;
                     false
                 }
-                Standing::Running => {
+                TicketStatus::Running => {
                     running.push_back(Sequence {
                         id,
                         job,

@@ -5,25 +5,25 @@ use proptest::prelude::*;
 
 /// A request of this account, whose weight is as given.
 fn of(account: u64, weight: u32, streams: usize) -> AdmissionRequest {
-    let mut asking = AdmissionRequest {
+    let mut request = AdmissionRequest {
         account: Account {
             id: account,
             weight,
         },
-        ..asking(Priority::Normal, 1, 1)
+        ..request(Priority::Normal, 1, 1)
     };
-    asking.need.streams = streams;
-    asking
+    request.need.streams = streams;
+    request
 }
 
 fn is_running(core: &mut Core, id: u64, now: Instant) -> bool {
-    poll(core, id, now) == Standing::Running
+    poll(core, id, now) == TicketStatus::Running
 }
 
 /// Takes so many further places; how many it got.
 fn takes(core: &mut Core, id: u64, wanted: usize, now: Instant) -> usize {
-    (0..wanted).for_each(|_| core.want(id, now));
-    (0..wanted).filter(|_| core.take(id)).count()
+    (0..wanted).for_each(|_| core.request_slot(id, now));
+    (0..wanted).filter(|_| core.take_slot(id)).count()
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_request_for_many_streams_leaves_room_for_the_next_one() {
         let is_in = limit > gets;
         assert_eq!(is_running(&mut core, by, at), is_in, "{case}");
         // What the first gives back goes to who waits, unless it is its last.
-        core.give_back(many, false, at);
+        core.return_slot(many, false, at);
         core.check();
         assert_eq!(is_running(&mut core, by, at), limit > 1, "{case}");
         core.leave(by, at);
@@ -95,7 +95,7 @@ fn what_stands_still_holds_nothing_and_comes_back_before_newcomers() {
     let [a, b] = std::array::from_fn(|_| core.arrive(of(1, 1, 1), at).unwrap());
     for id in [a, b] {
         assert_eq!(takes(&mut core, id, 1, at), 1);
-        core.give_back(id, false, at);
+        core.return_slot(id, false, at);
     }
     let now = core.snapshot();
     assert_eq!((now.open, now.running, now.pages_reserved), (2, 0, 0));
@@ -115,22 +115,22 @@ fn what_stands_still_holds_nothing_and_comes_back_before_newcomers() {
     );
     core.leave(lent[0], at + MS);
     assert!(
-        core.take(a) && !core.take(b),
+        core.take_slot(a) && !core.take_slot(b),
         "in the order in which they came"
     );
     // Neither the queue's clock nor the end of all ends it.
     let end = at + 1000 * S;
     core.close(end);
-    assert_eq!(poll(&mut core, b, end), Standing::Running);
+    assert_eq!(poll(&mut core, b, end), TicketStatus::Running);
     core.leave(lent[1], end);
-    assert!(core.take(b));
+    assert!(core.take_slot(b));
     core.check();
 }
 
 #[test]
 fn seats_bound_who_stands_still_and_one_account_leaves_some() {
     let at = start();
-    let bounds = Bounds {
+    let bounds = AdmissionBounds {
         seats: 8,
         ..fixed(100, 100)
     };
@@ -140,7 +140,7 @@ fn seats_bound_who_stands_still_and_one_account_leaves_some() {
         let is_in = is_running(&mut core, id, at);
         if is_in {
             assert_eq!(takes(&mut core, id, 1, at), 1);
-            core.give_back(id, false, at);
+            core.return_slot(id, false, at);
         }
         is_in
     };
@@ -159,7 +159,7 @@ fn an_account_is_passed_over_for_so_long_and_no_longer() {
         ageing,
     };
     let mut core = Core::new(
-        Bounds {
+        AdmissionBounds {
             queue,
             ..fixed(2, 0)
         },
@@ -225,7 +225,7 @@ proptest! {
             // Any of those that hold more than one gives one back; where each has one only, its request ends.
             let many = held.iter().find(|&id| held.iter().filter(|other| *other == id).count() > 1);
             match many {
-                Some(&id) => core.give_back(id, false, at),
+                Some(&id) => core.return_slot(id, false, at),
                 None => core.leave(held[0], at),
             }
         }

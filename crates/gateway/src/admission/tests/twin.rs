@@ -4,7 +4,7 @@ pub(crate) mod naive;
 
 use self::naive::{DEPTH, Is, Naive, OPEN, PAGES, SEATS, STREAMS, Twin, WEIGHTS};
 use super::*;
-use crate::admission::refusal::Refusal;
+use crate::admission::rejection::Rejection;
 use engine::Account;
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let bounds = Bounds {
+        let bounds = AdmissionBounds {
             open_max: OPEN,
             seats: SEATS,
             pages_limit: PAGES,
@@ -105,7 +105,7 @@ impl Pair {
                 self.closed = true;
                 self.core.close(now);
                 for t in self.naive.all.iter_mut().filter(|t| t.is == Is::Waiting) {
-                    t.is = Is::Refused;
+                    t.is = Is::Rejected;
                 }
                 self.naive.grant(now);
             }
@@ -159,7 +159,7 @@ impl Pair {
                 id: account as u64,
                 weight: WEIGHTS[account] as u32,
             },
-            ..asking(Priority::ALL[class], pages, 10)
+            ..request(Priority::ALL[class], pages, 10)
         };
         (asked.need.streams, asked.need.pages_more) = (streams, new.more);
         match self.core.arrive(asked, now) {
@@ -170,14 +170,14 @@ impl Pair {
                 self.naive.all.push(new);
                 self.naive.grant(now);
             }
-            Err(Refusal::QueueFull { .. }) => {
+            Err(Rejection::QueueFull { .. }) => {
                 let kept = !at_once && self.naive.is_nearly_full();
                 assert!((!room || kept) && !self.closed);
             }
-            Err(Refusal::Closed { .. }) => assert!(self.closed),
-            Err(Refusal::WaitTooLong { .. }) => assert!(!at_once),
-            Err(Refusal::Unattainable { .. }) => assert!(deadline.is_some()),
-            Err(refusal) => panic!("{refusal:?}"),
+            Err(Rejection::Closed { .. }) => assert!(self.closed),
+            Err(Rejection::WaitTooLong { .. }) => assert!(!at_once),
+            Err(Rejection::Unattainable { .. }) => assert!(deadline.is_some()),
+            Err(rejection) => panic!("{rejection:?}"),
         }
     }
 
@@ -229,14 +229,14 @@ impl Pair {
         let now = self.now;
         let t = &mut self.naive.all[i];
         if t.is == Is::Waiting && t.until <= now {
-            t.is = Is::Refused;
+            t.is = Is::Rejected;
         }
         let id = t.id;
         self.naive.grant(now);
         let is = self.naive.all[i].is;
-        let standing = poll(&mut self.core, id, now);
-        assert_eq!(told(standing), is, "{standing:?}");
-        if is == Is::Refused {
+        let status = poll(&mut self.core, id, now);
+        assert_eq!(told(status), is, "{status:?}");
+        if is == Is::Rejected {
             self.naive.all.remove(i);
             self.naive.forget();
         }
@@ -247,11 +247,11 @@ impl Pair {
         let (now, t) = (self.now, &mut self.naive.all[i]);
         match *op {
             Op::Want(_) if t.claims + t.held - t.free < t.streams => {
-                self.core.want(t.id, now);
+                self.core.request_slot(t.id, now);
                 t.claims += 1;
             }
             Op::WantNot(_) if t.claims > 0 => {
-                self.core.want_not(t.id, now);
+                self.core.cancel_slot_request(t.id, now);
                 t.claims -= 1;
                 let excess = t.free.saturating_sub(t.claims);
                 t.free -= excess;
@@ -259,7 +259,7 @@ impl Pair {
             }
             Op::Take(_) => {
                 let there = t.free > 0 && t.claims > 0;
-                assert_eq!(self.core.take(t.id), there);
+                assert_eq!(self.core.take_slot(t.id), there);
                 if there {
                     (t.free, t.claims) = (t.free - 1, t.claims - 1);
                 }
@@ -275,7 +275,7 @@ impl Pair {
                 return;
             }
             Op::GiveBack(_, more) if t.held > t.free => {
-                self.core.give_back(t.id, more, now);
+                self.core.return_slot(t.id, more, now);
                 match t.held == 1 && (t.claims > t.free || more) {
                     true => t.free += 1,
                     false => t.give(1),
@@ -290,7 +290,7 @@ impl Pair {
         self.core.check();
         let snapshot = self.core.snapshot();
         assert_eq!(snapshot.open, self.naive.count(Is::Running));
-        assert_eq!(snapshot.running, self.naive.places());
+        assert_eq!(snapshot.running, self.naive.slots());
         assert_eq!(snapshot.waiting, self.naive.count(Is::Waiting));
         assert_eq!(snapshot.pages_reserved, self.naive.pages());
         assert_eq!(self.core.held(), self.naive.all.len());
@@ -302,11 +302,11 @@ impl Pair {
     }
 }
 
-fn told(standing: Standing) -> Is {
-    match standing {
-        Standing::Waiting { .. } => Is::Waiting,
-        Standing::Running => Is::Running,
-        Standing::Refused(_) => Is::Refused,
+fn told(status: TicketStatus) -> Is {
+    match status {
+        TicketStatus::Waiting { .. } => Is::Waiting,
+        TicketStatus::Running => Is::Running,
+        TicketStatus::Rejected(_) => Is::Rejected,
     }
 }
 

@@ -1,4 +1,4 @@
-use super::over::Over;
+use super::limit_exceeded::LimitExceeded;
 use super::*;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -163,7 +163,10 @@ fn a_key_that_stays_keeps_what_it_used_under_its_new_limits() {
     // The bucket was empty and is: emptiness is a time, whatever the rate.
     let wait = Duration::from_secs(15);
     let per_min = NonZeroU32::new(4).unwrap();
-    assert_eq!(after.request(at(0)), Err(Over::Requests { per_min, wait }));
+    assert_eq!(
+        after.request(at(0)),
+        Err(LimitExceeded::Requests { per_min, wait })
+    );
     assert_eq!(after.request(at(15_000)), Ok(()));
 }
 
@@ -174,7 +177,7 @@ fn requests_come_at_their_rate() {
         caller.request(at(0)).unwrap();
     }
     let over = |ms| match caller.request(at(ms)) {
-        Err(Over::Requests { wait, .. }) => wait.as_millis(),
+        Err(LimitExceeded::Requests { wait, .. }) => wait.as_millis(),
         other => panic!("{other:?}"),
     };
     assert_eq!((over(0), over(5_000), over(19_999)), (20_000, 15_000, 1));
@@ -191,12 +194,12 @@ fn answers_are_charged_and_their_debt_is_waited_for() {
     let second = caller.open(1).unwrap();
     let wait = Duration::from_secs(31);
     let per_min = NonZeroU32::new(60).unwrap();
-    let over = Err(Over::Tokens { per_min, wait });
+    let over = Err(LimitExceeded::Tokens { per_min, wait });
     assert_eq!(second.prompt(1, at(0)), over);
     drop(permit);
     assert_eq!(second.prompt(1, at(0)), over, "an end pays nothing back");
     assert_eq!(second.prompt(1, at(31_000)), Ok(()));
-    let never = Err(Over::Prompt {
+    let never = Err(LimitExceeded::Prompt {
         per_min,
         tokens: 61,
     });
@@ -209,12 +212,12 @@ fn streams_are_opened_all_or_none_and_closed_by_drop() {
     let two = caller.open(2).unwrap();
     let max = NonZeroU32::new(3).unwrap();
     let over = caller.open(2).err();
-    assert!(matches!(over, Some(Over::Streams { max: told, .. }) if told == max));
+    assert!(matches!(over, Some(LimitExceeded::Streams { max: told, .. }) if told == max));
     assert_eq!(caller.open_streams(), 2);
     let _one = caller.open(1).unwrap();
     drop(two);
     assert_eq!(caller.open_streams(), 1);
-    let over = Over::Choices { max, streams: 4 };
+    let over = LimitExceeded::Choices { max, streams: 4 };
     assert_eq!(caller.open(4).err(), Some(over));
 }
 

@@ -2,7 +2,7 @@
 
 use crate::metrics::prometheus_text::{Labels, PrometheusText};
 use engine::{Stats, Token, TopLogprob};
-use gateway::served::ServedModel;
+use gateway::models::ServedModel;
 use std::time::Duration;
 use stream::{Clock, PoolStats, SEGMENT_ITEMS};
 

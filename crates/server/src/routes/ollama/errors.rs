@@ -1,7 +1,7 @@
 //! Errors of Ollama's API that are not errors of a generation: operations that this server does not support, and failed
 //! operations of the model store.
 
-use gateway::served::LibraryError;
+use gateway::models::LibraryError;
 use generate::error::{ApiError, Blame, ErrorKind};
 
 /// The alternative to changing models over the API.

@@ -5,7 +5,7 @@ use crate::response::error_response::Rejected;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use gateway::served::{Listed, ModelEntry, ModelFacts, ModelRegistry, Serving};
+use gateway::models::{ListedModel, ModelEntry, ModelFacts, ModelRegistry, ReadyModel};
 use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) async fn list_models(State(served): State<Arc<ModelRegistry>>) -> Res
     Json(json!({ "models": models })).into_response()
 }
 
-fn model_tag(listed: &Listed) -> Value {
+fn model_tag(listed: &ListedModel) -> Value {
     let facts = listed.facts.as_deref();
     let created = u64::try_from(listed.created_unix_s).unwrap_or(0);
     let mut tag = model_summary(&listed.name, facts);
@@ -56,7 +56,7 @@ pub(crate) async fn list_running(State(served): State<Arc<ModelRegistry>>) -> Re
     Json(json!({ "models": models })).into_response()
 }
 
-fn model_state(entry: &ModelEntry, serving: &Serving) -> Value {
+fn model_state(entry: &ModelEntry, serving: &ReadyModel) -> Value {
     let model = &serving.model;
     let mut state = model_summary(&entry.id, Some(&model.facts));
     state["expires_at"] = match entry.expires() {
@@ -112,7 +112,7 @@ pub(crate) async fn show_model(
 
 /// # Errors
 /// The facts of the model are unknown, because the model that the server was started with is still being loaded.
-fn model_description(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError> {
+fn model_description(listed: &ListedModel, capabilities: Capabilities) -> Result<Value, ApiError> {
     let unread = "the model is being loaded; what its file says is not known yet";
     let facts = listed.facts.as_ref();
     let facts = facts.ok_or_else(|| ApiError::capacity("model_loading", unread, UNREAD_RETRY))?;
@@ -140,7 +140,7 @@ fn model_description(listed: &Listed, capabilities: Capabilities) -> Result<Valu
 }
 
 /// The capabilities of a model: those of a loaded model, or those found by trying the chat template.
-async fn find_capabilities(listed: &Listed) -> Capabilities {
+async fn find_capabilities(listed: &ListedModel) -> Capabilities {
     if let Some(known) = listed.capabilities() {
         return known;
     }

@@ -1,7 +1,7 @@
 //! Downloading a model (`/api/pull`), with lines that report the progress.
 
 use crate::routes::ollama::errors::library_error;
-use gateway::served::{Library, ModelRegistry, PullNews};
+use gateway::models::{Library, ModelRegistry, PullNews};
 use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::BytesMut;
-use gateway::served::{ModelRegistry, ResolvedModel, State};
+use gateway::models::{ModelRegistry, ModelState, ResolvedModel};
 use generate::error::ApiError;
 use serde::Serialize;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ async fn wait_until_loaded(
     let mut states = named.entry.watch();
     // An error means that the state no longer changes.
     let _ = states
-        .wait_for(|state| !matches!(state, State::Loading { .. }))
+        .wait_for(|state| !matches!(state, ModelState::Loading { .. }))
         .await;
     named.hold().map(drop)
 }

@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gateway::served::{DerivedModel, Library, LibraryError, ModelKeepAlive, ModelRegistry};
+use gateway::models::{DerivedModel, Library, LibraryError, ModelKeepAlive, ModelRegistry};
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 use std::convert::Infallible;

@@ -15,7 +15,7 @@ pub(crate) const WEIGHTS: [usize; 3] = [1, 2, 3];
 pub(crate) enum Is {
     Waiting,
     Running,
-    Refused,
+    Rejected,
 }
 
 #[derive(Clone, Debug)]
@@ -39,16 +39,16 @@ pub(crate) struct Twin {
 }
 
 impl Twin {
-    pub(crate) fn pages_for(&self, places: usize) -> usize {
-        match places {
+    pub(crate) fn pages_for(&self, slots: usize) -> usize {
+        match slots {
             0 => 0,
             n => self.pages + (n - 1) * self.more,
         }
     }
 
-    pub(crate) fn give(&mut self, places: usize) {
-        self.held -= places;
-        let recalled = self.recalled.saturating_sub(places);
+    pub(crate) fn give(&mut self, slots: usize) {
+        self.held -= slots;
+        let recalled = self.recalled.saturating_sub(slots);
         self.recalled = recalled.min(self.held.saturating_sub(1));
     }
 
@@ -66,7 +66,7 @@ pub(crate) struct Naive {
     blocker: Option<Twin>,
 }
 
-type Standing = (usize, usize, Instant, u64);
+type QueuePriority = (usize, usize, Instant, u64);
 
 impl Naive {
     pub(crate) fn count(&self, is: Is) -> usize {
@@ -77,11 +77,11 @@ impl Naive {
         self.all.iter().map(|t| t.pages_for(t.held)).sum()
     }
 
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.all.iter().map(|t| t.held).sum()
     }
 
-    fn places_of(&self, account: usize) -> usize {
+    fn slots_of(&self, account: usize) -> usize {
         let own = self.all.iter().filter(|t| t.account == account);
         own.map(|t| t.held).sum()
     }
@@ -101,16 +101,16 @@ impl Naive {
     pub(crate) fn fits(&self, t: &Twin) -> bool {
         let all = self.seats(|_| true);
         let own = self.seats(|other| other.account == t.account);
-        let still = own.saturating_sub(self.places_of(t.account));
+        let still = own.saturating_sub(self.slots_of(t.account));
         let most = match still >= SEATS / 4 {
             true => SEATS - SEATS / 4,
             false => SEATS,
         };
         let seated = t.is == Is::Running || all == 0 || all + t.streams <= most;
-        seated && self.places() < STREAMS && self.pages() + t.pages <= PAGES
+        seated && self.slots() < STREAMS && self.pages() + t.pages <= PAGES
     }
 
-    fn standing(&self, t: &Twin, behind: usize, now: Instant) -> Standing {
+    fn queue_priority(&self, t: &Twin, behind: usize, now: Instant) -> QueuePriority {
         let granted = self.granted.get(&t.account).copied();
         let since = granted.map_or(t.due, |at| at.max(t.due));
         if behind == 0 && since + S <= now {
@@ -120,7 +120,7 @@ impl Naive {
         while t.due > now + (level as u32 - 1) * S {
             level += 1;
         }
-        let share = 6 * (self.places_of(t.account) + behind + 1) / WEIGHTS[t.account];
+        let share = 6 * (self.slots_of(t.account) + behind + 1) / WEIGHTS[t.account];
         (level, share, t.due, t.id)
     }
 
@@ -140,7 +140,7 @@ impl Naive {
             let could = (0..self.all.len()).filter(|&i| could(&self.all[i]));
             let Some(i) = could.max_by_key(|&i| {
                 let t = &self.all[i];
-                let share = 6 * (self.places_of(t.account) + 1) / WEIGHTS[t.account];
+                let share = 6 * (self.slots_of(t.account) + 1) / WEIGHTS[t.account];
                 (share, t.held - t.recalled, t.due, t.id)
             }) else {
                 return;
@@ -152,16 +152,16 @@ impl Naive {
     fn grant_first(&mut self, now: Instant) {
         self.blocker = None;
         let mut passed = Vec::new();
-        while self.places() < STREAMS {
+        while self.slots() < STREAMS {
             let in_line = (0..self.all.len()).filter(|&i| self.all[i].stands_in_line());
             let in_line = in_line.filter(|i| !passed.contains(i));
-            let Some(i) = in_line.min_by_key(|&i| self.standing(&self.all[i], 0, now)) else {
+            let Some(i) = in_line.min_by_key(|&i| self.queue_priority(&self.all[i], 0, now)) else {
                 break;
             };
             let fits = self.fits(&self.all[i]);
             let t = &mut self.all[i];
             if t.is == Is::Waiting && t.until <= now {
-                t.is = Is::Refused;
+                t.is = Is::Rejected;
             } else if fits {
                 (t.is, t.aside, t.held, t.free) = (Is::Running, None, 1, 1);
                 self.granted.insert(t.account, now);
@@ -176,7 +176,7 @@ impl Naive {
     }
 
     fn grow(&mut self) -> bool {
-        if self.places() >= STREAMS - STREAMS / 4 {
+        if self.slots() >= STREAMS - STREAMS / 4 {
             return false;
         }
         let room = |t: &Twin| self.pages() + t.more <= PAGES - PAGES / 4;
@@ -186,7 +186,7 @@ impl Naive {
         });
         let Some(i) = wants.min_by_key(|&i| {
             let t = &self.all[i];
-            let share = 6 * (self.places_of(t.account) + 1) / WEIGHTS[t.account];
+            let share = 6 * (self.slots_of(t.account) + 1) / WEIGHTS[t.account];
             (share, t.held, t.due, t.id)
         }) else {
             return false;
@@ -197,14 +197,16 @@ impl Naive {
     }
 
     pub(crate) fn position(&self, t: &Twin, now: Instant) -> usize {
-        let standing = |t: &Twin| {
+        let queue_priority = |t: &Twin| {
             let own = |o: &&Twin| o.account == t.account && o.stands_in_line();
             let before = self.all.iter().filter(own);
             let before = before.filter(|o| (o.due, o.id) < (t.due, t.id)).count();
-            self.standing(t, before, now)
+            self.queue_priority(t, before, now)
         };
         let in_line = self.all.iter().filter(|o| o.stands_in_line());
-        1 + in_line.filter(|o| standing(o) < standing(t)).count()
+        1 + in_line
+            .filter(|o| queue_priority(o) < queue_priority(t))
+            .count()
     }
 
     fn has_room(&self, class: usize) -> bool {
@@ -220,7 +222,8 @@ impl Naive {
 
     /// Whether it would be let in at once, and whether there is a place for it at all.
     pub(crate) fn room_for(&self, new: &Twin, now: Instant) -> (bool, bool) {
-        let first = |blocker| self.standing(new, 0, now) < self.standing(blocker, 0, now);
+        let first =
+            |blocker| self.queue_priority(new, 0, now) < self.queue_priority(blocker, 0, now);
         let at_once = self.fits(new) && self.blocker.as_ref().is_none_or(first);
         let open = self.count(Is::Running) + self.count(Is::Waiting);
         (

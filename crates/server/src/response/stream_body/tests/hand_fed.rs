@@ -5,7 +5,7 @@ use engine::fake::{FakeConfig, FakeModel};
 use engine::{Account, Engine, EngineConfig, Token, TopLogprob};
 use futures_util::FutureExt;
 use gateway::admission::{
-    AdaptiveLimits, Admission, AdmissionRequest, Bounds, Permit, Priority, QueueLimits,
+    AdaptiveLimits, Admission, AdmissionBounds, AdmissionRequest, Permit, Priority, QueueLimits,
     ResourceEstimate,
 };
 use gateway::generation::Generation;
@@ -13,8 +13,8 @@ use gateway::id_generator::IdGenerator;
 use gateway::keys::{KeyPermit, Keys};
 use gateway::metrics::{MeteredProtocol, MeteredRequest};
 use gateway::streams::{
-    ChoiceLog, Run, Started, StartedGeneration, StreamFeed, StreamLimits, StreamRecord,
-    StreamTerms, Streams,
+    ChoiceLog, Started, StartedGeneration, StreamFeed, StreamLimits, StreamRecord, StreamRegistry,
+    StreamRun, StreamTerms,
 };
 use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::ParserConfig;
@@ -201,15 +201,15 @@ pub(super) fn generation(meta: StreamMeta, readers: Vec<LogReaders>) -> Generati
 }
 
 /// A registered stream that has not started.
-pub(super) fn registered(meta: StreamMeta, terms: StreamTerms) -> Run {
-    let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE, StreamFeed::new());
+pub(super) fn registered(meta: StreamMeta, terms: StreamTerms) -> StreamRun {
+    let streams = StreamRegistry::new(StreamLimits::default(), KEEP_ALIVE, StreamFeed::new());
     let registration = streams.open(meta, terms, clock::now());
     let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
-    Run::new(registration, key_permit())
+    StreamRun::new(registration, key_permit())
 }
 
 /// Starts a registered stream with these logs.
-pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
+pub(super) fn start(run: &mut StreamRun, readers: &[LogReaders]) {
     let log = |readers: &LogReaders| ChoiceLog {
         echoed: 0,
         tokens: readers.tokens.tap(),
@@ -229,12 +229,12 @@ pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
         },
         program: None,
     };
-    run.start(started, permit().pulse());
+    run.start(started, permit().latency_reporter());
 }
 
 /// A permit for one sequence.
 fn permit() -> Permit {
-    let admission = Admission::new(Bounds {
+    let admission = Admission::new(AdmissionBounds {
         adaptive: AdaptiveLimits::default(),
         queue: QueueLimits::default(),
         open_max: 1,

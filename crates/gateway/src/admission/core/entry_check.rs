@@ -1,0 +1,128 @@
+//! Whether a newcomer may come in at all, and what those are told who may not.
+
+use super::{AdmissionRequest, Core, Rank, Rejection};
+use crate::admission::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
+use crate::admission::retry_reservations::Fingerprint;
+use generate::priority::Priority;
+use std::time::{Duration, Instant};
+
+/// A class of which fewer than this part of `max_depth` wait finds room in a full queue: a flood of one
+/// class leaves the door open for the others. So at most `max_depth * (1 + 5/16)` wait.
+const CLASS_SHARE: usize = 16;
+
+impl Core {
+    /// Whether a newcomer may have a ticket of this rank.
+    pub(crate) fn may_enter(
+        &mut self,
+        rank: Rank,
+        request: &AdmissionRequest,
+        at_once: bool,
+        now: Instant,
+    ) -> Result<(), Rejection> {
+        if self.closed {
+            return Err(self.closed_rejection());
+        }
+        let expected = self.retry_reservations.redeem(request.who, now);
+        let wait = match at_once {
+            true => Some(Duration::ZERO),
+            false => self.wait_for(self.ahead(rank, now) + 1),
+        };
+        self.in_time(wait, request, expected, now)?;
+        if self.is_open(at_once, expected) && (at_once || self.has_room(request.class, expected)) {
+            return Ok(());
+        }
+        self.is_rejecting = true;
+        // A place is free for who comes back when one of those that are kept for them is.
+        let full = self.bounds.queue.max_depth
+            - self.retry_reservations.kept_of(self.bounds.queue.max_depth) / 2;
+        let backlog = self.wait_for((self.queue.len() + 1).saturating_sub(full).max(1));
+        let retry_after = self.send_away(request.who, backlog, now);
+        Err(Rejection::QueueFull { retry_after })
+    }
+
+    /// Whether the first token can come before the caller's deadline, and the permit before the queue's
+    /// clock. What is not known yet is taken to be quick: nobody is refused for want of data.
+    fn in_time(
+        &mut self,
+        wait: Option<Duration>,
+        request: &AdmissionRequest,
+        expected: bool,
+        now: Instant,
+    ) -> Result<(), Rejection> {
+        let wait = wait.unwrap_or_default();
+        let prefill = self.sums.prefill + request.need.prompt_tokens;
+        let predicted =
+            wait.saturating_add(self.prefill.time_for(prefill as f64).unwrap_or_default());
+        if let Some(deadline) = request.deadline {
+            let patience = deadline.saturating_duration_since(now);
+            if predicted > patience || patience.is_zero() {
+                return Err(Rejection::Unattainable {
+                    predicted,
+                    patience,
+                    retry_after: self.after(predicted - patience),
+                });
+            }
+        }
+        let timeout = self.bounds.queue.timeout;
+        let kept = self.retry_reservations.kept_of_time(timeout);
+        if wait > timeout || !expected && wait > timeout - kept {
+            let backlog = wait.saturating_sub(timeout - kept / 2);
+            return Err(Rejection::WaitTooLong {
+                predicted,
+                retry_after: self.send_away(request.who, Some(backlog), now),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether one more request may be open. Who can run at once takes no place that is kept.
+    fn is_open(&self, at_once: bool, expected: bool) -> bool {
+        let open_max = self.bounds.open_max;
+        let kept = match at_once || expected {
+            true => 0,
+            false => self.retry_reservations.kept_of(open_max),
+        };
+        self.open + self.queue.len() + kept < open_max
+    }
+
+    /// Whether the wait queue takes one more of this class.
+    fn has_room(&self, class: Priority, expected: bool) -> bool {
+        let max_depth = self.bounds.queue.max_depth;
+        let kept = match expected {
+            true => 0,
+            false => self.retry_reservations.kept_of(max_depth),
+        };
+        self.queue.len() + kept < max_depth || self.queue.of_class(class) < max_depth / CLASS_SHARE
+    }
+
+    /// How long until so many places became free.
+    pub(crate) fn wait_for(&self, slots: usize) -> Option<Duration> {
+        self.drain.time_for(slots as f64)
+    }
+
+    /// When to come back: after `backlog` (`None`: nothing was measured), and not before others who were
+    /// told so. A place is kept.
+    pub(crate) fn send_away(
+        &mut self,
+        who: Fingerprint,
+        backlog: Option<Duration>,
+        now: Instant,
+    ) -> Duration {
+        let per_second = self.drain.per_second();
+        let backlog = match per_second {
+            Some(_) => backlog.unwrap_or_default(),
+            None => backlog.unwrap_or_default().max(self.bounds.retry_after),
+        };
+        self.retry_reservations
+            .promise(who, backlog, per_second, now)
+    }
+
+    /// When to come back where it is not a place that is missing but `excess` of others' work.
+    fn after(&self, excess: Duration) -> Duration {
+        let least = match self.drain.per_second() {
+            Some(_) => RETRY_AFTER_MIN,
+            None => self.bounds.retry_after,
+        };
+        excess.max(least).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
+    }
+}

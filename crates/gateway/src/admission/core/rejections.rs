@@ -1,0 +1,53 @@
+//! Those who waited in vain, and what they are told.
+
+use super::{Core, Rank, Rejection, TicketEntry, TicketId, TicketState};
+use std::time::Instant;
+
+impl Core {
+    /// Refuses a waiting ticket whose patience ended. Whether it was so.
+    pub(crate) fn expire(&mut self, id: TicketId, now: Instant) -> bool {
+        let Some(TicketEntry {
+            rank,
+            request,
+            state: TicketState::Waiting { since, until, .. },
+            ..
+        }) = self.tickets.get(&id)
+        else {
+            return false;
+        };
+        if now < *until {
+            return false;
+        }
+        let (rank, since, who) = (*rank, *since, request.who);
+        let rejection = if request.deadline.is_some_and(|deadline| deadline <= now) {
+            Rejection::DeadlinePassed
+        } else {
+            let backlog = self.wait_for(self.queue.len());
+            Rejection::QueueTimeout {
+                waited: now.saturating_duration_since(since),
+                retry_after: self.send_away(who, backlog, now),
+            }
+        };
+        self.reject(rank, rejection);
+        true
+    }
+
+    /// Takes a waiting ticket out of the order and tells its holder why.
+    pub(crate) fn reject(&mut self, rank: Rank, rejection: Rejection) {
+        self.queue.remove(rank);
+        if let Some(ticket) = self.tickets.get_mut(&rank.id) {
+            let rejected = TicketState::Rejected(rejection);
+            if let TicketState::Waiting { waker, .. } =
+                std::mem::replace(&mut ticket.state, rejected)
+            {
+                self.woken.extend(waker);
+            }
+        }
+    }
+
+    pub(crate) fn closed_rejection(&self) -> Rejection {
+        Rejection::Closed {
+            retry_after: self.bounds.retry_after,
+        }
+    }
+}

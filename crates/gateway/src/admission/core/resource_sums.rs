@@ -1,0 +1,156 @@
+//! What running tickets hold, one and all together.
+
+use super::{Core, TicketId, TicketState};
+use crate::admission::resource_estimate::ResourceEstimate;
+use std::task::Waker;
+use std::time::Instant;
+
+/// A ticket that was let in.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningTicket {
+    /// When it got its first place; while it has no first token, when it last got one after it had none.
+    pub(crate) since: Instant,
+    pub(crate) first_token: bool,
+    /// Places it has; 0: it stands still.
+    pub(crate) held: usize,
+    /// The places of these that were not taken yet.
+    pub(crate) free: usize,
+    /// Sequences that want a place and have not taken one.
+    pub(crate) claims: usize,
+    /// Places that it is asked to give back; fewer than it has.
+    pub(crate) recalled: usize,
+    /// Whether its sequences can stand still at any time.
+    pub(crate) is_recallable: bool,
+    /// Woken when it gets a place.
+    pub(crate) waker: Option<Waker>,
+}
+
+impl RunningTicket {
+    /// Let in now.
+    pub(crate) fn new(now: Instant, is_recallable: bool) -> Self {
+        Self {
+            since: now,
+            first_token: false,
+            held: 1,
+            free: 1,
+            claims: 0,
+            recalled: 0,
+            is_recallable,
+            waker: None,
+        }
+    }
+
+    /// Places it wants and was not given.
+    pub(crate) fn wants(&self) -> usize {
+        self.claims.saturating_sub(self.free)
+    }
+
+    /// Places beyond its first that it could be asked for.
+    pub(crate) fn recallable(&self) -> usize {
+        let further = self.held.saturating_sub(1 + self.recalled);
+        if self.is_recallable { further } else { 0 }
+    }
+
+    /// The ticket gives back so many places.
+    pub(crate) fn give(&mut self, slots: usize) {
+        self.held -= slots;
+        let recalled = self.recalled.saturating_sub(slots);
+        self.recalled = recalled.min(self.held.saturating_sub(1));
+    }
+
+    /// Whether it waits in the queue for a place again.
+    pub(crate) fn waits(&self) -> bool {
+        self.held == 0 && self.claims > 0
+    }
+}
+
+/// Over all running tickets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResourceSums {
+    pub(crate) slots: usize,
+    pub(crate) pages: usize,
+    /// Prompt tokens of those that have a place and no first token.
+    pub(crate) prefill: usize,
+    /// Places that tickets want beyond those they have.
+    pub(crate) growing: usize,
+    /// Places that tickets were asked to give back, and those that they could be asked for.
+    pub(crate) recalled: usize,
+    pub(crate) recallable: usize,
+}
+
+impl ResourceSums {
+    /// The sums of one ticket.
+    pub(crate) fn of(need: ResourceEstimate, run: &RunningTicket) -> Self {
+        let pending = run.held > 0 && !run.first_token;
+        Self {
+            slots: run.held,
+            pages: need.pages_for(run.held),
+            prefill: if pending { need.prompt_tokens } else { 0 },
+            growing: if run.held > 0 { run.wants() } else { 0 },
+            recalled: run.recalled,
+            recallable: run.recallable(),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.slots += other.slots;
+        self.pages += other.pages;
+        self.prefill += other.prefill;
+        self.growing += other.growing;
+        self.recalled += other.recalled;
+        self.recallable += other.recallable;
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.slots -= other.slots;
+        self.pages -= other.pages;
+        self.prefill -= other.prefill;
+        self.growing -= other.growing;
+        self.recalled -= other.recalled;
+        self.recallable -= other.recallable;
+    }
+}
+
+impl Core {
+    /// Changes what a running ticket has; the sums follow.
+    pub(crate) fn alter<T>(
+        &mut self,
+        id: TicketId,
+        act: impl FnOnce(&mut RunningTicket) -> T,
+    ) -> Option<T> {
+        let ticket = self.tickets.get_mut(&id)?;
+        let TicketState::Running(run) = &mut ticket.state else {
+            return None;
+        };
+        let need = ticket.request.need;
+        let share = self.shares.of_mut(ticket.rank.account);
+        self.sums.subtract(ResourceSums::of(need, run));
+        share.slots -= run.held;
+        let done = act(run);
+        share.slots += run.held;
+        self.sums.add(ResourceSums::of(need, run));
+        Some(done)
+    }
+
+    /// A ticket of this account and need runs.
+    pub(crate) fn put_in(&mut self, account: u64, need: ResourceEstimate, run: &RunningTicket) {
+        self.open += 1;
+        self.seated += need.streams;
+        self.sums.add(ResourceSums::of(need, run));
+        let share = self.shares.of_mut(account);
+        share.slots += run.held;
+        share.seats += need.streams;
+    }
+
+    /// Removes a running request from the sums.
+    pub(crate) fn put_out(&mut self, account: u64, need: ResourceEstimate, run: &RunningTicket) {
+        self.open -= 1;
+        self.seated -= need.streams;
+        self.sums.subtract(ResourceSums::of(need, run));
+        // It may have been the account's last ticket.
+        if let Some(share) = self.shares.known_mut(account) {
+            share.slots -= run.held;
+            share.seats -= need.streams;
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a running ticket's sequences do with places.
+
+use super::{Core, TicketId, TicketState};
+use std::task::Waker;
+use std::time::Instant;
+
+impl Core {
+    /// Whom to wake when this ticket gets a place.
+    pub(crate) fn wake_on_slot(&mut self, id: TicketId, waker: Waker) {
+        self.alter(id, |run| run.waker = Some(waker));
+    }
+
+    /// One more of its sequences wants a place.
+    pub(crate) fn request_slot(&mut self, id: TicketId, now: Instant) {
+        self.advance(now);
+        let waits = self.alter(id, |run| {
+            let waited = run.waits();
+            run.claims += 1;
+            run.waits() && !waited
+        });
+        if waits == Some(true) {
+            self.come_back(id);
+        }
+        self.grant(now);
+    }
+
+    /// One of them takes a place that is there.
+    pub(crate) fn take_slot(&mut self, id: TicketId) -> bool {
+        let taken = self.alter(id, |run| {
+            let there = run.free > 0 && run.claims > 0;
+            run.free -= usize::from(there);
+            run.claims -= usize::from(there);
+            there
+        });
+        taken == Some(true)
+    }
+
+    /// One of them that has taken none wants none any more. What was given for it is free.
+    pub(crate) fn cancel_slot_request(&mut self, id: TicketId, now: Instant) {
+        self.advance(now);
+        let saturated = self.is_saturated();
+        let left = self.alter(id, |run| {
+            let waited = run.waits();
+            run.claims = run.claims.saturating_sub(1);
+            let excess = run.free.saturating_sub(run.claims);
+            run.free -= excess;
+            run.give(excess);
+            (excess, waited && !run.waits())
+        });
+        let Some((excess, left)) = left else {
+            return;
+        };
+        if left && let Some(ticket) = self.tickets.get(&id) {
+            self.queue.remove(ticket.rank);
+        }
+        self.freed(excess, saturated);
+        self.grant(now);
+    }
+
+    /// Whether one of them that runs should give its place back, because somebody who has none waits.
+    pub(crate) fn is_recalled(&mut self, id: TicketId) -> bool {
+        let nobody = self.queue.is_empty();
+        let recalled = self.alter(id, |run| {
+            if nobody {
+                run.recalled = 0;
+            }
+            run.recalled > 0
+        });
+        recalled == Some(true)
+    }
+
+    /// One of them gives back the place that it had taken. It stays the ticket's where it is its last and another of its
+    /// sequences wants one, or `more` of them are still to come.
+    pub(crate) fn return_slot(&mut self, id: TicketId, more: bool, now: Instant) {
+        self.advance(now);
+        let saturated = self.is_saturated();
+        let given = self.alter(id, |run| {
+            if run.held == run.free {
+                return (0, None, false); // none was taken
+            }
+            let recalled = run.recalled > 0;
+            if run.held == 1 && (run.wants() > 0 || more) {
+                run.free += 1;
+                let waker = run.waker.clone().filter(|_| run.claims > 0);
+                return (0, waker, false);
+            }
+            run.give(1);
+            (1, None, recalled)
+        });
+        let Some((freed, woken, recalled)) = given else {
+            return;
+        };
+        self.woken.extend(woken);
+        // What was asked back says nothing of how fast places become free.
+        self.freed(freed, saturated && !recalled);
+        self.grant(now);
+    }
+
+    /// So many places became free, and there were none before if `saturated`.
+    pub(crate) fn freed(&mut self, slots: usize, saturated: bool) {
+        if slots == 0 {
+            return;
+        }
+        self.is_rejecting = false;
+        if saturated {
+            self.drain.add(slots as f64);
+        }
+    }
+
+    /// A ticket that stood still wants a place again, and waits for it in the queue.
+    fn come_back(&mut self, id: TicketId) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        debug_assert!(matches!(ticket.state, TicketState::Running(_)));
+        // It holds nothing: what is promised at all may be less than when it came.
+        ticket.request.need = ticket.request.need.within(self.bounds.pages_limit);
+        ticket.rank.is_back = true;
+        self.queue.insert(ticket.rank);
+    }
+}

@@ -1,0 +1,195 @@
+//! Why somebody is not let in, and when to come back.
+
+use generate::error::{ApiError, Blame, ErrorKind};
+use std::time::Duration;
+
+/// The least a caller is told to wait.
+pub(crate) const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
+/// The most: official clients disregard more.
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// Why a request got no permit. All but the first are our capacity (503 or 504); a caller's own quota
+/// (429) is the keys' matter and decided before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// One answer alone is longer than the memory for keys and values.
+    NeverFits {
+        prompt_tokens: usize,
+        answer_tokens: usize,
+        pages_needed: usize,
+        pages: usize,
+    },
+    /// As many wait as may.
+    QueueFull { retry_after: Duration },
+    /// The wait would be longer than anybody may wait.
+    WaitTooLong {
+        predicted: Duration,
+        retry_after: Duration,
+    },
+    /// The request waited for the longest allowed time (timeout `queue`).
+    QueueTimeout {
+        waited: Duration,
+        retry_after: Duration,
+    },
+    /// The first token would come after the caller's deadline.
+    Unattainable {
+        predicted: Duration,
+        patience: Duration,
+        retry_after: Duration,
+    },
+    /// The caller's deadline passed while it waited.
+    DeadlinePassed,
+    /// The server is shutting down.
+    Closed { retry_after: Duration },
+}
+
+impl Rejection {
+    /// When to come back, where that helps.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match *self {
+            Self::NeverFits { .. } | Self::DeadlinePassed => None,
+            Self::QueueFull { retry_after }
+            | Self::WaitTooLong { retry_after, .. }
+            | Self::QueueTimeout { retry_after, .. }
+            | Self::Unattainable { retry_after, .. }
+            | Self::Closed { retry_after } => Some(retry_after),
+        }
+    }
+
+    /// A word for counters.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::NeverFits { .. } => "never_fits",
+            Self::QueueFull { .. } => "queue_full",
+            Self::WaitTooLong { .. } => "wait_too_long",
+            Self::QueueTimeout { .. } => "queue_timeout",
+            Self::Unattainable { .. } => "deadline_unattainable",
+            Self::DeadlinePassed => "deadline_passed",
+            Self::Closed { .. } => "shutting_down",
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::NeverFits {
+                prompt_tokens,
+                answer_tokens,
+                pages_needed,
+                pages,
+            } => format!(
+                "a prompt of {prompt_tokens} tokens and an answer of {answer_tokens} need \
+                 {pages_needed} pages of memory; this server has {pages}"
+            ),
+            Self::QueueFull { .. } => "too many requests are open on this server".to_owned(),
+            Self::WaitTooLong { predicted, .. } => format!(
+                "too many requests are waiting: this one would start in about {} ms",
+                predicted.as_millis()
+            ),
+            Self::QueueTimeout { waited, .. } => format!(
+                "the request waited too long in the queue: {} ms (queue)",
+                waited.as_millis()
+            ),
+            Self::Unattainable {
+                predicted,
+                patience,
+                ..
+            } => format!(
+                "the first token would take about {} ms; the deadline leaves {} ms",
+                predicted.as_millis(),
+                patience.as_millis()
+            ),
+            Self::DeadlinePassed => {
+                "the deadline of the request passed while it waited (deadline)".to_owned()
+            }
+            Self::Closed { .. } => "the server is shutting down".to_owned(),
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NeverFits { .. } => "too_long_for_memory",
+            Self::QueueFull { .. } | Self::WaitTooLong { .. } => "overloaded",
+            Self::Unattainable { .. } => "deadline_unattainable",
+            Self::QueueTimeout { .. } | Self::DeadlinePassed => "timeout",
+            Self::Closed { .. } => "shutting_down",
+        }
+    }
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        let (code, words) = (rejection.code(), rejection.words());
+        match (rejection, rejection.retry_after()) {
+            (Rejection::DeadlinePassed, _) => {
+                Self::new(ErrorKind::TimedOut, Blame::Ours, code, words)
+            }
+            (_, None) => Self::field("max_tokens", code, words),
+            (_, Some(retry_after)) => Self::capacity(code, words, retry_after),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::status::status_code;
+
+    #[test]
+    fn each_refusal_has_its_status_and_code() {
+        let (s, ms) = (Duration::from_secs(1), Duration::from_millis(7));
+        let rows = [
+            (
+                Rejection::NeverFits {
+                    prompt_tokens: 3,
+                    answer_tokens: 4,
+                    pages_needed: 6,
+                    pages: 5,
+                },
+                (400, "too_long_for_memory", None),
+            ),
+            (
+                Rejection::QueueFull { retry_after: s },
+                (503, "overloaded", Some(s)),
+            ),
+            (
+                Rejection::WaitTooLong {
+                    predicted: s,
+                    retry_after: ms,
+                },
+                (503, "overloaded", Some(ms)),
+            ),
+            (
+                Rejection::QueueTimeout {
+                    waited: s,
+                    retry_after: ms,
+                },
+                (503, "timeout", Some(ms)),
+            ),
+            (
+                Rejection::Unattainable {
+                    predicted: s,
+                    patience: ms,
+                    retry_after: s,
+                },
+                (503, "deadline_unattainable", Some(s)),
+            ),
+            (Rejection::DeadlinePassed, (504, "timeout", None)),
+            (
+                Rejection::Closed { retry_after: s },
+                (503, "shutting_down", Some(s)),
+            ),
+        ];
+        for (rejection, want) in rows {
+            let error = ApiError::from(rejection);
+            assert_eq!(
+                (
+                    status_code(error.kind).as_u16(),
+                    error.code,
+                    error.retry_after
+                ),
+                want,
+                "{rejection:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Places of a request whose work is done by tasks, one place each, rather than by sequences of the engine.
+
+use super::permit::Permit;
+use crate::notify_waker::NotifyWaker;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+
+/// A permit, shared by its request's tasks.
+pub struct TaskSlots {
+    permit: Permit,
+    /// Tasks that have not asked for their place yet.
+    to_come: AtomicUsize,
+    bell: Arc<NotifyWaker>,
+}
+
+/// One task's place; free again with its drop.
+pub struct TaskSlot(Arc<TaskSlots>);
+
+/// A task that waits for its place.
+struct SlotRequest<'a> {
+    slots: &'a TaskSlots,
+    taken: bool,
+}
+
+impl TaskSlots {
+    /// Places for so many tasks.
+    pub fn new(permit: Permit, tasks: usize) -> Arc<Self> {
+        let bell: Arc<NotifyWaker> = Arc::default();
+        permit.wake_on_slot(Waker::from(Arc::clone(&bell)));
+        Arc::new(Self {
+            permit,
+            to_come: AtomicUsize::new(tasks),
+            bell,
+        })
+    }
+
+    /// Tells admission how quick its request is.
+    pub fn permit(&self) -> &Permit {
+        &self.permit
+    }
+
+    /// Waits for a place. To be called once by each task.
+    pub async fn acquire_slot(self: &Arc<Self>) -> TaskSlot {
+        self.permit.request_slot();
+        self.to_come.fetch_sub(1, Ordering::Relaxed);
+        let mut claim = SlotRequest {
+            slots: self,
+            taken: false,
+        };
+        loop {
+            // Heard from here on: what is given between the look and the wait rings too.
+            let given = self.bell.0.notified();
+            claim.taken = self.permit.take_slot();
+            if claim.taken {
+                return TaskSlot(Arc::clone(self));
+            }
+            given.await;
+        }
+    }
+}
+
+impl Drop for SlotRequest<'_> {
+    fn drop(&mut self) {
+        if !self.taken {
+            self.slots.permit.cancel_slot_request();
+        }
+    }
+}
+
+impl Drop for TaskSlot {
+    fn drop(&mut self) {
+        let more = self.0.to_come.load(Ordering::Relaxed) > 0;
+        self.0.permit.return_slot(more);
+    }
+}

@@ -1,0 +1,107 @@
+//! What one key has used up.
+
+use super::KeyLimits;
+use super::gcra::{Gcra, NotYet};
+use super::limit_exceeded::LimitExceeded;
+use crate::lifetime_stats::LifetimeStats;
+use std::num::NonZeroU32;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Counters of one key. Its limits are arguments: they may change while the meter stays.
+#[derive(Debug)]
+pub(crate) struct KeyUsage {
+    epoch: Instant,
+    requests: Gcra,
+    tokens: Gcra,
+    /// A few sums are made under the lock, once a request.
+    streams: Mutex<LifetimeStats>,
+}
+
+impl KeyUsage {
+    /// Nothing used yet. Times before `epoch` count as `epoch`.
+    pub(crate) fn new(epoch: Instant) -> Self {
+        Self {
+            epoch,
+            requests: Gcra::default(),
+            tokens: Gcra::default(),
+            streams: Mutex::new(LifetimeStats::new(epoch)),
+        }
+    }
+
+    /// Counts a request.
+    pub(crate) fn request(&self, limits: &KeyLimits, now: Instant) -> Result<(), LimitExceeded> {
+        let Some(per_min) = limits.requests_per_min else {
+            return Ok(());
+        };
+        let taken = self.requests.try_take(per_min, 1, self.since_epoch(now));
+        taken.map_err(|why| match why {
+            NotYet::Wait(wait) => LimitExceeded::Requests { per_min, wait },
+            // One request always fits, the rate being at least one.
+            NotYet::Never => LimitExceeded::Requests {
+                per_min,
+                wait: Duration::from_secs(60),
+            },
+        })
+    }
+
+    /// Charges a prompt, or nothing of it.
+    pub(crate) fn prompt(
+        &self,
+        limits: &KeyLimits,
+        tokens: u64,
+        now: Instant,
+    ) -> Result<(), LimitExceeded> {
+        let Some(per_min) = limits.tokens_per_min else {
+            return Ok(());
+        };
+        let taken = self.tokens.try_take(per_min, tokens, self.since_epoch(now));
+        taken.map_err(|why| match why {
+            NotYet::Wait(wait) => LimitExceeded::Tokens { per_min, wait },
+            NotYet::Never => LimitExceeded::Prompt { per_min, tokens },
+        })
+    }
+
+    /// Charges tokens that were made.
+    pub(crate) fn generated(&self, limits: &KeyLimits, tokens: u64, now: Instant) {
+        if let Some(per_min) = limits.tokens_per_min {
+            self.tokens.take(per_min, tokens, self.since_epoch(now));
+        }
+    }
+
+    /// Opens streams, all or none.
+    pub(crate) fn open(
+        &self,
+        limits: &KeyLimits,
+        streams: u32,
+        now: Instant,
+    ) -> Result<(), LimitExceeded> {
+        let max = limits.concurrent_streams.unwrap_or(NonZeroU32::MAX);
+        if streams > max.get() {
+            return Err(LimitExceeded::Choices { max, streams });
+        }
+        self.lives()
+            .begin(streams as usize, max.get() as usize, now)
+            .map_err(|wait| LimitExceeded::Streams { max, wait })
+    }
+
+    /// Closes streams that were opened.
+    pub(crate) fn close(&self, streams: u32, now: Instant) {
+        self.lives().end(streams as usize, now);
+    }
+
+    /// Streams that are open.
+    #[cfg(test)]
+    pub(crate) fn streams(&self) -> usize {
+        self.lives().open()
+    }
+
+    fn lives(&self) -> MutexGuard<'_, LifetimeStats> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn since_epoch(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.epoch).as_nanos();
+        u64::try_from(since).unwrap_or(u64::MAX)
+    }
+}

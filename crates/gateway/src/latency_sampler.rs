@@ -1,0 +1,61 @@
+//! How quickly a generation's tokens came, as admission wants to know it.
+
+use crate::admission::LatencyReporter;
+use std::time::{Duration, Instant};
+
+/// Tokens whose mean gap makes one sample: the lock is taken that much more rarely.
+const TOKENS_PER_SAMPLE: u64 = 16;
+
+/// Reports to admission. A gap counts only where the reader was there before the
+/// token: what a slow reader did not come for says nothing about us.
+pub(crate) struct LatencySampler {
+    reporter: LatencyReporter,
+    /// When tokens were read last.
+    last: Option<Instant>,
+    /// The reader came and found nothing, since.
+    waited: bool,
+    gaps: Duration,
+    tokens: u64,
+}
+
+impl LatencySampler {
+    /// Of a generation nothing was read of yet.
+    pub(crate) fn new(reporter: LatencyReporter) -> Self {
+        Self {
+            reporter,
+            last: None,
+            waited: false,
+            gaps: Duration::ZERO,
+            tokens: 0,
+        }
+    }
+
+    /// The reader found nothing.
+    pub(crate) fn waits(&mut self) {
+        self.waited = true;
+    }
+
+    /// `tokens` more were read, of `streams` choices that run side by side. `first` is when the engine
+    /// made the first of all.
+    pub(crate) fn read(
+        &mut self,
+        tokens: u64,
+        streams: usize,
+        first: impl FnOnce() -> Instant,
+        now: Instant,
+    ) {
+        let waited = std::mem::take(&mut self.waited);
+        let Some(last) = self.last.replace(now) else {
+            return self.reporter.first_token(first());
+        };
+        if waited {
+            self.gaps += now.saturating_duration_since(last) * streams.max(1) as u32;
+            self.tokens += tokens;
+        }
+        if self.tokens >= TOKENS_PER_SAMPLE {
+            self.reporter
+                .token_gap(self.gaps.div_f64(self.tokens as f64));
+            (self.gaps, self.tokens) = (Duration::ZERO, 0);
+        }
+    }
+}

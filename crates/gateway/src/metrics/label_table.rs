@@ -1,0 +1,94 @@
+//! Values by label, for labels whose set is small but not known here.
+
+use std::sync::OnceLock;
+
+/// Up to `N` labels, each with a value, and one more value for all labels beyond.
+///
+/// A label takes the first free slot and keeps it: slots are filled from the front and never
+/// emptied. Two threads that bring a label at one time meet at the same slot, where one wins; the
+/// other looks at that slot again, so no label stands twice.
+#[derive(Debug)]
+pub struct LabelTable<V, const N: usize> {
+    slots: [LabelSlot<V>; N],
+    beyond: V,
+}
+
+#[derive(Debug)]
+struct LabelSlot<V> {
+    label: OnceLock<Box<str>>,
+    value: V,
+}
+
+/// The label of what found no slot.
+pub const BEYOND: &str = "other";
+
+impl<V, const N: usize> LabelTable<V, N> {
+    /// The value of a label. The first use of a label allocates its name; others do not.
+    pub fn of(&self, label: &str) -> &V {
+        for slot in &self.slots {
+            let taken = slot.label.get_or_init(|| Box::from(label));
+            if **taken == *label {
+                return &slot.value;
+            }
+        }
+        &self.beyond
+    }
+
+    /// Every label that was used, with its value.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
+        let named = self
+            .slots
+            .iter()
+            .map_while(|slot| Some((&**slot.label.get()?, &slot.value)));
+        named.chain([(BEYOND, &self.beyond)])
+    }
+}
+
+impl<V: Default, const N: usize> Default for LabelTable<V, N> {
+    fn default() -> Self {
+        Self {
+            slots: std::array::from_fn(|_| LabelSlot {
+                label: OnceLock::new(),
+                value: V::default(),
+            }),
+            beyond: V::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::count::Counter;
+
+    #[test]
+    fn labels_keep_their_slots_and_the_bound_holds() {
+        let table = LabelTable::<Counter, 2>::default();
+        for label in ["a", "b", "a", "c", "d", "b", "a"] {
+            table.of(label).add(1);
+        }
+        let told: Vec<_> = table.iter().map(|(l, v)| (l, v.get())).collect();
+        assert_eq!(told, [("a", 3), ("b", 2), (BEYOND, 2)]);
+    }
+
+    #[test]
+    fn threads_that_bring_the_same_labels_share_them() {
+        let table = LabelTable::<Counter, 8>::default();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let table = &table;
+                scope.spawn(move || {
+                    for i in 0..800 {
+                        let label = (i + thread) % 8;
+                        table.of(&label.to_string()).add(1);
+                    }
+                });
+            }
+        });
+        let mut told: Vec<_> = table.iter().map(|(l, v)| (l.to_owned(), v.get())).collect();
+        told.sort();
+        let mut want: Vec<_> = (0..8).map(|i| (i.to_string(), 400)).collect();
+        want.push((BEYOND.to_owned(), 0));
+        assert_eq!(told, want);
+    }
+}

@@ -1,0 +1,193 @@
+//! One stream's measures, as its client sees them.
+
+use super::GenerationMetrics;
+use crate::streams::{SocketMetrics, StreamRecord};
+use generate::output::generation_reader::Turn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use wire::clock;
+use wire::format::Format;
+
+/// A connection that took this long to ask for the next frame was held up by its reader; what is
+/// shorter is the copying.
+const STALL_MIN: Duration = Duration::from_millis(1);
+
+/// How an answer was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseOutcome {
+    /// Every choice ended well and the connection was given all of it.
+    Complete,
+    /// An ending that dialects spell as an error.
+    Failed,
+    /// Nobody waited for the rest.
+    Left,
+}
+
+impl ResponseOutcome {
+    /// All, in the order of their numbers.
+    pub const ALL: [(Self, &'static str); 3] = [
+        (Self::Complete, "complete"),
+        (Self::Failed, "failed"),
+        (Self::Left, "left"),
+    ];
+}
+
+/// How a reader receives the events of a stream.
+#[derive(Clone, Copy, Debug)]
+pub enum MeteredProtocol {
+    /// A response in this wire protocol.
+    Format(Format),
+    /// The messages of a realtime session.
+    Realtime,
+}
+
+impl MeteredProtocol {
+    /// The label `dialect` of the metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Format(format) => format.name(),
+            Self::Realtime => "realtime",
+        }
+    }
+}
+
+/// Protocol, kind and time of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct MeteredRequest {
+    /// How the reader receives events.
+    pub protocol: MeteredProtocol,
+    /// Whether tokens are handed over as they come.
+    pub stream: bool,
+    /// Whether this reader came to a stream that somebody else opened, or came back.
+    pub attached: bool,
+    /// When the request had come.
+    pub arrived: Instant,
+}
+
+/// Follows one answer from its start to its last byte; its drop closes the account.
+///
+/// A frame is *told* when it was written, and *taken* when the connection asks for the next one:
+/// then it left for the socket. In between the reader holds us up.
+pub(crate) struct ResponseMeter {
+    metrics: Arc<GenerationMetrics>,
+    request: MeteredRequest,
+    /// Whose answer it is, for its own account.
+    record: Option<Arc<StreamRecord>>,
+    /// Whether this reader returned credit when it was seen last.
+    owns_credit: bool,
+    /// Since when a frame waits to be taken.
+    told_at: Option<Instant>,
+    told_tokens: u64,
+    /// When the last frame with tokens was taken.
+    taken_at: Option<Instant>,
+    taken_tokens: u64,
+    outcome: ResponseOutcome,
+    finished: Option<super::FinishedRequest>,
+}
+
+impl ResponseMeter {
+    pub(crate) fn new(metrics: Arc<GenerationMetrics>, request: MeteredRequest) -> Self {
+        Self {
+            metrics,
+            request,
+            record: None,
+            owns_credit: false,
+            told_at: None,
+            told_tokens: 0,
+            taken_at: None,
+            taken_tokens: 0,
+            outcome: ResponseOutcome::Left,
+            finished: None,
+        }
+    }
+
+    /// An answer of this stream: what is taken is its account too, for as long as this reader governs.
+    pub(crate) fn of(&mut self, record: &Arc<StreamRecord>) {
+        self.record = Some(Arc::clone(record));
+    }
+
+    /// The last event was told.
+    pub(crate) fn finished(&mut self, finished: super::FinishedRequest) {
+        self.finished = Some(finished);
+    }
+
+    /// A turn was taken, after which `tokens` tokens were read in all.
+    pub(crate) fn told(&mut self, turn: Poll<Turn>, tokens: u64) {
+        let Poll::Ready(turn) = turn else { return };
+        self.told_tokens = tokens;
+        self.told_at = Some(clock::now());
+        match turn {
+            Turn::Open => {}
+            Turn::Ended => self.outcome = ResponseOutcome::Complete,
+            Turn::Broken(_) => self.outcome = ResponseOutcome::Failed,
+        }
+    }
+
+    /// What was told has been taken, by the one who returns credit or by another.
+    pub(crate) fn taken(&mut self, owns_credit: bool) {
+        self.owns_credit = owns_credit;
+        if let Some(told_at) = self.told_at.take() {
+            self.taken_since(told_at, clock::now());
+        }
+    }
+
+    fn taken_since(&mut self, told_at: Instant, now: Instant) {
+        if !self.request.stream {
+            return;
+        }
+        self.waited(since(now, told_at));
+        if self.told_tokens > self.taken_tokens {
+            let before = self.taken_at.replace(now);
+            if let Some(taken) = self.account() {
+                taken.frame(before.map(|before| since(now, before)));
+            }
+            match before {
+                None if self.request.attached => {}
+                None => self.metrics.first_token(since(now, self.request.arrived)),
+                Some(before) => self.metrics.next_token(since(now, before)),
+            }
+            self.taken_tokens = self.told_tokens;
+        }
+    }
+
+    fn waited(&self, time: Duration) {
+        if time >= STALL_MIN {
+            self.metrics.stalled(time);
+            if let Some(taken) = self.account() {
+                taken.stalled(time);
+            }
+        }
+    }
+
+    /// The stream's own, where this reader's frames belong to it.
+    fn account(&self) -> Option<&SocketMetrics> {
+        let record = self.record.as_ref().filter(|_| self.owns_credit)?;
+        Some(record.credit_owner().taken())
+    }
+}
+
+impl Drop for ResponseMeter {
+    /// The last frame is not followed by another: it counts as taken here, unless the client left.
+    fn drop(&mut self) {
+        let now = clock::now();
+        if let Some(told_at) = self.told_at.take() {
+            match self.outcome {
+                ResponseOutcome::Left if self.request.stream => self.waited(since(now, told_at)),
+                _ => self.taken_since(told_at, now),
+            }
+        }
+        if !self.request.attached {
+            let operations = &self.metrics.operations;
+            operations.record(self.request, self.finished, now);
+        }
+        self.metrics.closed(self.request, self.outcome, now);
+    }
+}
+
+fn since(now: Instant, then: Instant) -> Duration {
+    now.saturating_duration_since(then)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The models there are, as they are listed.
+
+use super::{DerivedModel, LocalModel, ModelEntry, ModelFacts, ModelRegistry, ModelState};
+use generate::error::ApiError;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+use text::Capabilities;
+use wire::model_card::ModelCard;
+
+/// A model of the list.
+pub struct ListedModel {
+    /// Name in requests.
+    pub name: String,
+    /// Time of the file's last change, in seconds since the Unix epoch.
+    pub created_unix_s: i64,
+    /// Tokens that prompt and answer may have together; of a model that is ready.
+    pub context_max: Option<usize>,
+    pub(crate) state: ModelState,
+    /// `None` of the first as long as it is not there.
+    pub facts: Option<Arc<ModelFacts>>,
+    /// The derived model, if the name is one of a derived model.
+    pub made: Option<Arc<DerivedModel>>,
+}
+
+impl ListedModel {
+    fn of_entry(entry: &ModelEntry) -> Self {
+        let state = entry.state();
+        let (created_unix_s, facts) = match &state {
+            ModelState::Ready(serving) => {
+                let model = &serving.model;
+                (model.created_unix_s, Some(Arc::new(model.facts.clone())))
+            }
+            _ => (entry.created_unix_s, None),
+        };
+        Self {
+            name: entry.id.clone(),
+            created_unix_s,
+            context_max: context_max(&state),
+            state,
+            facts,
+            made: None,
+        }
+    }
+
+    fn of_local(local: LocalModel, entry: Option<&ModelEntry>) -> Self {
+        let state = entry.map_or(ModelState::Unloaded, ModelEntry::state);
+        let modified = local.facts.modified.duration_since(UNIX_EPOCH);
+        let modified_s = modified.map_or(0, |since| since.as_secs());
+        let created_unix_s = match (&state, entry) {
+            (ModelState::Ready(serving), _) => serving.model.created_unix_s,
+            (_, Some(entry)) if modified_s == 0 => entry.created_unix_s,
+            _ => i64::try_from(modified_s).unwrap_or(0),
+        };
+        Self {
+            name: local.name,
+            created_unix_s,
+            context_max: context_max(&state),
+            state,
+            facts: Some(local.facts),
+            made: local.made,
+        }
+    }
+
+    /// What it can be asked for, once it is ready.
+    pub fn capabilities(&self) -> Option<Capabilities> {
+        match &self.state {
+            ModelState::Ready(serving) => Some(serving.model.handle.capabilities),
+            _ => None,
+        }
+    }
+
+    /// The model as lists describe it.
+    pub fn card(&self) -> ModelCard {
+        ModelCard {
+            name: self.name.clone(),
+            created_unix_s: self.created_unix_s,
+            context_max: self.context_max,
+            capabilities: self.capabilities(),
+            state: match &self.state {
+                ModelState::Ready(_) => None,
+                state => Some(state.name()),
+            },
+        }
+    }
+}
+
+fn context_max(state: &ModelState) -> Option<usize> {
+    match state {
+        ModelState::Ready(serving) => Some(serving.model.handle.context_max),
+        _ => None,
+    }
+}
+
+impl ModelRegistry {
+    /// All models, the first first.
+    pub async fn list(&self) -> Vec<ListedModel> {
+        let Some(library) = self.library().cloned() else {
+            return vec![ListedModel::of_entry(self.first())];
+        };
+        let all = tokio::task::spawn_blocking(move || library.all()).await;
+        let listed = |local: LocalModel| {
+            let entry = self.known(local.weights.as_deref());
+            ListedModel::of_local(local, entry.as_deref())
+        };
+        all.unwrap_or_default().into_iter().map(listed).collect()
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub async fn listed(&self, name: Option<&str>) -> Result<ListedModel, ApiError> {
+        let named = self.look_up(name).await?;
+        let Some(library) = self.library().cloned() else {
+            return Ok(ListedModel::of_entry(&named.entry));
+        };
+        let asked = named.name.to_string();
+        let local = tokio::task::spawn_blocking(move || library.find(&asked)).await;
+        Ok(match local.unwrap_or_default() {
+            Some(local) => ListedModel::of_local(local, Some(&named.entry)),
+            None => ListedModel::of_entry(&named.entry),
+        })
+    }
+}

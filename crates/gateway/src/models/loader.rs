@@ -1,0 +1,225 @@
+//! The model loader and evictor: one task that loads one model after the other, and unloads.
+//!
+//! # States
+//!
+//! A slot is *unloaded*, *queued*, *loading*, and *ready*, *failed* or *too large* (see [`ModelState`]). Requests move it
+//! from unloaded, failed and too large to queued; everything else is this task's, and `keep_alive: 0`'s.
+//!
+//! - *queued → loading*: the one that waits longest, when nothing is being loaded and its bytes fit into
+//!   `memory_bytes` beside all that models have, those that are leaving included. Where they do not fit, the
+//!   idle model that was asked longest ago leaves; where none is idle, this waits for one.
+//! - *loading → ready, failed*: by the thread that loads.
+//! - *ready → unloaded*: an idle one, when its time is over or its room is needed. Looking whether it is idle and
+//!   taking it out of its slot is one step under the slot's lock: whoever came before holds it, so it is
+//!   not idle, and whoever comes after finds it unloaded and queues it again.
+//!
+//! The task sleeps until there is news, and looks each [`WAIT_MAX`] as long as somebody's time runs or
+//! somebody waits for room: requests end without telling it.
+
+use super::{Library, LoadedModel, Loading, ModelEntry, ModelRegistry, ModelState};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use wire::clock;
+
+/// Pause between two looks at who is idle, while that matters.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// Loads and lets go, for ever.
+pub async fn run(models: Arc<ModelRegistry>, library: Arc<dyn Library>) {
+    let mut switch = ModelLoader {
+        models: Arc::clone(&models),
+        library,
+        loading: None,
+        front: None,
+    };
+    loop {
+        let restless = switch.turn().await;
+        let look = async {
+            match restless {
+                true => tokio::time::sleep(WAIT_MAX).await,
+                false => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = models.news.notified() => {}
+            () = switch.loaded() => {}
+            () = look => {}
+        }
+    }
+}
+
+struct ModelLoader {
+    models: Arc<ModelRegistry>,
+    library: Arc<dyn Library>,
+    /// Ready when the model that is being loaded is, or has failed.
+    loading: Option<oneshot::Receiver<()>>,
+    /// The one whose turn it is, and the bytes it needs.
+    front: Option<(Arc<ModelEntry>, u64)>,
+}
+
+impl ModelLoader {
+    /// Does what there is to do. True if there may be more without news.
+    async fn turn(&mut self) -> bool {
+        let now = clock::now();
+        let mut restless = false;
+        for entry in self.models.entries() {
+            let until = entry.keep().unload_time(entry.last_used());
+            match (entry.is_idle(), until) {
+                (true, Some(until)) if until <= now => {
+                    tracing::info!(model = entry.id, "unloaded: idle");
+                    self.models.unload(&entry).await;
+                }
+                (true, until) => restless |= until.is_some(),
+                (false, _) if entry.serving().is_some() => {
+                    entry.used(now);
+                    restless |= until.is_some();
+                }
+                (false, _) => {}
+            }
+        }
+        restless | self.load_next().await
+    }
+
+    /// Begins to load who waits longest, if there is room. True if it has to be waited for.
+    async fn load_next(&mut self) -> bool {
+        if self.loading.is_some() || self.models.is_closed() {
+            return false;
+        }
+        let Some((entry, needed)) = self.next().await else {
+            return false;
+        };
+        let limits = self.models.limits();
+        if let Some(budget) = limits.models.memory_bytes {
+            if needed > budget {
+                tracing::warn!(
+                    model = entry.id,
+                    needed,
+                    budget,
+                    "larger than models.memory_budget_mib"
+                );
+                entry.set(ModelState::TooLarge { needed, budget });
+                self.front = None;
+                return true;
+            }
+            while self.models.bytes().saturating_add(needed) > budget {
+                let Some(longest) = self.longest_idle() else {
+                    return true;
+                };
+                tracing::info!(model = longest.id, "evicted: its memory is needed");
+                self.models.unload(&longest).await;
+            }
+        }
+        self.front = None;
+        self.begin(&entry);
+        false
+    }
+
+    /// Whose turn it is. What it needs is read once.
+    async fn next(&mut self) -> Option<(Arc<ModelEntry>, u64)> {
+        if let Some(front) = &self.front {
+            return Some(front.clone());
+        }
+        let queued = |entry: &Arc<ModelEntry>| match entry.state() {
+            ModelState::Queued { since } => Some(since),
+            _ => None,
+        };
+        let slots = self.models.entries();
+        let waiting = slots
+            .iter()
+            .filter_map(|entry| Some((queued(entry)?, entry)));
+        let (_, entry) = waiting.min_by_key(|&(since, _)| since)?;
+        let (library, weights) = (Arc::clone(&self.library), entry.weights.clone());
+        let needed =
+            tokio::task::spawn_blocking(move || library.bytes_needed(weights.as_deref())).await;
+        match needed.unwrap_or_else(|_| Err("reading the model's size panicked".to_owned())) {
+            Ok(needed) => {
+                self.front = Some((Arc::clone(entry), needed));
+                self.front.clone()
+            }
+            Err(why) => {
+                tracing::error!(model = entry.id, "cannot be loaded: {why}");
+                self.models.loading_failed(entry);
+                None
+            }
+        }
+    }
+
+    /// The idle model that was asked longest ago.
+    fn longest_idle(&self) -> Option<Arc<ModelEntry>> {
+        let idle = |entry: &Arc<ModelEntry>| entry.is_idle() && entry.bytes() > 0;
+        let slots = self.models.entries().into_iter();
+        slots
+            .filter(idle)
+            .min_by_key(|entry| -> Instant { entry.last_used() })
+    }
+
+    fn begin(&mut self, entry: &Arc<ModelEntry>) {
+        let (told, loading) = oneshot::channel();
+        let hand = self.models.load(entry);
+        let (library, weights) = (Arc::clone(&self.library), entry.weights.clone());
+        let name = entry.id.clone();
+        let thread = std::thread::Builder::new().name("load".to_owned());
+        let started = thread.spawn(move || {
+            load(&*library, weights.as_deref(), hand, &name);
+            // Nobody listens when the server leaves.
+            let _ = told.send(());
+        });
+        match started {
+            Ok(_) => self.loading = Some(loading),
+            // Dropped with the thread's work, the hand said that it failed.
+            Err(why) => tracing::error!(%why, "cannot start a thread to load a model"),
+        }
+    }
+
+    /// Ready when loading is over.
+    async fn loaded(&mut self) {
+        match &mut self.loading {
+            // A thread that panicked is over too.
+            Some(loading) => drop(loading.await),
+            None => std::future::pending().await,
+        }
+        self.loading = None;
+    }
+}
+
+fn load(library: &dyn Library, weights: Option<&str>, hand: Loading, name: &str) {
+    tracing::info!(model = name, "loading");
+    let loaded: Result<LoadedModel, String> =
+        library.load(weights, &mut |progress| hand.progress(progress));
+    match loaded {
+        Ok(loaded) => {
+            tracing::info!(model = name, mib = loaded.bytes >> 20, "loaded");
+            hand.loaded(loaded);
+        }
+        Err(why) => {
+            tracing::error!(model = name, "cannot be loaded: {why}");
+            hand.failed();
+        }
+    }
+}
+
+impl ModelRegistry {
+    /// Lets go of a model, if nobody needs it, and waits until its memory is free. It goes on also
+    /// when nobody waits for that any more.
+    pub async fn unload(self: &Arc<Self>, entry: &ModelEntry) -> bool {
+        let Some(leaving) = entry.leave() else {
+            return false;
+        };
+        let models = Arc::clone(self);
+        models
+            .leaving_bytes
+            .fetch_add(leaving.bytes, Ordering::SeqCst);
+        let gone = tokio::task::spawn_blocking(move || {
+            let bytes = leaving.bytes;
+            leaving.close(&models.limits());
+            models.leaving_bytes.fetch_sub(bytes, Ordering::SeqCst);
+            models.unloads.fetch_add(1, Ordering::Relaxed);
+            models.look_again();
+        });
+        // A panic of the engine's was told of by who closes it.
+        let _ = gone.await;
+        true
+    }
+}

@@ -1,0 +1,67 @@
+//! The models of the server, by name: which are loaded, and what a request's `model` leads to.
+//!
+//! ```text
+//! mod             a loaded model                            registry       all models
+//! model_entry     one model's state and its watchers        serving        a ready model with its admission
+//! load_progress   progress of loading, in counts            loading        loads one model and reports the progress
+//! facts           metadata of a model's file                library        the model store, as the server uses it
+//! resolved_model  the entry that a name leads to            pending_load   a request that waits for its model
+//! similar_names   names meant by an unknown name            loader         loads, unloads and evicts models
+//! listed          the list of models                        limits         bounds
+//! derived_model   a base model with other defaults          keep           how long an unused model stays loaded
+//! ```
+//!
+//! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on a
+//! model's sizes (admission: its pages, its rate) is created when the model becomes ready and lives as long as the
+//! model, so that an admitted request keeps what it was admitted to. Each model has its own engine and threads: loading
+//! or unloading one does not delay another.
+
+pub(crate) mod facts;
+pub(crate) mod library;
+pub(crate) mod limits;
+pub(crate) mod listed_model;
+pub(crate) mod load_progress;
+pub(crate) mod loader;
+pub(crate) mod loading;
+pub(crate) mod model_entry;
+pub(crate) mod pending_load;
+pub(crate) mod ready_model;
+pub(crate) mod registry;
+pub(crate) mod resolved_model;
+pub(crate) mod similar_names;
+
+pub use facts::ModelFacts;
+pub use library::{Library, LibraryError, LoadedModel, LocalModel, PullNews};
+pub use limits::ModelLimits;
+pub use listed_model::ListedModel;
+pub use load_progress::{LoadPhase, LoadProgress};
+pub use loader::run as run_loader;
+pub use loading::Loading;
+pub use model_entry::ModelEntry;
+pub use model_entry::ModelState;
+pub use pending_load::ModelLookup;
+pub use pending_load::PendingLoad;
+pub use ready_model::ReadyModel;
+pub use registry::ModelRegistry;
+pub use resolved_model::ModelLease;
+pub use resolved_model::ResolvedModel;
+pub use wire::derived_model::DerivedModel;
+pub use wire::ollama::keep_alive::ModelKeepAlive;
+
+use crate::metrics::StepMetrics;
+use generate::model_handle::ModelHandle;
+use std::sync::Arc;
+
+/// Everything the server knows about the loaded model. It never sees weights.
+pub struct ServedModel {
+    /// The name clients ask for.
+    pub id: String,
+    /// Seconds since the Unix epoch, as `/v1/models` tells it.
+    pub created_unix_s: i64,
+    /// What its file says of it.
+    pub facts: ModelFacts,
+    /// The model as generation uses it.
+    pub handle: ModelHandle,
+    /// What its observer measures ([`StepMetrics::observer`]).
+    pub steps: Arc<StepMetrics>,
+}

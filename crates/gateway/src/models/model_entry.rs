@@ -1,0 +1,340 @@
+//! One model's state, and everybody who watches it.
+
+use super::{LoadProgress, LoadedModel, ModelKeepAlive, ReadyModel, ServedModel};
+use crate::limits::{GatewayLimits, LiveLimits};
+use generate::error::{ApiError, Blame, ErrorKind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use wire::clock;
+
+/// Where a model is.
+#[derive(Clone)]
+pub enum ModelState {
+    /// Nobody wants it.
+    Unloaded,
+    /// Requested, and waiting for memory or for earlier loads.
+    Queued {
+        /// Time of the request.
+        since: Instant,
+    },
+    /// Being loaded.
+    Loading {
+        /// Begin of loading.
+        since: Instant,
+        /// Progress of loading.
+        progress: LoadProgress,
+    },
+    /// Ready.
+    Ready(Arc<ReadyModel>),
+    /// The load failed. The reason is in the log only, because it may name paths.
+    Failed,
+    /// Larger than the memory budget of all models.
+    TooLarge {
+        /// Bytes that the model takes.
+        needed: u64,
+        /// Bytes that all models may take.
+        budget: u64,
+    },
+}
+
+impl ModelState {
+    /// How it is spelled.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Unloaded => "unloaded",
+            Self::Queued { .. } => "queued",
+            Self::Loading { .. } => "loading",
+            Self::Ready(_) => "ready",
+            Self::Failed | Self::TooLarge { .. } => "failed",
+        }
+    }
+
+    /// When it may be ready, where that is to be expected.
+    pub fn retry_after(&self, unknown: Duration) -> Option<Duration> {
+        match self {
+            Self::Loading { since, progress } => {
+                let passed = clock::now().saturating_duration_since(*since);
+                Some(progress.left(passed, unknown))
+            }
+            Self::Unloaded | Self::Queued { .. } => Some(unknown),
+            Self::Ready(_) | Self::Failed | Self::TooLarge { .. } => None,
+        }
+    }
+}
+
+/// A model, whatever it is called. Watching it is telemetry: who looks late sees the newest.
+pub struct ModelEntry {
+    /// The primary name.
+    pub id: String,
+    /// What it is loaded from; `None`: what the server was started with.
+    pub weights: Option<String>,
+    /// Seconds since the Unix epoch, of its name; a loaded model has its own.
+    pub(crate) created_unix_s: i64,
+    state: watch::Sender<ModelState>,
+    stay: Mutex<Residency>,
+    /// Requests that wait for it to be loaded.
+    waiting: AtomicUsize,
+    limits: Arc<LiveLimits>,
+}
+
+/// What is known of a model's stay in memory.
+struct Residency {
+    /// What the last request wanted that said so.
+    keep: Option<ModelKeepAlive>,
+    /// When it was last asked, or seen at work.
+    last_used: Instant,
+    /// What it has, while it is loaded.
+    held: Option<LoadedState>,
+}
+
+/// What a loaded model has.
+struct LoadedState {
+    bytes: u64,
+    close: Box<dyn FnOnce() + Send>,
+}
+
+/// A model that answers nobody any more and still has its memory.
+pub(crate) struct UnloadingModel {
+    pub(crate) bytes: u64,
+    serving: Arc<ReadyModel>,
+    close: Box<dyn FnOnce() + Send>,
+}
+
+impl UnloadingModel {
+    /// Ends its engine and waits for it; may block.
+    pub(crate) fn close(self, limits: &GatewayLimits) {
+        self.serving.close(limits);
+        drop(self.serving);
+        (self.close)();
+    }
+}
+
+impl ModelEntry {
+    /// A name and nothing yet.
+    pub(crate) fn new(id: String, weights: Option<String>, limits: Arc<LiveLimits>) -> Self {
+        Self {
+            id,
+            weights,
+            created_unix_s: clock::unix_s(),
+            state: watch::Sender::new(ModelState::Unloaded),
+            stay: Mutex::new(Residency {
+                keep: None,
+                last_used: clock::now(),
+                held: None,
+            }),
+            waiting: AtomicUsize::new(0),
+            limits,
+        }
+    }
+
+    /// A request begins to wait for it, or (`false`) ends to: as long as one waits, it does not leave.
+    pub(crate) fn waits(&self, begins: bool) {
+        match begins {
+            true => self.waiting.fetch_add(1, Ordering::SeqCst),
+            false => self.waiting.fetch_sub(1, Ordering::SeqCst),
+        };
+    }
+
+    /// Where it is.
+    pub fn state(&self) -> ModelState {
+        self.state.borrow().clone()
+    }
+
+    /// To wait for a change.
+    pub fn watch(&self) -> watch::Receiver<ModelState> {
+        self.state.subscribe()
+    }
+
+    /// The model, if it is ready.
+    pub fn serving(&self) -> Option<Arc<ReadyModel>> {
+        match &*self.state.borrow() {
+            ModelState::Ready(serving) => Some(Arc::clone(serving)),
+            _ => None,
+        }
+    }
+
+    /// A lease for a request that needs the model. As long as it is held, the model stays.
+    ///
+    /// # Errors
+    /// It is not ready: how far it is, and when to come back.
+    pub(crate) fn expect_ready(&self) -> Result<Arc<ReadyModel>, ApiError> {
+        let state = self.state();
+        let capacity = |code, words: String| {
+            let unknown = self.limits.now().retry_after;
+            let wait = state.retry_after(unknown).unwrap_or(unknown);
+            Err(ApiError::capacity(code, words, wait))
+        };
+        match &state {
+            ModelState::Ready(serving) => {
+                self.stay().last_used = clock::now();
+                Ok(Arc::clone(serving))
+            }
+            ModelState::Loading { progress, .. } => capacity(
+                "model_loading",
+                format!("the model is being loaded: {}", progress.words()),
+            ),
+            ModelState::Queued { .. } => capacity(
+                "model_loading",
+                "the model is queued to be loaded".to_owned(),
+            ),
+            ModelState::Unloaded => {
+                capacity("model_unloaded", "the model is not loaded".to_owned())
+            }
+            ModelState::Failed => Err(failed(
+                "the model could not be loaded; the server's log says why",
+            )),
+            ModelState::TooLarge { needed, budget } => Err(failed(format!(
+                "the model needs {} MiB of memory, and all models together may have {} MiB \
+                 (models.memory_budget_mib)",
+                needed >> 20,
+                budget >> 20
+            ))),
+        }
+    }
+
+    /// What the operator or a request wants of its stay. What the server was started with stays unless a
+    /// request says otherwise.
+    pub(crate) fn keep(&self) -> ModelKeepAlive {
+        let default = || match self.weights {
+            Some(_) => ModelKeepAlive::from(self.limits.now().models.idle),
+            None => ModelKeepAlive::Forever,
+        };
+        self.stay().keep.unwrap_or_else(default)
+    }
+
+    /// A request wants this of its stay.
+    pub fn set_keep(&self, keep: ModelKeepAlive) {
+        self.stay().keep = Some(keep);
+    }
+
+    /// When it was last asked.
+    pub(crate) fn last_used(&self) -> Instant {
+        self.stay().last_used
+    }
+
+    /// Marks the model as used.
+    pub(crate) fn used(&self, now: Instant) {
+        self.stay().last_used = now;
+    }
+
+    /// When it is let go of if nobody asks it from now on; `None`: it is not.
+    pub fn expires(&self) -> Option<Instant> {
+        let last = match self.is_idle() {
+            true => self.last_used(),
+            false => clock::now(),
+        };
+        self.keep().unload_time(last)
+    }
+
+    /// Bytes of memory it has; 0 where that is nobody's to free.
+    pub fn bytes(&self) -> u64 {
+        self.stay().held.as_ref().map_or(0, |held| held.bytes)
+    }
+
+    /// Whether it is loaded, may be let go of, and nobody needs it at this moment.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_held = self.stay().held.is_some();
+        is_held
+            && matches!(&*self.state.borrow(), ModelState::Ready(serving) if self.is_unused(serving))
+    }
+
+    /// Marks the model as loaded and ready.
+    pub(crate) fn loaded(&self, loaded: LoadedModel, limits: &GatewayLimits) -> Arc<ReadyModel> {
+        let mut stay = self.stay();
+        stay.last_used = clock::now();
+        stay.held = Some(LoadedState {
+            bytes: loaded.bytes,
+            close: loaded.close,
+        });
+        drop(stay);
+        self.ready(loaded.model, limits)
+    }
+
+    /// The same, of a model that is somebody else's to close.
+    pub(crate) fn ready(&self, model: Arc<ServedModel>, limits: &GatewayLimits) -> Arc<ReadyModel> {
+        let serving = Arc::new(ReadyModel::new(model, limits));
+        self.set(ModelState::Ready(Arc::clone(&serving)));
+        serving
+    }
+
+    /// Takes it out of the way of whoever asks, if nobody needs it. While this looks and takes, nobody can
+    /// come in between: who wants it has to look at the same state.
+    pub(crate) fn leave(&self) -> Option<UnloadingModel> {
+        let mut stay = self.stay();
+        stay.held.as_ref()?;
+        let mut left = None;
+        self.state.send_if_modified(|state| {
+            let ModelState::Ready(serving) = state else {
+                return false;
+            };
+            if !self.is_unused(serving) {
+                return false;
+            }
+            if let ModelState::Ready(serving) = std::mem::replace(state, ModelState::Unloaded) {
+                left = Some(serving);
+            }
+            true
+        });
+        let (serving, held) = (left?, stay.held.take()?);
+        Some(UnloadingModel {
+            bytes: held.bytes,
+            serving,
+            close: held.close,
+        })
+    }
+
+    /// The release function at shutdown, even with leases.
+    pub(crate) fn take_held(&self) -> Option<Box<dyn FnOnce() + Send>> {
+        self.stay().held.take().map(|held| held.close)
+    }
+
+    /// Somebody wants it: true if that is news.
+    pub(crate) fn want(&self, since: Instant) -> bool {
+        self.state.send_if_modified(|state| {
+            let waits = matches!(
+                state,
+                ModelState::Unloaded | ModelState::Failed | ModelState::TooLarge { .. }
+            );
+            if waits {
+                *state = ModelState::Queued { since };
+            }
+            waits
+        })
+    }
+
+    pub(crate) fn set(&self, state: ModelState) {
+        self.state.send_replace(state);
+    }
+
+    /// Only while it is loading.
+    pub(crate) fn set_progress(&self, new: LoadProgress) {
+        self.state.send_if_modified(|state| match state {
+            ModelState::Loading { progress, .. } if *progress != new => {
+                *progress = new;
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// Whoever asks holds it until there is a permit, and the permit as long as the engine is at work.
+    fn is_unused(&self, serving: &Arc<ReadyModel>) -> bool {
+        let stats = serving.model.handle.engine.stats();
+        let sequences = stats.queued() + stats.running() + stats.parked() + stats.waiting();
+        let waiting = self.waiting.load(Ordering::SeqCst);
+        Arc::strong_count(serving) == 1
+            && waiting == 0
+            && sequences + stats.paused() == 0
+            && serving.admission.is_empty()
+    }
+
+    fn stay(&self) -> MutexGuard<'_, Residency> {
+        self.stay.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(words: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorKind::Unavailable, Blame::Ours, "model_failed", words)
+}

@@ -1,0 +1,71 @@
+//! A model that is ready, behind its own admission.
+
+use super::ServedModel;
+use crate::admission::{Admission, AdmissionBounds, ResourceEstimator};
+use crate::limits::GatewayLimits;
+use generate::constraint::compiler::ConstraintCompiler;
+use std::sync::Arc;
+use wire::clock;
+
+/// A model that is ready, with what depends on its sizes.
+pub struct ReadyModel {
+    /// The loaded model.
+    pub model: Arc<ServedModel>,
+    /// Admission to the model's slots.
+    pub admission: Admission,
+    /// Compiles the output constraints of its requests.
+    pub(crate) constraints: Arc<ConstraintCompiler>,
+}
+
+impl ReadyModel {
+    /// No request was admitted yet.
+    pub(crate) fn new(model: Arc<ServedModel>, limits: &GatewayLimits) -> Self {
+        let admission = Admission::new(bounds(&model, limits));
+        let constraints = Arc::new(ConstraintCompiler::new(&model.handle));
+        Self {
+            model,
+            admission,
+            constraints,
+        }
+    }
+
+    /// Turns lengths into needs, as things stand.
+    pub fn sizing(&self, limits: &GatewayLimits) -> ResourceEstimator {
+        sizing(&self.model, limits)
+    }
+
+    /// Other bounds for who comes, and for who is there already.
+    pub(crate) fn rebound(&self, limits: &GatewayLimits) {
+        self.admission.rebound(bounds(&self.model, limits));
+    }
+
+    /// Lets nobody in any more, and has what runs end within the configured time.
+    pub(crate) fn close(&self, limits: &GatewayLimits) {
+        self.admission.close();
+        self.model
+            .handle
+            .engine
+            .shutdown(clock::now() + limits.drain);
+    }
+}
+
+fn sizing(model: &ServedModel, limits: &GatewayLimits) -> ResourceEstimator {
+    let dims = model.handle.engine.dims();
+    ResourceEstimator {
+        page_tokens: dims.page_tokens,
+        pages: dims.pages,
+        context_max: model.handle.context_max,
+        reservation: limits.reservation,
+    }
+}
+
+fn bounds(model: &ServedModel, limits: &GatewayLimits) -> AdmissionBounds {
+    AdmissionBounds {
+        adaptive: limits.adaptive_limits,
+        queue: limits.queue,
+        open_max: limits.open_requests_max,
+        seats: model.handle.engine.sequences_max(),
+        pages_limit: sizing(model, limits).pages_limit(),
+        retry_after: limits.retry_after,
+    }
+}

@@ -1,0 +1,206 @@
+//! Name -> model, of all models this server may answer for.
+
+use super::resolved_model::NameCache;
+use super::{Library, Loading, ModelEntry, ModelState, ReadyModel};
+use crate::limits::{GatewayLimits, LiveLimits};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use tokio::sync::{Notify, watch};
+use wire::clock;
+
+/// Models beside the first that are known at one time; those that are not loaded are forgotten first.
+pub(crate) const ENTRIES_MAX: usize = 1024;
+
+/// All models of this server. The first is the one it was started with, and what a request without a name
+/// means; the others are the library's, if it has one.
+pub struct ModelRegistry {
+    first: Arc<ModelEntry>,
+    /// By what they are loaded from.
+    others: RwLock<BTreeMap<String, Arc<ModelEntry>>>,
+    pub(crate) names: NameCache,
+    library: OnceLock<Arc<dyn Library>>,
+    limits: Arc<LiveLimits>,
+    /// The server leaves: who becomes ready now is told to leave too.
+    closed: watch::Sender<bool>,
+    /// The first one answered once: if it does not now, it is let go of and comes back when it is asked.
+    started: AtomicBool,
+    /// There is something to do about who is loaded.
+    pub(crate) news: Notify,
+    /// Bytes of models that leave and are still there.
+    pub(crate) leaving_bytes: AtomicU64,
+    /// Requests that wait for models.
+    pub waiting: AtomicUsize,
+    /// Models loaded since the start.
+    pub loads: AtomicU64,
+    /// Models unloaded since the start.
+    pub unloads: AtomicU64,
+}
+
+impl ModelRegistry {
+    /// A first name without a model.
+    pub fn new(first: String, limits: Arc<LiveLimits>) -> Self {
+        Self {
+            first: Arc::new(ModelEntry::new(first, None, Arc::clone(&limits))),
+            others: RwLock::default(),
+            names: NameCache::default(),
+            library: OnceLock::new(),
+            limits,
+            closed: watch::Sender::new(false),
+            started: AtomicBool::new(false),
+            news: Notify::new(),
+            leaving_bytes: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            loads: AtomicU64::new(0),
+            unloads: AtomicU64::new(0),
+        }
+    }
+
+    /// From now on there are these beside the first. Only the first call counts.
+    pub fn set_library(&self, library: Arc<dyn Library>) {
+        let _ = self.library.set(library);
+    }
+
+    /// Where others come from, if anywhere.
+    pub fn library(&self) -> Option<&Arc<dyn Library>> {
+        self.library.get()
+    }
+
+    /// The one that is meant where none is named.
+    pub fn first(&self) -> &Arc<ModelEntry> {
+        &self.first
+    }
+
+    /// All that were asked for once, the first first.
+    pub(crate) fn entries(&self) -> Vec<Arc<ModelEntry>> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let first = std::iter::once(&self.first);
+        first.chain(others.values()).cloned().collect()
+    }
+
+    /// The one that is loaded from this; `name` is what it is called if it is new.
+    pub(crate) fn entry(&self, weights: Option<&str>, name: &str) -> Arc<ModelEntry> {
+        let Some(weights) = weights else {
+            return Arc::clone(&self.first);
+        };
+        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = others.get(weights) {
+            return Arc::clone(entry);
+        }
+        if others.len() >= ENTRIES_MAX {
+            others.retain(|_, entry| {
+                !matches!(entry.state(), ModelState::Unloaded | ModelState::Failed)
+            });
+        }
+        let entry = ModelEntry::new(
+            name.to_owned(),
+            Some(weights.to_owned()),
+            Arc::clone(&self.limits),
+        );
+        let entry = Arc::new(entry);
+        others.insert(weights.to_owned(), Arc::clone(&entry));
+        entry
+    }
+
+    /// The one that is loaded from this, if it was asked for once.
+    pub(crate) fn known(&self, weights: Option<&str>) -> Option<Arc<ModelEntry>> {
+        let Some(weights) = weights else {
+            return Some(Arc::clone(&self.first));
+        };
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        others.get(weights).cloned()
+    }
+
+    /// Those that are ready.
+    pub fn serving(&self) -> impl Iterator<Item = (Arc<ModelEntry>, Arc<ReadyModel>)> {
+        let slots = self.entries().into_iter();
+        slots.filter_map(|entry| entry.serving().map(|serving| (entry, serving)))
+    }
+
+    /// Bytes of memory that models have, those that are leaving included.
+    pub fn bytes(&self) -> u64 {
+        let held: u64 = self.entries().iter().map(|entry| entry.bytes()).sum();
+        held + self.leaving_bytes.load(Ordering::SeqCst)
+    }
+
+    /// Begins to load a slot's model.
+    pub fn load(self: &Arc<Self>, entry: &Arc<ModelEntry>) -> Loading {
+        Loading::begin(Arc::clone(self), Arc::clone(entry))
+    }
+
+    /// A slot's model is about to answer.
+    pub(crate) fn counts_load(&self, entry: &ModelEntry) {
+        if entry.weights.is_none() {
+            self.started.store(true, Ordering::SeqCst);
+        }
+        self.loads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A slot's model does not answer. What its name stands for is looked up again.
+    pub(crate) fn loading_failed(&self, entry: &ModelEntry) {
+        entry.set(ModelState::Failed);
+        self.names.forget();
+        self.news.notify_one();
+    }
+
+    /// Whether the first model, which does not answer, will when it is asked.
+    pub(crate) fn comes_when_asked(&self) -> bool {
+        self.library().is_some() && self.started.load(Ordering::SeqCst)
+    }
+
+    /// Has a slot's model loaded, if it is not, when its turn comes.
+    pub(crate) fn want(&self, entry: &ModelEntry) {
+        if entry.want(clock::now()) {
+            self.news.notify_one();
+        }
+    }
+
+    /// What names stand for is looked up again.
+    pub fn forget_names(&self) {
+        self.names.forget();
+    }
+
+    /// Asks for a new decision about loaded models.
+    pub fn look_again(&self) {
+        self.news.notify_one();
+    }
+
+    /// The server leaves: nobody is let in any more, and what runs ends within the configured time.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
+        let limits = self.limits();
+        self.serving()
+            .for_each(|(_, serving)| serving.close(&limits));
+    }
+
+    /// Ends what is left of the models that are this server's to close, and waits for them; may block.
+    pub fn release(&self) {
+        for close in self.entries().iter().filter_map(|entry| entry.take_held()) {
+            close();
+        }
+    }
+
+    /// Those that are ready are served under the bounds as they stand now.
+    pub(crate) fn rebound(&self) {
+        let limits = self.limits();
+        self.serving()
+            .for_each(|(_, serving)| serving.rebound(&limits));
+        self.news.notify_one();
+    }
+
+    /// The bounds under which models are served.
+    pub(crate) fn limits(&self) -> Arc<GatewayLimits> {
+        self.limits.now()
+    }
+
+    /// Whether [`Self::close`] was called. Asked after a model was put into its slot, so that one of the
+    /// two sees the other.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Ready when [`Self::close`] was called.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.closed.subscribe()
+    }
+}

@@ -1,0 +1,187 @@
+//! What a name in a request stands for.
+
+use super::similar_names::{near_names, near_words};
+use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, ReadyModel};
+use generate::error::{ApiError, ErrorKind};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use wire::clock;
+use wire::ollama::model_name::LATEST;
+
+/// Names that are remembered; they are all forgotten when there are more.
+const NAMES_MAX: usize = 1024;
+/// How long a name is taken for what it stood for: others may change the operator's directories.
+const FRESH: Duration = Duration::from_secs(1);
+/// Characters of an unknown name that are repeated to the caller.
+const SHOWN_CHARS_MAX: usize = 64;
+
+/// A model as a request named it.
+#[derive(Clone)]
+pub struct ResolvedModel {
+    /// What it is called in answers.
+    pub name: Arc<str>,
+    /// The entry of the model.
+    pub entry: Arc<ModelEntry>,
+    /// How it is asked differently.
+    pub(crate) made: Option<Arc<DerivedModel>>,
+}
+
+/// A model that is ready, for one request: as long as it is held, it stays.
+#[derive(Clone)]
+pub struct ModelLease {
+    /// Name of the model in responses.
+    pub name: Arc<str>,
+    pub(crate) made: Option<Arc<DerivedModel>>,
+    /// The loaded model.
+    pub serving: Arc<ReadyModel>,
+}
+
+impl ResolvedModel {
+    fn of_entry(entry: &Arc<ModelEntry>) -> Self {
+        Self {
+            name: Arc::from(entry.id.as_str()),
+            entry: Arc::clone(entry),
+            made: None,
+        }
+    }
+
+    /// The model, if it is ready.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn hold(&self) -> Result<ModelLease, ApiError> {
+        Ok(ModelLease {
+            name: Arc::clone(&self.name),
+            made: self.made.clone(),
+            serving: self.entry.expect_ready()?,
+        })
+    }
+}
+
+/// Names that were asked for lately.
+#[derive(Default)]
+pub(crate) struct NameCache(RwLock<HashMap<String, (ResolvedModel, Instant)>>);
+
+impl NameCache {
+    fn get(&self, name: &str, now: Instant) -> Option<ResolvedModel> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (named, since) = known.get(name)?;
+        (now.saturating_duration_since(*since) < FRESH).then(|| named.clone())
+    }
+
+    fn put(&self, name: &str, named: &ResolvedModel, now: Instant) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= NAMES_MAX {
+            known.clear();
+        }
+        known.insert(name.to_owned(), (named.clone(), now));
+    }
+
+    /// All of them are looked up again.
+    pub(crate) fn forget(&self) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+    }
+}
+
+impl ModelRegistry {
+    /// What stands for this name, without asking the library; no name means the first. `Err` gives
+    /// the name back that has to be looked up.
+    fn at_hand<'a>(&self, name: Option<&'a str>) -> Result<ResolvedModel, &'a str> {
+        let first = self.first();
+        match name {
+            None | Some("") => Ok(ResolvedModel::of_entry(first)),
+            Some(name) if name == first.id => Ok(ResolvedModel::of_entry(first)),
+            Some(name) => self.names.get(name, clock::now()).ok_or(name),
+        }
+    }
+
+    /// The model of this name; no name means the first. May block: for where nothing can be waited for.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
+        self.at_hand(name).or_else(|name| {
+            let found = self.library().map(|library| found_in(&**library, name));
+            self.found(name, found.unwrap_or_default())
+        })
+    }
+
+    /// The same, without holding anybody up.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn look_up(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
+        let name = match (self.at_hand(name), self.library()) {
+            (Ok(named), _) => return Ok(named),
+            (Err(name), None) => return self.found(name, NameLookup::default()),
+            (Err(name), Some(_)) => name.to_owned(),
+        };
+        let found = match self.library().cloned() {
+            Some(library) => {
+                let asked = name.clone();
+                let found = tokio::task::spawn_blocking(move || found_in(&*library, &asked));
+                found.await.unwrap_or_default()
+            }
+            None => NameLookup::default(),
+        };
+        self.found(&name, found)
+    }
+
+    fn found(&self, name: &str, found: NameLookup) -> Result<ResolvedModel, ApiError> {
+        let Some(local) = found.model else {
+            let near = || match self.library() {
+                Some(_) => found.near,
+                None => near_names(name, std::iter::once(self.first().id.clone())),
+            };
+            return self
+                .tagged(name)
+                .ok_or_else(|| no_such_model(name, &near()));
+        };
+        let named = ResolvedModel {
+            entry: self.entry(local.weights.as_deref(), &local.name),
+            name: Arc::from(local.name),
+            made: local.made,
+        };
+        self.names.put(name, &named, clock::now());
+        Ok(named)
+    }
+
+    /// The first model, named with the tag that goes without saying, or without.
+    fn tagged(&self, name: &str) -> Option<ResolvedModel> {
+        let first = self.first();
+        let bare = |name: &str| name.strip_suffix(LATEST).unwrap_or(name).to_owned();
+        (bare(name) == bare(&first.id)).then(|| ResolvedModel::of_entry(first))
+    }
+}
+
+/// What a library has for a name.
+#[derive(Default)]
+struct NameLookup {
+    model: Option<LocalModel>,
+    /// Names that were probably meant, where there is no model.
+    near: Vec<String>,
+}
+
+/// Looks a name up; may block.
+fn found_in(library: &dyn Library, name: &str) -> NameLookup {
+    let model = library.find(name);
+    let near = match model {
+        Some(_) => Vec::new(),
+        None => near_names(name, library.all().into_iter().map(|local| local.name)),
+    };
+    NameLookup { model, near }
+}
+
+/// Nothing has this name.
+fn no_such_model(name: &str, near: &[String]) -> ApiError {
+    let shown: String = name.chars().take(SHOWN_CHARS_MAX).collect();
+    let mut error = ApiError::field(
+        "model",
+        "model_not_found",
+        format!("model '{shown}' not found{}", near_words(near)),
+    );
+    error.kind = ErrorKind::NotFound;
+    error
+}

@@ -1,0 +1,179 @@
+//! How one stream went, in figures: the engine's account of its requests, and what the connection of the one
+//! who reads it took.
+//!
+//! Sums, counts and longest times: a stream has no histogram of its own (those of all streams together are at
+//! `/metrics`), so that an idle one stays small.
+
+use super::StartedGeneration;
+use super::stream_record::StreamRecord;
+use engine::Progress;
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stream::EntryState;
+
+/// What the connections of those who returned credit took, as it was given to the kernel.
+#[derive(Debug, Default)]
+pub(crate) struct SocketMetrics {
+    frames: AtomicU64,
+    gaps: AtomicU64,
+    gaps_ns: AtomicU64,
+    gap_max_ns: AtomicU64,
+    stalled_ns: AtomicU64,
+}
+
+impl SocketMetrics {
+    /// A frame with tokens was taken, so long after the one before; `None`: this reader's first.
+    pub(crate) fn frame(&self, after: Option<Duration>) {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        if let Some(gap) = after {
+            self.gaps.fetch_add(1, Ordering::Relaxed);
+            self.gaps_ns.fetch_add(nanos(gap), Ordering::Relaxed);
+            self.gap_max_ns.fetch_max(nanos(gap), Ordering::Relaxed);
+        }
+    }
+
+    /// A frame waited so long for its reader.
+    pub(crate) fn stalled(&self, time: Duration) {
+        self.stalled_ns.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+}
+
+/// A stream's figures. Times are milliseconds; those of all choices together, where there are several.
+#[derive(Serialize)]
+pub(crate) struct StreamMetrics {
+    /// From its opening to the beginning of its prompt; up to now, or its end, where it did not begin. `null` of a
+    /// run of a workflow, whose requests are its own affair.
+    queue_wait_ms: Option<f64>,
+    /// Times it was parked because its reader had not taken its window.
+    parks: u64,
+    /// Times somebody had it stand still.
+    pauses: u64,
+    /// Times its pages were taken because they were short.
+    preemptions: u64,
+    /// Times it went on after it was parked or paused.
+    resumes: u64,
+    /// Time it was parked for its reader.
+    stall_ms: f64,
+    /// Tokens after the first over the time from it to the last, stalls included; `null` = fewer than two.
+    tokens_per_s: Option<f64>,
+    /// From a token to the next, as the engine made them; time it stood still is left out.
+    inter_token_ms: Option<GapQuantiles>,
+    socket: SocketTimings,
+}
+
+/// At the connection of the reader who returns credit.
+#[derive(Serialize)]
+struct SocketTimings {
+    /// Frames with tokens that it took.
+    frames: u64,
+    /// Time frames waited for it, where that was more than a millisecond.
+    stall_ms: f64,
+    /// From such a frame to the next.
+    inter_token_ms: Option<GapQuantiles>,
+}
+
+/// Of times between two.
+#[derive(Serialize)]
+struct GapQuantiles {
+    mean: f64,
+    max: f64,
+}
+
+impl GapQuantiles {
+    /// `None` of none.
+    fn of(count: u64, sum_ns: u64, max_ns: u64) -> Option<Self> {
+        (count > 0).then(|| Self {
+            mean: milliseconds(sum_ns / count),
+            max: milliseconds(max_ns),
+        })
+    }
+}
+
+impl StreamMetrics {
+    /// Of a stream, at `now`.
+    pub(crate) fn of(stream: &stream::Entry<StreamRecord>, now: Instant) -> Self {
+        let started = stream.payload.started();
+        let each = || started.iter().flat_map(|started| &started.requests);
+        let sum = |of: fn(&Progress) -> u64| each().map(|r| of(&r.progress)).sum::<u64>();
+        let max = |of: fn(&Progress) -> u64| each().map(|r| of(&r.progress)).max().unwrap_or(0);
+        let now_ns = started.map_or(0, |started| {
+            nanos(now.saturating_duration_since(started.engine.epoch()))
+        });
+        let stalled = each().map(|r| r.progress.stalled_ns(now_ns)).sum();
+        let gaps = sum(Progress::gaps);
+        Self {
+            queue_wait_ms: queue_wait(stream, started, now).map(|wait| milliseconds(nanos(wait))),
+            parks: sum(Progress::parks),
+            pauses: sum(Progress::pauses),
+            preemptions: sum(Progress::preemptions),
+            resumes: sum(Progress::resumes),
+            stall_ms: milliseconds(stalled),
+            tokens_per_s: rate(gaps, first_token(started), max(Progress::last_token_ns)),
+            inter_token_ms: GapQuantiles::of(
+                gaps,
+                sum(Progress::gaps_ns),
+                max(Progress::gap_max_ns),
+            ),
+            socket: SocketTimings::of(stream.payload.credit_owner().taken()),
+        }
+    }
+}
+
+impl SocketTimings {
+    fn of(taken: &SocketMetrics) -> Self {
+        let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        Self {
+            frames: read(&taken.frames),
+            stall_ms: milliseconds(read(&taken.stalled_ns)),
+            inter_token_ms: GapQuantiles::of(
+                read(&taken.gaps),
+                read(&taken.gaps_ns),
+                read(&taken.gap_max_ns),
+            ),
+        }
+    }
+}
+
+fn queue_wait(
+    stream: &stream::Entry<StreamRecord>,
+    started: Option<&StartedGeneration>,
+    now: Instant,
+) -> Option<Duration> {
+    if stream.payload.program().is_some() {
+        return None;
+    }
+    let begun = started.and_then(|started| {
+        let stamps = started.requests.iter().map(|r| r.progress.started_ns());
+        let first = stamps.filter(|&ns| ns > 0).min()?;
+        Some(started.engine.epoch() + Duration::from_nanos(first))
+    });
+    let over = match stream.state {
+        EntryState::Ended { at } => at,
+        EntryState::Open => now,
+    };
+    let begun = begun.unwrap_or(over);
+    Some(begun.saturating_duration_since(stream.opened_at))
+}
+
+/// When the first token of all was made; 0 = there is none.
+fn first_token(started: Option<&StartedGeneration>) -> u64 {
+    let requests = started.iter().flat_map(|started| &started.requests);
+    let stamps = requests.map(|r| r.progress.first_token_ns());
+    stamps.filter(|&ns| ns > 0).min().unwrap_or(0)
+}
+
+fn rate(tokens: u64, first_ns: u64, last_ns: u64) -> Option<f64> {
+    let ns = last_ns.saturating_sub(first_ns);
+    let seconds = Duration::from_nanos(ns).as_secs_f64();
+    (tokens > 0 && ns > 0).then(|| tokens as f64 / seconds)
+}
+
+/// To the microsecond.
+fn milliseconds(ns: u64) -> f64 {
+    (ns / 1000) as f64 / 1000.0
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,126 @@
+//! The right to run a stream, from its opening to its end.
+
+use super::stream_record::{Started, StreamRecord};
+use crate::admission::LatencyReporter;
+use crate::keys::KeyPermit;
+use crate::latency_sampler::LatencySampler;
+use generate::error::{ApiError, ErrorKind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::Registration;
+use wire::clock;
+
+/// Whoever holds it runs the stream: the reader of a plain one, the keeper of a resumable one. Its
+/// drop stops what still runs and takes the stream out of the registry.
+pub struct StreamRun {
+    /// `None` once its end was told.
+    registration: Option<Registration<StreamRecord>>,
+    record: Arc<StreamRecord>,
+    key: KeyPermit,
+    /// `None` until it is started.
+    latency: Option<LatencySampler>,
+    /// Tokens the key was charged.
+    charged: u64,
+}
+
+impl StreamRun {
+    /// Of a stream that waits.
+    pub fn new(registration: Registration<StreamRecord>, key: KeyPermit) -> Self {
+        Self {
+            record: Arc::clone(registration.payload()),
+            registration: Some(registration),
+            key,
+            latency: None,
+            charged: 0,
+        }
+    }
+
+    /// The stream.
+    pub fn record(&self) -> &Arc<StreamRecord> {
+        &self.record
+    }
+
+    /// The caller's key.
+    pub(crate) fn key(&self) -> &KeyPermit {
+        &self.key
+    }
+
+    /// The logs exist and the engine has the requests.
+    pub fn start(&mut self, started: Started, reporter: LatencyReporter) {
+        self.latency = Some(LatencySampler::new(reporter));
+        self.record.start(started);
+    }
+
+    /// The stream will not start. Later readers of a resumable stream get the error.
+    pub(crate) fn reject(mut self, error: &ApiError) {
+        self.record.reject(error.clone());
+        if self.record.terms().resumable {
+            self.end();
+        }
+    }
+
+    /// Nothing was there to read.
+    pub(crate) fn waits(&mut self) {
+        self.latency.iter_mut().for_each(LatencySampler::waits);
+    }
+
+    /// `tokens` were read of all choices since the beginning, and `open` of these go on: charges the key
+    /// for what is new, and tells admission how quick it was.
+    pub(crate) fn read(&mut self, tokens: u64, open: usize) {
+        let made = tokens.saturating_sub(self.charged);
+        if made == 0 {
+            return;
+        }
+        self.charged = tokens;
+        let now = clock::now();
+        if self.record.program().is_none() {
+            self.key.generated(made, now); // a program's host charges all it draws, told or not
+        }
+        let record = &self.record;
+        if let Some(pace) = &mut self.latency {
+            pace.read(made, open, || first_token(record).unwrap_or(now), now);
+        }
+    }
+
+    /// All choices have ended: the stream is kept from here on.
+    pub(crate) fn finish(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.record.lost();
+        let bytes = self.record.bytes();
+        if let Some(registration) = self.registration.take() {
+            registration.ended(clock::now(), bytes);
+        }
+    }
+}
+
+impl Drop for StreamRun {
+    fn drop(&mut self) {
+        // Words for who watches a stream whose client left the queue.
+        self.record.reject(cancelled());
+        self.record.lost();
+        if !self.record.is_over() {
+            self.record.cancel();
+        }
+        self.record.drained();
+    }
+}
+
+/// The error of a request cancelled before its start.
+pub(crate) fn cancelled() -> ApiError {
+    ApiError::caller(
+        ErrorKind::Cancelled,
+        "cancelled",
+        "the request was cancelled",
+    )
+}
+
+/// When the engine made the first token of all.
+fn first_token(record: &StreamRecord) -> Option<Instant> {
+    let started = record.started()?;
+    let stamps = started.requests.iter().map(|r| r.progress.first_token_ns());
+    let first = stamps.filter(|&ns| ns > 0).min()?;
+    Some(started.engine.epoch() + Duration::from_nanos(first))
+}

@@ -1,0 +1,140 @@
+//! A run, seen from outside: what may be told it, and what it came to.
+
+use crate::notify_waker::NotifyWaker;
+use crate::streams::end_name;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use stream::End;
+use stream::ring::{Refused, RingWriter};
+use workflow::{Outcome, Value};
+
+/// A run, seen from outside.
+#[derive(Default)]
+pub struct RunControl {
+    /// Rung with news for whoever drives it.
+    bell: Arc<NotifyWaker>,
+    cancelled: AtomicBool,
+    paused: AtomicBool,
+    /// The channels it reads, as many as its document opens.
+    channels: Mutex<BTreeMap<Arc<str>, RingWriter<u32>>>,
+    outcome: OnceLock<RunResult>,
+}
+
+/// What a run came to, as the API tells it.
+#[derive(Serialize)]
+pub struct RunResult {
+    end: &'static str,
+    detail: Option<&'static str>,
+    /// At most `returned_bytes_max`, written out.
+    value: Option<Box<RawValue>>,
+    fault: Option<String>,
+}
+
+impl RunControl {
+    /// Ends it at its last token told.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.bell.0.notify_one();
+    }
+
+    /// Has it stand still, or go on.
+    pub(crate) fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Release);
+        self.bell.0.notify_one();
+    }
+
+    /// Writes ids into a channel: how many it had room for.
+    ///
+    /// # Errors
+    /// It has no channel of this name now.
+    pub fn write(&self, channel: &str, ids: &[u32]) -> Result<usize, UnknownChannel> {
+        let mut channels = self.channels();
+        let writer = channels.get_mut(channel).ok_or(UnknownChannel)?;
+        match writer.push_slice(ids) {
+            Ok(count) => Ok(count),
+            Err(Refused::Full) => Ok(0),
+            Err(Refused::Closed) => Err(UnknownChannel),
+        }
+    }
+
+    /// Closes a channel: the run hears that nothing will come.
+    ///
+    /// # Errors
+    /// It has no channel of this name now.
+    pub fn close(&self, channel: &str) -> Result<(), UnknownChannel> {
+        let closed = self.channels().remove(channel);
+        closed.map(drop).ok_or(UnknownChannel)
+    }
+
+    /// What it came to; `None` while it goes on.
+    pub fn outcome(&self) -> Option<&RunResult> {
+        self.outcome.get()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    /// Returns when there was news since the last time.
+    pub(crate) async fn news(&self) {
+        self.bell.0.notified().await;
+    }
+
+    /// Rings the bell.
+    pub(crate) fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.bell))
+    }
+
+    pub(crate) fn opened(&self, channel: Arc<str>, writer: RingWriter<u32>) {
+        self.channels().insert(channel, writer);
+    }
+
+    pub(crate) fn ended(&self, outcome: &Outcome) {
+        self.channels().clear();
+        let (end, detail) = match outcome.end {
+            End::Stop(_) => ("stop", None), // a program's own end is no token's
+            end => end_name(end),
+        };
+        let _ = self.outcome.set(RunResult {
+            end,
+            detail,
+            value: outcome.value.as_ref().and_then(written),
+            fault: outcome.fault.as_ref().map(ToString::to_string),
+        });
+    }
+
+    /// Bytes that are kept of what it came to.
+    pub(crate) fn bytes(&self) -> usize {
+        let value = self.outcome.get().and_then(|ended| ended.value.as_ref());
+        value.map_or(0, |value| value.get().len())
+    }
+
+    fn channels(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, RingWriter<u32>>> {
+        // Nothing that may panic happens while it is held.
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As JSON, without a tree of it where it is long.
+fn written(value: &Value) -> Option<Box<RawValue>> {
+    let written = match value {
+        Value::Text(text) => to_raw_value(&**text),
+        Value::Tokens(ids) => to_raw_value(&**ids),
+        Value::Tensor(entries) => to_raw_value(&**entries),
+        Value::Array(items) => to_raw_value(&**items),
+        small => to_raw_value(&small.to_json()),
+    };
+    written.ok()
+}
+
+/// There is no such channel, or none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownChannel;

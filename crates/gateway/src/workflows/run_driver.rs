@@ -1,0 +1,160 @@
+//! Polls a run, and writes what it tells into its stream's log.
+//!
+//! One task per run. It stands still while it is paused, while its log is a window ahead of what its
+//! reader took, and while it has no place ([`RunSlot`]); what it is told meanwhile rings its bell. A run does a bounded piece of work in each poll and
+//! goes to the back of the line then; a step that is too long for that is done on a thread that prepares.
+
+use super::run_control::RunControl;
+use super::run_slot::{RunParkReason, RunSlot};
+use crate::keys::TokenCharge;
+use engine::{Follower, Token, Transition};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use stream::{End, FailCode, Writer};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, Sleep, sleep_until};
+use wire::clock;
+use workflow::{Event, Outcome, Run, Spent, Value};
+
+/// A run on its way.
+pub(crate) struct RunDriver {
+    pub(crate) run: Run,
+    pub(crate) log: Writer<Token>,
+    pub(crate) running: Arc<RunControl>,
+    /// The run's permit and place, for as long as the run works.
+    pub(crate) place: Option<RunSlot>,
+    pub(crate) follower: Box<dyn Follower>,
+    /// Tokens it may be ahead of its reader; 0 = no limit.
+    pub(crate) credit_window: u64,
+    pub(crate) alarm: Option<Pin<Box<Sleep>>>,
+    /// Whom its tokens are charged to.
+    pub(crate) token_charge: TokenCharge,
+    /// What was charged.
+    pub(crate) charged: Spent,
+    /// Bytes that are worked on where others wait.
+    pub(crate) inline_bytes_max: usize,
+}
+
+impl RunDriver {
+    /// Returns when it has ended.
+    pub(crate) async fn on(mut self) {
+        self.log.wake_on_credit(self.running.waker());
+        self.follower.transition(Transition::Started, clock::now());
+        let running = Arc::clone(&self.running);
+        let end = loop {
+            if running.is_cancelled() || self.log.is_abandoned() {
+                self.run.stop();
+            }
+            let event = tokio::select! {
+                biased;
+                () = running.news() => continue,
+                event = poll_fn(|cx| self.poll(cx)) => event,
+            };
+            match event {
+                Some(Event::Token { id, .. }) => self.tell(id),
+                Some(Event::Opened { channel, writer }) => running.opened(channel, writer),
+                Some(Event::Rest) => tokio::task::yield_now().await,
+                Some(Event::Heavy) => {
+                    let Some((drive, failed)) = self.labour().await else {
+                        return; // the server is leaving
+                    };
+                    self = drive;
+                    if failed {
+                        break End::Failed(FailCode::Panic);
+                    }
+                }
+                Some(Event::Ended(outcome)) => {
+                    let end = outcome.end;
+                    keep(running, outcome, self.inline_bytes_max).await;
+                    break end;
+                }
+                None => break End::Lost,
+            }
+        };
+        self.finish(end);
+    }
+
+    /// Has the step that is at hand done elsewhere; whether that panicked.
+    async fn labour(mut self) -> Option<(Self, bool)> {
+        let done = spawn_blocking(move || {
+            let done = catch_unwind(AssertUnwindSafe(|| self.run.labour()));
+            (self, done.is_err())
+        });
+        done.await.ok()
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let stopped = self.running.is_cancelled() || self.log.is_abandoned();
+        if !stopped {
+            let paused = self.running.is_paused().then_some(RunParkReason::Paused);
+            let credit = || self.is_out_of_credit().then_some(RunParkReason::Credit);
+            let still = paused.or_else(credit);
+            let place = self.place.as_mut();
+            let waits = place.is_some_and(|place| place.poll(cx, still).is_pending());
+            if waits || still.is_some() {
+                return Poll::Pending; // the bell is rung when that changes
+            }
+        }
+        let event = self.run.poll(cx, clock::now());
+        self.charge();
+        self.alarm = self.run.alarm().map(|at| {
+            let mut alarm = Box::pin(sleep_until(Instant::from_std(at)));
+            if alarm.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+            alarm
+        });
+        event
+    }
+
+    /// Charges what was computed since the last time.
+    fn charge(&mut self) {
+        let spent = self.run.spent();
+        let sum = |spent: Spent| spent.prompt_tokens + spent.drawn_tokens;
+        let more = sum(spent) - sum(self.charged);
+        if more > 0 {
+            self.charged = spent;
+            self.token_charge.charge(more, clock::now());
+        }
+    }
+
+    fn is_out_of_credit(&self) -> bool {
+        self.credit_window > 0 && self.log.unaccepted() >= self.credit_window
+    }
+
+    /// The log holds as many tokens as the run may tell.
+    fn tell(&mut self, id: u32) {
+        let token = Token {
+            id,
+            logprob: f32::NAN,
+        };
+        if self.log.append(token).is_err() {
+            self.run.stop();
+        }
+    }
+
+    /// The permit goes back before anybody sees the end.
+    fn finish(self, end: End) {
+        drop((self.run, self.place));
+        self.follower
+            .transition(Transition::Ended(end), clock::now());
+        self.log.finish(end);
+    }
+}
+
+/// Writes down what a run came to; a long value elsewhere.
+async fn keep(running: Arc<RunControl>, outcome: Outcome, inline_bytes_max: usize) {
+    let bytes = outcome.value.as_ref().map_or(0, Value::bytes);
+    if bytes <= inline_bytes_max {
+        return running.ended(&outcome);
+    }
+    // It writes what it is given, and cannot fail.
+    let _ = spawn_blocking(move || running.ended(&outcome)).await;
+}
+
+#[cfg(test)]
+#[path = "run_driver_tests.rs"]
+mod tests;
