@@ -110,14 +110,14 @@ impl Generation {
 
     /// One turn over the choices, as [`GenerationReader::poll_turn`]. `Pending` accepts what was read without an event
     /// (a token that the output pipeline holds back must not cost credit for ever).
-    pub fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut dyn EventSink) -> Poll<Turn> {
+    pub fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn EventSink) -> Poll<Turn> {
         let record = self.subscriber.record();
         let mut stop = |end| {
             let end = record.broke(end);
             record.cancel();
             end
         };
-        let turn = self.reader.poll_turn(cx, tell, &mut stop);
+        let turn = self.reader.poll_turn(cx, sink, &mut stop);
         if turn.is_pending() {
             self.accept();
         }

@@ -19,7 +19,7 @@ pub struct PreparedPrompt {
     /// Whether the answer's first token begins a text.
     pub at_text_start: bool,
     /// The prompt's text, emitted before the answer (`echo`).
-    pub preface: Option<Arc<str>>,
+    pub echo_text: Option<Arc<str>>,
     /// How the answer is parsed.
     pub reading: ParserConfig,
 }
@@ -132,7 +132,7 @@ impl<'a> PromptEncoder<'a> {
         if ids.len() >= context_max {
             return Err(too_long(field, ids.len(), context_max));
         }
-        let preface = match text {
+        let echo_text = match text {
             _ if !echo => None,
             Some(text) => Some(text.into()),
             None => Some(prompt_text(tokenizer, &ids).into()),
@@ -141,7 +141,7 @@ impl<'a> PromptEncoder<'a> {
         Ok(PreparedPrompt {
             ids,
             at_text_start,
-            preface,
+            echo_text,
             reading,
         })
     }

@@ -43,7 +43,7 @@ pub struct ChoiceLog {
     /// Prompt tokens at the beginning of the log.
     pub echoed: u64,
     /// Echo text, emitted before the first token.
-    pub preface: Option<Arc<str>>,
+    pub echo_text: Option<Arc<str>>,
     /// Prompt ids, where the end of the answer reports them.
     pub prompt: Option<Arc<[u32]>>,
 }
@@ -58,7 +58,7 @@ impl ChoiceLog {
     pub fn steps(&self) -> u64 {
         // The end first: a log that has ended grows no more.
         let closing = if self.tokens.end().is_some() { 2 } else { 0 };
-        u64::from(self.preface.is_some()) + self.tokens.len() + closing
+        u64::from(self.echo_text.is_some()) + self.tokens.len() + closing
     }
 }
 

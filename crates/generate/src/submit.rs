@@ -193,7 +193,7 @@ impl Submission<'_> {
             at_text_start: prompt.at_text_start || echoed > 0,
             reading: prompt.reading.clone(),
             echoed: echoed as u64,
-            preface: prompt.preface.clone(),
+            echo_text: prompt.echo_text.clone(),
             prompt: self.reports_prompt.then(|| prompt.ids.as_slice().into()),
         });
         opened.readers.push(readers);

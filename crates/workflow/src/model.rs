@@ -79,7 +79,7 @@ impl Model {
         let prompt = PreparedPrompt {
             ids: prompt.to_vec(),
             at_text_start: false,
-            preface: None,
+            echo_text: None,
             reading: ParserConfig::default(),
         };
         let started = submission.start(vec![prompt], &NoHost);

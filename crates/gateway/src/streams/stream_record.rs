@@ -347,8 +347,9 @@ impl StreamRecord {
 
     /// Where a client is that has this many tokens of each choice; `None` while it waits.
     pub fn cursor_at(&self, tokens: u64) -> Option<Cursor> {
-        let position =
-            |log: &ChoiceLog| Position::whole(tokens.saturating_add(log.preface.is_some().into()));
+        let position = |log: &ChoiceLog| {
+            Position::whole(tokens.saturating_add(log.echo_text.is_some().into()))
+        };
         Some(Cursor {
             positions: self.started()?.choices.iter().map(position).collect(),
             terminal: TerminalMarker::None,

@@ -98,7 +98,7 @@ impl RunLauncher<'_> {
             top: None,
             at_text_start: false,
             reading: ParserConfig::default(),
-            preface: None,
+            echo_text: None,
             prompt: None,
         };
         let started = Started {

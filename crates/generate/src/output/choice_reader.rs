@@ -1,4 +1,4 @@
-//! The output pipeline of one choice for one reader, in silence up to the reader's position.
+//! The output pipeline of one choice for one reader; output up to the position of the reader is not emitted.
 
 use crate::output::event::{Delta, DeltaKind, Event, EventSink, PartOrigin, Usage};
 use crate::output::pipeline::{OutputPipeline, PipelineOptions};
@@ -12,7 +12,7 @@ use stream::{AttachError, End, Read, Reader};
 
 /// Tokens of one choice that may share an event, when a reader lags behind.
 const TOKENS_PER_EVENT: usize = 32;
-/// Tokens of one choice that are replayed before other choices have their turn.
+/// Tokens of one choice that are replayed before other choices are polled.
 const TOKENS_PER_REPLAY: usize = 1024;
 
 /// Readers of one choice's logs.
@@ -24,7 +24,7 @@ pub struct LogReaders {
 }
 
 impl LogReaders {
-    /// Readers from the first token, which is always kept.
+    /// Readers from the first token, which the log always retains.
     pub fn attach(log: &ChoiceLog) -> Result<Self, AttachError> {
         Ok(Self {
             tokens: log.tokens.attach(0)?,
@@ -37,32 +37,32 @@ impl LogReaders {
 pub enum ChoiceTurn {
     /// Output to emit.
     News,
-    /// The choice ended; held-back output is to be emitted first.
+    /// The choice ended; withheld output is emitted before the end.
     Ended(End),
-    /// The choice ended and the client has its end; earlier output may be left to emit again.
+    /// The choice ended and the client has received the end; earlier output may have to be emitted again.
     EndedBefore(End),
 }
 
-/// One choice on the way from its log to a client.
+/// Decodes the log of one choice for one client.
 pub struct ChoiceReader {
     choice: usize,
-    /// `None` after the end: segments are returned at once.
+    /// `None` after the end, so that segments are released at once.
     readers: Option<LogReaders>,
     /// Tokens still to come that belong to the prompt and do not count as generated.
     echoed: u64,
     top_n: usize,
     /// (TOKENS_PER_EVENT, top_n)
     top_buffer: Vec<TopLogprob>,
-    fold: OutputPipeline,
+    pipeline: OutputPipeline,
     /// Echo text, emitted before the first token.
-    preface: Option<Arc<str>>,
+    echo_text: Option<Arc<str>>,
     /// Steps taken; see [`Position`].
     step: u64,
-    /// The client's position: output up to it is not emitted again.
+    /// The position of the client: output up to this position is not emitted again.
     known: Position,
-    /// Tokens read, and those of them that were part of an event.
+    /// Tokens read so far.
     pub read: u64,
-    told: u64,
+    emitted: u64,
 }
 
 impl ChoiceReader {
@@ -74,7 +74,7 @@ impl ChoiceReader {
         known: Position,
     ) -> Self {
         let log = &started.choices[choice];
-        let before = u64::from(log.preface.is_some());
+        let before = u64::from(log.echo_text.is_some());
         let options = PipelineOptions {
             at_text_start: log.at_text_start,
             logprobs: meta.logprobs,
@@ -94,27 +94,28 @@ impl ChoiceReader {
             echoed: log.echoed,
             top_n: meta.top_n,
             top_buffer: vec![nothing; TOKENS_PER_EVENT * meta.top_n],
-            fold: OutputPipeline::new(&started.tokenizer, &meta.stops, &log.reading, options),
-            preface: log.preface.clone(),
+            pipeline: OutputPipeline::new(&started.tokenizer, &meta.stops, &log.reading, options),
+            echo_text: log.echo_text.clone(),
             step: 0,
             known,
             read: 0,
-            told: known.begun().saturating_sub(before),
+            emitted: known.begun().saturating_sub(before),
         }
     }
 
-    /// Reads until there is output to emit, or the end. Adds tokens to `read`. Output that the client has is passed over.
+    /// Reads until there is output to emit, or the end. Adds tokens to `read`. Output that the client has received is
+    /// skipped.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
         read: &mut u64,
-        tell: &mut dyn EventSink,
+        sink: &mut dyn EventSink,
     ) -> Poll<ChoiceTurn> {
-        if self.readers.is_some() && self.preface.is_some() {
+        if self.readers.is_some() && self.echo_text.is_some() {
             if self.known.steps == 0 {
                 return Poll::Ready(ChoiceTurn::News);
             }
-            (self.preface, self.step) = (None, 1);
+            (self.echo_text, self.step) = (None, 1);
         }
         let mut replayed = 0;
         loop {
@@ -136,11 +137,11 @@ impl ChoiceReader {
                     let echoed = self.echoed.min(n as u64);
                     self.echoed -= echoed;
                     *read += n as u64 - echoed;
-                    if self.fold.has_news() {
+                    if self.pipeline.has_news() {
                         return Poll::Ready(ChoiceTurn::News);
                     }
                     if self.step <= self.known.begun() {
-                        self.tell(Usage::default(), tell);
+                        self.emit_parts(Usage::default(), sink);
                         replayed += n;
                     }
                     if replayed >= TOKENS_PER_REPLAY {
@@ -154,45 +155,45 @@ impl ChoiceReader {
         }
     }
 
-    /// Emits final output and forgets it.
-    pub fn tell(&mut self, usage: Usage, tell: &mut dyn EventSink) -> bool {
+    /// Emits final output and removes it from the pipeline.
+    pub fn emit_parts(&mut self, usage: Usage, sink: &mut dyn EventSink) -> bool {
         let mut more = true;
-        if let Some(text) = self.preface.take() {
+        if let Some(text) = self.echo_text.take() {
             self.step += 1;
             let at = PartOrigin {
                 choice: self.choice,
-                logprobs: self.fold.no_logprobs(),
+                logprobs: self.pipeline.no_logprobs(),
                 usage,
                 position: Position::whole(self.step),
                 first: 0,
                 tokens: 0,
             };
             let (kind, text) = (DeltaKind::Text, &*text);
-            more = tell.event(Event::Delta(Delta {
+            more = sink.emit(Event::Delta(Delta {
                 kind,
                 text,
                 origin: at,
             }));
         }
-        for (told, logprobs) in self.fold.told() {
-            let first = self.told.min(told.read);
+        for (placed, logprobs) in self.pipeline.final_parts() {
+            let first = self.emitted.min(placed.read);
             let at = PartOrigin {
                 choice: self.choice,
                 logprobs,
                 usage,
-                position: told.position,
+                position: placed.position,
                 first,
-                tokens: told.read - first,
+                tokens: placed.read - first,
             };
-            let event = Event::from_part(&told, at);
-            if told.is_known {
-                tell.known(&event);
+            let event = Event::from_part(&placed, at);
+            if placed.is_known {
+                sink.replay(&event);
             } else {
-                self.told = told.read;
-                more = tell.event(event);
+                self.emitted = placed.read;
+                more = sink.emit(event);
             }
         }
-        self.fold.clear();
+        self.pipeline.clear();
         more
     }
 
@@ -210,16 +211,17 @@ impl ChoiceReader {
             .and_then(|readers| readers.top.as_mut());
         read_alternatives(top, &mut self.top_buffer[..tokens.len() * n]);
         for (i, token) in tokens.iter().enumerate() {
-            self.fold.push(*token, &self.top_buffer[i * n..(i + 1) * n]);
+            self.pipeline
+                .push(*token, &self.top_buffer[i * n..(i + 1) * n]);
         }
         self.step += tokens.len() as u64;
         self.read += tokens.len() as u64;
     }
 
-    /// Counts two steps: the rest that the pipeline held back, and the end.
+    /// Counts two steps: the output that the pipeline withheld, and the end.
     fn end(&mut self, end: End) -> ChoiceTurn {
         self.readers = None;
-        let end = self.fold.finish(end);
+        let end = self.pipeline.finish(end);
         self.step += 1;
         if self.known.steps > self.step {
             return ChoiceTurn::EndedBefore(end);
@@ -227,9 +229,9 @@ impl ChoiceReader {
         ChoiceTurn::Ended(end)
     }
 
-    /// Reasoning tokens among those that were read.
-    pub fn thought(&self) -> u64 {
-        self.fold.thought()
+    /// Reasoning tokens among the tokens read.
+    pub fn reasoning_tokens(&self) -> u64 {
+        self.pipeline.reasoning_tokens()
     }
 
     /// Returns credit for everything read so far.

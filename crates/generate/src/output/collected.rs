@@ -18,7 +18,7 @@ pub struct CollectedAnswer {
     /// Alternatives per entry.
     pub top_n: usize,
     /// Reasoning tokens.
-    pub thought: u64,
+    pub reasoning_tokens: u64,
     /// `None` before the end.
     pub end: Option<End>,
 }
@@ -52,7 +52,7 @@ impl CollectedAnswer {
             Event::Delta(delta) => {
                 self.say(delta.kind, delta.text);
                 if delta.kind == DeltaKind::Reasoning {
-                    self.thought += delta.origin.tokens;
+                    self.reasoning_tokens += delta.origin.tokens;
                 }
             }
             Event::ToolCall(call) => self.call(call.part),

@@ -1,4 +1,4 @@
-//! Events of a stream: the one vocabulary between the output pipeline and the encoders of all wire protocols.
+//! Events of a stream: the only interface between the output pipeline and the encoders of all wire protocols.
 
 use crate::error::ApiError;
 use crate::output::pipeline::PlacedPart;
@@ -24,7 +24,7 @@ pub enum Event<'a> {
         /// Progress of the load.
         percent: u64,
     },
-    /// The stream begins; nothing of its choices was emitted.
+    /// The stream begins; no output of any choice was emitted.
     Opened {
         /// Number of choices.
         choices: usize,
@@ -36,22 +36,22 @@ pub enum Event<'a> {
         /// Position in each choice.
         positions: &'a [Position],
     },
-    /// The engine works on the prompt. Once.
+    /// The engine has begun the prefill. Emitted once.
     Started {
         /// Start of the first prompt's prefill.
         at: Instant,
     },
-    /// The stream was stopped or goes on. Only for encoders that ask for it.
+    /// The stream was parked, paused or resumed. Only for encoders that follow state changes.
     StateChanged(Change),
     /// Text of one choice.
     Delta(Delta<'a>),
     /// Part of a tool call of one choice.
     ToolCall(ToolCall<'a>),
-    /// One choice ended well. Once per choice, after its last delta.
+    /// One choice ended well. Emitted once per choice, after the last delta of the choice.
     ChoiceEnded {
         /// Index of the choice.
         choice: usize,
-        /// `Stop` or `Length`: any other end is the end of the whole stream.
+        /// `Stop` or `Length`; any other end ends the whole stream.
         end: End,
         /// Usage up to here.
         usage: Usage,
@@ -62,7 +62,7 @@ pub enum Event<'a> {
     },
     /// Final usage, before the end. Not emitted where the stream failed before the first token.
     Usage {
-        /// End of the first choice, or what the stream failed with.
+        /// End of the first choice, or the failure of the stream.
         end: Option<End>,
         /// Usage of the whole stream.
         usage: Usage,
@@ -74,14 +74,14 @@ pub enum Event<'a> {
         /// Usage of the whole stream.
         usage: Usage,
     },
-    /// The stream ended badly after it was opened.
+    /// The stream failed after being opened.
     Failed {
-        /// Why it failed.
+        /// The failure.
         end: End,
         /// Usage of the whole stream.
         usage: Usage,
     },
-    /// The request was rejected after the response's head was sent and before the stream was opened.
+    /// The request was rejected after the response head was sent and before the stream was opened.
     Rejected(&'a ApiError),
 }
 
@@ -106,7 +106,7 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// Index of the choice that the event is about; `None` for an event of the whole stream.
+    /// Index of the choice of the event; `None` for an event of the whole stream.
     pub fn choice(&self) -> Option<usize> {
         match self {
             Self::Delta(Delta { origin, .. }) | Self::ToolCall(ToolCall { origin, .. }) => {
@@ -128,7 +128,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Position in its choice of a client that has the event.
+    /// Position of a client that has this event, in the choice of the event.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::Delta(Delta { origin, .. }) | Self::ToolCall(ToolCall { origin, .. }) => {
@@ -143,14 +143,14 @@ impl<'a> Event<'a> {
 /// Receives the events of choices.
 pub trait EventSink {
     /// Takes the next event; false ends the turn.
-    fn event(&mut self, event: Event<'_>) -> bool;
-    /// Takes an event that the client has from before: for encoders that depend on earlier output. Only parts of
-    /// choices; their usage is not that of the first time.
-    fn known(&mut self, _event: &Event<'_>) {}
+    fn emit(&mut self, event: Event<'_>) -> bool;
+    /// Takes an event that the client received earlier, for encoders that depend on earlier output. Only parts of
+    /// choices; their usage differs from that of the first emission.
+    fn replay(&mut self, _event: &Event<'_>) {}
 }
 
 impl<F: FnMut(Event<'_>) -> bool> EventSink for F {
-    fn event(&mut self, event: Event<'_>) -> bool {
+    fn emit(&mut self, event: Event<'_>) -> bool {
         self(event)
     }
 }
@@ -164,7 +164,7 @@ pub enum DeltaKind {
     Reasoning,
 }
 
-/// Final text and the tokens it came from.
+/// Final text and the tokens of the text.
 pub struct Delta<'a> {
     /// Content or reasoning.
     pub kind: DeltaKind,
@@ -174,9 +174,9 @@ pub struct Delta<'a> {
     pub origin: PartOrigin<'a>,
 }
 
-/// Part of a tool call and the tokens it came from. The calls of a choice follow one another.
+/// Part of a tool call and the tokens of the part. The tool calls of a choice do not overlap.
 pub struct ToolCall<'a> {
-    /// Index of the call in its choice.
+    /// Index of the tool call in the choice.
     pub index: u32,
     /// Name, arguments or end.
     pub part: ToolCallPart<'a>,
@@ -184,7 +184,7 @@ pub struct ToolCall<'a> {
     pub origin: PartOrigin<'a>,
 }
 
-/// Parts of a tool call, in their order.
+/// Parts of a tool call, in the order of emission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolCallPart<'a> {
     /// Once.
@@ -200,12 +200,12 @@ pub enum ToolCallPart<'a> {
     End,
 }
 
-/// Position of a part of a choice, and the tokens it came from.
+/// Position of a part of a choice, and the tokens of the part.
 #[derive(Clone, Copy)]
 pub struct PartOrigin<'a> {
     /// Index of the choice.
     pub choice: usize,
-    /// One entry per token whose text is out, where log-probabilities were asked for.
+    /// One entry per token whose text is emitted, if log-probabilities were requested.
     pub logprobs: Logprobs<'a>,
     /// Usage up to here.
     pub usage: Usage,
@@ -217,7 +217,7 @@ pub struct PartOrigin<'a> {
     pub tokens: u64,
 }
 
-/// Log-probabilities of some tokens in a row.
+/// Log-probabilities of consecutive tokens.
 #[derive(Clone, Copy)]
 pub struct Logprobs<'a> {
     /// For the texts of tokens.
@@ -241,14 +241,14 @@ impl<'a> Logprobs<'a> {
     }
 }
 
-/// One token's log-probability and where its text begins.
+/// Log-probability of one token, and the start of the token's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// The sampled token.
     pub token: Token,
-    /// Bytes of decoded text before it.
+    /// Bytes of decoded text before the token.
     pub start: u64,
-    /// Characters of decoded text before it.
+    /// Characters of decoded text before the token.
     pub start_chars: u64,
 }
 
@@ -263,7 +263,7 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// Tokens of reasoning, among `completion_tokens`.
     pub reasoning_tokens: u64,
-    /// When the generation began, emitted its first token and ended.
+    /// Times of the start, the first token and the end.
     pub times: Times,
 }
 

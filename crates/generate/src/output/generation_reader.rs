@@ -1,4 +1,4 @@
-//! One reader's view of a generation: the token logs of all choices, decoded into a single sequence of events.
+//! One reader's view of a generation: decodes the token logs of all choices into a single sequence of events.
 
 use crate::output::choice_reader::{ChoiceReader, ChoiceTurn, LogReaders};
 use crate::output::event::{Event, EventSink, Times, Usage};
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;
 
-/// How far a generation is after a turn.
+/// State of a generation after a turn over the choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Events were emitted; there may be more.
     Open,
     /// Every choice ended well and all ends were emitted.
     Ended,
-    /// A choice ended badly: all others are stopped, and what they had was emitted.
+    /// A choice failed: the others are stopped, and their output was emitted.
     Broken(End),
 }
 
@@ -24,18 +24,18 @@ pub struct GenerationReader {
     source: Arc<StreamSource>,
     choices: Vec<ChoiceReader>,
     open: usize,
-    /// The end of the stream, once a choice ended badly.
+    /// The end of the stream, after a choice failed.
     broken: Option<End>,
     /// The end of the first choice, once it ended well.
     first_end: Option<End>,
-    /// The choice to begin with when a turn ended early.
+    /// First choice of the next turn, if a turn ended early.
     next: usize,
     usage: Usage,
 }
 
 impl GenerationReader {
-    /// A reader of a started stream from its beginning; of `known` (one position per choice) nothing is emitted.
-    /// `None` if the stream is not started.
+    /// A reader of a started stream from the beginning; output up to `known` (one position per choice) is not
+    /// emitted. `None` if the stream is not started.
     pub fn new(
         source: &Arc<StreamSource>,
         readers: Vec<LogReaders>,
@@ -99,7 +99,11 @@ impl GenerationReader {
         let cached = requests.iter().map(|r| r.progress.cached_tokens());
         Usage {
             cached_tokens: cached.sum(),
-            reasoning_tokens: self.choices.iter().map(ChoiceReader::thought).sum(),
+            reasoning_tokens: self
+                .choices
+                .iter()
+                .map(ChoiceReader::reasoning_tokens)
+                .sum(),
             times: started.map_or_else(Times::default, |started| {
                 Times::of(&started.engine, &started.requests)
             }),
@@ -112,37 +116,37 @@ impl GenerationReader {
         self.choices.iter().for_each(ChoiceReader::accept);
     }
 
-    /// One turn over the choices, at most one delta and one end each. A turn ends early when `tell` returns false, and
+    /// One turn over the choices, at most one delta and one end each. A turn ends early when `sink` returns false, and
     /// the next one continues from there. `Pending` leaves the waker with every open choice. `stop` is called once, when
     /// the first choice ends badly: it stops the others and returns the end that all readers of the stream report.
     pub fn poll_turn(
         &mut self,
         cx: &mut Context<'_>,
-        tell: &mut dyn EventSink,
+        sink: &mut dyn EventSink,
         stop: &mut dyn FnMut(End) -> End,
     ) -> Poll<Turn> {
         let (from, n) = (std::mem::take(&mut self.next), self.choices.len());
         let mut emitted = false;
         for index in (from..n).chain(0..from) {
             let choice = &mut self.choices[index];
-            let Poll::Ready(found) = choice.poll(cx, &mut self.usage.completion_tokens, tell)
+            let Poll::Ready(found) = choice.poll(cx, &mut self.usage.completion_tokens, sink)
             else {
                 continue;
             };
             emitted = true;
             let more = match found {
-                ChoiceTurn::News => self.emit_delta(index, tell),
+                ChoiceTurn::News => self.emit_delta(index, sink),
                 ChoiceTurn::Ended(end) | ChoiceTurn::EndedBefore(end) if !is_good(end) => {
                     self.break_off(end, stop);
-                    self.emit_delta(index, tell)
+                    self.emit_delta(index, sink)
                 }
                 ChoiceTurn::Ended(end) => {
-                    self.emit_delta(index, tell);
-                    self.emit_end(index, end, tell)
+                    self.emit_delta(index, sink);
+                    self.emit_end(index, end, sink)
                 }
                 ChoiceTurn::EndedBefore(end) => {
                     self.end_well(index, end);
-                    self.emit_delta(index, tell)
+                    self.emit_delta(index, sink)
                 }
             };
             if !more {
@@ -157,8 +161,7 @@ impl GenerationReader {
         }
     }
 
-    /// The others are stopped and read to their ends, so that events do not depend on the order in which a reader looks
-    /// at choices.
+    /// Stops the other choices, which are read to their ends, so that events do not depend on the order of polling.
     fn break_off(&mut self, end: End, stop: &mut dyn FnMut(End) -> End) {
         self.open -= 1;
         if self.broken.is_none() {
@@ -166,9 +169,9 @@ impl GenerationReader {
         }
     }
 
-    fn emit_delta(&mut self, index: usize, tell: &mut dyn EventSink) -> bool {
+    fn emit_delta(&mut self, index: usize, sink: &mut dyn EventSink) -> bool {
         let usage = self.usage();
-        self.choices[index].tell(usage, tell)
+        self.choices[index].emit_parts(usage, sink)
     }
 
     fn end_well(&mut self, index: usize, end: End) {
@@ -178,11 +181,11 @@ impl GenerationReader {
         }
     }
 
-    fn emit_end(&mut self, index: usize, end: End, tell: &mut dyn EventSink) -> bool {
+    fn emit_end(&mut self, index: usize, end: End, sink: &mut dyn EventSink) -> bool {
         self.end_well(index, end);
         let choice = &mut self.choices[index];
         let (position, tokens) = (choice.last_step(), choice.read);
-        tell.event(Event::ChoiceEnded {
+        sink.emit(Event::ChoiceEnded {
             choice: index,
             end,
             usage: self.usage(),

@@ -164,17 +164,17 @@ impl OutputPipeline {
     }
 
     /// Parts that became final since the last [`clear`](Self::clear), each with its log-probabilities.
-    pub fn told(&self) -> impl Iterator<Item = (PlacedPart<'_>, Logprobs<'_>)> {
+    pub fn final_parts(&self) -> impl Iterator<Item = (PlacedPart<'_>, Logprobs<'_>)> {
         let (n, mut from) = (self.options.top_n, 0);
-        self.parts.iter().map(move |told| {
-            let entries = std::mem::replace(&mut from, told.entries)..told.entries;
+        self.parts.iter().map(move |placed| {
+            let entries = std::mem::replace(&mut from, placed.entries)..placed.entries;
             let list = Logprobs {
                 tokenizer: &self.tokenizer,
                 top: &self.top[entries.start * n..entries.end * n],
                 entries: &self.entries[entries],
                 top_n: n,
             };
-            (told, list)
+            (placed, list)
         })
     }
 
@@ -189,7 +189,7 @@ impl OutputPipeline {
     }
 
     /// Reasoning tokens so far, independent of how the tokens were grouped.
-    pub fn thought(&self) -> u64 {
+    pub fn reasoning_tokens(&self) -> u64 {
         self.parts.reasoning_tokens()
     }
 

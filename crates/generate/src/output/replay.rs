@@ -1,4 +1,4 @@
-//! Replay: an answer decoded again from its token log, so that nothing has to keep a copy of its text.
+//! Replay: an answer decoded again from the token log, so that no copy of the text is stored.
 
 use crate::output::choice_reader::{ChoiceReader, ChoiceTurn, LogReaders};
 use crate::output::collected::CollectedAnswer;
@@ -25,18 +25,18 @@ pub fn answer(source: &StreamSource, choice: usize) -> CollectedAnswer {
 }
 
 /// Emits the events of a choice so far and returns its end, if it has ended. The end is not emitted.
-pub fn each(source: &StreamSource, choice: usize, tell: &mut dyn FnMut(&Event<'_>)) -> Option<End> {
+pub fn each(source: &StreamSource, choice: usize, sink: &mut dyn FnMut(&Event<'_>)) -> Option<End> {
     let started = source.started()?;
     let mut reader = reader(source, started, choice)?;
-    // Nothing waits for further tokens.
+    // No task waits for further tokens.
     let mut cx = Context::from_waker(Waker::noop());
-    let mut tell = |event: Event<'_>| {
-        tell(&event);
+    let mut emit = |event: Event<'_>| {
+        sink(&event);
         true
     };
     loop {
-        let found = reader.poll(&mut cx, &mut 0, &mut tell);
-        reader.tell(Usage::default(), &mut tell);
+        let found = reader.poll(&mut cx, &mut 0, &mut emit);
+        reader.emit_parts(Usage::default(), &mut emit);
         match found {
             Poll::Ready(ChoiceTurn::News) => {}
             Poll::Ready(ChoiceTurn::Ended(end) | ChoiceTurn::EndedBefore(end)) => return Some(end),
@@ -56,12 +56,12 @@ pub fn usage(source: &StreamSource, answers: &[CollectedAnswer]) -> Usage {
         prompt_tokens: started.prompt_tokens,
         cached_tokens: requests.iter().map(|r| r.progress.cached_tokens()).sum(),
         completion_tokens: tokens.sum(),
-        reasoning_tokens: answers.iter().map(|answer| answer.thought).sum(),
+        reasoning_tokens: answers.iter().map(|answer| answer.reasoning_tokens).sum(),
         times: Times::of(&started.engine, requests),
     }
 }
 
-/// A reader of one choice from its first token, which is always kept.
+/// A reader of one choice from the first token, which the log always retains.
 fn reader(
     source: &StreamSource,
     started: &StartedGeneration,

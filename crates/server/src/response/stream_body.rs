@@ -313,7 +313,7 @@ impl EventWriter<'_> {
 }
 
 impl EventSink for EventWriter<'_> {
-    fn event(&mut self, event: Event<'_>) -> bool {
+    fn emit(&mut self, event: Event<'_>) -> bool {
         self.write_start(event.usage().and_then(|usage| usage.times.started));
         if let (Some(ids), Some(choice), Some(position)) =
             (&mut self.framing.ids, event.choice(), event.position())
@@ -324,7 +324,7 @@ impl EventSink for EventWriter<'_> {
         self.out.len() < FRAME_BYTES_ENOUGH
     }
 
-    fn known(&mut self, event: &Event<'_>) {
+    fn replay(&mut self, event: &Event<'_>) {
         self.encoder.replay_event(event);
     }
 }

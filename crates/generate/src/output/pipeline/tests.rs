@@ -36,9 +36,9 @@ fn token(id: u32) -> Token {
 fn fold(ids: &[u32], stops: &[String], end: End, cut: usize) -> (String, Vec<u32>, End) {
     let mut fold = of_text(stops);
     let (mut text, mut entries) = (String::new(), Vec::new());
-    let mut tell = |fold: &mut OutputPipeline| {
-        for (told, logprobs) in fold.told() {
-            let Part::Content(more) = told.part else {
+    let mut collect = |fold: &mut OutputPipeline| {
+        for (placed, logprobs) in fold.final_parts() {
+            let Part::Content(more) = placed.part else {
                 panic!("nothing but text");
             };
             text.push_str(more);
@@ -62,11 +62,11 @@ fn fold(ids: &[u32], stops: &[String], end: End, cut: usize) -> (String, Vec<u32
             }],
         );
         if i % cut == 0 {
-            tell(&mut fold);
+            collect(&mut fold);
         }
     }
     let end = fold.finish(end);
-    tell(&mut fold);
+    collect(&mut fold);
     (text, entries, end)
 }
 
@@ -158,7 +158,7 @@ fn offsets_count_characters() {
             }],
         );
     }
-    let entries = fold.told().flat_map(|(_, list)| list.entries);
+    let entries = fold.final_parts().flat_map(|(_, list)| list.entries);
     let offsets: Vec<u64> = entries.map(|entry| entry.start_chars).collect();
     assert_eq!(offsets, [0, 5, 6, 7]);
 }

@@ -216,7 +216,7 @@ pub(super) fn start(run: &mut StreamRun, readers: &[LogReaders]) {
         top: readers.top.as_ref().map(stream::Reader::tap),
         at_text_start: false,
         reading: ParserConfig::default(),
-        preface: None,
+        echo_text: None,
         prompt: None,
     };
     let started = Started {
