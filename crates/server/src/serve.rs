@@ -189,7 +189,7 @@ impl AcceptLoop {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, from)) => self.accept_connection(stream, from),
                     Err(error) => {
-                        tracing::warn!(%error, "accept failed");
+                        tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_AGAIN).await;
                     }
                 },
@@ -207,7 +207,7 @@ impl AcceptLoop {
         };
         if let Err(error) = socket_options::set_options(&stream, &self.app.config.now()) {
             // The client may have disconnected; a connected client is served without the options.
-            tracing::debug!(%error, "socket options");
+            tracing::debug!(%error, "cannot set socket options");
         }
         let (router, app, draining) = (
             self.router.clone(),

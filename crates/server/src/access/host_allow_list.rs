@@ -110,7 +110,7 @@ mod tests {
     ];
 
     #[test]
-    fn our_names_and_nobody_elses() {
+    fn only_listed_host_names_are_accepted() {
         for &(bind, names, called, ours) in ROWS {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             let hosts = HostAllowList::new(bind.parse().unwrap(), &names);

@@ -110,11 +110,11 @@ impl Pattern {
         let lower = lower.strip_suffix('/').unwrap_or(&lower);
         let Some((scheme, authority)) = lower.split_once("://") else {
             return Err(wrong(
-                "is no origin: write its scheme too, such as https://chat.example.com",
+                "is not an origin: add the scheme, such as https://chat.example.com",
             ));
         };
         if authority.contains(['/', '?', '#', '@']) {
-            return Err(wrong("has more than a scheme, a host and a port"));
+            return Err(wrong("must be a scheme, a host and a port only"));
         }
         if authority == ANY {
             return Ok(Self {
@@ -129,7 +129,7 @@ impl Pattern {
         };
         let whole = format!("{scheme}://{authority}");
         let Some((_, host, port)) = split_origin(&whole) else {
-            return Err(wrong("is no origin"));
+            return Err(wrong("is not an origin"));
         };
         let host = match host.strip_prefix('*') {
             Some("") => HostPattern::Any,
@@ -256,7 +256,7 @@ mod tests {
     ];
 
     #[test]
-    fn listed_origins_and_local_ones_and_no_others() {
+    fn only_local_and_listed_origins_are_allowed() {
         for &(entries, origin, want) in ROWS {
             let origins = origins(entries).unwrap();
             assert_eq!(
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_named() {
+    fn invalid_origin_is_named_in_the_error() {
         for entry in [
             "a.example",
             "https://a.example/path",

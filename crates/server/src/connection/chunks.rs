@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_the_same_however_it_is_taken() {
+    fn chunk_bytes_are_independent_of_write_sizes() {
         let rows: [(&'static [u8], bool, &[u8]); 5] = [
             (b"data: x\n\n", false, b"9\r\ndata: x\n\n\r\n"),
             (b"data: x\n\n", true, b"9\r\ndata: x\n\n\r\n0\r\n\r\n"),

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_hold_and_drop_gives_back() {
+    fn connection_limits_hold_and_drop_releases() {
         let limiter = ConnectionLimiter::new(3, 2);
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let a = limiter.admit_connection(ip("10.0.0.1")).ok().unwrap();

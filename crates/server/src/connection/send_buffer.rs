@@ -111,7 +111,7 @@ impl SendBuffer {
         let bytes = if wanted { self.large } else { self.small };
         if let Err(error) = socket_options::set_send_buffer(stream, bytes) {
             // The response is sent with the present buffer.
-            tracing::debug!(%error, "send buffer");
+            tracing::debug!(%error, "cannot set the send buffer size");
         }
     }
 }

@@ -228,7 +228,7 @@ impl TextEmbedder<'_> {
                 Ok(log) => break log,
                 Err(_) if self.handles.streams.make_room(self.owner) => {}
                 Err(_) => {
-                    let message = "no room for another text";
+                    let message = "no token log is free for another text";
                     return Err(ApiError::capacity("overloaded", message, retry_after));
                 }
             }

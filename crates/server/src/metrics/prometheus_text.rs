@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_byte_for_byte() {
+    fn metric_of_each_kind_byte_for_byte() {
         let mut text = PrometheusText::default();
         text.counter("millrace_a_total", "What it is.", 3);
         text.gauges(

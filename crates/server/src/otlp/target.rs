@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_becomes_a_place() {
+    fn endpoint_becomes_a_target_url() {
         for (endpoint, place) in [
             ("http://127.0.0.1:9", "http://127.0.0.1:9/v1/metrics"),
             ("http://otel.lan", "http://otel.lan:4318/v1/metrics"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn header_fields_are_decoded_and_never_shown() {
+    fn header_values_are_decoded_and_never_shown() {
         let target = OtlpTarget::at("http://otel.lan").unwrap();
         let text = " authorization=Basic%20sesame= , x-scope=a%2Cb,";
         let parsed = target.clone().with_headers(text).unwrap();

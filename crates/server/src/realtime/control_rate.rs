@@ -34,7 +34,7 @@ mod tests {
     use wire::clock;
 
     #[test]
-    fn as_many_as_may_be_in_each_window() {
+    fn control_frames_are_limited_in_each_window() {
         let epoch = clock::now();
         let at = |ms: u64| epoch + Duration::from_millis(ms);
         let mut rate = ControlRate::default();

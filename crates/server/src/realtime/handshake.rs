@@ -43,8 +43,8 @@ fn try_open(handles: RealtimeHandles, request: &mut Request) -> Result<Response,
         ApiError::capacity("too_many_connections", message, retry_after)
     })?;
     let upgrade = request.extensions().get::<Upgrade>().cloned();
-    let upgrade =
-        upgrade.ok_or_else(|| ApiError::ours("internal_error", "this connection stays HTTP"))?;
+    let upgrade = upgrade
+        .ok_or_else(|| ApiError::ours("internal_error", "this connection cannot be upgraded"))?;
     let upgraded = hyper::upgrade::on(request);
     upgrade.set_continuation(Box::pin(async move {
         match upgraded.await {
@@ -78,7 +78,7 @@ fn accept_key(version: Version, headers: &HeaderMap) -> Result<String, ApiError>
         return Err(ApiError::caller(
             ErrorKind::UpgradeRequired,
             "upgrade_required",
-            "this path speaks WebSocket, version 13, over HTTP/1.1",
+            "this path requires a WebSocket handshake, version 13, over HTTP/1.1",
         ));
     }
     let in_base_64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');

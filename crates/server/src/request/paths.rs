@@ -93,10 +93,10 @@ pub(crate) fn not_found_message(path: &str) -> String {
     let nothing = "unknown path";
     match (path, suggested_path(path)) {
         (V1, _) => format!(
-            "{nothing}: it is a base address; GET /v1/models lists the models, GET /docs all paths"
+            "{nothing}: this is a base URL; GET /v1/models lists the models, GET /docs lists all paths"
         ),
         ("/api", _) => format!(
-            "{nothing}: it is a base address; GET /api/tags lists the models, GET /docs all paths"
+            "{nothing}: this is a base URL; GET /api/tags lists the models, GET /docs lists all paths"
         ),
         (_, Some(meant)) => format!("{nothing}; did you mean {meant}?"),
         (_, None) => format!("{nothing}; GET /docs lists all paths"),
@@ -149,7 +149,7 @@ mod tests {
     use super::{canonicalize, not_found_message};
 
     #[test]
-    fn a_base_address_may_be_given_as_it_comes() {
+    fn path_variants_of_a_base_url_are_canonicalized() {
         let rows = [
             ("/", "/"),
             ("/v1/models", "/v1/models"),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_none_is_told_what_was_meant() {
+    fn unknown_path_error_suggests_a_path() {
         let rows = [
             ("/v1", Some("/v1/models")),
             ("/api", Some("/api/tags")),

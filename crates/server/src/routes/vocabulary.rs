@@ -186,7 +186,7 @@ fn expect_fit(field: &str, out: &BytesMut) -> Result<(), ApiError> {
     if out.len() <= RESPONSE_BYTES_MAX {
         return Ok(());
     }
-    let message = format!("{field}: the answer would have more than {RESPONSE_BYTES_MAX} bytes");
+    let message = format!("{field}: the response would have more than {RESPONSE_BYTES_MAX} bytes");
     Err(ApiError::field(field, "too_long", message))
 }
 

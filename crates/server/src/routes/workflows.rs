@@ -232,7 +232,7 @@ fn find_run(
     }
     let running = record.program().cloned();
     let running = running.ok_or_else(|| {
-        let message = "this stream is no run of a workflow, or has not begun";
+        let message = "this stream is not a workflow run, or has not started";
         ApiError::caller(ErrorKind::NotFound, "run_not_found", message)
     })?;
     Ok((record, running))

@@ -19,7 +19,7 @@ fn config() -> ServerConfig {
     }
 }
 
-/// A connection's end, and what its socket's send buffer is made with.
+/// The server side of a connection, the send buffer, a second handle of the socket, and the client side.
 async fn connected_stream() -> (
     BufferedStream,
     Arc<SendBuffer>,
@@ -51,7 +51,7 @@ fn streamed_response() -> Response<Body> {
 }
 
 #[tokio::test]
-async fn an_answer_longer_than_the_small_buffer_has_the_large_one_while_it_is_sent() {
+async fn response_longer_than_the_small_buffer_gets_the_large_one() {
     let (mut buffered, buffer, socket, _peer) = connected_stream().await;
     let buffers = AnswerBuffers::new(1 << 20);
     let rows = [
@@ -69,7 +69,7 @@ async fn an_answer_longer_than_the_small_buffer_has_the_large_one_while_it_is_se
         }
         buffered.write_all(b"x").await.unwrap();
         let given = SockRef::from(&socket).send_buffer_size().unwrap();
-        // As they are, or in the kernel's own books.
+        // The kernel may report the doubled size.
         assert!(
             [bytes, KERNEL_FACTOR * bytes].contains(&given),
             "{label}: {given}"
@@ -78,8 +78,8 @@ async fn an_answer_longer_than_the_small_buffer_has_the_large_one_while_it_is_se
 }
 
 #[tokio::test]
-async fn large_buffers_have_a_sum_and_what_does_not_fit_is_sent_with_a_small_one() {
-    // Room for one and a half.
+async fn large_buffers_share_a_budget_and_others_stay_small() {
+    // Budget for one and a half large buffers.
     let buffers = AnswerBuffers::new(3 * LARGE);
     let config = config();
     let [first, second, third] = [(); 3].map(|()| SendBuffer::new(&config));
@@ -88,20 +88,23 @@ async fn large_buffers_have_a_sum_and_what_does_not_fit_is_sent_with_a_small_one
         buffer.is_large.load(Ordering::Relaxed)
     };
     assert!(is_large(&first, 1 << 20));
-    assert!(!is_large(&second, 1 << 20), "no room");
-    assert!(is_large(&third, LARGE), "it needs less");
-    assert!(is_large(&first, 1 << 20), "its own room comes first");
-    assert!(!is_large(&first, 1), "given back");
+    assert!(!is_large(&second, 1 << 20), "budget is used up");
+    assert!(is_large(&third, LARGE), "needs less");
+    assert!(
+        is_large(&first, 1 << 20),
+        "own reservation is released first"
+    );
+    assert!(!is_large(&first, 1), "released");
     assert!(is_large(&second, 1 << 20));
     drop(second);
     assert!(
         is_large(&first, 1 << 20),
-        "a connection's end gives back too"
+        "the end of a connection releases too"
     );
 }
 
 #[tokio::test]
-async fn pieces_are_the_body() {
+async fn body_in_pieces_equals_the_body() {
     let buffers = AnswerBuffers::new(1 << 20);
     let bytes: Vec<u8> = (0..=250).cycle().take(SMALL + 33).collect();
     let response = Response::new(Body::from(bytes.clone()));

@@ -23,7 +23,7 @@ const HEAD: &str =
     r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m","#;
 
 #[test]
-fn a_stream_byte_for_byte() {
+fn stream_byte_for_byte() {
     let runtime = runtime();
     let _inside = runtime.enter();
     let mut fed = HandFedBody::new(
@@ -70,7 +70,7 @@ fn read_rest(body: &mut StreamBody) -> String {
 }
 
 #[test]
-fn a_bad_ending_is_told_and_not_done() {
+fn failed_stream_has_an_error_and_no_done_marker() {
     let runtime = runtime();
     let _inside = runtime.enter();
     for (end, code) in [
@@ -105,7 +105,7 @@ fn a_bad_ending_is_told_and_not_done() {
 }
 
 #[test]
-fn a_writer_that_vanishes_is_an_error() {
+fn dropped_writer_is_an_error() {
     let runtime = runtime();
     let _inside = runtime.enter();
     let mut fed = HandFedBody::new(8, &[], 0, &StreamOptions::default());
@@ -119,7 +119,7 @@ fn a_writer_that_vanishes_is_an_error() {
 }
 
 #[test]
-fn silence_is_filled_with_comments() {
+fn idle_stream_has_keep_alive_comments() {
     let runtime = runtime();
     runtime.block_on(async {
         let mut fed = HandFedBody::new(8, &[], 0, &StreamOptions::default());
@@ -138,7 +138,7 @@ fn silence_is_filled_with_comments() {
 }
 
 #[test]
-fn credit_comes_back_when_the_next_frame_is_asked_for() {
+fn credit_returns_when_the_next_frame_is_polled() {
     let runtime = runtime();
     let _inside = runtime.enter();
     let mut fed = HandFedBody::new(8, &["STOP"], 0, &StreamOptions::default());
@@ -161,7 +161,7 @@ fn credit_comes_back_when_the_next_frame_is_asked_for() {
 }
 
 #[test]
-fn credit_comes_back_frame_by_frame() {
+fn credit_returns_frame_by_frame() {
     let runtime = runtime();
     let _inside = runtime.enter();
     let mut fed = HandFedBody::new(64, &[], 0, &StreamOptions::default());
@@ -182,7 +182,7 @@ fn credit_comes_back_frame_by_frame() {
 }
 
 #[test]
-fn a_turn_cut_short_goes_on_with_the_next_choice() {
+fn turn_cut_short_continues_with_the_next_choice() {
     let pool = SegmentPool::new(PoolLimits { segments_max: 8 });
     let (mut writers, mut readers) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -292,7 +292,7 @@ fn tokens_cost_no_allocation() {
 /// The token limit of a detached stream does not apply while the client is attached and has not read yet: neither
 /// while the request waits for admission, nor between the start of the generation and the first poll.
 #[test]
-fn a_client_that_has_not_read_yet_is_there() {
+fn client_that_has_not_read_yet_is_attached() {
     const WINDOW: u64 = 2;
     const ALONE: u64 = 50;
     let meta = meta(1, &[], 0, &StreamOptions::default());

@@ -113,7 +113,7 @@ pub(crate) async fn show_model(
 /// # Errors
 /// The facts of the model are unknown, because the model that the server was started with is still being loaded.
 fn model_description(listed: &ListedModel, capabilities: Capabilities) -> Result<Value, ApiError> {
-    let unread = "the model is being loaded; what its file says is not known yet";
+    let unread = "the model is being loaded; the contents of its file are not known yet";
     let facts = listed.facts.as_ref();
     let facts = facts.ok_or_else(|| ApiError::capacity("model_loading", unread, UNREAD_RETRY))?;
     let made = listed.made.as_deref();

@@ -42,7 +42,7 @@ impl PullSlots {
         retry_after: Duration,
     ) -> Result<Receiver<PullLine>, ApiError> {
         let busy = || {
-            let message = format!("{PULLS_MAX} pulls are going on; one more has to wait");
+            let message = format!("{PULLS_MAX} models are being downloaded; retry later");
             ApiError::capacity("overloaded", message, retry_after)
         };
         let slot = Arc::clone(&self.0)

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_without_a_question_is_about_the_model() {
+    fn request_without_a_prompt_is_about_the_model() {
         let unload = Some(ModelKeepAlive::For(Duration::ZERO));
         let (chat, generate) = (Format::OllamaChat, Format::OllamaGenerate);
         let rows = [
