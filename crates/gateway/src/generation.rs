@@ -1,4 +1,4 @@
-//! One client's reader of a generation, with its credit, its metrics and the guards that stop the stream.
+//! A reader of a generation for one client: credit, metrics, and the guards that stop the stream.
 
 use crate::metrics::{GenerationMetrics, MeteredRequest, ResponseMeter};
 use crate::streams::{CancelOnDrop, Changes, StreamRecord, StreamRun, Subscriber};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;
 
-/// All choices of one stream, for one reader. If the reader also runs the stream, dropping it stops the stream.
+/// All choices of one stream, for one reader. If the reader also runs the stream, the drop stops the stream.
 pub struct Generation {
     subscriber: Subscriber,
     reader: GenerationReader,
@@ -31,7 +31,8 @@ impl Generation {
         Some(generation)
     }
 
-    /// A further reader, whose client has `known` of each choice (`None`: nothing). `None` when the stream is not
+    /// A further reader, for a client that has `known` of each choice (`None`: nothing). `None` when the stream is
+    /// not
     /// started or has not emitted as much.
     pub fn attach(subscriber: Subscriber, known: Option<&[Position]>) -> Option<Self> {
         let record = Arc::clone(subscriber.record());
@@ -78,7 +79,7 @@ impl Generation {
         self.reader.choices()
     }
 
-    /// The end of the first choice, once it ended well.
+    /// The end of the first choice, after a successful end.
     pub fn first_end(&self) -> Option<End> {
         self.reader.first_end()
     }
@@ -93,8 +94,9 @@ impl Generation {
         self.reader.usage()
     }
 
-    /// Returns credit for everything read so far, once it has left for the client. Only the credit owner does, and only
-    /// if the client does not acknowledge tokens itself.
+    /// Returns credit for everything read so far, after the frames have left for the client. Only for the credit
+    /// owner, and
+    /// only if the client does not acknowledge tokens itself.
     pub fn accept(&mut self) {
         let explicit = self.record().terms().explicit_acks;
         // A client that was let go of for want of acknowledgements does not come back by reading.
@@ -135,7 +137,7 @@ impl Generation {
         turn
     }
 
-    /// Reports the whole request to its meter, once it is over.
+    /// Reports the whole request to its meter, after the last event.
     fn tell_finished(&mut self, turn: Poll<Turn>) {
         let broken = match turn {
             Poll::Ready(Turn::Ended) => None,

@@ -1,10 +1,11 @@
-//! Ids nobody can guess, and seeds nobody asked for.
+//! Unguessable ids, and seeds for requests without one.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Makes ids and seeds: a counter under a keyed hash (SipHash with 128 secret bits from the
-/// operating system), so that knowing some of them does not tell the next.
+/// Makes ids and seeds: a counter under a keyed hash (SipHash with 128 secret bits from the operating system), so
+/// that
+/// known ids do not reveal the next one.
 pub struct IdGenerator {
     key: RandomState,
     next: AtomicU64,
@@ -38,7 +39,8 @@ impl IdGenerator {
         bytes
     }
 
-    /// 64 bits by which the same thing is known again, and nobody can choose a thing to have them.
+    /// A fingerprint of 64 bits under the secret key: equal values have equal fingerprints, and clients cannot choose
+    /// them.
     pub fn digest(&self, of: &impl Hash) -> u64 {
         self.key.hash_one(of)
     }

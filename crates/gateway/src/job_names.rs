@@ -10,10 +10,11 @@ use wire::jobs::job_id::JobId;
 
 type OwnedName = (Owner, JobId);
 
-/// Which stream each named job is. A name is one owner's alone: another may use the same.
+/// The stream of each named job. A name belongs to one owner: another owner may use an equal name.
 ///
-/// A name is taken as long as its stream is known. It is looked at when somebody wants it, or when
-/// there is no room for another; nothing watches over it.
+/// A name is taken while its stream is in the registry. Names are checked when a request claims one, and when the
+/// table is
+/// full; no task cleans up.
 pub struct JobNames {
     /// At most `max`. `None`: claimed, and not a stream yet.
     names: Mutex<HashMap<OwnedName, Option<StreamId>>>,
@@ -82,10 +83,10 @@ impl JobNames {
     }
 }
 
-/// A name that is taken and has no stream yet; given back by its drop.
+/// A claimed name without a stream; released on drop.
 pub(crate) struct NameClaim<'a> {
     names: &'a JobNames,
-    /// `None` once it has a stream.
+    /// `None` after [`NameClaim::keep`].
     key: Option<OwnedName>,
 }
 

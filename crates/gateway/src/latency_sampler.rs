@@ -1,13 +1,14 @@
-//! How quickly a generation's tokens came, as admission wants to know it.
+//! Samples of a generation's token gaps, for admission.
 
 use crate::admission::LatencyReporter;
 use std::time::{Duration, Instant};
 
-/// Tokens whose mean gap makes one sample: the lock is taken that much more rarely.
+/// Tokens whose mean gap is one sample, so that the lock of admission is taken less often.
 const TOKENS_PER_SAMPLE: u64 = 16;
 
-/// Reports to admission. A gap counts only where the reader was there before the
-/// token: what a slow reader did not come for says nothing about us.
+/// Reports latency to admission. A gap counts only if the reader waited before the token: a slow reader says nothing
+/// about
+/// the server.
 pub(crate) struct LatencySampler {
     reporter: LatencyReporter,
     /// When tokens were read last.

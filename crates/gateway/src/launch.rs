@@ -1,4 +1,4 @@
-//! Submission of a stream that has its permit.
+//! Submission of an admitted stream.
 
 use crate::admission::Permit;
 use crate::streams::{PermitHolder, Started, StreamRecord, StreamRegistry, StreamRun};

@@ -1,4 +1,5 @@
-//! Admission, API keys, streams and models: which request runs, who owns its stream, and how it is resumed.
+//! Admission, API keys, streams and models: which request runs, which owner a stream has, and how a stream is
+//! resumed.
 //!
 //! A request arrives parsed by crate `wire` and leaves as a [`Generation`](generation::Generation), which yields the
 //! events of one reader:

@@ -1,4 +1,4 @@
-//! The lifecycle of the server: loading its model, ready, draining.
+//! The lifecycle of the server: loading the first model, ready, draining.
 
 use crate::models::{ModelRegistry, ModelState};
 use std::sync::Arc;

@@ -1,14 +1,15 @@
-//! How long things of one kind live, measured: when one of a bounded number will make room.
+//! Measured lifetimes of streams or connections: when one of a bounded number will end.
 //!
-//! Nobody knows when an answer ends, or a client leaves; but what ended lately lived so long in the mean, and of
-//! so many that are open one ends after the mean life over their number. As long as nothing has ended it is taken that
-//! they take as long again as they have taken so far.
+//! The end of a stream is not known in advance; but recently ended ones had a mean lifetime, and of so many open
+//! ones, one
+//! ends after the mean lifetime over their number. Before the first end, open ones are assumed to live twice their
+//! age.
 
 use std::time::{Duration, Instant};
 
-/// What is told where nothing was measured.
+/// `Retry-After` as long as nothing was measured.
 const UNKNOWN: Duration = Duration::from_secs(1);
-/// The least and the most that are told.
+/// Bounds of `Retry-After`.
 const LEAST: Duration = Duration::from_millis(100);
 const MOST: Duration = Duration::from_secs(60);
 /// After this long, what was measured counts half.

@@ -38,7 +38,7 @@ impl Offload {
         }
         let slot = Arc::clone(&self.slots).acquire_owned().await;
         let slot = slot.map_err(|_| not_processed())?;
-        // Work that has begun keeps its slot to its end, also if the request is dropped.
+        // Running work keeps its slot to the end, also if the request is dropped.
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
             drop(slot);

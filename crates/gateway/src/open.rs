@@ -26,13 +26,13 @@ pub struct ParsedRequest {
     pub format: Format,
     /// Framing of a streaming response.
     pub framing: Framing,
-    /// The model it is for.
+    /// The requested model.
     pub lease: ModelLease,
     /// The request in the server's own types.
     pub ask: GenerateRequest,
     /// Bytes of the request's body.
     pub body_bytes: usize,
-    /// Whether the stream goes on without its client.
+    /// Whether the stream continues without a client.
     pub resumable: bool,
     /// Whether the client acknowledges tokens itself.
     pub explicit_acks: bool,
@@ -54,10 +54,10 @@ pub struct OpenedStream {
     ignored: IgnoredFields,
 }
 
-/// Counts the request against the caller's key, asks for its permit, and registers its stream.
+/// Counts the request against the caller's key, requests a permit, and registers the stream.
 ///
 /// # Errors
-/// The key, the queue or the registry has no room for it.
+/// A limit of the key, the queue or the registry is exceeded.
 pub fn open(
     handles: &GenerationHandles,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! From a ticket to a running generation: wait, prepare, reserve what it really needs, launch.
+//! From a ticket to a running generation: wait, prepare, update the estimate, launch.
 
 use crate::admission::{Permit, Priority, RequestedChoices, Ticket};
 use crate::generation::Generation;
@@ -23,15 +23,16 @@ use std::sync::Arc;
 use std::time::Instant;
 use wire::clock;
 
-/// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
-/// body of an answer whose head is out, or without any.
+/// A parsed request before its start. The value owns all its parts, so that the request can wait inside a response
+/// body,
+/// or without a client.
 pub(crate) struct PendingGeneration {
     pub(crate) handles: GenerationHandles,
     pub(crate) serving: Arc<ReadyModel>,
     pub(crate) ask: GenerateRequest,
-    /// Runs instead of the answers that `ask` would get.
+    /// A workflow run in place of a generation.
     pub(crate) program: Option<workflows::Program>,
-    /// The request's body: what of `ask` may have to be prepared elsewhere is as long as this.
+    /// Length of the request's body, which bounds the work of preparing prompts.
     pub(crate) body_bytes: usize,
     pub(crate) run: StreamRun,
     pub(crate) deadline: Option<Instant>,
@@ -40,9 +41,9 @@ pub(crate) struct PendingGeneration {
 }
 
 impl PendingGeneration {
-    /// Waits for the permit and begins, for the stream's client: what it does not stay for is not
-    /// done. A resumable stream is run by a task of its own instead, from now on. To be called inside a
-    /// runtime.
+    /// Waits for the permit and starts the generation for the stream's client; dropping the future ends the wait. A
+    /// resumable
+    /// stream is run by a task of its own instead. To be called inside a runtime.
     pub(crate) fn run(
         self,
         ticket: Ticket,
@@ -65,8 +66,9 @@ impl PendingGeneration {
         Generation::own(run, readers).ok_or_else(unprepared)
     }
 
-    /// Has it begun and run whether anybody waits for it or not; the future is that of its first
-    /// reader. To be called inside a runtime.
+    /// Starts and runs the generation in a task, with or without a client; the future is the first reader's. To be
+    /// called
+    /// inside a runtime.
     pub(crate) fn keep(
         self,
         ticket: Ticket,
@@ -92,8 +94,9 @@ impl PendingGeneration {
     async fn begun(mut self, ticket: Ticket) -> Result<(StreamRun, Vec<LogReaders>), ApiError> {
         let record = Arc::clone(self.run.record());
         let began = tokio::select! {
-            // Who was cancelled while it waited must not be begun first and cancelled after: the
-            // engine may be done with it by then.
+            // A stream that is canceled while waiting must not be started first and canceled afterwards: the engine
+            // may have ended
+            // the stream by then.
             biased;
             () = record.cancelled_waiting() => Err(streams::cancelled()),
             began = AssertUnwindSafe(self.begin(ticket)).catch_unwind() => {
@@ -148,8 +151,8 @@ impl PendingGeneration {
         Ok(readers)
     }
 
-    /// A program's requests are made as it goes. What it is given is looked at here if it is short, and where
-    /// it holds nobody up if it is long.
+    /// A program makes its requests while running. Short inputs are checked on this thread, long inputs are
+    /// offloaded.
     async fn begin_program(
         &mut self,
         program: workflows::Program,
@@ -178,8 +181,9 @@ impl PendingGeneration {
         launch.start(run?, tokens_max, permit, &mut self.run)
     }
 
-    /// What becomes of a resumable stream whose client is gone is its keeper's business; one whose client
-    /// has to acknowledge and does not is under the reader clock like any other, there or not.
+    /// The detached driver decides about a resumable stream without a client; a stream with explicit acknowledgements
+    /// has the
+    /// reader timeout in both cases.
     fn terms(&self) -> Terms {
         let limits = self.handles.limits.now();
         let (clocks, sharing) = (limits.clocks, limits.prefix_sharing);
@@ -200,8 +204,9 @@ impl PendingGeneration {
                 // The keeper lets go of a silent reader, whichever way credit comes.
                 (true, ..) => Policy::Keep,
                 (_, true, _) => Policy::Detach,
-                // It has no client to be silent: its answer is read as it comes, to be sent whole. Or
-                // the policy was another when it was opened.
+                // A non-streaming response has no slow reader: the response is collected as fast as generated. Or the
+                // policy was another
+                // one at the opening.
                 (.., Policy::Detach) => Policy::Keep,
                 (.., policy) => policy,
             },
@@ -209,8 +214,8 @@ impl PendingGeneration {
         }
     }
 
-    /// Short prompts are prepared where we are; long ones where they hold nobody up. The permit bounds
-    /// how many wait there.
+    /// Short prompts are prepared on this thread, long prompts are offloaded. The permit bounds the number of
+    /// offloaded ones.
     async fn prepare(&mut self) -> Result<Vec<PreparedPrompt>, ApiError> {
         let (prompts, echo) = (
             std::mem::take(&mut self.ask.prompts),

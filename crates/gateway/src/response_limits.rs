@@ -3,8 +3,9 @@
 /// Bounds of stored responses (`responses.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseLimits {
-    /// Responses kept at one time, those that are being made included. The one of its owner that was used
-    /// longest ago makes room, of the owner that keeps most; where all are being made, one more is told 503.
+    /// Responses stored at one time, running ones included. The owner with the most responses loses the least
+    /// recently used
+    /// one; if all responses are running, a further one is rejected with 503.
     pub stored_max: usize,
     /// Bytes of questions and answers they may hold, likewise.
     pub stored_bytes: usize,

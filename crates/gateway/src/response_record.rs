@@ -1,8 +1,9 @@
-//! A response that is kept: what it was asked, and how it ended.
+//! A stored response: its input items, and its end.
 //!
-//! As long as it is made, it is its stream. Whoever looks at it after the stream's end first folds the answer
-//! from the log and lets go of the stream; so who was told the end finds the whole response at once,
-//! whoever else was to write it down.
+//! While the response is generated, the record refers to the stream. The first lookup after the end of the stream
+//! decodes
+//! the answer from the log and releases the stream; so a client that received the end finds the whole response at
+//! once.
 
 use crate::streams::StreamRecord;
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use wire::responses::response_object::{self, ResponseStatus};
 
 /// Tokens of a log that are read at a time.
 const TOKENS_PER_READ: usize = 256;
-/// Bytes that a response takes beside its texts.
+/// Bytes of a record beside its texts.
 const FIXED_BYTES: usize = 1024;
 
 /// A response that is kept.
@@ -33,9 +34,9 @@ pub struct ResponseRecord {
     /// Id of the stream, which is the id of the response.
     pub id: StreamId,
     pub(crate) owner: Owner,
-    /// What was asked, each item with its id.
+    /// Input items, each with its id.
     pub items: Box<[InputItem]>,
-    /// The response it went on from.
+    /// The previous response of the conversation.
     pub(crate) previous: Option<StreamId>,
     state: Mutex<RecordState>,
 }
@@ -57,9 +58,9 @@ pub enum ResponseLookup {
 pub struct EndedResponse {
     /// The response, as JSON.
     pub body: Bytes,
-    /// What was said, each item as JSON.
+    /// Output items as JSON.
     pub(crate) items: Box<[Box<str>]>,
-    /// The response never started, and its client never received the id.
+    /// The response never started, and the client never received the id.
     pub(crate) is_unknown: bool,
 }
 
@@ -80,13 +81,13 @@ impl ResponseRecord {
         }
     }
 
-    /// Bytes it takes, without what becomes of it.
+    /// Bytes of the record without the ended response.
     pub(crate) fn bytes(&self) -> usize {
         let item = |item: &InputItem| item.id.len() + item.json.len();
         FIXED_BYTES + self.items.iter().map(item).sum::<usize>()
     }
 
-    /// Where it is, and whether this look was the one that saw its end.
+    /// State of the response, and whether this lookup was the first after the end.
     pub(crate) fn look(&self) -> (ResponseLookup, bool) {
         // Nothing panics half-way through a change.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +133,7 @@ impl EndedResponse {
         }
     }
 
-    /// Bytes it takes.
+    /// Bytes of the ended response.
     pub(crate) fn bytes(&self) -> usize {
         self.body.len() + self.items.iter().map(|item| item.len()).sum::<usize>()
     }
@@ -147,11 +148,11 @@ fn body(entry: &StreamRecord, status: ResponseStatus<'_>, answers: &[CollectedAn
         None => response_object::response_object(source, status, None, Vec::new()),
     };
     let out = json::to_vec(&object);
-    // As long as it is kept, it takes no more than it needs.
+    // Without spare capacity, because the bytes are stored.
     Bytes::from(out.to_vec().into_boxed_slice())
 }
 
-/// Waits until all of a stream is over. It is not read meanwhile.
+/// Waits for the end of all choices, without reading the logs.
 pub async fn ended(entry: &StreamRecord) {
     let Ok(started) = entry.settled().await else {
         return;
@@ -162,7 +163,7 @@ pub async fn ended(entry: &StreamRecord) {
             break;
         }
     }
-    // What was told of it comes before its logs' own word.
+    // State changes are published before the logs are closed.
     for log in &started.choices {
         let Ok(mut reader) = log.tokens.attach(log.tokens.len()) else {
             continue;

@@ -1,8 +1,8 @@
-//! Responses that are kept, each its owner's alone.
+//! Stored responses, each visible to its owner only.
 //!
-//! What is bounded is their number and the bytes of what was asked and answered. Whoever uses one makes it
-//! young again. Where there is no room, the owner that keeps most loses the one it used longest ago; one
-//! that is being made stays.
+//! Bounded are the number of responses and the bytes of their input and output. Every use makes a response young
+//! again. A
+//! full store removes the least recently used response of the owner with the most bytes; running responses stay.
 
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
@@ -36,7 +36,7 @@ struct StoredResponses {
 struct StoredRecord {
     record: Arc<ResponseRecord>,
     bytes: usize,
-    /// When it was used last; `None` as long as it is being made.
+    /// Stamp of the last use; `None` while running.
     used: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ struct OwnerShare {
     records: usize,
 }
 
-/// What was said up to a response, this included; the oldest first.
+/// Input and output items up to and including a response; the oldest first.
 pub struct StoredHistory(Vec<(Arc<ResponseRecord>, Arc<EndedResponse>)>);
 
 impl History for StoredHistory {
@@ -128,10 +128,10 @@ impl ResponseStore {
         look
     }
 
-    /// The response of this name, if it is the caller's to see.
+    /// The response of this id, if the caller may see it.
     ///
     /// # Errors
-    /// There is none for this caller.
+    /// The caller has no such response.
     pub fn find(&self, id: &str, caller: &Caller) -> Result<Arc<ResponseRecord>, ApiError> {
         let found = stream_id(id).and_then(|id| self.lock().used(id));
         let is_theirs = |record: &Arc<ResponseRecord>| {
@@ -145,10 +145,11 @@ impl ResponseStore {
         self.lock().remove(id);
     }
 
-    /// What was said up to the response of this name.
+    /// Input and output items up to the response of this id.
     ///
     /// # Errors
-    /// It, or one before it, is not kept for this caller; or it is still being made.
+    /// The response, or an earlier one of the conversation, is not stored for this caller; or the response is
+    /// running.
     pub fn history(&self, id: &str, caller: &Caller) -> Result<StoredHistory, ApiError> {
         let mut said = Vec::new();
         let mut next = Some(id.to_owned());
@@ -194,7 +195,7 @@ impl StoredResponses {
         self.records.insert(slot.record.id, slot);
     }
 
-    /// The response has ended, and takes so much more; it counts as used now.
+    /// The response has ended and takes `bytes` more; counts as a use.
     fn ended(&mut self, id: StreamId, bytes: usize) {
         let Some(slot) = self.records.get_mut(&id) else {
             return;
@@ -209,7 +210,7 @@ impl StoredResponses {
         }
     }
 
-    /// Somebody uses it.
+    /// Marks a response as used.
     fn used(&mut self, id: StreamId) -> Option<Arc<ResponseRecord>> {
         let slot = self.records.get_mut(&id)?;
         if let Some(used) = &mut slot.used

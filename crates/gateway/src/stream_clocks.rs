@@ -7,21 +7,22 @@ use std::time::Duration;
 /// When a request has taken too long. `None` = never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamClocks {
-    /// From its start in the engine to its first token.
+    /// From the start in the engine to the first token.
     pub first_token: Option<Duration>,
-    /// From one token to the next, while it could have had one.
+    /// From one token to the next, while the sequence is not parked.
     pub idle: Option<Duration>,
-    /// From its arrival to its end.
+    /// From arrival to end.
     pub total: Option<Duration>,
-    /// How long it may be parked because its reader takes nothing (`backpressure.ack_timeout_ms`).
+    /// How long a stream may be parked because its reader takes nothing (`backpressure.ack_timeout_ms`).
     pub reader: Option<Duration>,
-    /// What happens then (`backpressure.policy`). A resumable stream is never cancelled for it: with both
-    /// `Cancel` and `Detach` it goes on as if its client had left.
+    /// What happens after `reader` (`backpressure.policy`). A resumable stream is never canceled: with both `Cancel`
+    /// and
+    /// `Detach` the stream goes on as if its client had left.
     pub policy: Policy,
 }
 
 impl StreamClocks {
-    /// The engine's clocks. Its queue is short: the wait for a permit comes before it.
+    /// The engine's timeouts. The engine's queue is short: queue time is spent in admission.
     pub fn of_engine(self) -> Clocks {
         Clocks {
             queue: None,
@@ -39,7 +40,7 @@ impl StreamClocks {
         self.policy == Policy::Detach && self.reader.is_some()
     }
 
-    /// How long a reader may take nothing before its stream's keeper lets it go.
+    /// How long a reader may take nothing before the detached driver revokes its credit.
     pub(crate) fn reader_patience(&self) -> Option<Duration> {
         self.reader.filter(|_| self.policy != Policy::Keep)
     }

@@ -1,15 +1,16 @@
-//! What happens to a stream, for a reader that wants to say so: in its place among the tokens.
+//! State changes of a stream, put in order with the tokens that a reader reads.
 
 use crate::generation::Generation;
 use crate::streams::Changes;
 use generate::stream_change::Change;
 use std::task::{Context, Poll};
 
-/// Follows a stream beside its logs.
+/// Follows the state changes of a stream beside its logs.
 ///
-/// What happens and what is read come by two ways. A change is told after the tokens that were there
-/// before it: so it is taken when there is nothing to read, and held until, once more, there is nothing
-/// to read; the tokens that came before it are in the log by then.
+/// State changes and tokens arrive on separate ways. A change belongs after the tokens before it: so a change is
+/// taken when
+/// there is nothing to read, and held until there is nothing to read once more; earlier tokens are in the log by
+/// then.
 #[derive(Default)]
 pub struct StreamFollower {
     changes: Option<Changes>,
@@ -18,11 +19,11 @@ pub struct StreamFollower {
 
 /// What a look found, when there was nothing to read.
 pub enum FollowEvent {
-    /// Nothing; whoever looked is woken by the next change.
+    /// No change; the task is woken by the next change.
     Nothing,
     /// A change that may have tokens before it: read again.
     Held,
-    /// A change whose turn it is to be told.
+    /// A change to be emitted now.
     Due(Change),
 }
 

@@ -49,7 +49,7 @@ pub struct UnparsedRequest<'a> {
     pub priority: Option<Priority>,
     /// Overrides nothing: the earlier deadline holds.
     pub deadline: Option<Instant>,
-    /// When the stream goes on without its client.
+    /// When the stream continues without a client.
     pub resumable: Resumable,
     /// Whether the client acknowledges tokens itself.
     pub explicit_acks: bool,
@@ -132,7 +132,7 @@ fn parse(
     caller: &Caller,
 ) -> Result<ParsedBody, ApiError> {
     let mut fields = Fields::parse(body)?;
-    // Whose it is was looked up before; that it is no text is said with all else that is wrong.
+    // The model was looked up before; a `model` that is no text is reported with the other invalid fields.
     fields.string("model");
     let served = &lease.serving.model;
     let model = (served.id.as_str(), served.handle.capabilities);

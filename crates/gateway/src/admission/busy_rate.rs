@@ -8,8 +8,9 @@ const HALF_LIFE: Duration = Duration::from_secs(10);
 /// Busy time below which nothing is known, seconds.
 const KNOWN_S: f64 = 0.05;
 
-/// Units per second of busy time, recent time counting more. Idle time does not make it slower;
-/// busy time in which nothing happens does.
+/// Units per second of busy time; recent time counts more. Idle time leaves the rate unchanged; busy time without a
+/// unit
+/// lowers the rate.
 #[derive(Debug)]
 pub(crate) struct BusyRate {
     units: f64,
@@ -26,7 +27,7 @@ impl BusyRate {
         }
     }
 
-    /// Time went on to `now`; `busy` says whether there was something to do.
+    /// Advances to `now`; `busy`: whether there was work since the last call.
     pub(crate) fn advance(&mut self, busy: bool, now: Instant) {
         let passed = now.saturating_duration_since(self.at);
         let kept = kept(half_lives(passed, HALF_LIFE));

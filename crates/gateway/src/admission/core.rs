@@ -1,41 +1,50 @@
 //! Admission: counts, the wait queue, measurements. No clock, no waiting.
 //!
-//! A ticket is in exactly one of four states, and in the map from its arrival to its holder's leave:
+//! A ticket is in exactly one of four states, and in the map from its arrival until its holder leaves:
 //!
 //! ```text
 //! arrive -> waiting -> running <-> parked -> (leave)
 //!              |  ^       |
-//!              |  +-------+  settle: the true need does not fit now
-//!              +-> refused -> (told by poll, or leave)
+//!              |  +-------+  settle: the exact estimate does not fit now
+//!              +-> rejected -> (returned by poll, or leave)
 //! ```
 //!
-//! Everything happens in one call under one lock: there is no moment between looking and taking.
+//! Each operation is one call under one lock: no other call comes between a check and its effect.
 //!
-//! # Places
+//! # Slots
 //!
-//! `limit` places may be held at one time; pages are reserved with each. A ticket is let in with its *first* place,
-//! whatever number of streams it asked for; its sequences (or texts) then claim places one by one, and it gets *further*
-//! places as they are free. A sequence that ends or stands still gives its place back.
+//! At most `limit` slots are held at one time; pages are reserved with each slot. A ticket is admitted with its
+//! *first*
+//! slot, whatever number of streams the request has; the ticket's sequences (or texts) then request slots one by one,
+//! and
+//! the ticket gets *further* slots as slots are free. A sequence that ends or is parked returns its slot.
 //!
-//! - First places go by [`super::fair_shares`]. Further ones are given only when nobody waits for a first one, to the
-//!   account and then the ticket that has the fewest, and never out of the last quarter of the places and of the pages:
-//!   who comes to a server that is busy with one large request finds a place.
-//! - A further place is *recalled* while anybody waits for a first one, where the sequence that has it can stand still at
-//!   any time: it is given back at the engine's next step, and got again when nobody waits. So a newcomer waits for one step
-//!   as long as anybody has two places.
-//! - The last place of a ticket that has claims goes to its next claim, not back: what runs goes on, at least one
-//!   sequence at a time, and is never passed over.
-//! - A ticket without a place whose sequences all stand still is *parked*: it holds neither place nor pages.
-//!   When one of them claims a place again, the ticket waits beside the newcomers, with the rank of its arrival, without a
-//!   clock, and is not refused. So it comes before whoever of its account and class came after it.
-//! - Who is next and does not fit (its pages are not free, or no seat is) waits aside for at most one step of
-//!   ageing, while others are let in; then nobody is before it fits.
-//! - A *seat* is room for a sequence that was started and has not ended, in the engine's table; a running ticket has one for
-//!   each of its streams, also while it stands still. This bounds how many may stand still. An account of whose
-//!   streams a quarter of the seats have no place leaves the last quarter to others.
+//! - First slots go in the order of [`super::fair_shares`]. Further slots are granted only when no ticket waits for a
+//!   first slot, to the tenant and then the ticket with the fewest slots, and never out of the last quarter of the
+//!   slots
+//!   and of the pages: a new request on a server that is busy with one large request finds a slot.
+//! - A further slot is *recalled* while a ticket waits for a first slot, if the sequence in the slot can be parked at
+//!   any
+//!   time: the slot is returned at the engine's next step, and granted again when the queue is empty. So a new
+//!   request
+//!   waits for one step as long as another ticket has two slots.
+//! - The last slot of a ticket with slot requests goes to the next of these requests and is not returned: a running
+//!   ticket continues with at least one sequence, and is never passed over.
+//! - A ticket without a slot, with all sequences parked, is *parked*: the ticket holds neither slot nor pages.
+//!   When one of the sequences requests a slot again, the ticket waits beside new tickets, with the rank of the first
+//!   arrival, without a timeout, and is not rejected. So the ticket precedes later tickets of the same tenant and
+//!   priority.
+//! - The next ticket in order, if pages or seats are short, waits aside for at most one ageing step while others are
+//!   admitted; then no other ticket is admitted before.
+//! - A *seat* is an entry of the engine's table for a sequence that was started and has not ended; a running ticket
+//!   has a
+//!   seat for each of its streams, also while parked. Seats bound the number of parked sequences. A tenant whose
+//!   streams
+//!   without a slot fill a quarter of the seats leaves the last quarter to other tenants.
 //!
-//! A running ticket whose true need turns out to be larger never waits while it holds
-//! something: it gives all back and waits at its old place, so no two can wait for each other.
+//! A running ticket whose exact estimate is larger than the first one never waits while holding slots: the ticket
+//! returns
+//! all slots and pages and waits at the old position, so that no two tickets wait for each other.
 
 #[cfg(test)]
 mod check;
@@ -70,17 +79,17 @@ pub(crate) struct Core {
     sums: ResourceSums,
     shares: FairShares,
     queue: WaitQueue,
-    /// At most `open_max`, and as many again that were told to go and have not looked yet.
+    /// At most `open_max`, and as many rejected tickets that were not polled since.
     tickets: HashMap<TicketId, TicketEntry>,
-    /// Who was next lately and has waited aside for so long that nobody is let in before it.
+    /// The ticket that has waited aside for one ageing step: no ticket is admitted before the blocker.
     blocker: Option<Rank>,
-    /// Those who were next lately and did not fit; scratch.
+    /// Tickets that were next and did not fit; scratch.
     aside: Vec<TicketId>,
     drain: BusyRate,
     prefill: BusyRate,
-    /// To callers who were sent away for want of a place.
+    /// Slots reserved for callers that were rejected with `Retry-After`.
     retry_reservations: RetryReservations,
-    /// Somebody was sent away for want of room, and no place became free since.
+    /// A request was rejected for want of capacity, and no slot became free since.
     is_rejecting: bool,
     closed: bool,
     next_id: TicketId,
@@ -91,7 +100,7 @@ pub(crate) struct Core {
 struct TicketEntry {
     rank: Rank,
     request: AdmissionRequest,
-    /// Since when it waits aside.
+    /// Since when the ticket waits aside.
     aside: Option<Instant>,
     state: TicketState,
 }
@@ -100,7 +109,7 @@ struct TicketEntry {
 enum TicketState {
     Waiting {
         since: Instant,
-        /// When its patience (queue clock or deadline) ends.
+        /// When the queue timeout or the request's deadline passes.
         until: Instant,
         waker: Option<Waker>,
     },
@@ -192,7 +201,7 @@ impl Core {
         status
     }
 
-    /// 1 = the next one, as things stand; `None`: it does not wait for its first place.
+    /// Queue position of a ticket, from 1; `None`: the ticket does not wait for a first slot.
     pub(crate) fn position(&self, id: TicketId, now: Instant) -> Option<usize> {
         let ticket = self.tickets.get(&id)?;
         matches!(ticket.state, TicketState::Waiting { .. })
@@ -222,8 +231,9 @@ impl Core {
         self.grant(now);
     }
 
-    /// A running ticket's need is known exactly now. True: it goes on running. False: that much is
-    /// not there; it waits again, at its old place in the order.
+    /// Replaces the estimate of a running ticket by the exact one. True: the ticket continues. False: the pages are
+    /// not free,
+    /// and the ticket waits again at the old position.
     pub(crate) fn settle(&mut self, id: TicketId, need: ResourceEstimate, now: Instant) -> bool {
         self.advance(now);
         let pages_limit = self.bounds.pages_limit;
@@ -269,7 +279,7 @@ impl Core {
         self.grant(now);
     }
 
-    /// A reader that was there waited so long for its next token.
+    /// An attached reader waited this long for the next token.
     pub(crate) fn token_gap(&mut self, gap: Duration, now: Instant) {
         self.advance(now);
         self.limit.itl(gap, now);
@@ -292,7 +302,7 @@ impl Core {
         std::mem::take(&mut self.woken)
     }
 
-    /// Whether nobody has a ticket.
+    /// Whether there is no ticket.
     pub(crate) fn is_empty(&self) -> bool {
         self.tickets.is_empty()
     }
@@ -311,14 +321,14 @@ impl Core {
         }
     }
 
-    /// Counts the time since the last call, in the state it was spent in.
+    /// Adds the time since the last call to the measurements, in the state before this call.
     fn advance(&mut self, now: Instant) {
         let saturated = self.is_saturated();
         self.drain.advance(saturated, now);
         self.prefill.advance(self.sums.prefill > 0, now);
         self.retry_reservations.advance(now);
         let oldest = (now >= self.limit.due()).then(|| self.oldest_pending());
-        // Places that are kept free count as used where somebody claims them, or the limit would not grow.
+        // Slots that are kept free count as used where a sequence requests one, or the limit would not grow.
         let claimed = self.sums.slots + self.sums.growing;
         let used = claimed.min(self.limit.get()).max(self.sums.slots);
         self.limit.advance(used, oldest.flatten(), now);
@@ -328,7 +338,7 @@ impl Core {
         self.is_rejecting || !self.queue.is_empty() || self.sums.slots >= self.limit.get()
     }
 
-    /// Since when the one waits who has waited longest for a first token. Looked for once per interval.
+    /// Since when the ticket that waits longest for a first token has a slot. Computed once per interval.
     fn oldest_pending(&self) -> Option<Instant> {
         let pending = self
             .tickets

@@ -1,29 +1,34 @@
-//! The order between accounts, and the places each of them has.
+//! The order between tenants, and the slots of each tenant.
 //!
-//! Among those who wait for their first place, and those who come back for one, the least [`QueuePriority`] is next:
+//! Among tickets that wait for a first slot, and parked tickets that request one again, the least [`QueuePriority`]
+//! is next:
 //!
-//! 1. **Passed over for too long.** An account that was given nothing for one step of ageing after its first
-//!    ticket was due goes before all others; of several such accounts the one that was due first.
-//! 2. **Class.** A ticket is due one step of ageing per class below `critical` after it came; what is due sooner,
-//!    in whole steps, goes first.
-//! 3. **Share.** The account goes first that would then have the fewest places for its weight.
-//! 4. **Age.** What is due sooner; of equals, who came first.
+//! 1. **Passed over for too long.** A tenant without a grant for one ageing step after its first ticket was due
+//!    precedes
+//!    all others; of several such tenants, the one that was due first.
+//! 2. **Priority.** A ticket is due one ageing step per class below `critical` after the arrival; an earlier due
+//!    time, in
+//!    whole steps, goes first.
+//! 3. **Share.** Then the tenant that would have the fewest slots for its weight.
+//! 4. **Age.** Then the earlier due time, and of equal ones the earlier arrival.
 //!
-//! Tickets of one account are so always served in the order in which they are due, and with one account nothing but
-//! that order counts. An account is passed over for at most its class's steps of ageing and one more, and is then
-//! served behind accounts that have waited longer, one ticket each: nobody is passed over for ever.
+//! Tickets of one tenant are served in the order of their due times, and with a single tenant only this order counts.
+//! A
+//! tenant is passed over for at most the ageing steps of its class and one more, and is then served behind tenants
+//! that have
+//! waited longer, one ticket each: no tenant starves.
 
 use super::queue::Rank;
 use engine::{Account, WEIGHT_MAX};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Among those who wait; less is sooner.
+/// Order among waiting tickets; less is sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueuePriority {
-    /// 0: passed over for too long; else one more than the steps of ageing until it is due.
+    /// 0: passed over for too long; else one more than the ageing steps until the ticket is due.
     level: u64,
-    /// Places per weight that its account would have.
+    /// Slots per weight that the tenant would have.
     share: u64,
     rank: Rank,
 }
@@ -39,9 +44,9 @@ pub(crate) struct FairShare {
     tickets: usize,
     /// Places held now.
     pub(crate) slots: usize,
-    /// Streams of its running tickets, those that stand still included.
+    /// Streams of running tickets, parked ones included.
     pub(crate) seats: usize,
-    /// When one of its tickets was last given its first place, or one again.
+    /// Time of the last grant to a ticket without a slot.
     granted: Option<Instant>,
 }
 
@@ -73,17 +78,17 @@ impl FairShares {
         self.0.get(&account).copied().unwrap_or_default()
     }
 
-    /// To note what this account gets and gives back; there is one ticket of it at least.
+    /// The share of a tenant with at least one ticket, to be changed.
     pub(crate) fn of_mut(&mut self, account: u64) -> &mut FairShare {
         self.0.entry(account).or_default()
     }
 
-    /// The same, where it is not known whether there is one.
+    /// The share of a tenant that may have no ticket, to be changed.
     pub(crate) fn known_mut(&mut self, account: u64) -> Option<&mut FairShare> {
         self.0.get_mut(&account)
     }
 
-    /// How a ticket stands that waits behind so many of its account.
+    /// Priority of a ticket behind so many tickets of the same tenant.
     pub(crate) fn queue_priority(
         &self,
         rank: Rank,
@@ -108,12 +113,12 @@ impl FairShares {
 }
 
 impl FairShare {
-    /// Places per weight, if so many of its tickets and then one more had one.
+    /// Slots per weight, if `behind` tickets and one more had a slot.
     pub(crate) fn measure(&self, behind: usize) -> u64 {
         (((self.slots + behind + 1) as u64) << 32) / self.weight.max(1)
     }
 
-    /// A ticket of it was given its first place, or one again.
+    /// A ticket without a slot got one.
     pub(crate) fn granted(&mut self, now: Instant) {
         self.granted = Some(now);
     }

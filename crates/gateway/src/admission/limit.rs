@@ -1,16 +1,20 @@
-//! How many streams may run: a limit that follows use and latency.
+//! The concurrency limit: how many streams may run, by use and latency.
 //!
 //! Each interval is judged once, by the first rule that holds:
 //!
-//! 1. **Too slow** (p95 of the time to the first token, or of the time between tokens, over target; or
-//!    somebody has waited for a first token longer than the target), and there was load: a fifth less, two at least. Then two
-//!    intervals pass before the limit may grow: what was changed must show first.
+//! 1. **Too slow** (p95 of the time to first token or of the inter-token latency over target; or a request has waited
+//!    for a
+//!    first token longer than the target), and there was load: a fifth less, two at least. Then two intervals pass
+//!    before
+//!    the limit may grow, so that the change takes effect first.
 //! 2. **Little used** (< 0.3): two less.
-//! 3. **Well used** (> 0.8) and known to be quick (the time to the first token is known, and no latency
-//!    that is known is above 0.8 of its target): five more.
+//! 3. **Well used** (> 0.8) and known to be fast (the time to first token is known, and no known latency is above 0.8
+//!    of
+//!    its target): five more.
 //!
-//! Between the thresholds nothing moves. Latency counts from the permit: the time spent in the wait
-//! queue says nothing about how many may run, and a limit that shrank for it would make it longer.
+//! Between the thresholds the limit stays. Latency counts from the permit: queue time is no measure of how many
+//! streams may
+//! run, and a limit that shrank for queue time would make the queue longer.
 
 use super::recent_samples::RecentSamples;
 use super::settings::AdaptiveLimits;
@@ -18,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Use above which the limit may grow.
 const USE_HIGH: f64 = 0.8;
-/// Use below which it shrinks.
+/// Use below which the limit shrinks.
 const USE_LOW: f64 = 0.3;
 /// Growth per interval.
 const GROW: usize = 5;
@@ -30,7 +34,7 @@ const QUICK: f64 = 0.8;
 const QUANTILE: f64 = 0.95;
 /// Intervals without growth after one that was too slow.
 const CAUTION: u32 = 2;
-/// Intervals judged one by one after a time in which nobody asked.
+/// Intervals judged one by one after a time without requests.
 const CATCH_UP_MAX: u32 = 64;
 
 /// The limit.
@@ -100,7 +104,7 @@ impl AdaptiveLimit {
         self.limit
     }
 
-    /// A stream got its first token so long after its permit.
+    /// A stream got its first token this long after the permit.
     pub(crate) fn ttft(&mut self, sample: Duration, now: Instant) {
         self.ttft.push(sample, now);
     }

@@ -1,23 +1,27 @@
-//! The right to have a request open: who gets it, who waits for it, who is sent away.
+//! Admission: which request runs, which waits, which is rejected.
 //!
-//! A request asks before it is tokenised, with an estimate of what it needs. It is let in at once, or
-//! waits in a bounded queue with a position that it can see, or is refused with the time after
-//! which it should come back. What it holds then is a [`Permit`]: a place and a number of pages, and the right to ask for
-//! more places as its answers need them; its drop gives all back, whatever happened. What stands still gives its place
-//! back while it does, and asks for one again ([`core`] says how).
+//! A request is admitted before its prompt is tokenized, by an estimate of slots, pages and prefill tokens. The
+//! request runs
+//! at once, or waits in a bounded queue with a visible position, or is rejected with a `Retry-After`. A running
+//! request
+//! holds a [`Permit`]: a slot and a number of pages, and the right to request more slots for further choices;
+//! dropping the
+//! permit releases everything. A parked sequence returns its slot and requests a slot again to continue (see
+//! [`core`]).
 //!
 //! ```text
-//! settings  what the operator chose           limit  how many streams may run
-//! class     how urgent                        recent latencies measured lately
-//! resource_estimate  slots, pages and prefill of a request    rate   how fast places become free, prompts are computed
-//! queue     who waits, by when it is due      promises  who was told to come back, and when
-//! standing  who goes first                    task_places  places of tasks
-//! core      all of it under one lock, no clock, no waiting
+//! settings      the operator's settings         limit        the concurrency limit
+//! priority      how urgent a request is         recent_samples      recent latencies
+//! resource_estimate  slots, pages and prefill tokens    busy_rate    slots and prompt tokens per second
+//! queue         tickets by due time             retry_reservations  callers with a `Retry-After`
+//! fair_shares   the order between tenants       task_slots   slots of tasks
+//! core          all of the above under one lock, without a clock, without waiting
 //! ```
 //!
-//! The lock is held for a few lookups, never while anybody waits, computes or wakes. Places go to tickets,
-//! not to whoever is awake first: a ticket is granted under the lock and then only its own holder is
-//! woken. A holder that is gone by then gives the place back in its drop, which grants the next.
+//! The lock is held for a few lookups, never while a thread waits, computes or wakes another. Slots are granted to
+//! tickets,
+//! not to the first task that is awake: a grant happens under the lock and then wakes the ticket's holder only.
+//! A holder that has gone by then releases the slot in its drop, which grants the slot to the next ticket.
 
 pub(crate) mod busy_rate;
 pub(crate) mod core;
@@ -68,24 +72,24 @@ pub struct AdmissionBounds {
     pub seats: usize,
     /// Pages that may be promised.
     pub pages_limit: usize,
-    /// What a caller is told to wait as long as nothing was measured.
+    /// `Retry-After` as long as nothing was measured.
     pub retry_after: Duration,
 }
 
-/// What a request says when it asks to be let in.
+/// The request of a permit.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionRequest {
     /// The request's priority.
     pub class: Priority,
-    /// Whose share of the places it uses.
+    /// Tenant whose share the slots belong to.
     pub account: Account,
     /// Slots, pages and prefill tokens that the request needs.
     pub need: ResourceEstimate,
-    /// Whether the sequences that it gets places for can stand still at any time.
+    /// Whether the sequences in the slots can be parked at any time.
     pub is_recallable: bool,
     /// When the caller's patience ends.
     pub deadline: Option<Instant>,
-    /// By what the caller is known who comes back when told.
+    /// Fingerprint of the caller, to recognize a retry.
     pub who: Fingerprint,
 }
 
@@ -131,7 +135,7 @@ impl Admission {
     /// A ticket: a future of the permit.
     ///
     /// # Errors
-    /// It is certain now that there will be no permit.
+    /// The request is certain to get no permit.
     pub fn ask(&self, request: AdmissionRequest) -> Result<Ticket, Rejection> {
         let asked = self.shared.with(|core, now| core.arrive(request, now));
         match asked {
@@ -146,17 +150,17 @@ impl Admission {
         }
     }
 
-    /// Other bounds. Nobody who is in or waits is sent away for it.
+    /// Replaces the bounds. Running and waiting tickets stay.
     pub(crate) fn rebound(&self, bounds: AdmissionBounds) {
         self.shared.with(|core, now| core.rebound(bounds, now));
     }
 
-    /// Lets nobody in any more and tells all who wait. Permits that are out stay good.
+    /// Admits no further request and rejects all waiting tickets. Permits stay valid.
     pub(crate) fn close(&self) {
         self.shared.with(Core::close);
     }
 
-    /// Whether nobody runs and nobody waits.
+    /// Whether no ticket runs or waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.shared.with(|core, _| core.is_empty())
     }
@@ -180,7 +184,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Does something under the lock; wakes afterwards whom it concerns.
+    /// Runs `act` under the lock, and wakes tasks afterwards.
     fn with<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
         let now = now();
         let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +196,7 @@ impl Shared {
     }
 }
 
-/// A ticket's place in the core, waiting or running; its drop leaves.
+/// A ticket's entry in the core, waiting or running; its drop removes the entry.
 struct TicketGuard {
     shared: Arc<Shared>,
     id: queue::TicketId,
@@ -204,7 +208,7 @@ impl Drop for TicketGuard {
     }
 }
 
-/// The io driver's clock, as its timers have it.
+/// Tokio's clock, which the timers of tickets use.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// The right to have one request run, its places, and the pages reserved with them; given back by its drop.
+/// The right to run one request, with its slots and the pages reserved with them; released on drop.
 pub struct Permit {
     guard: TicketGuard,
 }
@@ -19,10 +19,10 @@ impl Permit {
         Self { guard }
     }
 
-    /// Corrects the estimate it was given for.
+    /// Replaces the estimate by the exact one.
     ///
     /// # Errors
-    /// So much is not free: everything was given back, and the ticket waits at the old place.
+    /// The pages are not free: all slots and pages are released, and the ticket waits at the old position.
     pub(crate) fn settle(self, need: ResourceEstimate) -> Result<Self, Ticket> {
         let id = self.guard.id;
         let stays = self
@@ -35,10 +35,10 @@ impl Permit {
         }
     }
 
-    /// The same, waiting where it must.
+    /// Replaces the estimate by the exact one, and waits for the pages if they are not free.
     ///
     /// # Errors
-    /// There will be no permit after all.
+    /// The ticket was rejected while it waited.
     pub async fn settled(self, need: ResourceEstimate) -> Result<Self, Rejection> {
         match self.settle(need) {
             Ok(permit) => Ok(permit),
@@ -46,7 +46,7 @@ impl Permit {
         }
     }
 
-    /// To tell how quick it is, whoever holds the permit.
+    /// A reporter of this request's latency to admission.
     pub fn latency_reporter(&self) -> LatencyReporter {
         LatencyReporter {
             shared: Arc::clone(&self.guard.shared),
@@ -56,7 +56,7 @@ impl Permit {
 }
 
 impl Permit {
-    /// Whom to wake when there is one place more.
+    /// Sets the waker for grants of slots.
     pub(crate) fn wake_on_slot(&self, waker: Waker) {
         let id = self.guard.id;
         self.guard
@@ -64,21 +64,21 @@ impl Permit {
             .with(|core, _| core.wake_on_slot(id, waker));
     }
 
-    /// One more of its sequences wants a place.
+    /// One more sequence requests a slot.
     pub(crate) fn request_slot(&self) {
         self.guard
             .shared
             .with(|core, now| core.request_slot(self.guard.id, now));
     }
 
-    /// One that wants a place takes it, if there is one.
+    /// A sequence takes a granted slot, if there is one.
     pub(crate) fn take_slot(&self) -> bool {
         self.guard
             .shared
             .with(|core, _| core.take_slot(self.guard.id))
     }
 
-    /// Whether one that runs should give its place back.
+    /// Whether a running sequence should return its slot.
     pub(crate) fn is_recalled(&self) -> bool {
         let id = self.guard.id;
         self.guard.shared.with(|core, _| core.is_recalled(id))
@@ -92,7 +92,7 @@ impl Permit {
             .with(|core, now| core.cancel_slot_request(id, now));
     }
 
-    /// A place that was taken is free. The last one stays where `more` of its sequences are still to come.
+    /// A sequence returns its slot. The ticket keeps its last slot if `more` sequences are still to come.
     pub(crate) fn return_slot(&self, more: bool) {
         let id = self.guard.id;
         self.guard
@@ -101,7 +101,7 @@ impl Permit {
     }
 }
 
-/// Tells how quick a running request is. It holds nothing.
+/// Reports the latency of a running request to admission. Holds no permit.
 #[derive(Clone)]
 pub struct LatencyReporter {
     shared: Arc<Shared>,

@@ -1,12 +1,14 @@
-//! The tickets that wait, in the order in which they are due.
+//! Waiting tickets in the order of their due times.
 //!
-//! A ticket is ranked once, when it comes: it is due one ageing step per class below `critical` after its
-//! arrival. So a class is an advantage of so many seconds, and ageing needs no clock: whoever
-//! arrives more than four steps after a `background` ticket is due after it whatever its class. A rank never changes,
-//! so a place is found by bisection. Which account goes first is decided when a place is given
-//! ([`super::standing`]).
+//! A ticket is ranked once, at its arrival: due one ageing step per class below `critical` later. So a class is an
+//! advantage
+//! of so many seconds, and ageing needs no clock: a ticket that arrives more than four steps after a `background`
+//! ticket is
+//! due after that ticket, whatever the class. A rank never changes, so a position is found by bisection. The order
+//! between
+//! tenants is decided at a grant ([`super::fair_shares`]).
 //!
-//! Here are those who wait for their first place, and those who come back for one after they stood still.
+//! The queue has tickets that wait for a first slot, and parked tickets that request a slot again.
 
 use generate::priority::Priority;
 use std::collections::VecDeque;
@@ -44,7 +46,7 @@ impl Rank {
     }
 }
 
-/// Ranks of those who wait, the one that is due first first. 40 bytes each.
+/// Ranks of waiting tickets by due time. 40 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
     ranks: VecDeque<Rank>,
@@ -58,17 +60,17 @@ impl WaitQueue {
         self.ranks.len() - self.back
     }
 
-    /// How many wait, those who come back included.
+    /// Number of waiting tickets, formerly parked ones included.
     pub(crate) fn in_line(&self) -> usize {
         self.ranks.len()
     }
 
-    /// Whether nobody waits at all.
+    /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// Of those who wait for their first place, one.
+    /// A ticket that waits for its first slot.
     pub(crate) fn first_new(&self) -> Option<Rank> {
         self.iter().find(|rank| !rank.is_back)
     }
@@ -92,7 +94,7 @@ impl WaitQueue {
         }
     }
 
-    /// Whether it was there.
+    /// True: the rank was in the queue.
     pub(crate) fn remove(&mut self, rank: Rank) -> bool {
         let at = self.due_before(rank);
         let there = self.ranks.get(at) == Some(&rank);

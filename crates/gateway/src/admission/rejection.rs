@@ -1,9 +1,9 @@
-//! Why somebody is not let in, and when to come back.
+//! Why a request gets no permit, and its `Retry-After`.
 
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;
 
-/// The least a caller is told to wait.
+/// Least `Retry-After`.
 pub(crate) const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
 /// The most: official clients disregard more.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ pub enum Rejection {
     },
     /// As many wait as may.
     QueueFull { retry_after: Duration },
-    /// The wait would be longer than anybody may wait.
+    /// The wait would be longer than the queue timeout.
     WaitTooLong {
         predicted: Duration,
         retry_after: Duration,
@@ -37,7 +37,7 @@ pub enum Rejection {
         patience: Duration,
         retry_after: Duration,
     },
-    /// The caller's deadline passed while it waited.
+    /// The request's deadline passed in the queue.
     DeadlinePassed,
     /// The server is shutting down.
     Closed { retry_after: Duration },

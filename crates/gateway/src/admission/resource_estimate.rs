@@ -3,7 +3,7 @@
 use super::rejection::Rejection;
 use super::settings::Reservation;
 
-/// A token of ordinary text has about this many bytes, JSON around it included.
+/// Bytes of a request body per token of ordinary text, with the JSON syntax.
 const BYTES_PER_TOKEN: usize = 4;
 
 /// What a permit stands for.
@@ -11,7 +11,7 @@ const BYTES_PER_TOKEN: usize = 4;
 pub struct ResourceEstimate {
     /// Choices, or texts, that may run side by side, as places are free.
     pub streams: usize,
-    /// Pages reserved with its first place. Never more than may be promised at all.
+    /// Pages reserved with the first slot, at most the limit of pages.
     pub pages: usize,
     /// Pages reserved with each further place.
     pub pages_more: usize,
@@ -66,7 +66,7 @@ impl ResourceEstimator {
         (self.pages.saturating_mul(percent) / 100).max(1)
     }
 
-    /// Before tokenising: a guess from the body's length. Refuses nobody.
+    /// Estimate from the body's length, before the prompt is tokenized. Never rejects.
     pub fn estimate(
         &self,
         body_bytes: usize,
@@ -108,7 +108,7 @@ impl ResourceEstimator {
                     pages: self.pages,
                 });
             }
-            // Which prompt's answer a place is for is not known: it is good for the largest.
+            // A slot may serve any of the prompts: reserve for the longest.
             let (pages, more) = self.pages(prompt_tokens, answers);
             need.pages = need.pages.max(pages);
             need.pages_more = match need.streams {
@@ -121,7 +121,7 @@ impl ResourceEstimator {
         Ok(need.within(self.pages_limit()))
     }
 
-    /// Pages for one prompt and its first answer, and for each further one: answers share the prompt's full pages.
+    /// Pages for one prompt and its first choice, and for each further choice: choices share the prompt's full pages.
     fn pages(&self, prompt_tokens: usize, answers: RequestedChoices) -> (usize, usize) {
         let assumed = self.reservation.assumed_answer_tokens.max(1);
         let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(assumed));
@@ -135,7 +135,7 @@ impl ResourceEstimator {
         most.min(self.context_max.saturating_sub(prompt_tokens))
     }
 
-    /// Pages of one sequence. Its last token needs no position.
+    /// Pages of one sequence. The last token needs no position.
     fn pages_of(&self, prompt_tokens: usize, own: usize) -> usize {
         (prompt_tokens + own)
             .saturating_sub(1)

@@ -1,38 +1,43 @@
-//! Callers who were told when to come back, and what is kept for them.
+//! Capacity reserved for callers that were rejected with a `Retry-After`.
 //!
-//! `Retry-After` is a promise: whoever obeys it is to find a place. So each one told is written down with who
-//! it was told (the same prompt of the same owner: official clients send the same bytes again, no
-//! token has to be handed back) and when their time comes. Three things make it true:
+//! A caller that obeys `Retry-After` is to find a slot. So each `Retry-After` is recorded with its due time and a
+//! fingerprint of the caller (the same prompt of the same owner: official clients send the same bytes again, and no
+//! token
+//! has to be handed back). Three rules make `Retry-After` true:
 //!
-//! 1. **Room is kept.** As long as anybody is expected, newcomers may use three quarters of the wait
-//!    queue; the last quarter is for those whose time has come.
-//! 2. **Later for each.** The more are expected, the later the next one is told to come, so that they
-//!    come back no faster than places become free.
-//! 3. **Who does not come back does not count.** The share that does is measured, and those who are
-//!    expected are taken to come back unless about as many before them did not. Otherwise the times told in a long
-//!    overload would grow without end although most callers are gone for good.
+//! 1. **Capacity is reserved.** While callers are expected, new requests may use three quarters of the wait queue;
+//!    the last
+//!    quarter is for callers whose time has come.
+//! 2. **Later for each.** The more callers are expected, the later the next due time, so that callers return no
+//!    faster than
+//!    slots become free.
+//! 3. **Callers that stay away do not count.** The fraction that returns is measured, and expected callers count as
+//!    returning unless about as many before them did not. Otherwise the due times in a long overload would grow
+//!    without end
+//!    although most callers are gone for good.
 //!
-//! Not told true: what is more than can be served within a minute (`RETRY_AFTER_MAX`), and what is told to a crowd
-//! that comes back after a larger one taught us that nobody does. Told longer than needed: where three times as many
-//! ask as can be served and nobody comes back, for too many are expected to be outweighed.
+//! `Retry-After` is too short for more callers than the server can serve within a minute (`RETRY_AFTER_MAX`), and for
+//! a
+//! crowd that returns after a larger crowd did not. `Retry-After` is too long while three times as many callers
+//! arrive as
+//! the server can serve and none returns.
 
 use super::decay::{half_lives, kept};
 use super::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Callers expected at one time, 24 bytes each; more are told a time that nothing is kept for.
+/// Callers expected at one time, 24 bytes each; beyond this number a `Retry-After` has no reservation.
 pub(crate) const PROMISES_MAX: usize = 4096;
 /// One of so many places of the queue is kept for them.
 const KEPT_PART: usize = 4;
-/// The share of the free places that they are told to come for: the rate at which places become free is not
-/// known exactly.
+/// Part of the measured rate of free slots that is reserved: the rate is not known exactly.
 const DRAIN_SHARE: f64 = 0.9;
 /// Tolerance for early clients: timers are not exact.
 const EARLY: Duration = Duration::from_millis(50);
 /// Delay after which a reservation lapses. (`Retry-After` is in whole seconds.)
 const LATE: Duration = Duration::from_secs(3);
-/// After this long, who came back and who did not counts half.
+/// Half-life of the counts of returned and missing callers.
 const HALF_LIFE: Duration = Duration::from_secs(10);
 
 /// Fingerprint of a caller, to recognize a retry.
@@ -48,7 +53,7 @@ struct RetryReservation {
 #[derive(Debug)]
 pub(crate) struct RetryReservations {
     out: VecDeque<RetryReservation>,
-    /// Of those whose time came: who came, who did not; those long ago counting less.
+    /// Of callers whose time came: how many returned, and how many did not; older ones count less.
     came: f64,
     stayed_away: f64,
     at: Instant,
@@ -98,7 +103,7 @@ impl RetryReservations {
         time / KEPT_PART as u32
     }
 
-    /// Whether this one was told to come about now. It is told off: a promise is good once.
+    /// Whether a caller was expected about now. Removes the reservation.
     pub(crate) fn redeem(&mut self, who: Fingerprint, now: Instant) -> bool {
         let due = self
             .out
@@ -111,8 +116,8 @@ impl RetryReservations {
         true
     }
 
-    /// Tells a caller when to come back: after `backlog` at the least, and after those who are expected.
-    /// `None` for the rate at which places become free: nothing was measured.
+    /// A due time for a caller: after `backlog` at the least, and after all expected callers.
+    /// `per_second` is the rate at which slots become free; `None`: nothing was measured.
     pub(crate) fn promise(
         &mut self,
         who: Fingerprint,
@@ -135,11 +140,11 @@ impl RetryReservations {
         wait
     }
 
-    /// How many of those whose time is still to come will come.
+    /// Expected number of returning callers among the reservations.
     fn expected(&self, now: Instant) -> f64 {
         let due = self.out.partition_point(|promise| promise.due <= now);
         let out = (self.out.len() - due) as f64;
-        // A crowd may be another one than the last: it counts as if it had come, beside those before.
+        // A new crowd may behave otherwise than the last: count the callers as returned, beside earlier ones.
         let unknown = out;
         let all = self.came + self.stayed_away + unknown;
         match all > 0.0 {

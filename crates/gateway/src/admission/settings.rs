@@ -5,17 +5,17 @@ use std::time::Duration;
 /// How many streams may run at one time (section `adaptive_limits`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptiveLimits {
-    /// Whether the limit moves; if not, it is `max_streams`.
+    /// Whether the limit adapts; if not, the limit is `max_streams`.
     pub enabled: bool,
-    /// The limit's floor, where it starts: what the hardware can run in any case.
+    /// Least limit, and the limit at the start: what the hardware can run in any case.
     pub min_streams: usize,
     /// The limit's ceiling.
     pub max_streams: usize,
     /// Time between two looks at use and latency (`adjustment_interval_ms`).
     pub adjustment_interval: Duration,
-    /// From the permit to the first token: above it the limit shrinks (`target_ttft_ms`).
+    /// Target from the permit to the first token: a latency above lowers the limit (`target_ttft_ms`).
     pub target_ttft: Duration,
-    /// Between two tokens of one stream: above it the limit shrinks (`target_itl_ms`).
+    /// Target between two tokens of one stream: a latency above lowers the limit (`target_itl_ms`).
     pub target_itl: Duration,
 }
 
@@ -35,10 +35,10 @@ impl Default for AdaptiveLimits {
 /// Where requests over the limit wait (section `queue`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Requests that may wait, 320 bytes each in here; 0 = nobody waits. In a full queue each
-    /// priority class finds room for a sixteenth of this more.
+    /// Requests that may wait, 320 bytes each; 0: no request waits. In a full queue each priority class has a
+    /// sixteenth more.
     pub max_depth: usize,
-    /// How long one may wait (`timeout_ms`). Who would have to wait longer is refused at once.
+    /// Longest queue time (`timeout_ms`). A request that would wait longer is rejected at once.
     pub timeout: Duration,
     /// Waiting this long makes up for one priority class (`ageing_ms`).
     pub ageing: Duration,
@@ -61,7 +61,7 @@ pub struct Reservation {
     /// that end before `max_tokens` and on prompts that begin alike. Where that hope fails the
     /// engine takes pages back from the youngest and computes them again later: slower, never wrong.
     pub overcommit_percent: usize,
-    /// The length reserved for an answer whose request names none. (It may become longer.)
+    /// Length reserved for an answer without a limit in the request. (The answer may become longer.)
     pub assumed_answer_tokens: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Places of a request whose work is done by tasks, one place each, rather than by sequences of the engine.
+//! Slots of a request that is computed by tasks, one slot each, instead of by sequences of the engine.
 
 use super::permit::Permit;
 use crate::notify_waker::NotifyWaker;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
-/// A permit, shared by its request's tasks.
+/// A permit that the tasks of a request share.
 pub struct TaskSlots {
     permit: Permit,
-    /// Tasks that have not asked for their place yet.
+    /// Tasks that have not requested a slot yet.
     to_come: AtomicUsize,
     bell: Arc<NotifyWaker>,
 }
 
-/// One task's place; free again with its drop.
+/// The slot of one task; released on drop.
 pub struct TaskSlot(Arc<TaskSlots>);
 
-/// A task that waits for its place.
+/// A task's pending request of a slot.
 struct SlotRequest<'a> {
     slots: &'a TaskSlots,
     taken: bool,
@@ -35,7 +35,7 @@ impl TaskSlots {
         })
     }
 
-    /// Tells admission how quick its request is.
+    /// The shared permit, to report latencies.
     pub fn permit(&self) -> &Permit {
         &self.permit
     }

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::{Sleep, sleep_until};
 
-/// A place in the order, and the future of the permit. Dropping it leaves the queue at once.
+/// A queue entry, and the future of its permit. Dropping the ticket leaves the queue at once.
 pub struct Ticket {
-    /// `None` once it became a permit or a refusal.
+    /// `None` after the permit or the rejection was returned.
     guard: Option<TicketGuard>,
-    /// Made when it first has to wait.
+    /// Created by the first wait.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -27,7 +27,7 @@ impl Ticket {
         }
     }
 
-    /// Where it waits; `None`: it need not.
+    /// Queue position; `None`: the ticket does not wait.
     pub(crate) fn queue_position(&self) -> Option<QueuePosition> {
         let guard = self.guard.as_ref()?;
         let place = QueuePosition {
@@ -37,7 +37,7 @@ impl Ticket {
         place.position().map(|_| place)
     }
 
-    /// The permit, or why there will be none. Not to be called again after it was ready.
+    /// The permit or the rejection. Must not be polled again after `Ready`.
     pub(crate) fn poll_admitted(
         &mut self,
         cx: &mut Context<'_>,
@@ -69,13 +69,13 @@ impl Ticket {
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            // It fired: the core says so now. (A timer may be early by less than its tick.)
+            // The timer fired: poll the core again. (A timer may be early by less than its tick.)
             self.timer = None;
         }
     }
 }
 
-/// A ticket's place in the order, seen from elsewhere: it does not keep the ticket.
+/// Reads a ticket's queue position. Does not keep the ticket.
 #[derive(Clone)]
 pub struct QueuePosition {
     shared: Arc<Shared>,

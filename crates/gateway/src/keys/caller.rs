@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::Owner;
 
-/// Everybody, where no keys are asked for. (No key's owner will be 0 by chance.)
+/// Owner of all streams on a server without keys. (No key hashes to owner 0 by chance.)
 pub(crate) const ANONYMOUS: Owner = Owner(0);
 
-/// The caller of a request and the permissions. The door puts it among the request's extensions;
-/// holding one means that the key was checked.
+/// The caller of a request, with the key's permissions. The authentication layer adds the caller to the request's
+/// extensions; holding a `Caller` means that the key was checked.
 #[derive(Clone)]
 pub struct Caller {
-    /// Whom its streams belong to: the same key is the same owner, also after a restart.
+    /// Owner of the caller's streams: equal for one key, also after a restart.
     pub owner: Owner,
     pub(crate) name: Arc<str>,
     /// What the key permits.
@@ -52,13 +52,13 @@ impl Caller {
         &self.usage
     }
 
-    /// Counts a request for generation. To be called before its body is read.
+    /// Counts a request for generation. To be called before the body is read.
     pub fn request(&self, now: Instant) -> Result<(), LimitExceeded> {
         let counted = self.usage.request(&self.limits, now);
         counted.inspect_err(|over| over.log(&self.name))
     }
 
-    /// The right to have `streams` more streams open. To be asked for before prompts are tokenised.
+    /// The right to open `streams` streams. To be called before prompts are tokenized.
     pub fn open(&self, streams: u32) -> Result<KeyPermit, LimitExceeded> {
         KeyPermit::open(self, streams).inspect_err(|over| over.log(&self.name))
     }

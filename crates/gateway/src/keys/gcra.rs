@@ -1,32 +1,32 @@
-//! A rate limit in one number: the generic cell rate algorithm (ITU-T I.371, annex A, as virtual
-//! scheduling).
+//! A rate limit in one number: the generic cell rate algorithm (ITU-T I.371, annex A, as virtual scheduling).
 //!
-//! The number is the *theoretical arrival time*: when the bucket would be full again if nothing
-//! more were taken. Taking `cost` moves it `cost` emission intervals into the future, counted from
-//! now if it lies behind us. The bucket holds one minute's worth, so something may be taken while
-//! the number stays at most a minute ahead of now, and what is missing is exactly how long to wait.
+//! The number is the *theoretical arrival time*: when the bucket would be full again without further requests. Taking
+//! `cost` moves the number `cost` emission intervals into the future, counted from now if the number lies in the
+//! past. The
+//! bucket holds one minute's worth, so an amount is available while the number stays at most a minute ahead of now,
+//! and
+//! the excess is exactly the time to wait.
 //!
-//! Looking and taking are one atomic step: of two callers who want the last place one gets it.
+//! Check and take are one atomic step: of two callers that want the last unit, one gets the unit.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What rates are said in, and what a bucket holds.
+/// The unit of rates, and the capacity of a bucket in time.
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// A bucket. Its rate is an argument, because it may change while the bucket stays.
+/// A bucket. The rate is an argument, because the rate may change while the bucket stays.
 #[derive(Debug, Default)]
 pub(crate) struct Gcra {
-    /// Nanoseconds since the meter's epoch. Nothing else is published with it, so `Relaxed` is
-    /// enough.
+    /// Nanoseconds since the epoch. No other value is published with this one, so `Relaxed` is enough.
     full_at_ns: AtomicU64,
 }
 
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotYet {
-    /// The amount is available after this time, if no other request takes it first.
+    /// The amount is available after this time, if no other request takes the amount first.
     Wait(Duration),
     /// The amount exceeds the bucket's capacity.
     Never,
@@ -65,8 +65,7 @@ impl Gcra {
     }
 }
 
-/// How long the bucket takes to fill by `cost`. Rounded down, so that a full bucket always gives all
-/// its rate says.
+/// How long the bucket takes to fill by `cost`. Rounded down, so that a full bucket always gives the whole rate.
 fn step_ns(per_min: NonZeroU32, cost: u64) -> u64 {
     let step_ns = (u128::from(cost) * u128::from(MINUTE_NS)) / u128::from(per_min.get());
     u64::try_from(step_ns).unwrap_or(u64::MAX)

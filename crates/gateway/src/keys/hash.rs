@@ -4,13 +4,12 @@ use std::fmt;
 use stream::Owner;
 use subtle::{Choice, ConstantTimeEq};
 
-/// The BLAKE3 hash of a key's text. It is not salted or slow: a key has 256 random bits, so there
-/// is nothing to guess.
+/// The BLAKE3 hash of a key's text. Neither salted nor slow: a key has 256 random bits and cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// The hash of a key as it is presented.
+    /// The hash of a presented key.
     pub fn of(key: &[u8]) -> Self {
         Self(*blake3::hash(key).as_bytes())
     }
@@ -27,8 +26,7 @@ impl KeyHash {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
 
-    /// Whom streams of this key belong to: a number that survives restarts and, being a hash of the
-    /// hash, tells nothing about either.
+    /// Owner of this key's streams: a number that survives restarts and, as a hash of the hash, reveals neither.
     pub(crate) fn owner(self) -> Owner {
         let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(&self.0).as_bytes();
         Owner(u64::from_le_bytes([a, b, c, d, e, f, g, h]))

@@ -1,4 +1,4 @@
-//! A key as its owner wrote it down.
+//! An API key, as configured.
 
 use super::{KEYS_MAX, KeyHash, Scopes};
 use std::fmt;
@@ -11,14 +11,14 @@ pub(crate) const PER_MIN_MAX: u32 = 100_000_000;
 /// The largest weight.
 pub(crate) const WEIGHT_MAX: u32 = 1000;
 
-/// A key: who it stands for, and what they may do. The key itself is not in here.
+/// An API key: its name, permissions and limits. The key's text is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Letters, digits, `.`, `_` and `-`; it appears in logs and metrics.
+    /// Letters, digits, `.`, `_` and `-`; the name appears in logs and metrics.
     pub name: String,
     /// What is known of the key.
     pub hash: KeyHash,
-    /// What it may be used for; at least one.
+    /// Permitted uses; at least one.
     pub scopes: Scopes,
     /// How much.
     pub limits: KeyLimits,
@@ -26,23 +26,26 @@ pub struct Key {
     pub weight: u32,
 }
 
-/// How much a key may do; `None` = no limit.
+/// Limits of a key; `None` = no limit.
 ///
-/// A rate is a bucket that holds one minute's worth and fills evenly: after a rest, a whole
-/// minute's worth at once, then as it fills.
+/// A rate is a bucket that holds one minute's worth and fills evenly: after a pause, a whole minute's worth at once,
+/// then
+/// at the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimits {
     /// Choices that may be open at one time (a request with `n` = 3 opens three).
     pub concurrent_streams: Option<NonZeroU32>,
-    /// Requests that ask for generation, also those that are refused later.
+    /// Requests for generation, also those that are rejected later.
     pub requests_per_min: Option<NonZeroU32>,
-    /// Tokens of prompts and answers together. A prompt is charged before it runs and refused when
-    /// there is no room; an answer is charged as it is made and never cut, so the bucket may go
-    /// below empty: then nothing new is admitted until it has filled again.
+    /// Tokens of prompts and answers together. A prompt is charged before the prompt runs, and rejected when the
+    /// bucket has too
+    /// few tokens; an answer is charged while generated and never cut, so the bucket may go below empty: then no
+    /// request is
+    /// admitted until the bucket has filled again.
     pub tokens_per_min: Option<NonZeroU32>,
 }
 
-/// A key that cannot be as it is.
+/// Why a key is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyProblem {
     /// Which.

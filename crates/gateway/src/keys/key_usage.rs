@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Counters of one key. Its limits are arguments: they may change while the meter stays.
+/// Counters of one key. Limits are arguments: they may change while the counters stay.
 #[derive(Debug)]
 pub(crate) struct KeyUsage {
     epoch: Instant,
@@ -45,7 +45,7 @@ impl KeyUsage {
         })
     }
 
-    /// Charges a prompt, or nothing of it.
+    /// Charges a whole prompt, or nothing.
     pub(crate) fn prompt(
         &self,
         limits: &KeyLimits,

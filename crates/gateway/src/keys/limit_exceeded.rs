@@ -1,4 +1,4 @@
-//! Which limit a caller came over, and the words for it.
+//! Which limit of a key a caller has exceeded, and the error message.
 
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::num::NonZeroU32;
@@ -29,7 +29,7 @@ impl LimitExceeded {
         }
     }
 
-    /// Says it to the operator.
+    /// Logs the limit for the operator.
     pub(crate) fn log(self, name: &str) {
         tracing::debug!(key = name, limit = self.limit(), "over its limit");
     }
@@ -54,7 +54,7 @@ impl LimitExceeded {
         }
     }
 
-    /// When it may go better; `None` = never.
+    /// When a retry may succeed; `None`: never.
     fn wait(self) -> Option<Duration> {
         match self {
             Self::Requests { wait, .. }

@@ -1,17 +1,17 @@
 //! Callers, their permissions and their rate limits.
 //!
 //! ```text
-//! hash       the key's text       -> BLAKE3, all that is ever kept
+//! hash       the key's text       -> BLAKE3, the only stored form
 //! Keys       a hash               -> a `Caller`            every key is compared, in constant time
 //! caller     a `Caller`           -> counted requests, open streams
-//! permit     a stream's right     -> charged tokens        given back by its drop
+//! permit     a stream's right     -> charged tokens        released on drop
 //! ```
 //!
-//! Keys can be replaced while the server runs. A key that stays keeps its meter; one that went is
-//! refused from then on, while the streams it opened run to their end.
+//! Keys can be replaced while the server runs. A key that stays keeps its usage; a removed key is rejected from then
+//! on,
+//! while streams opened with the key run to their end.
 //!
-//! Everything here takes `now` as an argument and knows neither HTTP nor files, except `over` (which writes the error
-//! messages of rejections).
+//! All functions take `now` as an argument. Only `limit_exceeded` knows errors: error messages of rejections.
 
 pub(crate) mod caller;
 pub(crate) mod gcra;
@@ -41,7 +41,7 @@ use wire::clock;
 /// Keys a server may have: each presented key is compared with every one of them.
 pub const KEYS_MAX: usize = 1024;
 
-/// The keys of a server, or the knowledge that it needs none.
+/// The API keys of a server, or the setting that no key is needed.
 pub struct Keys {
     /// What meters count from.
     epoch: Instant,
@@ -51,14 +51,14 @@ pub struct Keys {
     entries: RwLock<Arc<[KeyEntry]>>,
 }
 
-/// A key as it is looked up.
+/// A key in the table of keys.
 struct KeyEntry {
     hash: KeyHash,
     caller: Caller,
 }
 
 impl Keys {
-    /// No keys: everybody is the same caller, who may do everything.
+    /// No keys: every request has the same caller, with all scopes.
     pub fn anonymous() -> Self {
         let epoch = clock::now();
         Self {
@@ -68,10 +68,10 @@ impl Keys {
         }
     }
 
-    /// These keys and nobody else; with none of them, nobody at all.
+    /// Exactly these keys; without any key, every request is rejected.
     ///
     /// # Errors
-    /// Every key that cannot be as it is, or that is there twice.
+    /// All keys that are invalid or listed twice.
     pub fn new(keys: &[Key]) -> Result<Self, Vec<KeyProblem>> {
         Self::at(keys, clock::now())
     }
@@ -86,9 +86,9 @@ impl Keys {
         Ok(none)
     }
 
-    /// From now on these keys and nobody else. Running streams keep their permits, and a key that
-    /// was there before keeps what it has used up. A server that was started without keys stays
-    /// open to everybody: this changes nothing then.
+    /// Replaces the keys. Running streams keep their permits, and a key that stays keeps its usage. A server that was
+    /// started
+    /// without keys stays open: the call changes nothing then.
     ///
     /// # Errors
     /// As for [`Keys::new`]; then the keys stay as they were.
@@ -117,14 +117,14 @@ impl Keys {
         self.anonymous.is_none()
     }
 
-    /// Whose key this is. Takes the same time whichever key it is, and for a stranger's.
+    /// The caller with this key. Takes equally long for every key, known or unknown.
     pub fn identify(&self, presented: Option<&[u8]>) -> Option<Caller> {
         if let Some(anonymous) = &self.anonymous {
             return Some(anonymous.clone());
         }
         let hash = KeyHash::of(presented?);
         let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
-        // 0 = nobody, else the place of the key and one more.
+        // 0: unknown, else the index of the key plus one.
         let mut found = 0_u64;
         for (place, entry) in (1_u64..).zip(entries.iter()) {
             found.conditional_assign(&place, entry.hash.ct_eq(&hash));

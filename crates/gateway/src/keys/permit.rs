@@ -6,9 +6,9 @@ use engine::{Account, CacheSalt};
 use std::time::Instant;
 use wire::clock;
 
-/// Open streams of one request, charged to its key. Dropping it closes them; tokens stay spent.
+/// Open streams of one request, charged to the key. Dropping the permit closes the streams; tokens stay spent.
 ///
-/// It keeps the limits it was opened under: a reload does not reach into running streams.
+/// The permit keeps the limits of the time of opening: a reload does not affect running streams.
 #[derive(Debug)]
 pub struct KeyPermit {
     caller: Caller,
@@ -24,7 +24,7 @@ impl KeyPermit {
         })
     }
 
-    /// Whose share of the engine its sequences use.
+    /// Tenant whose share of the engine the sequences use.
     pub fn account(&self) -> Account {
         Account {
             id: self.caller.owner.0,
@@ -32,13 +32,14 @@ impl KeyPermit {
         }
     }
 
-    /// The salt of its cached prompts; `request` is the salt that the request gives itself.
+    /// Salt of the request's cached prompts; `request` is the salt in the request's body.
     pub fn cache_salt(&self, sharing: PrefixSharing, request: Option<&str>) -> CacheSalt {
         self.caller.cache_salt(sharing, request)
     }
 
-    /// Charges the prompts' tokens, or says when there is room for them. To be called once, when
-    /// they were counted and before they run.
+    /// Charges the prompts' tokens, or returns when the bucket has room for the tokens. To be called once, after
+    /// counting and
+    /// before the prompts run.
     pub fn prompt(&self, tokens: u64, now: Instant) -> Result<(), LimitExceeded> {
         let Caller { limits, name, .. } = &self.caller;
         let charged = self.caller.usage().prompt(limits, tokens, now);
@@ -50,13 +51,13 @@ impl KeyPermit {
         self.token_charge().charge(tokens, now);
     }
 
-    /// Where tokens can be charged to the same key by who has not its streams.
+    /// Charges tokens to the key without holding the streams.
     pub(crate) fn token_charge(&self) -> TokenCharge {
         TokenCharge(self.caller.clone())
     }
 }
 
-/// Charges a key for what is known only after it was done: who owes waits the longer with the next request.
+/// Charges work to a key after the work was done: a key in debt waits longer with the next request.
 #[derive(Debug)]
 pub(crate) struct TokenCharge(Caller);
 

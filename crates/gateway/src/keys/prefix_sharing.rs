@@ -1,7 +1,8 @@
-//! Which requests share cached prompts: by the caller's key, and by a salt of the request's own.
+//! Which requests share cached prompts: by the caller's key, and by a salt in the request.
 //!
-//! `cached_tokens` and the time to the first token tell whether a prompt's beginning was computed before. Where
-//! that is nobody else's business, prompts are cached under a salt made of the key's owner.
+//! `cached_tokens` and the time to first token reveal whether the beginning of a prompt was computed before. Where
+//! other
+//! tenants must not learn this, prompts are cached under a salt made of the key's owner.
 
 use super::Caller;
 use super::caller::ANONYMOUS;
@@ -10,7 +11,7 @@ use engine::CacheSalt;
 /// Which keys share cached prompts. Without keys all callers do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrefixSharing {
-    /// Each key has its own.
+    /// Each key has a cache of its own.
     #[default]
     PerKey,
     /// All keys share them.
@@ -18,7 +19,7 @@ pub enum PrefixSharing {
 }
 
 impl Caller {
-    /// The salt of a request's cached prompts; `request` is the salt that the request gives itself.
+    /// Salt of a request's cached prompts; `request` is the salt in the request's body.
     pub(crate) fn cache_salt(&self, sharing: PrefixSharing, request: Option<&str>) -> CacheSalt {
         let owner = match sharing {
             PrefixSharing::PerKey => self.owner,

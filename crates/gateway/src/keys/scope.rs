@@ -17,7 +17,7 @@ impl Scope {
     /// All there are.
     pub const ALL: [Self; 3] = [Self::Inference, Self::Admin, Self::Metrics];
 
-    /// How files and flags spell it.
+    /// Name in files and flags.
     pub fn name(self) -> &'static str {
         match self {
             Self::Inference => "inference",
@@ -56,7 +56,7 @@ impl Scopes {
         Self(bits)
     }
 
-    /// Whether it is in the set.
+    /// Whether the set contains a scope.
     pub fn has(self, scope: Scope) -> bool {
         self.has_any(Self::of(&[scope]))
     }
@@ -71,7 +71,7 @@ impl Scopes {
         self.0 == 0
     }
 
-    /// The scopes in it.
+    /// The scopes of the set.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |&scope| self.has(scope))
     }

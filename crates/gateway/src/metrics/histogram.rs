@@ -12,9 +12,9 @@ const SIZE_BOUNDS: [u64; SIZE_BUCKETS] = doublings();
 
 /// Counts by bucket, written by any thread without waiting.
 ///
-/// One sample is two additions. They are not one act: a reader may see a sample's bucket and not yet
-/// its value in the sum. The number of samples is the sum of the buckets and so never contradicts
-/// them.
+/// One sample is two additions, which are not one atomic step: a reader may see a sample's bucket and not yet its
+/// value in
+/// the sum. The number of samples is the sum of the buckets, so that the two never disagree.
 #[derive(Debug)]
 struct Buckets<const COUNTS: usize> {
     /// The last one is for what is above every bound.
@@ -30,7 +30,7 @@ impl<const COUNTS: usize> Buckets<COUNTS> {
         }
     }
 
-    /// Counts `value` in the first bucket whose bound is not below it.
+    /// Counts `value` in the first bucket with a bound not below `value`.
     fn record(&self, bounds: &[u64], value: u64) {
         let bucket = bounds.partition_point(|&bound| bound < value);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
@@ -100,10 +100,10 @@ impl Default for Sizes {
     }
 }
 
-/// A distribution that was read, in its base unit (seconds, or things).
+/// The values of a histogram, in the base unit (seconds, or a number).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// Upper bounds, each included in its bucket. (buckets)
+    /// Upper bounds, inclusive. (buckets)
     pub bounds: Vec<f64>,
     /// (buckets + 1): the last is what is above every bound.
     pub counts: Vec<u64>,

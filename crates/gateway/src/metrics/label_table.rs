@@ -1,12 +1,13 @@
-//! Values by label, for labels whose set is small but not known here.
+//! Values by label, for small sets of labels that are not known at compile time.
 
 use std::sync::OnceLock;
 
-/// Up to `N` labels, each with a value, and one more value for all labels beyond.
+/// Up to `N` labels, each with a value, and one more value for all further labels.
 ///
-/// A label takes the first free slot and keeps it: slots are filled from the front and never
-/// emptied. Two threads that bring a label at one time meet at the same slot, where one wins; the
-/// other looks at that slot again, so no label stands twice.
+/// A label takes the first free slot and keeps the slot: slots are filled from the front and never emptied. Two
+/// threads
+/// with new labels meet at one slot, where one wins; the other compares that slot again, so that no label appears
+/// twice.
 #[derive(Debug)]
 pub struct LabelTable<V, const N: usize> {
     slots: [LabelSlot<V>; N],
@@ -23,7 +24,7 @@ struct LabelSlot<V> {
 pub const BEYOND: &str = "other";
 
 impl<V, const N: usize> LabelTable<V, N> {
-    /// The value of a label. The first use of a label allocates its name; others do not.
+    /// The value of a label. The first use of a label allocates; others do not.
     pub fn of(&self, label: &str) -> &V {
         for slot in &self.slots {
             let taken = slot.label.get_or_init(|| Box::from(label));
@@ -34,7 +35,7 @@ impl<V, const N: usize> LabelTable<V, N> {
         &self.beyond
     }
 
-    /// Every label that was used, with its value.
+    /// All labels in use, with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
         let named = self
             .slots

@@ -1,18 +1,19 @@
 //! Metrics of generations: counters, gauges and histograms, written at a few typed points.
 //!
 //! ```text
-//! meter       one response: first token, next tokens, stalls, end
-//! steps       the engine's steps, observed on the engine's thread
-//! operations  duration of each request, as OpenTelemetry defines it
-//! count, histogram, table   the atomic values themselves
+//! response_meter  one response: first token, next tokens, stalls, end
+//! steps           the engine's steps, observed on the engine's thread
+//! operations      duration of each request, as OpenTelemetry defines it
+//! count, histogram, label_table   the atomic values themselves
 //! ```
 //!
-//! Every value is an atomic word that any thread adds to: no thread waits, nothing is allocated (except for the first
+//! Every value is an atomic integer that any thread can add to: no thread waits, no call allocates (except for the
+//! first
 //! use of a label), and no text of a client becomes a label. A frame costs two readings of the clock and three
 //! additions.
 //!
 //! Latencies are measured twice: in the engine, when a token is sampled; and at the socket, when the connection takes
-//! the frame that carries the token. The difference is the cost of this server, the network and the reader.
+//! the frame with the token. The difference is the cost of the server, the network and the reader.
 
 pub mod count;
 pub mod histogram;
@@ -41,7 +42,7 @@ const PROTOCOLS_MAX: usize = 16;
 /// One counter for each [`ResponseOutcome`].
 type OutcomeCounters = [Counter; ResponseOutcome::ALL.len()];
 
-/// Metrics of all generations, whichever model they run on. The engine counts its own work.
+/// Metrics of all generations, of all models. The engine counts its own work.
 #[derive(Debug, Default)]
 pub struct GenerationMetrics {
     /// Responses that are being read.

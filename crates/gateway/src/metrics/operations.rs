@@ -1,8 +1,8 @@
-//! What each request took, as OpenTelemetry's conventions for model servers ask for it: by operation, once
-//! per request, failures by their kind.
+//! Durations of whole requests, as OpenTelemetry's conventions for model servers define them: by operation, once per
+//! request, failures by their kind.
 //!
-//! The other distributions here are by token or by frame; a mean over a request is another figure, so it is
-//! taken where the request is over.
+//! Other histograms count tokens or frames; a mean over a request is another value, computed at the end of the
+//! request.
 
 use super::histogram::{Distribution, Latency};
 use super::label_table::LabelTable;
@@ -37,20 +37,20 @@ struct Operation {
 
 /// The figures of one operation, read.
 pub struct OperationMetrics {
-    /// As the conventions spell it.
+    /// Operation name of the conventions.
     pub operation: &'static str,
-    /// From a request's coming to its first token, of complete ones.
+    /// From arrival to first token, of complete requests.
     pub first_token: Distribution,
-    /// Mean time from a choice's token to its next, of complete ones that had two.
+    /// Mean inter-token time of a choice, of complete requests with two tokens or more.
     pub per_token: Distribution,
-    /// From a request's coming to its end, by `error.type`; `None`: it is complete.
+    /// From arrival to end, by `error.type`; `None`: complete requests.
     pub durations: Vec<(Option<String>, Distribution)>,
 }
 
-/// What is known of a request when its last event was told.
+/// Facts about a request after its last event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedRequest {
-    /// How it broke, if it did.
+    /// End of a failed request.
     pub(crate) broken: Option<End>,
     pub(crate) times: Times,
     /// Tokens of all choices.
@@ -59,7 +59,7 @@ pub(crate) struct FinishedRequest {
 }
 
 impl Operations {
-    /// A request is over. `None`: its client left before.
+    /// Records a request after its end. `None`: the client disconnected before.
     pub(crate) fn record(
         &self,
         opened: MeteredRequest,
@@ -86,7 +86,7 @@ impl Operations {
         }
     }
 
-    /// Operations that were asked for.
+    /// Operations with at least one request.
     pub fn read(&self) -> Vec<OperationMetrics> {
         let all = [
             ("chat", &self.chat),
@@ -124,7 +124,7 @@ impl Operation {
 }
 
 impl FinishedRequest {
-    /// Mean time from a choice's token to its next: choices run side by side.
+    /// Mean time from a choice's token to the next: choices run at one time.
     fn per_token(&self) -> Option<Duration> {
         let gaps = self.tokens.checked_sub(self.choices).filter(|&n| n > 0)?;
         let each = self.choices as f64 / gaps as f64;
@@ -132,7 +132,7 @@ impl FinishedRequest {
     }
 }
 
-/// One word for what broke it.
+/// Value of `error.type`.
 fn error_type(end: End) -> &'static str {
     match (end, end_name(end)) {
         (End::Failed(_), (_, Some(code))) => code,

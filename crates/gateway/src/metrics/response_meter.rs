@@ -1,4 +1,4 @@
-//! One stream's measures, as its client sees them.
+//! Metrics of one response, as the client sees the response.
 
 use super::GenerationMetrics;
 use crate::streams::{SocketMetrics, StreamRecord};
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 use wire::clock;
 use wire::format::Format;
 
-/// A connection that took this long to ask for the next frame was held up by its reader; what is
-/// shorter is the copying.
+/// A connection that takes the next frame after this time or later counts as stalled by its reader; shorter times are
+/// copying.
 const STALL_MIN: Duration = Duration::from_millis(1);
 
 /// How an answer was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseOutcome {
-    /// Every choice ended well and the connection was given all of it.
+    /// Every choice ended successfully and the connection took all frames.
     Complete,
     /// An ending that dialects spell as an error.
     Failed,
-    /// Nobody waited for the rest.
+    /// The client disconnected before the end.
     Left,
 }
 
@@ -59,22 +59,23 @@ pub struct MeteredRequest {
     pub protocol: MeteredProtocol,
     /// Whether tokens are handed over as they come.
     pub stream: bool,
-    /// Whether this reader came to a stream that somebody else opened, or came back.
+    /// Whether the reader attached to an existing stream, also to resume the stream.
     pub attached: bool,
     /// When the request had come.
     pub arrived: Instant,
 }
 
-/// Follows one answer from its start to its last byte; its drop closes the account.
+/// Measures one response from its start to its last byte; the drop records the outcome.
 ///
-/// A frame is *told* when it was written, and *taken* when the connection asks for the next one:
-/// then it left for the socket. In between the reader holds us up.
+/// A frame is *emitted* when encoded, and *taken* when the connection asks for the next frame: then the frame has
+/// left for
+/// the socket. The time between is the reader's.
 pub(crate) struct ResponseMeter {
     metrics: Arc<GenerationMetrics>,
     request: MeteredRequest,
-    /// Whose answer it is, for its own account.
+    /// The stream, whose own metrics are written too.
     record: Option<Arc<StreamRecord>>,
-    /// Whether this reader returned credit when it was seen last.
+    /// Whether the reader owned the credit at the last frame.
     owns_credit: bool,
     /// Since when a frame waits to be taken.
     told_at: Option<Instant>,
@@ -102,12 +103,12 @@ impl ResponseMeter {
         }
     }
 
-    /// An answer of this stream: what is taken is its account too, for as long as this reader governs.
+    /// Adds a stream, whose own metrics are written while this reader owns the credit.
     pub(crate) fn of(&mut self, record: &Arc<StreamRecord>) {
         self.record = Some(Arc::clone(record));
     }
 
-    /// The last event was told.
+    /// The last event was emitted.
     pub(crate) fn finished(&mut self, finished: super::FinishedRequest) {
         self.finished = Some(finished);
     }
@@ -124,7 +125,7 @@ impl ResponseMeter {
         }
     }
 
-    /// What was told has been taken, by the one who returns credit or by another.
+    /// The connection took the emitted frame; `owns_credit`: its reader returns credit.
     pub(crate) fn taken(&mut self, owns_credit: bool) {
         self.owns_credit = owns_credit;
         if let Some(told_at) = self.told_at.take() {
@@ -160,7 +161,7 @@ impl ResponseMeter {
         }
     }
 
-    /// The stream's own, where this reader's frames belong to it.
+    /// Metrics of the stream, if this reader's frames count there.
     fn account(&self) -> Option<&SocketMetrics> {
         let record = self.record.as_ref().filter(|_| self.owns_credit)?;
         Some(record.credit_owner().taken())
@@ -168,7 +169,7 @@ impl ResponseMeter {
 }
 
 impl Drop for ResponseMeter {
-    /// The last frame is not followed by another: it counts as taken here, unless the client left.
+    /// The last frame has no successor and counts as taken here, unless the client disconnected.
     fn drop(&mut self) {
         let now = clock::now();
         if let Some(told_at) = self.told_at.take() {

@@ -1,4 +1,4 @@
-//! What the engine's steps are like, told by the engine itself.
+//! Metrics of the engine's steps, recorded by the engine.
 
 use super::histogram::{Latency, Sizes};
 use engine::{Observer, RequestId, StepFacts, Transition};
@@ -19,7 +19,8 @@ pub struct StepMetrics {
 }
 
 impl StepMetrics {
-    /// For [`engine::Engine::observe`], before the engine is spawned. A step costs it six additions.
+    /// The observer for [`engine::Engine::observe`], to be set before the engine is spawned. A step costs six
+    /// additions.
     pub fn observer(self: &Arc<Self>) -> Box<dyn Observer> {
         Box::new(StepObserver(Arc::clone(self)))
     }
@@ -28,7 +29,7 @@ impl StepMetrics {
 struct StepObserver(Arc<StepMetrics>);
 
 impl Observer for StepObserver {
-    /// Transitions are counted by the engine itself.
+    /// The engine counts transitions.
     fn transition(&mut self, _: RequestId, _: Transition, _: Instant) {}
 
     fn step(&mut self, facts: &StepFacts) {

@@ -1,15 +1,15 @@
-//! What a model's file says of itself, for who lists models.
+//! Metadata of a model's file, for lists of models.
 
 use engine::Pooling;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A model's own account of itself.
+/// Metadata of a model's file.
 #[derive(Clone, Debug)]
 pub struct ModelFacts {
-    /// Bytes of its files.
+    /// Bytes of the model's files.
     pub file_bytes: u64,
-    /// The SHA-256 of its content in hexadecimal, where somebody read all of it.
+    /// SHA-256 of the file in hexadecimal, if the whole file was read.
     pub sha256: Option<String>,
     /// When they were written.
     pub modified: SystemTime,
@@ -21,7 +21,7 @@ pub struct ModelFacts {
     pub quantization: String,
     /// Chat template, if there is one.
     pub template: Option<String>,
-    /// How its hidden states become an embedding; `None`: in a way this server does not know.
+    /// How hidden states become an embedding; `None`: in a way that this server does not support.
     pub pooling: Option<Pooling>,
     /// Metadata, without long values.
     pub info: Map<String, Value>,
@@ -44,8 +44,9 @@ impl Default for ModelFacts {
 }
 
 impl ModelFacts {
-    /// Tells one model from another: the sum of its content where that is known, or else 64 hexadecimal
-    /// digits of what it says of itself; weights are too long to be read for that.
+    /// Identifies the model: the SHA-256 of the file where known, or else 64 hexadecimal digits of a hash of the
+    /// metadata;
+    /// weights are too long to be read for a list.
     pub fn digest(&self) -> String {
         if let Some(sum) = &self.sha256 {
             return sum.clone();

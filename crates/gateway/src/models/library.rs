@@ -1,4 +1,4 @@
-//! What the server may ask of who keeps its models: which there are, and to load one.
+//! The model store, as the server uses it: find, load, pull, copy and delete models.
 
 use super::{LoadProgress, ModelFacts, ServedModel};
 use std::fmt;
@@ -6,66 +6,65 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use wire::derived_model::DerivedModel;
 
-/// Models that a server may load, beside the one it was started with, and what may be done to them.
+/// Models that a server may load beside the model it was started with, and operations on them.
 ///
-/// Every call may block: the server makes them on threads where that holds nobody up.
+/// Every call may block: the server runs the calls on blocking threads.
 pub trait Library: Send + Sync + 'static {
     /// All models, the one that the server was started with among them, in the order they are listed in.
     fn all(&self) -> Vec<LocalModel>;
-    /// The model of this name, which a client typed. Whatever it is, nothing outside the operator's
-    /// directories is reached by it.
+    /// The model of this name, which a client sent. No name reaches a file outside the operator's directories.
     fn find(&self, name: &str) -> Option<LocalModel>;
-    /// Bytes of memory that loading it takes, as its file says.
+    /// Bytes of memory that the loaded model takes, by the file's header.
     ///
     /// # Errors
-    /// The file cannot be read, in words for the log.
+    /// The file cannot be read; the message is for the log.
     fn bytes_needed(&self, weights: Option<&str>) -> Result<u64, String>;
-    /// Loads it and starts its engine. `tell` hears how far it is.
+    /// Loads the model and starts the engine. `tell` receives the progress.
     ///
     /// # Errors
-    /// It cannot be loaded, in words for the log.
+    /// The model cannot be loaded; the message is for the log.
     fn load(
         &self,
         weights: Option<&str>,
         tell: &mut dyn FnMut(LoadProgress),
     ) -> Result<LoadedModel, String>;
-    /// Fetches a model. `tell` hears how far it is, and may say that nobody waits for it any more.
+    /// Downloads a model. `tell` receives the progress, and returns whether a client still waits.
     ///
     /// # Errors
-    /// It could not be had, or nobody waits; what came stays, and is gone on from the next time.
+    /// The download failed, or no client waits; received bytes stay, and the next pull continues.
     fn pull(
         &self,
         name: &str,
         tell: &mut dyn FnMut(PullNews<'_>) -> ControlFlow<()>,
     ) -> Result<(), LibraryError>;
-    /// Gives a model another name beside its own.
+    /// Gives a model another name.
     ///
     /// # Errors
-    /// There is no such model, or the new name cannot be one.
+    /// The model is unknown, or the new name is invalid.
     fn copy(&self, from: &str, to: &str) -> Result<(), LibraryError>;
-    /// Takes a name away, and its file with the last name for it.
+    /// Removes a name, and the file with the last name.
     ///
     /// # Errors
-    /// There is no such name, or it is not the library's to take away.
+    /// The name is unknown, or the file is not managed by the model store.
     fn delete(&self, name: &str) -> Result<(), LibraryError>;
-    /// Makes a model of another one: the same weights, asked differently.
+    /// Creates a derived model: other defaults for the weights of a model.
     ///
     /// # Errors
-    /// There is no such model to make it of, or the new name cannot be one.
+    /// The base model is unknown, or the new name is invalid.
     fn make(&self, name: &str, made: DerivedModel) -> Result<(), LibraryError>;
 }
 
 /// A model that is there, loaded or not.
 #[derive(Clone, Debug)]
 pub struct LocalModel {
-    /// The name clients ask for.
+    /// Name in requests.
     pub name: String,
-    /// What it is loaded from, as the library knows it; models of the same weights are loaded once.
-    /// `None`: what the server was started with.
+    /// Source of the weights, as the model store names it; models with equal weights are loaded once.
+    /// `None`: the model that the server was started with.
     pub weights: Option<String>,
-    /// What its file says of it.
+    /// Metadata of the file.
     pub facts: Arc<ModelFacts>,
-    /// How it is asked differently from its weights' own model.
+    /// Defaults of a derived model.
     pub made: Option<Arc<DerivedModel>>,
 }
 
@@ -73,9 +72,9 @@ pub struct LocalModel {
 pub struct LoadedModel {
     /// The loaded model.
     pub model: Arc<ServedModel>,
-    /// Bytes of memory it has.
+    /// Bytes of memory that the model takes.
     pub bytes: u64,
-    /// Ends its engine and returns when its memory is free; may block.
+    /// Ends the engine and returns when the memory is free; may block.
     pub close: Box<dyn FnOnce() + Send>,
 }
 
@@ -86,7 +85,7 @@ pub enum PullNews<'a> {
     Listing,
     /// A file is being fetched.
     Fetching {
-        /// What its content must hash to: `sha256:` or `git:`, and hexadecimal digits.
+        /// Expected hash of the content: `sha256:` or `git:`, and hexadecimal digits.
         digest: &'a str,
         /// Size in bytes.
         total: u64,
@@ -104,11 +103,11 @@ pub enum PullNews<'a> {
 pub enum LibraryError {
     /// There is no model of that name.
     Unknown(String),
-    /// The caller can mend it.
+    /// The caller can correct the request.
     Invalid(String),
-    /// Somebody else could not do his part: the hub, the disk.
+    /// Another party failed: the hub, the disk.
     Failed(String),
-    /// Nobody waited for it any more.
+    /// No client waited any more.
     Abandoned,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bounds of the models that are loaded on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelLimits {
-    /// Bytes that loaded models may have together; `None`: no bound. Who was not asked longest makes room.
+    /// Bytes that loaded models may have together; `None`: no bound. The least recently used model is evicted.
     pub memory_bytes: Option<u64>,
     /// How long a model that was loaded on demand stays without a request; `None`: for ever.
     pub idle: Option<Duration>,

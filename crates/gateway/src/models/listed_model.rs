@@ -16,7 +16,7 @@ pub struct ListedModel {
     /// Tokens that prompt and answer may have together; of a model that is ready.
     pub context_max: Option<usize>,
     pub(crate) state: ModelState,
-    /// `None` of the first as long as it is not there.
+    /// `None` for the first model until its file was read.
     pub facts: Option<Arc<ModelFacts>>,
     /// The derived model, if the name is one of a derived model.
     pub made: Option<Arc<DerivedModel>>,
@@ -61,7 +61,7 @@ impl ListedModel {
         }
     }
 
-    /// What it can be asked for, once it is ready.
+    /// Capabilities of a ready model.
     pub fn capabilities(&self) -> Option<Capabilities> {
         match &self.state {
             ModelState::Ready(serving) => Some(serving.model.handle.capabilities),
@@ -69,7 +69,7 @@ impl ListedModel {
         }
     }
 
-    /// The model as lists describe it.
+    /// The entry of the model in lists.
     pub fn card(&self) -> ModelCard {
         ModelCard {
             name: self.name.clone(),

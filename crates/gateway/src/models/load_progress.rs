@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::time::Duration;
 
-/// The least and the most that a caller is told to wait for a model.
+/// Bounds of `Retry-After` for a model that is loading.
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
@@ -11,7 +11,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadPhase {
-    /// The file is opened and its header read.
+    /// Reading the file's header.
     #[default]
     Opening,
     /// The vocabulary and the chat template are made.
@@ -23,7 +23,7 @@ pub enum LoadPhase {
 }
 
 impl LoadPhase {
-    /// How it is spelled.
+    /// Name in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Opening => "opening",
@@ -41,16 +41,16 @@ pub struct LoadProgress {
     pub phase: LoadPhase,
     /// Bytes of the file's tensors that were packed.
     pub bytes_done: u64,
-    /// Bytes of all its tensors.
+    /// Bytes of all tensors.
     pub bytes_total: u64,
     /// Tensors that were packed.
     pub tensors_done: u64,
-    /// All its tensors.
+    /// Number of all tensors.
     pub tensors_total: u64,
 }
 
 impl LoadProgress {
-    /// By bytes, rounded down. 100 is said of a model that is ready, never of one that is loading.
+    /// Percent by bytes, rounded down. 100 is reported for ready models only.
     pub fn percent(&self) -> u64 {
         let done = u128::from(self.bytes_done) * 100 / u128::from(self.bytes_total.max(1));
         u64::try_from(done).unwrap_or(u64::MAX).min(99)
@@ -65,7 +65,7 @@ impl LoadProgress {
         )
     }
 
-    /// What is left, if it goes on as it went in the time `passed`; `unknown` as long as nothing is done.
+    /// Remaining time at the speed of the time `passed`; `unknown` before the first bytes.
     pub(crate) fn left(&self, passed: Duration, unknown: Duration) -> Duration {
         let left = match self.bytes_done {
             0 => unknown,

@@ -1,20 +1,26 @@
-//! The model loader and evictor: one task that loads one model after the other, and unloads.
+//! The model loader and evictor: one task that loads one model after another, and unloads models.
 //!
 //! # States
 //!
-//! A slot is *unloaded*, *queued*, *loading*, and *ready*, *failed* or *too large* (see [`ModelState`]). Requests move it
-//! from unloaded, failed and too large to queued; everything else is this task's, and `keep_alive: 0`'s.
+//! A model entry is *unloaded*, *queued*, *loading*, and *ready*, *failed* or *too large* (see [`ModelState`]).
+//! Requests
+//! move an entry from unloaded, failed and too large to queued; other transitions belong to this task, and to
+//! `keep_alive: 0`.
 //!
-//! - *queued → loading*: the one that waits longest, when nothing is being loaded and its bytes fit into
-//!   `memory_bytes` beside all that models have, those that are leaving included. Where they do not fit, the
-//!   idle model that was asked longest ago leaves; where none is idle, this waits for one.
+//! - *queued → loading*: the entry that waits longest, when no model is being loaded and the model's bytes fit into
+//!   `memory_bytes` beside all loaded models, those being unloaded included. If the model does not fit, the least
+//!   recently
+//!   used idle model is evicted; without an idle model, the task waits for one.
 //! - *loading → ready, failed*: by the thread that loads.
-//! - *ready → unloaded*: an idle one, when its time is over or its room is needed. Looking whether it is idle and
-//!   taking it out of its slot is one step under the slot's lock: whoever came before holds it, so it is
-//!   not idle, and whoever comes after finds it unloaded and queues it again.
+//! - *ready → unloaded*: an idle model whose keep-alive time is over, or whose memory is needed. Checking that a
+//!   model is
+//!   idle and removing the model from the entry is one step under the entry's lock: an earlier request holds the
+//!   model,
+//!   so that the model is not idle, and a later request finds the entry unloaded and queues the model again.
 //!
-//! The task sleeps until there is news, and looks each [`WAIT_MAX`] as long as somebody's time runs or
-//! somebody waits for room: requests end without telling it.
+//! The task sleeps until it is notified, and checks each [`WAIT_MAX`] while a keep-alive time runs or an entry waits
+//! for
+//! memory: requests end without a notification.
 
 use super::{Library, LoadedModel, Loading, ModelEntry, ModelRegistry, ModelState};
 use std::sync::Arc;
@@ -23,7 +29,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use wire::clock;
 
-/// Pause between two looks at who is idle, while that matters.
+/// Time between two checks for idle models, while idle models matter.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Loads and lets go, for ever.
@@ -55,7 +61,7 @@ struct ModelLoader {
     library: Arc<dyn Library>,
     /// Ready when the model that is being loaded is, or has failed.
     loading: Option<oneshot::Receiver<()>>,
-    /// The one whose turn it is, and the bytes it needs.
+    /// The next entry to be loaded, and the bytes of its model.
     front: Option<(Arc<ModelEntry>, u64)>,
 }
 
@@ -82,7 +88,7 @@ impl ModelLoader {
         restless | self.load_next().await
     }
 
-    /// Begins to load who waits longest, if there is room. True if it has to be waited for.
+    /// Begins to load the entry that waits longest, if the memory is free. True: an entry waits.
     async fn load_next(&mut self) -> bool {
         if self.loading.is_some() || self.models.is_closed() {
             return false;
@@ -116,7 +122,7 @@ impl ModelLoader {
         false
     }
 
-    /// Whose turn it is. What it needs is read once.
+    /// The next entry to be loaded. The bytes of its model are read once.
     async fn next(&mut self) -> Option<(Arc<ModelEntry>, u64)> {
         if let Some(front) = &self.front {
             return Some(front.clone());
@@ -146,7 +152,7 @@ impl ModelLoader {
         }
     }
 
-    /// The idle model that was asked longest ago.
+    /// The least recently used idle model.
     fn longest_idle(&self) -> Option<Arc<ModelEntry>> {
         let idle = |entry: &Arc<ModelEntry>| entry.is_idle() && entry.bytes() > 0;
         let slots = self.models.entries().into_iter();
@@ -163,12 +169,12 @@ impl ModelLoader {
         let thread = std::thread::Builder::new().name("load".to_owned());
         let started = thread.spawn(move || {
             load(&*library, weights.as_deref(), hand, &name);
-            // Nobody listens when the server leaves.
+            // No receiver is left at shutdown.
             let _ = told.send(());
         });
         match started {
             Ok(_) => self.loading = Some(loading),
-            // Dropped with the thread's work, the hand said that it failed.
+            // `Loading` was dropped with the closure and has reported the failure.
             Err(why) => tracing::error!(%why, "cannot start a thread to load a model"),
         }
     }
@@ -201,8 +207,7 @@ fn load(library: &dyn Library, weights: Option<&str>, hand: Loading, name: &str)
 }
 
 impl ModelRegistry {
-    /// Lets go of a model, if nobody needs it, and waits until its memory is free. It goes on also
-    /// when nobody waits for that any more.
+    /// Unloads an unused model, and waits until the memory is free. The unloading continues if the caller is dropped.
     pub async fn unload(self: &Arc<Self>, entry: &ModelEntry) -> bool {
         let Some(leaving) = entry.leave() else {
             return false;
@@ -218,7 +223,7 @@ impl ModelRegistry {
             models.unloads.fetch_add(1, Ordering::Relaxed);
             models.look_again();
         });
-        // A panic of the engine's was told of by who closes it.
+        // A panic of the engine was logged by the thread that closes it.
         let _ = gone.await;
         true
     }

@@ -1,4 +1,4 @@
-//! The hand that loads a model, on whichever thread, and says how far it is.
+//! Reports the progress and result of loading a model, from any thread.
 
 use super::{
     LoadProgress, LoadedModel, ModelEntry, ModelRegistry, ModelState, ReadyModel, ServedModel,
@@ -31,15 +31,14 @@ impl Loading {
         self.entry.set_progress(progress);
     }
 
-    /// The model is ready, for as long as the server runs. (If the server is leaving, it is told to leave at
-    /// once.)
+    /// The model is ready, for as long as the server runs. (During a shutdown, the model is closed at once.)
     pub fn ready(mut self, model: Arc<ServedModel>) {
         self.models.counts_load(&self.entry);
         let serving = self.entry.ready(model, &self.models.limits());
         self.answers(&serving);
     }
 
-    /// The model is ready, until it is unloaded.
+    /// The model is ready, until unloaded.
     pub fn loaded(mut self, model: LoadedModel) {
         self.models.counts_load(&self.entry);
         let serving = self.entry.loaded(model, &self.models.limits());

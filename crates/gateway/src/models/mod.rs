@@ -1,20 +1,21 @@
-//! The models of the server, by name: which are loaded, and what a request's `model` leads to.
+//! The models of the server, by name: which are loaded, and what a request's `model` resolves to.
 //!
 //! ```text
 //! mod             a loaded model                            registry       all models
-//! model_entry     one model's state and its watchers        serving        a ready model with its admission
+//! model_entry     one model's state and its watchers        ready_model    a ready model with its admission
 //! load_progress   progress of loading, in counts            loading        loads one model and reports the progress
 //! facts           metadata of a model's file                library        the model store, as the server uses it
-//! resolved_model  the entry that a name leads to            pending_load   a request that waits for its model
-//! similar_names   names meant by an unknown name            loader         loads, unloads and evicts models
-//! listed          the list of models                        limits         bounds
-//! derived_model   a base model with other defaults          keep           how long an unused model stays loaded
+//! resolved_model  the entry that a name resolves to         pending_load   a request that waits for its model
+//! similar_names   suggestions for an unknown name           loader         loads, unloads and evicts models
+//! listed_model    the list of models                        limits         bounds
 //! ```
 //!
-//! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on a
-//! model's sizes (admission: its pages, its rate) is created when the model becomes ready and lives as long as the
-//! model, so that an admitted request keeps what it was admitted to. Each model has its own engine and threads: loading
-//! or unloading one does not delay another.
+//! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on
+//! a
+//! model's sizes (admission: pages, rates) is created when the model becomes ready and lives as long as the model, so
+//! that
+//! an admitted request keeps its permit. Each model has its own engine and threads: loading or unloading one does not
+//! delay another.
 
 pub(crate) mod facts;
 pub(crate) mod library;
@@ -52,16 +53,16 @@ use crate::metrics::StepMetrics;
 use generate::model_handle::ModelHandle;
 use std::sync::Arc;
 
-/// Everything the server knows about the loaded model. It never sees weights.
+/// A loaded model, without its weights.
 pub struct ServedModel {
-    /// The name clients ask for.
+    /// Name in requests.
     pub id: String,
-    /// Seconds since the Unix epoch, as `/v1/models` tells it.
+    /// Seconds since the Unix epoch, as in `/v1/models`.
     pub created_unix_s: i64,
-    /// What its file says of it.
+    /// Metadata of the model's file.
     pub facts: ModelFacts,
-    /// The model as generation uses it.
+    /// Handle for generation.
     pub handle: ModelHandle,
-    /// What its observer measures ([`StepMetrics::observer`]).
+    /// Metrics of the engine's steps ([`StepMetrics::observer`]).
     pub steps: Arc<StepMetrics>,
 }

@@ -1,4 +1,4 @@
-//! One model's state, and everybody who watches it.
+//! The state of one model, and its watchers.
 
 use super::{LoadProgress, LoadedModel, ModelKeepAlive, ReadyModel, ServedModel};
 use crate::limits::{GatewayLimits, LiveLimits};
@@ -12,7 +12,7 @@ use wire::clock;
 /// Where a model is.
 #[derive(Clone)]
 pub enum ModelState {
-    /// Nobody wants it.
+    /// Not requested.
     Unloaded,
     /// Requested, and waiting for memory or for earlier loads.
     Queued {
@@ -28,7 +28,7 @@ pub enum ModelState {
     },
     /// Ready.
     Ready(Arc<ReadyModel>),
-    /// The load failed. The reason is in the log only, because it may name paths.
+    /// The load failed. The reason is only in the log, because it may name paths.
     Failed,
     /// Larger than the memory budget of all models.
     TooLarge {
@@ -40,7 +40,7 @@ pub enum ModelState {
 }
 
 impl ModelState {
-    /// How it is spelled.
+    /// Name in the API.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Unloaded => "unloaded",
@@ -51,7 +51,7 @@ impl ModelState {
         }
     }
 
-    /// When it may be ready, where that is to be expected.
+    /// When the model may be ready, if the model is expected to become ready.
     pub fn retry_after(&self, unknown: Duration) -> Option<Duration> {
         match self {
             Self::Loading { since, progress } => {
@@ -64,28 +64,28 @@ impl ModelState {
     }
 }
 
-/// A model, whatever it is called. Watching it is telemetry: who looks late sees the newest.
+/// The server's record of one model. Watching the state is telemetry: a late watcher sees the newest state.
 pub struct ModelEntry {
     /// The primary name.
     pub id: String,
-    /// What it is loaded from; `None`: what the server was started with.
+    /// Source of the weights; `None`: the model that the server was started with.
     pub weights: Option<String>,
-    /// Seconds since the Unix epoch, of its name; a loaded model has its own.
+    /// Time of the name, in seconds since the Unix epoch; a loaded model has a time of its own.
     pub(crate) created_unix_s: i64,
     state: watch::Sender<ModelState>,
     stay: Mutex<Residency>,
-    /// Requests that wait for it to be loaded.
+    /// Requests that wait for the model.
     waiting: AtomicUsize,
     limits: Arc<LiveLimits>,
 }
 
 /// What is known of a model's stay in memory.
 struct Residency {
-    /// What the last request wanted that said so.
+    /// Keep-alive of the last request that set one.
     keep: Option<ModelKeepAlive>,
-    /// When it was last asked, or seen at work.
+    /// Time of the last use.
     last_used: Instant,
-    /// What it has, while it is loaded.
+    /// Memory of the loaded model.
     held: Option<LoadedState>,
 }
 
@@ -95,7 +95,7 @@ struct LoadedState {
     close: Box<dyn FnOnce() + Send>,
 }
 
-/// A model that answers nobody any more and still has its memory.
+/// A model that takes no further requests and still has memory.
 pub(crate) struct UnloadingModel {
     pub(crate) bytes: u64,
     serving: Arc<ReadyModel>,
@@ -103,7 +103,7 @@ pub(crate) struct UnloadingModel {
 }
 
 impl UnloadingModel {
-    /// Ends its engine and waits for it; may block.
+    /// Ends the engine and waits for its end; may block.
     pub(crate) fn close(self, limits: &GatewayLimits) {
         self.serving.close(limits);
         drop(self.serving);
@@ -129,7 +129,8 @@ impl ModelEntry {
         }
     }
 
-    /// A request begins to wait for it, or (`false`) ends to: as long as one waits, it does not leave.
+    /// A request begins (or, with `false`, ends) to wait for the model: the model is not unloaded while a request
+    /// waits.
     pub(crate) fn waits(&self, begins: bool) {
         match begins {
             true => self.waiting.fetch_add(1, Ordering::SeqCst),
@@ -137,7 +138,7 @@ impl ModelEntry {
         };
     }
 
-    /// Where it is.
+    /// State of the model.
     pub fn state(&self) -> ModelState {
         self.state.borrow().clone()
     }
@@ -147,7 +148,7 @@ impl ModelEntry {
         self.state.subscribe()
     }
 
-    /// The model, if it is ready.
+    /// The model, if ready.
     pub fn serving(&self) -> Option<Arc<ReadyModel>> {
         match &*self.state.borrow() {
             ModelState::Ready(serving) => Some(Arc::clone(serving)),
@@ -155,10 +156,10 @@ impl ModelEntry {
         }
     }
 
-    /// A lease for a request that needs the model. As long as it is held, the model stays.
+    /// A lease for a request. The model stays loaded while the lease exists.
     ///
     /// # Errors
-    /// It is not ready: how far it is, and when to come back.
+    /// The model is not ready: its progress, and `Retry-After`.
     pub(crate) fn expect_ready(&self) -> Result<Arc<ReadyModel>, ApiError> {
         let state = self.state();
         let capacity = |code, words: String| {
@@ -194,8 +195,9 @@ impl ModelEntry {
         }
     }
 
-    /// What the operator or a request wants of its stay. What the server was started with stays unless a
-    /// request says otherwise.
+    /// Keep-alive by the settings or a request. The model that the server was started with stays unless a request
+    /// sets a
+    /// keep-alive.
     pub(crate) fn keep(&self) -> ModelKeepAlive {
         let default = || match self.weights {
             Some(_) => ModelKeepAlive::from(self.limits.now().models.idle),
@@ -204,12 +206,12 @@ impl ModelEntry {
         self.stay().keep.unwrap_or_else(default)
     }
 
-    /// A request wants this of its stay.
+    /// Sets the keep-alive.
     pub fn set_keep(&self, keep: ModelKeepAlive) {
         self.stay().keep = Some(keep);
     }
 
-    /// When it was last asked.
+    /// Time of the last use.
     pub(crate) fn last_used(&self) -> Instant {
         self.stay().last_used
     }
@@ -219,7 +221,7 @@ impl ModelEntry {
         self.stay().last_used = now;
     }
 
-    /// When it is let go of if nobody asks it from now on; `None`: it is not.
+    /// When the model is unloaded without further requests; `None`: never.
     pub fn expires(&self) -> Option<Instant> {
         let last = match self.is_idle() {
             true => self.last_used(),
@@ -228,12 +230,12 @@ impl ModelEntry {
         self.keep().unload_time(last)
     }
 
-    /// Bytes of memory it has; 0 where that is nobody's to free.
+    /// Bytes of memory; 0 for a model that cannot be unloaded.
     pub fn bytes(&self) -> u64 {
         self.stay().held.as_ref().map_or(0, |held| held.bytes)
     }
 
-    /// Whether it is loaded, may be let go of, and nobody needs it at this moment.
+    /// Whether the model is loaded, may be unloaded, and is not used.
     pub(crate) fn is_idle(&self) -> bool {
         let is_held = self.stay().held.is_some();
         is_held
@@ -252,15 +254,16 @@ impl ModelEntry {
         self.ready(loaded.model, limits)
     }
 
-    /// The same, of a model that is somebody else's to close.
+    /// Sets a model that another owner closes.
     pub(crate) fn ready(&self, model: Arc<ServedModel>, limits: &GatewayLimits) -> Arc<ReadyModel> {
         let serving = Arc::new(ReadyModel::new(model, limits));
         self.set(ModelState::Ready(Arc::clone(&serving)));
         serving
     }
 
-    /// Takes it out of the way of whoever asks, if nobody needs it. While this looks and takes, nobody can
-    /// come in between: who wants it has to look at the same state.
+    /// Removes an unused model from the entry. Check and removal are one step: a request that needs the model reads
+    /// the state
+    /// under the lock.
     pub(crate) fn leave(&self) -> Option<UnloadingModel> {
         let mut stay = self.stay();
         stay.held.as_ref()?;
@@ -290,7 +293,7 @@ impl ModelEntry {
         self.stay().held.take().map(|held| held.close)
     }
 
-    /// Somebody wants it: true if that is news.
+    /// Queues an unloaded model: true if the state changed.
     pub(crate) fn want(&self, since: Instant) -> bool {
         self.state.send_if_modified(|state| {
             let waits = matches!(
@@ -308,7 +311,7 @@ impl ModelEntry {
         self.state.send_replace(state);
     }
 
-    /// Only while it is loading.
+    /// Reports progress; ignored unless the model is loading.
     pub(crate) fn set_progress(&self, new: LoadProgress) {
         self.state.send_if_modified(|state| match state {
             ModelState::Loading { progress, .. } if *progress != new => {
@@ -319,7 +322,7 @@ impl ModelEntry {
         });
     }
 
-    /// Whoever asks holds it until there is a permit, and the permit as long as the engine is at work.
+    /// A request holds the model until its permit exists, and the permit does while the engine works.
     fn is_unused(&self, serving: &Arc<ReadyModel>) -> bool {
         let stats = serving.model.handle.engine.stats();
         let sequences = stats.queued() + stats.running() + stats.parked() + stats.waiting();

@@ -1,14 +1,15 @@
 //! A request's wait for its model.
 //!
-//! Whoever wants a model that is not loaded has it queued and watches its state. The wait is bounded in number and in
-//! time; a model that fails ends it for all who wait for it.
+//! A request for a model that is not loaded queues the model and watches its state. The number and the duration of
+//! waits
+//! are bounded; the failure of a model ends the waits of all its requests.
 
 use super::{ModelLease, ModelRegistry, ModelState, ResolvedModel};
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A request that waits for its model; its drop leaves.
+/// A request that waits for its model; the drop ends the wait.
 pub struct PendingLoad {
     models: Arc<ModelRegistry>,
     /// The model that the request waits for.
@@ -22,7 +23,7 @@ impl Drop for PendingLoad {
     }
 }
 
-/// A model as a request finds it.
+/// Result of looking up a request's model.
 pub enum ModelLookup {
     /// The model is ready.
     Ready(ModelLease),
@@ -31,10 +32,10 @@ pub enum ModelLookup {
 }
 
 impl ModelLookup {
-    /// The model, after however long it takes.
+    /// Waits for the model.
     ///
     /// # Errors
-    /// It will not be ready.
+    /// The model will not be ready.
     pub async fn lease(self) -> Result<ModelLease, ApiError> {
         match self {
             Self::Ready(held) => Ok(held),
@@ -44,10 +45,10 @@ impl ModelLookup {
 }
 
 impl ModelRegistry {
-    /// Finds the model of this name, and has it loaded if it is not.
+    /// Finds the model of this name, and queues the model for loading if needed.
     ///
     /// # Errors
-    /// There is none of that name; it is not ready, and nobody can load it on demand; too many wait.
+    /// The name is unknown; the model is not ready and cannot be loaded on demand; too many requests wait.
     pub async fn want_named(self: &Arc<Self>, name: Option<&str>) -> Result<ModelLookup, ApiError> {
         let named = self.look_up(name).await?;
         let refused = match named.hold() {
@@ -65,7 +66,7 @@ impl ModelRegistry {
         wanted.named.entry.waits(true);
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= limits.models.waiting_max {
             let words = "too many requests wait for models to be loaded";
-            // When the model it wants is expected, there may be room as well.
+            // Once the model is expected, a waiting request may have left as well.
             let again = refused.retry_after.unwrap_or(limits.retry_after);
             return Err(ApiError::capacity("overloaded", words, again));
         }
@@ -73,11 +74,10 @@ impl ModelRegistry {
         Ok(ModelLookup::Pending(wanted))
     }
 
-    /// The model of this name if it is ready at this moment; if not, it is queued to be loaded. May block
-    /// for the look of a name.
+    /// The model of this name if ready; else the model is queued for loading. May block for the lookup of the name.
     ///
     /// # Errors
-    /// There is none of that name, or it is not ready: how far it is.
+    /// The name is unknown, or the model is not ready: its progress.
     pub fn hold_now(&self, name: Option<&str>) -> Result<ModelLease, ApiError> {
         let named = self.find(name)?;
         named.hold().inspect_err(|_| {
@@ -89,21 +89,21 @@ impl ModelRegistry {
 }
 
 impl PendingLoad {
-    /// Waits.
+    /// Waits for the model.
     ///
     /// # Errors
-    /// It could not be loaded, did not come in time, or the server leaves.
+    /// The load failed or timed out, or the server shuts down.
     pub async fn lease(self) -> Result<ModelLease, ApiError> {
         let limits = self.models.limits();
         let mut states = self.named.entry.watch();
         let mut closing = self.models.closing();
         let settled = async {
             loop {
-                // What comes after this is news, also if it is looked at here.
+                // Later changes wake this wait, also if they are read here.
                 let seen = states.borrow_and_update().clone();
                 match (self.named.hold(), seen) {
                     (Ok(held), _) => return Ok(held),
-                    // It was let go of before this one came to it.
+                    // The model was unloaded before this request got a lease.
                     (Err(_), ModelState::Unloaded) => self.models.want(&self.named.entry),
                     (Err(refused), ModelState::Failed | ModelState::TooLarge { .. }) => {
                         return Err(refused);

@@ -1,4 +1,4 @@
-//! A model that is ready, behind its own admission.
+//! A ready model with its admission.
 
 use super::ServedModel;
 use crate::admission::{Admission, AdmissionBounds, ResourceEstimator};
@@ -7,13 +7,13 @@ use generate::constraint::compiler::ConstraintCompiler;
 use std::sync::Arc;
 use wire::clock;
 
-/// A model that is ready, with what depends on its sizes.
+/// A ready model, with the state that depends on its sizes.
 pub struct ReadyModel {
     /// The loaded model.
     pub model: Arc<ServedModel>,
     /// Admission to the model's slots.
     pub admission: Admission,
-    /// Compiles the output constraints of its requests.
+    /// Compiles output constraints.
     pub(crate) constraints: Arc<ConstraintCompiler>,
 }
 
@@ -34,12 +34,12 @@ impl ReadyModel {
         sizing(&self.model, limits)
     }
 
-    /// Other bounds for who comes, and for who is there already.
+    /// Applies new bounds to waiting and new requests.
     pub(crate) fn rebound(&self, limits: &GatewayLimits) {
         self.admission.rebound(bounds(&self.model, limits));
     }
 
-    /// Lets nobody in any more, and has what runs end within the configured time.
+    /// Closes admission, and ends running requests within the drain time.
     pub(crate) fn close(&self, limits: &GatewayLimits) {
         self.admission.close();
         self.model

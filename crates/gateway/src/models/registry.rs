@@ -12,8 +12,9 @@ use wire::clock;
 /// Models beside the first that are known at one time; those that are not loaded are forgotten first.
 pub(crate) const ENTRIES_MAX: usize = 1024;
 
-/// All models of this server. The first is the one it was started with, and what a request without a name
-/// means; the others are the library's, if it has one.
+/// All models of this server. The first is the model that the server was started with, and the model of a request
+/// without a
+/// name; the others come from the model store.
 pub struct ModelRegistry {
     first: Arc<ModelEntry>,
     /// By what they are loaded from.
@@ -21,11 +22,11 @@ pub struct ModelRegistry {
     pub(crate) names: NameCache,
     library: OnceLock<Arc<dyn Library>>,
     limits: Arc<LiveLimits>,
-    /// The server leaves: who becomes ready now is told to leave too.
+    /// Shutdown has begun: a model that becomes ready now is closed.
     closed: watch::Sender<bool>,
-    /// The first one answered once: if it does not now, it is let go of and comes back when it is asked.
+    /// The first model was ready once: if unloaded now, a request loads the model again.
     started: AtomicBool,
-    /// There is something to do about who is loaded.
+    /// Wakes the loader for a new decision.
     pub(crate) news: Notify,
     /// Bytes of models that leave and are still there.
     pub(crate) leaving_bytes: AtomicU64,
@@ -71,14 +72,14 @@ impl ModelRegistry {
         &self.first
     }
 
-    /// All that were asked for once, the first first.
+    /// All entries, the first model first.
     pub(crate) fn entries(&self) -> Vec<Arc<ModelEntry>> {
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
         let first = std::iter::once(&self.first);
         first.chain(others.values()).cloned().collect()
     }
 
-    /// The one that is loaded from this; `name` is what it is called if it is new.
+    /// The entry of these weights; a new entry gets `name`.
     pub(crate) fn entry(&self, weights: Option<&str>, name: &str) -> Arc<ModelEntry> {
         let Some(weights) = weights else {
             return Arc::clone(&self.first);
@@ -102,7 +103,7 @@ impl ModelRegistry {
         entry
     }
 
-    /// The one that is loaded from this, if it was asked for once.
+    /// The entry of these weights, if one exists.
     pub(crate) fn known(&self, weights: Option<&str>) -> Option<Arc<ModelEntry>> {
         let Some(weights) = weights else {
             return Some(Arc::clone(&self.first));
@@ -136,19 +137,19 @@ impl ModelRegistry {
         self.loads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A slot's model does not answer. What its name stands for is looked up again.
+    /// A load failed. Names of the model are looked up again.
     pub(crate) fn loading_failed(&self, entry: &ModelEntry) {
         entry.set(ModelState::Failed);
         self.names.forget();
         self.news.notify_one();
     }
 
-    /// Whether the first model, which does not answer, will when it is asked.
+    /// Whether a request loads the first model again.
     pub(crate) fn comes_when_asked(&self) -> bool {
         self.library().is_some() && self.started.load(Ordering::SeqCst)
     }
 
-    /// Has a slot's model loaded, if it is not, when its turn comes.
+    /// Queues a model for loading, unless loaded.
     pub(crate) fn want(&self, entry: &ModelEntry) {
         if entry.want(clock::now()) {
             self.news.notify_one();
@@ -160,12 +161,12 @@ impl ModelRegistry {
         self.names.forget();
     }
 
-    /// Asks for a new decision about loaded models.
+    /// Wakes the loader for a new decision about loaded models.
     pub fn look_again(&self) {
         self.news.notify_one();
     }
 
-    /// The server leaves: nobody is let in any more, and what runs ends within the configured time.
+    /// Shutdown: no request is admitted, and running ones end within the drain time.
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
         let limits = self.limits();
@@ -193,8 +194,9 @@ impl ModelRegistry {
         self.limits.now()
     }
 
-    /// Whether [`Self::close`] was called. Asked after a model was put into its slot, so that one of the
-    /// two sees the other.
+    /// Whether [`Self::close`] was called. Read after a model was put into its entry, so that one of the two calls
+    /// sees the
+    /// other.
     pub(crate) fn is_closed(&self) -> bool {
         *self.closed.borrow()
     }

@@ -11,23 +11,23 @@ use wire::ollama::model_name::LATEST;
 
 /// Names that are remembered; they are all forgotten when there are more.
 const NAMES_MAX: usize = 1024;
-/// How long a name is taken for what it stood for: others may change the operator's directories.
+/// How long a resolved name is reused: the operator's directories may change.
 const FRESH: Duration = Duration::from_secs(1);
 /// Characters of an unknown name that are repeated to the caller.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// A model as a request named it.
+/// The model that a request's name resolves to.
 #[derive(Clone)]
 pub struct ResolvedModel {
-    /// What it is called in answers.
+    /// Name in responses.
     pub name: Arc<str>,
     /// The entry of the model.
     pub entry: Arc<ModelEntry>,
-    /// How it is asked differently.
+    /// Defaults of a derived model.
     pub(crate) made: Option<Arc<DerivedModel>>,
 }
 
-/// A model that is ready, for one request: as long as it is held, it stays.
+/// A ready model, leased to one request: the model stays loaded while the lease exists.
 #[derive(Clone)]
 pub struct ModelLease {
     /// Name of the model in responses.
@@ -46,10 +46,10 @@ impl ResolvedModel {
         }
     }
 
-    /// The model, if it is ready.
+    /// A lease of the model.
     ///
     /// # Errors
-    /// It is not.
+    /// The model is not ready.
     pub fn hold(&self) -> Result<ModelLease, ApiError> {
         Ok(ModelLease {
             name: Arc::clone(&self.name),
@@ -59,7 +59,7 @@ impl ResolvedModel {
     }
 }
 
-/// Names that were asked for lately.
+/// Recently resolved names.
 #[derive(Default)]
 pub(crate) struct NameCache(RwLock<HashMap<String, (ResolvedModel, Instant)>>);
 
@@ -86,8 +86,8 @@ impl NameCache {
 }
 
 impl ModelRegistry {
-    /// What stands for this name, without asking the library; no name means the first. `Err` gives
-    /// the name back that has to be looked up.
+    /// Resolves a name without the model store; no name means the first model. `Err` returns the name to be looked
+    /// up.
     fn at_hand<'a>(&self, name: Option<&'a str>) -> Result<ResolvedModel, &'a str> {
         let first = self.first();
         match name {
@@ -108,10 +108,10 @@ impl ModelRegistry {
         })
     }
 
-    /// The same, without holding anybody up.
+    /// Resolves a name, without blocking the thread.
     ///
     /// # Errors
-    /// There is none.
+    /// The name is unknown.
     pub async fn look_up(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
         let name = match (self.at_hand(name), self.library()) {
             (Ok(named), _) => return Ok(named),
@@ -148,7 +148,7 @@ impl ModelRegistry {
         Ok(named)
     }
 
-    /// The first model, named with the tag that goes without saying, or without.
+    /// The first model, with or without the default tag.
     fn tagged(&self, name: &str) -> Option<ResolvedModel> {
         let first = self.first();
         let bare = |name: &str| name.strip_suffix(LATEST).unwrap_or(name).to_owned();

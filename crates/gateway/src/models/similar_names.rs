@@ -3,7 +3,7 @@
 use wire::edit_distance::edit_distance;
 use wire::ollama::model_name::LATEST;
 
-/// Names that are told at once.
+/// Suggestions in one error message.
 const NEAR_MAX: usize = 3;
 /// Models whose names are compared with an unknown one.
 const COMPARED_MAX: usize = 1024;
@@ -30,7 +30,7 @@ pub(crate) fn near_names(name: &str, all: impl Iterator<Item = String>) -> Vec<S
     }
 }
 
-/// A name as it is compared: lower case, without the tag that goes without saying.
+/// A name for comparison: lower case, without the default tag.
 fn compared(name: &str) -> String {
     let name = name.strip_suffix(LATEST).unwrap_or(name);
     name.chars()
@@ -47,7 +47,7 @@ fn is_near(asked: &str, name: &str, changes: usize) -> bool {
     begins || family(asked) == family(name) || changes <= (short / 4).max(2).min(short / 2)
 }
 
-/// What a name has before its tag and after its owner.
+/// The part of a name between owner and tag.
 fn family(name: &str) -> &str {
     let name = name.rsplit('/').next().unwrap_or(name);
     name.split(':').next().unwrap_or(name)

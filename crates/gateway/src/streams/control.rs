@@ -67,7 +67,7 @@ fn steer(steer: &RequestUpdate, record: &StreamRecord) -> Result<(), ApiError> {
     })
 }
 
-/// Token ids of ordinary text: control tokens in it are text.
+/// Token ids of ordinary text: control tokens in the text are encoded as text.
 fn encoded(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, ApiError> {
     let ids = tokenizer.encode(text, false);
     ids.map_err(|why| ApiError::field("text", "invalid_value", format!("text: {}", why.0)))

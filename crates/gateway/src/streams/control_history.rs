@@ -1,4 +1,4 @@
-//! What a stream was told while it ran, as far as it is kept.
+//! The control updates of a running stream: a count, and the last of them.
 
 use engine::RequestUpdate;
 use serde::Serialize;
@@ -10,10 +10,10 @@ use wire::clock;
 /// Orders of a stream that are kept: the last ones.
 const UPDATES_MAX: usize = 64;
 
-/// Something it was told. What is left out was not said.
+/// A control update. Fields that the client left out are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct ControlUpdate {
-    /// Tokens there were of all choices when it was told; what it says holds for some token after them.
+    /// Tokens of all choices at the time of the update, which takes effect at a later token.
     pub(crate) after_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pause: Option<bool>,
@@ -41,7 +41,7 @@ pub(crate) struct ControlUpdate {
 }
 
 impl ControlUpdate {
-    /// What the engine is told.
+    /// The update that the engine received.
     pub(crate) fn new(steer: &RequestUpdate) -> Self {
         Self {
             temperature: steer.temperature,
@@ -57,7 +57,7 @@ impl ControlUpdate {
     }
 }
 
-/// An order, as the API tells it.
+/// A control update as the API reports it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct RecordedUpdate {
     /// When, since the stream's opening.
@@ -66,7 +66,7 @@ pub(crate) struct RecordedUpdate {
     order: ControlUpdate,
 }
 
-/// What one stream was told.
+/// The control updates of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct ControlHistory(Mutex<UpdateLog>);
 
@@ -99,7 +99,7 @@ impl ControlHistory {
     }
 
     fn kept(&self) -> MutexGuard<'_, UpdateLog> {
-        // Nothing that may panic happens while it is held.
+        // No code that may panic runs under this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

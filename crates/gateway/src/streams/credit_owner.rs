@@ -1,9 +1,12 @@
 //! The subscriber whose reading returns credit.
 //!
-//! At first the subscriber that opened the stream. When the owner has left, the next subscriber that reads takes over,
-//! whether it resumed the stream or was attached before. A subscriber that attaches with `?govern=1` takes the credit
-//! from its owner. The credit of an owner that took nothing for too long is revoked: the stream goes on as if that
-//! subscriber had left, until one reads.
+//! At first the subscriber that opened the stream. When the owner has left, the next subscriber that reads takes
+//! over,
+//! whether the subscriber resumed the stream or was attached before. A subscriber that attaches with `?govern=1`
+//! takes the
+//! credit from its owner. The credit of an owner that took nothing for too long is revoked: the stream goes on as if
+//! that
+//! subscriber had left, until a subscriber reads.
 
 use super::stream_metrics::SocketMetrics;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +39,7 @@ impl CreditOwner {
         self.now.store(id.0, Ordering::Relaxed);
     }
 
-    /// Whether a subscriber is the owner; without an owner, the subscriber becomes it.
+    /// Whether a subscriber is the owner; without an owner, the subscriber becomes the owner.
     pub(crate) fn owns_credit(&self, id: SubscriberId) -> bool {
         let now = self.now.load(Ordering::Relaxed);
         now == id.0
@@ -47,7 +50,7 @@ impl CreditOwner {
                     .is_ok()
     }
 
-    /// A subscriber left. True if it was the owner.
+    /// A subscriber left. True for the owner.
     pub(crate) fn leave(&self, id: SubscriberId) -> bool {
         self.now
             .compare_exchange(id.0, FREE, Ordering::Relaxed, Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! What the API tells of a stream.
+//! A stream as the streams API describes it.
 
 use super::control_history::RecordedUpdate;
 use super::end_name::end_name;
@@ -12,26 +12,26 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use stream::EntryState;
 
-/// A stream, as the API tells it.
+/// A stream as the streams API describes it.
 #[derive(Serialize)]
 pub struct Description<'a> {
     object: &'static str,
     id: String,
-    /// What its answer is called in the dialect it was opened in.
+    /// Id of the response in the wire protocol of the request.
     response_id: &'a str,
     model: &'a str,
     dialect: &'static str,
     state: &'static str,
     priority: &'static str,
-    /// Where it is in the queue, from 1; absent once it has left it.
+    /// Queue position from 1; absent outside the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
-    /// Why it never started.
+    /// Error code of a stream that never started.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'static str>,
     resumable: bool,
     explicit_acks: bool,
-    /// Whether a client returns its credit now.
+    /// Whether a credit owner is attached.
     attached: bool,
     created: i64,
     prompt_tokens: u64,
@@ -41,17 +41,17 @@ pub struct Description<'a> {
     speculation: Speculation,
     credit_window: u64,
     choices: Vec<Choice>,
-    /// What it was told while it ran: how many orders, and the last of them; absent where it was told nothing.
+    /// Control updates: their number, and the last of them; absent without updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     control: Option<Control>,
     timings_ms: Timings,
     measures: StreamMetrics,
-    /// Why it stands still: `credit`, `detached`, `pages`, `paused`, `place`; absent where it does not.
+    /// Park reason: `credit`, `detached`, `pages`, `paused`, `place`; absent while the stream is not parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     parked: Option<&'static str>,
 }
 
-/// What it was told while it ran.
+/// Control updates of the stream.
 #[derive(Serialize)]
 struct Control {
     /// How many times.
@@ -60,7 +60,7 @@ struct Control {
     last: Vec<RecordedUpdate>,
 }
 
-/// Guesses at its tokens, all choices together.
+/// Draft tokens of all choices together.
 #[derive(Serialize)]
 struct Speculation {
     drafted: u64,
@@ -86,7 +86,7 @@ struct Choice {
     accepted: u64,
     /// Tokens that count against the credit window.
     unaccepted: u64,
-    /// `null` while it goes on.
+    /// `null` while the choice is generated.
     end: Option<&'static str>,
     /// The clock that fired, the code of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,7 +102,7 @@ struct Timings {
     ended: Option<u64>,
 }
 
-/// A stream, told at `now`.
+/// Describes a stream at `now`.
 pub fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> Description<'_> {
     let record = &stream.payload;
     let (terms, meta) = (record.terms(), record.meta());

@@ -1,7 +1,8 @@
 //! The ring behind the stream feed: state changes of all streams, and snapshots of the metrics.
 //!
-//! One bounded ring serves all readers and is written without waiting for any of them. A reader that the ring has
-//! overtaken learns how many events it missed, and continues with the oldest event that is left.
+//! One bounded ring serves all readers and is written without waiting for a reader. A reader that the ring has
+//! overtaken
+//! gets the number of missed events, and continues with the oldest event that is left.
 
 use bytes::Bytes;
 use generate::stream_change::Change;

@@ -82,8 +82,7 @@ use stream::{ListCursor, Missing, Owner, Page, Registration, Registry, RegistryF
 use transitions::Transitions;
 use wire::clock;
 
-/// How often ended streams are looked through for those whose time is over, in parts of
-/// `retention`; at most a second.
+/// Searches for expired streams per `retention`; at most one a second.
 const SWEEPS_PER_RETENTION: u32 = 4;
 
 /// All streams of this server.
@@ -95,7 +94,7 @@ pub struct StreamRegistry {
 }
 
 impl StreamRegistry {
-    /// None yet. What happens to them is told to `feed`.
+    /// No streams. State changes are published to `feed`.
     pub fn new(limits: StreamLimits, retry_after: Duration, feed: StreamFeed) -> Self {
         Self {
             registry: Registry::new(limits.of_registry()),
@@ -121,10 +120,10 @@ impl StreamRegistry {
         &self.registry
     }
 
-    /// Registers a stream that waits, under the id of its metadata.
+    /// Registers a queued stream under the id of its metadata.
     ///
     /// # Errors
-    /// Too many are open.
+    /// The registry is full.
     pub fn open(
         &self,
         meta: StreamMeta,
@@ -141,10 +140,10 @@ impl StreamRegistry {
         Ok(registration)
     }
 
-    /// The stream with this name, if it is the caller's to see.
+    /// The stream with this id, if the caller may see it.
     ///
     /// # Errors
-    /// 404 where there is none for this caller, 410 where there was one.
+    /// 404: the caller has no such stream. 410: the stream was removed.
     pub fn find(&self, id: &str, caller: &Caller) -> Result<stream::Entry<StreamRecord>, ApiError> {
         let id = id.parse().map_err(|_| unknown())?;
         self.registry.entry(id, asker(caller)).map_err(missing)
@@ -165,9 +164,9 @@ impl StreamRegistry {
         self.registry.forget(id);
     }
 
-    /// Takes out one that has ended, so that its log's segments can be used for one that `owner` opens:
-    /// who runs comes before who may come back. Its own goes first, then that of the owner that keeps
-    /// most. False when there is none.
+    /// Removes an ended stream, so that a new stream of `owner` can use the log's segments: running streams precede
+    /// retained
+    /// ones. Streams of `owner` go first, then streams of the owner with the most. False: there is no ended stream.
     pub fn make_room(&self, owner: Owner) -> bool {
         self.registry.give_way(owner).is_some()
     }
@@ -197,7 +196,7 @@ impl StreamRegistry {
     }
 }
 
-/// As whom a caller asks the registry.
+/// The registry's view of a caller.
 fn asker(caller: &Caller) -> stream::Caller {
     if caller.scopes.has(Scope::Admin) {
         stream::Caller::Admin

@@ -6,21 +6,19 @@ use stream::RegistryLimits;
 /// Bounds of named streams (`streams.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Streams open at one time, those whose client is gone included; one more is told 503.
+    /// Streams open at one time, detached ones included; beyond the limit a request is rejected with 503.
     pub open_max: usize,
-    /// How long a resumable stream can be read again after its end. Others are forgotten at
-    /// their end.
+    /// How long a resumable stream can be read again after its end. Other streams are removed at their end.
     pub retention: Duration,
     /// Ended streams kept at one time; the oldest end makes room.
     pub retained_max: usize,
     /// Bytes of log segments the ended streams kept may hold; the oldest end makes room.
     pub retention_bytes: usize,
-    /// Tokens a resumable stream whose client is gone may make beyond its credit window, per
-    /// choice and once.
+    /// Tokens that a detached stream may generate beyond its credit window, per choice and once.
     pub detached_tokens: u64,
-    /// How long a resumable stream whose client is gone may wait for credit before it is cancelled.
+    /// How long a detached stream may wait for credit before the stream is canceled.
     pub detached_wait: Duration,
-    /// Ids remembered of streams that are gone, so that asking for one says so.
+    /// Ids of removed streams that are remembered, so that a request for one is answered with 410.
     pub gone_max: usize,
 }
 

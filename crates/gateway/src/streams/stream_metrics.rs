@@ -1,8 +1,7 @@
-//! How one stream went, in figures: the engine's account of its requests, and what the connection of the one
-//! who reads it took.
+//! Metrics of one stream: the engine's timings of its requests, and timings at the connection of the credit owner.
 //!
-//! Sums, counts and longest times: a stream has no histogram of its own (those of all streams together are at
-//! `/metrics`), so that an idle one stays small.
+//! Sums, counts and longest times: a stream has no histogram of its own (histograms of all streams together are at
+//! `/metrics`), so that an idle stream stays small.
 
 use super::StartedGeneration;
 use super::stream_record::StreamRecord;
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stream::EntryState;
 
-/// What the connections of those who returned credit took, as it was given to the kernel.
+/// Frames of the credit owners, timed when the kernel took them.
 #[derive(Debug, Default)]
 pub(crate) struct SocketMetrics {
     frames: AtomicU64,
@@ -33,7 +32,7 @@ impl SocketMetrics {
         }
     }
 
-    /// A frame waited so long for its reader.
+    /// A frame waited this long for its reader.
     pub(crate) fn stalled(&self, time: Duration) {
         self.stalled_ns.fetch_add(nanos(time), Ordering::Relaxed);
     }
@@ -42,32 +41,33 @@ impl SocketMetrics {
 /// A stream's figures. Times are milliseconds; those of all choices together, where there are several.
 #[derive(Serialize)]
 pub(crate) struct StreamMetrics {
-    /// From its opening to the beginning of its prompt; up to now, or its end, where it did not begin. `null` of a
-    /// run of a workflow, whose requests are its own affair.
+    /// From the opening to the begin of prefill; up to now, or the end, without prefill. `null` for the run of a
+    /// workflow,
+    /// which has requests of its own.
     queue_wait_ms: Option<f64>,
-    /// Times it was parked because its reader had not taken its window.
+    /// Times the stream was parked for want of credit.
     parks: u64,
-    /// Times somebody had it stand still.
+    /// Times a client paused the stream.
     pauses: u64,
-    /// Times its pages were taken because they were short.
+    /// Preemptions: times the pages were taken because pages were short.
     preemptions: u64,
-    /// Times it went on after it was parked or paused.
+    /// Times the stream continued after it was parked or paused.
     resumes: u64,
-    /// Time it was parked for its reader.
+    /// Time parked for want of credit.
     stall_ms: f64,
-    /// Tokens after the first over the time from it to the last, stalls included; `null` = fewer than two.
+    /// Tokens after the first over the time from the first to the last, stalls included; `null`: fewer than two.
     tokens_per_s: Option<f64>,
-    /// From a token to the next, as the engine made them; time it stood still is left out.
+    /// Inter-token latency in the engine, without the time parked.
     inter_token_ms: Option<GapQuantiles>,
     socket: SocketTimings,
 }
 
-/// At the connection of the reader who returns credit.
+/// Timings at the connection of the credit owner.
 #[derive(Serialize)]
 struct SocketTimings {
-    /// Frames with tokens that it took.
+    /// Frames with tokens that the connection took.
     frames: u64,
-    /// Time frames waited for it, where that was more than a millisecond.
+    /// Time that frames waited for the connection, where longer than a millisecond.
     stall_ms: f64,
     /// From such a frame to the next.
     inter_token_ms: Option<GapQuantiles>,

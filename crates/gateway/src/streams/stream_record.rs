@@ -1,8 +1,10 @@
-//! Everything it takes to read a stream again: its logs, how to fold them, what it is called.
+//! The registry's record of a stream: metadata, logs, state, and all that a later subscriber needs to read the
+//! stream.
 //!
-//! A stream is *waiting* (for its permit) until it is *started* (its logs exist, the engine has its
-//! requests) or *refused*. That is said once, and whoever waits for it is woken. It can be cancelled in
-//! either state. Its end is its logs' end; nobody has to tell it here.
+//! A stream is *waiting* (for its permit) until it is *started* (the logs exist, the engine has the requests) or
+//! *rejected*. The change happens once and wakes all tasks that wait for it. A stream can be canceled in either
+//! state.
+//! The end of a stream is the end of its logs; no call reports the end here.
 
 use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
@@ -40,21 +42,21 @@ enum StreamStage {
     Settled,
 }
 
-/// A stream as the registry has it.
+/// The registry's record of a stream.
 pub struct StreamRecord {
     source: Arc<StreamSource>,
     terms: StreamTerms,
     stage: watch::Sender<StreamStage>,
     program: OnceLock<Arc<RunControl>>,
-    /// The first bad ending: what all readers tell, whichever choice they look at first.
+    /// The first failed end, which all readers report, whichever choice they read first.
     broken: OnceLock<End>,
     credit_owner: CreditOwner,
     paused: AtomicBool,
-    /// Where it waits for its permit, if it had to.
+    /// Position in the admission queue, if the request had to wait.
     queue_position: OnceLock<QueuePosition>,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
-    /// To the connection of the client that is to read it to its end.
+    /// The connection of the client that reads the stream to the end.
     connection: ConnectionHandle,
 }
 
@@ -76,27 +78,27 @@ impl StreamRecord {
         }
     }
 
-    /// Records the position in the queue. To be said at once, if at all.
+    /// Records the queue position. To be called directly after the opening, if at all.
     pub(crate) fn waits(&self, position: QueuePosition) {
         let _ = self.queue_position.set(position);
     }
 
-    /// Where it waits for its permit; `None` if it did not have to.
+    /// Position in the admission queue; `None` if the request did not have to wait.
     pub fn queue_position(&self) -> Option<&QueuePosition> {
         self.queue_position.get()
     }
 
-    /// What happened to it, as it happens.
+    /// State changes of the stream.
     pub(crate) fn transitions(&self) -> &Arc<Transitions> {
         &self.transitions
     }
 
-    /// What it was told while it ran.
+    /// Control updates of the stream.
     pub(crate) fn control_history(&self) -> &ControlHistory {
         &self.control_history
     }
 
-    /// To the connection that carries it to its client.
+    /// The connection that carries the stream to its client.
     pub(crate) fn connection(&self) -> &ConnectionHandle {
         &self.connection
     }
@@ -121,7 +123,7 @@ impl StreamRecord {
         &self.source
     }
 
-    /// What it was opened with.
+    /// Options and owner of the stream.
     pub fn terms(&self) -> &StreamTerms {
         &self.terms
     }
@@ -138,7 +140,7 @@ impl StreamRecord {
         if !self.source.settle(Ok(generation)) {
             return;
         }
-        // Who cancels before this is seen here; who cancels after it finds the requests.
+        // A cancellation before this line is seen here; a later one finds the engine's requests.
         if self.stage.send_replace(StreamStage::Settled) == StreamStage::Cancelled {
             self.cancel();
         }
@@ -156,20 +158,20 @@ impl StreamRecord {
         }
     }
 
-    /// Why it will never start, if so.
+    /// The error of a stream that never starts.
     pub fn rejection(&self) -> Option<&ApiError> {
         self.source.rejected()
     }
 
-    /// What exists of it, once it is started.
+    /// The started generation.
     pub fn started(&self) -> Option<&StartedGeneration> {
         self.source.started()
     }
 
-    /// The same, waiting for it.
+    /// Waits for the start of the generation.
     ///
     /// # Errors
-    /// It was refused.
+    /// The stream was rejected.
     pub async fn settled(&self) -> Result<&StartedGeneration, ApiError> {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == StreamStage::Settled).await;
@@ -180,7 +182,7 @@ impl StreamRecord {
         }
     }
 
-    /// Ready when it was cancelled before it was started; never, otherwise.
+    /// Ready after a cancellation before the start; pending forever otherwise.
     pub(crate) async fn cancelled_waiting(&self) {
         let mut stage = self.stage.subscribe();
         if stage
@@ -192,7 +194,7 @@ impl StreamRecord {
         }
     }
 
-    /// Stops it within one step. What has ended stays as it is.
+    /// Cancels the stream within one step. An ended stream does not change.
     pub fn cancel(&self) {
         self.stage.send_if_modified(|stage| {
             let waits = *stage == StreamStage::Waiting;
@@ -205,8 +207,9 @@ impl StreamRecord {
         self.program().into_iter().for_each(|run| run.cancel());
     }
 
-    /// Has it stand still until it is told to go on; its total clock and its deadline go on. False when
-    /// it is not started or over: there is nothing that could.
+    /// Pauses or continues the stream; the total timeout and the deadline go on. False: the stream is not started, or
+    /// has
+    /// ended.
     pub fn pause(&self, paused: bool) -> bool {
         if self.started().is_none() || self.is_over() {
             return false;
@@ -221,7 +224,7 @@ impl StreamRecord {
         true
     }
 
-    /// Changes how it goes on, from the engine's next step. `None`: it is no answer of the engine's own.
+    /// Updates the generation from the engine's next step. `None`: the stream is a workflow run.
     pub(crate) fn steer(&self, steer: &RequestUpdate) -> Option<Result<(), UpdateRejected>> {
         let started = self.started().filter(|_| self.program().is_none())?;
         let requests = started.requests.iter();
@@ -229,7 +232,7 @@ impl StreamRecord {
         Some(told.find(Result::is_err).unwrap_or(Ok(())))
     }
 
-    /// A choice ended badly with `end`: how the stream broke, for all its readers.
+    /// A choice ended with a failure: the end that all readers of the stream report.
     pub(crate) fn broke(&self, end: End) -> End {
         *self.broken.get_or_init(|| end)
     }
@@ -243,7 +246,7 @@ impl StreamRecord {
         }
     }
 
-    /// Where it is. A request with several prompts is as far as the farthest that goes on.
+    /// State of the stream: with several prompts, the furthest state of a request that has not ended.
     pub fn state(&self) -> StreamState {
         if self.is_over() {
             return StreamState::Ended;
@@ -260,12 +263,12 @@ impl StreamRecord {
             () if any(Phase::Prefilling) => StreamState::Prefilling,
             () if any(Phase::Parked) => StreamState::Parked,
             () if any(Phase::Queued) => StreamState::Queued,
-            // All requests have ended, and the logs are about to say so.
+            // All requests have ended, and the logs are about to show the ends.
             () => StreamState::Running,
         }
     }
 
-    /// The engine left without a word: what it cannot tell any more is told here.
+    /// The engine left without reporting ends: the server reports them.
     pub(crate) fn lost(&self) {
         let mut choices = self.started().into_iter().flat_map(|s| &s.choices);
         if choices.any(|choice| choice.tokens.end() == Some(End::Lost)) {
@@ -274,7 +277,7 @@ impl StreamRecord {
         }
     }
 
-    /// The one who returns credit by reading.
+    /// The subscriber whose reading returns credit.
     pub(crate) fn credit_owner(&self) -> &CreditOwner {
         &self.credit_owner
     }
@@ -308,13 +311,14 @@ impl StreamRecord {
         }
     }
 
-    /// Whether nobody will ever return the credit it waits for, as things stand.
+    /// Whether the stream waits for credit that no subscriber returns.
     pub fn is_stranded(&self) -> bool {
         !self.credit_owner.is_taken() && self.is_out_of_credit()
     }
 
-    /// While it waits for a reader that is there: the tokens which that has taken. Who sees the same
-    /// number for long sees a reader that takes nothing.
+    /// While the stream waits for an attached reader: tokens that the reader has taken. An unchanged number means
+    /// that the
+    /// reader takes nothing.
     pub fn awaited(&self) -> Option<u64> {
         let taken = |log: &ChoiceLog| log.tokens.len().saturating_sub(log.tokens.unaccepted());
         let waits = self.credit_owner.is_taken() && !self.is_over() && self.is_out_of_credit();
@@ -322,7 +326,7 @@ impl StreamRecord {
         Some(started.choices.iter().map(taken).sum())
     }
 
-    /// Whether it can be read again after its end, as things stand.
+    /// Whether the stream can be read again after its end.
     pub(crate) fn is_kept(&self) -> bool {
         self.terms.resumable || self.credit_owner.was_revoked()
     }
@@ -337,7 +341,7 @@ impl StreamRecord {
             && started.is_some_and(|started| started.choices.iter().all(out_of_credit))
     }
 
-    /// Whether a client can have been told as much as this; `None` while it waits.
+    /// Whether a client can have received these positions; `None` while the stream waits.
     pub(crate) fn has_reached(&self, positions: &[Position]) -> Option<bool> {
         let choices = &self.started()?.choices;
         let mut pairs = choices.iter().zip(positions);
@@ -345,7 +349,7 @@ impl StreamRecord {
         Some(choices.len() == positions.len() && all)
     }
 
-    /// Where a client is that has this many tokens of each choice; `None` while it waits.
+    /// Cursor of a client that has so many tokens of each choice; `None` while the stream waits.
     pub fn cursor_at(&self, tokens: u64) -> Option<Cursor> {
         let position = |log: &ChoiceLog| {
             Position::whole(tokens.saturating_add(log.echo_text.is_some().into()))
@@ -356,7 +360,7 @@ impl StreamRecord {
         })
     }
 
-    /// Bytes of log segments it holds, and of what a run returned.
+    /// Bytes of log segments and of a run's result.
     pub(crate) fn bytes(&self) -> usize {
         let Some(started) = self.started() else {
             return 0;
@@ -366,7 +370,7 @@ impl StreamRecord {
         started.choices.iter().map(of).sum::<usize>() + returned
     }
 
-    /// The program it is a run of, if it is one.
+    /// The workflow run behind this stream.
     pub fn program(&self) -> Option<&Arc<RunControl>> {
         self.started().and_then(|_| self.program.get())
     }

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use stream::Registration;
 use wire::clock;
 
-/// Whoever holds it runs the stream: the reader of a plain one, the keeper of a resumable one. Its
-/// drop stops what still runs and takes the stream out of the registry.
+/// Runs the stream: held by the reader of a plain stream, and by the detached driver of a resumable one. The drop
+/// cancels a
+/// running stream and removes the stream from the registry.
 pub struct StreamRun {
-    /// `None` once its end was told.
+    /// `None` after [`StreamRun::finish`].
     registration: Option<Registration<StreamRecord>>,
     record: Arc<StreamRecord>,
     key: KeyPermit,
-    /// `None` until it is started.
+    /// `None` before the start.
     latency: Option<LatencySampler>,
     /// Tokens the key was charged.
     charged: u64,
@@ -64,8 +65,9 @@ impl StreamRun {
         self.latency.iter_mut().for_each(LatencySampler::waits);
     }
 
-    /// `tokens` were read of all choices since the beginning, and `open` of these go on: charges the key
-    /// for what is new, and tells admission how quick it was.
+    /// `tokens` tokens of all choices were read, and `open` choices go on: charges the key for new tokens, and
+    /// reports the
+    /// latency to admission.
     pub(crate) fn read(&mut self, tokens: u64, open: usize) {
         let made = tokens.saturating_sub(self.charged);
         if made == 0 {
@@ -98,7 +100,7 @@ impl StreamRun {
 
 impl Drop for StreamRun {
     fn drop(&mut self) {
-        // Words for who watches a stream whose client left the queue.
+        // The error for subscribers of a stream whose client left the queue.
         self.record.reject(cancelled());
         self.record.lost();
         if !self.record.is_over() {

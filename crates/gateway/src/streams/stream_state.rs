@@ -1,9 +1,9 @@
-//! Where a stream is, as the API tells it.
+//! State of a stream, as the API names the states.
 
 /// Where a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamState {
-    /// Waits for a permit or for its place in the batch.
+    /// Waits for a permit or for a slot in the batch.
     Queued,
     /// The prompt is being computed.
     Prefilling,
@@ -18,7 +18,7 @@ pub enum StreamState {
 }
 
 impl StreamState {
-    /// How the API spells it.
+    /// Name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",

@@ -5,13 +5,13 @@ use wire::format::Format;
 use wire::framing::Framing;
 use wire::openai::chat_encoder::ReasoningField;
 
-/// How a stream is delivered and to whom it belongs.
+/// Delivery options and owner of a stream.
 pub struct StreamTerms {
     /// Owner of the stream.
     pub owner: Owner,
-    /// The dialect it was opened in.
+    /// Wire protocol of the request.
     pub format: Format,
-    /// How its answer is cut into frames.
+    /// Framing of the response.
     pub framing: Framing,
     /// Field of chat messages with the reasoning.
     pub reasoning_field: ReasoningField,
@@ -23,6 +23,6 @@ pub struct StreamTerms {
     pub explicit_acks: bool,
     /// Tokens a choice may be ahead; 0 = no limit.
     pub credit_window: u64,
-    /// Tokens it may make beyond that once its client is gone, per choice and once.
+    /// Tokens that a detached stream may generate beyond its credit window, per choice and once.
     pub detached_tokens: u64,
 }

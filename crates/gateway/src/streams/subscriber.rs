@@ -11,7 +11,8 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// The subscriber of the client that opens the stream. It owns the credit from now on, also before the start: a
+    /// The subscriber of the client that opens the stream. The subscriber owns the credit from now on, also before
+    /// the start: a
     /// stream without a credit owner gets its `detached_tokens`.
     pub fn opening(record: &Arc<StreamRecord>) -> Self {
         let subscriber = Self::joining(record);
@@ -37,7 +38,7 @@ impl Subscriber {
         self.record.credit_owner().take(self.id);
     }
 
-    /// Whether this subscriber owns the credit; without an owner, it becomes the owner.
+    /// Whether this subscriber owns the credit; without an owner, the subscriber becomes the owner.
     pub(crate) fn owns_credit(&self) -> bool {
         self.record.credit_owner().owns_credit(self.id)
     }

@@ -1,11 +1,12 @@
-//! What happened to a stream: told to the feed as it happens, and kept, the last of it, for whoever
-//! follows the stream.
+//! State changes of a stream: published to the feed, and the last one kept for followers of the stream.
 //!
-//! The engine tells each of the stream's requests' [`Follower`], on its own thread, once per transition
-//! and never per token. The opening and an ending before the engine had anything are told by the server.
-//! Two threads may so tell at one time; what they tell is put in order by the lock of the `watch`, under
-//! which the feed is told too. It is held for as long as that takes (a slot in a ring, a few wakers), and
-//! by readers for a copy. The ending is the last that is told, once: what comes after it is dropped.
+//! The engine reports to the [`Follower`] of each request, on the engine's thread, once per transition and never per
+//! token.
+//! The server reports the opening, and an end before the engine had a request. Two threads may report at one time;
+//! the lock
+//! of the `watch` orders their changes, and the feed is written under the same lock. A report holds the lock for one
+//! slot of
+//! the ring and a few wakers, a reader for a copy. The end is the last change, once: later changes are dropped.
 
 use super::end_name::end_name;
 use super::feed::{FeedEvent, StreamFeed};
@@ -18,10 +19,10 @@ use std::time::Instant;
 use stream::StreamId;
 use tokio::sync::watch;
 
-/// The last changes of a stream, one after the other; what happens while nobody looks is passed over.
+/// The last changes of a stream, one after another; changes between two polls are skipped.
 pub(crate) type Changes = Pin<Box<dyn Stream<Item = Change> + Send>>;
 
-/// Tells what happens to one stream.
+/// Publishes the state changes of one stream.
 #[derive(Debug)]
 pub(crate) struct Transitions {
     id: StreamId,
@@ -58,11 +59,11 @@ impl Transitions {
         self.publish(Change::Opened, None, at);
     }
 
-    /// Whom the engine tells of the request that answers this prompt.
+    /// The engine's follower for the request of this prompt.
     pub(crate) fn follower(self: &Arc<Self>, prompt: usize) -> Box<dyn Follower> {
         Box::new(PromptFollower {
             all: Arc::clone(self),
-            // Of one there is no need to say which.
+            // The index is left out with a single prompt.
             prompt: (self.prompts > 1).then_some(prompt),
         })
     }
@@ -83,7 +84,7 @@ impl Transitions {
         }))
     }
 
-    /// All of it is over, if nobody said so yet.
+    /// All requests have ended; ignored after the first end.
     pub(crate) fn ended(&self, how: &'static str, detail: Option<&'static str>, at: Instant) {
         self.tell(None, at, |_| Some(Change::Ended { how, detail }));
     }
@@ -97,7 +98,7 @@ impl Transitions {
         });
     }
 
-    /// Tells what `change` makes of how things are, unless all is over.
+    /// Publishes the state change that `change` makes, unless the stream has ended.
     fn tell(
         &self,
         prompt: Option<usize>,
@@ -131,7 +132,7 @@ impl Follower for PromptFollower {
     }
 }
 
-/// What of a request's transition there is to tell of its stream.
+/// The stream's state change for a transition of one request.
 fn change(now: &mut CurrentState, what: Transition) -> Option<Change> {
     let parked = |reason| Some(Change::Parked { reason });
     match what {

@@ -1,4 +1,4 @@
-//! Documents by name: the files of the operator's folder, read when they are asked for.
+//! Documents by name: files of the operator's folder, read for each request.
 
 use generate::error::{ApiError, ErrorKind};
 use serde_json::{Value as Json, json};
@@ -12,10 +12,10 @@ const LISTED_MAX: usize = 256;
 const NAME_CHARS_MAX: usize = 64;
 const ENDING: &str = "json";
 
-/// The program of this name. Reads a file: not for an io thread.
+/// The program of this name. Reads a file: not for an I/O thread.
 ///
 /// # Errors
-/// There is none of this name; it is broken.
+/// The name is unknown; the document is invalid.
 pub fn program(folder: Option<&Path>, name: &str) -> Result<Arc<Program>, ApiError> {
     let path = folder.filter(|_| is_name(name)).ok_or_else(unknown)?;
     let path = path.join(name).with_extension(ENDING);
@@ -54,7 +54,7 @@ pub fn list(folder: Option<&Path>) -> Json {
     json!({"object": "list", "data": data})
 }
 
-/// A document, with what a form for it shows.
+/// A document, with the fields that a form needs.
 pub fn describe(name: &str, program: &Program) -> Json {
     let inputs: Vec<Json> = program.inputs().iter().map(input).collect();
     json!({

@@ -18,21 +18,21 @@ use stream::Owner;
 use wire::clock;
 use workflow::{Faults, Limits, Plan, Run, Spent};
 
-/// A program that was asked for, with what it was given.
+/// A program to be run, and its inputs.
 pub struct Program {
     /// The compiled program.
     pub program: Arc<workflow::Program>,
     /// Inputs of the run, by name.
     pub given: Map<String, Json>,
-    /// Tokens it may tell.
+    /// Most tokens of the output.
     pub tokens_max: usize,
 }
 
 impl Program {
-    /// A run that has not begun. Takes as long as what was given is long.
+    /// A run that has not begun. Takes time by the length of the inputs.
     ///
     /// # Errors
-    /// What it was given is not what it takes.
+    /// The inputs do not match the program's.
     pub(crate) fn run(&self, served: &ServedModel, plan: Plan) -> Result<Run, ApiError> {
         let model = Arc::new(workflow::Model {
             handle: served.handle.clone(),
@@ -61,10 +61,10 @@ pub(crate) struct RunLauncher<'a> {
 }
 
 impl RunLauncher<'_> {
-    /// Starts it, with a log for so many tokens. To be called inside a runtime.
+    /// Starts a run, with a log for so many tokens. To be called inside a runtime.
     ///
     /// # Errors
-    /// There is no room for its log.
+    /// The segment pool is full.
     pub(crate) fn start(
         self,
         run: Run,
@@ -116,7 +116,7 @@ impl RunLauncher<'_> {
         Ok(vec![LogReaders { tokens, top: None }])
     }
 
-    /// On which terms a program is run that may tell so many tokens.
+    /// Limits and terms of a run that may write so many tokens.
     pub(crate) fn plan(&self, tokens_max: usize) -> Plan {
         Plan {
             limits: Limits {
@@ -124,7 +124,7 @@ impl RunLauncher<'_> {
                 inline_bytes_max: self.inline_bytes_max,
                 ..Limits::default()
             },
-            // What holds the program up is its own log's reader, whom the keeper watches.
+            // The program waits for the reader of its own log only, which the detached driver watches.
             terms: Terms {
                 policy: Policy::Keep,
                 clocks: Clocks {
@@ -139,7 +139,7 @@ impl RunLauncher<'_> {
     }
 }
 
-/// Ended streams, whose segments a program's log may take.
+/// Removes ended streams, so that the log of a program can use their segments.
 impl SubmissionHost for RunLauncher<'_> {
     fn free_segments(&self) -> bool {
         self.streams.free_segments(self.owner)

@@ -1,16 +1,17 @@
-//! Workflows over HTTP: a run of a program is a stream like any other.
+//! Workflow runs: a run of a program is a stream.
 //!
 //! ```text
-//! folder   documents by name           launch   from a permit to a run
-//! running  a run, seen from outside    drive    polls it, and writes what it tells into a log
-//! routes   the API                     run_slot  its place, while it goes on
+//! folder       documents by name               launch      from a permit to a run
+//! run_control  cancel, pause, channels         run_driver  polls a run, and writes its output into a log
+//! run_slot     the slot of a run
 //! ```
 //!
-//! A run has a permit, a name in the registry, a log, and a keeper, as a resumable job has; only that its log
-//! is written by [`drive`] instead of the engine. So whoever reads, resumes, pauses, cancels or acknowledges
-//! it does so as with any stream. What it asks of the engine are requests of its caller's account.
-//! Credit holds it up where it writes its log: a program whose reader is slow is not polled, and what it has
-//! under way in the engine is parked by its own small window.
+//! A run has a permit, an id in the registry, a log and a detached driver, as a resumable job has; but [`run_driver`]
+//! writes the log in place of the engine. So clients read, resume, pause, cancel and acknowledge a run as any stream.
+//! The
+//! run's requests to the engine belong to the caller's tenant. Credit limits the run at its log: a program with a
+//! slow
+//! reader is not polled, and the program's requests in the engine are parked by their own small windows.
 
 pub mod folder;
 pub mod launch;

@@ -1,4 +1,4 @@
-//! A run, seen from outside: what may be told it, and what it came to.
+//! Control of a run from other tasks: cancel, pause, channels, result.
 
 use crate::notify_waker::NotifyWaker;
 use crate::streams::end_name;
@@ -15,16 +15,16 @@ use workflow::{Outcome, Value};
 /// A run, seen from outside.
 #[derive(Default)]
 pub struct RunControl {
-    /// Rung with news for whoever drives it.
+    /// Wakes the run's driver.
     bell: Arc<NotifyWaker>,
     cancelled: AtomicBool,
     paused: AtomicBool,
-    /// The channels it reads, as many as its document opens.
+    /// Open input channels, as many as the document opens.
     channels: Mutex<BTreeMap<Arc<str>, RingWriter<u32>>>,
     outcome: OnceLock<RunResult>,
 }
 
-/// What a run came to, as the API tells it.
+/// Result of a run, as the API reports it.
 #[derive(Serialize)]
 pub struct RunResult {
     end: &'static str,
@@ -35,22 +35,22 @@ pub struct RunResult {
 }
 
 impl RunControl {
-    /// Ends it at its last token told.
+    /// Ends the run after its last written token.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.bell.0.notify_one();
     }
 
-    /// Has it stand still, or go on.
+    /// Pauses or continues the run.
     pub(crate) fn pause(&self, paused: bool) {
         self.paused.store(paused, Ordering::Release);
         self.bell.0.notify_one();
     }
 
-    /// Writes ids into a channel: how many it had room for.
+    /// Writes ids into a channel, and returns how many the channel took.
     ///
     /// # Errors
-    /// It has no channel of this name now.
+    /// The run has no channel of this name now.
     pub fn write(&self, channel: &str, ids: &[u32]) -> Result<usize, UnknownChannel> {
         let mut channels = self.channels();
         let writer = channels.get_mut(channel).ok_or(UnknownChannel)?;
@@ -61,16 +61,16 @@ impl RunControl {
         }
     }
 
-    /// Closes a channel: the run hears that nothing will come.
+    /// Closes a channel: the run sees the end of its input.
     ///
     /// # Errors
-    /// It has no channel of this name now.
+    /// The run has no channel of this name now.
     pub fn close(&self, channel: &str) -> Result<(), UnknownChannel> {
         let closed = self.channels().remove(channel);
         closed.map(drop).ok_or(UnknownChannel)
     }
 
-    /// What it came to; `None` while it goes on.
+    /// The result; `None` before the end.
     pub fn outcome(&self) -> Option<&RunResult> {
         self.outcome.get()
     }
@@ -111,19 +111,19 @@ impl RunControl {
         });
     }
 
-    /// Bytes that are kept of what it came to.
+    /// Bytes of the stored result.
     pub(crate) fn bytes(&self) -> usize {
         let value = self.outcome.get().and_then(|ended| ended.value.as_ref());
         value.map_or(0, |value| value.get().len())
     }
 
     fn channels(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, RingWriter<u32>>> {
-        // Nothing that may panic happens while it is held.
+        // No code that may panic runs under this lock.
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// As JSON, without a tree of it where it is long.
+/// As JSON, without a tree of JSON values for long results.
 fn written(value: &Value) -> Option<Box<RawValue>> {
     let written = match value {
         Value::Text(text) => to_raw_value(&**text),

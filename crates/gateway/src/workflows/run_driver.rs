@@ -1,8 +1,10 @@
-//! Polls a run, and writes what it tells into its stream's log.
+//! Polls a run, and writes its output into the stream's log.
 //!
-//! One task per run. It stands still while it is paused, while its log is a window ahead of what its
-//! reader took, and while it has no place ([`RunSlot`]); what it is told meanwhile rings its bell. A run does a bounded piece of work in each poll and
-//! goes to the back of the line then; a step that is too long for that is done on a thread that prepares.
+//! One task per run. A run is not polled while paused, while the log is a window ahead of its reader, and without a
+//! slot
+//! ([`RunSlot`]); control calls wake the task. Each poll does a bounded piece of work and then yields; a step that is
+//! too
+//! long for that runs on a blocking thread.
 
 use super::run_control::RunControl;
 use super::run_slot::{RunParkReason, RunSlot};
@@ -19,7 +21,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use wire::clock;
 use workflow::{Event, Outcome, Run, Spent, Value};
 
-/// A run on its way.
+/// A run in progress.
 pub(crate) struct RunDriver {
     pub(crate) run: Run,
     pub(crate) log: Writer<Token>,
@@ -27,10 +29,10 @@ pub(crate) struct RunDriver {
     /// The run's permit and place, for as long as the run works.
     pub(crate) place: Option<RunSlot>,
     pub(crate) follower: Box<dyn Follower>,
-    /// Tokens it may be ahead of its reader; 0 = no limit.
+    /// Tokens that the log may be ahead of its reader; 0 = no limit.
     pub(crate) credit_window: u64,
     pub(crate) alarm: Option<Pin<Box<Sleep>>>,
-    /// Whom its tokens are charged to.
+    /// Key that the tokens are charged to.
     pub(crate) token_charge: TokenCharge,
     /// What was charged.
     pub(crate) charged: Spent,
@@ -39,7 +41,7 @@ pub(crate) struct RunDriver {
 }
 
 impl RunDriver {
-    /// Returns when it has ended.
+    /// Runs to the end.
     pub(crate) async fn on(mut self) {
         self.log.wake_on_credit(self.running.waker());
         self.follower.transition(Transition::Started, clock::now());
@@ -125,7 +127,7 @@ impl RunDriver {
         self.credit_window > 0 && self.log.unaccepted() >= self.credit_window
     }
 
-    /// The log holds as many tokens as the run may tell.
+    /// The log has capacity for all tokens of the run.
     fn tell(&mut self, id: u32) {
         let token = Token {
             id,
@@ -136,7 +138,7 @@ impl RunDriver {
         }
     }
 
-    /// The permit goes back before anybody sees the end.
+    /// The permit is released before the end is visible.
     fn finish(self, end: End) {
         drop((self.run, self.place));
         self.follower
@@ -151,7 +153,7 @@ async fn keep(running: Arc<RunControl>, outcome: Outcome, inline_bytes_max: usiz
     if bytes <= inline_bytes_max {
         return running.ended(&outcome);
     }
-    // It writes what it is given, and cannot fail.
+    // The closure cannot fail.
     let _ = spawn_blocking(move || running.ended(&outcome)).await;
 }
 

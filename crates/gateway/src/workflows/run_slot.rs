@@ -1,7 +1,8 @@
-//! A run's place: given back while the run stands still, asked for again when it goes on.
+//! The slot of a run: returned while the run is parked, requested again to continue.
 //!
-//! As for the engine's sequences ([`engine::SequencePermits`]): a run that is paused gives its place back at once, one that waits
-//! for its reader after [`PERMIT_KEPT`]. What it has at the engine then goes on to the end of its window.
+//! As for the engine's sequences ([`engine::SequencePermits`]): a paused run returns its slot at once, a run that
+//! waits for
+//! its reader after [`PERMIT_KEPT`]. Requests of the run in the engine then go on to the end of their windows.
 
 use crate::streams::PermitHolder;
 use engine::PERMIT_KEPT;
@@ -16,7 +17,7 @@ pub(crate) enum RunParkReason {
     Credit,
 }
 
-/// The place of one run, and its permit.
+/// The slot of one run, and its permit.
 pub(crate) struct RunSlot {
     work: PermitHolder,
     state: SlotState,
@@ -26,12 +27,12 @@ enum SlotState {
     None,
     Wanted,
     Held,
-    /// The run stands still for its reader and keeps its place until then.
+    /// The run waits for its reader and keeps the slot until this time.
     Kept(Pin<Box<Sleep>>),
 }
 
 impl RunSlot {
-    /// The place of a run that begins. `waker` is woken when it gets a place.
+    /// The slot of a new run. `waker` is woken by a grant.
     pub(crate) fn new(work: PermitHolder, waker: Waker) -> Self {
         work.permit().wake_on_slot(waker);
         Self {
@@ -40,7 +41,7 @@ impl RunSlot {
         }
     }
 
-    /// Ready when a run that does not stand still has its place; pending when it stands still.
+    /// Ready when a run that is not parked has a slot; pending when parked.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, still: Option<RunParkReason>) -> Poll<()> {
         let permit = self.work.permit();
         match (still, &mut self.state) {

@@ -1,12 +1,12 @@
-//! What every test asks after every step.
+//! Invariants that tests check after every step.
 
 use super::{Core, Rank, ResourceSums, TicketEntry, TicketId, TicketState};
 use crate::admission::fair_shares::FairShare;
 use std::collections::HashMap;
 
-/// Of one ticket, its place in the order and in the map included.
+/// Bytes of a ticket, with the entries in the queue and in the map.
 const TICKET_BYTES: usize = size_of::<(TicketId, TicketEntry)>() + size_of::<Rank>();
-/// What the settings say of it.
+/// The settings document 320 bytes.
 const _: () = assert!(TICKET_BYTES <= 320);
 
 impl Core {
@@ -59,7 +59,7 @@ impl Core {
         self.check_idle(&ranks);
     }
 
-    /// Nothing is free that somebody could have.
+    /// No free slot fits a waiting ticket.
     fn check_idle(&self, ranks: &[Rank]) {
         if self.blocker.is_some() {
             return;
@@ -75,7 +75,7 @@ impl Core {
         }
     }
 
-    /// Tickets that anybody holds.
+    /// Tickets that have a holder.
     pub(crate) fn held(&self) -> usize {
         self.tickets.len()
     }

@@ -1,4 +1,4 @@
-//! Whether a newcomer may come in at all, and what those are told who may not.
+//! Whether a new request may enter the queue, and `Retry-After` of a rejection.
 
 use super::{AdmissionRequest, Core, Rank, Rejection};
 use crate::admission::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
@@ -32,7 +32,7 @@ impl Core {
             return Ok(());
         }
         self.is_rejecting = true;
-        // A place is free for who comes back when one of those that are kept for them is.
+        // A returning caller needs one free position of those that are reserved.
         let full = self.bounds.queue.max_depth
             - self.retry_reservations.kept_of(self.bounds.queue.max_depth) / 2;
         let backlog = self.wait_for((self.queue.len() + 1).saturating_sub(full).max(1));
@@ -40,8 +40,9 @@ impl Core {
         Err(Rejection::QueueFull { retry_after })
     }
 
-    /// Whether the first token can come before the caller's deadline, and the permit before the queue's
-    /// clock. What is not known yet is taken to be quick: nobody is refused for want of data.
+    /// Whether the first token can come before the request's deadline, and the permit before the queue timeout. An
+    /// unmeasured
+    /// rate counts as fast: no request is rejected for want of data.
     fn in_time(
         &mut self,
         wait: Option<Duration>,
@@ -75,7 +76,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether one more request may be open. Who can run at once takes no place that is kept.
+    /// Whether one more request may be open. A request that runs at once uses no reserved slot.
     fn is_open(&self, at_once: bool, expected: bool) -> bool {
         let open_max = self.bounds.open_max;
         let kept = match at_once || expected {
@@ -100,8 +101,9 @@ impl Core {
         self.drain.time_for(slots as f64)
     }
 
-    /// When to come back: after `backlog` (`None`: nothing was measured), and not before others who were
-    /// told so. A place is kept.
+    /// `Retry-After` of a rejected request: after `backlog` (`None`: nothing was measured), and after earlier
+    /// reservations.
+    /// Reserves a slot.
     pub(crate) fn send_away(
         &mut self,
         who: Fingerprint,
@@ -117,7 +119,7 @@ impl Core {
             .promise(who, backlog, per_second, now)
     }
 
-    /// When to come back where it is not a place that is missing but `excess` of others' work.
+    /// `Retry-After` where `excess` of other requests' work is too much, and no slot is missing.
     fn after(&self, excess: Duration) -> Duration {
         let least = match self.drain.per_second() {
             Some(_) => RETRY_AFTER_MIN,

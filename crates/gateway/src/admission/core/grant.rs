@@ -11,12 +11,12 @@ const LEFT_PART: usize = 4;
 const SEATS_PART: usize = 4;
 
 impl Core {
-    /// Gives first places to whom they are due, as many as fit; whose patience ended is told so instead.
-    /// Then further places, if anybody wants some.
+    /// Grants first slots in order, as many as fit; rejects tickets that have timed out. Then grants further slots on
+    /// request.
     pub(crate) fn grant(&mut self, now: Instant) {
         loop {
             self.grant_first(now);
-            // Who did not fit may after this: of its account one stream less is without a place.
+            // A grant may let a ticket fit that did not: the tenant has one stream less without a slot.
             if self.blocker.is_some() || !self.grow() {
                 break;
             }
@@ -56,7 +56,7 @@ impl Core {
         self.fits(rank, need) && self.blocker.is_none_or(before)
     }
 
-    /// How many are served before this rank, as things stand: as if places were given one by one and nobody left.
+    /// Tickets served before this rank, if slots were granted one by one now and no ticket left.
     pub(crate) fn ahead(&self, rank: Rank, now: Instant) -> usize {
         if self.shares.len() <= 1 {
             return self.queue.due_before(rank);
@@ -68,7 +68,7 @@ impl Core {
         let others = self.queue.iter().filter(|other| other.id != rank.id);
         let ahead = others.filter(|&other| {
             let behind: &mut usize = behind.entry(other.account).or_default();
-            // Of its own account, who is due later stands one further back for this one.
+            // A later ticket of the same tenant is one further back behind this rank.
             let passed = usize::from(other.account == rank.account && other > rank);
             let at = *behind + passed;
             *behind += 1;
@@ -92,14 +92,14 @@ impl Core {
         }
     }
 
-    /// Whether there is room for its first place.
+    /// Whether the slot, pages and seats of a first grant are free.
     pub(crate) fn fits(&self, rank: Rank, need: ResourceEstimate) -> bool {
         self.sums.slots < self.limit.get()
             && self.sums.pages + need.pages <= self.bounds.pages_limit
             && (rank.is_back || self.has_seats(rank.account, need.streams))
     }
 
-    /// Whether so many more sequences of this account may be started. Who is alone may start any number.
+    /// Whether this tenant may start so many more sequences. A single tenant may start any number.
     fn has_seats(&self, account: u64, streams: usize) -> bool {
         let (seats, share) = (self.bounds.seats, self.shares.of(account));
         let still = share.seats.saturating_sub(share.slots);
@@ -140,7 +140,7 @@ impl Core {
         self.woken.extend(waker.flatten());
     }
 
-    /// Whether it has waited aside for as long as anybody may pass it. From now on it does, if it did not.
+    /// Whether a ticket has waited aside for one ageing step. The first call begins the wait.
     fn waits_too_long(&mut self, rank: Rank, now: Instant) -> bool {
         let ageing = self.bounds.queue.ageing;
         let ticket = self.tickets.get_mut(&rank.id);
@@ -150,7 +150,7 @@ impl Core {
         })
     }
 
-    /// Gives one further place. False: nobody wants one, or there is none.
+    /// Grants one further slot. False: no ticket requests one, or no slot is free.
     fn grow(&mut self) -> bool {
         if self.sums.growing == 0 || !self.has_spare_slot() {
             return false;
@@ -174,8 +174,8 @@ impl Core {
         true
     }
 
-    /// Asks for further places back, one for each who waits: of the account that has the most, and there of the ticket
-    /// that does.
+    /// Recalls further slots, one for each waiting ticket: of the tenant with the most slots, and of its ticket with
+    /// the most.
     fn recall(&mut self) {
         while self.sums.recalled < self.queue.in_line() && self.sums.recallable > 0 {
             let most = self.tickets.values().filter_map(|ticket| {
@@ -203,7 +203,7 @@ impl Core {
         self.sums.slots < limit - limit / LEFT_PART
     }
 
-    /// Whether this ticket runs and wants a further place, and there are pages for it.
+    /// Whether a running ticket requests a further slot whose pages are free.
     pub(super) fn may_grow(&self, ticket: &TicketEntry) -> bool {
         let limit = self.bounds.pages_limit;
         let pages = self.sums.pages + ticket.request.need.pages_more;

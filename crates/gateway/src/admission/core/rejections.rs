@@ -1,10 +1,10 @@
-//! Those who waited in vain, and what they are told.
+//! Rejection of waiting tickets.
 
 use super::{Core, Rank, Rejection, TicketEntry, TicketId, TicketState};
 use std::time::Instant;
 
 impl Core {
-    /// Refuses a waiting ticket whose patience ended. Whether it was so.
+    /// Rejects a waiting ticket after its timeout. True: the ticket was rejected.
     pub(crate) fn expire(&mut self, id: TicketId, now: Instant) -> bool {
         let Some(TicketEntry {
             rank,
@@ -32,7 +32,7 @@ impl Core {
         true
     }
 
-    /// Takes a waiting ticket out of the order and tells its holder why.
+    /// Removes a waiting ticket from the queue and stores the reason for the holder.
     pub(crate) fn reject(&mut self, rank: Rank, rejection: Rejection) {
         self.queue.remove(rank);
         if let Some(ticket) = self.tickets.get_mut(&rank.id) {

@@ -8,20 +8,20 @@ use std::time::Instant;
 /// A ticket that was let in.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningTicket {
-    /// When it got its first place; while it has no first token, when it last got one after it had none.
+    /// Time of the first slot; while the first token is missing, of the last grant to the ticket without a slot.
     pub(crate) since: Instant,
     pub(crate) first_token: bool,
-    /// Places it has; 0: it stands still.
+    /// Slots held; 0: parked.
     pub(crate) held: usize,
     /// The places of these that were not taken yet.
     pub(crate) free: usize,
     /// Sequences that want a place and have not taken one.
     pub(crate) claims: usize,
-    /// Places that it is asked to give back; fewer than it has.
+    /// Slots to return; fewer than `held`.
     pub(crate) recalled: usize,
-    /// Whether its sequences can stand still at any time.
+    /// Whether the sequences can be parked at any time.
     pub(crate) is_recallable: bool,
-    /// Woken when it gets a place.
+    /// Woken by a grant.
     pub(crate) waker: Option<Waker>,
 }
 
@@ -40,12 +40,12 @@ impl RunningTicket {
         }
     }
 
-    /// Places it wants and was not given.
+    /// Slots that are requested and not granted.
     pub(crate) fn wants(&self) -> usize {
         self.claims.saturating_sub(self.free)
     }
 
-    /// Places beyond its first that it could be asked for.
+    /// Slots beyond the first that can be recalled.
     pub(crate) fn recallable(&self) -> usize {
         let further = self.held.saturating_sub(1 + self.recalled);
         if self.is_recallable { further } else { 0 }
@@ -58,7 +58,7 @@ impl RunningTicket {
         self.recalled = recalled.min(self.held.saturating_sub(1));
     }
 
-    /// Whether it waits in the queue for a place again.
+    /// Whether the ticket waits in the queue for a slot again.
     pub(crate) fn waits(&self) -> bool {
         self.held == 0 && self.claims > 0
     }
@@ -73,7 +73,7 @@ pub(crate) struct ResourceSums {
     pub(crate) prefill: usize,
     /// Places that tickets want beyond those they have.
     pub(crate) growing: usize,
-    /// Places that tickets were asked to give back, and those that they could be asked for.
+    /// Slots that are recalled, and slots that could be.
     pub(crate) recalled: usize,
     pub(crate) recallable: usize,
 }
@@ -147,7 +147,7 @@ impl Core {
         self.open -= 1;
         self.seated -= need.streams;
         self.sums.subtract(ResourceSums::of(need, run));
-        // It may have been the account's last ticket.
+        // The share is gone with the tenant's last ticket.
         if let Some(share) = self.shares.known_mut(account) {
             share.slots -= run.held;
             share.seats -= need.streams;

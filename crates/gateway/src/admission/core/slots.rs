@@ -5,12 +5,12 @@ use std::task::Waker;
 use std::time::Instant;
 
 impl Core {
-    /// Whom to wake when this ticket gets a place.
+    /// Sets the waker for grants of slots to this ticket.
     pub(crate) fn wake_on_slot(&mut self, id: TicketId, waker: Waker) {
         self.alter(id, |run| run.waker = Some(waker));
     }
 
-    /// One more of its sequences wants a place.
+    /// One more sequence of this ticket requests a slot.
     pub(crate) fn request_slot(&mut self, id: TicketId, now: Instant) {
         self.advance(now);
         let waits = self.alter(id, |run| {
@@ -35,7 +35,7 @@ impl Core {
         taken == Some(true)
     }
 
-    /// One of them that has taken none wants none any more. What was given for it is free.
+    /// A sequence that has taken no slot withdraws the request. A slot granted for the request becomes free.
     pub(crate) fn cancel_slot_request(&mut self, id: TicketId, now: Instant) {
         self.advance(now);
         let saturated = self.is_saturated();
@@ -57,7 +57,7 @@ impl Core {
         self.grant(now);
     }
 
-    /// Whether one of them that runs should give its place back, because somebody who has none waits.
+    /// Whether a running sequence of this ticket should return its slot, because a ticket without a slot waits.
     pub(crate) fn is_recalled(&mut self, id: TicketId) -> bool {
         let nobody = self.queue.is_empty();
         let recalled = self.alter(id, |run| {
@@ -69,8 +69,9 @@ impl Core {
         recalled == Some(true)
     }
 
-    /// One of them gives back the place that it had taken. It stays the ticket's where it is its last and another of its
-    /// sequences wants one, or `more` of them are still to come.
+    /// A sequence returns the slot that it had taken. The ticket keeps its last slot if another sequence requests
+    /// one, or
+    /// `more` sequences are still to come.
     pub(crate) fn return_slot(&mut self, id: TicketId, more: bool, now: Instant) {
         self.advance(now);
         let saturated = self.is_saturated();
@@ -91,7 +92,7 @@ impl Core {
             return;
         };
         self.woken.extend(woken);
-        // What was asked back says nothing of how fast places become free.
+        // A recalled slot is no measure of how fast slots become free.
         self.freed(freed, saturated && !recalled);
         self.grant(now);
     }
@@ -107,13 +108,13 @@ impl Core {
         }
     }
 
-    /// A ticket that stood still wants a place again, and waits for it in the queue.
+    /// A parked ticket requests a slot again, and waits in the queue.
     fn come_back(&mut self, id: TicketId) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
         debug_assert!(matches!(ticket.state, TicketState::Running(_)));
-        // It holds nothing: what is promised at all may be less than when it came.
+        // The ticket holds no pages: fewer may be reserved now than at the arrival.
         ticket.request.need = ticket.request.need.within(self.bounds.pages_limit);
         ticket.rank.is_back = true;
         self.queue.insert(ticket.rank);
