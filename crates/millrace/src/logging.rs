@@ -54,3 +54,12 @@ pub(crate) fn print_failure(why: &Failure) {
     // With standard error closed, too, the exit code reports the failure.
     let _ = writeln!(std::io::stderr(), "millrace: {why}");
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn colored_log_is_compiled_in() {
+        // Panics without the feature `ansi`, as every command on a terminal would.
+        let _subscriber = tracing_subscriber::fmt().with_ansi(true);
+    }
+}
