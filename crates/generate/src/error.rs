@@ -1,4 +1,4 @@
-//! The error of a request: its kind, a code, who can act on it. Wire protocols map it to a status and a body.
+//! The error of a request: a kind, a code, and the party that can act. Wire protocols map errors to statuses and bodies.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem whose value is not repeated.
+    /// A problem without the value.
     pub fn new(field: impl Into<String>, constraint: impl Into<String>) -> Self {
         Self {
             field: field.into(),
@@ -48,9 +48,9 @@ pub enum ErrorKind {
     NotFound,
     /// The path does not take this HTTP method.
     MethodNotAllowed,
-    /// The client sent its request too slowly.
+    /// The client sent the request too slowly.
     RequestTimeout,
-    /// The request contradicts the state of its object.
+    /// The request contradicts the state of an object.
     Conflict,
     /// The object existed and is no longer kept.
     Gone,

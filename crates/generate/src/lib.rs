@@ -4,7 +4,7 @@
 //! ```text
 //! request      what a request means, in every wire protocol       prompt           messages or text -> prompt ids
 //! constraint   which tokens may come next                         stop             stop strings, as the engine sees them
-//! stream_meta  what is fixed when a stream is opened              stream_source    its metadata and token logs
+//! stream_meta  what is fixed when a stream is opened              stream_source    metadata and token logs
 //! output       token log -> text, reasoning, tool calls, events   model_handle     a loaded model
 //! submit       prompt ids -> open logs, engine requests           tools            tools and how they may be called
 //! detokenize   a list of ids -> text

@@ -1,11 +1,11 @@
-//! A loaded model as generation uses it: text to ids and back, and the engine behind it.
+//! A loaded model for generation: text to ids and back, and the engine.
 
 use engine::{Handle, Token, TopLogprob};
 use std::sync::Arc;
 use stream::SegmentPool;
 use text::{AnswerFormat, Capabilities, ChatTemplate, Tokenizer};
 
-/// A loaded model. Its weights are the engine's alone.
+/// A loaded model. The weights are the engine's alone.
 #[derive(Clone)]
 pub struct ModelHandle {
     /// Text to ids and back.

@@ -42,7 +42,7 @@ pub struct TemplateArguments<'a> {
     pub kwargs: &'a Map<String, Value>,
 }
 
-/// Renders and tokenizes prompts for one model. Every method takes time with the length of its input.
+/// Renders and tokenizes prompts for one model. Every method takes time with the length of the input.
 #[derive(Clone, Copy)]
 pub struct PromptEncoder<'a> {
     model: &'a ModelHandle,
@@ -56,7 +56,7 @@ impl<'a> PromptEncoder<'a> {
         Self { model, now_unix_s }
     }
 
-    /// Renders, tokenizes and measures every prompt. With `echo`, each comes with its text.
+    /// Renders, tokenizes and measures every prompt. With `echo`, each comes with the text.
     ///
     /// # Errors
     /// A prompt is empty, longer than the context, or rejected by the chat template.
@@ -77,7 +77,7 @@ impl<'a> PromptEncoder<'a> {
     /// # Errors
     /// The chat template or the tokenizer rejects the prompt.
     pub fn prompt_ids(self, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
-        let encoded = self.encode(prompt, ParseOptions::default(), PromptLimit::WIDEST);
+        let encoded = self.encode_prompt(prompt, ParseOptions::default(), PromptLimit::WIDEST);
         encoded.map(|encoded| encoded.ids)
     }
 
@@ -121,7 +121,7 @@ impl<'a> PromptEncoder<'a> {
         let field = field_of(&prompt);
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
         let room = PromptLimit::of_context(self.model);
-        let EncodedPrompt { ids, text, reading } = self.encode(prompt, wanted, room)?;
+        let EncodedPrompt { ids, text, reading } = self.encode_prompt(prompt, wanted, room)?;
         if ids.is_empty() {
             return Err(ApiError::field(
                 field,
@@ -146,7 +146,7 @@ impl<'a> PromptEncoder<'a> {
         })
     }
 
-    fn encode(
+    fn encode_prompt(
         self,
         prompt: Prompt,
         wanted: ParseOptions,
@@ -188,7 +188,7 @@ impl<'a> PromptEncoder<'a> {
             kwargs,
         } = prompt
         else {
-            return self.encode(prompt, wanted, room);
+            return self.encode_prompt(prompt, wanted, room);
         };
         let tokenizer = &self.model.tokenizer;
         let mut typed = self.escape_messages(messages);
@@ -221,7 +221,7 @@ impl<'a> PromptEncoder<'a> {
         wanted: ParseOptions,
         room: PromptLimit,
     ) -> Result<EncodedPrompt, ApiError> {
-        let EncodedPrompt { ids, reading, .. } = self.encode(then, wanted, room)?;
+        let EncodedPrompt { ids, reading, .. } = self.encode_prompt(then, wanted, room)?;
         let bos = self.model.tokenizer.bos();
         let repeats_bos = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
         let mut all = context;

@@ -13,7 +13,7 @@ pub struct PromptLimit {
 }
 
 impl PromptLimit {
-    /// Room of a context, if each of its tokens was the vocabulary's longest.
+    /// Room of a context, if each token was the vocabulary's longest.
     pub fn of_context(model: &ModelHandle) -> Self {
         let token_bytes = model.tokenizer.bytes_per_token_max();
         let most = model.context_max.saturating_mul(token_bytes);

@@ -1,4 +1,4 @@
-//! The meaning of a request, the same for all wire protocols. A protocol's parser makes it; every value is within its
+//! A request's meaning, independent of wire protocols. A parser of a protocol builds the request; every value is within
 //! bounds.
 
 use crate::priority::Priority;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use text::{ConstrainedTool, Message};
 
-/// Answers per request, over all its prompts.
+/// Answers per request, over all prompts.
 pub const CHOICES_MAX: usize = 16;
 /// Stop strings per request.
 pub const STOPS_MAX: usize = 16;
@@ -69,7 +69,7 @@ pub struct GenerationParams {
     pub closed_objects: Option<bool>,
     /// How the answer may call tools.
     pub tool_calling: ToolCalling,
-    /// Tools whose calls are constrained to their schemas.
+    /// Tools with calls that are constrained to their schemas.
     pub constrained_tools: Vec<ConstrainedTool>,
     /// Reasoning budget in tokens; `None`: unlimited.
     pub reasoning_budget: Option<u64>,
@@ -105,17 +105,17 @@ pub struct StreamOptions {
     pub return_context: bool,
     /// Priority in the admission queue and in the scheduler.
     pub priority: Priority,
-    /// Deadline of the whole request, from its arrival.
+    /// Deadline of the whole request, from the arrival on.
     pub deadline: Option<Duration>,
     /// The request named a service tier, so the response names the tier used.
     pub service_tier_given: bool,
-    /// The stream has no client: it continues to its end without one.
+    /// The stream has no client: generation continues to the end without one.
     pub background: bool,
-    /// The part of the request that a response repeats in its wire protocol: the inside of a JSON object.
+    /// The part of the request that a response of this wire protocol repeats: the inside of a JSON object.
     pub repeated_fields: Option<Arc<str>>,
     /// Returns only the likeliest answers of each prompt.
     pub best_of: Option<BestOf>,
-    /// Client's id of the conversation, under which its running stream is found again; at most
+    /// Client's id of the conversation, under which the running stream is found again; at most
     /// [`CONVERSATION_ID_BYTES_MAX`].
     pub conversation_id: Option<Box<str>>,
     /// Fields of the request without effect.
@@ -195,7 +195,7 @@ pub enum Prompt {
 pub enum PromptPiece {
     /// Template text: names of control tokens become control tokens.
     Template(String),
-    /// User text: names of control tokens stay text. Shared by all its occurrences.
+    /// User text: names of control tokens stay text. Shared by all occurrences.
     User(Arc<str>),
 }
 

@@ -1,4 +1,4 @@
-//! Structured output: the grammar that an answer must match and the request's field that holds it.
+//! Structured output: the grammar that an answer must match, and the request's field of the grammar.
 
 use crate::error::ApiError;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use text::{GrammarError, GrammarSource};
 /// When a thread for compiling a grammar may be available again.
 const NO_THREAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The grammar that an answer must match, and the request's field that holds it.
+/// The grammar that an answer must match, and the request's field of the grammar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResponseFormat {
     /// Schema, regular expression, choice or grammar.
@@ -25,7 +25,7 @@ pub fn any_object(field: &str) -> ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// The error of a response format whose grammar cannot be compiled.
+    /// The error of a grammar that cannot be compiled.
     pub fn refusal(&self, error: &GrammarError) -> ApiError {
         if error.is_temporary() {
             let words = format!("{}: {}", self.field, error.why);

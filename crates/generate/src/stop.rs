@@ -17,7 +17,7 @@ pub struct StopStrings {
     parts: AnswerParts,
 }
 
-/// Stands for the index of a stop string where the answer ends with its only tool call.
+/// Stands for the index of a stop string where the answer ends with the only tool call.
 pub const ONE_CALL: u16 = u16::MAX;
 
 impl StopStrings {

@@ -8,13 +8,13 @@ use stream::StreamId;
 pub struct StreamMeta {
     /// Id of the stream.
     pub id: StreamId,
-    /// Id of the response in its wire protocol.
+    /// Id of the response in the wire protocol.
     pub response_id: String,
     /// Seconds since the Unix epoch at which the stream was opened.
     pub created_unix_s: i64,
     /// Arrival of the request.
     pub arrived: Instant,
-    /// Model name as the client gave it.
+    /// Model name from the request.
     pub model: String,
     /// How events are delivered.
     pub stream_options: StreamOptions,
@@ -31,7 +31,7 @@ pub struct StreamMeta {
 }
 
 impl StreamMeta {
-    /// Metadata of a request that waits for its model: no stream is open for it yet.
+    /// Metadata of a request that waits for a model: no stream is open yet.
     pub fn unopened(model: &str, arrived: Instant) -> Self {
         Self {
             id: StreamId::from_random([0; 16]),

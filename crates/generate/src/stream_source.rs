@@ -16,7 +16,7 @@ pub struct Submitted {
     pub progress: Arc<Progress>,
 }
 
-/// A generation whose logs are open and whose requests the engine has.
+/// A generation with open logs and submitted requests.
 pub struct StartedGeneration {
     /// The engine that runs the requests.
     pub engine: Handle,
@@ -30,7 +30,7 @@ pub struct StartedGeneration {
     pub prompt_tokens: u64,
 }
 
-/// The logs of one choice and the options of its output pipeline.
+/// The logs of one choice and the options of the output pipeline.
 pub struct ChoiceLog {
     /// Sampled tokens.
     pub tokens: Tap<Token>,
@@ -62,7 +62,7 @@ impl ChoiceLog {
     }
 }
 
-/// Metadata of a stream and, once there is one, the outcome of its start.
+/// Metadata of a stream and, once there is one, the outcome of the start.
 pub struct StreamSource {
     meta: StreamMeta,
     outcome: OnceLock<Result<StartedGeneration, ApiError>>,
@@ -87,7 +87,7 @@ impl StreamSource {
         self.outcome.set(outcome).is_ok()
     }
 
-    /// The outcome of the start; `None` while the request waits for its permit.
+    /// The outcome of the start; `None` while the request waits for a permit.
     pub fn outcome(&self) -> Option<&Result<StartedGeneration, ApiError>> {
         self.outcome.get()
     }

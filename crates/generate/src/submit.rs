@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Reader, SegmentPool, Writer};
 
-/// What the owner of a stream adds to its requests.
+/// What the owner of a stream adds to requests.
 pub trait SubmissionHost {
     /// Counts and timestamps of the request that answers this prompt.
     fn progress(&self, _prompt: usize) -> Progress {
@@ -60,7 +60,7 @@ pub struct Submission<'a> {
     pub deadline: Option<Instant>,
     /// Priority, fair share and clocks.
     pub terms: Terms,
-    /// Tokens a choice may be ahead of its reader; 0 = no limit.
+    /// Tokens a choice may be ahead of the reader; 0 = no limit.
     pub credit_window: u64,
     /// Whether the end of the answer reports the prompt's ids.
     pub reports_prompt: bool,
@@ -137,7 +137,7 @@ impl Submission<'_> {
         }
         let mut given = prompt.ids.len();
         if self.params.prompt_logprobs {
-            let ends = (!self.params.sampling.ignore_eos).then(|| self.eos());
+            let ends = (!self.params.sampling.ignore_eos).then(|| self.eos_ids());
             max_tokens = prompt_logprobs::answer_tokens(&prompt.ids, max_tokens, ends.as_deref())?;
             given = 1;
         }
@@ -146,14 +146,14 @@ impl Submission<'_> {
             choices.push(self.open_choice(&prompt, max_tokens, host, opened)?);
         }
         let progress = Arc::new(progress);
-        let (mut ids, mut sampling) = (prompt.ids, self.sampling());
+        let (mut ids, mut sampling) = (prompt.ids, self.sampling_params());
         sampling.min_tokens += u32::try_from(ids.len() - given).unwrap_or(u32::MAX);
         ids.truncate(given);
         let request = Request {
             prompt: ids,
             sampling,
             max_tokens,
-            eos: self.eos(),
+            eos: self.eos_ids(),
             choices,
             embedding: None,
             deadline: self.deadline,
@@ -198,7 +198,7 @@ impl Submission<'_> {
         });
         opened.readers.push(readers);
         let mut stop = self.stop_condition(prompt);
-        let mut constraint = self.constraint(prompt);
+        let mut constraint = self.output_constraint(prompt);
         if echoed > 0 {
             let others = &prompt.ids[1..];
             let skip =
@@ -267,7 +267,7 @@ impl Submission<'_> {
     }
 
     /// The constraint of one answer: response format, tool calls, reasoning budget, or several of them.
-    fn constraint(&self, prompt: &PreparedPrompt) -> Option<Box<dyn Constraint>> {
+    fn output_constraint(&self, prompt: &PreparedPrompt) -> Option<Box<dyn Constraint>> {
         let (reading, constraints) = (&prompt.reading, self.constraints);
         let budget = self.params.reasoning_budget;
         let is_constrained =
@@ -278,7 +278,7 @@ impl Submission<'_> {
                 let thinking = ReasoningBudget::new(
                     marks.clone(),
                     budget,
-                    &self.eos(),
+                    &self.eos_ids(),
                     self.content_constraint(),
                 );
                 Some(Box::new(thinking))
@@ -287,7 +287,7 @@ impl Submission<'_> {
                 let content = self.content_constraint().zip(self.content_constraint());
                 let content = content.zip(constraints.delimiters.as_ref());
                 let form = content.map(|((direct, after), delimiters)| {
-                    FormatAfterReasoning::new(direct, after, delimiters, &self.eos())
+                    FormatAfterReasoning::new(direct, after, delimiters, &self.eos_ids())
                 });
                 let (tokenizer, at_start) = (&self.model.tokenizer, prompt.at_text_start);
                 let spelled = spelled.clone();
@@ -298,7 +298,7 @@ impl Submission<'_> {
         }
     }
 
-    /// The constraint of the content and its tool calls, at the beginning of an answer.
+    /// The constraint of content and tool calls, at the beginning of an answer.
     fn content_constraint(&self) -> Option<Box<dyn Constraint>> {
         let vocab = self.model.tokenizer.vocab_size();
         let OutputConstraints {
@@ -317,7 +317,7 @@ impl Submission<'_> {
     /// The constraint of an answer in Harmony channels. Strict tool calls are constrained in every channel.
     fn in_channels(&self, channels: &HarmonyHeaders, budget: Option<u64>) -> Box<dyn Constraint> {
         let harmony = |budget, content| {
-            HarmonyConstraint::new(channels.clone(), budget, &self.eos(), content)
+            HarmonyConstraint::new(channels.clone(), budget, &self.eos_ids(), content)
         };
         match (self.content_constraint(), &self.constraints.strict) {
             (Some(strict), Some(_)) if budget.is_some() => Box::new(ChainedConstraint {
@@ -336,7 +336,7 @@ impl Submission<'_> {
         }
     }
 
-    fn sampling(&self) -> SamplingParams {
+    fn sampling_params(&self) -> SamplingParams {
         SamplingParams {
             seed: self.seed,
             ..self.params.sampling.clone()
@@ -344,7 +344,7 @@ impl Submission<'_> {
     }
 
     /// The model's end-of-sequence ids and the request's. With `ignore_eos`, those of the request alone.
-    fn eos(&self) -> Arc<[u32]> {
+    fn eos_ids(&self) -> Arc<[u32]> {
         let extra = &self.params.stop_token_ids;
         if extra.is_empty() {
             return Arc::clone(&self.model.eos);

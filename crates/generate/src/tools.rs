@@ -16,7 +16,7 @@ pub struct Tools {
     pub calling: ToolCalling,
     /// The grammar of an answer that must consist of tool calls.
     pub response_format: Option<ResponseFormat>,
-    /// Tools whose calls are constrained: with required calls, or with any strict tool.
+    /// Tools with constrained calls: with required calls, or with any strict tool.
     pub constrained: Vec<ConstrainedTool>,
 }
 
@@ -67,7 +67,7 @@ impl Tools {
                 .as_str()
                 .unwrap_or_default()
                 .to_owned(),
-            arguments: (must || is_strict(tool)).then(|| arguments(&tool["function"])),
+            arguments: (must || is_strict(tool)).then(|| argument_schema(&tool["function"])),
             place,
         });
         Some(Self {
@@ -85,7 +85,7 @@ impl Tools {
     }
 }
 
-/// Whether the arguments of a tool must match its schema whenever it is called.
+/// Whether the arguments of each call of a tool must match the schema.
 fn is_strict(tool: &Value) -> bool {
     tool["function"]["strict"] == true
 }
@@ -95,7 +95,7 @@ fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
     let root = if once { "#" } else { "#/items" };
     let calls = tools.iter().enumerate().map(|(i, &tool)| {
         let function = &tool["function"];
-        let mut arguments = arguments(function);
+        let mut arguments = argument_schema(function);
         move_to(
             &mut arguments,
             &format!("{root}/anyOf/{i}/properties/arguments"),
@@ -115,7 +115,7 @@ fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
 }
 
 /// Schema of a tool's arguments: an object, unless the schema states another type.
-fn arguments(function: &Value) -> Value {
+fn argument_schema(function: &Value) -> Value {
     let mut schema = match &function["parameters"] {
         schema @ Value::Object(_) => schema.clone(),
         _ => json!({}),

@@ -55,7 +55,7 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
         inbox_max: engine.inbox_max,
         sequences_max: engine.sequences_max,
         step_tokens: engine.step_tokens,
-        step_target: nonzero(engine.step_target_ms).map(Duration::from_millis),
+        step_target: limit_of(engine.step_target_ms).map(Duration::from_millis),
         ageing: Duration::from_millis(engine.ageing_ms),
         slow_consumer: Duration::from_millis(settings.backpressure.slow_consumer_threshold_ms),
         speculation: match engine.speculation {
@@ -74,13 +74,13 @@ pub(crate) fn tuning(settings: &Settings) -> Tuning {
 }
 
 /// 0 means no limit.
-fn nonzero(value: u64) -> Option<u64> {
+fn limit_of(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }
 
 fn stream_clocks(settings: &Settings) -> StreamClocks {
     let (clocks, backpressure) = (&settings.clocks, &settings.backpressure);
-    let after = |ms| nonzero(ms).map(Duration::from_millis);
+    let after = |ms| limit_of(ms).map(Duration::from_millis);
     StreamClocks {
         first_token: after(clocks.first_token_ms),
         idle: after(clocks.idle_ms),

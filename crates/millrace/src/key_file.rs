@@ -59,7 +59,7 @@ impl KeyFile {
         let shown = path.display();
         let (text, metadata) = settings_file::read(path, FILE_BYTES_MAX)?;
         refuse_writable(&metadata).map_err(|why| format!("{shown}: {why}"))?;
-        parse(&text).map_err(|why| format!("{shown}: {why}"))
+        parse_keys(&text).map_err(|why| format!("{shown}: {why}"))
     }
 
     /// The keys as the server knows them.
@@ -103,7 +103,7 @@ impl Entry {
     }
 }
 
-fn parse(text: &str) -> Result<KeyFile, String> {
+fn parse_keys(text: &str) -> Result<KeyFile, String> {
     let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     if text.lines().all(is_blank) {
         return Ok(KeyFile::default());

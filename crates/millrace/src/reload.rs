@@ -110,17 +110,17 @@ impl Reload {
         self.library.apply_settings(settings.clone());
         tracing::info!(
             "the settings were reloaded; changed: {}",
-            list(&changes.live)
+            list_names(&changes.live)
         );
         if !changes.restart.is_empty() {
-            tracing::warn!("needs a restart: {}", list(&changes.restart));
+            tracing::warn!("needs a restart: {}", list_names(&changes.restart));
         }
         self.config = changes.config;
         Ok(())
     }
 }
 
-fn list(keys: &[&str]) -> String {
+fn list_names(keys: &[&str]) -> String {
     match keys {
         [] => "nothing".to_owned(),
         keys => keys.join(", "),

@@ -114,7 +114,7 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// A large value that copies share, with its charge.
+/// A large value that copies share, with the charge.
 #[derive(Debug)]
 pub(crate) struct Charged<T> {
     value: Arc<T>,

@@ -76,23 +76,23 @@ pub(crate) fn parse(bytes: &[u8], wrong: &mut Complaints) -> Result<Document, Fa
             format!("is unknown; known are {}", HEAD.join(", ")),
         );
     }
-    let steps = steps(&mut head, wrong);
-    let name = text(&head, "name", wrong);
+    let steps = parse_steps(&mut head, wrong);
+    let name = optional_text(&head, "name", wrong);
     if name.as_deref().is_none_or(str::is_empty) {
         wrong.add("name", "must be a text that is not empty");
     }
     Ok(Document {
         name: name.unwrap_or_default(),
-        description: text(&head, "description", wrong).unwrap_or_default(),
-        default_model: text(&head, "default_model", wrong),
-        return_value: text(&head, "return_value", wrong),
-        models: models(&head, wrong),
-        inputs: inputs(&head, wrong),
+        description: optional_text(&head, "description", wrong).unwrap_or_default(),
+        default_model: optional_text(&head, "default_model", wrong),
+        return_value: optional_text(&head, "return_value", wrong),
+        models: parse_models(&head, wrong),
+        inputs: parse_inputs(&head, wrong),
         steps,
     })
 }
 
-fn steps(head: &mut Map<String, Json>, wrong: &mut Complaints) -> Vec<Json> {
+fn parse_steps(head: &mut Map<String, Json>, wrong: &mut Complaints) -> Vec<Json> {
     match (head.remove("steps"), head.remove("phases")) {
         (Some(Json::Array(steps)), None) | (None, Some(Json::Array(steps))) => return steps,
         (Some(_), Some(_)) => wrong.add("phases", "is another word for `steps`: one of them"),
@@ -101,7 +101,7 @@ fn steps(head: &mut Map<String, Json>, wrong: &mut Complaints) -> Vec<Json> {
     Vec::new()
 }
 
-fn text(map: &Map<String, Json>, field: &str, wrong: &mut Complaints) -> Option<String> {
+fn optional_text(map: &Map<String, Json>, field: &str, wrong: &mut Complaints) -> Option<String> {
     match map.get(field) {
         None | Some(Json::Null) => None,
         Some(Json::String(text)) => Some(text.clone()),
@@ -112,7 +112,7 @@ fn text(map: &Map<String, Json>, field: &str, wrong: &mut Complaints) -> Option<
     }
 }
 
-fn models(head: &Map<String, Json>, wrong: &mut Complaints) -> Vec<String> {
+fn parse_models(head: &Map<String, Json>, wrong: &mut Complaints) -> Vec<String> {
     let Some(resources) = head.get("resources").filter(|r| !r.is_null()) else {
         return Vec::new();
     };
@@ -143,7 +143,7 @@ fn models(head: &Map<String, Json>, wrong: &mut Complaints) -> Vec<String> {
     ids
 }
 
-fn inputs(head: &Map<String, Json>, wrong: &mut Complaints) -> Vec<Input> {
+fn parse_inputs(head: &Map<String, Json>, wrong: &mut Complaints) -> Vec<Input> {
     let listed = match head.get("inputs") {
         None => return Vec::new(),
         Some(Json::Array(listed)) => listed,

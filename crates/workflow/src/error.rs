@@ -1,6 +1,6 @@
 //! Errors of documents and of inputs.
 
-/// One error with its location.
+/// One error with a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Location: `steps[2].body[0].batch_size`, `inputs[1].min`; `document` for the whole.

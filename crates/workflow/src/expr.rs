@@ -101,7 +101,7 @@ impl Expr {
         };
         let (left, right) = (self.left.number(vars)?, right.number(vars)?);
         if operator.compares() {
-            return Ok(i64::from(compare(left, *operator, right)));
+            return Ok(i64::from(compare_numbers(left, *operator, right)));
         }
         let (a, b) = (left.whole(), right.whole());
         Ok(match operator {
@@ -121,7 +121,7 @@ impl Expr {
         };
         let (left, right) = (self.left.number(vars)?, right.number(vars)?);
         if operator.compares() {
-            return Ok(f64::from(compare(left, *operator, right)));
+            return Ok(f64::from(compare_numbers(left, *operator, right)));
         }
         let (a, b) = (left.float(), right.float());
         Ok(match operator {
@@ -158,7 +158,7 @@ impl Number {
     }
 }
 
-fn compare(left: Number, operator: Operator, right: Number) -> bool {
+fn compare_numbers(left: Number, operator: Operator, right: Number) -> bool {
     let order = match (left, right) {
         (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
         (a, b) => a.float().partial_cmp(&b.float()),

@@ -56,7 +56,7 @@ const FIELDS: [&str; 10] = [
     "hidden",
 ];
 
-/// The input that is filled from the tokenizer if it is declared, not given and without a default.
+/// The input that is filled from the tokenizer, if declared, not given and without a default.
 const EOS: &str = "eos_token";
 
 impl InputType {
@@ -102,7 +102,7 @@ impl InputType {
         }
     }
 
-    /// Parses a command-line argument: text as it is, other types as JSON.
+    /// Parses a command-line argument: text unchanged, other types as JSON.
     fn read(self, text: &str) -> Json {
         match self {
             Self::Text => Json::from(text),
@@ -142,18 +142,18 @@ impl Input {
         let mut input = Self {
             name: name.to_owned(),
             ty: *ty,
-            description: words(map, "description", &mut complain),
-            label: words(map, "label", &mut complain),
+            description: optional_text(map, "description", &mut complain),
+            label: optional_text(map, "label", &mut complain),
             default: None,
-            min: number(map, "min", *ty, &mut complain),
-            max: number(map, "max", *ty, &mut complain),
-            step: number(map, "step", *ty, &mut complain),
+            min: optional_number(map, "min", *ty, &mut complain),
+            max: optional_number(map, "max", *ty, &mut complain),
+            step: optional_number(map, "step", *ty, &mut complain),
             options: Vec::new(),
-            hidden: flag(map, "hidden", &mut complain),
+            hidden: optional_flag(map, "hidden", &mut complain),
         };
-        input.options = input.list(map, &mut complain);
+        input.options = input.parse_options(map, &mut complain);
         if let Some(json) = map.get("default").filter(|json| !json.is_null()) {
-            match input.accept(json) {
+            match input.coerce_checked(json) {
                 Ok(value) => input.default = Some(value),
                 Err(what) => complain("default", &what),
             }
@@ -161,7 +161,11 @@ impl Input {
         Some(input)
     }
 
-    fn list(&self, map: &Map<String, Json>, complain: &mut impl FnMut(&str, &str)) -> Vec<Value> {
+    fn parse_options(
+        &self,
+        map: &Map<String, Json>,
+        complain: &mut impl FnMut(&str, &str),
+    ) -> Vec<Value> {
         let Some(json) = map.get("options") else {
             return Vec::new();
         };
@@ -175,8 +179,8 @@ impl Input {
         })
     }
 
-    /// Checks a value and coerces it.
-    fn accept(&self, json: &Json) -> Result<Value, String> {
+    /// Checks and coerces a value.
+    fn coerce_checked(&self, json: &Json) -> Result<Value, String> {
         let value = self.ty.coerce(json);
         let value = value.ok_or_else(|| format!("must be {}", self.ty.name()))?;
         let number = match value {
@@ -223,7 +227,7 @@ pub(crate) fn bind(
         let fill = eos.filter(|_| input.name == EOS && input.ty.kind() == Kind::Int);
         let fill = fill.map(|id| Value::Int(i64::from(id)));
         let value = match given.get(&input.name).filter(|json| !json.is_null()) {
-            Some(json) => input.accept(json),
+            Some(json) => input.coerce_checked(json),
             None => input
                 .default
                 .clone()
@@ -245,7 +249,7 @@ pub(crate) fn read(inputs: &[Input], name: &str, text: &str) -> Json {
     input.map_or_else(|| Json::from(text), |input| input.ty.read(text))
 }
 
-fn words(
+fn optional_text(
     map: &Map<String, Json>,
     field: &str,
     complain: &mut impl FnMut(&str, &str),
@@ -258,7 +262,7 @@ fn words(
     text
 }
 
-fn number(
+fn optional_number(
     map: &Map<String, Json>,
     field: &str,
     ty: InputType,
@@ -273,7 +277,11 @@ fn number(
     number
 }
 
-fn flag(map: &Map<String, Json>, field: &str, complain: &mut impl FnMut(&str, &str)) -> bool {
+fn optional_flag(
+    map: &Map<String, Json>,
+    field: &str,
+    complain: &mut impl FnMut(&str, &str),
+) -> bool {
     match map.get(field) {
         None => false,
         Some(Json::Bool(flag)) => *flag,

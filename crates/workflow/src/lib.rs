@@ -2,15 +2,15 @@
 //! generation that is not "a prompt in, tokens out".
 //!
 //! ```text
-//! document   JSON and its head                   program   a compiled document: instructions, names, inputs
+//! document   JSON and the head                   program   a compiled document: instructions, names, inputs
 //! compile/   steps -> instructions, all errors   inputs    the caller's values, checked and coerced
 //! value      the values of variables             vars      a run's variables
-//! account    memory of values, and its bound     ops       ops added by a Rust program
-//! model      an engine, a tokenizer, a template session   a transcript, and the tokens that follow it
+//! account    memory of values, with a bound      ops       ops added by a Rust program
+//! model      a loaded model                      session   a transcript, and the tokens that follow
 //! run/       the machine: one run of a program
 //! ```
 //!
-//! A document is compiled as a whole: all errors are reported, each with its step's path. A [`Run`] is then a state machine
+//! A document is compiled as a whole: all errors are reported, each with the path of a step. A [`Run`] is then a state machine
 //! that is polled: a run never waits, holds no thread and no lock, and requests tokens from the engine like any other
 //! caller. See docs/workflows.md for the language.
 //!
@@ -18,7 +18,7 @@
 //!
 //! A session is a transcript: ids, and how many of them were given rather than sampled. Keys and values are in
 //! the engine, found again by content; so rolling a session back truncates the ids, and is exact. Sampling
-//! requests a continuation of the transcript. The engine's request runs ahead of the program by its credit
+//! requests a continuation of the transcript. The engine's request runs ahead of the program by the credit
 //! and no further, and is kept as long as the program follows the sampled tokens: a program that samples and forwards
 //! the sampled tokens runs on one request, without extra cost. One that forwards other tokens, or samples with
 //! other parameters, gets a new request whose random numbers continue those of the old one

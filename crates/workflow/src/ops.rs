@@ -32,7 +32,7 @@ pub trait CustomOp: Send + Sync {
     fn fields(&self) -> &[Field];
 
     /// Runs the op: reads inputs, sets outputs. Must be quick and must not wait: long work belongs
-    /// elsewhere, with its results sent through a channel.
+    /// elsewhere, with results sent through a channel.
     ///
     /// # Errors
     /// A message for users; the run fails with the message and the step's path.

@@ -39,7 +39,7 @@ impl Program {
     /// Compiles a document.
     ///
     /// # Errors
-    /// All errors of the document, each with its location.
+    /// All errors of the document, each with a location.
     pub fn compile(document: &[u8], ops: &Ops) -> Result<Self, Faults> {
         compile::compile(document, ops)
     }
@@ -96,7 +96,7 @@ pub(crate) enum Direction {
     In,
 }
 
-/// An instruction with its step.
+/// An instruction and the step of that instruction.
 pub(crate) struct Step {
     pub(crate) instr: Instr,
     pub(crate) place: usize,
@@ -121,7 +121,7 @@ pub(crate) enum Instr {
     Op(Op),
     Jump(usize),
     JumpUnless(Condition, usize),
-    /// Begins a loop: sets its count to 0.
+    /// Begins a loop: sets the count to 0.
     Loop(usize),
     /// Head of a loop: continues with the body, or at `exit`.
     Again {

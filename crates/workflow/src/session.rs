@@ -86,7 +86,7 @@ pub(crate) struct Following {
 
 struct Followed {
     request: SubmittedRequest,
-    /// With its charge: the session may have dropped these ids.
+    /// With the charge: the session may have dropped these ids.
     prompt: Charged<Vec<u32>>,
     answer_from: usize,
     sampling: SamplingParams,
@@ -110,7 +110,7 @@ impl Following {
             return Poll::Ready(Err(Trouble::program(why)));
         }
         let leads = self.followed.as_ref();
-        if !leads.is_some_and(|f| f.leads(session, sampling)) {
+        if !leads.is_some_and(|f| f.is_followed_by(session, sampling)) {
             self.followed = None; // first: frees its slot for the next request
             match Followed::begin(session, model, sampling, terms) {
                 Ok(begun) => self.followed = Some(begun),
@@ -121,7 +121,7 @@ impl Following {
             return Poll::Pending;
         };
         let before = followed.drawn.len();
-        let found = followed.at(cx, session.position());
+        let found = followed.token_at(cx, session.position());
         self.drawn += (followed.drawn.len() - before) as u64;
         if let Poll::Ready(Err(_)) = found {
             self.followed = None;
@@ -161,8 +161,8 @@ impl Followed {
         })
     }
 
-    /// Whether the session is at the request's prompt, or at a continuation of it that the request gave.
-    fn leads(&self, session: &Session, sampling: &SamplingParams) -> bool {
+    /// Whether the session is at the request's prompt, or at a continuation that the request gave.
+    fn is_followed_by(&self, session: &Session, sampling: &SamplingParams) -> bool {
         let Some(rest) = session.ids.strip_prefix(self.prompt.as_slice()) else {
             return false;
         };
@@ -175,7 +175,7 @@ impl Followed {
                 .all(|(id, drawn)| *id == drawn.id)
     }
 
-    fn at(&mut self, cx: &mut Context<'_>, position: usize) -> Poll<Result<Token, Trouble>> {
+    fn token_at(&mut self, cx: &mut Context<'_>, position: usize) -> Poll<Result<Token, Trouble>> {
         let wanted = position - self.prompt.len();
         let reader = &mut self.request.reader;
         let mut buffer = [Token {

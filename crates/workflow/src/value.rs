@@ -101,7 +101,10 @@ impl Value {
             Self::Text(text) => Json::from(&**text),
             Self::Array(items) => Json::Array(items.to_vec()),
             Self::Tokens(ids) => Json::from(ids.to_vec()),
-            Self::Tensor(entries) => entries.iter().map(|entry| shortest(*entry)).collect(),
+            Self::Tensor(entries) => entries
+                .iter()
+                .map(|entry| shortest_number(*entry))
+                .collect(),
             Self::Logits(_) | Self::Channel(_) => Json::Null,
         }
     }
@@ -156,7 +159,7 @@ pub(crate) fn json_bytes(json: &Json) -> usize {
 }
 
 /// The shortest representation that parses to the same number; NaN and infinities become null.
-fn shortest(entry: f32) -> Json {
+fn shortest_number(entry: f32) -> Json {
     entry
         .to_string()
         .parse::<f64>()

@@ -26,12 +26,12 @@ impl Vars {
         Self(vec![None; slots])
     }
 
-    /// The value; `None` until it is set.
+    /// The value; `None` until set.
     pub(crate) fn get(&self, slot: usize) -> Option<&Value> {
         self.0[slot].as_ref().map(|held| &held.value)
     }
 
-    /// Length of the value; 0 if it is neither list nor text.
+    /// Length of the value; 0 for values that are neither list nor text.
     pub(crate) fn len(&self, slot: usize) -> Option<usize> {
         self.0[slot].as_ref().map(|held| held.len)
     }
@@ -54,17 +54,17 @@ impl Vars {
             0 => None,
             bytes => Some(account.charge(bytes)?),
         };
-        self.put(slot, value, bytes, charge);
+        self.put_value(slot, value, bytes, charge);
         Ok(())
     }
 
-    /// Sets a value that has a bound of its own.
+    /// Sets a value that has a separate bound.
     pub(crate) fn owe(&mut self, slot: usize, value: Value, account: &Account) {
         let bytes = value.bytes();
-        self.put(slot, value, bytes, Some(account.owe(bytes)));
+        self.put_value(slot, value, bytes, Some(account.owe(bytes)));
     }
 
-    fn put(&mut self, slot: usize, value: Value, bytes: usize, charge: Option<Charge>) {
+    fn put_value(&mut self, slot: usize, value: Value, bytes: usize, charge: Option<Charge>) {
         self.0[slot] = Some(Held {
             len: value.len().unwrap_or(0),
             value,

@@ -30,7 +30,7 @@ pub struct ConstraintCompiler {
 /// What the constraints of a request depend on.
 pub struct ConstraintOptions {
     format: Option<ResponseFormat>,
-    /// Tools whose calls are constrained.
+    /// Tools with constrained calls.
     tools: Vec<ConstrainedTool>,
     must_call: bool,
     /// Objects have no other members than those that their schemas name.
@@ -87,7 +87,7 @@ impl ConstraintOptions {
     }
 
     /// Calls of the constrained tools in this syntax.
-    fn calls(&self, syntax: CallSyntax) -> ResponseFormat {
+    fn call_format(&self, syntax: CallSyntax) -> ResponseFormat {
         ResponseFormat {
             source: GrammarSource::Calls(syntax, self.tools.clone()),
             field: "tools".to_owned(),
@@ -110,7 +110,7 @@ impl ConstraintCompiler {
 
     /// The constraints, if no part of them has to be compiled.
     pub fn find_cached(&self, options: &ConstraintOptions) -> Option<OutputConstraints> {
-        self.build(options, Effort::Cached).ok()
+        self.build_constraints(options, Effort::Cached).ok()
     }
 
     /// The constraints. Takes time with the size of grammars, and of the vocabulary the first time.
@@ -118,25 +118,26 @@ impl ConstraintCompiler {
     /// # Errors
     /// A grammar cannot be compiled.
     pub fn compile(&self, options: &ConstraintOptions) -> Result<OutputConstraints, ApiError> {
-        self.build(options, Effort::Full).map_err(|why| match why {
-            Unfinished::Failed(error) => error,
-            Unfinished::Uncached => {
-                ApiError::ours("internal_error", "the constraints were not compiled")
-            }
-        })
+        self.build_constraints(options, Effort::Full)
+            .map_err(|why| match why {
+                Unfinished::Failed(error) => error,
+                Unfinished::Uncached => {
+                    ApiError::ours("internal_error", "the constraints were not compiled")
+                }
+            })
     }
 
-    fn build(
+    fn build_constraints(
         &self,
         options: &ConstraintOptions,
         effort: Effort,
     ) -> Result<OutputConstraints, Unfinished> {
         let format = if options.must_call && options.in_channels {
-            Some(options.calls(CallSyntax::HARMONY_CALL))
+            Some(options.call_format(CallSyntax::HARMONY_CALL))
         } else {
             options.format.clone()
         };
-        let grammar = self.grammar(options, format, effort)?;
+        let grammar = self.compile_grammar(options, format, effort)?;
         let calls_strictly = grammar.is_none() && options.may_call && !options.tools.is_empty();
         let strict = if calls_strictly {
             self.strict_grammars(options, effort)?
@@ -168,13 +169,13 @@ impl ConstraintCompiler {
         };
         let mut then = Vec::new();
         for syntax in openings.call_syntaxes() {
-            let format = syntax.map(|syntax| options.calls(syntax));
-            then.push(self.grammar(options, format, effort)?);
+            let format = syntax.map(|syntax| options.call_format(syntax));
+            then.push(self.compile_grammar(options, format, effort)?);
         }
         let first = options
             .in_channels
-            .then(|| options.calls(CallSyntax::HARMONY_FIRST));
-        let first = self.grammar(options, first, effort)?;
+            .then(|| options.call_format(CallSyntax::HARMONY_FIRST));
+        let first = self.compile_grammar(options, first, effort)?;
         Ok(Some(StrictGrammars {
             openings,
             then,
@@ -182,7 +183,7 @@ impl ConstraintCompiler {
         }))
     }
 
-    fn grammar(
+    fn compile_grammar(
         &self,
         options: &ConstraintOptions,
         format: Option<ResponseFormat>,

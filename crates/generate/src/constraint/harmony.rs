@@ -3,7 +3,7 @@
 //! **States.** *Opening*: only the headers of reasoning and of the final channel. *Thinking*: everything but the control
 //! tokens of other messages, until the token that ends a message; when the budget is used up, only that token. *Turning*:
 //! the header of the final channel. *Answering*: the content constraint. Without one (a budget alone), only reasoning is
-//! constrained. Where a tool call is required, the call takes the place of the final channel: its grammar begins with the
+//! constrained. Where a tool call is required, the call takes the place of the final channel: the grammar begins with the
 //! recipient.
 
 use crate::constraint::bitmask::{clear, set};
@@ -44,7 +44,7 @@ pub struct HarmonyHeaders {
 }
 
 impl HarmonyHeaders {
-    /// The headers of this vocabulary after this prompt; `None`: it has none, or the prompt opened a channel itself. `calls`:
+    /// The headers of this vocabulary after this prompt; `None`: there are none, or the prompt opened a channel. `calls`:
     /// the answer must be a tool call.
     pub fn find(prompt: &str, tokenizer: &Tokenizer, calls: bool) -> Option<Self> {
         if !prompt.trim_end().ends_with(PROMPT_END) {
@@ -85,7 +85,7 @@ enum HarmonyState {
     },
     /// Reasoning, after this number of reasoning tokens.
     Thinking(u64),
-    /// Within the header after reasoning, after this number of its tokens.
+    /// Within the header after reasoning, after this number of tokens.
     Turning(usize),
     Answering,
 }
@@ -112,7 +112,13 @@ impl HarmonyConstraint {
     }
 
     /// The state after this token of a header.
-    fn opened(&self, token: u32, len: usize, thought: bool, answer: bool) -> HarmonyState {
+    fn state_after_header(
+        &self,
+        token: u32,
+        len: usize,
+        thought: bool,
+        answer: bool,
+    ) -> HarmonyState {
         let HarmonyHeaders {
             thought: of_thought,
             answer: of_answer,
@@ -182,7 +188,7 @@ impl Constraint for HarmonyConstraint {
                 len,
                 thought,
                 answer,
-            } => self.opened(token, len, thought, answer),
+            } => self.state_after_header(token, len, thought, answer),
             HarmonyState::Thinking(_) if token == self.channels.end => match self.form {
                 Some(_) => HarmonyState::Turning(0),
                 None => HarmonyState::Answering,

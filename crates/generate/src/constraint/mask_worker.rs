@@ -1,14 +1,14 @@
 //! Token bitmasks computed while the model computes.
 //!
-//! A constrained answer needs the mask of its next token when the logits are ready, and its constraint knows the mask as
+//! A constrained answer needs the mask of the next token when the logits are ready, and the constraint knows the mask as
 //! soon as the token before was accepted. So the [`GrammarState`] of an answer is handed to a thread when a token was
 //! accepted, and the thread computes the mask during the forward pass.
 //!
-//! **Protocol.** A grammar state is behind a mutex, held while its mask is computed. The engine accepts a token (lock; the
+//! **Protocol.** A grammar state is behind a mutex, held while the mask is computed. The engine accepts a token (lock; the
 //! mask is void; unlock), then hands the state over. The thread locks the state, computes the mask unless present, unlocks.
-//! The engine, in need of the mask, locks the state: it waits while the thread computes this mask, finds the mask, or
+//! The engine, in need of the mask, locks the state: the engine waits while the thread computes this mask, finds the mask, or
 //! computes it. No thread holds two locks, so there is no deadlock; a state that was handed over twice, or whose answer is
-//! over, costs a look. If the thread is behind, or its queue full, the engine finds the mask void and computes it: the only
+//! over, costs a look. If the thread is behind, or the queue full, the engine finds the mask void and computes the mask: the only
 //! wait is for a mask in progress.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,7 +24,7 @@ pub(crate) struct MaskWorker {
     queue: OnceLock<Option<SyncSender<Arc<GrammarState>>>>,
 }
 
-/// The state of one answer in its grammar.
+/// The state of one answer in a grammar.
 pub(crate) struct GrammarState(Mutex<Step>);
 
 struct Step {
@@ -50,7 +50,7 @@ impl MaskWorker {
             is_there: false,
             broken: false,
         })));
-        self.want(&walk);
+        self.request_mask(&walk);
         GrammarConstraint {
             walk,
             masks: Arc::clone(self),
@@ -58,11 +58,11 @@ impl MaskWorker {
         }
     }
 
-    fn want(&self, walk: &Arc<GrammarState>) {
+    fn request_mask(&self, walk: &Arc<GrammarState>) {
         let queue = self.queue.get_or_init(|| {
             let (sender, receiver) = sync_channel(WAITING_MAX);
             let thread = std::thread::Builder::new().name("masks".into());
-            let started = thread.spawn(move || compute(&receiver));
+            let started = thread.spawn(move || compute_masks(&receiver));
             started.is_ok().then_some(sender)
         });
         if let Some(queue) = queue {
@@ -72,24 +72,24 @@ impl MaskWorker {
     }
 }
 
-fn compute(walks: &Receiver<Arc<GrammarState>>) {
+fn compute_masks(walks: &Receiver<Arc<GrammarState>>) {
     while let Ok(walk) = walks.recv() {
         // The last reference: the answer is over.
         if Arc::strong_count(&walk) > 1 {
-            walk.lock().look();
+            walk.lock_step().compute_mask();
         }
     }
 }
 
 impl GrammarState {
-    fn lock(&self) -> MutexGuard<'_, Step> {
+    fn lock_step(&self) -> MutexGuard<'_, Step> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Step {
     /// Computes the mask unless present.
-    fn look(&mut self) {
+    fn compute_mask(&mut self) {
         if self.is_there || self.broken {
             return;
         }
@@ -118,8 +118,8 @@ pub(crate) struct GrammarConstraint {
 
 impl engine::Constraint for GrammarConstraint {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
-        let mut step = self.walk.lock();
-        step.look();
+        let mut step = self.walk.lock_step();
+        step.compute_mask();
         for (allowed, mask) in allowed.iter_mut().zip(&step.mask) {
             *allowed = *mask;
         }
@@ -127,7 +127,7 @@ impl engine::Constraint for GrammarConstraint {
     }
 
     fn accept(&mut self, token: u32) {
-        let mut step = self.walk.lock();
+        let mut step = self.walk.lock_step();
         step.is_there = false;
         if let Err(error) = step.matcher.accept(token) {
             step.give_up(&error);
@@ -139,12 +139,12 @@ impl engine::Constraint for GrammarConstraint {
         }
         drop(step);
         if !is_over && self.forced.is_empty() {
-            self.masks.want(&self.walk);
+            self.masks.request_mask(&self.walk);
         }
     }
 
     fn is_complete(&self) -> bool {
-        self.walk.lock().matcher.is_complete()
+        self.walk.lock_step().matcher.is_complete()
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {

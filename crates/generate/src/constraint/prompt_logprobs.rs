@@ -1,4 +1,4 @@
-//! Prompts whose tokens are emitted as the answer's first, with log-probabilities (`echo` with `logprobs`).
+//! Prompts with tokens that are emitted as the answer's first, with log-probabilities (`echo` with `logprobs`).
 //!
 //! The engine gets the first token of such a prompt alone; the others are forced tokens of the answer. So several are
 //! computed in one pass, and they are logged, streamed and resumed as any answer.
@@ -18,7 +18,7 @@ pub(crate) struct ForcedTokens {
 }
 
 impl ForcedTokens {
-    /// A constraint that forces `prompt`, which is without its first token.
+    /// A constraint that forces `prompt`, which is without the first token.
     pub(crate) fn new(prompt: &[u32], then: Option<Box<dyn Constraint>>) -> Self {
         Self {
             left: prompt.iter().rev().copied().collect(),
@@ -82,7 +82,7 @@ impl StopCondition for SkipPrompt {
     }
 }
 
-/// Writes a prompt's first token into the logs of its answer, with `top_n` placeholders as alternatives.
+/// Writes a prompt's first token into the logs of the answer, with `top_n` placeholders as alternatives.
 pub(crate) fn begin(
     first: u32,
     tokens: &mut Writer<Token>,

@@ -1,6 +1,6 @@
-//! Reasoning between delimiter tokens: its budget, and the constraint of the content after it.
+//! Reasoning between delimiter tokens: the budget, and the constraint of the content that follows.
 //!
-//! **States.** *Beginning*: no token yet; under a content constraint, its first token or an opening delimiter is allowed.
+//! **States.** *Beginning*: no token yet; under a content constraint, the first token of content or an opening delimiter is allowed.
 //! *Reasoning*: everything but the end of the answer is allowed, until the closing delimiter; when the budget is used up,
 //! only that delimiter. *Answering*: the content constraint decides.
 
@@ -34,7 +34,7 @@ impl TokenDelimiters {
     }
 }
 
-/// Ends reasoning when its budget is used up, and constrains the content after it.
+/// Ends reasoning when the budget is used up, and constrains the content that follows.
 pub(crate) struct ReasoningBudget {
     marks: TokenDelimiters,
     /// Reasoning tokens without the closing delimiter. `None`: unlimited.

@@ -1,6 +1,6 @@
 //! Strict tools: calls match their tools' schemas where the model decides when to call.
 //!
-//! Nothing is constrained until a call opens. From there to the end of the call its grammar applies, and then nothing
+//! Nothing is constrained until a call opens. From there to the end of the call a grammar applies, and then nothing
 //! again. So content needs no masks, except where a token would extend beyond an opening delimiter.
 
 use crate::constraint::bitmask::clear;
@@ -91,14 +91,14 @@ impl Constraint for StrictCalls {
     }
 }
 
-/// A constraint of content in a channel, without delimiters spelled as text: they could not be told from control tokens.
+/// A constraint of content in a channel, without delimiters spelled as text: they could not be distinguished from control tokens.
 pub(crate) struct WithoutDelimiters {
     form: Box<dyn Constraint>,
     watch: DelimiterWatch,
 }
 
 impl WithoutDelimiters {
-    /// A constraint at its beginning.
+    /// A constraint without tokens.
     pub(crate) fn new(form: Box<dyn Constraint>, marks: &Arc<DelimiterSet>) -> Self {
         Self {
             form,
@@ -134,7 +134,7 @@ impl Constraint for WithoutDelimiters {
 
 /// Two constraints of one answer.
 pub(crate) struct ChainedConstraint {
-    /// The constraint that is asked first.
+    /// The constraint that is applied first.
     pub first: Box<dyn Constraint>,
     /// Applies where the first does not constrain.
     pub second: Box<dyn Constraint>,

@@ -1,12 +1,12 @@
-//! Reasoning between delimiters that are plain text, of several tokens each: its budget, and the constraint of the content
-//! after it.
+//! Reasoning between delimiters that are plain text, of several tokens each: the budget, and the constraint of the content
+//! that follows.
 //!
 //! **States.** *Beginning*: the text so far may yet become an opening delimiter. *Thinking*: the text is searched for a
 //! closing delimiter. *Closing*: the budget is used up, and the tokens of the closing delimiter that matches the opening
 //! one are forced one after the other. *Answering*: the content constraint decides.
 //!
 //! **With a content constraint** the first tokens allowed are those of the constraint and those of the opening delimiters
-//! as the tokenizer writes them; accepted tokens go to a grammar state of its own, which is dropped when reasoning begins.
+//! as the tokenizer writes them; accepted tokens go to a separate grammar state, which is dropped when reasoning begins.
 //! Within reasoning no token may extend beyond the end of a closing delimiter ([`DelimiterWatch`]), wherever tokens are
 //! cut, so that the content begins with a token; and the answer may not end.
 
@@ -43,7 +43,7 @@ impl TextDelimiters {
     }
 }
 
-/// The constraint of the content, with reasoning before it or without.
+/// The constraint of the content, with or without preceding reasoning.
 pub(crate) struct FormatAfterReasoning {
     /// For an answer without reasoning, while that is possible.
     direct: Option<Box<dyn Constraint>>,
@@ -71,7 +71,7 @@ impl FormatAfterReasoning {
     }
 }
 
-/// Ends reasoning when its budget is used up, and constrains the content after it.
+/// Ends reasoning when the budget is used up, and constrains the content that follows.
 pub(crate) struct TextReasoningBudget {
     spelled: TextDelimiters,
     /// Reasoning tokens. `None`: unlimited.
@@ -94,7 +94,7 @@ enum DelimiterState {
     Beginning,
     /// Reasoning, after this number of reasoning tokens.
     Thinking(u64),
-    /// Within the closing delimiter, after this number of its tokens.
+    /// Within the closing delimiter, after this number of tokens.
     Closing(usize),
     Answering,
 }
@@ -120,13 +120,13 @@ impl TextReasoningBudget {
             spelled,
         };
         if let Some(open) = it.spelled.is_open {
-            it.think(open);
+            it.begin_reasoning(open);
         }
         it
     }
 
     /// Reasoning begins, after the opening delimiter of this number.
-    fn think(&mut self, open: usize) {
+    fn begin_reasoning(&mut self, open: usize) {
         let closes = self.spelled.closes;
         let close = closes
             .get(open)
@@ -142,7 +142,7 @@ impl TextReasoningBudget {
     }
 
     /// Accepts a token while reasoning may yet begin.
-    fn begin(&mut self, token: u32) {
+    fn accept_first(&mut self, token: u32) {
         self.said.push(token);
         let Some(form) = &mut self.form else {
             self.decoder.push(token, &mut self.text);
@@ -150,7 +150,7 @@ impl TextReasoningBudget {
         };
         let opens = &self.spelled.open_ids;
         if let Some(open) = opens.iter().position(|ids| *ids == self.said) {
-            return self.think(open);
+            return self.begin_reasoning(open);
         }
         let mut allowed = vec![0; self.tokenizer.vocab_size().div_ceil(32)];
         form.direct = form.direct.take().and_then(|mut direct| {
@@ -170,14 +170,14 @@ impl TextReasoningBudget {
         let said = self.text.trim_start();
         let opens = self.spelled.opens;
         if let Some(open) = opens.iter().position(|open| said.starts_with(open)) {
-            self.think(open);
+            self.begin_reasoning(open);
         } else if !opens.iter().any(|open| open.starts_with(said)) {
             self.at = DelimiterState::Answering;
         }
     }
 
     /// Searches reasoning for a closing delimiter, and drops text that cannot be part of one.
-    fn look(&mut self, token: u32, used: u64) {
+    fn search_closing(&mut self, token: u32, used: u64) {
         self.at = DelimiterState::Thinking(used + 1);
         if let Some(form) = &mut self.form {
             if form.watch.accept_token(token).is_some() {
@@ -198,7 +198,7 @@ impl TextReasoningBudget {
     }
 
     /// The forced tokens of the closing delimiter.
-    fn due(&self) -> &[u32] {
+    fn forced_tokens(&self) -> &[u32] {
         match (self.at, self.budget) {
             (DelimiterState::Thinking(used), Some(budget)) if used >= budget => &self.close,
             (DelimiterState::Closing(len), _) => &self.close[len..],
@@ -209,7 +209,7 @@ impl TextReasoningBudget {
 
 impl FormatAfterReasoning {
     /// The constraint of the content.
-    fn proper(&mut self) -> &mut dyn Constraint {
+    fn content_mut(&mut self) -> &mut dyn Constraint {
         match &mut self.direct {
             Some(direct) => direct.as_mut(),
             None => self.after.as_mut(),
@@ -217,7 +217,7 @@ impl FormatAfterReasoning {
     }
 
     /// The constraint of the content, shared.
-    fn is(&self) -> &dyn Constraint {
+    fn content(&self) -> &dyn Constraint {
         self.direct.as_ref().unwrap_or(&self.after).as_ref()
     }
 
@@ -248,7 +248,7 @@ impl FormatAfterReasoning {
 
 impl Constraint for TextReasoningBudget {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
-        if let Some(&id) = self.due().first() {
+        if let Some(&id) = self.forced_tokens().first() {
             set(allowed, id);
             return true;
         }
@@ -268,12 +268,12 @@ impl Constraint for TextReasoningBudget {
                 form.mask_thought(allowed);
                 true
             }
-            DelimiterState::Answering => form.proper().mask(allowed),
+            DelimiterState::Answering => form.content_mut().mask(allowed),
         }
     }
 
     fn accept(&mut self, token: u32) {
-        let due = self.due().len();
+        let due = self.forced_tokens().len();
         if due > 0 {
             self.at = match due {
                 1 => DelimiterState::Answering,
@@ -282,12 +282,12 @@ impl Constraint for TextReasoningBudget {
             return;
         }
         match self.at {
-            DelimiterState::Beginning => self.begin(token),
-            DelimiterState::Thinking(used) => self.look(token, used),
+            DelimiterState::Beginning => self.accept_first(token),
+            DelimiterState::Thinking(used) => self.search_closing(token, used),
             DelimiterState::Closing(_) => {}
             DelimiterState::Answering => {
                 if let Some(form) = &mut self.form {
-                    form.proper().accept(token);
+                    form.content_mut().accept(token);
                 }
             }
         }
@@ -298,16 +298,16 @@ impl Constraint for TextReasoningBudget {
             .form
             .as_ref()
             .filter(|_| self.at == DelimiterState::Answering);
-        form.is_some_and(|form| form.is().is_complete())
+        form.is_some_and(|form| form.content().is_complete())
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
-        let due = self.due();
+        let due = self.forced_tokens();
         if !due.is_empty() {
             return into.extend(due.iter().take(most));
         }
         if let (DelimiterState::Answering, Some(form)) = (self.at, &self.form) {
-            form.is().forced(most, into);
+            form.content().forced(most, into);
         }
     }
 }

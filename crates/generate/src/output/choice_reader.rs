@@ -133,7 +133,7 @@ impl ChoiceReader {
             };
             match readers.tokens.poll_read(cx, &mut buffer[..room]) {
                 Poll::Ready(Read::Items(n)) => {
-                    self.take(&buffer[..n]);
+                    self.take_tokens(&buffer[..n]);
                     let echoed = self.echoed.min(n as u64);
                     self.echoed -= echoed;
                     *read += n as u64 - echoed;
@@ -149,7 +149,7 @@ impl ChoiceReader {
                         return Poll::Pending;
                     }
                 }
-                Poll::Ready(Read::Ended(end)) => return Poll::Ready(self.end(end)),
+                Poll::Ready(Read::Ended(end)) => return Poll::Ready(self.finish_choice(end)),
                 Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
             }
         }
@@ -197,13 +197,13 @@ impl ChoiceReader {
         more
     }
 
-    /// Counts the end of the choice as its last step.
+    /// Counts the end of the choice as the last step.
     pub fn last_step(&mut self) -> Position {
         self.step += 1;
         Position::whole(self.step)
     }
 
-    fn take(&mut self, tokens: &[Token]) {
+    fn take_tokens(&mut self, tokens: &[Token]) {
         let n = self.top_n;
         let top = self
             .readers
@@ -219,7 +219,7 @@ impl ChoiceReader {
     }
 
     /// Counts two steps: the output that the pipeline withheld, and the end.
-    fn end(&mut self, end: End) -> ChoiceTurn {
+    fn finish_choice(&mut self, end: End) -> ChoiceTurn {
         self.readers = None;
         let end = self.pipeline.finish(end);
         self.step += 1;
@@ -244,7 +244,7 @@ impl ChoiceReader {
 }
 
 /// Alternatives are appended before their token, so they are present. If some are missing (the engine died between the
-/// two), the buffer keeps its values.
+/// two), the buffer keeps the values.
 fn read_alternatives(top: Option<&mut Reader<TopLogprob>>, mut buffer: &mut [TopLogprob]) {
     let Some(top) = top else { return };
     while !buffer.is_empty() {

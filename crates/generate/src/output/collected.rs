@@ -97,7 +97,7 @@ impl CollectedAnswer {
 
     /// The content.
     pub fn text(&self) -> Cow<'_, str> {
-        joined(self.parts.iter().filter_map(|part| match part {
+        join_texts(self.parts.iter().filter_map(|part| match part {
             AnswerPart::Text(text) => Some(text.as_str()),
             _ => None,
         }))
@@ -105,7 +105,7 @@ impl CollectedAnswer {
 
     /// The reasoning.
     pub fn reasoning(&self) -> Cow<'_, str> {
-        joined(self.parts.iter().filter_map(|part| match part {
+        join_texts(self.parts.iter().filter_map(|part| match part {
             AnswerPart::Reasoning(text) => Some(text.as_str()),
             _ => None,
         }))
@@ -131,7 +131,7 @@ impl CollectedAnswer {
 }
 
 /// Texts joined; a single text is borrowed.
-fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
+fn join_texts<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
     let mut all = Cow::Borrowed(texts.next().unwrap_or_default());
     texts.for_each(|text| all.to_mut().push_str(text));
     all

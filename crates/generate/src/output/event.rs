@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use stream::End;
 use text::{Part, Tokenizer};
 
-/// One step of a stream as a client sees it.
+/// One step of a stream for a client.
 pub enum Event<'a> {
-    /// The request waits for its permit.
+    /// The request waits for a permit.
     Queued {
         /// 1 = the next to be admitted.
         position: usize,
@@ -231,7 +231,7 @@ pub struct Logprobs<'a> {
 }
 
 impl<'a> Logprobs<'a> {
-    /// Each token with its alternatives.
+    /// Each token with alternatives.
     pub fn iter(&self) -> impl Iterator<Item = (&'a Entry, &'a [TopLogprob])> + Clone + use<'a> {
         let (top, n) = (self.top, self.top_n);
         self.entries

@@ -26,7 +26,7 @@ pub struct GenerationReader {
     open: usize,
     /// The end of the stream, after a choice failed.
     broken: Option<End>,
-    /// The end of the first choice, once it ended well.
+    /// The end of the first choice, unless the choice ended badly.
     first_end: Option<End>,
     /// First choice of the next turn, if a turn ended early.
     next: usize,
@@ -87,7 +87,7 @@ impl GenerationReader {
         self.usage.completion_tokens
     }
 
-    /// The end of the first choice, once it ended well.
+    /// The end of the first choice, unless the choice ended badly.
     pub fn first_end(&self) -> Option<End> {
         self.first_end
     }
@@ -118,7 +118,7 @@ impl GenerationReader {
 
     /// One turn over the choices, at most one delta and one end each. A turn ends early when `sink` returns false, and
     /// the next one continues from there. `Pending` leaves the waker with every open choice. `stop` is called once, when
-    /// the first choice ends badly: it stops the others and returns the end that all readers of the stream report.
+    /// the first choice ends badly: the function stops the others and returns the end that all readers of the stream report.
     pub fn poll_turn(
         &mut self,
         cx: &mut Context<'_>,

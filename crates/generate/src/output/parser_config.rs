@@ -10,7 +10,7 @@ use text::{AnswerFormat, AnswerParser, ReasoningFamily, Tokenizer, ToolFamily, T
 
 /// Digits of a call's id, after the prefix.
 const CALL_ID_DIGITS: usize = 24;
-/// Length of ids of Mistral's calls: its templates reject others.
+/// Length of ids of Mistral's calls: Mistral's templates reject others.
 const CALL_ID_DIGITS_MISTRAL: usize = 9;
 
 /// How an answer is parsed. By default all text is content.
@@ -21,7 +21,7 @@ pub struct ParserConfig {
     tools: Option<Arc<ToolSchemas>>,
     /// The prompt ends within reasoning.
     in_reasoning: bool,
-    /// Control tokens whose texts the parser needs, sorted.
+    /// Control tokens with texts that the parser needs, sorted.
     shown: Arc<[u32]>,
     /// Delimiters of reasoning that are single tokens.
     marks: Option<TokenDelimiters>,
@@ -35,7 +35,7 @@ pub struct ParserConfig {
     calls_only: bool,
 }
 
-/// Options of a request that change the syntax of its answers.
+/// Options of a request that change the syntax of answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParseOptions {
     /// How the answer may call tools.
@@ -74,7 +74,7 @@ impl ParserConfig {
             None if !in_channels => TextDelimiters::find(format, prompt, tokenizer),
             _ => None,
         };
-        // An answer with a response format from its first token on has no reasoning.
+        // An answer with a response format from the first token on has no reasoning.
         let thinks = !wanted.structured_output || marks.is_some() || spelled.is_some();
         let format = AnswerFormat {
             tools: calls,
@@ -105,7 +105,7 @@ impl ParserConfig {
         }
     }
 
-    /// Control tokens whose texts the parser needs, sorted.
+    /// Control tokens with texts that the parser needs, sorted.
     pub fn shown(&self) -> &Arc<[u32]> {
         &self.shown
     }

@@ -38,7 +38,7 @@ pub struct PipelineOptions {
 }
 
 /// The output pipeline of one choice. Emitted text is final. Stop strings never leak, and neither do log-probabilities of
-/// their tokens: an entry is emitted once text beyond the beginning of its token is.
+/// their tokens: an entry is emitted once text beyond the beginning of the token is.
 pub struct OutputPipeline {
     tokenizer: Arc<Tokenizer>,
     options: PipelineOptions,
@@ -48,7 +48,7 @@ pub struct OutputPipeline {
     /// Tokens pushed.
     pushed: u64,
     parser: AnswerParser,
-    /// The decoder's last output, and the part of it that the matcher let through; kept for reuse.
+    /// The decoder's last output, and the part that the matcher let through; kept for reuse.
     piece: String,
     text: String,
     /// Bytes and characters decoded, and bytes let through by the matcher, since the beginning.
@@ -93,7 +93,7 @@ impl OutputPipeline {
         }
     }
 
-    /// Pushes the next token with its `top_n` alternatives, where requested: one step.
+    /// Pushes the next token with `top_n` alternatives, where requested: one step.
     pub fn push(&mut self, token: Token, top: &[TopLogprob]) {
         self.parts.begin_token();
         self.pushed += 1;
@@ -110,8 +110,8 @@ impl OutputPipeline {
             self.piece.clear();
             self.decoder.push(token.id, &mut self.piece);
             self.take_piece();
-            self.release(self.through);
-            self.parse();
+            self.release_entries(self.through);
+            self.parse_text();
         }
         self.parts.end_step();
     }
@@ -127,18 +127,18 @@ impl OutputPipeline {
             if let Some(matcher) = &mut self.matcher {
                 matcher.finish(&mut self.text);
             }
-            self.release(u64::MAX);
+            self.release_entries(u64::MAX);
         } else {
-            self.release(self.through);
+            self.release_entries(self.through);
         }
-        self.parse();
+        self.parse_text();
         let entries = self.entries.len();
         self.parser.finish(self.parts.buffer());
         self.parts.place_new(entries);
         self.parts.add_entries(entries);
         self.parts.end_step();
         self.log_malformed(end);
-        self.ended(end)
+        self.final_end(end)
     }
 
     /// Logs the number of malformed tool calls, without their text. A call that was cut short is not malformed.
@@ -154,7 +154,7 @@ impl OutputPipeline {
         }
     }
 
-    fn ended(&self, end: End) -> End {
+    fn final_end(&self, end: End) -> End {
         match (end, self.hit) {
             (End::Stop(_) | End::Length, Some(index)) => End::Stop(Stop::StopString(index)),
             (End::Stop(Stop::StopString(ONE_CALL)), None) => End::Stop(Stop::ToolCalls),
@@ -206,7 +206,7 @@ impl OutputPipeline {
     }
 
     /// Parses text that the matcher let through.
-    fn parse(&mut self) {
+    fn parse_text(&mut self) {
         self.parser.push(&self.text, self.parts.buffer());
         self.parts.place_new(self.entries.len());
         self.text.clear();
@@ -231,7 +231,7 @@ impl OutputPipeline {
     }
 
     /// Releases the entries of tokens that begin before `through`.
-    fn release(&mut self, through: u64) {
+    fn release_entries(&mut self, through: u64) {
         while self.held.front().is_some_and(|entry| entry.start < through) {
             self.entries.extend(self.held.pop_front());
             self.top.extend(self.held_top.drain(..self.options.top_n));

@@ -1,7 +1,7 @@
 //! How much of a choice has been emitted to a client.
 //!
 //! A position counts steps. A step is the echo text, where there is one; each token; the rest that the output pipeline
-//! held back when the tokens were over (emitted or empty, it is a step); the end. A step may have several parts (the
+//! held back when the tokens were over (a step also if that rest is empty); the end. A step may have several parts (the
 //! last text before a tool call, and the name of the call).
 //!
 //! Steps count decoded input, not frames, so a position means the same in every wire protocol.

@@ -10,7 +10,7 @@ pub(crate) struct ProgramArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "system", "raw", "stats", "schema", "tools", "think"])]
     pub(crate) workflow: Option<PathBuf>,
     /// Input of the workflow: plain text, or JSON (may be given several times).
-    #[arg(long, value_name = "NAME=VALUE", requires = "workflow", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", requires = "workflow", value_parser = parse_pair)]
     pub(crate) kwarg: Vec<(String, String)>,
     /// Output of a workflow run.
     #[arg(long, value_enum, default_value_t, requires = "workflow")]
@@ -29,7 +29,7 @@ pub(crate) enum Output {
     None,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+fn parse_pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').ok_or("must be NAME=VALUE")?;
     Ok((pair.0.to_owned(), pair.1.to_owned()))
 }

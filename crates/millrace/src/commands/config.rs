@@ -9,25 +9,25 @@ use std::io::Write;
 /// Prints the settings, their schema or their table.
 pub(crate) fn config(args: &ConfigArgs) -> Result<(), Failure> {
     match args.command {
-        None => show(&args.serve),
-        Some(ConfigCommand::Schema) => schema(),
-        Some(ConfigCommand::Table) => table(),
+        None => print_settings(&args.serve),
+        Some(ConfigCommand::Schema) => print_schema(),
+        Some(ConfigCommand::Table) => print_tables(),
     }
 }
 
 /// The settings as YAML with each value's origin as a comment.
-fn show(args: &ServeArgs) -> Result<(), Failure> {
+fn print_settings(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     let tree = serde_json::to_value(&config.settings).map_err(Failure::bug)?;
     let mut out = std::io::stdout().lock();
     for (name, value) in tree.as_object().into_iter().flatten() {
         let Some(section) = value.as_object() else {
-            line(&mut out, &config, ("", name), name, value)?;
+            setting_line(&mut out, &config, ("", name), name, value)?;
             continue;
         };
         writeln!(out, "{name}:")?;
         for (key, value) in section {
-            line(
+            setting_line(
                 &mut out,
                 &config,
                 ("  ", key),
@@ -39,7 +39,7 @@ fn show(args: &ServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn line(
+fn setting_line(
     out: &mut impl Write,
     config: &Config,
     (indent, name): (&str, &str),
@@ -56,13 +56,13 @@ fn line(
     Ok(())
 }
 
-fn schema() -> Result<(), Failure> {
+fn print_schema() -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(&config::schema()).map_err(Failure::bug)?;
     writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
 }
 
-fn table() -> Result<(), Failure> {
+fn print_tables() -> Result<(), Failure> {
     write!(std::io::stdout().lock(), "{}", config::table())?;
     Ok(())
 }

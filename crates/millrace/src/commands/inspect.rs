@@ -39,7 +39,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         ModelFiles::Safetensors(_) => writeln!(out, "safetensors, {bytes} bytes; as GGUF's keys:")?,
     }
     for (key, value) in gguf.metadata() {
-        writeln!(out, "  {key} = {}", shown(value))?;
+        writeln!(out, "  {key} = {}", shown_value(value))?;
     }
     print_tensors(&files, args.tensors, &mut out)?;
     print_verdict(gguf, &mut out)
@@ -104,16 +104,20 @@ fn print_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// One line for a value.
-fn shown(value: Value<'_>) -> String {
+fn shown_value(value: Value<'_>) -> String {
     match value {
-        Value::String(text) => shorten(&format!("{:?}", text.to_lossy())),
+        Value::String(text) => shorten_text(&format!("{:?}", text.to_lossy())),
         Value::Array(array) => shown_array(array),
         other => json_of(other).to_string(),
     }
 }
 
 fn shown_array(array: Array<'_>) -> String {
-    let first: Vec<_> = array.values().take(SHOWN_ELEMENTS).map(shown).collect();
+    let first: Vec<_> = array
+        .values()
+        .take(SHOWN_ELEMENTS)
+        .map(shown_value)
+        .collect();
     let more = if array.len() > SHOWN_ELEMENTS {
         ", …"
     } else {
@@ -127,7 +131,7 @@ fn shown_array(array: Array<'_>) -> String {
     )
 }
 
-fn shorten(text: &str) -> String {
+fn shorten_text(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
         None => text.to_owned(),

@@ -21,7 +21,7 @@ pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
             columns::bytes(facts.file_bytes),
             facts.quantization.clone(),
             facts.family.clone(),
-            modified(facts.modified),
+            modified_ago(facts.modified),
         ]
     });
     let head = ["NAME", "SIZE", "QUANTIZATION", "FAMILY", "MODIFIED"];
@@ -33,7 +33,7 @@ pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
 }
 
 /// Age of a model's file.
-fn modified(at: SystemTime) -> String {
+fn modified_ago(at: SystemTime) -> String {
     match at.duration_since(UNIX_EPOCH).map(|since| since.as_secs()) {
         Ok(0) | Err(_) => "built in".to_owned(),
         Ok(at) => {

@@ -40,25 +40,27 @@ impl RunArguments {
             (words, _) if args.program.workflow.is_some() => match words {
                 [] => (None, None),
                 [model] => (Some(model), None),
-                _ => return Err(twice("--workflow takes no prompt; use --kwarg")),
+                _ => return Err(given_twice("--workflow takes no prompt; use --kwarg")),
             },
             ([], prompt) => (None, prompt.clone()),
             ([model], Some(prompt)) => (Some(model), Some(prompt.clone())),
             (_, Some(_)) => {
-                return Err(twice(
+                return Err(given_twice(
                     "the prompt is given twice: with --prompt and without",
                 ));
             }
             ([model, _, ..], None) if is_named && is_model(model) => (Some(model), None),
-            (words, None) if is_named => (None, Some(joined(words))),
+            (words, None) if is_named => (None, Some(join_words(words))),
             ([word], None) if is_model(word) || model_lookup::can_be_pulled(Path::new(word)) => {
                 (Some(word), None)
             }
             ([prompt], None) => (None, Some(prompt.clone())),
-            ([model, prompt @ ..], None) => (Some(model), Some(joined(prompt))),
+            ([model, prompt @ ..], None) => (Some(model), Some(join_words(prompt))),
         };
         if model.is_some() && is_named {
-            return Err(twice("the model is given twice: with --model and without"));
+            return Err(given_twice(
+                "the model is given twice: with --model and without",
+            ));
         }
         let model = model.map(PathBuf::from);
         if let Some(model) = &model {
@@ -66,7 +68,7 @@ impl RunArguments {
         }
         let prompt = match prompt {
             None if args.program.workflow.is_some() => PromptArgument::Workflow,
-            prompt => self::prompt(prompt)?,
+            prompt => read_prompt(prompt)?,
         };
         Ok(Self { model, prompt })
     }
@@ -80,7 +82,7 @@ fn expect_model(args: &RunArgs, settings: &Settings, model: &Path) -> Result<(),
     Err(match args.words.len() {
         0 | 1 => why,
         _ => {
-            let all = joined(&args.words).to_string_lossy().into_owned();
+            let all = join_words(&args.words).to_string_lossy().into_owned();
             Failure::user(format!(
                 "{why}\n  if all of it is the prompt, put it in quotation marks: millrace run {all:?}"
             ))
@@ -88,7 +90,7 @@ fn expect_model(args: &RunArgs, settings: &Settings, model: &Path) -> Result<(),
     })
 }
 
-fn prompt(said: Option<OsString>) -> Result<PromptArgument, Failure> {
+fn read_prompt(said: Option<OsString>) -> Result<PromptArgument, Failure> {
     let text = match said {
         Some(text) if text != STANDARD_INPUT => {
             let text = text.into_string();
@@ -109,10 +111,10 @@ fn prompt(said: Option<OsString>) -> Result<PromptArgument, Failure> {
     }
 }
 
-fn joined(words: &[OsString]) -> OsString {
+fn join_words(words: &[OsString]) -> OsString {
     words.join(std::ffi::OsStr::new(" "))
 }
 
-fn twice(why: &str) -> Failure {
+fn given_twice(why: &str) -> Failure {
     Failure::user(why)
 }

@@ -12,12 +12,12 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let Some(path) = args.out.as_ref().filter(|_| !args.list) else {
         writeln!(out, "presets: {}", PRESETS.join(", "))?;
-        writeln!(out, "quantizations: {}", mixes())?;
+        writeln!(out, "quantizations: {}", mix_names())?;
         return Ok(());
     };
     let mut spec = preset(&args.preset, &args.quant)?;
     spec.seed = args.seed;
-    reshape(&mut spec, &args.shape)?;
+    apply_shape(&mut spec, &args.shape)?;
     let vocabulary = args.vocab_from.as_ref().map(Gguf::open).transpose();
     let vocabulary = vocabulary.map_err(Failure::user)?;
     let bytes = spec
@@ -47,16 +47,19 @@ pub(crate) fn preset(name: &str, quant: &str) -> Result<SynthSpec, Failure> {
         ))
     })?;
     spec.mix = Mix::from_name(quant).ok_or_else(|| {
-        Failure::user(format!("no quantization {quant:?}; known are {}", mixes()))
+        Failure::user(format!(
+            "no quantization {quant:?}; known are {}",
+            mix_names()
+        ))
     })?;
     Ok(spec)
 }
 
-fn mixes() -> String {
+fn mix_names() -> String {
     Mix::all().map(Mix::name).collect::<Vec<_>>().join(", ")
 }
 
-fn reshape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
+fn apply_shape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
     if let Some(name) = &shape.arch {
         spec.architecture = Architecture::from_name(name).ok_or_else(|| {
             let names = Architecture::ALL.map(Architecture::name).join(", ");

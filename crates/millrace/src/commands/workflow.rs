@@ -96,7 +96,7 @@ fn poll_to_end(
     let mut cx = Context::from_waker(&waker);
     loop {
         match run.poll(&mut cx, now()) {
-            Poll::Ready(Some(Event::Token { id, .. })) => told.token(id, out)?,
+            Poll::Ready(Some(Event::Token { id, .. })) => told.write_token(id, out)?,
             // A terminal has no input events: a program that waits for one gets an error.
             Poll::Ready(Some(Event::Opened { .. } | Event::Rest)) => {}
             Poll::Ready(Some(Event::Heavy)) => run.labour(),
@@ -128,7 +128,7 @@ impl WrittenOutput {
         }
     }
 
-    fn token(&mut self, id: u32, out: &mut impl Write) -> Result<(), Failure> {
+    fn write_token(&mut self, id: u32, out: &mut impl Write) -> Result<(), Failure> {
         self.tokens.push(id);
         if self.output == Output::Text {
             self.piece.clear();
@@ -144,7 +144,7 @@ impl WrittenOutput {
             Output::None => {}
             Output::Json => {
                 let object = json!({
-                    "end": spell(outcome.end),
+                    "end": end_name(outcome.end),
                     "value": outcome.value.as_ref().map(Value::to_json),
                     "tokens": self.tokens,
                     "fault": outcome.fault.as_ref().map(ToString::to_string),
@@ -168,7 +168,7 @@ impl WrittenOutput {
     }
 }
 
-fn spell(end: End) -> &'static str {
+fn end_name(end: End) -> &'static str {
     match end {
         End::Stop(Stop::Eos | Stop::StopString(_) | Stop::ToolCalls) => "stop",
         End::Length => "length",

@@ -14,8 +14,8 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     found.extend(step_tokens(settings));
     found.extend(min_streams(settings));
     found.extend(draft_model(settings));
-    found.extend(origins(settings));
-    found.extend(bind(settings).filter(|_| !keyed));
+    found.extend(check_origins(settings));
+    found.extend(check_bind(settings).filter(|_| !keyed));
     found
 }
 
@@ -62,12 +62,12 @@ fn draft_model(settings: &Settings) -> Option<Problem> {
     Some(("engine.draft_model", why.to_owned()))
 }
 
-fn origins(settings: &Settings) -> Option<Problem> {
+fn check_origins(settings: &Settings) -> Option<Problem> {
     let why = Origins::parse(&settings.server.origins).err()?;
     Some(("server.origins", why))
 }
 
-fn bind(settings: &Settings) -> Option<Problem> {
+fn check_bind(settings: &Settings) -> Option<Problem> {
     let server = &settings.server;
     (!server.bind.ip().is_loopback() && !server.no_auth).then(|| {
         let why = format!(

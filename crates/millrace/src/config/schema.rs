@@ -19,7 +19,7 @@ pub(crate) fn schema() -> Value {
         "Everything is optional. x-reload: \"live\" = read again on SIGHUP; \"restart\" = at the start only."
     );
     let defaults = tree::of(&Settings::default());
-    for (name, section) in properties(&mut schema) {
+    for (name, section) in schema_properties(&mut schema) {
         if !defaults.get(name).is_some_and(Value::is_object) {
             refine_field(section, name);
             continue;
@@ -27,7 +27,7 @@ pub(crate) fn schema() -> Value {
         if let Some(section) = section.as_object_mut() {
             section.remove("default");
         }
-        for (key, field) in properties(section) {
+        for (key, field) in schema_properties(section) {
             refine_field(field, &format!("{name}.{key}"));
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     }
 }
 
-fn properties(schema: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+fn schema_properties(schema: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     properties.into_iter().flatten()
 }

@@ -28,11 +28,11 @@ pub(crate) fn table() -> String {
             format_args!("| `{key}` | {default} | {bound} | {takes} | {meaning} | {why} |"),
         );
     }
-    presets(&mut out, &defaults);
+    preset_table(&mut out, &defaults);
     out
 }
 
-fn presets(out: &mut String, defaults: &Map<String, Value>) {
+fn preset_table(out: &mut String, defaults: &Map<String, Value>) {
     let layers = Preset::ALL.map(|preset| preset.layer().unwrap_or_default());
     out.push_str("\n## What each preset sets\n\n| key | default |");
     for preset in Preset::ALL {

@@ -26,7 +26,11 @@ const TOOLS: &str = "--tools";
 pub(super) fn read_schema(path: &Path) -> Result<ResponseFormat, Failure> {
     let schema = read_json(SCHEMA, path)?;
     if !schema.is_object() {
-        return Err(failure(SCHEMA, path, &"must be a JSON Schema (an object)"));
+        return Err(file_failure(
+            SCHEMA,
+            path,
+            &"must be a JSON Schema (an object)",
+        ));
     }
     Ok(ResponseFormat {
         source: GrammarSource::JsonSchema(schema),
@@ -42,7 +46,7 @@ pub(super) fn read_tools(path: &Path, choice: &str) -> Result<Tools, Failure> {
     let tools = read_json(TOOLS, path)?;
     if tools.as_array().is_none_or(Vec::is_empty) {
         let why = r#"must be an array of tools: [{"type": "function", "function": {"name": ..}}]"#;
-        return Err(failure(TOOLS, path, &why));
+        return Err(file_failure(TOOLS, path, &why));
     }
     let choice = match choice {
         "none" | "auto" | "required" => json!(choice),
@@ -50,7 +54,7 @@ pub(super) fn read_tools(path: &Path, choice: &str) -> Result<Tools, Failure> {
     };
     let body = json!({"tools": tools, "tool_choice": choice}).to_string();
     let parsed = tool_definitions::parse_object(body.as_bytes());
-    parsed.map_err(|error| failure(TOOLS, path, &tool_problems(&error)))
+    parsed.map_err(|error| file_failure(TOOLS, path, &tool_problems(&error)))
 }
 
 /// One line per problem of a tools file.
@@ -71,18 +75,18 @@ fn tool_problems(error: &ApiError) -> String {
 }
 
 fn read_json(flag: &str, path: &Path) -> Result<Value, Failure> {
-    let file = File::open(path).map_err(|why| failure(flag, path, &why))?;
+    let file = File::open(path).map_err(|why| file_failure(flag, path, &why))?;
     let mut bytes = Vec::new();
     let read = file.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|why| failure(flag, path, &why))?;
+    read.map_err(|why| file_failure(flag, path, &why))?;
     if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
         let why = format!("must have at most {DOCUMENT_BYTES_MAX} bytes");
-        return Err(failure(flag, path, &why));
+        return Err(file_failure(flag, path, &why));
     }
     let parsed = serde_json::from_slice(&bytes);
-    parsed.map_err(|why| failure(flag, path, &format!("is not JSON: {why}")))
+    parsed.map_err(|why| file_failure(flag, path, &format!("is not JSON: {why}")))
 }
 
-fn failure(flag: &str, path: &Path, why: &dyn Display) -> Failure {
+fn file_failure(flag: &str, path: &Path, why: &dyn Display) -> Failure {
     Failure::user(format!("{flag} {}: {why}", path.display()))
 }

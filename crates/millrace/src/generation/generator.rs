@@ -75,7 +75,7 @@ impl Generator {
     pub(crate) fn raw_prompt(&self, text: &str) -> Result<Prompt, Failure> {
         let encoder = PromptEncoder::new(&self.model, now_unix_s());
         let ids = encoder.text_ids(text, true, false);
-        ids.map(Prompt::Ids).map_err(|why| failure(&why))
+        ids.map(Prompt::Ids).map_err(|why| request_failure(&why))
     }
 
     /// Generates an answer, and prints the parts of the answer as soon as they are final.
@@ -90,7 +90,9 @@ impl Generator {
         interrupts: Option<&Interrupts>,
     ) -> Result<Answer, Failure> {
         let answering = interrupts.map(Interrupts::answering);
-        let (source, mut reader) = self.start(prompt, options).map_err(|why| failure(&why))?;
+        let (source, mut reader) = self
+            .start_answer(prompt, options)
+            .map_err(|why| request_failure(&why))?;
         let waker = thread_waker::current();
         let mut cx = Context::from_waker(&waker);
         let mut collected = CollectedAnswer::default();
@@ -104,7 +106,7 @@ impl Generator {
             let turn = reader.poll_turn(&mut cx, &mut emit, &mut |end| end);
             let written = written.and_then(|()| printer.flush());
             if written.is_err() || answering.as_ref().is_some_and(|a| a.is_interrupted()) {
-                cancel(&source);
+                cancel_requests(&source);
             }
             written?;
             match turn {
@@ -123,7 +125,7 @@ impl Generator {
     }
 
     /// Prepares the prompt, compiles the output constraints and submits the request.
-    fn start(
+    fn start_answer(
         &self,
         prompt: Prompt,
         options: &AnswerOptions,
@@ -189,7 +191,7 @@ impl Answer {
 }
 
 /// Cancels the requests of a generation; the logs end with [`End::Cancelled`].
-fn cancel(source: &StreamSource) {
+fn cancel_requests(source: &StreamSource) {
     if let Some(started) = source.started() {
         let requests = started.requests.iter();
         requests.for_each(|request| started.engine.cancel(request.id));
@@ -203,7 +205,7 @@ fn fresh_seed() -> u64 {
 }
 
 /// The failure of a request that was not started.
-fn failure(error: &ApiError) -> Failure {
+fn request_failure(error: &ApiError) -> Failure {
     match error.blame {
         Blame::Caller | Blame::Capacity => Failure::user(&error.message),
         Blame::Ours => Failure::bug(&error.message),

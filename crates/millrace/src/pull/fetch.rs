@@ -46,7 +46,7 @@ impl Fetch<'_> {
         self.report_fetched(&part, report)?;
         while part.bytes < self.file.bytes {
             let before = part.bytes;
-            let why = match self.attempt(&mut part, report) {
+            let why = match self.fetch_rest(&mut part, report) {
                 Ok(()) => "the connection was closed early".to_owned(),
                 Err(NoContent::Perhaps(why)) => why,
                 Err(NoContent::Beyond) => {
@@ -126,7 +126,7 @@ impl Fetch<'_> {
     }
 
     /// One request to the hub, from the end of the partial file on.
-    fn attempt(&self, part: &mut PartialFile, report: ReportPull<'_>) -> Result<(), NoContent> {
+    fn fetch_rest(&self, part: &mut PartialFile, report: ReportPull<'_>) -> Result<(), NoContent> {
         let mut content = self.hub.content(self.source, self.file, part.bytes)?;
         let disk = |why: io::Error| NoContent::Never(disk_error(&why));
         if content.offset != part.bytes {

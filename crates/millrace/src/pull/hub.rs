@@ -101,7 +101,9 @@ impl Hub {
             "/api/models/{}/{}/tree/main?recursive=true",
             source.owner, source.repository
         );
-        let mut response = self.get(&path, None).map_err(|why| unreachable_hub(&why))?;
+        let mut response = self
+            .send_get(&path, None)
+            .map_err(|why| unreachable_hub(&why))?;
         expect_found(response.status(), source)?;
         let body = response.body_mut().with_config().limit(LIST_BYTES_MAX);
         let text = body.read_to_string().map_err(|why| unreachable_hub(&why))?;
@@ -134,7 +136,7 @@ impl Hub {
             escape_path(&file.path)
         );
         let response = self
-            .get(&path, (offset > 0).then_some(offset))
+            .send_get(&path, (offset > 0).then_some(offset))
             .map_err(|why| NoContent::Perhaps(why.to_string()))?;
         let status = response.status();
         let offset = match status {
@@ -160,7 +162,7 @@ impl Hub {
         })
     }
 
-    fn get(&self, path: &str, from: Option<u64>) -> Result<Response<ureq::Body>, ureq::Error> {
+    fn send_get(&self, path: &str, from: Option<u64>) -> Result<Response<ureq::Body>, ureq::Error> {
         let mut request = self.agent.get(format!("{}{path}", self.endpoint));
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));

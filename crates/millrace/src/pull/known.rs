@@ -10,63 +10,67 @@ pub(super) struct Known {
 
 /// Short names; the first of a family is the default of the name without a tag.
 const KNOWN: &[Known] = &[
-    known("qwen3:4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M"),
-    known("qwen3:0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0"),
-    known("qwen3:1.7b", "Qwen/Qwen3-1.7B-GGUF", "Q8_0"),
-    known("qwen3:8b", "Qwen/Qwen3-8B-GGUF", "Q4_K_M"),
-    known("qwen3:14b", "Qwen/Qwen3-14B-GGUF", "Q4_K_M"),
-    known("qwen3:32b", "Qwen/Qwen3-32B-GGUF", "Q4_K_M"),
-    known("qwen2.5:3b", "Qwen/Qwen2.5-3B-Instruct-GGUF", "Q4_K_M"),
-    known("qwen2.5:0.5b", "Qwen/Qwen2.5-0.5B-Instruct-GGUF", "Q4_K_M"),
-    known("qwen2.5:1.5b", "Qwen/Qwen2.5-1.5B-Instruct-GGUF", "Q4_K_M"),
-    known("qwen2.5:7b", "Qwen/Qwen2.5-7B-Instruct-GGUF", "Q4_K_M"),
-    known(
+    known_repository("qwen3:4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M"),
+    known_repository("qwen3:0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0"),
+    known_repository("qwen3:1.7b", "Qwen/Qwen3-1.7B-GGUF", "Q8_0"),
+    known_repository("qwen3:8b", "Qwen/Qwen3-8B-GGUF", "Q4_K_M"),
+    known_repository("qwen3:14b", "Qwen/Qwen3-14B-GGUF", "Q4_K_M"),
+    known_repository("qwen3:32b", "Qwen/Qwen3-32B-GGUF", "Q4_K_M"),
+    known_repository("qwen2.5:3b", "Qwen/Qwen2.5-3B-Instruct-GGUF", "Q4_K_M"),
+    known_repository("qwen2.5:0.5b", "Qwen/Qwen2.5-0.5B-Instruct-GGUF", "Q4_K_M"),
+    known_repository("qwen2.5:1.5b", "Qwen/Qwen2.5-1.5B-Instruct-GGUF", "Q4_K_M"),
+    known_repository("qwen2.5:7b", "Qwen/Qwen2.5-7B-Instruct-GGUF", "Q4_K_M"),
+    known_repository(
         "llama3.2:3b",
         "bartowski/Llama-3.2-3B-Instruct-GGUF",
         "Q4_K_M",
     ),
-    known(
+    known_repository(
         "llama3.2:1b",
         "bartowski/Llama-3.2-1B-Instruct-GGUF",
         "Q4_K_M",
     ),
-    known(
+    known_repository(
         "llama3.1:8b",
         "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF",
         "Q4_K_M",
     ),
-    known("gemma3:4b", "bartowski/google_gemma-3-4b-it-GGUF", "Q4_K_M"),
-    known("gemma3:1b", "bartowski/google_gemma-3-1b-it-GGUF", "Q4_K_M"),
-    known("gemma2:2b", "bartowski/gemma-2-2b-it-GGUF", "Q4_K_M"),
-    known("gemma2:9b", "bartowski/gemma-2-9b-it-GGUF", "Q4_K_M"),
-    known(
+    known_repository("gemma3:4b", "bartowski/google_gemma-3-4b-it-GGUF", "Q4_K_M"),
+    known_repository("gemma3:1b", "bartowski/google_gemma-3-1b-it-GGUF", "Q4_K_M"),
+    known_repository("gemma2:2b", "bartowski/gemma-2-2b-it-GGUF", "Q4_K_M"),
+    known_repository("gemma2:9b", "bartowski/gemma-2-9b-it-GGUF", "Q4_K_M"),
+    known_repository(
         "phi3:mini",
         "bartowski/Phi-3.5-mini-instruct-GGUF",
         "Q4_K_M",
     ),
-    known(
+    known_repository(
         "smollm2:1.7b",
         "bartowski/SmolLM2-1.7B-Instruct-GGUF",
         "Q4_K_M",
     ),
-    known(
+    known_repository(
         "smollm2:360m",
         "bartowski/SmolLM2-360M-Instruct-GGUF",
         "Q8_0",
     ),
-    known(
+    known_repository(
         "smollm2:135m",
         "bartowski/SmolLM2-135M-Instruct-GGUF",
         "Q8_0",
     ),
-    known(
+    known_repository(
         "tinyllama:1.1b",
         "TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF",
         "Q4_K_M",
     ),
 ];
 
-const fn known(name: &'static str, repository: &'static str, quant: &'static str) -> Known {
+const fn known_repository(
+    name: &'static str,
+    repository: &'static str,
+    quant: &'static str,
+) -> Known {
     Known {
         name,
         repository,

@@ -24,27 +24,27 @@ impl Compiler<'_> {
         let mut bound = Vec::with_capacity(fields.len());
         for role in [Role::Input, Role::Parameter, Role::Output] {
             for field in fields.iter().filter(|field| field.role == role) {
-                bound.push((*field, self.bind(*field, f)));
+                bound.push((*field, self.bind_field(*field, f)));
             }
         }
         Some(Op::Custom { op, fields: bound })
     }
 
-    fn bind(&mut self, field: Field, f: &mut Fields<'_>) -> Bound {
+    fn bind_field(&mut self, field: Field, f: &mut Fields<'_>) -> Bound {
         let Field { name, role, kind } = field;
         match role {
             Role::Input => Bound::Var(f.input(self, name, kind)),
             Role::Output => Bound::Var(f.output(self, name, kind)),
-            Role::Parameter => self.parameter(name, kind, f),
+            Role::Parameter => self.bind_parameter(name, kind, f),
         }
     }
 
-    fn parameter(&mut self, name: &'static str, kind: Kind, f: &mut Fields<'_>) -> Bound {
+    fn bind_parameter(&mut self, name: &'static str, kind: Kind, f: &mut Fields<'_>) -> Bound {
         let json = f.json(name);
         let braced = json.and_then(Json::as_str);
         let braced = braced.and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
         if let Some(variable) = braced {
-            let slot = self.find(variable, &f.at(name)).unwrap_or(0);
+            let slot = self.find_variable(variable, &f.at(name)).unwrap_or(0);
             if self.variables.get(slot).is_some_and(|v| v.kind != kind) {
                 self.wrong
                     .add(f.at(name), format!("must be {}", kind.name()));

@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn name(&mut self, c: &mut Compiler<'_>, name: &'static str) -> Option<&'a str> {
+    fn variable_name(&mut self, c: &mut Compiler<'_>, name: &'static str) -> Option<&'a str> {
         let json = self.json(name)?;
         let text = json.as_str();
         if text.is_none() {
@@ -54,7 +54,7 @@ impl<'a> Fields<'a> {
         text
     }
 
-    fn missing(&self, c: &mut Compiler<'_>, name: &str) {
+    fn report_missing(&self, c: &mut Compiler<'_>, name: &str) {
         if self.map.get(name).is_none_or(Json::is_null) {
             c.wrong.add(self.at(name), "is missing");
         }
@@ -67,8 +67,8 @@ impl<'a> Fields<'a> {
         name: &'static str,
         kinds: &[Kind],
     ) -> Option<Slot> {
-        let variable = self.name(c, name)?;
-        let slot = c.find(variable, &self.at(name))?;
+        let variable = self.variable_name(c, name)?;
+        let slot = c.find_variable(variable, &self.at(name))?;
         let kind = c.variables[slot].kind;
         if !kinds.contains(&kind) {
             let wanted: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
         name: &'static str,
         kinds: &[Kind],
     ) -> Slot {
-        self.missing(c, name);
+        self.report_missing(c, name);
         self.input_of(c, name, kinds).unwrap_or(0)
     }
 
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
         self.input_in(c, name, &[kind])
     }
 
-    /// The variable's name in an object with this single entry, and its location.
+    /// The variable's name in an object with this single entry, and the location.
     pub(super) fn within(
         &mut self,
         c: &mut Compiler<'_>,
@@ -122,18 +122,18 @@ impl<'a> Fields<'a> {
         name: &'static str,
         kind: Kind,
     ) -> Option<Slot> {
-        let variable = self.name(c, name)?;
-        Some(c.make(variable, kind, &self.at(name)))
+        let variable = self.variable_name(c, name)?;
+        Some(c.make_variable(variable, kind, &self.at(name)))
     }
 
     /// A required variable to set.
     pub(super) fn output(&mut self, c: &mut Compiler<'_>, name: &'static str, kind: Kind) -> Slot {
-        self.missing(c, name);
+        self.report_missing(c, name);
         self.output_if(c, name, kind).unwrap_or(0)
     }
 
     /// A literal or `"{variable}"`; `None` if absent.
-    fn param<T>(
+    fn parse_param<T>(
         &mut self,
         c: &mut Compiler<'_>,
         name: &'static str,
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
         literal: impl Fn(&Json) -> Option<T>,
     ) -> Option<Param<T>> {
         let json = self.json(name)?;
-        let braced = json.as_str().and_then(braced);
+        let braced = json.as_str().and_then(braced_name);
         let Some(variable) = braced else {
             let value = literal(json);
             if value.is_none() {
@@ -155,7 +155,7 @@ impl<'a> Fields<'a> {
         if kinds[0] == Kind::Int
             && let Some(list) = variable.strip_suffix(".len")
         {
-            let slot = c.find(list, &path)?;
+            let slot = c.find_variable(list, &path)?;
             if !matches!(
                 c.variables[slot].kind,
                 Kind::Text | Kind::Array | Kind::Tokens | Kind::Tensor
@@ -167,7 +167,7 @@ impl<'a> Fields<'a> {
             }
             return Some(Param::Len(slot));
         }
-        let slot = c.find(variable, &path)?;
+        let slot = c.find_variable(variable, &path)?;
         let kind = c.variables[slot].kind;
         if !kinds.contains(&kind) {
             let what = format!(
@@ -185,7 +185,7 @@ impl<'a> Fields<'a> {
         c: &mut Compiler<'_>,
         name: &'static str,
     ) -> Option<Param<i64>> {
-        self.param(c, name, &[Kind::Int], Json::as_i64)
+        self.parse_param(c, name, &[Kind::Int], Json::as_i64)
     }
 
     pub(super) fn int(
@@ -203,7 +203,7 @@ impl<'a> Fields<'a> {
         name: &'static str,
         default: f64,
     ) -> Param<f64> {
-        let found = self.param(c, name, &[Kind::Float, Kind::Int], Json::as_f64);
+        let found = self.parse_param(c, name, &[Kind::Float, Kind::Int], Json::as_f64);
         found.unwrap_or(Param::Literal(default))
     }
 
@@ -213,7 +213,7 @@ impl<'a> Fields<'a> {
         name: &'static str,
         default: bool,
     ) -> Param<bool> {
-        let found = self.param(c, name, &[Kind::Bool], Json::as_bool);
+        let found = self.parse_param(c, name, &[Kind::Bool], Json::as_bool);
         found.unwrap_or(Param::Literal(default))
     }
 
@@ -222,7 +222,7 @@ impl<'a> Fields<'a> {
         c: &mut Compiler<'_>,
         name: &'static str,
     ) -> Option<Param<Arc<str>>> {
-        self.param(c, name, &[Kind::Text], |json| json.as_str().map(Arc::from))
+        self.parse_param(c, name, &[Kind::Text], |json| json.as_str().map(Arc::from))
     }
 
     /// One of these strings; the first if absent.
@@ -252,7 +252,7 @@ impl<'a> Fields<'a> {
         if json.is_some_and(|json| !json.is_string()) {
             c.wrong.add(self.at("model_id"), "must be a model's id");
         }
-        c.model(json.and_then(Json::as_str), &self.at("model_id"))
+        c.model_index(json.and_then(Json::as_str), &self.at("model_id"))
     }
 
     pub(super) fn expr(&mut self, c: &mut Compiler<'_>, kind: Kind) -> Expr {
@@ -260,7 +260,7 @@ impl<'a> Fields<'a> {
             left: crate::expr::Operand::Int(0),
             right: None,
         };
-        self.missing(c, "expr");
+        self.report_missing(c, "expr");
         let Some(json) = self.json("expr") else {
             return nothing;
         };
@@ -282,7 +282,7 @@ impl<'a> Fields<'a> {
 
     /// A variable's name, or a boolean.
     pub(super) fn condition(&mut self, c: &mut Compiler<'_>) -> Condition {
-        self.missing(c, "condition");
+        self.report_missing(c, "condition");
         if let Some(Json::Bool(always)) = self.map.get("condition") {
             self.read.push("condition");
             return Condition::Always(*always);
@@ -315,6 +315,6 @@ impl<'a> Fields<'a> {
 }
 
 /// The name in `"{name}"`.
-fn braced(text: &str) -> Option<&str> {
+fn braced_name(text: &str) -> Option<&str> {
     text.strip_prefix('{')?.strip_suffix('}')
 }

@@ -11,9 +11,9 @@ use serde_json::Value as Json;
 pub(super) enum Nest {
     /// Body of an `if`.
     Branch,
-    /// Body of a `while`: its head, and the jumps to its end whose targets are not known yet.
+    /// Body of a `while`: the head, and the jumps to the end with targets that are not known yet.
     Loop { head: usize, breaks: Vec<usize> },
-    /// Body of a `while_batched`: its head, and the jumps to the end of an iteration.
+    /// Body of a `while_batched`: the head, and the jumps to the end of an iteration.
     Window { head: usize, nexts: Vec<usize> },
 }
 
@@ -39,20 +39,20 @@ impl Compiler<'_> {
                 continue;
             };
             let mut fields = Fields::new(map, &path);
-            if self.op(op, &mut fields) {
+            if self.compile_flow(op, &mut fields) {
                 fields.finish(self);
             }
         }
     }
 
-    /// Compiles one step; returns false for an unknown op, whose fields are unknown too.
-    fn op(&mut self, op: &str, f: &mut Fields<'_>) -> bool {
+    /// Compiles one step; returns false for an unknown op.
+    fn compile_flow(&mut self, op: &str, f: &mut Fields<'_>) -> bool {
         match op {
-            "if" => self.branch(f),
-            "while" => self.repeat(f),
-            "while_batched" => self.window(f),
-            "break" => self.leave(f, op),
-            "continue" => self.leave(f, op),
+            "if" => self.compile_if(f),
+            "while" => self.compile_while(f),
+            "while_batched" => self.compile_window(f),
+            "break" => self.compile_exit(f, op),
+            "continue" => self.compile_exit(f, op),
             "return" => {
                 let all = [
                     Kind::Int,
@@ -64,23 +64,23 @@ impl Compiler<'_> {
                     Kind::Tensor,
                 ];
                 let value = f.input_of(self, "value", &all);
-                self.emit(Instr::Return(value), f.path);
+                self.emit_instr(Instr::Return(value), f.path);
             }
             op => return self.plain(op, f),
         }
         true
     }
 
-    fn branch(&mut self, f: &mut Fields<'_>) {
+    fn compile_if(&mut self, f: &mut Fields<'_>) {
         let condition = f.condition(self);
-        let jump = self.emit(Instr::JumpUnless(condition, 0), f.path);
+        let jump = self.emit_instr(Instr::JumpUnless(condition, 0), f.path);
         self.nest.push(Nest::Branch);
         let (then, path) = f.body(self, "then");
         self.block(then, &path);
         let (otherwise, path) = f.body(self, "else");
         let mut end = self.code.len();
         if !otherwise.is_empty() {
-            let over = self.emit(Instr::Jump(0), f.path);
+            let over = self.emit_instr(Instr::Jump(0), f.path);
             end = self.code.len();
             self.block(otherwise, &path);
             self.code[over].instr = Instr::Jump(self.code.len());
@@ -89,20 +89,20 @@ impl Compiler<'_> {
         self.code[jump].instr = Instr::JumpUnless(condition, end);
     }
 
-    fn repeat(&mut self, f: &mut Fields<'_>) {
+    fn compile_while(&mut self, f: &mut Fields<'_>) {
         let id = self.loops;
         self.loops += 1;
         let condition = f.condition(self);
         let max = f.int_if(self, "max_iterations");
-        self.emit(Instr::Loop(id), f.path);
-        let head = self.emit(Instr::Jump(0), f.path);
+        self.emit_instr(Instr::Loop(id), f.path);
+        let head = self.emit_instr(Instr::Jump(0), f.path);
         self.nest.push(Nest::Loop {
             head,
             breaks: Vec::new(),
         });
         let (body, path) = f.body(self, "body");
         self.block(body, &path);
-        let exit = self.emit(Instr::Jump(head), f.path) + 1;
+        let exit = self.emit_instr(Instr::Jump(head), f.path) + 1;
         self.code[head].instr = Instr::Again {
             id,
             condition,
@@ -116,7 +116,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn window(&mut self, f: &mut Fields<'_>) {
+    fn compile_window(&mut self, f: &mut Fields<'_>) {
         let within = self.nest.iter().any(|n| matches!(n, Nest::Window { .. }));
         if within {
             self.wrong
@@ -134,15 +134,15 @@ impl Compiler<'_> {
             out: f.output(self, "output_tokens", Kind::Tokens),
             eos: f.int_if(self, "eos_token"),
         };
-        self.emit(Instr::Window(Box::new(spec)), f.path);
-        let head = self.emit(Instr::Jump(0), f.path);
+        self.emit_instr(Instr::Window(Box::new(spec)), f.path);
+        let head = self.emit_instr(Instr::Jump(0), f.path);
         self.nest.push(Nest::Window {
             head,
             nexts: Vec::new(),
         });
         let (body, path) = f.body(self, "body");
         self.block(body, &path);
-        let next = self.emit(Instr::WindowNext { head }, f.path);
+        let next = self.emit_instr(Instr::WindowNext { head }, f.path);
         self.code[head].instr = Instr::WindowHead { exit: next + 1 };
         if let Some(Nest::Window { nexts, .. }) = self.nest.pop() {
             for at in nexts {
@@ -159,13 +159,13 @@ impl Compiler<'_> {
     }
 
     pub(super) fn directed(&mut self, f: &Fields<'_>, name: &str, slot: Slot, way: Direction) {
-        if !self.direct(slot, way) {
+        if !self.set_direction(slot, way) {
             let what = "is written and read by the program; a channel has its other end outside";
             self.wrong.add(f.at(name), what);
         }
     }
 
-    fn leave(&mut self, f: &Fields<'_>, op: &str) {
+    fn compile_exit(&mut self, f: &Fields<'_>, op: &str) {
         let around = self.nest.iter().rposition(|n| !matches!(n, Nest::Branch));
         let Some(around) = around else {
             self.wrong.add(f.path, format!("`{op}` outside of a loop"));
@@ -176,7 +176,7 @@ impl Compiler<'_> {
             (Nest::Window { head, .. }, "break") => Instr::WindowBreak { head: *head },
             _ => Instr::Jump(0),
         };
-        let at = self.emit(instr, f.path);
+        let at = self.emit_instr(instr, f.path);
         match (&mut self.nest[around], op) {
             (Nest::Loop { breaks, .. }, "break") => breaks.push(at),
             (Nest::Window { nexts, .. }, "continue") => nexts.push(at),

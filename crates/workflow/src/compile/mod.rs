@@ -65,11 +65,11 @@ pub(crate) fn compile(bytes: &[u8], ops: &Ops) -> Result<Program, Faults> {
         nest: Vec::new(),
     };
     compiler.check_default();
-    compiler.declare(&document.inputs);
+    compiler.declare_inputs(&document.inputs);
     compiler.block(&document.steps, "steps");
-    compiler.emit(Instr::Return(None), "steps");
+    compiler.emit_instr(Instr::Return(None), "steps");
     let return_value = document.return_value.as_deref();
-    let return_value = return_value.and_then(|name| compiler.find(name, "return_value"));
+    let return_value = return_value.and_then(|name| compiler.find_variable(name, "return_value"));
     compiler.wrong.finish()?;
     Ok(Program {
         name: document.name,
@@ -112,7 +112,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn declare(&mut self, inputs: &[Input]) {
+    fn declare_inputs(&mut self, inputs: &[Input]) {
         for input in inputs {
             self.variables.push(Variable {
                 name: input.name.as_str().into(),
@@ -121,8 +121,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Appends an instruction. Returns its index.
-    fn emit(&mut self, instr: Instr, path: &str) -> usize {
+    /// Appends an instruction. Returns the index.
+    fn emit_instr(&mut self, instr: Instr, path: &str) -> usize {
         if self.places.last().is_none_or(|last| last != path) {
             self.places.push(path.to_owned());
         }
@@ -134,7 +134,7 @@ impl Compiler<'_> {
     }
 
     /// The variable of this name, which an earlier step must set.
-    fn find(&mut self, name: &str, path: &str) -> Option<Slot> {
+    fn find_variable(&mut self, name: &str, path: &str) -> Option<Slot> {
         let found = self.variables.iter().position(|v| *v.name == *name);
         if found.is_none() {
             self.wrong
@@ -145,7 +145,7 @@ impl Compiler<'_> {
 
     /// The variable of this name, which must be of one kind.
     fn find_of(&mut self, name: &str, kind: Kind, path: &str) -> Option<Slot> {
-        let slot = self.find(name, path)?;
+        let slot = self.find_variable(name, path)?;
         let is = self.variables[slot].kind;
         if is != kind {
             let what = format!("names `{name}`, {}; it must be {}", is.name(), kind.name());
@@ -155,7 +155,7 @@ impl Compiler<'_> {
     }
 
     /// The variable of this name, created if need be.
-    fn make(&mut self, name: &str, kind: Kind, path: &str) -> Slot {
+    fn make_variable(&mut self, name: &str, kind: Kind, path: &str) -> Slot {
         let found = self.variables.iter().position(|v| *v.name == *name);
         if let Some(slot) = found {
             let was = self.variables[slot].kind;
@@ -184,7 +184,7 @@ impl Compiler<'_> {
     }
 
     /// Index of a model among those in use.
-    fn model(&mut self, id: Option<&str>, path: &str) -> usize {
+    fn model_index(&mut self, id: Option<&str>, path: &str) -> usize {
         let Some(id) = id else {
             return 0;
         };
@@ -202,7 +202,7 @@ impl Compiler<'_> {
     }
 
     /// Sets a channel's direction; returns `false` if the channel has the other one already.
-    fn direct(&mut self, slot: Slot, direction: Direction) -> bool {
+    fn set_direction(&mut self, slot: Slot, direction: Direction) -> bool {
         let of_slot = self.code.iter().find_map(|step| match &step.instr {
             Instr::Op(crate::program::Op::StreamInit {
                 output, channel, ..

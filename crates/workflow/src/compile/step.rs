@@ -41,7 +41,7 @@ impl Compiler<'_> {
                 expr: f.expr(self, Kind::Float),
                 output: f.output(self, "output", Kind::Float),
             },
-            "forward" => self.forward(f),
+            "forward" => self.compile_forward(f),
             "get_item" => {
                 let kind = f.word(self, "type", &ITEMS);
                 Op::GetItem {
@@ -76,17 +76,17 @@ impl Compiler<'_> {
                 None => return false,
             },
         };
-        self.emit(Instr::Op(op), f.path);
+        self.emit_instr(Instr::Op(op), f.path);
         true
     }
 
     /// An op on a model with one input and one output.
-    fn forward(&mut self, f: &mut Fields<'_>) -> Op {
+    fn compile_forward(&mut self, f: &mut Fields<'_>) -> Op {
         let model = f.model(self);
         let input = f.within(self, "inputs", "input_ids");
         let input = input.and_then(|(name, path)| self.find_of(name, Kind::Tokens, &path));
         let output = f.within(self, "outputs", "embedding");
-        let output = output.map(|(name, path)| self.make(name, Kind::Tensor, &path));
+        let output = output.map(|(name, path)| self.make_variable(name, Kind::Tensor, &path));
         Op::Forward {
             model,
             input: input.unwrap_or(0),
@@ -111,14 +111,14 @@ impl Compiler<'_> {
                     input,
                     output_pos,
                     mode: f.word(self, "mode", &modes),
-                    logits: self.make("logits", Kind::Logits, f.path),
+                    logits: self.make_variable("logits", Kind::Logits, f.path),
                 }
             }
             "graph_forward" => Op::GraphForward {
                 model: f.model(self),
                 token: f.input(self, "token_var", Kind::Int),
                 position: f.int_if(self, "position"),
-                logits: self.make("logits", Kind::Logits, f.path),
+                logits: self.make_variable("logits", Kind::Logits, f.path),
             },
             _ => Op::Sample {
                 logits: f.input(self, "logits", Kind::Logits),
@@ -179,13 +179,13 @@ impl Compiler<'_> {
                 opens_answer: f.flag(self, "add_generation_prompt", true),
                 system: f.text_if(self, "system_prompt"),
                 delta: f.word(self, "mode", &[("full", false), ("delta", true)]),
-                kwargs: self.kwargs(f),
+                kwargs: self.template_kwargs(f),
                 output: f.output(self, "output", Kind::Text),
             },
         }
     }
 
-    fn kwargs(&mut self, f: &mut Fields<'_>) -> Map<String, Json> {
+    fn template_kwargs(&mut self, f: &mut Fields<'_>) -> Map<String, Json> {
         match f.json("template_kwargs") {
             None => Map::new(),
             Some(Json::Object(map)) => map.clone(),

@@ -50,17 +50,22 @@ impl Run {
         let answer = answer.ok_or_else(|| self.too_long())?;
         let messages = match (self.value(*input)?, &said) {
             (Value::Text(text), Some(said)) => {
-                let turns = [message("assistant", &answer), message("user", text)];
+                let turns = [
+                    text_message("assistant", &answer),
+                    text_message("user", text),
+                ];
                 said.iter().cloned().chain(turns).collect()
             }
-            (Value::Text(text), None) => opening(system.as_deref(), vec![message("user", text)]),
-            (Value::Array(items), _) => opening(system.as_deref(), messages(items)?),
+            (Value::Text(text), None) => {
+                with_system(system.as_deref(), vec![text_message("user", text)])
+            }
+            (Value::Array(items), _) => with_system(system.as_deref(), parse_messages(items)?),
             _ => return Err(Trouble::program("there is no conversation")),
         };
         let text = rendering.render(&messages, opens)?;
         let text = match &said {
             None => text,
-            Some(said) => rendering.unseen(&text, &messages, said, &answer)?,
+            Some(said) => rendering.unseen_text(&text, &messages, said, &answer)?,
         };
         let bytes = messages.iter().map(message_bytes).sum();
         let said = Charged::new(messages, bytes, &self.account)?;
@@ -90,7 +95,7 @@ impl Rendering<'_> {
     }
 
     /// The part of `whole` after the answer that ends the session's transcript.
-    fn unseen(
+    fn unseen_text(
         &self,
         whole: &str,
         messages: &[Message],
@@ -111,7 +116,7 @@ impl Rendering<'_> {
         let marked = self.model.handle.tokenizer.escape_control_text(answer);
         let lost = || refuse("the answer does not stand in its turn as the model gave it");
         let closing = match marked.trim() {
-            // An empty answer cannot be searched for: its turn continues where it was opened.
+            // An empty answer cannot be searched for: the turn continues where the prompt opened the turn.
             "" => through.strip_prefix(self.render(said, true)?.as_str()),
             answer => through.rsplit_once(answer).map(|(_, closing)| closing),
         };
@@ -120,12 +125,12 @@ impl Rendering<'_> {
     }
 }
 
-fn opening(system: Option<&str>, messages: Vec<Message>) -> Vec<Message> {
-    let system = system.map(|text| message("system", text));
+fn with_system(system: Option<&str>, messages: Vec<Message>) -> Vec<Message> {
+    let system = system.map(|text| text_message("system", text));
     system.into_iter().chain(messages).collect()
 }
 
-fn messages(items: &[Json]) -> Result<Vec<Message>, Trouble> {
+fn parse_messages(items: &[Json]) -> Result<Vec<Message>, Trouble> {
     let read = items
         .iter()
         .map(|item| serde_json::from_value(item.clone()));
@@ -139,7 +144,7 @@ fn message_bytes(message: &Message) -> usize {
     size_of::<Message>() + message.role.len() + json_bytes(&message.content) + rest
 }
 
-fn message(role: &str, text: &str) -> Message {
+fn text_message(role: &str, text: &str) -> Message {
     Message {
         role: role.to_owned(),
         content: text.into(),

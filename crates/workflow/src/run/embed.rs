@@ -31,7 +31,7 @@ impl Embedding {
 }
 
 impl Run {
-    /// The result of `forward`: submits the request first, then waits for it.
+    /// The result of `forward`: submits the request first, then waits for the end.
     pub(super) fn embed(&mut self, op: &Op, cx: &mut Context<'_>) -> Poll<Result<Next, Trouble>> {
         let Op::Forward {
             model,

@@ -1,6 +1,6 @@
-//! The cost of an instruction, known before it runs.
+//! The cost of an instruction, known in advance.
 //!
-//! Most instructions are one unit of work. One that processes or copies a text or a list is as many units as its
+//! Most instructions are one unit of work. One that processes or copies a text or a list is as many units as the
 //! bytes require: both a poll and a run have a limit of units. Texts that are too long for a poll
 //! are processed separately ([`Run::labour`]).
 
@@ -57,7 +57,7 @@ impl Run {
 
     pub(super) fn next_load(&self) -> Load {
         match &self.program.code[self.state.pc].instr {
-            Instr::Op(op) => self.load(op),
+            Instr::Op(op) => self.load_of(op),
             Instr::Window(_)
             | Instr::WindowNext { .. }
             | Instr::WindowBreak { .. }
@@ -66,7 +66,7 @@ impl Run {
         }
     }
 
-    fn load(&self, op: &Op) -> Load {
+    fn load_of(&self, op: &Op) -> Load {
         let vars = &self.state.vars;
         let session = |model: usize| self.state.sessions[model].position() * ID_BYTES;
         match op {

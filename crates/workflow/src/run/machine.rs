@@ -36,23 +36,23 @@ impl Run {
         let most = self.plan.limits.ops_max;
         if self.ops > most && !self.is_failing() {
             let what = format!("is more than the work of {most} instructions (ops_max)");
-            self.fail(Trouble::program(what), place);
+            self.fail_run(Trouble::program(what), place);
             return Poll::Ready(());
         }
-        match self.instr(&step.instr, place, cx) {
+        match self.execute_instr(&step.instr, place, cx) {
             Poll::Pending => {
                 self.ops -= units; // retried later
                 Poll::Pending
             }
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(trouble)) => {
-                self.fail(trouble, place);
+                self.fail_run(trouble, place);
                 Poll::Ready(())
             }
         }
     }
 
-    fn instr(&mut self, instr: &Instr, place: &str, cx: &mut Context<'_>) -> Done {
+    fn execute_instr(&mut self, instr: &Instr, place: &str, cx: &mut Context<'_>) -> Done {
         match instr {
             Instr::Op(op) => {
                 return match self.op(op, cx) {
@@ -104,7 +104,7 @@ impl Run {
             return self.return_from_window(value);
         }
         self.emit_held();
-        self.complete(value)
+        self.complete_run(value)
     }
 
     /// Iteration limit of a loop; absent or 0 means the token limit.
@@ -117,7 +117,7 @@ impl Run {
     }
 
     /// Ends the run, after a window's complete iterations are emitted.
-    fn fail(&mut self, trouble: Trouble, place: &str) {
+    fn fail_run(&mut self, trouble: Trouble, place: &str) {
         let fault = trouble.what.map(|what| Fault {
             path: place.to_owned(),
             what,
@@ -126,7 +126,7 @@ impl Run {
             self.fail_window(trouble.end, fault);
         } else {
             self.roll_back();
-            self.finish(trouble.end, None, fault);
+            self.finish_run(trouble.end, None, fault);
         }
     }
 

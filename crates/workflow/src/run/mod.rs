@@ -58,7 +58,7 @@ pub struct Limits {
     /// Instructions to run, one over long texts or lists counted as many: ends a program that
     /// loops for ever.
     pub ops_max: u64,
-    /// Items held by all channels together, and ids that a window may read ahead of its emitted tokens (4
+    /// Items held by all channels together, and ids that a window may read ahead of emitted tokens (4
     /// bytes each).
     pub channel_items_max: usize,
     /// Bytes of all values: texts, lists, transcripts, and the states that windows may roll back to.
@@ -98,13 +98,13 @@ pub struct Plan {
 
 /// Observes a run, to debug a program.
 pub trait Observer: Send {
-    /// Reports an instruction of the step at `place` before it is run, or retried.
+    /// Reports an instruction of the step at `place` before the run, or a retry.
     fn op(&mut self, place: &str);
     /// Reports that this many tokens of a window are about to be emitted.
     fn drain(&mut self, place: &str, tokens: usize);
 }
 
-/// An event of a run, for its host.
+/// An event of a run, for the host.
 pub enum Event {
     /// A token was emitted, to the channel of this name, or by a batched loop without one.
     Token {
@@ -132,7 +132,7 @@ pub enum Event {
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// End, as of any stream. A program that reached its last step has stopped.
+    /// End, as of any stream. A program that reached the last step has stopped.
     pub end: End,
     /// Returned value, or the value of `return_value`.
     pub value: Option<Value>,
@@ -182,7 +182,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run before its first instruction. `model` finds a model by its id; `None` is the default one.
+    /// A run before the first instruction. `model` finds a model by id; `None` is the default one.
     ///
     /// # Errors
     /// All errors of the inputs; values over the bound; a missing model.
@@ -316,11 +316,11 @@ impl Run {
     pub fn stop(&mut self) {
         if self.outcome.is_none() {
             self.roll_back();
-            self.finish(End::Cancelled, None, None);
+            self.finish_run(End::Cancelled, None, None);
         }
     }
 
-    fn finish(&mut self, end: End, value: Option<Value>, fault: Option<crate::Fault>) {
+    fn finish_run(&mut self, end: End, value: Option<Value>, fault: Option<crate::Fault>) {
         self.following.iter_mut().for_each(Following::leave);
         self.channels.iter_mut().for_each(|channel| *channel = None);
         self.window = None;
@@ -331,7 +331,7 @@ impl Run {
     }
 
     /// Ends the run with success.
-    fn complete(&mut self, value: Option<Value>) -> Result<(), Trouble> {
+    fn complete_run(&mut self, value: Option<Value>) -> Result<(), Trouble> {
         let slot = self.program.return_value;
         let value = value.or_else(|| self.state.vars.get(slot?).cloned());
         let bytes = value.as_ref().map_or(0, Value::bytes);
@@ -341,7 +341,7 @@ impl Run {
                 format!("returns a value of {bytes} bytes; at most {most} (returned_bytes_max)");
             return Err(Trouble::program(what));
         }
-        self.finish(End::Stop(Stop::Eos), value, None);
+        self.finish_run(End::Stop(Stop::Eos), value, None);
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ impl Run {
                 output,
                 logprob,
                 params,
-            } => self.sample((*logits, *output, *logprob), params, cx),
+            } => self.execute_sample((*logits, *output, *logprob), params, cx),
             Op::StreamRead {
                 channel,
                 output,
@@ -43,20 +43,20 @@ impl Run {
                 output_pos,
                 mode,
                 logits,
-            } => self.prefill(*model, *input, *output_pos, *mode, *logits),
+            } => self.execute_prefill(*model, *input, *output_pos, *mode, *logits),
             Op::GraphForward {
                 model,
                 token,
                 position,
                 logits,
-            } => self.forward(*model, *token, position.as_ref(), *logits),
+            } => self.execute_forward(*model, *token, position.as_ref(), *logits),
             Op::Tokenize {
                 model,
                 input,
                 output,
                 base,
                 mode,
-            } => self.tokenize(*model, (*input, *output), *base, *mode),
+            } => self.execute_tokenize(*model, (*input, *output), *base, *mode),
             Op::FormatChat { output, .. } => {
                 let text = self.format_chat(op)?;
                 self.set(*output, Value::text(&text))
@@ -74,12 +74,12 @@ impl Run {
             } => self.get_item((*input, *output), index, *kind),
             Op::AppendItem { input, output } => self.append_item(*input, *output),
             Op::StreamWrite { channel, input } => self.write(*channel, *input),
-            Op::Custom { op, fields } => self.custom(op, fields),
-            op => self.plain(op),
+            Op::Custom { op, fields } => self.execute_custom(op, fields),
+            op => self.execute_plain(op),
         }
     }
 
-    fn plain(&mut self, op: &Op) -> Result<(), Trouble> {
+    fn execute_plain(&mut self, op: &Op) -> Result<(), Trouble> {
         match op {
             Op::Detokenize {
                 model,
@@ -95,13 +95,13 @@ impl Run {
             Op::ComputeInt { output, expr } => {
                 let value = expr
                     .int(&self.state.vars)
-                    .map_err(|slot| self.unset(slot))?;
+                    .map_err(|slot| self.unset_variable(slot))?;
                 self.set(*output, Value::Int(value))?;
             }
             Op::ComputeFloat { output, expr } => {
                 let value = expr
                     .float(&self.state.vars)
-                    .map_err(|slot| self.unset(slot))?;
+                    .map_err(|slot| self.unset_variable(slot))?;
                 self.set(*output, Value::Float(value))?;
             }
             Op::CheckEos {
@@ -140,12 +140,12 @@ impl Run {
         ))
     }
 
-    fn unset(&self, slot: Slot) -> Trouble {
+    fn unset_variable(&self, slot: Slot) -> Trouble {
         let name = &self.program.variables[slot].name;
         Trouble::program(format!("`{name}` is not set here"))
     }
 
-    fn prefill(
+    fn execute_prefill(
         &mut self,
         model: usize,
         input: Slot,
@@ -186,7 +186,7 @@ impl Run {
         self.set_logits(model, logits)
     }
 
-    fn forward(
+    fn execute_forward(
         &mut self,
         model: usize,
         token: Slot,
@@ -233,13 +233,13 @@ impl Run {
         }
     }
 
-    fn sample(
+    fn execute_sample(
         &mut self,
         (logits, output, logprob): (Slot, Slot, Option<Slot>),
         params: &SampleParams,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Next, Trouble>> {
-        let prepared = self.prepare(logits, params, logprob.is_some());
+        let prepared = self.prepare_sample(logits, params, logprob.is_some());
         let (at, sampling) = match prepared {
             Ok(prepared) => prepared,
             Err(why) => return Poll::Ready(Err(why)),
@@ -268,7 +268,7 @@ impl Run {
         }
     }
 
-    fn prepare(
+    fn prepare_sample(
         &self,
         logits: Slot,
         params: &SampleParams,
@@ -306,7 +306,7 @@ impl Run {
         Ok((logits.session, sampling))
     }
 
-    fn tokenize(
+    fn execute_tokenize(
         &mut self,
         model: usize,
         (input, output): (Slot, Slot),
@@ -343,7 +343,11 @@ impl Run {
         )
     }
 
-    fn custom(&mut self, op: &Arc<dyn CustomOp>, bound: &[(Field, Bound)]) -> Result<(), Trouble> {
+    fn execute_custom(
+        &mut self,
+        op: &Arc<dyn CustomOp>,
+        bound: &[(Field, Bound)],
+    ) -> Result<(), Trouble> {
         let mut given = Vec::with_capacity(bound.len());
         for (field, bound) in bound.iter().filter(|(f, _)| f.role != Role::Output) {
             let value = match bound {

@@ -1,4 +1,4 @@
-//! The state that a window's roll-back restores: everything that a program can observe of itself.
+//! The state that a window's roll-back restores: everything that a program can observe.
 
 use super::Trouble;
 use crate::account::{Account, Charge};

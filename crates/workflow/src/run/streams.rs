@@ -102,7 +102,7 @@ impl Run {
             let Some(id) = id else { continue };
             if self.emitted >= self.plan.limits.tokens_max {
                 self.held.clear();
-                return self.finish(End::Length, None, None);
+                return self.finish_run(End::Length, None, None);
             }
             self.emitted += 1;
             self.tell(Some(at), id);

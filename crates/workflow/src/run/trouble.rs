@@ -17,7 +17,7 @@ impl Trouble {
         Self { end, what: None }
     }
 
-    /// An error of the program or of its inputs.
+    /// An error of the program or of the inputs.
     pub(crate) fn program(what: impl Into<String>) -> Self {
         Self {
             end: End::Failed(FailCode::Inference),

@@ -57,12 +57,12 @@ pub(super) struct Window {
 /// Outputs of one iteration.
 struct Iteration {
     writes: Vec<usize>,
-    /// The token, if there is no channel for it.
+    /// The token, if there is no channel for tokens.
     token: Option<u32>,
     after: Snapshot,
 }
 
-/// The reason why a window ends, after it is drained.
+/// The reason why a drained window ends.
 enum Closing {
     Exit,
     Return(Option<Value>),
@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    /// Drains due windows, leaves the loop, or continues with its body.
+    /// Drains due windows, leaves the loop, or continues with the body.
     pub(super) fn window_head(&mut self, place: &str) -> Done {
         loop {
             let now = self.now;
@@ -160,11 +160,11 @@ impl Run {
                 return DONE;
             };
             if let Some(iteration) = window.draining.pop_front() {
-                return Poll::Ready(self.emit(iteration));
+                return Poll::Ready(self.emit_iteration(iteration));
             }
             if window.closing.is_some() {
                 match window.next_window() {
-                    Some(next) => self.drain(next, place),
+                    Some(next) => self.drain_window(next, place),
                     None => return Poll::Ready(self.close_window()),
                 }
                 continue;
@@ -198,7 +198,7 @@ impl Run {
                     false => Some(full),
                 };
                 if let Some(next) = next {
-                    self.drain(next, place);
+                    self.drain_window(next, place);
                 }
             } else {
                 window.iterations += 1;
@@ -208,7 +208,7 @@ impl Run {
         }
     }
 
-    fn drain(&mut self, next: VecDeque<Iteration>, place: &str) {
+    fn drain_window(&mut self, next: VecDeque<Iteration>, place: &str) {
         if let Some(observer) = &mut self.observer {
             observer.drain(place, next.len());
         }
@@ -233,7 +233,7 @@ impl Run {
             window.draining = next;
         }
         let next = window.draining.pop_front();
-        next.is_some_and(|iteration| self.emit(iteration).is_ok())
+        next.is_some_and(|iteration| self.emit_iteration(iteration).is_ok())
     }
 
     pub(super) fn end_iteration(&mut self, head: usize) -> Result<(), Trouble> {
@@ -245,12 +245,12 @@ impl Run {
             Some(_) => None,
             None => Some(self.id_var(token)?),
         };
-        self.hold(token)?;
+        self.hold_iteration(token)?;
         self.state.pc = head;
         Ok(())
     }
 
-    fn hold(&mut self, token: Option<u32>) -> Result<(), Trouble> {
+    fn hold_iteration(&mut self, token: Option<u32>) -> Result<(), Trouble> {
         let after = self.state.snapshot(&self.account)?;
         if let Some(window) = &mut self.window {
             let writes = std::mem::take(&mut window.writes);
@@ -266,7 +266,7 @@ impl Run {
 
     /// `break`: outputs of the iteration count, a token that is not written yet does not.
     pub(super) fn leave_window(&mut self, head: usize) -> Result<(), Trouble> {
-        self.hold(None)?;
+        self.hold_iteration(None)?;
         if let Some(window) = &mut self.window {
             window.closing = Some(Closing::Exit);
         }
@@ -275,7 +275,7 @@ impl Run {
     }
 
     pub(super) fn return_from_window(&mut self, value: Option<Value>) -> Result<(), Trouble> {
-        self.hold(None)?;
+        self.hold_iteration(None)?;
         self.close_for(Closing::Return(value));
         Ok(())
     }
@@ -298,7 +298,7 @@ impl Run {
     }
 
     /// Emits the outputs of an iteration, or finds the end among them.
-    fn emit(&mut self, iteration: Iteration) -> Result<(), Trouble> {
+    fn emit_iteration(&mut self, iteration: Iteration) -> Result<(), Trouble> {
         let Some(window) = &mut self.window else {
             return Ok(());
         };
@@ -323,7 +323,7 @@ impl Run {
         }
         if token.is_some() && self.emitted >= self.plan.limits.tokens_max {
             self.roll_back();
-            self.finish(End::Length, None, None);
+            self.finish_run(End::Length, None, None);
             return Ok(());
         }
         self.emitted += usize::from(token.is_some());
@@ -360,13 +360,13 @@ impl Run {
         if let Some(Closing::Fail(end, fault)) = closing {
             self.window = Some(window);
             self.roll_back();
-            self.finish(end, None, fault);
+            self.finish_run(end, None, fault);
             return Ok(());
         }
         self.set(window.spec.out, Value::Tokens(window.out))?;
         self.state.pc = window.exit;
         match closing {
-            Some(Closing::Return(value)) => self.complete(value),
+            Some(Closing::Return(value)) => self.complete_run(value),
             _ => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use crate::output::position::Position;
 use std::ops::Range;
 use text::{AnswerParts, Part};
 
-/// A final part with its position.
+/// A final part and the position of that part.
 pub struct PlacedPart<'a> {
     /// The part.
     pub part: Part<&'a str>,
@@ -52,7 +52,7 @@ struct PartPlace {
 }
 
 impl PlacedParts {
-    /// Parts of an answer whose reader is at `known`; `steps` precede the first token.
+    /// Parts of an answer for a reader at `known`; `steps` precede the first token.
     pub fn new(ids: CallIds, known: Position, steps: u64) -> Self {
         Self {
             ids,
@@ -82,7 +82,7 @@ impl PlacedParts {
     /// Places the parts that the parser appended to the open step, of which `entries` entries are known by now.
     pub fn place_new(&mut self, entries: usize) {
         while self.places.len() < self.parts.len() {
-            self.place(entries);
+            self.place_part(entries);
         }
     }
 
@@ -153,7 +153,7 @@ impl PlacedParts {
     }
 
     /// Places the first part without a position, or joins the part to the preceding one.
-    fn place(&mut self, entries: usize) {
+    fn place_part(&mut self, entries: usize) {
         let index = self.places.len();
         let call_id = self.count_part(index);
         self.step_parts += 1;
@@ -175,7 +175,7 @@ impl PlacedParts {
         }
     }
 
-    /// Counts a part and its tokens; returns the range of a generated call id.
+    /// Counts a part and the tokens of that part; returns the range of a generated call id.
     fn count_part(&mut self, index: usize) -> Range<usize> {
         // Tokens of delimiters count with the part that follows.
         let tokens = self.read - std::mem::replace(&mut self.placed, self.read);

@@ -95,17 +95,17 @@ pub(super) fn set(
     let sampling = &mut params.sampling;
     let named = |why: String| format!("/set {name} {value}: {why}");
     match name {
-        "temperature" => sampling.temperature = number(value, 0.0, 100.0).map_err(named)?,
-        "top-p" => sampling.top_p = number(value, 0.0, 1.0).map_err(named)?,
-        "min-p" => sampling.min_p = number(value, 0.0, 1.0).map_err(named)?,
-        "top-k" => sampling.top_k = parsed(value, "an integer from 0 on").map_err(named)?,
-        "seed" => params.seed = optional(value, "an integer from 0 on").map_err(named)?,
+        "temperature" => sampling.temperature = parse_number(value, 0.0, 100.0).map_err(named)?,
+        "top-p" => sampling.top_p = parse_number(value, 0.0, 1.0).map_err(named)?,
+        "min-p" => sampling.min_p = parse_number(value, 0.0, 1.0).map_err(named)?,
+        "top-k" => sampling.top_k = parse_value(value, "an integer from 0 on").map_err(named)?,
+        "seed" => params.seed = parse_optional(value, "an integer from 0 on").map_err(named)?,
         "max-tokens" => {
             let max: Option<std::num::NonZeroUsize> =
-                optional(value, "an integer from 1 on").map_err(named)?;
+                parse_optional(value, "an integer from 1 on").map_err(named)?;
             params.max_tokens = max.map(std::num::NonZeroUsize::get);
         }
-        "think" => *thinks = optional(value, "true or false").map_err(named)?,
+        "think" => *thinks = parse_optional(value, "true or false").map_err(named)?,
         _ => {
             return Err(format!(
                 "/set {name}: no such option; /set shows the options"
@@ -115,20 +115,20 @@ pub(super) fn set(
     Ok(())
 }
 
-fn number(value: &str, min: f32, max: f32) -> Result<f32, String> {
+fn parse_number(value: &str, min: f32, max: f32) -> Result<f32, String> {
     let number = value.parse().ok();
     let number = number.filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| format!("must be a number from {min} to {max}"))
 }
 
-fn parsed<T: FromStr>(value: &str, bound: impl Display) -> Result<T, String> {
+fn parse_value<T: FromStr>(value: &str, bound: impl Display) -> Result<T, String> {
     value.parse().map_err(|_| format!("must be {bound}"))
 }
 
-fn optional<T: FromStr>(value: &str, bound: &str) -> Result<Option<T>, String> {
+fn parse_optional<T: FromStr>(value: &str, bound: &str) -> Result<Option<T>, String> {
     match value {
         UNSET => Ok(None),
-        value => parsed(value, format!("{bound}, or {UNSET}")).map(Some),
+        value => parse_value(value, format!("{bound}, or {UNSET}")).map(Some),
     }
 }
 

@@ -83,7 +83,7 @@ impl Chat {
             Some(Ok(ChatCommand::Leave)) => return Ok(ControlFlow::Break(())),
             Some(Ok(command)) => self.run_command(command, out)?,
             Some(Err(why)) => logging::print_failure(&Failure::user(why)),
-            None if self.conversation.add_input(text) => self.answer(out)?,
+            None if self.conversation.add_input(text) => self.answer_input(out)?,
             None => {}
         }
         Ok(ControlFlow::Continue(()))
@@ -120,7 +120,7 @@ impl Chat {
 
     /// Answers the conversation. An answer that was interrupted stays in the conversation; on failure, the error is
     /// printed and the input is removed.
-    fn answer(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
+    fn answer_input(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
         let prompt = self.options.conversation(self.conversation.messages());
         let mut printer = AnswerPrinter::new(out);
         let interrupts = Some(&self.interrupts);
