@@ -44,9 +44,9 @@ impl BytesBar {
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::with_draw_target(Some(total), target)
             .with_style(style.progress_chars("##."))
-            .with_message(message)
-            .with_position(position);
-        // The rate is that of this run, also after a resumed download.
+            .with_message(message);
+        // The rate does not count what was there before.
+        bar.set_position(position);
         bar.reset_eta();
         Self {
             bar,
