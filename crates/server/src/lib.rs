@@ -66,6 +66,7 @@ pub use gateway::response_limits::ResponseLimits;
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::streams::StreamLimits;
 pub use generate::model_handle::ModelHandle;
+pub use openapi::text as openapi_document;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpTarget;
 pub use realtime::RealtimeLimits;

@@ -3,6 +3,7 @@
 
 use crate::cursor::TerminalMarker;
 use crate::json;
+use crate::schema::written_as;
 use bytes::BytesMut;
 use generate::output::position::Position;
 use serde::{Serialize, Serializer};
@@ -91,6 +92,8 @@ impl Display for CursorText<'_> {
         f.write_str(self.terminal_suffix())
     }
 }
+
+written_as!(CursorText<'_> => String);
 
 impl Serialize for CursorText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

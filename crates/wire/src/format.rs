@@ -9,6 +9,7 @@ use crate::ollama::encoder::{OllamaEncoder, TextField};
 use crate::openai::chat_encoder::{ChatEncoder, ReasoningField};
 use crate::openai::completion_encoder::CompletionEncoder;
 use crate::responses::ResponsesEncoder;
+use crate::schema::ResponseSchemas;
 use crate::{ai_sdk, anthropic, jobs, ollama, openai, responses};
 use bytes::Bytes;
 use generate::error::ApiError;
@@ -54,6 +55,7 @@ struct ProtocolRow {
     has_frame_after_error: bool,
     encoder: fn(&Arc<StreamSource>, EncoderSettings) -> Box<dyn Encoder>,
     error: fn(&ApiError) -> Response<Bytes>,
+    schemas: ResponseSchemas,
 }
 
 /// Name and value of a response header.
@@ -107,12 +109,14 @@ const CHAT: ProtocolRow = ProtocolRow {
     has_frame_after_error: false,
     encoder: |source, settings| Box::new(ChatEncoder::new(source, settings.reasoning_field)),
     error: openai::error_response::to_response,
+    schemas: openai::chat_encoder::SCHEMAS,
 };
 
 const COMPLETION: ProtocolRow = ProtocolRow {
     name: "openai.completions",
     response_id: ResponseId::Fresh("cmpl-"),
     encoder: |source, _| Box::new(CompletionEncoder::new(source)),
+    schemas: openai::completion_encoder::SCHEMAS,
     ..CHAT
 };
 
@@ -135,6 +139,7 @@ const JOB: ProtocolRow = ProtocolRow {
     has_frame_after_error: true,
     encoder: |source, _| Box::new(JobEncoder::new(source)),
     error: jobs::error_response::to_response,
+    schemas: jobs::encoder::SCHEMAS,
 };
 
 const MESSAGES: ProtocolRow = ProtocolRow {
@@ -147,12 +152,14 @@ const MESSAGES: ProtocolRow = ProtocolRow {
     has_frame_after_error: false,
     encoder: |source, _| Box::new(MessagesEncoder::new(source)),
     error: anthropic::error_response::to_response,
+    schemas: anthropic::encoder::SCHEMAS,
 };
 
 const RESPONSES: ProtocolRow = ProtocolRow {
     name: "openai.responses",
     response_id: ResponseId::Stream(responses::ID_PREFIX),
     encoder: |source, _| Box::new(ResponsesEncoder::new(source)),
+    schemas: responses::SCHEMAS,
     ..CHAT
 };
 
@@ -166,6 +173,7 @@ const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
     has_frame_after_error: false,
     encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Message)),
     error: ollama::error_response::to_response,
+    schemas: ollama::encoder::SCHEMAS,
 };
 
 const OLLAMA_GENERATE: ProtocolRow = ProtocolRow {
@@ -181,6 +189,7 @@ const AI_SDK_UI: ProtocolRow = ProtocolRow {
     header: Some(ai_sdk::HEADER),
     has_frame_after_error: true,
     encoder: |source, _| Box::new(UiMessageEncoder::new(source)),
+    schemas: ai_sdk::SCHEMAS,
     ..CHAT
 };
 
@@ -237,6 +246,11 @@ impl Format {
     /// The error response.
     pub fn error<B: From<Bytes>>(self, error: &ApiError) -> Response<B> {
         (self.row().error)(error).map(B::from)
+    }
+
+    /// Schemas of the protocol's responses.
+    pub fn schemas(self) -> ResponseSchemas {
+        self.row().schemas
     }
 
     /// Framing of streams where the request names none.

@@ -1,5 +1,6 @@
 //! JSON serialization into a reused buffer.
 
+use crate::schema::written_as;
 use bytes::{BufMut, BytesMut};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -22,6 +23,8 @@ pub fn to_vec(value: &impl Serialize) -> BytesMut {
 /// A log-probability. JSON has no infinities: like OpenAI, a probability of 0 is written as -9999.
 #[derive(Clone, Copy)]
 pub struct LogProb(pub f32);
+
+written_as!(LogProb => f32, Lossy<'_> => String);
 
 impl Serialize for LogProb {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

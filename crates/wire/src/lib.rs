@@ -31,6 +31,7 @@ pub mod request_body;
 pub(crate) mod response_format;
 pub mod responses;
 pub mod rfc3339;
+pub mod schema;
 pub(crate) mod sse;
 pub mod status;
 pub mod thinking_request;

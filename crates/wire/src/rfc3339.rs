@@ -1,5 +1,6 @@
 //! Time stamps in the format of RFC 3339.
 
+use crate::schema::written_as;
 use serde::{Serialize, Serializer};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,8 @@ pub fn utc_millis(time: SystemTime) -> String {
 /// A time in UTC to the nanosecond; serialization allocates nothing.
 #[derive(Clone, Copy)]
 pub struct Nanos(pub SystemTime);
+
+written_as!(Nanos => String);
 
 impl Serialize for Nanos {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

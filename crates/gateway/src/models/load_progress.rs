@@ -1,5 +1,6 @@
 //! How far loading is, in counts of work that was done.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// What is done at the moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadPhase {
     /// Reading the file's header.
@@ -35,7 +36,7 @@ impl LoadPhase {
 }
 
 /// How far loading is. A total of 0 is not known yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct LoadProgress {
     /// What is done at the moment.
     pub phase: LoadPhase,

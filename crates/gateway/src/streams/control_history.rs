@@ -1,6 +1,7 @@
 //! The control updates of a running stream: a count, and the last of them.
 
 use engine::RequestUpdate;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use wire::clock;
 const UPDATES_MAX: usize = 64;
 
 /// A control update. Fields that the client left out are absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize)]
 pub(crate) struct ControlUpdate {
     /// Tokens of all choices at the time of the update, which takes effect at a later token.
     pub(crate) after_tokens: u64,
@@ -58,7 +59,7 @@ impl ControlUpdate {
 }
 
 /// A control update as the API reports it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub(crate) struct RecordedUpdate {
     /// When, since the stream's opening.
     age_ms: u64,

@@ -8,12 +8,14 @@ use super::stream_state::StreamState;
 use super::{ChoiceLog, StartedGeneration};
 use crate::admission::QueuePosition;
 use generate::stream_change::Change;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use stream::EntryState;
 
 /// A stream as the streams API describes it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Stream")]
 pub struct Description<'a> {
     object: &'static str,
     id: String,
@@ -52,7 +54,8 @@ pub struct Description<'a> {
 }
 
 /// Control updates of the stream.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StreamControl")]
 struct Control {
     /// How many times.
     told: u64,
@@ -61,7 +64,7 @@ struct Control {
 }
 
 /// Draft tokens of all choices together.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Speculation {
     drafted: u64,
     accepted: u64,
@@ -79,7 +82,8 @@ impl Speculation {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StreamChoice")]
 struct Choice {
     index: usize,
     tokens: u64,
@@ -94,7 +98,8 @@ struct Choice {
 }
 
 /// From the stream's opening; `null` = has not happened.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StreamTimings")]
 struct Timings {
     age: u64,
     started: Option<u64>,

@@ -6,6 +6,7 @@
 use super::StartedGeneration;
 use super::stream_record::StreamRecord;
 use engine::Progress;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -39,7 +40,7 @@ impl SocketMetrics {
 }
 
 /// A stream's figures. Times are milliseconds; those of all choices together, where there are several.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(crate) struct StreamMetrics {
     /// From the opening to the begin of prefill; up to now, or the end, without prefill. `null` for the run of a
     /// workflow,
@@ -63,7 +64,8 @@ pub(crate) struct StreamMetrics {
 }
 
 /// Timings at the connection of the credit owner.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "SocketMeasures")]
 struct SocketTimings {
     /// Frames with tokens that the connection took.
     frames: u64,
@@ -74,7 +76,8 @@ struct SocketTimings {
 }
 
 /// Of times between two.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "TokenGaps")]
 struct GapQuantiles {
     mean: f64,
     max: f64,

@@ -1,7 +1,9 @@
 //! Documents by name: files of the operator's folder, read for each request.
 
 use generate::error::{ApiError, ErrorKind};
-use serde_json::{Value as Json, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use workflow::{DOCUMENT_BYTES_MAX, Input, Ops, Program, Value};
@@ -12,7 +14,58 @@ const LISTED_MAX: usize = 256;
 const NAME_CHARS_MAX: usize = 64;
 const ENDING: &str = "json";
 
-/// The program of this name. Reads a file: not for an I/O thread.
+/// All workflows.
+#[derive(JsonSchema, Serialize)]
+pub struct WorkflowList {
+    object: &'static str,
+    data: Vec<ListedWorkflow>,
+}
+
+/// A workflow of the list.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum ListedWorkflow {
+    Valid(Workflow),
+    Broken {
+        object: &'static str,
+        name: String,
+        error: String,
+    },
+}
+
+/// A workflow, with the inputs that a form for it shows.
+#[derive(JsonSchema, Serialize)]
+pub struct Workflow {
+    object: &'static str,
+    name: String,
+    title: String,
+    description: String,
+    inputs: Vec<WorkflowInput>,
+}
+
+/// An input of a workflow.
+#[derive(JsonSchema, Serialize)]
+struct WorkflowInput {
+    name: String,
+    r#type: &'static str,
+    hidden: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    options: Vec<Json>,
+}
+
+/// The program of this name. Reads a file: not for an io thread.
 ///
 /// # Errors
 /// The name is unknown; the document is invalid.
@@ -30,7 +83,7 @@ pub fn program(folder: Option<&Path>, name: &str) -> Result<Arc<Program>, ApiErr
 }
 
 /// All documents, with what a form for them shows. Reads files: not for an io thread.
-pub fn list(folder: Option<&Path>) -> Json {
+pub fn list(folder: Option<&Path>) -> WorkflowList {
     let files = folder.and_then(|folder| std::fs::read_dir(folder).ok());
     let paths = files
         .into_iter()
@@ -44,46 +97,47 @@ pub fn list(folder: Option<&Path>) -> Json {
         .collect();
     names.sort();
     names.truncate(LISTED_MAX);
-    let data: Vec<Json> = names
-        .iter()
-        .map(|name| match program(folder, name) {
-            Ok(program) => describe(name, &program),
-            Err(error) => json!({"object": "workflow", "name": name, "error": error.message}),
+    let data = names
+        .into_iter()
+        .map(|name| match program(folder, &name) {
+            Ok(program) => ListedWorkflow::Valid(describe(&name, &program)),
+            Err(error) => ListedWorkflow::Broken {
+                object: "workflow",
+                name,
+                error: error.message.to_string(),
+            },
         })
         .collect();
-    json!({"object": "list", "data": data})
-}
-
-/// A document, with the fields that a form needs.
-pub fn describe(name: &str, program: &Program) -> Json {
-    let inputs: Vec<Json> = program.inputs().iter().map(input).collect();
-    json!({
-        "object": "workflow",
-        "name": name,
-        "title": program.name(),
-        "description": program.description(),
-        "inputs": inputs,
-    })
-}
-
-fn input(input: &Input) -> Json {
-    let mut told = json!({"name": input.name, "type": input.ty.name(), "hidden": input.hidden});
-    let options = input.options.iter().map(Value::to_json).collect::<Vec<_>>();
-    let hints = [
-        ("label", input.label.clone().map(Json::from)),
-        ("description", input.description.clone().map(Json::from)),
-        ("default", input.default.as_ref().map(Value::to_json)),
-        ("min", input.min.map(Json::from)),
-        ("max", input.max.map(Json::from)),
-        ("step", input.step.map(Json::from)),
-        ("options", (!options.is_empty()).then(|| options.into())),
-    ];
-    for (hint, value) in hints {
-        if let Some(value) = value {
-            told[hint] = value;
-        }
+    WorkflowList {
+        object: "list",
+        data,
     }
-    told
+}
+
+/// A document, with what a form for it shows.
+pub fn describe(name: &str, program: &Program) -> Workflow {
+    Workflow {
+        object: "workflow",
+        name: name.to_owned(),
+        title: program.name().to_owned(),
+        description: program.description().to_owned(),
+        inputs: program.inputs().iter().map(input).collect(),
+    }
+}
+
+fn input(input: &Input) -> WorkflowInput {
+    WorkflowInput {
+        name: input.name.clone(),
+        r#type: input.ty.name(),
+        hidden: input.hidden,
+        label: input.label.clone(),
+        description: input.description.clone(),
+        default: input.default.as_ref().map(Value::to_json),
+        min: input.min,
+        max: input.max,
+        step: input.step,
+        options: input.options.iter().map(Value::to_json).collect(),
+    }
 }
 
 enum ReadError {

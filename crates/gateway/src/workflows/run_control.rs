@@ -2,6 +2,7 @@
 
 use crate::notify_waker::NotifyWaker;
 use crate::streams::end_name;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
@@ -25,11 +26,13 @@ pub struct RunControl {
 }
 
 /// Result of a run, as the API reports it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "WorkflowOutcome")]
 pub struct RunResult {
     end: &'static str,
     detail: Option<&'static str>,
     /// At most `returned_bytes_max`, written out.
+    #[schemars(with = "Option<serde_json::Value>")]
     value: Option<Box<RawValue>>,
     fault: Option<String>,
 }

@@ -6,7 +6,6 @@
 use crate::access::cross_origin::{self, RequestOrigin};
 use crate::access::host_allow_list::HostAllowList;
 use crate::access::presented_key;
-use crate::openapi;
 use crate::response::error_response;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Uri, Version, header};
@@ -33,8 +32,7 @@ impl Authentication {
     fn check_request(&self, request: &mut Request) -> Result<CheckedRequest, ApiError> {
         codings::expect_plain(request.headers())?;
         let path = request.uri().path();
-        let is_health = path == "/health" || path.starts_with("/health/");
-        if !is_health {
+        if !is_health(path) {
             self.expect_host(request)?;
         }
         let source = RequestOrigin::of_request(request);
@@ -43,7 +41,7 @@ impl Authentication {
             return Ok(CheckedRequest::Preflight);
         }
         source.expect_preflighted(request)?;
-        if is_health || openapi::is_open(path) {
+        if is_public(path) {
             return Ok(CheckedRequest::Route);
         }
         let key = presented_key::find_key(request.headers())?;
@@ -118,6 +116,15 @@ pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, ApiError> {
     extensions
         .get()
         .ok_or_else(|| ApiError::ours("internal_error", "the request has no caller"))
+}
+
+/// Whether a path is answered without an API key.
+pub(crate) fn is_public(path: &str) -> bool {
+    is_health(path) || matches!(path, "/openapi.json" | "/docs")
+}
+
+fn is_health(path: &str) -> bool {
+    path == "/health" || path.starts_with("/health/")
 }
 
 /// The scopes of a path; one of them is sufficient.

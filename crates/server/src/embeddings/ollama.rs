@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;
 use gateway::models::ModelLease;
 use generate::error::ApiError;
+use schemars::JsonSchema;
 use std::time::{Duration, Instant};
 use wire::embeddings_vector::{cut_and_normalize, write_floats};
 use wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
@@ -97,6 +98,24 @@ async fn respond(
 }
 
 /// The response of `/api/embeddings`.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct OllamaEmbedding {
+    embedding: Vec<f32>,
+}
+
+/// The response of `/api/embed`. Durations are in nanoseconds.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct OllamaEmbeddings {
+    model: String,
+    embeddings: Vec<Vec<f32>>,
+    total_duration: u64,
+    load_duration: u64,
+    prompt_eval_count: u64,
+}
+
+/// Writes the response of `/api/embeddings`.
 fn embeddings_response(embedded: &ComputedEmbeddings, dimensions: Option<usize>) -> Bytes {
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"embedding\":");

@@ -9,6 +9,7 @@ use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;
 use gateway::models::ModelLease;
+use schemars::JsonSchema;
 use wire::embeddings_vector::{cut_and_normalize, write_base64, write_floats};
 use wire::field_table::EMBEDDINGS;
 use wire::fields::Fields;
@@ -60,6 +61,40 @@ pub(crate) async fn create_embeddings(
         body: embeddings_response(&name, &embedded, dimensions, base64),
         ignored,
     })
+}
+
+/// The response, which is written vector by vector.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct EmbeddingList {
+    object: String,
+    data: Vec<EmbeddingObject>,
+    model: String,
+    usage: EmbeddingUsage,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct EmbeddingObject {
+    object: String,
+    index: u64,
+    embedding: EmbeddingVector,
+}
+
+/// Floats, or the base64 of little-endian floats.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum EmbeddingVector {
+    Floats(Vec<f32>),
+    Base64(String),
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct EmbeddingUsage {
+    prompt_tokens: u64,
+    total_tokens: u64,
 }
 
 fn embeddings_response(

@@ -7,7 +7,8 @@ use crate::health::EngineLoad;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use gateway::lifecycle::Lifecycle;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,19 @@ pub(crate) fn heartbeat_body(lifecycle: Arc<Lifecycle>) -> Body {
     }))
 }
 
+/// A heartbeat.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Heartbeat {
+    r#type: &'static str,
+    /// Number of the heartbeat.
+    seq: u64,
+    /// Heartbeats that were skipped so far.
+    dropped: u64,
+    at: String,
+    state: &'static str,
+    engine: Option<EngineLoad>,
+}
+
 struct HeartbeatStream {
     lifecycle: Arc<Lifecycle>,
     draining: watch::Receiver<bool>,
@@ -52,14 +66,15 @@ impl HeartbeatStream {
             () = self.schedule.next_timer() => {}
         }
         let (seq, dropped) = self.schedule.take_due(Instant::now());
-        let beat = json!({
-            "type": "heartbeat",
-            "seq": seq,
-            "dropped": dropped,
-            "at": rfc3339::utc_millis(clock::wall(clock::now())),
-            "state": self.lifecycle.stage().name(),
-            "engine": EngineLoad::of_first(self.lifecycle.models()),
-        });
+        let beat = Heartbeat {
+            r#type: "heartbeat",
+            seq,
+            dropped,
+            at: rfc3339::utc_millis(clock::wall(clock::now())),
+            state: self.lifecycle.stage().name(),
+            engine: EngineLoad::of_first(self.lifecycle.models()),
+        };
+        let beat = serde_json::to_string(&beat).unwrap_or_default();
         Some(Bytes::from(format!("data: {beat}\n\n")))
     }
 }

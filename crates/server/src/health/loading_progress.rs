@@ -5,8 +5,9 @@
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use gateway::lifecycle::{Lifecycle, ServerStage};
-use gateway::models::ModelState;
-use serde_json::{Value, json};
+use gateway::models::{LoadProgress, ModelState};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +30,20 @@ pub(crate) fn progress_body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> 
 }
 
 /// The progress now.
-pub(crate) fn progress_report(lifecycle: &Lifecycle) -> Value {
+pub(crate) fn progress_report(lifecycle: &Lifecycle) -> LoadingEvent {
     let (entry, stage) = (lifecycle.models().first(), lifecycle.stage());
-    let mut report = json!({ "type": "progress", "model": entry.id, "state": stage.name() });
+    let mut report = LoadingEvent {
+        r#type: "progress",
+        model: entry.id.clone(),
+        state: stage.name(),
+        percent: None,
+        progress: None,
+    };
     match entry.state() {
-        ModelState::Ready(_) => report["percent"] = json!(100),
+        ModelState::Ready(_) => report.percent = Some(100),
         ModelState::Loading { progress, .. } => {
-            report["percent"] = json!(progress.percent());
-            report["progress"] = json!(progress);
+            report.percent = Some(progress.percent());
+            report.progress = Some(progress);
         }
         ModelState::Unloaded
         | ModelState::Queued { .. }
@@ -44,6 +51,18 @@ pub(crate) fn progress_report(lifecycle: &Lifecycle) -> Value {
         | ModelState::TooLarge { .. } => {}
     }
     report
+}
+
+/// Progress of loading the default model.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct LoadingEvent {
+    r#type: &'static str,
+    model: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<LoadProgress>,
 }
 
 struct ProgressStream {
@@ -71,7 +90,10 @@ impl ProgressStream {
             ServerStage::Loading | ServerStage::Unloaded => "",
             ServerStage::Ready | ServerStage::Failed | ServerStage::Draining => "data: [DONE]\n\n",
         };
-        Some(Bytes::from(format!("data: {event}\n\n{done}")))
+        Some(Bytes::from(format!(
+            "data: {}\n\n{done}",
+            serde_json::to_string(&event).unwrap_or_default()
+        )))
     }
 
     /// Waits for a change, or for the time of a keep-alive.

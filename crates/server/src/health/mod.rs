@@ -4,6 +4,9 @@
 mod heartbeats;
 mod loading_progress;
 
+pub(crate) use heartbeats::Heartbeat;
+pub(crate) use loading_progress::LoadingEvent;
+
 use crate::config::live_config::LiveConfig;
 use crate::response::stream_response;
 use axum::Json;
@@ -12,9 +15,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::Stats;
 use gateway::lifecycle::{Lifecycle, ServerStage};
-use gateway::models::{ModelRegistry, ModelState};
+use gateway::models::{LoadProgress, ModelRegistry, ModelState};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use wire::framing::Framing;
 
@@ -22,12 +25,20 @@ use wire::framing::Framing;
 const PROGRESS: &str = "/v1/loading/progress";
 
 /// `GET /version`, as vLLM answers it.
-pub(crate) async fn show_version() -> Json<Value> {
-    Json(json!({"version": env!("CARGO_PKG_VERSION")}))
+pub(crate) async fn show_version() -> Json<Version> {
+    Json(Version {
+        version: env!("CARGO_PKG_VERSION"),
+    })
+}
+
+/// The release of the server.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Version {
+    version: &'static str,
 }
 
 /// The load of an engine.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(crate) struct EngineLoad {
     queued: u64,
     running: u64,
@@ -63,20 +74,57 @@ pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Resp
     };
     let models = lifecycle.models();
     let (model, engine) = (&models.first().id, EngineLoad::of_first(models));
-    Json(json!({ "status": status, "model": model, "engine": engine })).into_response()
+    let health = Health {
+        status,
+        model,
+        engine,
+    };
+    Json(health).into_response()
+}
+
+/// The stage of the server, and the load of the default model's engine.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Health<'a> {
+    status: &'static str,
+    model: &'a str,
+    /// `null` while the model is not loaded.
+    engine: Option<EngineLoad>,
 }
 
 /// 200 whenever the process can answer.
 pub(crate) async fn show_liveness() -> Response {
-    Json(json!({ "status": "ok" })).into_response()
+    Json(Liveness { status: "ok" }).into_response()
+}
+
+/// The process is running.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Liveness {
+    status: &'static str,
 }
 
 pub(crate) async fn show_readiness(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
-    let report = json!({ "status": lifecycle.stage().name() });
-    ready_response(&lifecycle, &config, report)
+    let status = lifecycle.stage().name();
+    ready_response(&lifecycle, &config, |loading| Readiness { status, loading })
+}
+
+/// Whether requests are accepted.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Readiness {
+    status: &'static str,
+    #[serde(flatten)]
+    loading: Option<LoadingReport>,
+}
+
+/// Progress of a model that is being loaded.
+#[derive(JsonSchema, Serialize)]
+struct LoadingReport {
+    percent: u64,
+    progress: LoadProgress,
+    /// The route that streams the progress.
+    progress_url: &'static str,
 }
 
 pub(crate) async fn show_ready(
@@ -84,23 +132,42 @@ pub(crate) async fn show_ready(
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
     let stage = lifecycle.stage();
-    let report = json!({ "ready": stage == ServerStage::Ready, "state": stage.name() });
-    ready_response(&lifecycle, &config, report)
+    ready_response(&lifecycle, &config, |loading| ReadyState {
+        ready: stage == ServerStage::Ready,
+        state: stage.name(),
+        loading,
+    })
+}
+
+/// Whether requests are accepted, and the stage of the server.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ReadyState {
+    ready: bool,
+    state: &'static str,
+    #[serde(flatten)]
+    loading: Option<LoadingReport>,
 }
 
 /// 200 if requests are accepted; else 503 with the progress of loading and a `retry-after`.
-fn ready_response(lifecycle: &Lifecycle, config: &LiveConfig, mut report: Value) -> Response {
+fn ready_response<T: Serialize>(
+    lifecycle: &Lifecycle,
+    config: &LiveConfig,
+    report: impl FnOnce(Option<LoadingReport>) -> T,
+) -> Response {
     let stage = lifecycle.stage();
     if stage == ServerStage::Ready {
-        return Json(report).into_response();
+        return Json(report(None)).into_response();
     }
     let state = lifecycle.models().first().state();
-    if let (ServerStage::Loading, ModelState::Loading { progress, .. }) = (stage, &state) {
-        report["percent"] = json!(progress.percent());
-        report["progress"] = json!(progress);
-        report["progress_url"] = json!(PROGRESS);
-    }
-    let mut response = (StatusCode::SERVICE_UNAVAILABLE, Json(report)).into_response();
+    let loading = match (stage, &state) {
+        (ServerStage::Loading, ModelState::Loading { progress, .. }) => Some(LoadingReport {
+            percent: progress.percent(),
+            progress: *progress,
+            progress_url: PROGRESS,
+        }),
+        _ => None,
+    };
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, Json(report(loading))).into_response();
     let unknown = config.now().retry_after;
     let wait = state.retry_after(unknown).unwrap_or(unknown);
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

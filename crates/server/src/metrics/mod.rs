@@ -17,7 +17,7 @@ mod snapshot;
 
 pub(crate) use counted_socket::CountedSocket;
 pub(crate) use http::{count_request, show_metrics};
-pub(crate) use snapshot::take_snapshot;
+pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 
 use self::http::StatusCounters;
 use gateway::metrics::GenerationMetrics;

@@ -5,10 +5,12 @@ use engine::Stats;
 use gateway::admission;
 use gateway::metrics::StepMetrics;
 use gateway::metrics::histogram::Distribution;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A snapshot of the metrics. Counts and latencies are cumulative since the start of the server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "MetricsSnapshot")]
 pub(crate) struct MetricsSnapshot {
     pub(crate) connections_open: u64,
     pub(crate) answers_open: u64,
@@ -50,7 +52,7 @@ pub(crate) struct MetricsSnapshot {
 }
 
 /// Summary of a latency; quantiles are absent without samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, PartialEq, Serialize)]
 pub(crate) struct Quantiles {
     pub(crate) count: u64,
     pub(crate) sum_s: f64,

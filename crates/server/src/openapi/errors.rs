@@ -1,63 +1,46 @@
-//! How errors are told: each format has a shape of its own.
+//! Error responses: each wire protocol has an error object of its own.
 
-use super::fields::object;
-use serde_json::{Value, json};
+use schemars::SchemaGenerator;
+use serde_json::{Map, Value, json};
+use wire::format::Format;
+use wire::schema::any_of;
 
-/// The prefix of a shape's names, and its schema.
-const SHAPES: [(&str, &str); 4] = [
-    ("", "Error"),
-    ("Anthropic", "AnthropicError"),
-    ("Ollama", "OllamaError"),
-    ("Jobs", "JobsError"),
+/// The header of a response that names the time to retry.
+const RETRY_AFTER: &str = "Retry-After";
+
+/// Paths whose errors are written in the protocol of the request or of a stream, and these protocols.
+const OTHER_ERRORS: [(&str, &[Format]); 3] = [
+    ("/v1/models", &[Format::Chat, Format::Messages]),
+    ("/v1/models/{id}", &[Format::Chat, Format::Messages]),
+    ("/v1/streams/{id}/events", &Format::ALL),
 ];
 
-/// The shapes, by name.
-pub(super) fn schemas() -> Value {
-    json!({
-        "Error": object(&["error"], &[json!({"error": object(&["message", "type", "code"], &[json!({
-            "message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "string"},
-            "param": {"type": ["string", "null"]}, "errors": fields(),
-        })])})]),
-        "AnthropicError": object(&["type", "error"], &[json!({
-            "type": {"const": "error"},
-            "error": object(&["type", "message"], &[json!({
-                "type": {"type": "string"}, "message": {"type": "string"},
-                "details": object(&["error_code"], &[json!({"error_code": {"type": "string"}, "errors": fields()})]),
-            })]),
-        })]),
-        "OllamaError": object(&["error"], &[json!({"error": {"type": "string"}, "code": {"type": "string"}})]),
-        "JobsError": {"anyOf": [
-            object(&["errors"], &[json!({"errors": fields()})]),
-            object(&["error"], &[json!({"error": object(&["code", "message", "retriable"], &[json!({
-                "code": {"type": "string"}, "message": {"type": "string"}, "retriable": {"type": "boolean"},
-            })])})]),
-        ]},
-    })
-}
-
-/// Every wrong field, at once.
-fn fields() -> Value {
-    let field = json!({
-        "field": {"type": "string"}, "constraint": {"type": "string"}, "message": {"type": "string"}, "value": {},
-    });
-    json!({"type": "array", "items": object(&["field", "constraint"], &[field])})
-}
-
-/// Refusals, by name.
-pub(super) fn responses() -> Value {
-    let mut all = json!({});
-    for (prefix, shape) in SHAPES {
-        let told = |words: &str| {
-            let schema = json!({"$ref": format!("#/components/schemas/{shape}")});
-            json!({"description": words, "content": {"application/json": {"schema": schema}}})
-        };
-        all[format!("{prefix}Refused")] =
-            told("The request was rejected; the error names the reason");
-        all[format!("{prefix}Unavailable")] = told(
-            "Overloaded, or the model is not ready: Retry-After and retry-after-ms give the time to retry",
-        );
-        all[format!("{prefix}Late")] =
-            told("The deadline of the request passed before there was a response");
+/// Error responses of a path by status: those of [`Format::of_path`], which writes them.
+pub(super) fn of_path(path: &str, schemas: &mut SchemaGenerator) -> Map<String, Value> {
+    let other = OTHER_ERRORS.iter().find(|(other, _)| *other == path);
+    let formats = match other {
+        Some((_, formats)) => formats.to_vec(),
+        None => vec![Format::of_path(path)],
+    };
+    let schema = any_of(
+        formats
+            .iter()
+            .map(|format| (format.schemas().error)(schemas)),
+    );
+    let content = json!({"application/json": {"schema": schema}});
+    let wait = json!({RETRY_AFTER: {"schema": {"type": "integer"}, "description": "seconds"}});
+    let rejected = json!({"description": "The request was rejected; the error names the reason", "content": content});
+    let overloaded = "Overloaded, or the model is not ready: Retry-After and retry-after-ms give the time to retry";
+    let overloaded = json!({"description": overloaded, "headers": wait, "content": content});
+    let late = json!({"description": "The deadline of the request passed before there was a response", "content": content});
+    let failed = json!({"description": "The server failed, or does not support the operation", "content": content});
+    let mut responses = Map::new();
+    responses.insert("4XX".to_owned(), rejected);
+    responses.insert("503".to_owned(), overloaded.clone());
+    responses.insert("504".to_owned(), late);
+    if formats.contains(&Format::Messages) {
+        responses.insert("529".to_owned(), overloaded);
     }
-    all
+    responses.insert("5XX".to_owned(), failed);
+    responses
 }

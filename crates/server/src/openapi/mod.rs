@@ -1,23 +1,27 @@
-//! What this server answers, described: `/openapi.json` (OpenAPI 3.2), and `/docs`, a page that shows it and needs
-//! no other host.
+//! `/openapi.json`, the OpenAPI 3.2 document of the server, and `/docs`, a page that shows the document.
 //!
 //! ```text
-//! operations  every route: who may, what it takes, what it gives      schemas  objects that several share
-//! fields      the fields of requests, with their bounds               page     `/docs`
+//! operations  every route: parameters, body, responses     requests    schemas of bodies
+//! operation   an operation object                          parameters  query parameters and header fields
+//! errors      error responses of a path                    page        `/docs`
 //! ```
 //!
-//! Bounds are those the parsers check with, and names of formats are those they know. A test reads the
-//! sources for routes, and refuses one that is not described.
+//! Schemas of responses are derived from the types that the handlers return; schemas of bodies are recorded from the
+//! parsers. The integration tests validate every response that they read against the document.
 
 mod errors;
 mod fields;
+mod operation;
 mod operations;
+mod parameters;
 mod schemas;
 #[cfg(test)]
 mod tests;
 
+use self::operations::OPERATIONS;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
@@ -29,14 +33,14 @@ const PAGE: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'";
 
-/// All paths, as they are described: `{name}` stands for any segment.
+/// All paths; `{name}` is any segment.
 pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
-    operations::paths()
+    OPERATIONS.iter().map(|&(_, path, ..)| path)
 }
 
-/// Whether a path is one of these.
-pub(crate) fn is_open(path: &str) -> bool {
-    matches!(path, "/openapi.json" | "/docs")
+/// The document as JSON text.
+pub fn text() -> &'static str {
+    &DOCUMENT
 }
 
 pub(crate) async fn description() -> Response {
@@ -49,13 +53,22 @@ pub(crate) async fn page() -> Response {
     ([(header::CONTENT_SECURITY_POLICY, policy)], Html(PAGE)).into_response()
 }
 
-/// The whole description.
+/// The document. Schemas of responses are derived from the types that the handlers return.
 fn document() -> Value {
+    let mut schemas = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        })
+        .into_generator();
     let mut paths: Map<String, Value> = Map::new();
-    for operation in operations::all() {
-        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        path[operation.method] = operation.told;
+    for row in OPERATIONS {
+        let path = paths.entry(row.1).or_insert_with(|| json!({}));
+        path[row.0] = operation::describe(row, &mut schemas);
     }
+    let mut all = schemas::all();
+    merge(&mut all, Value::Object(schemas.take_definitions(true)));
     json!({
         "openapi": "3.2.0",
         "info": {
@@ -67,16 +80,35 @@ fn document() -> Value {
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"key": []}, {}],
-        "tags": operations::tags(),
+        "tags": tags(),
         "paths": paths,
         "components": {
-            "schemas": schemas::all(),
-            "parameters": schemas::parameters(),
-            "responses": errors::responses(),
+            "schemas": all,
+            "parameters": parameters::all(),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
             },
         },
     })
+}
+
+fn tags() -> Value {
+    let mut names: Vec<&str> = Vec::new();
+    for (_, _, tag, ..) in OPERATIONS {
+        if !names.contains(tag) {
+            names.push(tag);
+        }
+    }
+    names
+        .into_iter()
+        .map(|name| json!({"name": name}))
+        .collect()
+}
+
+/// Adds the members of an object.
+fn merge(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend(more);
+    }
 }

@@ -1,6 +1,5 @@
 //! Objects, parameters and answers that several operations share.
 
-use super::errors;
 use super::fields::{
     completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, of_table,
     prompts, sampling, stops, tool_choice,
@@ -14,7 +13,6 @@ use wire::field_table::{
     CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_GENERATE,
     RESPONSES,
 };
-use wire::format::Format;
 
 /// All schemas, by name.
 pub(super) fn all() -> Value {
@@ -55,6 +53,18 @@ pub(super) fn all() -> Value {
             "model": {"type": "string"}, "input": prompts(wire::embeddings_input::INPUTS_MAX),
             "truncate": {"type": "boolean", "default": true}, "dimensions": {"type": "integer", "minimum": 1},
         })]),
+        "OllamaEmbeddingsRequest": {"type": "object"},
+        "OllamaShowRequest": {"type": "object"},
+        "OllamaPullRequest": {"type": "object"},
+        "OllamaCreateRequest": {"type": "object"},
+        "OllamaCopyRequest": {"type": "object"},
+        "OllamaDeleteRequest": {"type": "object"},
+        "DetokenizeRequest": {"type": "object"},
+        "ApplyTemplateRequest": {"type": "object"},
+        "StreamAcknowledgement": {"type": "object"},
+        "StreamControlRequest": {"type": "object"},
+        "WorkflowRunRequest": {"type": "object"},
+        "ChannelWriteRequest": {"type": "object"},
         "TokenizeRequest": object(&[], &[conversation(), json!({
             "content": {"type": "string"}, "prompt": {"type": "string"}, "with_pieces": {"type": "boolean"},
             "add_special": {"type": "boolean"}, "add_special_tokens": {"type": "boolean"},
@@ -62,11 +72,7 @@ pub(super) fn all() -> Value {
         })]),
     });
     let mut all = requests;
-    for more in [shared(), errors::schemas()] {
-        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
-            all.extend(more);
-        }
-    }
+    super::merge(&mut all, shared());
     all
 }
 
@@ -89,62 +95,7 @@ fn shared() -> Value {
                 "json_schema": object(&["schema"], &[json!({"name": {"type": "string"}, "schema": {}})]),
             })]),
         ]},
-        "ResponseEvent": object(&["type", "sequence_number"], &[json!({
-            "type": {"enum": [
-                "response.created", "response.in_progress", "response.output_item.added",
-                "response.content_part.added", "response.output_text.delta", "response.output_text.done",
-                "response.reasoning_text.delta", "response.reasoning_text.done",
-                "response.function_call_arguments.delta", "response.function_call_arguments.done",
-                "response.content_part.done", "response.output_item.done", "response.completed",
-                "response.incomplete", "response.failed", "error",
-            ]},
-            "sequence_number": {"type": "integer", "description": "grows; what stands for several tokens leaves a gap before it"},
-        })]),
-        "MessageEvent": object(&["type"], &[json!({"type": {"enum": [
-            "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
-            "message_stop", "ping", "error",
-        ]}})]),
-        "UiMessageChunk": ui_message_chunk(),
-        "JobEvent": object(&["type"], &[json!({"type": {"enum": [
-            "queued", "started", "token", "metrics", "end", "error",
-        ]}})]),
-        "Chunk": object(&["id", "object", "choices"], &[json!({
-            "id": {"type": "string"}, "object": {"enum": ["chat.completion.chunk", "text_completion"]},
-            "created": {"type": "integer"}, "model": {"type": "string"},
-            "choices": {"type": "array", "items": {"type": "object"}}, "usage": {"type": ["object", "null"]},
-        })]),
-        "OllamaLine": object(&["model", "created_at", "done"], &[json!({
-            "model": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"},
-            "done": {"type": "boolean"}, "done_reason": {"enum": ["stop", "length", "load", "unload"]},
-        })]),
-        "ChunkEvent": {"anyOf": [schema("Chunk"), schema("Error")]},
-        "OllamaEvent": {"anyOf": [schema("OllamaLine"), schema("OllamaError")]},
-        "Stream": object(&["id", "state", "dialect"], &[json!({
-            "id": {"type": "string"}, "response_id": {"type": "string"}, "model": {"type": "string"},
-            "dialect": {"enum": Format::ALL.map(Format::name)},
-            "state": {"enum": ["queued", "prefilling", "running", "parked", "paused", "ended"]},
-            "choices": {"type": "array", "items": {"type": "object"}},
-            "parked": {"enum": ["credit", "detached", "pages", "paused", "place"]},
-            "measures": measures(),
-        })]),
-        "Object": {"type": "object"},
     })
-}
-
-fn measures() -> Value {
-    let count = || json!({"type": "integer", "minimum": 0});
-    let figure = || json!({"type": "number", "minimum": 0});
-    let perhaps = || json!({"type": ["number", "null"], "minimum": 0});
-    let gaps = || json!({"anyOf": [{"type": "null"}, object(&["mean", "max"], &[json!({"mean": figure(), "max": figure()})])]});
-    let socket = json!({"frames": count(), "stall_ms": figure(), "inter_token_ms": gaps()});
-    object(
-        &[],
-        &[json!({
-            "queue_wait_ms": perhaps(), "parks": count(), "pauses": count(), "preemptions": count(),
-            "resumes": count(), "stall_ms": figure(), "tokens_per_s": perhaps(), "inter_token_ms": gaps(),
-            "socket": object(&[], &[socket]),
-        })],
-    )
 }
 
 fn response() -> Value {
@@ -199,33 +150,6 @@ fn ollama() -> Value {
     })
 }
 
-/// Parameters, by name.
-pub(super) fn parameters() -> Value {
-    let query = |name: &str, schema: Value, words: &str| json!({"name": name, "in": "query", "schema": schema, "description": words});
-    let header = |name: &str, schema: Value, words: &str| json!({"name": name, "in": "header", "schema": schema, "description": words});
-    let flag = || json!({"enum": ["0", "1"]});
-    let text = || json!({"type": "string"});
-    json!({
-        "resumable": header("X-Stream-Resumable", flag(), "1: the stream goes on when the client disconnects, and can be resumed"),
-        "acks": header("X-Stream-Acks", json!({"enum": ["socket", "explicit"]}), "what returns credit: bytes written to the socket, or explicit acknowledgements"),
-        "priority": header("X-Priority", json!({"enum": ["critical", "high", "normal", "low", "background"]}), "overrides the body's priority"),
-        "deadline": header("Request-Timeout-Ms", json!({"type": "integer", "minimum": 1}), "deadline of the request in milliseconds"),
-        "last_event": header("Last-Event-ID", text(), "cursor of the last event that the client has"),
-        "after": query("after", text(), "as Last-Event-ID"),
-        "dialect": query("dialect", json!({"enum": Format::ALL.map(Format::name)}), "wire protocol of the events; default: the stream's own"),
-        "framing": query("format", json!({"enum": ["sse", "ndjson"]}), "framing of the events, for protocols that have both"),
-        "govern": query("govern", flag(), "1: this reader returns credit from now on"),
-        "limit": query("limit", json!({"type": "integer", "minimum": 1}), "entries per page"),
-        "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: newest first"),
-        "stream": query("stream", json!({"enum": ["true", "false"]}), "true: stream the events"),
-        "starting_after": query("starting_after", json!({"type": "integer", "minimum": 0}), "a sequence_number; events after it are sent"),
-    })
-}
-
-fn schema(name: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{name}")})
-}
-
 /// A `UIMessage` of the AI SDK.
 fn ui_message() -> Value {
     object(
@@ -235,27 +159,4 @@ fn ui_message() -> Value {
             "parts": {"type": "array", "items": object(&["type"], &[json!({"type": {"type": "string"}})])},
         })],
     )
-}
-
-/// A chunk of the AI SDK's UI message stream.
-fn ui_message_chunk() -> Value {
-    let types = json!([
-        "start",
-        "start-step",
-        "text-start",
-        "text-delta",
-        "text-end",
-        "reasoning-start",
-        "reasoning-delta",
-        "reasoning-end",
-        "tool-input-start",
-        "tool-input-delta",
-        "tool-input-available",
-        "tool-input-error",
-        "finish-step",
-        "finish",
-        "error",
-        "abort",
-    ]);
-    object(&["type"], &[json!({"type": {"enum": types}})])
 }

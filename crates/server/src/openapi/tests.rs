@@ -25,8 +25,9 @@ fn routes() -> Routes {
 
 #[test]
 fn every_route_is_described_and_no_other() {
-    let described: Routes = operations::all()
-        .map(|operation| (operation.method.to_owned(), operation.path.to_owned()))
+    let described: Routes = OPERATIONS
+        .iter()
+        .map(|&(method, path, ..)| (method.to_owned(), path.to_owned()))
         .collect();
     let there = routes();
     assert!(there.len() > 50, "{there:?}");
@@ -64,7 +65,7 @@ fn all_that_is_referred_to_is_there_and_is_used() {
         let place = reference.strip_prefix('#').expect("in the document");
         assert!(document.pointer(place).is_some(), "{reference}");
     }
-    for kind in ["schemas", "parameters", "responses"] {
+    for kind in ["schemas", "parameters"] {
         let there = document["components"][kind]
             .as_object()
             .expect("components");

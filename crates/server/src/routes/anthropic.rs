@@ -11,7 +11,8 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
 use generate::error::ApiError;
 use generate::prompt::PromptEncoder;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::Arc;
 use wire::anthropic::message_request;
 use wire::clock;
@@ -37,7 +38,7 @@ pub(crate) async fn count_tokens(
     State(unadmitted): State<UnadmittedHandles>,
     RateLimited(caller): RateLimited,
     JsonBody(body): JsonBody,
-) -> Result<Json<Value>, Rejected> {
+) -> Result<Json<MessageTokenCount>, Rejected> {
     let request = (caller, body);
     let count = unadmitted.run_request(request, Format::Messages, |fields, model, _| {
         let prompt = message_request::parse_prompt(fields)?;
@@ -49,5 +50,13 @@ pub(crate) async fn count_tokens(
             encoder.prompt_ids(prompt).map(|ids| ids.len())
         })
     });
-    Ok(Json(json!({ "input_tokens": count.await? })))
+    Ok(Json(MessageTokenCount {
+        input_tokens: count.await?,
+    }))
+}
+
+/// Number of a prompt's tokens.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct MessageTokenCount {
+    input_tokens: usize,
 }

@@ -18,7 +18,8 @@ use gateway::streams::{ChoiceLog, StreamRecord, StreamRegistry, StreamState};
 use gateway::submit::Resumable;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::event::Times;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
@@ -54,9 +55,9 @@ pub(crate) async fn submit_job(
     Ok(submitted_job(&opened.detach()))
 }
 
-pub(crate) async fn show_job(job: JobInPath) -> Result<Json<Value>, Rejected> {
+pub(crate) async fn show_job(job: JobInPath) -> Result<Response, Rejected> {
     let record = job.find_stream()?;
-    Ok(Json(describe_job(&record)))
+    Ok(Json(describe_job(&record)).into_response())
 }
 
 pub(crate) async fn watch_job(
@@ -131,23 +132,75 @@ impl JobInPath {
     }
 
     fn stop_job(&self, stop: impl FnOnce(&StreamRecord)) -> Result<Response, ApiError> {
-        let body = match self.find_stream() {
+        match self.find_stream() {
             Ok(record) => {
                 stop(&record);
-                describe_job(&record)
+                Ok((StatusCode::ACCEPTED, Json(describe_job(&record))).into_response())
             }
             // The job existed and has been stopped for good.
             Err(error) if error.kind == ErrorKind::Gone => {
-                json!({ "job_id": self.id, "state": "gone" })
+                let gone = JobGone {
+                    job_id: &self.id,
+                    state: "gone",
+                };
+                Ok((StatusCode::ACCEPTED, Json(gone)).into_response())
             }
-            Err(error) => return Err(error),
-        };
-        Ok((StatusCode::ACCEPTED, Json(body)).into_response())
+            Err(error) => Err(error),
+        }
     }
 }
 
+/// A job that was submitted.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct SubmittedJob {
+    job_id: String,
+    /// The URL of the job's events.
+    sse_url: String,
+}
+
+/// A job's status.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct JobStatus<'a> {
+    job_id: String,
+    stream_id: String,
+    model: &'a str,
+    state: &'static str,
+    /// Position in the queue, from 1.
+    position: Option<usize>,
+    started_at: Option<String>,
+    ended_at: Option<String>,
+    tokens_out: u64,
+    decode_time_ms: u64,
+    /// `null` until the job has ended.
+    ending: Option<JobEnding<'a>>,
+    /// The URL of the job's events.
+    sse_url: String,
+}
+
+/// How a job ended.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum JobEnding<'a> {
+    Stop {
+        stop_reason: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stop_sequence_matched: Option<&'a str>,
+    },
+    Error(JobError<'a>),
+}
+
+/// A job that was stopped and is no longer retained.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct JobGone<'a> {
+    job_id: &'a str,
+    state: &'static str,
+}
+
 fn submitted_job(record: &StreamRecord) -> Response {
-    let body = json!({ "job_id": job_id(record), "sse_url": sse_url(record) });
+    let body = SubmittedJob {
+        job_id: job_id(record),
+        sse_url: sse_url(record),
+    };
     with_stream_id((StatusCode::ACCEPTED, Json(body)).into_response(), record)
 }
 
@@ -164,7 +217,7 @@ fn sse_url(record: &StreamRecord) -> String {
     format!("/v1/jobs/{}/stream", record.id())
 }
 
-fn describe_job(record: &StreamRecord) -> Value {
+fn describe_job(record: &StreamRecord) -> JobStatus<'_> {
     let started = record.started();
     let times = started.map_or_else(Times::default, |s| Times::of(&s.engine, &s.requests));
     let tokens = started.map_or(0, |s| {
@@ -179,37 +232,40 @@ fn describe_job(record: &StreamRecord) -> Value {
         _ => None,
     };
     let utc = |at| rfc3339::utc_millis(clock::wall(at));
-    json!({
-        "job_id": job_id(record),
-        "stream_id": record.id().to_string(),
-        "model": record.meta().model,
-        "state": record.state().name(),
-        "position": record.queue_position().and_then(QueuePosition::position),
-        "started_at": times.started.map(utc),
-        "ended_at": times.ended.map(utc),
-        "tokens_out": tokens,
-        "decode_time_ms": u64::try_from(times.decoding().as_millis()).unwrap_or(u64::MAX),
-        "ending": ending,
-        "sse_url": sse_url(record),
-    })
-}
-
-fn rejected_ending(error: &ApiError) -> Value {
-    match JobErrorCode::from_error(error) {
-        JobErrorCode::Cancelled => json!({ "stop_reason": "CANCELLED" }),
-        _ => json!(JobError::new(error)),
+    JobStatus {
+        job_id: job_id(record),
+        stream_id: record.id().to_string(),
+        model: &record.meta().model,
+        state: record.state().name(),
+        position: record.queue_position().and_then(QueuePosition::position),
+        started_at: times.started.map(utc),
+        ended_at: times.ended.map(utc),
+        tokens_out: tokens,
+        decode_time_ms: u64::try_from(times.decoding().as_millis()).unwrap_or(u64::MAX),
+        ending,
+        sse_url: sse_url(record),
     }
 }
 
-fn stream_ending(end: stream::End, record: &StreamRecord) -> Value {
+fn rejected_ending(error: &ApiError) -> JobEnding<'_> {
+    match JobErrorCode::from_error(error) {
+        JobErrorCode::Cancelled => JobEnding::Stop {
+            stop_reason: "CANCELLED",
+            stop_sequence_matched: None,
+        },
+        _ => JobEnding::Error(JobError::new(error)),
+    }
+}
+
+fn stream_ending(end: stream::End, record: &StreamRecord) -> JobEnding<'_> {
     match outcome::job_outcome(end) {
         JobOutcome::End { reason, stop } => {
             let stop = stop.and_then(|stop| record.meta().stops.get(usize::from(stop)));
-            match stop {
-                Some(stop) => json!({ "stop_reason": reason, "stop_sequence_matched": stop }),
-                None => json!({ "stop_reason": reason }),
+            JobEnding::Stop {
+                stop_reason: reason,
+                stop_sequence_matched: stop.map(String::as_str),
             }
         }
-        JobOutcome::Error(error) => json!(error),
+        JobOutcome::Error(error) => JobEnding::Error(error),
     }
 }

@@ -21,7 +21,8 @@ use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::Arc;
 use wire::clock;
 use wire::event_id::EventIds;
@@ -57,7 +58,7 @@ pub(crate) async fn count_input_tokens(
     State(store): State<Arc<ResponseStore>>,
     RateLimited(caller): RateLimited,
     JsonBody(body): JsonBody,
-) -> Result<Json<Value>, Rejected> {
+) -> Result<Json<InputTokenCount>, Rejected> {
     let request = (caller, body);
     let count = unadmitted.run_request(request, Format::Responses, |fields, model, caller| {
         let history = |id: &str| store.history(id, caller);
@@ -71,9 +72,17 @@ pub(crate) async fn count_input_tokens(
         })
     });
     let tokens = count.await?;
-    Ok(Json(
-        json!({"object": "response.input_tokens", "input_tokens": tokens}),
-    ))
+    Ok(Json(InputTokenCount {
+        object: "response.input_tokens",
+        input_tokens: tokens,
+    }))
+}
+
+/// Number of a prompt's tokens.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct InputTokenCount {
+    object: &'static str,
+    input_tokens: usize,
 }
 
 /// Extractor: the stored response in the path, if visible to the caller.
@@ -198,16 +207,28 @@ pub(crate) async fn show_response(
 }
 
 /// Removes a stored response; one that runs is cancelled.
-pub(crate) async fn delete_response(response: ResponseInPath) -> Result<Json<Value>, Rejected> {
+pub(crate) async fn delete_response(
+    response: ResponseInPath,
+) -> Result<Json<DeletedResponse>, Rejected> {
     let record = response.find_record()?;
     if let ResponseLookup::Running(entry) = response.store.look(&record) {
         entry.cancel();
     }
     response.store.remove(record.id);
     response.forget_stream(record);
-    Ok(Json(
-        json!({"id": response.id, "object": "response", "deleted": true}),
-    ))
+    Ok(Json(DeletedResponse {
+        id: response.id,
+        object: "response",
+        deleted: true,
+    }))
+}
+
+/// A stored response that was deleted.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct DeletedResponse {
+    id: String,
+    object: &'static str,
+    deleted: bool,
 }
 
 pub(crate) async fn cancel_response(response: ResponseInPath) -> Result<Response, Rejected> {
@@ -219,7 +240,7 @@ pub(crate) async fn cancel_response(response: ResponseInPath) -> Result<Response
 pub(crate) async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Response, Rejected> {
     let record = response.find_record()?;
     let page = input_page::input_page(&record.items, &Query::of(&uri)?)?;
-    Ok(json_response(page.into()))
+    Ok(json_response(page))
 }
 
 /// A response that has not ended.

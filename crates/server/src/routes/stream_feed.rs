@@ -4,7 +4,7 @@
 //! that it missed, and continues with the oldest event that is left.
 
 use crate::config::live_config::LiveConfig;
-use crate::metrics::{self, MetricsSources};
+use crate::metrics::{self, MetricsSnapshot, MetricsSources};
 use crate::response::stream_response;
 use axum::body::Body;
 use axum::extract::State;
@@ -14,6 +14,7 @@ use futures_util::stream::unfold;
 use gateway::lifecycle::Lifecycle;
 use gateway::streams::{FeedEvent, StreamFeed};
 use generate::stream_change::Change;
+use schemars::JsonSchema;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +27,50 @@ use wire::{clock, json};
 
 /// Length of a chunk after which no further event is appended.
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
+
+/// An event of the feed, which is written field by field.
+#[derive(JsonSchema)]
+#[schemars(tag = "type", rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum FeedMessage {
+    Metrics {
+        at: String,
+        metrics: MetricsSnapshot,
+    },
+    Opened(StreamEvent),
+    Started(StreamEvent),
+    Backpressure(StreamEvent),
+    SlowConsumer(StreamEvent),
+    Parked(StreamEvent),
+    Resumed(StreamEvent),
+    Ended(StreamEvent),
+    /// Events that this reader has missed.
+    Dropped {
+        count: u64,
+        total: u64,
+    },
+    /// The server is shutting down: the last event.
+    Draining {},
+}
+
+/// A state change of a stream.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct StreamEvent {
+    stream: String,
+    at: String,
+    /// Tokens of the prompt.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    prompt: Option<u64>,
+    /// Why a stream is parked.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// How a stream ended.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    end: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
 
 /// Publishes a snapshot of the metrics each `metrics_export_interval` while the feed has readers.
 pub(crate) async fn export_snapshots(

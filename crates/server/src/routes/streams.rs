@@ -14,10 +14,12 @@ use gateway::metrics::MeteredProtocol;
 use gateway::streams::StreamRegistry;
 use gateway::streams::StreamState;
 use gateway::streams::control::{self, not_running};
-use gateway::streams::describe::describe;
+use gateway::streams::describe::{Description, describe};
 use gateway::streams::stream_record::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::Arc;
 use stream::{LIST_PAGE_MAX, ListCursor};
 use wire::clock;
@@ -134,10 +136,31 @@ pub(crate) async fn list_streams(
     let now = clock::now();
     let data: Vec<_> = page.entries.iter().map(|s| describe(s, now)).collect();
     let next = page.next.map(|cursor| cursor.0);
-    Ok(Json(serde_json::json!({
-        "object": "list", "data": data, "has_more": next.is_some(), "next": next,
-    }))
-    .into_response())
+    let page = StreamPage {
+        object: "list",
+        data,
+        has_more: next.is_some(),
+        next,
+    };
+    Ok(Json(page).into_response())
+}
+
+/// A page of streams.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct StreamPage<'a> {
+    object: &'static str,
+    data: Vec<Description<'a>>,
+    has_more: bool,
+    /// `after` of the next page.
+    next: Option<u64>,
+}
+
+/// A stream that was stopped and is no longer retained.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct StreamGone<'a> {
+    object: &'static str,
+    id: &'a str,
+    state: &'static str,
 }
 
 /// Extractor: the stream in the path, if visible to the caller.
@@ -188,7 +211,11 @@ pub(crate) async fn delete_stream(
     let found = match stream.found {
         Ok(found) => found,
         Err(error) if error.kind == ErrorKind::Gone => {
-            let gone = serde_json::json!({"object": "stream", "id": stream.id, "state": "gone"});
+            let gone = StreamGone {
+                object: "stream",
+                id: &stream.id,
+                state: "gone",
+            };
             return Ok((StatusCode::ACCEPTED, Json(gone)).into_response());
         }
         Err(error) => return Err(error.into()),

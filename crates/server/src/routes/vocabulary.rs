@@ -19,6 +19,7 @@ use generate::detokenize;
 use generate::error::ApiError;
 use generate::prompt::{PromptEncoder, TemplateArguments};
 use generate::prompt_limit::PromptLimit;
+use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use text::Message;
@@ -114,7 +115,53 @@ fn parse_tokenize(
     }))
 }
 
-/// The response of `/tokenize`, written token by token. A piece that is not UTF-8 is written as a list of bytes.
+/// The response of `/tokenize`, which is written token by token.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct Tokenized {
+    count: u64,
+    /// Length of the model's context.
+    max_model_len: u64,
+    tokens: Vec<TokenOrPiece>,
+    /// The text of each token, if `return_token_strs` is set.
+    #[schemars(skip_serializing_if = "Vec::is_empty")]
+    token_strs: Vec<String>,
+}
+
+/// A token id; with its piece, if `with_pieces` is set.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum TokenOrPiece {
+    Id(u32),
+    Piece { id: u32, piece: TokenPiece },
+}
+
+/// The text of a token, or its bytes if they are not UTF-8.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum TokenPiece {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// The response of `/detokenize`: the text, under both names.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct Detokenized {
+    content: String,
+    prompt: String,
+}
+
+/// The response of `/apply-template`.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct AppliedTemplate {
+    prompt: String,
+}
+
+/// Writes the response of `/tokenize`.
 fn tokenize_response(
     ids: &[u32],
     field: &str,

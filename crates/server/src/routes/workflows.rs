@@ -16,14 +16,15 @@ use gateway::models::ModelLease;
 use gateway::offload::Offload;
 use gateway::open::{ParsedRequest, open};
 use gateway::streams::{StreamRecord, StreamRegistry};
-use gateway::workflows::folder;
+use gateway::workflows::folder::{self, Workflow, WorkflowList};
 use gateway::workflows::launch::Program;
 use gateway::workflows::run_control::{RunControl, RunResult, UnknownChannel};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
 use generate::tools::ToolCalling;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 use std::path::PathBuf;
 use std::sync::Arc;
 use wire::fields::{self, Fields};
@@ -37,7 +38,7 @@ const IDS_MAX: usize = 4096;
 
 pub(crate) async fn list_workflows(
     State(config): State<Arc<LiveConfig>>,
-) -> Result<Json<Value>, Rejected> {
+) -> Result<Json<WorkflowList>, Rejected> {
     let listed = read_folder(&config, |folder| Ok(folder::list(folder.as_deref())));
     Ok(Json(listed.await?))
 }
@@ -45,7 +46,7 @@ pub(crate) async fn list_workflows(
 pub(crate) async fn show_workflow(
     State(config): State<Arc<LiveConfig>>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Rejected> {
+) -> Result<Json<Workflow>, Rejected> {
     let described = read_folder(&config, move |folder| {
         let program = folder::program(folder.as_deref(), &name)?;
         Ok(folder::describe(&name, &program))
@@ -176,8 +177,9 @@ pub(crate) async fn show_run(
 }
 
 /// The description of a run in the API.
-#[derive(Serialize)]
-struct RunDescription<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "WorkflowRun")]
+pub(crate) struct RunDescription<'a> {
     object: &'static str,
     id: String,
     model: &'a str,
@@ -192,7 +194,7 @@ pub(crate) async fn write_channel(
     Authenticated(caller): Authenticated,
     Path((id, channel)): Path<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Value>, Rejected> {
+) -> Result<Json<ChannelWrite>, Rejected> {
     let (_, running) = find_run(&streams, &caller, &id)?;
     let mut fields = Fields::parse(&body)?;
     let items = fields.array("ids", IDS_MAX).unwrap_or_default();
@@ -210,9 +212,20 @@ pub(crate) async fn write_channel(
     if closes {
         running.close(&channel).map_err(no_channel)?;
     }
-    Ok(Json(
-        json!({"object": "workflow.channel", "written": written, "closed": closes}),
-    ))
+    Ok(Json(ChannelWrite {
+        object: "workflow.channel",
+        written,
+        closed: closes,
+    }))
+}
+
+/// Result of a write to a channel.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ChannelWrite {
+    object: &'static str,
+    /// Number of ids that the channel had room for.
+    written: usize,
+    closed: bool,
 }
 
 fn no_channel(_: UnknownChannel) -> ApiError {

@@ -1,12 +1,15 @@
 //! The chunks of a UI message stream, and the complete message of a non-streaming response.
 
+use crate::schema::written_as;
 use generate::output::event::Usage;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use stream::{End, Stop};
 
 /// One chunk. Its `type` is the variant in kebab case.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(
     tag = "type",
     rename_all = "kebab-case",
@@ -48,6 +51,7 @@ pub(super) enum UiMessageChunk<'a> {
     ToolInputAvailable {
         tool_call_id: &'a str,
         tool_name: &'a str,
+        #[schemars(with = "Map<String, Value>")]
         input: &'a RawValue,
     },
     ToolInputError {
@@ -78,6 +82,8 @@ pub(super) struct PartId {
     pub(super) part: usize,
 }
 
+written_as!(PartId => String);
+
 impl Serialize for PartId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.choice {
@@ -88,13 +94,13 @@ impl Serialize for PartId {
 }
 
 /// Metadata of a message, which the protocol leaves to the server.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, JsonSchema, Serialize)]
 pub(super) struct MessageMetadata {
     usage: TokenUsage,
 }
 
 /// Token counts under the names of the SDK's `LanguageModelUsage`.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TokenUsage {
     input_tokens: u64,
@@ -119,7 +125,7 @@ impl MessageMetadata {
 }
 
 /// A complete message of the assistant.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct UiMessage<'a> {
     pub(super) id: &'a str,
     pub(super) role: &'static str,
@@ -128,7 +134,7 @@ pub(super) struct UiMessage<'a> {
 }
 
 /// A part of a complete message.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
 pub(super) enum UiPart<'a> {
     Text {
@@ -141,6 +147,7 @@ pub(super) enum UiPart<'a> {
         r#type: String,
         tool_call_id: &'a str,
         state: &'static str,
+        #[schemars(with = "Option<Map<String, Value>>")]
         input: Option<&'a RawValue>,
     },
 }

@@ -6,6 +6,8 @@ use crate::encoder::{Encoder, comment_on_wait};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
 use crate::openai::chunk::DONE;
+use crate::openai::error_response::ErrorBody;
+use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
@@ -20,6 +22,13 @@ use text::Tokenizer;
 const TRUNCATED_INPUT: &str = "the arguments of this tool call are not complete";
 /// Arguments of a tool call without arguments.
 const NO_INPUT: &str = "{}";
+
+/// Schemas of UI message streams.
+pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
+    collected: schema::of::<UiMessage<'static>>,
+    event: schema::of::<UiMessageChunk<'static>>,
+    error: schema::of::<ErrorBody<'static>>,
+};
 
 /// The encoder of one message.
 pub struct UiMessageEncoder {

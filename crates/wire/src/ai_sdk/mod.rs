@@ -7,6 +7,7 @@ mod encoder;
 mod message;
 mod request;
 
+pub(crate) use encoder::SCHEMAS;
 pub use encoder::UiMessageEncoder;
 pub use request::parse;
 

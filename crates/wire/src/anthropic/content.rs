@@ -2,8 +2,10 @@
 
 use generate::output::collected::{AnswerPart, CollectedCall};
 use generate::output::event::{Delta, DeltaKind, Event, ToolCall, ToolCallPart};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// Member that holds the arguments of a truncated tool call, which are no JSON object, as Anthropic documents.
@@ -22,7 +24,7 @@ pub(crate) enum Block {
 }
 
 /// A content block: empty in `content_block_start`, or complete.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ContentBlock<'a> {
     Text {
@@ -40,16 +42,17 @@ pub(crate) enum ContentBlock<'a> {
 }
 
 /// Arguments of a tool call.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
+#[schemars(rename = "ToolInput")]
 pub(crate) enum Input {
     /// Empty, in `content_block_start`.
     Empty {},
-    Complete(Box<RawValue>),
+    Complete(#[schemars(with = "Map<String, Value>")] Box<RawValue>),
 }
 
 /// The `delta` of a `content_block_delta`.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(
     clippy::enum_variant_names,

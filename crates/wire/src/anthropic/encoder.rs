@@ -6,16 +6,25 @@ use super::stop_reason;
 use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, comment_on_wait};
 use crate::frame_writer::{FrameId, FrameWriter};
+use crate::schema::{self, ResponseSchemas};
 use crate::{json, openai};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{DeltaKind, Event, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
+
+/// Schemas of messages.
+pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
+    collected: schema::of::<MessageObject<'static>>,
+    event: schema::either::<MessageEvent<'static>, MessageErrorBody<'static>>,
+    error: schema::of::<MessageErrorBody<'static>>,
+};
 
 /// The encoder of one message.
 pub(crate) struct MessagesEncoder {
@@ -34,9 +43,9 @@ struct Blocks {
 }
 
 /// An event of a message.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum MessageEvent<'a> {
+pub(crate) enum MessageEvent<'a> {
     MessageStart {
         message: MessageObject<'a>,
     },
@@ -63,8 +72,9 @@ enum MessageEvent<'a> {
 }
 
 /// A message: empty, or complete.
-#[derive(Serialize)]
-struct MessageObject<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Message")]
+pub(crate) struct MessageObject<'a> {
     id: &'a str,
     r#type: &'static str,
     role: &'static str,
@@ -75,15 +85,15 @@ struct MessageObject<'a> {
     usage: MessageUsage,
 }
 
-#[derive(Default, Serialize)]
-struct StopFields<'a> {
+#[derive(Default, JsonSchema, Serialize)]
+pub(crate) struct StopFields<'a> {
     stop_reason: Option<&'static str>,
     stop_sequence: Option<&'a str>,
 }
 
 /// Token counts. `input_tokens` excludes tokens found in the prefix cache.
-#[derive(Serialize)]
-struct MessageUsage {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct MessageUsage {
     input_tokens: u64,
     cache_creation_input_tokens: u64,
     cache_read_input_tokens: u64,

@@ -7,6 +7,7 @@ use crate::status::status_code;
 use bytes::Bytes;
 use generate::error::{ApiError, Blame};
 use http::{Response, StatusCode};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Anthropic's status of an overloaded server, for which the clients have an exception class.
@@ -15,20 +16,21 @@ const OVERLOADED: u16 = 529;
 const CANCELLED: u16 = 499;
 
 /// The body of an error response, or the data of an `error` event.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "MessagesError")]
 pub(crate) struct MessageErrorBody<'a> {
     r#type: &'static str,
     error: MessageError<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct MessageError<'a> {
     r#type: &'static str,
     message: &'a str,
     details: MessageErrorDetails<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct MessageErrorDetails<'a> {
     error_code: &'a str,
     /// All rejected fields.

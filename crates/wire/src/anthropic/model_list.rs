@@ -4,16 +4,17 @@ use crate::model_card::ModelCard;
 use crate::query::Query;
 use crate::rfc3339;
 use generate::error::ApiError;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Default page size.
 const PAGE: usize = 20;
 /// Limit of the page size.
-const PAGE_MAX: u64 = 1000;
+pub const PAGE_MAX: u64 = 1000;
 
 /// One model.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, JsonSchema, PartialEq, Serialize)]
 pub struct ModelInfo<'a> {
     r#type: &'static str,
     id: &'a str,
@@ -31,7 +32,7 @@ pub struct ModelInfo<'a> {
 }
 
 /// One page of the model list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct ModelPage<'a> {
     data: Vec<ModelInfo<'a>>,
     has_more: bool,

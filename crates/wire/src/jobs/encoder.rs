@@ -10,9 +10,11 @@ use crate::cursor::TerminalMarker;
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::jobs::error_code::JobErrorCode;
+use crate::jobs::error_response::JobErrorBody;
 use crate::json;
 use crate::openai::chunk::DONE;
 use crate::rfc3339;
+use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -25,6 +27,13 @@ use text::Tokenizer;
 
 /// Minimum interval between `metrics` events: the first token after this time triggers the next one.
 const METRICS_EACH: Duration = Duration::from_millis(500);
+
+/// Schemas of the jobs API.
+pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
+    collected: schema::of::<CollectedJob<'static>>,
+    event: schema::of::<JobEvent<'static>>,
+    error: schema::of::<JobErrorBody<'static>>,
+};
 
 /// The encoder of one job.
 ///

@@ -6,19 +6,21 @@ use crate::openai::error_response;
 use bytes::Bytes;
 use generate::error::{ApiError, Problem};
 use http::Response;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The body of an error response.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum JobErrorBody<'a> {
+pub(crate) enum JobErrorBody<'a> {
     Error(JobError<'a>),
     Errors(Vec<JobFieldError<'a>>),
 }
 
 /// An error in the jobs API and in WebSocket messages.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, JsonSchema, Serialize)]
 pub struct JobError<'a> {
     /// Code of the error.
     pub code: &'static str,
@@ -28,12 +30,13 @@ pub struct JobError<'a> {
     pub retriable: bool,
 }
 
-#[derive(Serialize)]
-struct JobFieldError<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct JobFieldError<'a> {
     field: &'a str,
     constraint: &'a str,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
     value: Option<&'a RawValue>,
 }
 

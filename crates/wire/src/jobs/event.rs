@@ -2,11 +2,12 @@
 
 use super::error_response::JobError;
 use generate::output::event::{PartOrigin, ToolCall, ToolCallPart, Usage};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
 /// An event of a job.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum JobEvent<'a> {
     Queued {
@@ -49,7 +50,7 @@ pub(super) enum JobEvent<'a> {
 }
 
 /// Part of a tool call, in jobs and in WebSocket messages.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(tag = "type")]
 pub(crate) enum ToolCallEvent<'a> {
     #[serde(rename = "tool_call")]
@@ -81,7 +82,7 @@ impl<'a> ToolCallEvent<'a> {
 }
 
 /// The tokens that an event covers.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(crate) struct TokenRange {
     /// Index of the first token.
     i: u64,
@@ -101,7 +102,7 @@ impl TokenRange {
 }
 
 /// Identity of a job.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct JobHead<'a> {
     pub(super) job_id: &'a str,
     pub(super) model: &'a str,
@@ -109,7 +110,7 @@ pub(super) struct JobHead<'a> {
     pub(super) started_at: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct JobCounts {
     pub(super) tokens_out: u64,
     pub(super) decode_time_ms: u64,
@@ -124,7 +125,7 @@ impl JobCounts {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct StopReason<'a> {
     pub(super) stop_reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +133,7 @@ pub(super) struct StopReason<'a> {
 }
 
 /// The non-streaming response.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct CollectedJob<'a> {
     #[serde(flatten)]
     pub(super) head: JobHead<'a>,
@@ -147,7 +148,7 @@ pub(super) struct CollectedJob<'a> {
     pub(super) reason: Option<StopReason<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct JobToolCall<'a> {
     pub(super) id: &'a str,
     pub(super) name: &'a str,

@@ -16,6 +16,7 @@ use crate::openai;
 use crate::openai::chunk::DONE;
 use crate::openai::logprobs::TokenLogprobs;
 use crate::rfc3339::Nanos;
+use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::output::collected::{CollectedAnswer, CollectedCall};
 use generate::output::event::{
@@ -34,6 +35,13 @@ pub(crate) enum TextField {
     /// `response`, in completions.
     Response,
 }
+
+/// Schemas of Ollama's API.
+pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
+    collected: schema::of::<ResponseLine<'static>>,
+    event: schema::either::<ResponseLine<'static>, ErrorLine<'static>>,
+    error: schema::of::<ErrorLine<'static>>,
+};
 
 /// The encoder of one answer.
 ///

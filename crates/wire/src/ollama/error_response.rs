@@ -5,11 +5,13 @@ use crate::openai::error_response;
 use bytes::Bytes;
 use generate::error::ApiError;
 use http::Response;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The body of an error response, or the last line of a failed stream.
-#[derive(Serialize)]
-pub(crate) struct ErrorLine<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OllamaError")]
+pub struct ErrorLine<'a> {
     error: &'a str,
     code: &'a str,
     /// Generated tokens; left out if there are none.
@@ -19,7 +21,7 @@ pub(crate) struct ErrorLine<'a> {
 
 impl<'a> ErrorLine<'a> {
     /// The error line after `tokens` generated tokens.
-    pub(crate) fn new(error: &'a ApiError, tokens: u64) -> Self {
+    pub fn new(error: &'a ApiError, tokens: u64) -> Self {
         Self {
             error: &error.message,
             code: error.code,

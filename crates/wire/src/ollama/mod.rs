@@ -3,7 +3,7 @@
 pub mod chat_request;
 pub(crate) mod done_reason;
 pub(crate) mod encoder;
-pub(crate) mod error_response;
+pub mod error_response;
 pub mod generate_request;
 pub mod go_template;
 pub mod keep_alive;

@@ -4,13 +4,16 @@ use crate::anthropic::content::tool_input;
 use crate::clock;
 use crate::openai::logprobs::TokenLogprobs;
 use crate::rfc3339::Nanos;
+use crate::schema::written_as;
 use engine::Token;
 use generate::output::collected::CollectedCall;
 use generate::output::event::Usage;
 use generate::stream_source::ChoiceLog;
+use schemars::JsonSchema;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::time::{Duration, Instant};
 use stream::Read;
 
@@ -18,7 +21,8 @@ use stream::Read;
 const TOKENS_PER_READ: usize = 256;
 
 /// A line of a stream, or a non-streaming response.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OllamaResponse")]
 pub(super) struct ResponseLine<'a> {
     pub(super) model: &'a str,
     pub(super) created_at: Nanos,
@@ -45,7 +49,7 @@ pub(super) struct ResponseLine<'a> {
     pub(super) summary: Option<LineSummary<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct OllamaMessage<'a> {
     pub(super) role: &'static str,
     pub(super) content: &'a str,
@@ -55,20 +59,23 @@ pub(super) struct OllamaMessage<'a> {
     pub(super) tool_calls: &'a [ToolCallObject<'a>],
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OllamaToolCall")]
 pub(super) struct ToolCallObject<'a> {
     id: &'a str,
     function: OllamaFunction<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct OllamaFunction<'a> {
     name: &'a str,
+    #[schemars(with = "Map<String, Value>")]
     arguments: Box<RawValue>,
 }
 
 /// Finish reason, durations in nanoseconds and token counts of a choice that has ended.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OllamaSummary")]
 pub(super) struct LineSummary<'a> {
     pub(super) done_reason: &'static str,
     pub(super) total_duration: u64,
@@ -107,6 +114,8 @@ impl<'a> ToolCallObject<'a> {
         }
     }
 }
+
+written_as!(ContextIds<'_> => Vec<u32>);
 
 impl Serialize for ContextIds<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,16 +2,26 @@
 
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
-use crate::openai::chunk::{ChunkWriter, optional_finish_reason};
+use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
+use crate::openai::error_response::ErrorBody;
 use crate::openai::logprobs::ChatLogprobs;
+use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, ToolCall, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
+
+/// Schemas of chat completions.
+pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
+    collected: schema::of::<CompletionObject<'static, CollectedChoice<'static>>>,
+    event: schema::either::<CompletionObject<'static, ChunkChoice<'static>>, ErrorBody<'static>>,
+    error: schema::of::<ErrorBody<'static>>,
+};
 
 /// The encoder of one chat completion.
 pub struct ChatEncoder {
@@ -32,7 +42,7 @@ pub enum ReasoningField {
 }
 
 /// Reasoning under the selected field names.
-#[derive(Default, Serialize)]
+#[derive(Default, JsonSchema, Serialize)]
 struct ReasoningFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
@@ -40,15 +50,16 @@ struct ReasoningFields<'a> {
     reasoning: Option<&'a str>,
 }
 
-#[derive(Serialize)]
-struct ChunkChoice<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ChatChunk")]
+pub(super) struct ChunkChoice<'a> {
     index: usize,
     delta: ChunkDelta<'a>,
     logprobs: Option<ChatLogprobs<'a>>,
     finish_reason: Option<&'static str>,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Default, JsonSchema, Serialize)]
 struct ChunkDelta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
@@ -62,7 +73,7 @@ struct ChunkDelta<'a> {
     tool_calls: Option<[ToolCallChunk<'a>; 1]>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ToolCallChunk<'a> {
     index: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,22 +83,23 @@ struct ToolCallChunk<'a> {
     function: ChatFunction<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ChatFunction<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     arguments: &'a str,
 }
 
-#[derive(Serialize)]
-struct CollectedChoice<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Chat")]
+pub(super) struct CollectedChoice<'a> {
     index: usize,
     message: ChatMessage<'a>,
     logprobs: Option<ChatLogprobs<'a>>,
     finish_reason: Option<&'static str>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ChatMessage<'a> {
     role: &'static str,
     content: Option<&'a str>,
@@ -98,7 +110,7 @@ struct ChatMessage<'a> {
     tool_calls: Vec<ChatToolCall<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ChatToolCall<'a> {
     id: &'a str,
     r#type: &'static str,

@@ -9,6 +9,7 @@ use crate::openai::finish_reason;
 use bytes::BytesMut;
 use generate::output::event::{Event, Usage};
 use generate::stream_source::StreamSource;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
@@ -26,8 +27,9 @@ pub(super) struct ChunkWriter {
 }
 
 /// A chunk, or a non-streaming response.
-#[derive(Serialize)]
-struct CompletionObject<'a, C> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "{C}Response")]
+pub(super) struct CompletionObject<'a, C> {
     id: &'a str,
     object: &'static str,
     created: i64,
@@ -40,8 +42,8 @@ struct CompletionObject<'a, C> {
     usage: Option<Option<CompletionUsage>>,
 }
 
-#[derive(Serialize)]
-struct CompletionUsage {
+#[derive(JsonSchema, Serialize)]
+pub(super) struct CompletionUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
@@ -49,12 +51,12 @@ struct CompletionUsage {
     completion_tokens_details: CompletionDetails,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct PromptDetails {
     cached_tokens: u64,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct CompletionDetails {
     reasoning_tokens: u64,
 }

@@ -2,17 +2,27 @@
 
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
-use crate::openai::chunk::{ChunkWriter, optional_finish_reason};
+use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
+use crate::openai::error_response::ErrorBody;
 use crate::openai::logprobs::CompletionLogprobs;
+use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{DeltaKind, Event, Logprobs, Usage};
 use generate::request::BestOf;
 use generate::stream_source::StreamSource;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
+
+/// Schemas of completions. Chunks and non-streaming responses have the same fields.
+pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
+    collected: schema::of::<CompletionObject<'static, CompletionChoice<'static>>>,
+    event: schema::either::<CompletionObject<'static, CompletionChoice<'static>>, ErrorBody<'static>>,
+    error: schema::of::<ErrorBody<'static>>,
+};
 
 /// The encoder of one completion.
 pub(crate) struct CompletionEncoder {
@@ -22,8 +32,9 @@ pub(crate) struct CompletionEncoder {
 }
 
 /// A choice of a chunk or of a non-streaming response.
-#[derive(Serialize)]
-struct CompletionChoice<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Completion")]
+pub(super) struct CompletionChoice<'a> {
     index: usize,
     text: &'a str,
     logprobs: Option<CompletionLogprobs<'a>>,

@@ -5,6 +5,7 @@ use crate::status::status_code;
 use bytes::Bytes;
 use generate::error::{ApiError, Blame, ErrorKind, Problem};
 use http::{HeaderValue, Response, header};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -13,12 +14,13 @@ use std::time::Duration;
 pub struct RejectedWith(pub &'static str);
 
 /// The body `{"error":{...}}`.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Error")]
 pub struct ErrorBody<'a> {
     error: ErrorObject<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ErrorObject<'a> {
     message: &'a str,
     r#type: &'static str,
@@ -29,7 +31,7 @@ struct ErrorObject<'a> {
 }
 
 /// One field that was rejected.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct FieldError<'a> {
     field: &'a str,
     constraint: &'a str,

@@ -1,10 +1,12 @@
 //! Log-probabilities: the list of objects of chat completions, and the four parallel lists of completions.
 
 use crate::json::{Entries, List, LogProb, Lossy};
+use crate::schema::written_as;
 use engine::TopLogprob;
 use generate::output::event::{Entry, Logprobs};
-use serde::ser::SerializeStruct;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Display;
 use text::Tokenizer;
@@ -19,14 +21,16 @@ pub(crate) struct TokenLogprobs<'a>(pub Logprobs<'a>);
 /// first token of a prompt has no log-probability: null, as in OpenAI's API.
 pub(crate) struct CompletionLogprobs<'a>(pub Logprobs<'a>);
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "TopTokenLogprob")]
 struct ChatToken<'a> {
     token: Lossy<'a>,
     logprob: LogProb,
     bytes: &'a [u8],
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "TokenLogprob")]
 struct ChatTokenWithTop<'a, T> {
     token: Lossy<'a>,
     logprob: LogProb,
@@ -34,12 +38,44 @@ struct ChatTokenWithTop<'a, T> {
     top_logprobs: T,
 }
 
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ChatLogprobs")]
+struct ChatLogprobsObject<'a> {
+    content: TokenLogprobs<'a>,
+    refusal: (),
+}
+
+/// Four parallel lists, one entry per token.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "CompletionLogprobs")]
+struct CompletionLogprobsObject<T, L, A, O> {
+    tokens: T,
+    token_logprobs: L,
+    top_logprobs: Option<A>,
+    text_offset: O,
+}
+
+/// The lists of [`CompletionLogprobs`] as plain types.
+type PlainLogprobs = CompletionLogprobsObject<
+    Vec<String>,
+    Vec<Option<f32>>,
+    Vec<Option<BTreeMap<String, f32>>>,
+    Vec<u64>,
+>;
+
+written_as! {
+    ChatLogprobs<'_> => ChatLogprobsObject<'static>,
+    TokenLogprobs<'_> => Vec<ChatTokenWithTop<'static, Vec<ChatToken<'static>>>>,
+    CompletionLogprobs<'_> => PlainLogprobs,
+}
+
 impl Serialize for ChatLogprobs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("ChatLogprobs", 2)?;
-        object.serialize_field("content", &TokenLogprobs(self.0))?;
-        object.serialize_field("refusal", &())?;
-        object.end()
+        let object = ChatLogprobsObject {
+            content: TokenLogprobs(self.0),
+            refusal: (),
+        };
+        object.serialize(serializer)
     }
 }
 
@@ -81,13 +117,14 @@ impl Serialize for CompletionLogprobs<'_> {
             known.then(|| Entries(top_alternatives(tokenizer, entry, top)))
         });
         let top = (list.top_n > 0).then_some(List(top));
-        let mut object = serializer.serialize_struct("CompletionLogprobs", 4)?;
-        object.serialize_field("tokens", &List(tokens))?;
-        object.serialize_field("token_logprobs", &List(logprobs))?;
-        object.serialize_field("top_logprobs", &top)?;
         let offsets = entries().map(|entry| entry.start_chars);
-        object.serialize_field("text_offset", &List(offsets))?;
-        object.end()
+        let object = CompletionLogprobsObject {
+            tokens: List(tokens),
+            token_logprobs: List(logprobs),
+            top_logprobs: top,
+            text_offset: List(offsets),
+        };
+        object.serialize(serializer)
     }
 }
 

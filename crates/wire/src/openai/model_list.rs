@@ -1,10 +1,11 @@
 //! OpenAI's model list: `/v1/models`.
 
 use crate::model_card::ModelCard;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One model.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct ModelObject<'a> {
     id: &'a str,
     object: &'static str,
@@ -26,7 +27,7 @@ pub struct ModelObject<'a> {
 }
 
 /// All models.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct ModelList<'a> {
     object: &'static str,
     data: Vec<ModelObject<'a>>,

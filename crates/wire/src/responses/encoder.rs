@@ -1,17 +1,19 @@
 //! The encoder of responses (`POST /v1/responses`).
 
 use super::event::{
-    ErrorFields, ItemContents, ItemEvent, Numbered, WithDelta, WithItem, WithPart, WithResponse,
+    ErrorFields, ItemContents, ItemEvent, Numbered, ResponseEvent, WithDelta, WithItem, WithPart,
+    WithResponse,
 };
 use super::output_item::{self, ContentPart, ItemId, LogprobList, OutputItem};
-use super::response_object::{self, ResponseStatus};
+use super::response_object::{self, ResponseObject, ResponseStatus};
 use super::sequence_number::{self, ChoiceProgress, ItemKind};
 use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, comment_on_wait};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
-use crate::openai::error_response::first_invalid_field;
+use crate::openai::error_response::{ErrorBody, first_invalid_field};
 use crate::openai::finish_reason;
+use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
@@ -22,6 +24,13 @@ use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
+
+/// Schemas of the Responses API.
+pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
+    collected: schema::of::<ResponseObject<'static>>,
+    event: schema::of::<ResponseEvent<'static>>,
+    error: schema::of::<ErrorBody<'static>>,
+};
 
 /// The encoder of one response. A response of this protocol has one choice; items of further choices, from a stream of
 /// another protocol, are interleaved with those of the first.

@@ -2,10 +2,12 @@
 
 use super::output_item::{ContentPart, ItemId, LogprobList, OutputItem};
 use super::response_object::ResponseObject;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// An event of a response.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "{T}Event")]
 pub(super) struct Numbered<T> {
     pub(super) r#type: &'static str,
     pub(super) sequence_number: u64,
@@ -13,19 +15,35 @@ pub(super) struct Numbered<T> {
     pub(super) fields: T,
 }
 
-#[derive(Serialize)]
+/// All events of a response.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) enum ResponseEvent<'a> {
+    Response(Numbered<WithResponse<'a>>),
+    Item(Numbered<WithItem<'a>>),
+    Part(Numbered<ItemEvent<WithPart<'a>>>),
+    Delta(Numbered<ItemEvent<WithDelta<'a>>>),
+    Contents(Numbered<ItemEvent<ItemContents<'a>>>),
+    Error(Numbered<ErrorFields<'a>>),
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ResponseState")]
 pub(super) struct WithResponse<'a> {
     pub(super) response: ResponseObject<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ResponseItem")]
 pub(super) struct WithItem<'a> {
     pub(super) output_index: usize,
     pub(super) item: OutputItem<'a>,
 }
 
 /// Fields of an event about an item that was sent before.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "{T}")]
 pub(super) struct ItemEvent<T> {
     pub(super) output_index: usize,
     pub(super) item_id: ItemId,
@@ -35,12 +53,14 @@ pub(super) struct ItemEvent<T> {
     pub(super) fields: T,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ResponsePart")]
 pub(super) struct WithPart<'a> {
     pub(super) part: ContentPart<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ResponseDelta")]
 pub(super) struct WithDelta<'a> {
     pub(super) delta: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,8 +68,9 @@ pub(super) struct WithDelta<'a> {
 }
 
 /// Complete contents of an item.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
+#[schemars(rename = "ResponseContents")]
 pub(super) enum ItemContents<'a> {
     Call {
         name: &'a str,
@@ -62,7 +83,8 @@ pub(super) enum ItemContents<'a> {
     },
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ResponseStreamError")]
 pub(super) struct ErrorFields<'a> {
     pub(super) code: &'a str,
     pub(super) message: &'a str,

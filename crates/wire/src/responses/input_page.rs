@@ -1,12 +1,18 @@
 //! Input items of a stored response, listed in pages.
 
+use crate::json;
 use crate::query::Query;
+use bytes::Bytes;
 use generate::error::ApiError;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// Default and limit of the page size.
+/// Items on a page by default.
 const PAGE: usize = 20;
-const PAGE_MAX: u64 = 100;
+/// Items on a page at most.
+pub const PAGE_MAX: u64 = 100;
 
 /// A stored input item of a request.
 pub struct InputItem {
@@ -33,13 +39,17 @@ impl InputItem {
             json: Value::Object(item).to_string().into(),
         }
     }
+
+    fn raw(&self) -> Option<&RawValue> {
+        serde_json::from_str(&self.json).ok()
+    }
 }
 
 /// A page of items, as JSON.
 ///
 /// # Errors
 /// An invalid limit or order, or an unknown item id.
-pub fn input_page(items: &[InputItem], query: &Query) -> Result<String, ApiError> {
+pub fn input_page(items: &[InputItem], query: &Query) -> Result<Bytes, ApiError> {
     let limit = query.number("limit", PAGE_MAX)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(PAGE).max(1);
@@ -67,12 +77,23 @@ pub fn input_page(items: &[InputItem], query: &Query) -> Result<String, ApiError
     };
     let page: Vec<&InputItem> = all.iter().copied().skip(from).take(limit).collect();
     let has_more = from + page.len() < all.len();
-    let id = |item: Option<&&InputItem>| serde_json::json!(item.map(|item| &item.id)).to_string();
-    let data: Vec<&str> = page.iter().map(|item| &*item.json).collect();
-    Ok(format!(
-        r#"{{"object":"list","data":[{}],"first_id":{},"last_id":{},"has_more":{has_more}}}"#,
-        data.join(","),
-        id(page.first()),
-        id(page.last()),
-    ))
+    let page = InputItemPage {
+        object: "list",
+        first_id: page.first().map(|item| &*item.id),
+        last_id: page.last().map(|item| &*item.id),
+        data: page.iter().filter_map(|item| item.raw()).collect(),
+        has_more,
+    };
+    Ok(json::to_vec(&page).freeze())
+}
+
+/// A page of input items.
+#[derive(JsonSchema, Serialize)]
+pub struct InputItemPage<'a> {
+    object: &'static str,
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    data: Vec<&'a RawValue>,
+    first_id: Option<&'a str>,
+    last_id: Option<&'a str>,
+    has_more: bool,
 }

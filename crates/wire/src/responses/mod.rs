@@ -33,6 +33,7 @@ pub(crate) mod text_format;
 pub(crate) mod tools;
 
 pub use encoder::ResponsesEncoder;
+pub(crate) use encoder::SCHEMAS;
 pub use request::{StoredRequest, parse};
 
 use stream::StreamId;

@@ -3,9 +3,11 @@
 use super::sequence_number::ItemKind;
 use crate::openai::finish_reason;
 use crate::openai::logprobs::TokenLogprobs;
+use crate::schema::written_as;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::event::{Event, Logprobs, ToolCallPart};
 use generate::stream_source::StreamSource;
+use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -14,7 +16,7 @@ use stream::{End, StreamId};
 use text::Tokenizer;
 
 /// An item of the output.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct OutputItem<'a> {
     id: ItemId,
     r#type: &'static str,
@@ -23,7 +25,7 @@ pub struct OutputItem<'a> {
     body: ItemBody<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
 enum ItemBody<'a> {
     Message {
@@ -57,7 +59,7 @@ impl<'a> ItemBody<'a> {
 }
 
 /// The single content part of a message or of a reasoning item.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart<'a> {
     /// Text of a message.
@@ -92,6 +94,8 @@ impl<'a> ContentPart<'a> {
 
 /// Log-probabilities; `None` is an empty list.
 pub struct LogprobList<'a>(pub Option<Logprobs<'a>>);
+
+written_as!(LogprobList<'_> => TokenLogprobs<'static>, ItemId => String);
 
 impl Serialize for LogprobList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

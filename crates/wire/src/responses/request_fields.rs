@@ -1,8 +1,11 @@
 //! Request fields that a response repeats.
 
+use crate::schema::written_as;
+use schemars::JsonSchema;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::fmt;
 
 /// The repeated fields of a response whose stream was opened in another protocol.
@@ -24,6 +27,36 @@ impl RequestFields {
         serde_json::from_str(&object).unwrap_or_default()
     }
 }
+
+/// Fields that [`repeats`](super::request) writes, with the types that the request's parser accepts.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RepeatedFields {
+    instructions: Option<String>,
+    max_output_tokens: Option<u64>,
+    #[schemars(skip_serializing_if = "Value::is_null")]
+    max_tool_calls: Value,
+    metadata: Map<String, Value>,
+    parallel_tool_calls: bool,
+    previous_response_id: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<String>,
+    reasoning: Map<String, Value>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    safety_identifier: Option<String>,
+    service_tier: String,
+    store: bool,
+    temperature: f64,
+    text: Map<String, Value>,
+    tool_choice: Value,
+    tools: Vec<Value>,
+    top_logprobs: u64,
+    top_p: f64,
+    truncation: String,
+    user: Option<String>,
+}
+
+written_as!(RequestFields => RepeatedFields);
 
 impl Serialize for RequestFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -9,6 +9,7 @@ use generate::output::collected::CollectedAnswer;
 use generate::output::event::Usage;
 use generate::output::replay as refold;
 use generate::stream_source::StreamSource;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stream::End;
 
@@ -68,7 +69,8 @@ impl<'a> ResponseStatus<'a> {
 }
 
 /// The response object.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Response")]
 pub struct ResponseObject<'a> {
     id: &'a str,
     object: &'static str,
@@ -84,18 +86,18 @@ pub struct ResponseObject<'a> {
     usage: Option<ResponseUsage>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ResponseError<'a> {
     code: &'a str,
     message: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct IncompleteDetails {
     reason: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ResponseUsage {
     input_tokens: u64,
     input_tokens_details: InputDetails,
@@ -104,14 +106,14 @@ struct ResponseUsage {
     total_tokens: u64,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct InputDetails {
     cached_tokens: u64,
     /// Always 0: writes to the prefix cache are free, but clients' types require the field.
     cache_write_tokens: u64,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct OutputDetails {
     reasoning_tokens: u64,
 }

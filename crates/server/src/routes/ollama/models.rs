@@ -7,9 +7,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use gateway::models::{ListedModel, ModelEntry, ModelFacts, ModelRegistry, ReadyModel};
 use generate::error::ApiError;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
 use wire::clock;
 use wire::fields::Fields;
@@ -23,74 +25,151 @@ const NEVER_UNIX_S: u64 = 9_999_999_999;
 /// `Retry-After` while the model file is being read.
 const UNREAD_RETRY: Duration = Duration::from_secs(1);
 
-pub(crate) async fn show_version() -> Response {
-    let server = concat!("millrace ", env!("CARGO_PKG_VERSION"));
-    Json(json!({"version": API_VERSION, "server": server})).into_response()
+/// The supported version of Ollama's API, and the release of the server.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct OllamaVersion {
+    version: &'static str,
+    server: &'static str,
+}
+
+/// Models, local or loaded.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "{T}List")]
+pub(crate) struct OllamaModelList<T> {
+    models: Vec<T>,
+}
+
+/// A local model.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct OllamaModel {
+    #[serde(flatten)]
+    model: OllamaModelFile,
+    modified_at: Nanos,
+}
+
+/// A loaded model.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct OllamaLoadedModel {
+    #[serde(flatten)]
+    model: OllamaModelFile,
+    expires_at: Nanos,
+    size_vram: u64,
+    context_length: usize,
+}
+
+/// Name and file of a model.
+#[derive(JsonSchema, Serialize)]
+struct OllamaModelFile {
+    name: String,
+    model: String,
+    /// Bytes of the file; of a loaded model the bytes in memory, where they are more.
+    size: u64,
+    digest: String,
+    details: OllamaModelDetails,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct OllamaModelDetails {
+    parent_model: String,
+    format: &'static str,
+    family: String,
+    families: [String; 1],
+    parameter_size: String,
+    quantization_level: String,
+}
+
+/// Details and metadata of a model.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct OllamaModelInfo<'a> {
+    modelfile: String,
+    parameters: String,
+    template: Option<&'a str>,
+    details: OllamaModelDetails,
+    model_info: &'a Map<String, Value>,
+    capabilities: Vec<&'static str>,
+    tool_prompt: &'static str,
+    modified_at: Nanos,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    license: Option<&'a Value>,
+}
+
+pub(crate) async fn show_version() -> Json<OllamaVersion> {
+    Json(OllamaVersion {
+        version: API_VERSION,
+        server: concat!("millrace ", env!("CARGO_PKG_VERSION")),
+    })
 }
 
 /// All models, whether they are loaded or not.
-pub(crate) async fn list_models(State(served): State<Arc<ModelRegistry>>) -> Response {
-    let models: Vec<_> = served.list().await.iter().map(model_tag).collect();
-    Json(json!({ "models": models })).into_response()
+pub(crate) async fn list_models(
+    State(served): State<Arc<ModelRegistry>>,
+) -> Json<OllamaModelList<OllamaModel>> {
+    let models = served.list().await.iter().map(model_tag).collect();
+    Json(OllamaModelList { models })
 }
 
-fn model_tag(listed: &ListedModel) -> Value {
+fn model_tag(listed: &ListedModel) -> OllamaModel {
     let facts = listed.facts.as_deref();
     let created = u64::try_from(listed.created_unix_s).unwrap_or(0);
-    let mut tag = model_summary(&listed.name, facts);
-    let parent = listed.made.as_ref().map(|made| made.parent.as_str());
-    tag["details"]["parent_model"] = json!(parent.unwrap_or_default());
-    tag["modified_at"] = facts.map_or_else(
-        || unix_timestamp(created),
-        |facts| timestamp(facts.modified),
-    );
-    tag
+    let mut model = model_file(&listed.name, facts);
+    if let Some(derived) = &listed.made {
+        model.details.parent_model.clone_from(&derived.parent);
+    }
+    OllamaModel {
+        model,
+        modified_at: facts.map_or_else(|| unix_timestamp(created), |facts| Nanos(facts.modified)),
+    }
 }
 
 /// Loaded models.
-pub(crate) async fn list_running(State(served): State<Arc<ModelRegistry>>) -> Response {
+pub(crate) async fn list_running(
+    State(served): State<Arc<ModelRegistry>>,
+) -> Json<OllamaModelList<OllamaLoadedModel>> {
     let all = served.serving();
-    let models: Vec<_> = all
+    let models = all
         .map(|(entry, serving)| model_state(&entry, &serving))
         .collect();
-    Json(json!({ "models": models })).into_response()
+    Json(OllamaModelList { models })
 }
 
-fn model_state(entry: &ModelEntry, serving: &ReadyModel) -> Value {
-    let model = &serving.model;
-    let mut state = model_summary(&entry.id, Some(&model.facts));
-    state["expires_at"] = match entry.expires() {
-        Some(expires) => timestamp(clock::wall(expires)),
-        None => unix_timestamp(NEVER_UNIX_S),
-    };
-    // Memory of the model, if known; can be larger than the file.
-    state["size"] = json!(entry.bytes().max(model.facts.file_bytes));
-    state["size_vram"] = json!(0);
-    state["context_length"] = json!(model.handle.context_max);
-    state
+fn model_state(entry: &ModelEntry, serving: &ReadyModel) -> OllamaLoadedModel {
+    let served = &serving.model;
+    let mut model = model_file(&entry.id, Some(&served.facts));
+    model.size = entry.bytes().max(served.facts.file_bytes);
+    OllamaLoadedModel {
+        model,
+        expires_at: match entry.expires() {
+            Some(expires) => Nanos(clock::wall(expires)),
+            None => unix_timestamp(NEVER_UNIX_S),
+        },
+        size_vram: 0,
+        context_length: served.handle.context_max,
+    }
 }
 
-fn model_summary(id: &str, facts: Option<&ModelFacts>) -> Value {
+fn model_file(id: &str, facts: Option<&ModelFacts>) -> OllamaModelFile {
     let name = model_name::with_tag(id);
-    json!({
-        "name": name,
-        "model": name,
-        "size": facts.map_or(0, |facts| facts.file_bytes),
-        "digest": facts.map_or_else(String::new, ModelFacts::digest),
-        "details": model_details(facts),
-    })
+    OllamaModelFile {
+        model: name.clone(),
+        name,
+        size: facts.map_or(0, |facts| facts.file_bytes),
+        digest: facts.map_or_else(String::new, ModelFacts::digest),
+        details: model_details(facts),
+    }
 }
 
-fn model_details(facts: Option<&ModelFacts>) -> Value {
-    let family = facts.map_or("", |facts| &facts.family);
-    json!({
-        "parent_model": "",
-        "format": "gguf",
-        "family": family,
-        "families": [family],
-        "parameter_size": facts.map_or_else(String::new, |facts| abbreviated_count(facts.parameters)),
-        "quantization_level": facts.map_or("", |facts| &facts.quantization),
-    })
+fn model_details(facts: Option<&ModelFacts>) -> OllamaModelDetails {
+    let family = facts.map_or_else(String::new, |facts| facts.family.to_string());
+    OllamaModelDetails {
+        parent_model: String::new(),
+        format: "gguf",
+        families: [family.clone()],
+        family,
+        parameter_size: facts.map_or_else(String::new, |facts| abbreviated_count(facts.parameters)),
+        quantization_level: facts.map_or_else(String::new, |facts| facts.quantization.to_string()),
+    }
 }
 
 pub(crate) async fn show_model(
@@ -112,31 +191,31 @@ pub(crate) async fn show_model(
 
 /// # Errors
 /// The facts of the model are unknown, because the model that the server was started with is still being loaded.
-fn model_description(listed: &ListedModel, capabilities: Capabilities) -> Result<Value, ApiError> {
+fn model_description(
+    listed: &ListedModel,
+    capabilities: Capabilities,
+) -> Result<OllamaModelInfo<'_>, ApiError> {
     let unread = "the model is being loaded; the contents of its file are not known yet";
     let facts = listed.facts.as_ref();
     let facts = facts.ok_or_else(|| ApiError::capacity("model_loading", unread, UNREAD_RETRY))?;
-    let made = listed.made.as_deref();
-    let own = made.and_then(|made| made.template.as_deref());
+    let derived = listed.made.as_deref();
+    let own_template = derived.and_then(|derived| derived.template.as_deref());
     let mut details = model_details(Some(facts));
-    details["parent_model"] = json!(made.map_or("", |made| &made.parent));
-    let mut shown = json!({
-        "modelfile": modelfile::modelfile_text(&listed.name, made),
-        "parameters": modelfile::parameter_lines(made, listed.context_max),
-        "template": own.or(facts.template.as_deref()),
-        "details": details,
-        "model_info": facts.info,
-        "capabilities": capability_names(capabilities),
-        "tool_prompt": capabilities.tools.name(),
-        "modified_at": timestamp(facts.modified),
-    });
-    if let Some(system) = made.and_then(|made| made.system.as_deref()) {
-        shown["system"] = json!(system);
+    if let Some(derived) = derived {
+        details.parent_model.clone_from(&derived.parent);
     }
-    if let Some(license) = facts.info.get("general.license") {
-        shown["license"] = license.clone();
-    }
-    Ok(shown)
+    Ok(OllamaModelInfo {
+        modelfile: modelfile::modelfile_text(&listed.name, derived),
+        parameters: modelfile::parameter_lines(derived, listed.context_max),
+        template: own_template.or(facts.template.as_deref()),
+        details,
+        model_info: &facts.info,
+        capabilities: capability_names(capabilities),
+        tool_prompt: capabilities.tools.name(),
+        modified_at: Nanos(facts.modified),
+        system: derived.and_then(|derived| derived.system.as_deref()),
+        license: facts.info.get("general.license"),
+    })
 }
 
 /// The capabilities of a model: those of a loaded model, or those found by trying the chat template.
@@ -174,12 +253,8 @@ fn capability_names(capabilities: Capabilities) -> Vec<&'static str> {
         .collect()
 }
 
-fn unix_timestamp(seconds: u64) -> Value {
-    timestamp(UNIX_EPOCH + Duration::from_secs(seconds))
-}
-
-fn timestamp(time: SystemTime) -> Value {
-    json!(Nanos(time))
+fn unix_timestamp(seconds: u64) -> Nanos {
+    Nanos(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
 /// `8.0B`, `137M`, `1.5K`.

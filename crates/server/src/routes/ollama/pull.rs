@@ -3,7 +3,8 @@
 use crate::routes::ollama::errors::library_error;
 use gateway::models::{Library, ModelRegistry, PullNews};
 use generate::error::ApiError;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,34 @@ const PROGRESS_LINES_MAX: u64 = 200;
 const SHOWN_DIGITS: usize = 12;
 
 /// A line for the client, or the error that ended the download.
-type PullLine = Result<Value, ApiError>;
+type PullLine = Result<OllamaStatus, ApiError>;
+
+/// A line about an operation of the model store.
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct OllamaStatus {
+    status: String,
+    /// Checksum of the file that is downloaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    /// Bytes of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<u64>,
+    /// Bytes of the file so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completed: Option<u64>,
+}
+
+impl OllamaStatus {
+    /// A phase of an operation.
+    pub(crate) fn new(status: &str) -> Self {
+        Self {
+            status: status.to_owned(),
+            digest: None,
+            total: None,
+            completed: None,
+        }
+    }
+}
 
 /// Slots for downloads, shared by all requests.
 #[derive(Clone)]
@@ -74,7 +102,7 @@ fn run_pull(
     models.forget_names();
     drop(slot);
     let last = match pulled {
-        Ok(()) => Ok(json!({"status": "success"})),
+        Ok(()) => Ok(OllamaStatus::new("success")),
         Err(why) => {
             tracing::warn!("a download failed: {why}");
             Err(library_error(&why))
@@ -94,7 +122,7 @@ fn report_progress(
         return ControlFlow::Break(());
     }
     let line = match news {
-        PullNews::Listing => json!({"status": "pulling manifest"}),
+        PullNews::Listing => OllamaStatus::new("pulling manifest"),
         PullNews::Fetching {
             digest,
             total,
@@ -107,18 +135,20 @@ fn report_progress(
             *reported = part;
             let digits = digest.split_once(':').map_or(digest, |(_, digits)| digits);
             let shown = &digits[..digits.len().min(SHOWN_DIGITS)];
-            let line = json!({
-                "status": format!("pulling {shown}"), "digest": digest,
-                "total": total, "completed": completed,
-            });
+            let line = OllamaStatus {
+                status: format!("pulling {shown}"),
+                digest: Some(digest.to_owned()),
+                total: Some(total),
+                completed: Some(completed),
+            };
             if completed < total {
                 let _ = lines.try_send(Ok(line));
                 return ControlFlow::Continue(());
             }
             line
         }
-        PullNews::Verifying => json!({"status": "verifying sha256 digest"}),
-        PullNews::Naming => json!({"status": "writing manifest"}),
+        PullNews::Verifying => OllamaStatus::new("verifying sha256 digest"),
+        PullNews::Naming => OllamaStatus::new("writing manifest"),
     };
     match lines.blocking_send(Ok(line)) {
         Ok(()) => ControlFlow::Continue(()),

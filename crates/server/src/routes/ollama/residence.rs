@@ -7,6 +7,7 @@ use axum::response::Response;
 use bytes::BytesMut;
 use gateway::models::{ModelRegistry, ModelState, ResolvedModel};
 use generate::error::ApiError;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,8 +128,8 @@ async fn wait_until_loaded(
 }
 
 /// The response of a request that only loads or unloads a model.
-#[derive(Serialize)]
-struct ResidenceResponse<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ResidenceResponse<'a> {
     model: &'a str,
     created_at: Nanos,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +140,8 @@ struct ResidenceResponse<'a> {
     done_reason: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OllamaEmptyMessage")]
 struct EmptyMessage {
     role: &'static str,
     content: &'static str,

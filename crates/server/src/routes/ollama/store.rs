@@ -5,7 +5,7 @@ use crate::request::extract::{JsonBody, RateLimited};
 use crate::response::error_response::Rejected;
 use crate::response::stream_response;
 use crate::routes::ollama::errors::{self, library_error};
-use crate::routes::ollama::pull::PullSlots;
+use crate::routes::ollama::pull::{OllamaStatus, PullSlots};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -15,12 +15,14 @@ use bytes::Bytes;
 use futures_util::stream;
 use gateway::models::{DerivedModel, Library, LibraryError, ModelKeepAlive, ModelRegistry};
 use generate::error::ApiError;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::fields::{Fields, Kind, kind};
 use wire::framing::Framing;
+use wire::ollama::error_response::ErrorLine;
 use wire::ollama::{go_template, request};
 
 pub(crate) async fn pull_model(
@@ -40,8 +42,11 @@ pub(crate) async fn pull_model(
     if is_streamed {
         let frames = stream::unfold(lines, |mut lines| async move {
             let line = lines.recv().await?;
-            let line = line.unwrap_or_else(|error| error_line(&error));
-            Some((Ok::<_, Infallible>(json_line(&line)), lines))
+            let line = match line {
+                Ok(status) => json_line(&status),
+                Err(error) => json_line(&ErrorLine::new(&error, 0)),
+            };
+            Some((Ok::<_, Infallible>(line), lines))
         });
         return Ok(stream_response::framed_response(
             Framing::Ndjson,
@@ -49,10 +54,11 @@ pub(crate) async fn pull_model(
             Body::from_stream(frames),
         ));
     }
-    let mut last = json!({});
+    let mut last = None;
     while let Some(line) = lines.recv().await {
-        last = line?;
+        last = Some(line?);
     }
+    let last = last.ok_or_else(|| ApiError::ours("internal_error", "the download was lost"))?;
     Ok(Json(last).into_response())
 }
 
@@ -68,10 +74,7 @@ pub(crate) async fn create_model(
     let derived = derived_model(&mut fields);
     fields.finish()?;
     change_store(&served, move || library.make(&name, derived)).await?;
-    let lines = [
-        json!({"status": "writing manifest"}),
-        json!({"status": "success"}),
-    ];
+    let lines = ["writing manifest", "success"].map(OllamaStatus::new);
     if !is_streamed {
         return Ok(Json(&lines[1]).into_response());
     }
@@ -204,10 +207,8 @@ fn model_store<'a>(
     library.ok_or_else(|| errors::not_supported(what, errors::MODELS))
 }
 
-fn error_line(error: &ApiError) -> Value {
-    json!({"error": error.message, "code": error.code})
-}
-
-fn json_line(line: &Value) -> Bytes {
-    Bytes::from(format!("{line}\n"))
+fn json_line(line: &impl Serialize) -> Bytes {
+    let mut line = wire::json::to_vec(line);
+    wire::json::raw(&mut line, "\n");
+    line.freeze()
 }

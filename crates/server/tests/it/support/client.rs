@@ -1,6 +1,8 @@
 //! HTTP by hand.
 
+use super::described::RequestLine;
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -10,6 +12,10 @@ pub struct Client {
     stream: BufReader<TcpStream>,
     /// When it has waited too long for what it asked last.
     until: Instant,
+    /// Requests without a response so far, in their order.
+    requests: VecDeque<Option<RequestLine>>,
+    /// The request whose response is being read.
+    answered: Option<RequestLine>,
 }
 
 /// Long enough for any test's answer; a read's own bound is renewed by each ping.
@@ -86,12 +92,15 @@ impl Client {
         Self {
             stream: BufReader::new(stream),
             until: patience(),
+            requests: VecDeque::new(),
+            answered: None,
         }
     }
 
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: &[u8]) {
         self.until = patience();
+        self.requests.extend(RequestLine::parse_all(bytes));
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
@@ -123,6 +132,7 @@ impl Client {
             let (name, value) = line.split_once(':')?;
             Some((name.to_ascii_lowercase(), value.trim().to_owned()))
         };
+        self.answered = self.requests.pop_front().flatten();
         Some(Head {
             status,
             fields: lines[1..].iter().filter_map(field).collect(),
@@ -167,6 +177,14 @@ impl Client {
 
     /// The body after this head.
     pub fn rest(&mut self, head: &Head) -> String {
+        let body = self.unchecked_rest(head);
+        if let Some(request) = self.answered.take() {
+            request.check(head, &body);
+        }
+        body
+    }
+
+    fn unchecked_rest(&mut self, head: &Head) -> String {
         if head.get("transfer-encoding") == Some("chunked") {
             return self.body();
         }

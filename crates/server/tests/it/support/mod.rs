@@ -3,6 +3,7 @@
 
 pub mod automaton;
 pub mod client;
+pub mod described;
 pub mod dialects;
 pub mod echo;
 pub mod exported;

@@ -1,0 +1,37 @@
+//! Query parameters and header fields of requests.
+
+use serde_json::{Value, json};
+use stream::LIST_PAGE_MAX;
+use wire::format::Format;
+use wire::openai::generation_fields::DEADLINE_MS_MAX;
+
+/// All parameters, by name.
+pub(super) fn all() -> Value {
+    let query = |name: &str, schema: Value, words: &str| json!({"name": name, "in": "query", "schema": schema, "description": words});
+    let header = |name: &str, schema: Value, words: &str| json!({"name": name, "in": "header", "schema": schema, "description": words});
+    let flag = || json!({"enum": ["0", "1"]});
+    let text = || json!({"type": "string"});
+    let number = |max: u64| json!({"type": "integer", "minimum": 0, "maximum": max});
+    json!({
+        "resumable": header("X-Stream-Resumable", json!({"enum": ["0", "1", "false", "true"]}), "1: the stream goes on when the client disconnects, and can be resumed"),
+        "acks": header("X-Stream-Acks", json!({"enum": ["socket", "explicit"]}), "what returns credit: bytes written to the socket, or explicit acknowledgements"),
+        "priority": header("X-Priority", json!({"enum": ["critical", "high", "normal", "low", "background"]}), "overrides the body's priority"),
+        "deadline": header("Request-Timeout-Ms", json!({"type": "integer", "minimum": 1, "maximum": DEADLINE_MS_MAX}), "deadline of the request in milliseconds"),
+        "last_event": header("Last-Event-ID", text(), "cursor of the last event that the client has"),
+        "anthropic_version": header("anthropic-version", text(), "any value: the response is in Anthropic's format"),
+        "after": query("after", text(), "as Last-Event-ID"),
+        "after_item": query("after", text(), "id of the last item of the page before"),
+        "after_stream": query("after", number(u64::MAX), "`next` of the page before"),
+        "after_id": query("after_id", text(), "with anthropic-version: id of the last model of the page before"),
+        "before_id": query("before_id", text(), "with anthropic-version: id of the first model of the page after"),
+        "model_limit": query("limit", number(wire::anthropic::model_list::PAGE_MAX), "with anthropic-version: models per page"),
+        "dialect": query("dialect", json!({"enum": Format::ALL.map(Format::name)}), "wire protocol of the events; default: the stream's own"),
+        "framing": query("format", json!({"enum": ["sse", "ndjson"]}), "framing of the events, for protocols that have both"),
+        "govern": query("govern", flag(), "1: this reader returns credit from now on"),
+        "stream_limit": query("limit", number(LIST_PAGE_MAX as u64), "streams per page"),
+        "item_limit": query("limit", number(wire::responses::input_page::PAGE_MAX), "items per page"),
+        "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: newest first"),
+        "stream": query("stream", json!({"enum": ["true", "false"]}), "true: stream the events"),
+        "starting_after": query("starting_after", number(u64::MAX), "a sequence_number; events after it are sent"),
+    })
+}
