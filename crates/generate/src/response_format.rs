@@ -25,8 +25,8 @@ pub fn any_object(field: &str) -> ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// The error of a grammar that cannot be compiled.
-    pub fn refusal(&self, error: &GrammarError) -> ApiError {
+    /// The error of a response format whose grammar cannot be compiled.
+    pub fn grammar_error(&self, error: &GrammarError) -> ApiError {
         if error.is_temporary() {
             let words = format!("{}: {}", self.field, error.why);
             return ApiError::capacity("overloaded", words, NO_THREAD_RETRY_AFTER);

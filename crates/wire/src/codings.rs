@@ -89,9 +89,9 @@ mod tests {
             for &(name, value) in fields {
                 headers.append(name, HeaderValue::from_static(value));
             }
-            let refused = expect_plain(&headers).err();
+            let error = expect_plain(&headers).err();
             assert_eq!(
-                refused.map(|e| status_code(e.kind).as_u16()),
+                error.map(|e| status_code(e.kind).as_u16()),
                 status,
                 "{fields:?}"
             );

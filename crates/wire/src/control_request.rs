@@ -19,7 +19,7 @@ pub struct ControlRequest {
     /// Text to inject.
     pub text: Option<String>,
     /// Changed sampling parameters and injected tokens.
-    pub steer: RequestUpdate,
+    pub changes: RequestUpdate,
 }
 
 impl ControlRequest {
@@ -36,7 +36,7 @@ impl ControlRequest {
 
     /// Parses an update from an object that may have other fields too; errors are recorded in `fields`.
     pub fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let steer = RequestUpdate {
+        let changes = RequestUpdate {
             temperature: fields.number("temperature", 0.0..=100.0),
             top_k: fields
                 .integer("top_k", 0..=i128::from(u32::MAX))
@@ -53,9 +53,9 @@ impl ControlRequest {
             stop: fields.boolean("stop") == Some(true),
             end_thinking: fields.boolean("end_thinking") == Some(true),
             text: fields.string("text").map(std::borrow::Cow::into_owned),
-            steer,
+            changes,
         };
-        if control.text.is_some() && !control.steer.inject.is_empty() {
+        if control.text.is_some() && !control.changes.inject.is_empty() {
             fields.wrong("text", "must not be given together with tokens");
         }
         if control

@@ -51,7 +51,7 @@ pub trait Encoder: Send {
 }
 
 /// Writes the events of a waiting request as comments, for protocols without frames for these events.
-pub fn comment_on_wait(event: &Event<'_>, out: &mut FrameWriter<'_>) {
+pub fn write_wait_comment(event: &Event<'_>, out: &mut FrameWriter<'_>) {
     match event {
         Event::Queued { position } => {
             out.write_comment(format_args!("queued, position {position}"))

@@ -105,8 +105,8 @@ mod tests {
                 headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             }
             let query = Query::of(&uri).unwrap_or_else(|e| panic!("{}", e.message));
-            let asked = Framing::from_request(&headers, &query).ok();
-            let framing = asked.map(|asked| format.framing().or_requested(asked));
+            let requested = Framing::from_request(&headers, &query).ok();
+            let framing = requested.map(|requested| format.framing().or_requested(requested));
             assert_eq!(framing, want, "{uri} {accept:?}");
         }
     }

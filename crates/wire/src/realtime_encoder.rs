@@ -152,14 +152,14 @@ impl RealtimeEncoder {
         }
     }
 
-    fn has_several(&self) -> bool {
+    fn has_several_choices(&self) -> bool {
         self.source.meta().choices > 1
     }
 
     fn choice_part<'a>(&self, at: &PartOrigin<'a>) -> ChoicePart<'a> {
         let has_logprobs = !at.logprobs.entries.is_empty();
         ChoicePart {
-            choice: self.has_several().then_some(at.choice),
+            choice: self.has_several_choices().then_some(at.choice),
             logprobs: has_logprobs.then_some(ChatLogprobs(at.logprobs)),
         }
     }
@@ -213,7 +213,7 @@ impl RealtimeEncoder {
     fn write_choice_ended(&mut self, choice: usize, end: End, out: &mut FrameWriter<'_>) {
         self.last = Some(end);
         // The end of an only choice is reported as the end of the stream.
-        if self.has_several() {
+        if self.has_several_choices() {
             let message = StreamMessage::ChoiceEnded {
                 stream: &self.stream,
                 choice,

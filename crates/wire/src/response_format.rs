@@ -31,11 +31,11 @@ pub(crate) fn parse_response_format(fields: &mut Fields<'_>) -> Option<ResponseF
         let Some(raw) = fields.raw(name) else {
             continue;
         };
-        let Some(form) = parse_field(fields, name, raw) else {
+        let Some(parsed) = parse_field(fields, name, raw) else {
             continue;
         };
         match &found {
-            None => found = Some((name, form)),
+            None => found = Some((name, parsed)),
             Some((first, _)) => fields.wrong(
                 name,
                 format!(
@@ -44,7 +44,7 @@ pub(crate) fn parse_response_format(fields: &mut Fields<'_>) -> Option<ResponseF
             ),
         }
     }
-    found.map(|(_, form)| form)
+    found.map(|(_, parsed)| parsed)
 }
 
 /// Whether schemas with `properties` and without `additionalProperties` forbid further members: vLLM's
@@ -88,18 +88,18 @@ pub(crate) fn json_schema_format(
 /// Checks a response format with `strict: true`: rejects a schema that cannot be enforced exactly as written.
 pub(crate) fn check_strict(
     fields: &mut Fields<'_>,
-    form: Option<ResponseFormat>,
+    parsed: Option<ResponseFormat>,
     strict: Option<Raw<'_>>,
 ) -> Option<ResponseFormat> {
-    let form = form?;
+    let parsed = parsed?;
     let is_strict = strict.is_some_and(|raw| raw.get() == "true");
-    if let (true, GrammarSource::JsonSchema(schema)) = (is_strict, &form.source)
+    if let (true, GrammarSource::JsonSchema(schema)) = (is_strict, &parsed.source)
         && let Some(problem) = text::strict_schema_violation(schema)
     {
-        fields.wrong(format!("{}.{}", form.field, problem.place), problem.why);
+        fields.wrong(format!("{}.{}", parsed.field, problem.place), problem.why);
         return None;
     }
-    Some(form)
+    Some(parsed)
 }
 
 fn parse_field(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
@@ -119,10 +119,10 @@ fn parse_field(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<Resp
 fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "response_format";
     let format = fields.object(NAME)?;
-    let beside = format.get("schema");
+    let outer_schema = format.get("schema");
     match format.get("type").and_then(fields::text).as_deref() {
         Some("text") => None,
-        Some("json_object") => match beside {
+        Some("json_object") => match outer_schema {
             Some(raw) => json_schema_format(fields, &format!("{NAME}.schema"), raw),
             None => Some(any_object(NAME)),
         },
@@ -132,11 +132,14 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
                 .filter(|raw| fields::kind(*raw) == Kind::Object)
                 .and_then(fields::read);
             let strict = inner.as_ref().and_then(|inner| inner.get("strict"));
-            match (inner.as_ref().and_then(|inner| inner.get("schema")), beside) {
+            match (
+                inner.as_ref().and_then(|inner| inner.get("schema")),
+                outer_schema,
+            ) {
                 (Some(raw), _) => {
-                    let form =
+                    let parsed =
                         json_schema_format(fields, &format!("{NAME}.json_schema.schema"), raw);
-                    check_strict(fields, form, strict)
+                    check_strict(fields, parsed, strict)
                 }
                 (None, Some(raw)) => json_schema_format(fields, &format!("{NAME}.schema"), raw),
                 (None, None) => {
@@ -162,10 +165,10 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
 fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "structured_outputs";
     let given = fields.object(NAME)?;
-    let mut forms = Vec::new();
+    let mut response_formats = Vec::new();
     for (name, raw) in given.entries() {
         let field = format!("{NAME}.{name}");
-        forms.extend(match (name, fields::kind(raw)) {
+        response_formats.extend(match (name, fields::kind(raw)) {
             (_, Kind::Null) => None,
             ("json", _) => json_schema_format(fields, &field, raw),
             ("regex", _) => text_format(fields, &field, raw, GrammarSource::Regex),
@@ -180,11 +183,11 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
             _ => None,
         });
     }
-    if forms.len() > 1 {
-        let field = forms[1].field.clone();
+    if response_formats.len() > 1 {
+        let field = response_formats[1].field.clone();
         fields.wrong(field, "must be the only output constraint of the request");
     }
-    forms.into_iter().next()
+    response_formats.into_iter().next()
 }
 
 fn choice_format(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<ResponseFormat> {

@@ -29,12 +29,12 @@ pub fn parse_object(object: &[u8]) -> Result<Tools, ApiError> {
 /// Parses the tools of a request. Errors are recorded in `fields`.
 pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     let tools = parse_tool_list(fields, ".function.name", parse_tool);
-    let once = fields.boolean("parallel_tool_calls") == Some(false);
+    let single_call = fields.boolean("parallel_tool_calls") == Some(false);
     let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
         let function = choice.get("function").and_then(fields::object)?;
         function.get("name").and_then(fields::text)
     });
-    Tools::new(tools, &choice, once).unwrap_or_else(|| reject_unknown_tool(fields))
+    Tools::new(tools, &choice, single_call).unwrap_or_else(|| reject_unknown_tool(fields))
 }
 
 /// Parses the field `tools`: `tool` parses one entry at a path, and `name` is the path of the tool's name below that
@@ -124,8 +124,8 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(Stri
     if name.is_none() {
         fields.wrong(format!("{path}.name"), TOOL_NAME_MESSAGE);
     }
-    let is = |name: &str, right: fn(Raw<'_>) -> bool| function.get(name).is_none_or(right);
-    for (name, right, error_message) in [
+    let is = |name: &str, is_valid: fn(Raw<'_>) -> bool| function.get(name).is_none_or(is_valid);
+    for (name, is_valid, error_message) in [
         (
             "description",
             is("description", |raw| fields::kind(raw) == Kind::String),
@@ -142,7 +142,7 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(Stri
             "must be true or false",
         ),
     ] {
-        if !right {
+        if !is_valid {
             fields.wrong(format!("{path}.{name}"), error_message);
         }
     }

@@ -17,7 +17,7 @@ pub fn apply(mut update: ControlRequest, record: &StreamRecord) -> Result<(), Ap
     let started = record.started().filter(|_| !record.is_over());
     let started = started.ok_or_else(not_running)?;
     if let Some(text) = &update.text {
-        update.steer.inject = encoded(&started.tokenizer, text)?;
+        update.changes.inject = encoded(&started.tokenizer, text)?;
     }
     if update.end_thinking {
         let marks = started.choices.iter().find_map(|log| log.reading.marks());
@@ -25,7 +25,7 @@ pub fn apply(mut update: ControlRequest, record: &StreamRecord) -> Result<(), Ap
             let words = "end_thinking: this model has no token that ends its thinking";
             ApiError::field("end_thinking", "invalid_value", words)
         })?;
-        update.steer.inject.insert(0, marks.close);
+        update.changes.inject.insert(0, marks.close);
     }
     let made = started.choices.iter().map(|log| log.tokens.len());
     let order = ControlUpdate {
@@ -33,10 +33,10 @@ pub fn apply(mut update: ControlRequest, record: &StreamRecord) -> Result<(), Ap
         pause: update.pause,
         stop: update.stop,
         end_thinking: update.end_thinking,
-        ..ControlUpdate::new(&update.steer)
+        ..ControlUpdate::new(&update.changes)
     };
-    if update.steer != RequestUpdate::default() {
-        steer(&update.steer, record)?;
+    if update.changes != RequestUpdate::default() {
+        steer(&update.changes, record)?;
     }
     record.control_history().add(order);
     if let Some(paused) = update.pause {

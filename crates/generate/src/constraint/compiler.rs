@@ -203,7 +203,7 @@ impl ConstraintCompiler {
         }
         match self.grammars.compile(&format.source) {
             Ok(grammar) => Ok(Some(grammar)),
-            Err(error) => Err(Unfinished::Failed(format.refusal(&error))),
+            Err(error) => Err(Unfinished::Failed(format.grammar_error(&error))),
         }
     }
 

@@ -230,9 +230,9 @@ fn threads_are_rejected_as_clients_expect() {
     let rig = Rig::start();
     let want = concat!(
         r#"{"type":"error","error":{"type":"invalid_request_error","#,
-        r#""message":"thread: conversations are not kept here: send all messages without it","#,
+        r#""message":"thread: this server stores no conversations: send all messages without thread","#,
         r#""details":{"error_code":"thread_unsupported_request","errors":[{"field":"thread","#,
-        r#""constraint":"thread: conversations are not kept here: send all messages without it"}],"#,
+        r#""constraint":"thread: this server stores no conversations: send all messages without thread"}],"#,
         r#""unsupported":["thread"]}}}"#
     );
     for thread in [

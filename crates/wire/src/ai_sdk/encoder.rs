@@ -2,7 +2,7 @@
 
 use super::chunk::{MessageMetadata, PartId, UiMessage, UiMessageChunk, UiPart, finish_reason};
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, comment_on_wait};
+use crate::encoder::{Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
 use crate::openai::chunk::DONE;
@@ -242,7 +242,7 @@ impl Encoder for UiMessageEncoder {
             }
             Event::Failed { end, .. } => Self::write_failed(*end, out),
             Event::Rejected(error) => Self::write_rejected(error, out),
-            _ => comment_on_wait(event, out),
+            _ => write_wait_comment(event, out),
         }
     }
 

@@ -37,14 +37,14 @@ pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<Conversation
         fields.wrong("messages", "must hold at least one message");
         return None;
     }
-    let mut right = true;
+    let mut is_valid = true;
     for (i, turn) in turns.into_iter().enumerate() {
-        right &= conversation
+        is_valid &= conversation
             .add_message(fields, &format!("messages[{i}]"), turn)
             .is_some();
     }
     conversation.take_prefill(fields)?;
-    right.then_some(conversation)
+    is_valid.then_some(conversation)
 }
 
 impl Conversation {
@@ -77,12 +77,12 @@ impl Conversation {
             fields.wrong(path, format!("must have at most {PARTS_MAX} blocks"));
             return None;
         };
-        let mut right = true;
+        let mut is_valid = true;
         for (i, block) in blocks.into_iter().enumerate() {
             let path = format!("{path}[{i}]");
-            right &= self.add_block(fields, &path, role, block).is_some();
+            is_valid &= self.add_block(fields, &path, role, block).is_some();
         }
-        right.then_some(())
+        is_valid.then_some(())
     }
 
     fn add_block(

@@ -4,7 +4,7 @@ use super::content::{Block, BlockDelta, ContentBlock};
 use super::error_response::MessageErrorBody;
 use super::stop_reason;
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, comment_on_wait};
+use crate::encoder::{Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::schema::{self, ResponseSchemas};
 use crate::{json, openai};
@@ -153,7 +153,7 @@ impl MessagesEncoder {
         }
     }
 
-    fn has_several(&self) -> bool {
+    fn has_several_choices(&self) -> bool {
         self.blocks.len() > 1
     }
 
@@ -218,7 +218,7 @@ impl MessagesEncoder {
             self.write_signature(choice, out);
         }
         // Each of several choices has at least one block, even for an empty answer.
-        let is_empty = is_end && self.has_several() && self.blocks[choice].begun == 0;
+        let is_empty = is_end && self.has_several_choices() && self.blocks[choice].begun == 0;
         let block = match is_empty {
             true => Some(Block::Text),
             false => Self::block_of(event),
@@ -278,7 +278,7 @@ impl MessagesEncoder {
                 ToolCallPart::End => self.stop_block(id, choice, None, out),
             },
             Event::ChoiceEnded { end, .. } => {
-                let end = Some(*end).filter(|_| self.has_several());
+                let end = Some(*end).filter(|_| self.has_several_choices());
                 self.stop_block(id, choice, end, out);
             }
             _ => {}
@@ -293,7 +293,7 @@ fn write_error(id: FrameId, error: &ApiError, out: &mut FrameWriter<'_>) {
 impl Encoder for MessagesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
-            Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
+            Event::Queued { .. } | Event::Loading { .. } => write_wait_comment(event, out),
             Event::Opened { choices, usage } => {
                 self.blocks = vec![Blocks::default(); *choices];
                 let message = self.message_object(Vec::new(), None, *usage);

@@ -164,7 +164,7 @@ fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
         None => Ok(()),
         Some(_) => {
             let error_message =
-                "thread: conversations are not kept here: send all messages without it";
+                "thread: this server stores no conversations: send all messages without thread";
             Err(ApiError::field("thread", THREAD_UNSUPPORTED, error_message))
         }
     }

@@ -17,9 +17,9 @@ pub(crate) fn parse_output_format(
     let new = new.and_then(|raw| parse_format(fields, NAME, raw));
     let old = fields.raw(BEFORE);
     let old = old.and_then(|raw| parse_format(fields, BEFORE, raw));
-    let mut forms = [new, old, other].into_iter().flatten();
-    let first = forms.next()?;
-    if let Some(second) = forms.next() {
+    let mut response_formats = [new, old, other].into_iter().flatten();
+    let first = response_formats.next()?;
+    if let Some(second) = response_formats.next() {
         let error_message = format!("must not be given together with {}", first.field);
         fields.wrong(second.field, error_message);
     }

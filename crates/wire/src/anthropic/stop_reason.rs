@@ -92,7 +92,7 @@ mod tests {
         ];
         for (end, want) in rows {
             let got = stop_reason(end)
-                .map(|ending| (ending.reason, ending.stop))
+                .map(|stop_reason| (stop_reason.reason, stop_reason.stop))
                 .map_err(|error| (http_status(&error).as_u16(), error_type(&error), error.code));
             assert_eq!(got, want, "{end:?}");
         }

@@ -13,8 +13,8 @@ const NOT_SUPPORTED: &str = "is not supported yet by this server";
 /// Parses the tools into OpenAI's format, which chat templates expect. Errors are recorded in `fields`.
 pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     let tools = parse_tool_list(fields, ".name", parse_tool);
-    let (choice, once) = parse_tool_choice(fields, !tools.is_empty());
-    Tools::new(tools, &choice, once).unwrap_or_else(|| {
+    let (choice, single_call) = parse_tool_choice(fields, !tools.is_empty());
+    Tools::new(tools, &choice, single_call).unwrap_or_else(|| {
         fields.wrong("tool_choice.name", "must be one of the given tools");
         Tools::default()
     })
@@ -79,15 +79,15 @@ fn parse_tool_choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, b
     if fields.object("tool_choice").is_none() {
         return (ToolChoice::Auto, false);
     }
-    let (choice, once) = fields.within("tool_choice", |fields| {
-        let once = fields.boolean("disable_parallel_tool_use") == Some(true);
-        (choice_by_type(fields), once)
+    let (choice, single_call) = fields.within("tool_choice", |fields| {
+        let single_call = fields.boolean("disable_parallel_tool_use") == Some(true);
+        (choice_by_type(fields), single_call)
     });
     if !has_tools && choice != ToolChoice::None {
         fields.wrong("tool_choice", "needs tools");
-        return (ToolChoice::Auto, once);
+        return (ToolChoice::Auto, single_call);
     }
-    (choice, once)
+    (choice, single_call)
 }
 
 fn choice_by_type(fields: &mut Fields<'_>) -> ToolChoice {

@@ -164,7 +164,7 @@ impl Encoder for JobEncoder {
                 let position = *position;
                 out.write_frame(FrameId::None, None, &JobEvent::Queued { position });
             }
-            Event::Loading { .. } => crate::encoder::comment_on_wait(event, out),
+            Event::Loading { .. } => crate::encoder::write_wait_comment(event, out),
             Event::Opened { choices, .. } => self.choices = *choices,
             Event::Started { at } => {
                 if !std::mem::replace(&mut self.started, true) {

@@ -28,23 +28,23 @@ pub enum JobOutcome {
 /// The last event of a job for each end of its stream.
 pub fn job_outcome(end: End) -> JobOutcome {
     match end {
-        End::Stop(Stop::Eos | Stop::ToolCalls | Stop::StopString(ONE_CALL)) => ended("EOS"),
+        End::Stop(Stop::Eos | Stop::ToolCalls | Stop::StopString(ONE_CALL)) => ended_outcome("EOS"),
         End::Stop(Stop::StopString(index)) => JobOutcome::End {
             reason: "STOP_SEQUENCE",
             stop: Some(index),
         },
-        End::Length => ended("MAX_TOKENS"),
-        End::Cancelled => ended("CANCELLED"),
-        End::Deadline => failed_with(
+        End::Length => ended_outcome("MAX_TOKENS"),
+        End::Cancelled => ended_outcome("CANCELLED"),
+        End::Deadline => error_outcome(
             JobErrorCode::Timeout,
             "the deadline of the job passed (deadline)",
             false,
         ),
         End::TimedOut(clock) => timed_out(clock),
         End::Failed(code) => failed_outcome(code),
-        End::Lost => failed_with(
+        End::Lost => error_outcome(
             JobErrorCode::Internal,
-            "the job ended without a reason",
+            "the job ended_outcome without a reason",
             true,
         ),
     }
@@ -89,40 +89,40 @@ fn timed_out(clock: Clock) -> JobOutcome {
         Clock::Total => ("the job took too long (total)", false),
         Clock::Reader => ("the answer was not read in time (reader)", false),
     };
-    failed_with(JobErrorCode::Timeout, message, retriable)
+    error_outcome(JobErrorCode::Timeout, message, retriable)
 }
 
 fn failed_outcome(code: FailCode) -> JobOutcome {
     match code {
-        FailCode::Inference => failed_with(
+        FailCode::Inference => error_outcome(
             JobErrorCode::InferenceFailed,
             "the model failed on this job",
             true,
         ),
         FailCode::NotFinite => {
-            failed_with(JobErrorCode::InferenceFailed, NOT_FINITE_MESSAGE, false)
+            error_outcome(JobErrorCode::InferenceFailed, NOT_FINITE_MESSAGE, false)
         }
-        FailCode::Panic => failed_with(
+        FailCode::Panic => error_outcome(
             JobErrorCode::Internal,
             "this job failed; others are not affected",
             true,
         ),
-        FailCode::Shutdown => failed_with(
+        FailCode::Shutdown => error_outcome(
             JobErrorCode::WorkerUnhealthy,
             "the server is shutting down",
             true,
         ),
         FailCode::Constraint => {
-            failed_with(JobErrorCode::InvalidRequest, GRAMMAR_LIMIT_MESSAGE, false)
+            error_outcome(JobErrorCode::InvalidRequest, GRAMMAR_LIMIT_MESSAGE, false)
         }
     }
 }
 
-fn ended(reason: &'static str) -> JobOutcome {
+fn ended_outcome(reason: &'static str) -> JobOutcome {
     JobOutcome::End { reason, stop: None }
 }
 
-fn failed_with(code: JobErrorCode, message: &'static str, retriable: bool) -> JobOutcome {
+fn error_outcome(code: JobErrorCode, message: &'static str, retriable: bool) -> JobOutcome {
     JobOutcome::Error(JobError {
         code: code.name(),
         message,

@@ -8,7 +8,7 @@ use super::response_line::{
 };
 use crate::clock;
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, comment_on_wait};
+use crate::encoder::{Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::framing::Framing;
 use crate::json;
@@ -136,8 +136,8 @@ impl OllamaEncoder {
     }
 
     fn token_logprobs<'a>(&self, list: Logprobs<'a>) -> Option<TokenLogprobs<'a>> {
-        let wanted = self.source.meta().logprobs && !list.entries.is_empty();
-        wanted.then_some(TokenLogprobs(list))
+        let is_requested = self.source.meta().logprobs && !list.entries.is_empty();
+        is_requested.then_some(TokenLogprobs(list))
     }
 
     fn line_summary(&self, choice: usize, end: End, usage: Usage, tokens: u64) -> LineSummary<'_> {
@@ -164,7 +164,7 @@ impl OllamaEncoder {
     /// Writes the state of a waiting request: a comment, or a line without text where the framing has no comments.
     fn write_waiting(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         if out.framing() == Framing::Sse {
-            return comment_on_wait(event, out);
+            return write_wait_comment(event, out);
         }
         let line = self.empty_line(&LineOutput::default());
         let line = match event {

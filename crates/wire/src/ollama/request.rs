@@ -58,8 +58,8 @@ pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     let Some(raw) = fields.raw("think") else {
         return kwargs;
     };
-    let (thinks, effort) = match (fields::read::<bool>(raw), fields::text(raw)) {
-        (Some(thinks), _) => (thinks, None),
+    let (is_enabled, effort) = match (fields::read::<bool>(raw), fields::text(raw)) {
+        (Some(is_enabled), _) => (is_enabled, None),
         (_, Some(effort)) if matches!(&*effort, "low" | "medium" | "high") => (true, Some(effort)),
         _ => {
             fields.wrong("think", "must be true, false, low, medium or high");
@@ -67,7 +67,7 @@ pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
         }
     };
     for name in ["enable_thinking", "thinking"] {
-        kwargs.entry(name).or_insert(Value::Bool(thinks));
+        kwargs.entry(name).or_insert(Value::Bool(is_enabled));
     }
     if let Some(effort) = effort {
         let effort = Value::String(effort.into_owned());

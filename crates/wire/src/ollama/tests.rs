@@ -80,22 +80,22 @@ fn options_are_parsed() {
 
 #[test]
 fn format_is_parsed_to_response_format() {
-    let form = |format: Value| {
+    let parse_format = |format: Value| {
         generate(&json!({"prompt": "hi", "format": format}))
             .unwrap()
             .params
             .response_format
     };
-    assert_eq!(form(json!("")), None);
+    assert_eq!(parse_format(json!("")), None);
     assert_eq!(
-        form(json!("json")),
+        parse_format(json!("json")),
         Some(generate::response_format::any_object("format"))
     );
     let schema = json!({"type": "boolean"});
     let source = text::GrammarSource::JsonSchema(schema.clone());
     let field = "format".to_owned();
     assert_eq!(
-        form(schema),
+        parse_format(schema),
         Some(generate::response_format::ResponseFormat { source, field })
     );
 }
@@ -221,7 +221,7 @@ fn invalid_field_is_named() {
     let rows = [
         ("a suffix", json!({"suffix": "x"}), "suffix"),
         ("no option", json!({"options": 7}), "options"),
-        ("no form", json!({"format": "xml"}), "format"),
+        ("no parse_format", json!({"format": "xml"}), "format"),
         ("no id", json!({"context": [300]}), "context[0]"),
         ("raw", json!({"raw": true, "system": "s"}), "system"),
         ("raw", json!({"raw": true, "context": [1]}), "context"),

@@ -177,8 +177,8 @@ impl ChatEncoder {
     }
 
     fn chat_logprobs<'a>(&self, list: Logprobs<'a>) -> Option<ChatLogprobs<'a>> {
-        let wanted = self.chunks.source.meta().logprobs;
-        wanted.then_some(ChatLogprobs(list))
+        let is_requested = self.chunks.source.meta().logprobs;
+        is_requested.then_some(ChatLogprobs(list))
     }
 
     fn write_opened(&self, choices: usize, usage: Usage, out: &mut FrameWriter<'_>) {

@@ -1,7 +1,7 @@
 //! Chunks, usage and terminal frames, shared by chat completions and completions.
 
 use crate::cursor::TerminalMarker;
-use crate::encoder::comment_on_wait;
+use crate::encoder::write_wait_comment;
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
 use crate::openai::error_response::ErrorBody;
@@ -119,7 +119,7 @@ impl ChunkWriter {
                 out.write_frame(id, None, &ErrorBody::new(&error));
             }
             Event::Rejected(error) => out.write_frame(FrameId::None, None, &ErrorBody::new(error)),
-            Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
+            Event::Queued { .. } | Event::Loading { .. } => write_wait_comment(event, out),
             _ => {}
         }
     }

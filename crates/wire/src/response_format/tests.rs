@@ -6,9 +6,9 @@ use text::GrammarError;
 
 fn read(body: &str) -> Result<Option<ResponseFormat>, Vec<String>> {
     let mut fields = Fields::parse(body.as_bytes()).expect("an object");
-    let form = parse_response_format(&mut fields);
+    let parsed = parse_response_format(&mut fields);
     match fields.finish() {
-        Ok(()) => Ok(form),
+        Ok(()) => Ok(parsed),
         Err(error) => Err(error.problems.into_iter().map(|p| p.field).collect()),
     }
 }
@@ -65,11 +65,11 @@ const WRONG: [(&str, &[&str]); 12] = [
 #[test]
 fn response_format_is_parsed() {
     for (body, field, kind) in RIGHT {
-        let form = ResponseFormat {
+        let parsed = ResponseFormat {
             source: source(kind),
             field: field.to_owned(),
         };
-        assert_eq!(read(body), Ok(Some(form)), "{body}");
+        assert_eq!(read(body), Ok(Some(parsed)), "{body}");
     }
     for body in [
         "{}",
@@ -90,20 +90,20 @@ fn invalid_response_format_is_named() {
 
 #[test]
 fn strict_schema_error_names_the_place() {
-    let refused = |source, field: &str, place: &str| {
-        let form = ResponseFormat {
+    let error_for = |source, field: &str, place: &str| {
+        let parsed = ResponseFormat {
             source,
             field: field.to_owned(),
         };
-        form.refusal(&GrammarError {
+        parsed.grammar_error(&GrammarError {
             place: place.to_owned(),
             why: "no".into(),
         })
     };
     let schema = "response_format.json_schema.schema";
-    let refusal = refused(source("schema"), schema, "properties.a");
-    assert_eq!(refusal.problems[0].field, format!("{schema}.properties.a"));
-    assert_eq!(refusal.code, "invalid_json_schema");
-    let refusal = refused(source("choice"), "guided_choice", "[1]");
-    assert_eq!(refusal.problems[0].field, "guided_choice[1]");
+    let error = error_for(source("schema"), schema, "properties.a");
+    assert_eq!(error.problems[0].field, format!("{schema}.properties.a"));
+    assert_eq!(error.code, "invalid_json_schema");
+    let error = error_for(source("choice"), "guided_choice", "[1]");
+    assert_eq!(error.problems[0].field, "guided_choice[1]");
 }

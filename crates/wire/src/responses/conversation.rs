@@ -43,8 +43,8 @@ pub(crate) fn parse_input(
     };
     let read =
         |(i, item): (usize, Raw<'_>)| conversation.add_item(fields, &format!("input[{i}]"), item);
-    let kept: Vec<_> = items.into_iter().enumerate().map(read).collect();
-    kept.into_iter().collect()
+    let stored: Vec<_> = items.into_iter().enumerate().map(read).collect();
+    stored.into_iter().collect()
 }
 
 impl ConversationBuilder {
@@ -115,12 +115,12 @@ impl ConversationBuilder {
             "assistant" => "output_text",
             _ => "input_text",
         };
-        let kept = match plain {
+        let stored = match plain {
             true => with_id(message_item(role, part, &text), item),
             false => stored_item(item, "message"),
         };
         self.add_text(template_role, text);
-        Some(kept)
+        Some(stored)
     }
 
     /// Appends text to the assistant's message if that has no content yet, or to the system message; otherwise adds a
@@ -128,10 +128,10 @@ impl ConversationBuilder {
     fn add_text(&mut self, role: &str, text: String) {
         let last = self.messages.last_mut();
         if let Some(last) = last.filter(|last| last.role == role) {
-            let is_begun =
+            let is_open =
                 role == "assistant" && last.content == "" && last.rest.get("tool_calls").is_none();
-            let instructs = role == "system";
-            if let (true, Value::String(so_far)) = (is_begun || instructs, &mut last.content) {
+            let is_system = role == "system";
+            if let (true, Value::String(so_far)) = (is_open || is_system, &mut last.content) {
                 let between = if so_far.is_empty() { "" } else { "\n\n" };
                 so_far.push_str(between);
                 so_far.push_str(&text);
@@ -202,14 +202,14 @@ impl ConversationBuilder {
         path: &str,
         item: &Object<'_>,
     ) -> Option<Map<String, Value>> {
-        let mut thought = None;
+        let mut reasoning = None;
         for name in ["summary", "content"] {
             if let Some(raw) = item.get(name) {
                 let text = joined_parts(fields, &format!("{path}.{name}"), raw)?;
-                thought = Some(text).filter(|text| !text.is_empty()).or(thought);
+                reasoning = Some(text).filter(|text| !text.is_empty()).or(reasoning);
             }
         }
-        if let Some(text) = thought {
+        if let Some(text) = reasoning {
             self.push_message("assistant", json!(""), Map::new());
             let rest = &mut self.assistant_message().rest;
             rest.insert("reasoning_content".to_owned(), Value::String(text));
@@ -303,17 +303,17 @@ fn message_item(role: &str, part: &str, text: &str) -> Map<String, Value> {
         .collect()
 }
 
-fn with_id(mut kept: Map<String, Value>, item: &Object<'_>) -> Map<String, Value> {
+fn with_id(mut stored: Map<String, Value>, item: &Object<'_>) -> Map<String, Value> {
     if let Some(id) = item.get("id").and_then(fields::text) {
-        kept.insert("id".to_owned(), Value::String(id.into_owned()));
+        stored.insert("id".to_owned(), Value::String(id.into_owned()));
     }
-    kept
+    stored
 }
 
 /// The item to be stored: all members, and the type.
 fn stored_item(item: &Object<'_>, kind: &str) -> Map<String, Value> {
     let value = |(name, raw)| Some((str::to_owned(name), fields::read(raw)?));
-    let mut kept: Map<String, Value> = item.entries().filter_map(value).collect();
-    kept.insert("type".to_owned(), json!(kind));
-    kept
+    let mut stored: Map<String, Value> = item.entries().filter_map(value).collect();
+    stored.insert("type".to_owned(), json!(kind));
+    stored
 }

@@ -8,7 +8,7 @@ use super::output_item::{self, ContentPart, ItemId, LogprobList, OutputItem};
 use super::response_object::{self, ResponseObject, ResponseStatus};
 use super::sequence_number::{self, ChoiceProgress, ItemKind};
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, comment_on_wait};
+use crate::encoder::{Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
 use crate::openai::error_response::{ErrorBody, first_invalid_field};
@@ -345,7 +345,7 @@ impl ResponsesEncoder {
 impl Encoder for ResponsesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
-            Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
+            Event::Queued { .. } | Event::Loading { .. } => write_wait_comment(event, out),
             Event::Opened { .. } => self.write_opened(out),
             Event::Finished { usage, .. } => self.write_last(None, *usage, out),
             Event::Failed { end, usage } => {

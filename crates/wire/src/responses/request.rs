@@ -126,22 +126,22 @@ fn single_response_format(
     fields: &mut Fields<'_>,
     other: Option<ResponseFormat>,
 ) -> Option<ResponseFormat> {
-    let form = text_format::parse_text_format(fields);
-    if let (Some(_), Some(other)) = (&form, &other) {
+    let response_format = text_format::parse_text_format(fields);
+    if let (Some(_), Some(other)) = (&response_format, &other) {
         let error_message = format!("must not be given together with {}", other.field);
         fields.wrong("text.format", error_message);
     }
-    form.or(other)
+    response_format.or(other)
 }
 
 fn parse_logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
     let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128);
     let included = fields.array("include", usize::MAX).unwrap_or_default();
-    let asked = included
+    let is_included = included
         .iter()
         .any(|raw| fields::text(*raw).as_deref() == Some(LOGPROBS));
     sampling.top_logprobs = top.and_then(|top| u32::try_from(top).ok()).unwrap_or(0);
-    sampling.logprobs = asked || sampling.top_logprobs > 0;
+    sampling.logprobs = is_included || sampling.top_logprobs > 0;
 }
 
 /// Validates fields without effect.
@@ -162,12 +162,12 @@ fn check_metadata(fields: &mut Fields<'_>) {
     let Some(metadata) = fields.object("metadata") else {
         return;
     };
-    let right = |(name, raw): (&str, fields::Raw<'_>)| {
+    let is_valid = |(name, raw): (&str, fields::Raw<'_>)| {
         let value = fields::text(raw);
         let fits = value.is_some_and(|value| value.len() <= METADATA_BYTES_MAX);
         fits && name.len() <= METADATA_NAME_BYTES_MAX
     };
-    if metadata.entries().count() > METADATA_MAX || !metadata.entries().all(right) {
+    if metadata.entries().count() > METADATA_MAX || !metadata.entries().all(is_valid) {
         let error_message = format!(
             "must be an object of at most {METADATA_MAX} strings of {METADATA_BYTES_MAX} bytes, with \
              names of {METADATA_NAME_BYTES_MAX}"

@@ -204,7 +204,7 @@ mod tests {
     use testing::small_vocabulary::tokenizer;
 
     /// The numbers after each delta, given by kind and position.
-    fn numbers(said: &[(DeltaKind, (u64, u64))]) -> Vec<u64> {
+    fn numbers(deltas: &[(DeltaKind, (u64, u64))]) -> Vec<u64> {
         let tokenizer = tokenizer();
         let at = |(steps, parts)| PartOrigin {
             choice: 0,
@@ -221,7 +221,7 @@ mod tests {
         };
         let mut track = ChoiceProgress::default();
         let mut all = Vec::new();
-        for &(kind, position) in said {
+        for &(kind, position) in deltas {
             let at = at(position);
             track.count_frames(&Event::Delta(Delta {
                 kind,

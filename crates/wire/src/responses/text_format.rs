@@ -23,9 +23,9 @@ pub(crate) fn parse_text_format(fields: &mut Fields<'_>) -> Option<ResponseForma
         (Some("json_object"), _) => Some(any_object(NAME)),
         (Some("json_schema"), Some(format)) => match format.get("schema") {
             Some(schema) => {
-                let form =
+                let parsed =
                     response_format::json_schema_format(fields, &format!("{NAME}.schema"), schema);
-                response_format::check_strict(fields, form, format.get("strict"))
+                response_format::check_strict(fields, parsed, format.get("strict"))
             }
             None => {
                 let error_message = "is required: a JSON Schema (an object)";

@@ -16,13 +16,13 @@ const TOOL_CHOICE_MESSAGE: &str =
 /// Parses the tools into OpenAI's chat format, which chat templates expect. Errors are recorded in `fields`.
 pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     let tools = parse_tool_list(fields, ".name", parse_tool);
-    let once = fields.boolean("parallel_tool_calls") == Some(false);
+    let single_call = fields.boolean("parallel_tool_calls") == Some(false);
     let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
         let kind = choice.get("type").and_then(fields::text)?;
         let name = choice.get("name").and_then(fields::text);
         name.filter(|_| kind == "function")
     });
-    Tools::new(tools, &choice, once).unwrap_or_else(|| reject_unknown_tool(fields))
+    Tools::new(tools, &choice, single_call).unwrap_or_else(|| reject_unknown_tool(fields))
 }
 
 fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {

@@ -60,7 +60,7 @@ fn invalid_field_is_named() {
         (json!({"mcp_servers": [{}]}), "mcp_servers"),
         (json!({"container": "c"}), "container"),
     ];
-    rows.into_iter().for_each(refused);
+    rows.into_iter().for_each(assert_rejected);
 }
 
 #[test]
@@ -107,11 +107,11 @@ fn invalid_tool_is_named() {
             "tool_choice.disable_parallel_tool_use",
         ),
     ];
-    rows.into_iter().for_each(refused);
+    rows.into_iter().for_each(assert_rejected);
 }
 
 /// Asserts that one field is rejected.
-fn refused((over, want): (Value, &str)) {
+fn assert_rejected((over, want): (Value, &str)) {
     let error = message(&over).expect_err(want);
     assert_eq!(bad_fields(&error), [want], "{over}");
     assert_eq!(status_code(error.kind).as_u16(), 400, "{over}");
@@ -221,7 +221,7 @@ fn invalid_output_format_is_named() {
             "guided_regex",
         ),
     ];
-    rows.into_iter().for_each(refused);
+    rows.into_iter().for_each(assert_rejected);
 }
 
 #[test]
@@ -240,11 +240,11 @@ fn output_format_is_parsed() {
             Some("output_format.schema"),
         ),
     ] {
-        let form = message(&over).expect("understood").params.response_format;
+        let response_format = message(&over).expect("understood").params.response_format;
         let source = text::GrammarSource::JsonSchema(schema.clone());
-        let got = form
+        let got = response_format
             .as_ref()
-            .map(|form| (form.field.as_str(), &form.source));
+            .map(|response_format| (response_format.field.as_str(), &response_format.source));
         assert_eq!(got, field.map(|field| (field, &source)), "{over}");
     }
 }
