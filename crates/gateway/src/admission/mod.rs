@@ -7,7 +7,7 @@
 //! holds a [`Permit`]: a slot and a number of pages, and the right to request more slots for further choices;
 //! dropping the
 //! permit releases everything. A parked sequence returns its slot and requests a slot again to continue (see
-//! [`core`]).
+//! `core`).
 //!
 //! ```text
 //! settings      the operator's settings         limit        the concurrency limit

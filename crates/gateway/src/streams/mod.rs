@@ -16,22 +16,22 @@
 //!
 //! | value | held by | its drop |
 //! |---|---|---|
-//! | [`StreamRun`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless [`StreamRun::finish`] has retained it |
-//! | [`DetachedDriver`] | a task for each resumable or detachable stream | drops its `StreamRun`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
-//! | [`CancelOnDrop`] | the generation of a detachable stream's client | cancels the stream, unless the client's credit was revoked before |
+//! | [`StreamRun`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless `StreamRun::finish` has retained it |
+//! | `DetachedDriver` | a task for each resumable or detachable stream | drops its `StreamRun`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
+//! | `CancelOnDrop` | the generation of a detachable stream's client | cancels the stream, unless the client's credit was revoked before |
 //! | [`Subscriber`] | every reader, from before it reads until it leaves | the credit owner gives credit up, and the stream gets its `detached_tokens` |
-//! | [`PermitHolder`] | the engine, one sequence permit for each request | the admission permit is released with the last sequence permit; a stream without a driver is added to [`UndeliveredStreams`] |
+//! | `PermitHolder` | the engine, one sequence permit for each request | the admission permit is released with the last sequence permit; a stream without a driver is added to `UndeliveredStreams` |
 //!
 //! These act without a drop:
 //!
-//! - [`CreditOwner`](credit_owner::CreditOwner), in the record: the subscriber whose reading returns credit. Free after
+//! - `CreditOwner`, in the record: the subscriber whose reading returns credit. Free after
 //!   its owner has left; then the next subscriber that reads takes it.
-//! - [`UndeliveredStreams`]: ended streams whose client has not read them to the end, within the bounds for retained
+//! - `UndeliveredStreams`: ended streams whose client has not read them to the end, within the bounds for retained
 //!   streams. The one that ended first is cut when the bounds are exceeded.
-//! - [`ConnectionHandle`](undelivered::ConnectionHandle), in the record: closes the connection of such a stream.
+//! - `ConnectionHandle`, in the record: closes the connection of such a stream.
 //!   [`ResponseStream`] travels with the response and connects the two.
-//! - [`ControlHistory`](control_history::ControlHistory), in the record: the last control updates.
-//! - [`Transitions`], shared with the engine's followers: the state changes, published to the [`StreamFeed`].
+//! - `ControlHistory`, in the record: the last control updates.
+//! - `Transitions`, shared with the engine's followers: the state changes, published to the [`StreamFeed`].
 
 pub(crate) mod cancel_on_drop;
 pub mod control;

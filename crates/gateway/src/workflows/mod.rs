@@ -6,7 +6,7 @@
 //! run_slot     the slot of a run
 //! ```
 //!
-//! A run has a permit, an id in the registry, a log and a detached driver, as a resumable job has; but [`run_driver`]
+//! A run has a permit, an id in the registry, a log and a detached driver, as a resumable job has; but `run_driver`
 //! writes the log in place of the engine. So clients read, resume, pause, cancel and acknowledge a run as any stream.
 //! The
 //! run's requests to the engine belong to the caller's tenant. Credit limits the run at its log: a program with a
