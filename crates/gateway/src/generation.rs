@@ -32,8 +32,7 @@ impl Generation {
     }
 
     /// A further reader, for a client that has `known` of each choice (`None`: nothing). `None` when the stream is
-    /// not
-    /// started or has not emitted as much.
+    /// not started or has not emitted as much.
     pub fn attach(subscriber: Subscriber, known: Option<&[Position]>) -> Option<Self> {
         let record = Arc::clone(subscriber.record());
         if let Some(known) = known
@@ -95,8 +94,7 @@ impl Generation {
     }
 
     /// Returns credit for everything read so far, after the frames have left for the client. Only for the credit
-    /// owner, and
-    /// only if the client does not acknowledge tokens itself.
+    /// owner, and only if the client does not acknowledge tokens itself.
     pub fn accept(&mut self) {
         let explicit = self.record().terms().explicit_acks;
         // A client that was let go of for want of acknowledgements does not come back by reading.

@@ -4,8 +4,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Makes ids and seeds: a counter under a keyed hash (SipHash with 128 secret bits from the operating system), so
-/// that
-/// known ids do not reveal the next one.
+/// that known ids do not reveal the next one.
 pub struct IdGenerator {
     key: RandomState,
     next: AtomicU64,

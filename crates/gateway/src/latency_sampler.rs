@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 const TOKENS_PER_SAMPLE: u64 = 16;
 
 /// Reports latency to admission. A gap counts only if the reader waited before the token: a slow reader says nothing
-/// about
-/// the server.
+/// about the server.
 pub(crate) struct LatencySampler {
     reporter: LatencyReporter,
     /// When tokens were read last.
@@ -36,8 +35,8 @@ impl LatencySampler {
         self.waited = true;
     }
 
-    /// `tokens` more were read, of `streams` choices that run side by side. `first` is when the engine
-    /// made the first of all.
+    /// `tokens` more were read, of `streams` choices that run side by side. `first` is when the engine made the first
+    /// of all.
     pub(crate) fn read(
         &mut self,
         tokens: u64,

@@ -1,9 +1,8 @@
 //! Measured lifetimes of streams or connections: when one of a bounded number will end.
 //!
 //! The end of a stream is not known in advance; but recently ended ones had a mean lifetime, and of so many open
-//! ones, one
-//! ends after the mean lifetime over their number. Before the first end, open ones are assumed to live twice their
-//! age.
+//! ones, one ends after the mean lifetime over their number. Before the first end, open ones are assumed to live
+//! twice their age.
 
 use std::time::{Duration, Instant};
 

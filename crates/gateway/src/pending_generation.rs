@@ -24,8 +24,7 @@ use std::time::Instant;
 use wire::clock;
 
 /// A parsed request before its start. The value owns all its parts, so that the request can wait inside a response
-/// body,
-/// or without a client.
+/// body, or without a client.
 pub(crate) struct PendingGeneration {
     pub(crate) handles: GenerationHandles,
     pub(crate) serving: Arc<ReadyModel>,
@@ -42,8 +41,7 @@ pub(crate) struct PendingGeneration {
 
 impl PendingGeneration {
     /// Waits for the permit and starts the generation for the stream's client; dropping the future ends the wait. A
-    /// resumable
-    /// stream is run by a task of its own instead. To be called inside a runtime.
+    /// resumable stream is run by a task of its own instead. To be called inside a runtime.
     pub(crate) fn run(
         self,
         ticket: Ticket,
@@ -67,8 +65,7 @@ impl PendingGeneration {
     }
 
     /// Starts and runs the generation in a task, with or without a client; the future is the first reader's. To be
-    /// called
-    /// inside a runtime.
+    /// called inside a runtime.
     pub(crate) fn keep(
         self,
         ticket: Ticket,
@@ -95,8 +92,7 @@ impl PendingGeneration {
         let record = Arc::clone(self.run.record());
         let began = tokio::select! {
             // A stream that is canceled while waiting must not be started first and canceled afterwards: the engine
-            // may have ended
-            // the stream by then.
+            // may have ended the stream by then.
             biased;
             () = record.cancelled_waiting() => Err(streams::cancelled()),
             began = AssertUnwindSafe(self.begin(ticket)).catch_unwind() => {
@@ -182,8 +178,7 @@ impl PendingGeneration {
     }
 
     /// The detached driver decides about a resumable stream without a client; a stream with explicit acknowledgements
-    /// has the
-    /// reader timeout in both cases.
+    /// has the reader timeout in both cases.
     fn terms(&self) -> Terms {
         let limits = self.handles.limits.now();
         let (clocks, sharing) = (limits.clocks, limits.prefix_sharing);
@@ -205,8 +200,7 @@ impl PendingGeneration {
                 (true, ..) => Policy::Keep,
                 (_, true, _) => Policy::Detach,
                 // A non-streaming response has no slow reader: the response is collected as fast as generated. Or the
-                // policy was another
-                // one at the opening.
+                // policy was another one at the opening.
                 (.., Policy::Detach) => Policy::Keep,
                 (.., policy) => policy,
             },

@@ -1,9 +1,8 @@
 //! A stored response: its input items, and its end.
 //!
 //! While the response is generated, the record refers to the stream. The first lookup after the end of the stream
-//! decodes
-//! the answer from the log and releases the stream; so a client that received the end finds the whole response at
-//! once.
+//! decodes the answer from the log and releases the stream; so a client that received the end finds the whole
+//! response at once.
 
 use crate::streams::StreamRecord;
 use bytes::Bytes;

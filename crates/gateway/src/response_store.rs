@@ -1,8 +1,8 @@
 //! Stored responses, each visible to its owner only.
 //!
 //! Bounded are the number of responses and the bytes of their input and output. Every use makes a response young
-//! again. A
-//! full store removes the least recently used response of the owner with the most bytes; running responses stay.
+//! again. A full store removes the least recently used response of the owner with the most bytes; running responses
+//! stay.
 
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};

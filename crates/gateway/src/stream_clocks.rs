@@ -16,8 +16,7 @@ pub struct StreamClocks {
     /// How long a stream may be parked because its reader takes nothing (`backpressure.ack_timeout_ms`).
     pub reader: Option<Duration>,
     /// What happens after `reader` (`backpressure.policy`). A resumable stream is never canceled: with both `Cancel`
-    /// and
-    /// `Detach` the stream goes on as if its client had left.
+    /// and `Detach` the stream goes on as if its client had left.
     pub policy: Policy,
 }
 

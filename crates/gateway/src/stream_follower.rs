@@ -8,9 +8,8 @@ use std::task::{Context, Poll};
 /// Follows the state changes of a stream beside its logs.
 ///
 /// State changes and tokens arrive on separate ways. A change belongs after the tokens before it: so a change is
-/// taken when
-/// there is nothing to read, and held until there is nothing to read once more; earlier tokens are in the log by
-/// then.
+/// taken when there is nothing to read, and held until there is nothing to read once more; earlier tokens are in the
+/// log by then.
 #[derive(Default)]
 pub struct StreamFollower {
     changes: Option<Changes>,

@@ -9,8 +9,7 @@ const HALF_LIFE: Duration = Duration::from_secs(10);
 const KNOWN_S: f64 = 0.05;
 
 /// Units per second of busy time; recent time counts more. Idle time leaves the rate unchanged; busy time without a
-/// unit
-/// lowers the rate.
+/// unit lowers the rate.
 #[derive(Debug)]
 pub(crate) struct BusyRate {
     units: f64,

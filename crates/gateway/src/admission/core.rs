@@ -14,20 +14,15 @@
 //! # Slots
 //!
 //! At most `limit` slots are held at one time; pages are reserved with each slot. A ticket is admitted with its
-//! *first*
-//! slot, whatever number of streams the request has; the ticket's sequences (or texts) then request slots one by one,
-//! and
-//! the ticket gets *further* slots as slots are free. A sequence that ends or is parked returns its slot.
+//! *first* slot, whatever number of streams the request has; the ticket's sequences (or texts) then request slots one
+//! by one, and the ticket gets *further* slots as slots are free. A sequence that ends or is parked returns its slot.
 //!
 //! - First slots go in the order of [`super::fair_shares`]. Further slots are granted only when no ticket waits for a
 //!   first slot, to the tenant and then the ticket with the fewest slots, and never out of the last quarter of the
-//!   slots
-//!   and of the pages: a new request on a server that is busy with one large request finds a slot.
+//!   slots and of the pages: a new request on a server that is busy with one large request finds a slot.
 //! - A further slot is *recalled* while a ticket waits for a first slot, if the sequence in the slot can be parked at
-//!   any
-//!   time: the slot is returned at the engine's next step, and granted again when the queue is empty. So a new
-//!   request
-//!   waits for one step as long as another ticket has two slots.
+//!   any time: the slot is returned at the engine's next step, and granted again when the queue is empty. So a new
+//!   request waits for one step as long as another ticket has two slots.
 //! - The last slot of a ticket with slot requests goes to the next of these requests and is not returned: a running
 //!   ticket continues with at least one sequence, and is never passed over.
 //! - A ticket without a slot, with all sequences parked, is *parked*: the ticket holds neither slot nor pages.
@@ -37,14 +32,11 @@
 //! - The next ticket in order, if pages or seats are short, waits aside for at most one ageing step while others are
 //!   admitted; then no other ticket is admitted before.
 //! - A *seat* is an entry of the engine's table for a sequence that was started and has not ended; a running ticket
-//!   has a
-//!   seat for each of its streams, also while parked. Seats bound the number of parked sequences. A tenant whose
-//!   streams
-//!   without a slot fill a quarter of the seats leaves the last quarter to other tenants.
+//!   has a seat for each of its streams, also while parked. Seats bound the number of parked sequences. A tenant
+//!   whose streams without a slot fill a quarter of the seats leaves the last quarter to other tenants.
 //!
 //! A running ticket whose exact estimate is larger than the first one never waits while holding slots: the ticket
-//! returns
-//! all slots and pages and waits at the old position, so that no two tickets wait for each other.
+//! returns all slots and pages and waits at the old position, so that no two tickets wait for each other.
 
 #[cfg(test)]
 mod check;
@@ -176,8 +168,7 @@ impl Core {
         Ok(rank.id)
     }
 
-    /// How a ticket stands. One that is still waiting is woken when that changes; one that was
-    /// refused is forgotten.
+    /// How a ticket stands. One that is still waiting is woken when that changes; one that was refused is forgotten.
     pub(crate) fn poll(&mut self, id: TicketId, waker: &Waker, now: Instant) -> TicketStatus {
         self.advance(now);
         self.expire(id, now);
@@ -232,8 +223,7 @@ impl Core {
     }
 
     /// Replaces the estimate of a running ticket by the exact one. True: the ticket continues. False: the pages are
-    /// not free,
-    /// and the ticket waits again at the old position.
+    /// not free, and the ticket waits again at the old position.
     pub(crate) fn settle(&mut self, id: TicketId, need: ResourceEstimate, now: Instant) -> bool {
         self.advance(now);
         let pages_limit = self.bounds.pages_limit;

@@ -4,19 +4,15 @@
 //! is next:
 //!
 //! 1. **Passed over for too long.** A tenant without a grant for one ageing step after its first ticket was due
-//!    precedes
-//!    all others; of several such tenants, the one that was due first.
+//!    precedes all others; of several such tenants, the one that was due first.
 //! 2. **Priority.** A ticket is due one ageing step per class below `critical` after the arrival; an earlier due
-//!    time, in
-//!    whole steps, goes first.
+//!    time, in whole steps, goes first.
 //! 3. **Share.** Then the tenant that would have the fewest slots for its weight.
 //! 4. **Age.** Then the earlier due time, and of equal ones the earlier arrival.
 //!
 //! Tickets of one tenant are served in the order of their due times, and with a single tenant only this order counts.
-//! A
-//! tenant is passed over for at most the ageing steps of its class and one more, and is then served behind tenants
-//! that have
-//! waited longer, one ticket each: no tenant starves.
+//! A tenant is passed over for at most the ageing steps of its class and one more, and is then served behind tenants
+//! that have waited longer, one ticket each: no tenant starves.
 
 use super::queue::Rank;
 use engine::{Account, WEIGHT_MAX};

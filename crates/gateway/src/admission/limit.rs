@@ -3,18 +3,14 @@
 //! Each interval is judged once, by the first rule that holds:
 //!
 //! 1. **Too slow** (p95 of the time to first token or of the inter-token latency over target; or a request has waited
-//!    for a
-//!    first token longer than the target), and there was load: a fifth less, two at least. Then two intervals pass
-//!    before
-//!    the limit may grow, so that the change takes effect first.
+//!    for a first token longer than the target), and there was load: a fifth less, two at least. Then two intervals
+//!    pass before the limit may grow, so that the change takes effect first.
 //! 2. **Little used** (< 0.3): two less.
 //! 3. **Well used** (> 0.8) and known to be fast (the time to first token is known, and no known latency is above 0.8
-//!    of
-//!    its target): five more.
+//!    of its target): five more.
 //!
 //! Between the thresholds the limit stays. Latency counts from the permit: queue time is no measure of how many
-//! streams may
-//! run, and a limit that shrank for queue time would make the queue longer.
+//! streams may run, and a limit that shrank for queue time would make the queue longer.
 
 use super::recent_samples::RecentSamples;
 use super::settings::AdaptiveLimits;
@@ -114,8 +110,8 @@ impl AdaptiveLimit {
         self.itl.push(sample, now);
     }
 
-    /// Time went on to `now` with `running` streams, the longest wait for a first token having
-    /// begun at `oldest`. Judges the intervals that are over.
+    /// Time went on to `now` with `running` streams, the longest wait for a first token having begun at `oldest`.
+    /// Judges the intervals that are over.
     pub(crate) fn advance(&mut self, running: usize, oldest: Option<Instant>, now: Instant) {
         if !self.settings.enabled {
             return;

@@ -1,12 +1,9 @@
 //! Waiting tickets in the order of their due times.
 //!
 //! A ticket is ranked once, at its arrival: due one ageing step per class below `critical` later. So a class is an
-//! advantage
-//! of so many seconds, and ageing needs no clock: a ticket that arrives more than four steps after a `background`
-//! ticket is
-//! due after that ticket, whatever the class. A rank never changes, so a position is found by bisection. The order
-//! between
-//! tenants is decided at a grant ([`super::fair_shares`]).
+//! advantage of so many seconds, and ageing needs no clock: a ticket that arrives more than four steps after a
+//! `background` ticket is due after that ticket, whatever the class. A rank never changes, so a position is found by
+//! bisection. The order between tenants is decided at a grant ([`super::fair_shares`]).
 //!
 //! The queue has tickets that wait for a first slot, and parked tickets that request a slot again.
 

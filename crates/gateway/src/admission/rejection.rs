@@ -8,8 +8,8 @@ pub(crate) const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
 /// The most: official clients disregard more.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// Why a request got no permit. All but the first are our capacity (503 or 504); a caller's own quota
-/// (429) is the keys' matter and decided before.
+/// Why a request got no permit. All but the first are our capacity (503 or 504); a caller's own quota (429) is the
+/// keys' matter and decided before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// One answer alone is longer than the memory for keys and values.

@@ -2,25 +2,19 @@
 //!
 //! A caller that obeys `Retry-After` is to find a slot. So each `Retry-After` is recorded with its due time and a
 //! fingerprint of the caller (the same prompt of the same owner: official clients send the same bytes again, and no
-//! token
-//! has to be handed back). Three rules make `Retry-After` true:
+//! token has to be handed back). Three rules make `Retry-After` true:
 //!
 //! 1. **Capacity is reserved.** While callers are expected, new requests may use three quarters of the wait queue;
-//!    the last
-//!    quarter is for callers whose time has come.
+//!    the last quarter is for callers whose time has come.
 //! 2. **Later for each.** The more callers are expected, the later the next due time, so that callers return no
-//!    faster than
-//!    slots become free.
+//!    faster than slots become free.
 //! 3. **Callers that stay away do not count.** The fraction that returns is measured, and expected callers count as
 //!    returning unless about as many before them did not. Otherwise the due times in a long overload would grow
-//!    without end
-//!    although most callers are gone for good.
+//!    without end although most callers are gone for good.
 //!
 //! `Retry-After` is too short for more callers than the server can serve within a minute (`RETRY_AFTER_MAX`), and for
-//! a
-//! crowd that returns after a larger crowd did not. `Retry-After` is too long while three times as many callers
-//! arrive as
-//! the server can serve and none returns.
+//! a crowd that returns after a larger crowd did not. `Retry-After` is too long while three times as many callers
+//! arrive as the server can serve and none returns.
 
 use super::decay::{half_lives, kept};
 use super::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
@@ -116,8 +110,8 @@ impl RetryReservations {
         true
     }
 
-    /// A due time for a caller: after `backlog` at the least, and after all expected callers.
-    /// `per_second` is the rate at which slots become free; `None`: nothing was measured.
+    /// A due time for a caller: after `backlog` at the least, and after all expected callers. `per_second` is the
+    /// rate at which slots become free; `None`: nothing was measured.
     pub(crate) fn promise(
         &mut self,
         who: Fingerprint,

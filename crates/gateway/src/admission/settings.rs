@@ -57,9 +57,9 @@ impl Default for QueueLimits {
 /// How many pages a permit stands for (section `reservation`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Pages that may be promised, in percent of those there are. More than 100 counts on answers
-    /// that end before `max_tokens` and on prompts that begin alike. Where that hope fails the
-    /// engine takes pages back from the youngest and computes them again later: slower, never wrong.
+    /// Pages that may be promised, in percent of those there are. More than 100 counts on answers that end before
+    /// `max_tokens` and on prompts that begin alike. Where that hope fails the engine takes pages back from the
+    /// youngest and computes them again later: slower, never wrong.
     pub overcommit_percent: usize,
     /// Length reserved for an answer without a limit in the request. (The answer may become longer.)
     pub assumed_answer_tokens: usize,

@@ -2,10 +2,8 @@
 //!
 //! The number is the *theoretical arrival time*: when the bucket would be full again without further requests. Taking
 //! `cost` moves the number `cost` emission intervals into the future, counted from now if the number lies in the
-//! past. The
-//! bucket holds one minute's worth, so an amount is available while the number stays at most a minute ahead of now,
-//! and
-//! the excess is exactly the time to wait.
+//! past. The bucket holds one minute's worth, so an amount is available while the number stays at most a minute ahead
+//! of now, and the excess is exactly the time to wait.
 //!
 //! Check and take are one atomic step: of two callers that want the last unit, one gets the unit.
 

@@ -29,8 +29,7 @@ pub struct Key {
 /// Limits of a key; `None` = no limit.
 ///
 /// A rate is a bucket that holds one minute's worth and fills evenly: after a pause, a whole minute's worth at once,
-/// then
-/// at the rate.
+/// then at the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimits {
     /// Choices that may be open at one time (a request with `n` = 3 opens three).
@@ -38,10 +37,8 @@ pub struct KeyLimits {
     /// Requests for generation, also those that are rejected later.
     pub requests_per_min: Option<NonZeroU32>,
     /// Tokens of prompts and answers together. A prompt is charged before the prompt runs, and rejected when the
-    /// bucket has too
-    /// few tokens; an answer is charged while generated and never cut, so the bucket may go below empty: then no
-    /// request is
-    /// admitted until the bucket has filled again.
+    /// bucket has too few tokens; an answer is charged while generated and never cut, so the bucket may go below
+    /// empty: then no request is admitted until the bucket has filled again.
     pub tokens_per_min: Option<NonZeroU32>,
 }
 

@@ -8,8 +8,7 @@
 //! ```
 //!
 //! Keys can be replaced while the server runs. A key that stays keeps its usage; a removed key is rejected from then
-//! on,
-//! while streams opened with the key run to their end.
+//! on, while streams opened with the key run to their end.
 //!
 //! All functions take `now` as an argument. Only `limit_exceeded` knows errors: error messages of rejections.
 
@@ -87,8 +86,7 @@ impl Keys {
     }
 
     /// Replaces the keys. Running streams keep their permits, and a key that stays keeps its usage. A server that was
-    /// started
-    /// without keys stays open: the call changes nothing then.
+    /// started without keys stays open: the call changes nothing then.
     ///
     /// # Errors
     /// As for [`Keys::new`]; then the keys stay as they were.

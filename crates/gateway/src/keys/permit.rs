@@ -38,8 +38,7 @@ impl KeyPermit {
     }
 
     /// Charges the prompts' tokens, or returns when the bucket has room for the tokens. To be called once, after
-    /// counting and
-    /// before the prompts run.
+    /// counting and before the prompts run.
     pub fn prompt(&self, tokens: u64, now: Instant) -> Result<(), LimitExceeded> {
         let Caller { limits, name, .. } = &self.caller;
         let charged = self.caller.usage().prompt(limits, tokens, now);

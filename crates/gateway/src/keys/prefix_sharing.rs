@@ -1,8 +1,7 @@
 //! Which requests share cached prompts: by the caller's key, and by a salt in the request.
 //!
 //! `cached_tokens` and the time to first token reveal whether the beginning of a prompt was computed before. Where
-//! other
-//! tenants must not learn this, prompts are cached under a salt made of the key's owner.
+//! other tenants must not learn this, prompts are cached under a salt made of the key's owner.
 
 use super::Caller;
 use super::caller::ANONYMOUS;

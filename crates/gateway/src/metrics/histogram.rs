@@ -13,8 +13,7 @@ const SIZE_BOUNDS: [u64; SIZE_BUCKETS] = doublings();
 /// Counts by bucket, written by any thread without waiting.
 ///
 /// One sample is two additions, which are not one atomic step: a reader may see a sample's bucket and not yet its
-/// value in
-/// the sum. The number of samples is the sum of the buckets, so that the two never disagree.
+/// value in the sum. The number of samples is the sum of the buckets, so that the two never disagree.
 #[derive(Debug)]
 struct Buckets<const COUNTS: usize> {
     /// The last one is for what is above every bound.
@@ -117,8 +116,8 @@ impl Distribution {
         self.counts.iter().sum()
     }
 
-    /// The value that this part (0 to 1) of the samples does not exceed, as if samples lay evenly in
-    /// their bucket; `None` without samples. What is above every bound counts as the last bound.
+    /// The value that this part (0 to 1) of the samples does not exceed, as if samples lay evenly in their bucket;
+    /// `None` without samples. What is above every bound counts as the last bound.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let all = self.count();
         if all == 0 {

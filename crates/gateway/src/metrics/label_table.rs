@@ -5,9 +5,8 @@ use std::sync::OnceLock;
 /// Up to `N` labels, each with a value, and one more value for all further labels.
 ///
 /// A label takes the first free slot and keeps the slot: slots are filled from the front and never emptied. Two
-/// threads
-/// with new labels meet at one slot, where one wins; the other compares that slot again, so that no label appears
-/// twice.
+/// threads with new labels meet at one slot, where one wins; the other compares that slot again, so that no label
+/// appears twice.
 #[derive(Debug)]
 pub struct LabelTable<V, const N: usize> {
     slots: [LabelSlot<V>; N],

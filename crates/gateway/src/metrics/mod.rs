@@ -8,8 +8,7 @@
 //! ```
 //!
 //! Every value is an atomic integer that any thread can add to: no thread waits, no call allocates (except for the
-//! first
-//! use of a label), and no text of a client becomes a label. A frame costs two readings of the clock and three
+//! first use of a label), and no text of a client becomes a label. A frame costs two readings of the clock and three
 //! additions.
 //!
 //! Latencies are measured twice: in the engine, when a token is sampled; and at the socket, when the connection takes

@@ -68,8 +68,7 @@ pub struct MeteredRequest {
 /// Measures one response from its start to its last byte; the drop records the outcome.
 ///
 /// A frame is *emitted* when encoded, and *taken* when the connection asks for the next frame: then the frame has
-/// left for
-/// the socket. The time between is the reader's.
+/// left for the socket. The time between is the reader's.
 pub(crate) struct ResponseMeter {
     metrics: Arc<GenerationMetrics>,
     request: MeteredRequest,

@@ -45,8 +45,7 @@ impl Default for ModelFacts {
 
 impl ModelFacts {
     /// Identifies the model: the SHA-256 of the file where known, or else 64 hexadecimal digits of a hash of the
-    /// metadata;
-    /// weights are too long to be read for a list.
+    /// metadata; weights are too long to be read for a list.
     pub fn digest(&self) -> String {
         if let Some(sum) = &self.sha256 {
             return sum.clone();

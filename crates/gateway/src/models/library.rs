@@ -59,8 +59,8 @@ pub trait Library: Send + Sync + 'static {
 pub struct LocalModel {
     /// Name in requests.
     pub name: String,
-    /// Source of the weights, as the model store names it; models with equal weights are loaded once.
-    /// `None`: the model that the server was started with.
+    /// Source of the weights, as the model store names it; models with equal weights are loaded once. `None`: the
+    /// model that the server was started with.
     pub weights: Option<String>,
     /// Metadata of the file.
     pub facts: Arc<ModelFacts>,

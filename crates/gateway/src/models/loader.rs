@@ -3,24 +3,20 @@
 //! # States
 //!
 //! A model entry is *unloaded*, *queued*, *loading*, and *ready*, *failed* or *too large* (see [`ModelState`]).
-//! Requests
-//! move an entry from unloaded, failed and too large to queued; other transitions belong to this task, and to
-//! `keep_alive: 0`.
+//! Requests move an entry from unloaded, failed and too large to queued; other transitions belong to this task, and
+//! to `keep_alive: 0`.
 //!
 //! - *queued → loading*: the entry that waits longest, when no model is being loaded and the model's bytes fit into
 //!   `memory_bytes` beside all loaded models, those being unloaded included. If the model does not fit, the least
-//!   recently
-//!   used idle model is evicted; without an idle model, the task waits for one.
+//!   recently used idle model is evicted; without an idle model, the task waits for one.
 //! - *loading → ready, failed*: by the thread that loads.
 //! - *ready → unloaded*: an idle model whose keep-alive time is over, or whose memory is needed. Checking that a
-//!   model is
-//!   idle and removing the model from the entry is one step under the entry's lock: an earlier request holds the
-//!   model,
-//!   so that the model is not idle, and a later request finds the entry unloaded and queues the model again.
+//!   model is idle and removing the model from the entry is one step under the entry's lock: an earlier request holds
+//!   the model, so that the model is not idle, and a later request finds the entry unloaded and queues the model
+//!   again.
 //!
 //! The task sleeps until it is notified, and checks each [`WAIT_MAX`] while a keep-alive time runs or an entry waits
-//! for
-//! memory: requests end without a notification.
+//! for memory: requests end without a notification.
 
 use super::{Library, LoadedModel, Loading, ModelEntry, ModelRegistry, ModelState};
 use std::sync::Arc;

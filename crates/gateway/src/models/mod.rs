@@ -11,11 +11,9 @@
 //! ```
 //!
 //! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on
-//! a
-//! model's sizes (admission: pages, rates) is created when the model becomes ready and lives as long as the model, so
-//! that
-//! an admitted request keeps its permit. Each model has its own engine and threads: loading or unloading one does not
-//! delay another.
+//! a model's sizes (admission: pages, rates) is created when the model becomes ready and lives as long as the model,
+//! so that an admitted request keeps its permit. Each model has its own engine and threads: loading or unloading one
+//! does not delay another.
 
 pub(crate) mod facts;
 pub(crate) mod library;

@@ -196,8 +196,7 @@ impl ModelEntry {
     }
 
     /// Keep-alive by the settings or a request. The model that the server was started with stays unless a request
-    /// sets a
-    /// keep-alive.
+    /// sets a keep-alive.
     pub(crate) fn keep(&self) -> ModelKeepAlive {
         let default = || match self.weights {
             Some(_) => ModelKeepAlive::from(self.limits.now().models.idle),
@@ -262,8 +261,7 @@ impl ModelEntry {
     }
 
     /// Removes an unused model from the entry. Check and removal are one step: a request that needs the model reads
-    /// the state
-    /// under the lock.
+    /// the state under the lock.
     pub(crate) fn leave(&self) -> Option<UnloadingModel> {
         let mut stay = self.stay();
         stay.held.as_ref()?;

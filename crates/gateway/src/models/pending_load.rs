@@ -1,8 +1,7 @@
 //! A request's wait for its model.
 //!
 //! A request for a model that is not loaded queues the model and watches its state. The number and the duration of
-//! waits
-//! are bounded; the failure of a model ends the waits of all its requests.
+//! waits are bounded; the failure of a model ends the waits of all its requests.
 
 use super::{ModelLease, ModelRegistry, ModelState, ResolvedModel};
 use generate::error::ApiError;

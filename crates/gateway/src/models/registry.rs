@@ -13,8 +13,7 @@ use wire::clock;
 pub(crate) const ENTRIES_MAX: usize = 1024;
 
 /// All models of this server. The first is the model that the server was started with, and the model of a request
-/// without a
-/// name; the others come from the model store.
+/// without a name; the others come from the model store.
 pub struct ModelRegistry {
     first: Arc<ModelEntry>,
     /// By what they are loaded from.
@@ -195,8 +194,7 @@ impl ModelRegistry {
     }
 
     /// Whether [`Self::close`] was called. Read after a model was put into its entry, so that one of the two calls
-    /// sees the
-    /// other.
+    /// sees the other.
     pub(crate) fn is_closed(&self) -> bool {
         *self.closed.borrow()
     }

@@ -1,8 +1,7 @@
 //! The ring behind the stream feed: state changes of all streams, and snapshots of the metrics.
 //!
 //! One bounded ring serves all readers and is written without waiting for a reader. A reader that the ring has
-//! overtaken
-//! gets the number of missed events, and continues with the oldest event that is left.
+//! overtaken gets the number of missed events, and continues with the oldest event that is left.
 
 use bytes::Bytes;
 use generate::stream_change::Change;

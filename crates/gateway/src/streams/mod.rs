@@ -24,12 +24,12 @@
 //!
 //! These act without a drop:
 //!
-//! - `CreditOwner`, in the record: the subscriber whose reading returns credit. Free after
-//!   its owner has left; then the next subscriber that reads takes it.
+//! - `CreditOwner`, in the record: the subscriber whose reading returns credit. Free after its owner has left; then
+//!   the next subscriber that reads takes it.
 //! - `UndeliveredStreams`: ended streams whose client has not read them to the end, within the bounds for retained
 //!   streams. The one that ended first is cut when the bounds are exceeded.
-//! - `ConnectionHandle`, in the record: closes the connection of such a stream.
-//!   [`ResponseStream`] travels with the response and connects the two.
+//! - `ConnectionHandle`, in the record: closes the connection of such a stream. [`ResponseStream`] travels with the
+//!   response and connects the two.
 //! - `ControlHistory`, in the record: the last control updates.
 //! - `Transitions`, shared with the engine's followers: the state changes, published to the [`StreamFeed`].
 
@@ -165,8 +165,8 @@ impl StreamRegistry {
     }
 
     /// Removes an ended stream, so that a new stream of `owner` can use the log's segments: running streams precede
-    /// retained
-    /// ones. Streams of `owner` go first, then streams of the owner with the most. False: there is no ended stream.
+    /// retained ones. Streams of `owner` go first, then streams of the owner with the most. False: there is no ended
+    /// stream.
     pub fn make_room(&self, owner: Owner) -> bool {
         self.registry.give_way(owner).is_some()
     }

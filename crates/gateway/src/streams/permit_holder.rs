@@ -1,9 +1,9 @@
 //! The admission permit of a stream while the engine works for it.
 //!
-//! Each request of the stream brings a sequence permit to the engine, which drops it when the request's pages are free.
-//! The admission permit is released with the last of them, whether the response is read or not, and however the
-//! generation ended: canceled, failed, or with the engine itself. Before that the engine takes and returns slots through
-//! the sequence permits, one slot for each choice that may run.
+//! Each request of the stream brings a sequence permit to the engine, which drops it when the request's pages are
+//! free. The admission permit is released with the last of them, whether the response is read or not, and however the
+//! generation ended: canceled, failed, or with the engine itself. Before that the engine takes and returns slots
+//! through the sequence permits, one slot for each choice that may run.
 
 use super::stream_record::StreamRecord;
 use super::undelivered::UndeliveredStreams;

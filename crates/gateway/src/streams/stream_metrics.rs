@@ -43,8 +43,7 @@ impl SocketMetrics {
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct StreamMetrics {
     /// From the opening to the begin of prefill; up to now, or the end, without prefill. `null` for the run of a
-    /// workflow,
-    /// which has requests of its own.
+    /// workflow, which has requests of its own.
     queue_wait_ms: Option<f64>,
     /// Times the stream was parked for want of credit.
     parks: u64,

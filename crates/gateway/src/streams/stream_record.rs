@@ -3,8 +3,7 @@
 //!
 //! A stream is *waiting* (for its permit) until it is *started* (the logs exist, the engine has the requests) or
 //! *rejected*. The change happens once and wakes all tasks that wait for it. A stream can be canceled in either
-//! state.
-//! The end of a stream is the end of its logs; no call reports the end here.
+//! state. The end of a stream is the end of its logs; no call reports the end here.
 
 use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
@@ -208,8 +207,7 @@ impl StreamRecord {
     }
 
     /// Pauses or continues the stream; the total timeout and the deadline go on. False: the stream is not started, or
-    /// has
-    /// ended.
+    /// has ended.
     pub fn pause(&self, paused: bool) -> bool {
         if self.started().is_none() || self.is_over() {
             return false;
@@ -317,8 +315,7 @@ impl StreamRecord {
     }
 
     /// While the stream waits for an attached reader: tokens that the reader has taken. An unchanged number means
-    /// that the
-    /// reader takes nothing.
+    /// that the reader takes nothing.
     pub fn awaited(&self) -> Option<u64> {
         let taken = |log: &ChoiceLog| log.tokens.len().saturating_sub(log.tokens.unaccepted());
         let waits = self.credit_owner.is_taken() && !self.is_over() && self.is_out_of_credit();

@@ -11,8 +11,7 @@ use stream::Registration;
 use wire::clock;
 
 /// Runs the stream: held by the reader of a plain stream, and by the detached driver of a resumable one. The drop
-/// cancels a
-/// running stream and removes the stream from the registry.
+/// cancels a running stream and removes the stream from the registry.
 pub struct StreamRun {
     /// `None` after [`StreamRun::finish`].
     registration: Option<Registration<StreamRecord>>,
@@ -66,8 +65,7 @@ impl StreamRun {
     }
 
     /// `tokens` tokens of all choices were read, and `open` choices go on: charges the key for new tokens, and
-    /// reports the
-    /// latency to admission.
+    /// reports the latency to admission.
     pub(crate) fn read(&mut self, tokens: u64, open: usize) {
         let made = tokens.saturating_sub(self.charged);
         if made == 0 {

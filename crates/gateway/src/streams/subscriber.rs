@@ -12,8 +12,7 @@ pub struct Subscriber {
 
 impl Subscriber {
     /// The subscriber of the client that opens the stream. The subscriber owns the credit from now on, also before
-    /// the start: a
-    /// stream without a credit owner gets its `detached_tokens`.
+    /// the start: a stream without a credit owner gets its `detached_tokens`.
     pub fn opening(record: &Arc<StreamRecord>) -> Self {
         let subscriber = Self::joining(record);
         subscriber.take_credit();

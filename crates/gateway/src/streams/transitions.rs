@@ -1,12 +1,10 @@
 //! State changes of a stream: published to the feed, and the last one kept for followers of the stream.
 //!
 //! The engine reports to the [`Follower`] of each request, on the engine's thread, once per transition and never per
-//! token.
-//! The server reports the opening, and an end before the engine had a request. Two threads may report at one time;
-//! the lock
-//! of the `watch` orders their changes, and the feed is written under the same lock. A report holds the lock for one
-//! slot of
-//! the ring and a few wakers, a reader for a copy. The end is the last change, once: later changes are dropped.
+//! token. The server reports the opening, and an end before the engine had a request. Two threads may report at one
+//! time; the lock of the `watch` orders their changes, and the feed is written under the same lock. A report holds
+//! the lock for one slot of the ring and a few wakers, a reader for a copy. The end is the last change, once: later
+//! changes are dropped.
 
 use super::end_name::end_name;
 use super::feed::{FeedEvent, StreamFeed};

@@ -1,16 +1,14 @@
 //! Streams whose generation is over and whose client has not read them to the end.
 //!
 //! Such a stream holds neither engine resources nor a permit, only its logs. Its client may read as slowly as it
-//! likes
-//! while all these streams stay within the bounds of retained streams (`retained_max`, `retention_bytes`). Beyond the
-//! bounds the stream that ended first is cut: its connection is closed, since a client that does not read cannot be
-//! sent an error.
+//! likes while all these streams stay within the bounds of retained streams (`retained_max`, `retention_bytes`).
+//! Beyond the bounds the stream that ended first is cut: its connection is closed, since a client that does not read
+//! cannot be sent an error.
 //!
 //! The engine's thread adds a stream before the log shows the end. The drop of the [`StreamRun`](super::StreamRun)
-//! removes
-//! the stream: at the end of reading, or when the client disconnects, which may be earlier. `is_drained` is set
-//! before the
-//! removal and read after the addition, so that a stream without a reader is not kept in either order of the two.
+//! removes the stream: at the end of reading, or when the client disconnects, which may be earlier. `is_drained` is
+//! set before the removal and read after the addition, so that a stream without a reader is not kept in either order
+//! of the two.
 
 use super::StreamLimits;
 use super::stream_record::StreamRecord;

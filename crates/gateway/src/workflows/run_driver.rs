@@ -1,10 +1,8 @@
 //! Polls a run, and writes its output into the stream's log.
 //!
 //! One task per run. A run is not polled while paused, while the log is a window ahead of its reader, and without a
-//! slot
-//! ([`RunSlot`]); control calls wake the task. Each poll does a bounded piece of work and then yields; a step that is
-//! too
-//! long for that runs on a blocking thread.
+//! slot ([`RunSlot`]); control calls wake the task. Each poll does a bounded piece of work and then yields; a step
+//! that is too long for that runs on a blocking thread.
 
 use super::run_control::RunControl;
 use super::run_slot::{RunParkReason, RunSlot};

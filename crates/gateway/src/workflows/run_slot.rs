@@ -1,8 +1,8 @@
 //! The slot of a run: returned while the run is parked, requested again to continue.
 //!
 //! As for the engine's sequences ([`engine::SequencePermits`]): a paused run returns its slot at once, a run that
-//! waits for
-//! its reader after [`PERMIT_KEPT`]. Requests of the run in the engine then go on to the end of their windows.
+//! waits for its reader after [`PERMIT_KEPT`]. Requests of the run in the engine then go on to the end of their
+//! windows.
 
 use crate::streams::PermitHolder;
 use engine::PERMIT_KEPT;

@@ -6,8 +6,8 @@ use crate::admission::retry_reservations::Fingerprint;
 use generate::priority::Priority;
 use std::time::{Duration, Instant};
 
-/// A class of which fewer than this part of `max_depth` wait finds room in a full queue: a flood of one
-/// class leaves the door open for the others. So at most `max_depth * (1 + 5/16)` wait.
+/// A class of which fewer than this part of `max_depth` wait finds room in a full queue: a flood of one class leaves
+/// the door open for the others. So at most `max_depth * (1 + 5/16)` wait.
 const CLASS_SHARE: usize = 16;
 
 impl Core {
@@ -41,8 +41,7 @@ impl Core {
     }
 
     /// Whether the first token can come before the request's deadline, and the permit before the queue timeout. An
-    /// unmeasured
-    /// rate counts as fast: no request is rejected for want of data.
+    /// unmeasured rate counts as fast: no request is rejected for want of data.
     fn in_time(
         &mut self,
         wait: Option<Duration>,
@@ -102,8 +101,7 @@ impl Core {
     }
 
     /// `Retry-After` of a rejected request: after `backlog` (`None`: nothing was measured), and after earlier
-    /// reservations.
-    /// Reserves a slot.
+    /// reservations. Reserves a slot.
     pub(crate) fn send_away(
         &mut self,
         who: Fingerprint,

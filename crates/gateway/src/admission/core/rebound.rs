@@ -5,8 +5,7 @@ use std::time::Instant;
 
 impl Core {
     /// Larger bounds admit waiting tickets. Smaller bounds end no ticket: no further ticket is admitted until enough
-    /// have left.
-    /// Waiting tickets keep their timeout.
+    /// have left. Waiting tickets keep their timeout.
     pub(crate) fn rebound(&mut self, bounds: AdmissionBounds, now: Instant) {
         self.advance(now);
         self.bounds = bounds;

@@ -70,8 +70,7 @@ impl Core {
     }
 
     /// A sequence returns the slot that it had taken. The ticket keeps its last slot if another sequence requests
-    /// one, or
-    /// `more` sequences are still to come.
+    /// one, or `more` sequences are still to come.
     pub(crate) fn return_slot(&mut self, id: TicketId, more: bool, now: Instant) {
         self.advance(now);
         let saturated = self.is_saturated();

@@ -74,8 +74,8 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
     let normal = arrive(Priority::Normal, at + MS);
     let second = arrive(Priority::Normal, at + 2 * MS);
     let critical = arrive(Priority::Critical, at + 3 * MS);
-    // More than two steps later a critical one comes behind the waiting normal ones, and more than
-    // four steps later behind the one in the background.
+    // More than two steps later a critical one comes behind the waiting normal ones, and more than four steps later
+    // behind the one in the background.
     let later = arrive(Priority::Critical, at + 2 * ageing + 3 * MS);
     let last = arrive(Priority::Critical, at + 4 * ageing + MS);
     let order = [critical, normal, second, later, background, last];

@@ -4,8 +4,8 @@
 use super::plant::{Arrivals, JOB, Job, Plant, Served};
 use super::*;
 
-/// What the plant serves per second at its best, nearly: 50 steps of 50 sequences take about 2.4 s with
-/// their prompts in between.
+/// What the plant serves per second at its best, nearly: 50 steps of 50 sequences take about 2.4 s with their prompts
+/// in between.
 const CAPACITY: f64 = 20.0;
 
 fn adaptive() -> AdmissionBounds {

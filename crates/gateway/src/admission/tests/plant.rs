@@ -1,7 +1,7 @@
 //! An engine as admission sees it, in virtual time: steps that take longer the more is in them.
 //!
-//! A step costs a base, a bit per sequence that generates and a bit per prompt token; prompt tokens
-//! go in chunks, the oldest prompt first. Tickets are polled each step, as their timers would.
+//! A step costs a base, a bit per sequence that generates and a bit per prompt token; prompt tokens go in chunks, the
+//! oldest prompt first. Tickets are polled each step, as their timers would.
 
 use super::*;
 use crate::admission::rejection::Rejection;

@@ -165,8 +165,8 @@ fn an_account_is_passed_over_for_so_long_and_no_longer() {
         },
         at,
     );
-    // One holds a place for good, and wants another in the background; others come again and again, each
-    // a new account, urgent and of great weight.
+    // One holds a place for good, and wants another in the background; others come again and again, each a new
+    // account, urgent and of great weight.
     let _held = core.arrive(of(1, 1, 1), at).unwrap();
     let urgent = |account| AdmissionRequest {
         class: Priority::Critical,
