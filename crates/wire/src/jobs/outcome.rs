@@ -44,7 +44,7 @@ pub fn job_outcome(end: End) -> JobOutcome {
         End::Failed(code) => failed_outcome(code),
         End::Lost => error_outcome(
             JobErrorCode::Internal,
-            "the job ended_outcome without a reason",
+            "the job ended without a reason",
             true,
         ),
     }

@@ -221,7 +221,7 @@ fn invalid_field_is_named() {
     let rows = [
         ("a suffix", json!({"suffix": "x"}), "suffix"),
         ("no option", json!({"options": 7}), "options"),
-        ("no parse_format", json!({"format": "xml"}), "format"),
+        ("no format", json!({"format": "xml"}), "format"),
         ("no id", json!({"context": [300]}), "context[0]"),
         ("raw", json!({"raw": true, "system": "s"}), "system"),
         ("raw", json!({"raw": true, "context": [1]}), "context"),
