@@ -32,16 +32,16 @@ const HEAD: &str = "\
 <a id=\"our-answer-parser-beside-others\"></a>
 
 Written by `cargo xtask differential --write`, which builds the other parsers from crates.io.
-Every golden of [parser-cases.md](parser-cases.md) whose family they know is given to smg's `reasoning-parser` and `tool-parser`, one after the other as smg uses them,
-and to the parsers of NVIDIA's Dynamo (`dynamo-parsers-v2`).
-Compared are the reasoning, the content, and the calls with their arguments as JSON values.
+Every golden of [parser-cases.md](parser-cases.md) whose family the other project supports is parsed by smg's `reasoning-parser` and `tool-parser`, one after the other as in smg,
+and by the parsers of NVIDIA's Dynamo (`dynamo-parsers-v2`).
+The reasoning, the content, and the tool calls with their arguments as JSON values are compared.
 Blanks at the ends and the order of the parts are not compared, since not all parsers report them. A difference without a reason below fails the comparison.
 
 *Otherwise when cut* is the number of texts that the other parser parses differently character by character, with tags kept whole.
 Millrace's parser has none, with tags cut as well ([parser-cases.md](parser-cases.md)).
 
 Not compared: gpt-oss's Harmony, which smg parses elsewhere and for which Dynamo's parser downloads a vocabulary; families
-that neither has (phi-4, granite, `<function=` of llama 3, FunctionGemma); hermes with Dynamo's, whose `qwen3` is its parser of Qwen3-Coder's XML.
+that neither project supports (phi-4, granite, `<function=` of llama 3, FunctionGemma); hermes with Dynamo, whose `qwen3` parses the XML of Qwen3-Coder.
 ";
 
 /// Writes the document, or compares it.
