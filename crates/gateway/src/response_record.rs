@@ -20,8 +20,8 @@ use wire::json;
 use wire::openai::finish_reason;
 use wire::responses::input_page::InputItem;
 use wire::responses::output_item;
-use wire::responses::request::StoredRequest;
 use wire::responses::response_object::{self, ResponseStatus};
+use wire::responses::stored_request::StoredRequest;
 
 /// Tokens of a log that are read at a time.
 const TOKENS_PER_READ: usize = 256;

@@ -15,7 +15,7 @@ use generate::request::MESSAGES_MAX;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
-use wire::responses::request::{History, StoredRequest};
+use wire::responses::stored_request::{History, StoredRequest};
 use wire::responses::{ID_PREFIX, stream_id};
 
 /// Responses that are kept.
@@ -57,11 +57,11 @@ impl History for StoredHistory {
         self.0.last().map(|(record, _)| record.id)
     }
 
-    fn items(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(|(record, outcome)| {
+    fn items(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        Box::new(self.0.iter().flat_map(|(record, outcome)| {
             let asked = record.items.iter().map(|item| &*item.json);
             asked.chain(outcome.items.iter().map(|item| &**item))
-        })
+        }))
     }
 }
 

@@ -13,6 +13,7 @@
 pub mod constraint;
 pub mod detokenize;
 pub mod error;
+pub mod generation_options;
 pub mod model_handle;
 pub mod output;
 pub mod priority;

@@ -1,239 +1,117 @@
-//! A request to a made model, as the request to its weights' own model that it stands for.
+//! Derived models: a base model under another name, with defaults for its requests.
 
-use crate::fields::{self, Object, Raw};
-use crate::format::Format;
-use serde_json::{Map, Value, json};
-use std::borrow::Cow;
+use crate::fields::Fields;
+use crate::model_defaults::ModelDefaults;
+use crate::ollama::request::generation_options;
+use generate::error::Problem;
+use generate::generation_options::GenerationOptions;
+use serde_json::{Map, Value};
 
-/// Ollama's options, and what OpenAI's and the native format call them.
-const OPTIONS: [(&str, &str); 11] = [
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("top_k", "top_k"),
-    ("min_p", "min_p"),
-    ("seed", "seed"),
-    ("stop", "stop"),
-    ("repeat_penalty", "repetition_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("num_predict", "max_tokens"),
-    ("min_tokens", "min_tokens"),
-];
-
-/// How a derived model is asked: fields that a request to it has where it gives none itself.
+/// A derived model, as `/api/create` makes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DerivedModel {
     /// The base model.
     pub parent: String,
-    /// The system message.
+    /// Text of a system message.
     pub system: Option<String>,
-    /// How a prompt is written for `/api/generate`, as Ollama's templates are.
+    /// Ollama template of the prompt of `/api/generate`.
     pub template: Option<String>,
     /// Ollama's options.
     pub options: Map<String, Value>,
 }
 
+/// Options of derived models that a wire protocol has.
+#[derive(Clone, Copy)]
+pub enum ModelOptions {
+    /// All options, under Ollama's names.
+    All,
+    /// The named options: Ollama's name of the option, and the protocol's field.
+    Named(&'static [(&'static str, &'static str)]),
+}
+
+impl ModelOptions {
+    /// Options with a field in OpenAI's API or in this server's extensions of OpenAI's API.
+    pub const SHARED: Self = Self::Named(&[
+        ("temperature", "temperature"),
+        ("top_p", "top_p"),
+        ("top_k", "top_k"),
+        ("min_p", "min_p"),
+        ("seed", "seed"),
+        ("stop", "stop"),
+        ("repeat_penalty", "repetition_penalty"),
+        ("presence_penalty", "presence_penalty"),
+        ("frequency_penalty", "frequency_penalty"),
+        ("num_predict", "max_tokens"),
+        ("min_tokens", "min_tokens"),
+    ]);
+
+    fn has_option(self, option: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.iter().any(|(name, _)| *name == option),
+        }
+    }
+
+    /// A problem of an option as a problem of the protocol's field.
+    fn of_field(self, mut problem: Problem) -> Problem {
+        if let Self::Named(names) = self {
+            let end = problem.field.find(['[', '.']);
+            let option = &problem.field[..end.unwrap_or(problem.field.len())];
+            if let Some((option, field)) = names.iter().find(|(name, _)| *name == option) {
+                problem.field.replace_range(..option.len(), field);
+            }
+        }
+        problem
+    }
+}
+
 impl DerivedModel {
-    /// The body with all in it that the model says where the body does not; `None` of a body that is no
-    /// object, which its reader refuses. What the body says is not looked into, but for who speaks.
-    pub fn written_into(&self, format: Format, body: &[u8]) -> Option<Vec<u8>> {
-        let mut body = Written::parse(std::str::from_utf8(body).ok()?)?;
-        match format {
-            Format::OllamaChat | Format::OllamaGenerate => self.options_beside(&mut body),
-            Format::AiSdkUi
-            | Format::Chat
-            | Format::Completion
-            | Format::Job
-            | Format::Messages
-            | Format::Responses => {
-                self.options_within(format, &mut body);
+    /// Defaults of a request in a protocol with these options.
+    pub fn defaults(&self, options: ModelOptions, vocab_size: usize) -> ModelDefaults {
+        let (options, problems) = self.generation_options(options, vocab_size);
+        ModelDefaults {
+            system: self.system.clone(),
+            template: self.template.clone(),
+            options,
+            problems,
+        }
+    }
+
+    /// Bytes of the texts that may become part of a prompt.
+    pub fn text_bytes(&self) -> usize {
+        let texts = [&self.system, &self.template];
+        texts.into_iter().flatten().map(String::len).sum()
+    }
+
+    /// The valid options, and the problems of the others.
+    fn generation_options(
+        &self,
+        names: ModelOptions,
+        vocab_size: usize,
+    ) -> (GenerationOptions, Vec<Problem>) {
+        let options = self.options.iter();
+        let options = options.filter(|(name, _)| names.has_option(name));
+        let options: Map<String, Value> = options
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if options.is_empty() {
+            return Default::default();
+        }
+        let text = Value::Object(options).to_string();
+        let mut fields = match Fields::parse(text.as_bytes()) {
+            Ok(fields) => fields,
+            Err(error) => {
+                let problem = Problem::new("options", error.message);
+                return (GenerationOptions::default(), vec![problem]);
             }
-        }
-        match (format, &self.system) {
-            (_, None) | (Format::Completion | Format::Job, _) => {}
-            (Format::OllamaChat | Format::Chat, Some(system)) => say_first(&mut body, system),
-            (Format::OllamaGenerate | Format::Messages | Format::AiSdkUi, Some(system)) => {
-                body.say("system", &json!(system));
-            }
-            (Format::Responses, Some(system)) => body.say("instructions", &json!(system)),
-        }
-        if let (Format::OllamaGenerate, Some(template)) = (format, &self.template) {
-            body.say("template", &json!(template));
-        }
-        Some(body.written().into_bytes())
-    }
-
-    fn options_beside(&self, body: &mut Written<'_>) {
-        let given = body.get("options").unwrap_or("{}").to_owned();
-        if let Some(mut options) = Written::parse(&given) {
-            for (name, value) in &self.options {
-                options.say(name, value);
-            }
-            body.set("options", options.written());
-        }
-    }
-
-    fn options_within(&self, format: Format, body: &mut Written<'_>) {
-        for (name, called) in OPTIONS {
-            let Some(value) = self.options.get(name) else {
-                continue;
-            };
-            let (called, value) = match (format, called) {
-                (Format::Messages, "stop") => ("stop_sequences", listed(value)),
-                (Format::Messages, "temperature" | "top_p" | "top_k" | "max_tokens")
-                | (Format::Responses, "temperature" | "top_p")
-                | (Format::AiSdkUi | Format::Chat | Format::Completion | Format::Job, _) => {
-                    (called, value.clone())
-                }
-                (Format::Responses, "max_tokens") => ("max_output_tokens", value.clone()),
-                // A field that the format does not have.
-                _ => continue,
-            };
-            // Ollama's -1 and -2 are what these formats mean by saying nothing.
-            let says_nothing = name == "num_predict" && value.as_i64().is_none_or(|n| n < 1);
-            let says_else = called == "max_tokens" && body.get("max_completion_tokens").is_some();
-            if !says_nothing && !says_else {
-                body.say(called, &value);
-            }
-        }
-    }
-}
-
-/// An object whose values are kept as they are written.
-struct Written<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
-
-impl<'a> Written<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let object: Object<'a> = serde_json::from_str(text).ok()?;
-        let entry =
-            |(name, raw): (&str, Raw<'a>)| (Cow::Owned(name.to_owned()), Cow::Borrowed(raw.get()));
-        Some(Self(object.entries().map(entry).collect()))
-    }
-
-    /// The value under a name; null counts as absent.
-    fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(known, _)| known == name);
-        found
-            .map(|(_, value)| &**value)
-            .filter(|value| *value != "null")
-    }
-
-    fn set(&mut self, name: &str, value: String) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, said)) => *said = Cow::Owned(value),
-            None => self
-                .0
-                .push((Cow::Owned(name.to_owned()), Cow::Owned(value))),
-        }
-    }
-
-    /// Sets what is not said.
-    fn say(&mut self, name: &str, value: &Value) {
-        if self.get(name).is_none() {
-            self.set(name, value.to_string());
-        }
-    }
-
-    fn written(&self) -> String {
-        let entries = self
-            .0
-            .iter()
-            .map(|(name, value)| format!("{}:{value}", json!(name)));
-        format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
-    }
-}
-
-/// A system message before the others, if there is none.
-fn say_first(body: &mut Written<'_>, system: &str) {
-    let Some(written) = body.get("messages") else {
-        return;
-    };
-    let Ok(messages) = serde_json::from_str::<Vec<Raw<'_>>>(written) else {
-        return;
-    };
-    let is_system = |message: &Raw<'_>| {
-        let role = fields::object(*message).and_then(|message| message.get("role"));
-        let role = role.and_then(fields::text);
-        matches!(role.as_deref(), Some("system" | "developer"))
-    };
-    if messages.is_empty() || messages.iter().any(is_system) {
-        return;
-    }
-    let first = json!({"role": "system", "content": system});
-    let rest = written.strip_prefix('[').unwrap_or_default();
-    let all = format!("[{first},{rest}");
-    body.set("messages", all);
-}
-
-fn listed(value: &Value) -> Value {
-    match value {
-        Value::Array(_) => value.clone(),
-        one => json!([one]),
+        };
+        let options = generation_options(&mut fields, vocab_size);
+        let problems = fields.finish().err().map(|error| error.problems);
+        let problems = problems.into_iter().flatten();
+        let problems = problems.map(|problem| names.of_field(problem)).collect();
+        (options, problems)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_said_is_said_as_the_model_was_made() {
-        let made = DerivedModel {
-            parent: "tiny".to_owned(),
-            system: Some("Be brief.".to_owned()),
-            template: Some("{{ .Prompt }}".to_owned()),
-            options: [
-                ("temperature", json!(0)),
-                ("num_predict", json!(7)),
-                ("stop", json!("x")),
-            ]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into_iter()
-            .collect(),
-        };
-        let user = json!({"role": "user", "content": "hi"});
-        let first = json!({"role": "system", "content": "Be brief."});
-        let rows = [
-            (
-                Format::OllamaChat,
-                json!({"messages": [user], "options": {"temperature": 1}}),
-                json!({"messages": [first, user], "options": {"temperature": 1, "num_predict": 7, "stop": "x"}}),
-            ),
-            (
-                Format::OllamaGenerate,
-                json!({"prompt": "hi", "system": "Be long.", "options": null}),
-                json!({"prompt": "hi", "system": "Be long.", "template": "{{ .Prompt }}",
-                       "options": {"temperature": 0, "num_predict": 7, "stop": "x"}}),
-            ),
-            (
-                Format::Chat,
-                json!({"messages": [first], "max_completion_tokens": 3}),
-                json!({"messages": [first], "max_completion_tokens": 3, "temperature": 0, "stop": "x"}),
-            ),
-            (
-                Format::Messages,
-                json!({"messages": [user], "max_tokens": 9}),
-                json!({"messages": [user], "max_tokens": 9, "system": "Be brief.", "temperature": 0,
-                       "stop_sequences": ["x"]}),
-            ),
-            (
-                Format::Completion,
-                json!({"prompt": "hi"}),
-                json!({"prompt": "hi", "temperature": 0, "max_tokens": 7, "stop": "x"}),
-            ),
-            (
-                Format::Responses,
-                json!({"input": "hi"}),
-                json!({"input": "hi", "temperature": 0, "max_output_tokens": 7, "instructions": "Be brief."}),
-            ),
-        ];
-        for (format, body, want) in rows {
-            let written = made
-                .written_into(format, body.to_string().as_bytes())
-                .unwrap();
-            let written: Value = serde_json::from_slice(&written).unwrap();
-            assert_eq!(written, want, "{format:?}");
-        }
-        assert_eq!(made.written_into(Format::Chat, b"[]"), None);
-    }
-}
+mod tests;

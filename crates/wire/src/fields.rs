@@ -166,6 +166,13 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Notes a problem of a value that is not in this object.
+    pub(crate) fn add_problem(&mut self, problem: Problem) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
+
     /// The value of `name`; null counts as absent.
     pub fn raw(&self, name: &str) -> Option<Raw<'a>> {
         let (i, (_, raw)) = self

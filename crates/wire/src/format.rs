@@ -2,12 +2,17 @@
 
 use crate::ai_sdk::UiMessageEncoder;
 use crate::anthropic::encoder::MessagesEncoder;
+use crate::derived_model::ModelOptions;
 use crate::encoder::Encoder;
+use crate::fields::Fields;
 use crate::framing::Framing;
 use crate::jobs::encoder::JobEncoder;
 use crate::ollama::encoder::{OllamaEncoder, TextField};
 use crate::openai::chat_encoder::{ChatEncoder, ReasoningField};
 use crate::openai::completion_encoder::CompletionEncoder;
+use crate::reasoning_request_fields::ReasoningRequestFields;
+use crate::request_parser::{HistoryLookup, ParseContext, ParsedBody, RequestParser};
+use crate::requested_model::RequestedModel;
 use crate::responses::ResponsesEncoder;
 use crate::schema::ResponseSchemas;
 use crate::{ai_sdk, anthropic, jobs, ollama, openai, responses};
@@ -53,6 +58,15 @@ struct ProtocolRow {
     follows: FollowState,
     /// Whether a terminal frame follows the frame of an error.
     has_frame_after_error: bool,
+    parse: RequestParser,
+    reasoning: ReasoningRequestFields,
+    /// Options of derived models that the protocol has.
+    model_options: ModelOptions,
+    /// Whether the system message of a derived model is put before a conversation without one. `false`: the parser uses
+    /// the system message, or the protocol has none.
+    adds_model_system: bool,
+    /// Whether the response of a request without `stream` begins while the model is loaded.
+    defers_by_default: bool,
     encoder: fn(&Arc<StreamSource>, EncoderSettings) -> Box<dyn Encoder>,
     error: fn(&ApiError) -> Response<Bytes>,
     schemas: ResponseSchemas,
@@ -107,6 +121,11 @@ const CHAT: ProtocolRow = ProtocolRow {
     header: None,
     follows: FollowState::Never,
     has_frame_after_error: false,
+    parse: openai::chat_request::parse,
+    defers_by_default: false,
+    reasoning: ReasoningRequestFields::ignored(&["reasoning_effort", "reasoning", "thinking"]),
+    model_options: ModelOptions::SHARED,
+    adds_model_system: true,
     encoder: |source, settings| Box::new(ChatEncoder::new(source, settings.reasoning_field)),
     error: openai::error_response::to_response,
     schemas: openai::chat_encoder::SCHEMAS,
@@ -115,6 +134,9 @@ const CHAT: ProtocolRow = ProtocolRow {
 const COMPLETION: ProtocolRow = ProtocolRow {
     name: "openai.completions",
     response_id: ResponseId::Fresh("cmpl-"),
+    parse: openai::completion_request::parse,
+    reasoning: ReasoningRequestFields::ignored(&[]),
+    adds_model_system: false,
     encoder: |source, _| Box::new(CompletionEncoder::new(source)),
     schemas: openai::completion_encoder::SCHEMAS,
     ..CHAT
@@ -137,6 +159,11 @@ const JOB: ProtocolRow = ProtocolRow {
     header: None,
     follows: FollowState::UntilStarted,
     has_frame_after_error: true,
+    parse: jobs::request::parse,
+    defers_by_default: false,
+    reasoning: CHAT.reasoning,
+    model_options: ModelOptions::SHARED,
+    adds_model_system: false,
     encoder: |source, _| Box::new(JobEncoder::new(source)),
     error: jobs::error_response::to_response,
     schemas: jobs::encoder::SCHEMAS,
@@ -150,6 +177,17 @@ const MESSAGES: ProtocolRow = ProtocolRow {
     header: None,
     follows: FollowState::Never,
     has_frame_after_error: false,
+    parse: anthropic::message_request::parse,
+    defers_by_default: false,
+    reasoning: ReasoningRequestFields::ignored(&["thinking"]),
+    model_options: ModelOptions::Named(&[
+        ("temperature", "temperature"),
+        ("top_p", "top_p"),
+        ("top_k", "top_k"),
+        ("num_predict", "max_tokens"),
+        ("stop", "stop_sequences"),
+    ]),
+    adds_model_system: true,
     encoder: |source, _| Box::new(MessagesEncoder::new(source)),
     error: anthropic::error_response::to_response,
     schemas: anthropic::encoder::SCHEMAS,
@@ -158,6 +196,14 @@ const MESSAGES: ProtocolRow = ProtocolRow {
 const RESPONSES: ProtocolRow = ProtocolRow {
     name: "openai.responses",
     response_id: ResponseId::Stream(responses::ID_PREFIX),
+    parse: responses::parse,
+    reasoning: ReasoningRequestFields::ignored(&["reasoning"]),
+    model_options: ModelOptions::Named(&[
+        ("temperature", "temperature"),
+        ("top_p", "top_p"),
+        ("num_predict", "max_output_tokens"),
+    ]),
+    adds_model_system: false,
     encoder: |source, _| Box::new(ResponsesEncoder::new(source)),
     schemas: responses::SCHEMAS,
     ..CHAT
@@ -171,6 +217,11 @@ const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
     header: None,
     follows: FollowState::Never,
     has_frame_after_error: false,
+    parse: ollama::chat_request::parse,
+    defers_by_default: true,
+    reasoning: ReasoningRequestFields::rejected(&["think"]),
+    model_options: ModelOptions::All,
+    adds_model_system: true,
     encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Message)),
     error: ollama::error_response::to_response,
     schemas: ollama::encoder::SCHEMAS,
@@ -179,6 +230,8 @@ const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
 const OLLAMA_GENERATE: ProtocolRow = ProtocolRow {
     name: "ollama.generate",
     paths: &[],
+    parse: ollama::generate_request::parse,
+    adds_model_system: false,
     encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Response)),
     ..OLLAMA_CHAT
 };
@@ -188,6 +241,7 @@ const AI_SDK_UI: ProtocolRow = ProtocolRow {
     response_id: ResponseId::Fresh("msg-"),
     header: Some(ai_sdk::HEADER),
     has_frame_after_error: true,
+    parse: ai_sdk::parse,
     encoder: |source, _| Box::new(UiMessageEncoder::new(source)),
     schemas: ai_sdk::SCHEMAS,
     ..CHAT
@@ -235,6 +289,40 @@ impl Format {
         Self::ALL.into_iter().find(has).unwrap_or(Self::Chat)
     }
 
+    /// Parses the fields of a request. The field `model` was read before.
+    ///
+    /// # Errors
+    /// All invalid fields at once; a request for reasoning, where the protocol rejects the request if the model has none.
+    pub fn parse(
+        self,
+        fields: Fields<'_>,
+        model: RequestedModel<'_>,
+        history: &HistoryLookup<'_>,
+    ) -> Result<ParsedBody, ApiError> {
+        let row = self.row();
+        let ignored = row.reasoning.fields_without_effect(&fields, model)?;
+        let defaults = model
+            .derived
+            .map(|derived| derived.defaults(row.model_options, model.vocab_size));
+        let context = ParseContext {
+            vocab_size: model.vocab_size,
+            defaults: defaults.unwrap_or_default(),
+            history,
+        };
+        let mut parsed = (row.parse)(fields, &context)?;
+        if row.adds_model_system {
+            context.defaults.apply(&mut parsed.request);
+        }
+        parsed.request.stream_options.ignored_fields.add(&ignored);
+        Ok(parsed)
+    }
+
+    /// Fields by which a request asks for reasoning.
+    #[cfg(test)]
+    pub(crate) fn reasoning_fields(self) -> ReasoningRequestFields {
+        self.row().reasoning
+    }
+
     /// Id of a response of this stream. `fresh` makes an id with a prefix.
     pub fn response_id(self, id: StreamId, fresh: impl FnOnce(&str) -> String) -> String {
         match self.row().response_id {
@@ -251,6 +339,11 @@ impl Format {
     /// Schemas of the protocol's responses.
     pub fn schemas(self) -> ResponseSchemas {
         self.row().schemas
+    }
+
+    /// Whether the response of a request without `stream` begins while the model is loaded.
+    pub fn defers_by_default(self) -> bool {
+        self.row().defers_by_default
     }
 
     /// Framing of streams where the request names none.

@@ -21,20 +21,23 @@ pub mod framing;
 pub mod jobs;
 pub mod json;
 pub mod model_card;
+pub mod model_defaults;
 pub(crate) mod ndjson;
 pub mod ollama;
 pub mod openai;
 pub mod query;
 pub mod realtime_command;
 pub mod realtime_encoder;
+pub mod reasoning_request_fields;
 pub mod request_body;
+pub mod request_parser;
+pub mod requested_model;
 pub(crate) mod response_format;
 pub mod responses;
 pub mod rfc3339;
 pub mod schema;
 pub(crate) mod sse;
 pub mod status;
-pub mod thinking_request;
 pub mod tool_definitions;
 
 #[cfg(test)]

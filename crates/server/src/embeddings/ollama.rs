@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use std::time::{Duration, Instant};
 use wire::embeddings_vector::{cut_and_normalize, write_floats};
 use wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
-use wire::fields::Fields;
 use wire::format::Format;
 use wire::ollama;
+use wire::request_body::RequestBody;
 use wire::{clock, embeddings_input, json};
 
 /// The two routes.
@@ -55,8 +55,9 @@ async fn respond(
     let arrived = clock::now();
     let (RateLimited(caller), scheduling, JsonBody(body)) = request;
     let models = &gateway.models;
+    let body = RequestBody::parse(body)?;
     let lease = model_lookup::find_lease(models, Format::OllamaGenerate, &body).await?;
-    let mut fields = Fields::parse(&body)?;
+    let mut fields = body.fields();
     let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
     let (_, dim) = expect_pooling(&serving.model)?;
     let vocab = serving.model.handle.tokenizer.vocab_size();
@@ -77,13 +78,13 @@ async fn respond(
         EmbedRoute::Embeddings => &OLLAMA_EMBEDDINGS,
     };
     let ignored = fields.finish_request(table)?;
-    let residence = ResidenceRequest::of(Format::OllamaGenerate, &body)?;
+    let residence = ResidenceRequest::of(Format::OllamaGenerate, body.fields())?;
     residence.apply_keep_alive(models).await;
     let request = EmbeddingsRequest {
         field,
         texts,
         truncate,
-        body_bytes: body.len(),
+        body_bytes: body.text().len(),
         class: scheduling.priority.unwrap_or_default(),
         deadline: scheduling.deadline,
         serving,

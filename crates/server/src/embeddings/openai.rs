@@ -12,9 +12,9 @@ use gateway::models::ModelLease;
 use schemars::JsonSchema;
 use wire::embeddings_vector::{cut_and_normalize, write_base64, write_floats};
 use wire::field_table::EMBEDDINGS;
-use wire::fields::Fields;
 use wire::format::Format;
 use wire::openai::generation_fields;
+use wire::request_body::RequestBody;
 use wire::{clock, embeddings_input, json};
 
 /// The handler of `/v1/embeddings`.
@@ -25,8 +25,9 @@ pub(crate) async fn create_embeddings(
     JsonBody(body): JsonBody,
 ) -> Result<EmbeddingsResponse, Rejected> {
     let models = &gateway.models;
+    let body = RequestBody::parse(body)?;
     let lease = model_lookup::find_lease(models, Format::Completion, &body).await?;
-    let mut fields = Fields::parse(&body)?;
+    let mut fields = body.fields();
     let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
     let (_, dim) = expect_pooling(&serving.model)?;
     let vocab = serving.model.handle.tokenizer.vocab_size();
@@ -50,7 +51,7 @@ pub(crate) async fn create_embeddings(
         field: "input",
         texts,
         truncate: false,
-        body_bytes: body.len(),
+        body_bytes: body.text().len(),
         class: scheduling.priority.unwrap_or(stream_options.priority),
         deadline: scheduling.deadline.into_iter().chain(client_deadline).min(),
         serving,

@@ -6,6 +6,7 @@ use super::reply;
 use crate::routes::stream_watch::SubscribeOptions;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
+use gateway::open::OpenedStream;
 use gateway::streams::StreamRecord;
 use gateway::streams::control::{self, not_running};
 use gateway::submit::{Resumable, UnparsedRequest};
@@ -19,6 +20,7 @@ use wire::clock;
 use wire::control_request::ControlRequest;
 use wire::cursor::{Cursor, invalid_cursor};
 use wire::event_id::EventIds;
+use wire::fields::Fields;
 use wire::format::Encoding;
 use wire::format::FollowState;
 use wire::format::Format;
@@ -95,19 +97,8 @@ impl SessionHandler {
     ) -> Result<Value, ApiError> {
         self.caller.request(clock::now())?;
         self.expect_capacity()?;
-        let unparsed = UnparsedRequest {
-            format: open.format,
-            framing: Framing::Sse,
-            body: open.body.as_bytes(),
-            priority: None,
-            deadline: None,
-            // A job continues without its client unless the client chooses otherwise.
-            resumable: Resumable::chosen(open.resumable.unwrap_or(open.format == Format::Job)),
-            explicit_acks: open.explicit_acks,
-            streamed: true,
-            lease: None,
-        };
-        let opened = unparsed.open(self.handles.responder.gateway(), &self.caller);
+        let opened = Fields::parse(open.body.as_bytes());
+        let opened = opened.and_then(|fields| self.open_request(open, fields));
         let opened = opened.map_err(in_body)?;
         let record = Arc::clone(opened.record());
         let reply = reply::stream_reply("opened", &record, request);
@@ -116,6 +107,27 @@ impl SessionHandler {
         let body = body.with_ids(EventIds::new(record.id(), start_positions(&record)));
         self.streams.push(record, body);
         Ok(reply)
+    }
+
+    fn open_request(
+        &self,
+        open: &OpenCommand<'_>,
+        fields: Fields<'_>,
+    ) -> Result<OpenedStream, ApiError> {
+        let unparsed = UnparsedRequest {
+            format: open.format,
+            framing: Framing::Sse,
+            fields,
+            body_bytes: open.body.len(),
+            priority: None,
+            deadline: None,
+            // A job continues without its client unless the client chooses otherwise.
+            resumable: Resumable::chosen(open.resumable.unwrap_or(open.format == Format::Job)),
+            explicit_acks: open.explicit_acks,
+            streamed: true,
+            lease: None,
+        };
+        unparsed.open(self.handles.responder.gateway(), &self.caller)
     }
 
     fn attach_stream(

@@ -1,35 +1,56 @@
 //! A request for a generation, up to the lease of the model.
 
-use crate::request::extract::GenerationRequest;
+use crate::request::extract::{GenerationRequest, SchedulingHeaders};
 use crate::request::model_lookup::{self, NamedModel};
 use crate::response::deferred_response;
 use crate::response::stream_response::StreamResponder;
 use axum::response::Response;
 use gateway::handles::Gateway;
+use gateway::keys::Caller;
 use gateway::models::{ModelLease, ModelLookup};
 use gateway::open::OpenedStream;
 use gateway::submit::{Resumable, UnparsedRequest};
 use generate::error::ApiError;
+use wire::fields::Fields;
 use wire::format::Format;
 use wire::framing::Framing;
+use wire::request_body::RequestBody;
 
-/// A request for a generation in one wire protocol. The body is not parsed.
+/// A request for a generation in one wire protocol. The body was parsed as JSON, the fields were not read.
 pub(crate) struct IncomingRequest {
     pub(crate) format: Format,
     pub(crate) framing: Framing,
-    request: GenerationRequest,
+    caller: Caller,
+    scheduling: SchedulingHeaders,
+    explicit_acks: bool,
     resumable: Resumable,
+    body: RequestBody,
 }
 
 impl IncomingRequest {
     /// A request whose stream is resumable if a header field selects that.
-    pub(crate) fn new(format: Format, framing: Framing, request: GenerationRequest) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The body is not a JSON object.
+    pub(crate) fn new(
+        format: Format,
+        framing: Framing,
+        request: GenerationRequest,
+    ) -> Result<Self, ApiError> {
+        Ok(Self {
             format,
             framing,
+            caller: request.caller,
+            scheduling: request.scheduling,
+            explicit_acks: request.stream.explicit_acks,
             resumable: Resumable::chosen(request.stream.resumable == Some(true)),
-            request,
-        }
+            body: RequestBody::parse(request.body)?,
+        })
+    }
+
+    /// Fields of the body, none of them read yet.
+    pub(crate) fn fields(&self) -> Fields<'_> {
+        self.body.fields()
     }
 
     /// The request with another value of `resumable`.
@@ -44,7 +65,7 @@ impl IncomingRequest {
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) async fn respond(self, responder: &StreamResponder) -> Result<Response, ApiError> {
         let gateway = responder.gateway();
-        let named = NamedModel::of(&self.request.body, self.format);
+        let named = NamedModel::of(self.body.fields(), self.format);
         let is_deferrable = named.stream && self.resumable != Resumable::Yes;
         match named.find(&gateway.models).await? {
             Some(ModelLookup::Pending(wanted)) if is_deferrable => {
@@ -59,7 +80,7 @@ impl IncomingRequest {
 
     /// Whether the response is streamed.
     pub(crate) fn is_streamed(&self) -> bool {
-        NamedModel::of(&self.request.body, self.format).stream
+        NamedModel::of(self.body.fields(), self.format).stream
     }
 
     /// The stream, opened after the model is ready.
@@ -67,8 +88,7 @@ impl IncomingRequest {
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) async fn opened(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let lease =
-            model_lookup::find_lease(&gateway.models, self.format, &self.request.body).await?;
+        let lease = model_lookup::find_lease(&gateway.models, self.format, &self.body).await?;
         self.open(gateway, lease)
     }
 
@@ -81,18 +101,18 @@ impl IncomingRequest {
         gateway: &Gateway,
         lease: Option<ModelLease>,
     ) -> Result<OpenedStream, ApiError> {
-        let request = &self.request;
         let unparsed = UnparsedRequest {
             format: self.format,
             framing: self.framing,
-            body: &request.body,
-            priority: request.scheduling.priority,
-            deadline: request.scheduling.deadline,
+            fields: self.body.fields(),
+            body_bytes: self.body.text().len(),
+            priority: self.scheduling.priority,
+            deadline: self.scheduling.deadline,
             resumable: self.resumable,
-            explicit_acks: request.stream.explicit_acks,
+            explicit_acks: self.explicit_acks,
             streamed: false,
             lease,
         };
-        unparsed.open(gateway, &request.caller)
+        unparsed.open(gateway, &self.caller)
     }
 }

@@ -1,21 +1,22 @@
-//! The model of a request, found before the body is parsed in full.
+//! The model of a request, found before the wire protocol's parser reads the fields.
 
 use gateway::models::{ModelLease, ModelLookup, ModelRegistry};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::Fields;
 use wire::format::Format;
+use wire::request_body::RequestBody;
 
-/// The lease of the requested model, after the model is loaded; `None` for an invalid body, which the parser rejects.
+/// The lease of the requested model, after the model is loaded; `None` for invalid fields, which the parser rejects.
 ///
 /// # Errors
 /// An unknown model, too many waiting requests, or a model that cannot be loaded.
 pub(crate) async fn find_lease(
     models: &Arc<ModelRegistry>,
     format: Format,
-    body: &[u8],
+    body: &RequestBody,
 ) -> Result<Option<ModelLease>, ApiError> {
-    lease(NamedModel::of(body, format).find(models).await?).await
+    lease(NamedModel::of(body.fields(), format).find(models).await?).await
 }
 
 /// The lease of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems
@@ -45,32 +46,26 @@ pub(crate) async fn lease(found: Option<ModelLookup>) -> Result<Option<ModelLeas
     }
 }
 
-/// Fields that are read before a body is parsed.
+/// Fields that are read before the wire protocol's parser reads all of them.
 pub(crate) struct NamedModel {
-    /// `Err` for an invalid body.
+    /// `Err` for invalid fields.
     model: Result<Option<String>, ()>,
     pub(crate) stream: bool,
 }
 
 impl NamedModel {
-    /// Reads the fields; the body is parsed in full later.
-    pub(crate) fn of(body: &[u8], format: Format) -> Self {
-        let by_default = matches!(format, Format::OllamaChat | Format::OllamaGenerate);
-        let Ok(mut fields) = Fields::parse(body) else {
-            return Self {
-                model: Err(()),
-                stream: false,
-            };
-        };
+    /// Reads the fields.
+    pub(crate) fn of(mut fields: Fields<'_>, format: Format) -> Self {
         let model = fields.string("model").map(std::borrow::Cow::into_owned);
-        let stream = fields.boolean("stream").unwrap_or(by_default);
+        let stream = fields.boolean("stream");
+        let stream = stream.unwrap_or(format.defers_by_default());
         Self {
             model: fields.finish().map(|()| model).map_err(|_| ()),
             stream,
         }
     }
 
-    /// The lookup result, after requesting the load of a model that is not ready; `None` for an invalid body.
+    /// The lookup result, after requesting the load of a model that is not ready; `None` for invalid fields.
     pub(crate) async fn find(
         self,
         models: &Arc<ModelRegistry>,

@@ -9,6 +9,7 @@ use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::Fields;
 use wire::format::Format;
+use wire::request_body::RequestBody;
 
 /// Handles that requests without admission use.
 #[derive(Clone)]
@@ -32,12 +33,13 @@ impl UnadmittedHandles {
         T: Send + 'static,
         W: FnOnce() -> Result<T, ApiError> + Send + 'static,
     {
+        let body = RequestBody::parse(body)?;
         let lease = model_lookup::find_lease(&self.models, format, &body).await?;
         let work = {
-            let mut fields = Fields::parse(&body)?;
+            let mut fields = body.fields();
             let lease = model_lookup::expect_lease(lease, &mut fields, &self.models)?;
             parse(fields, &lease.serving.model, &caller)?
         };
-        self.offload.run(body.len(), work).await
+        self.offload.run(body.text().len(), work).await
     }
 }

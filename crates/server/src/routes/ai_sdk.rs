@@ -26,7 +26,7 @@ pub(crate) async fn create_message(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let chosen = request.stream.resumable.map(Resumable::chosen);
-    let request = IncomingRequest::new(Format::AiSdkUi, Framing::Sse, request)
+    let request = IncomingRequest::new(Format::AiSdkUi, Framing::Sse, request)?
         .with_resumable(chosen.unwrap_or(Resumable::Yes));
     Ok(request.respond(&responder).await?)
 }

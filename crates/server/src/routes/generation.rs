@@ -29,6 +29,6 @@ pub(crate) async fn generate(
     format: Format,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(format, Framing::Sse, request);
+    let request = IncomingRequest::new(format, Framing::Sse, request)?;
     Ok(request.respond(responder).await?)
 }

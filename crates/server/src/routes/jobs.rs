@@ -38,7 +38,7 @@ pub(crate) async fn run_inference(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let chosen = request.stream.resumable.map(Resumable::chosen);
-    let request = IncomingRequest::new(Format::Job, Framing::Sse, request)
+    let request = IncomingRequest::new(Format::Job, Framing::Sse, request)?
         .with_resumable(chosen.unwrap_or(Resumable::IfStreamed));
     let opened = request.opened(responder.gateway()).await?;
     Ok(responder.respond(opened).await)
@@ -50,7 +50,7 @@ pub(crate) async fn submit_job(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let request =
-        IncomingRequest::new(Format::Job, Framing::Sse, request).with_resumable(Resumable::Yes);
+        IncomingRequest::new(Format::Job, Framing::Sse, request)?.with_resumable(Resumable::Yes);
     let opened = request.opened(responder.gateway()).await?;
     Ok(submitted_job(&opened.detach()))
 }

@@ -31,7 +31,9 @@ use wire::format::FollowState;
 use wire::format::Format;
 use wire::framing::Framing;
 use wire::query::Query;
+use wire::request_parser::ParseContext;
 use wire::responses::ResponsesEncoder;
+use wire::responses::stored_request::History;
 use wire::responses::{input_page, request, response_object, sequence_number};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
@@ -40,7 +42,7 @@ pub(crate) async fn create_response(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(Format::Responses, Framing::Sse, request);
+    let request = IncomingRequest::new(Format::Responses, Framing::Sse, request)?;
     if request.is_streamed() {
         return Ok(request.respond(&responder).await?);
     }
@@ -61,12 +63,19 @@ pub(crate) async fn count_input_tokens(
 ) -> Result<Json<InputTokenCount>, Rejected> {
     let request = (caller, body);
     let count = unadmitted.run_request(request, Format::Responses, |fields, model, caller| {
-        let history = |id: &str| store.history(id, caller);
-        let (ask, _) = request::parse(fields, model.handle.tokenizer.vocab_size(), history)?;
+        let history = |id: &str| {
+            let history = store.history(id, caller)?;
+            Ok(Box::new(history) as Box<dyn History>)
+        };
+        let context = ParseContext {
+            history: &history,
+            ..ParseContext::of_vocab(model.handle.tokenizer.vocab_size())
+        };
+        let prompts = request::parse(fields, &context)?.request.prompts;
         let model = Arc::clone(model);
         Ok(move || {
             let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
-            let counts = ask.prompts.into_iter();
+            let counts = prompts.into_iter();
             let counts = counts.map(|prompt| encoder.prompt_ids(prompt).map(|ids| ids.len()));
             counts.sum::<Result<usize, ApiError>>()
         })

@@ -6,7 +6,6 @@ use crate::request::model_lookup;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use engine::SamplingParams;
@@ -30,6 +29,7 @@ use std::sync::Arc;
 use wire::fields::{self, Fields};
 use wire::format::Format;
 use wire::framing::Framing;
+use wire::request_body::RequestBody;
 
 /// Default of `max_tokens`, if the context is not smaller.
 const TOKENS_MAX: usize = 4096;
@@ -62,16 +62,16 @@ pub(crate) async fn run_workflow(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let gateway: &Gateway = responder.gateway();
-    let body = request.body;
     let program = read_folder(&config, move |folder| {
         folder::program(folder.as_deref(), &name)
     })
     .await?;
+    let body = RequestBody::parse(request.body)?;
     let lease = match model_lookup::find_lease(&gateway.models, Format::Job, &body).await? {
         Some(lease) => lease,
         None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };
-    let parsed = offload.run(body.len(), move || parse_run(&body, lease, program));
+    let parsed = offload.run(body.text().len(), move || parse_run(&body, lease, program));
     let parsed = ParsedRequest {
         priority: request.scheduling.priority,
         deadline: request.scheduling.deadline,
@@ -84,11 +84,11 @@ pub(crate) async fn run_workflow(
 }
 
 fn parse_run(
-    body: &Bytes,
+    body: &RequestBody,
     lease: ModelLease,
     program: Arc<workflow::Program>,
 ) -> Result<ParsedRequest, ApiError> {
-    let mut fields = Fields::parse(body)?;
+    let mut fields = body.fields();
     fields.string("model"); // the model was found before
     let context_max = lease.serving.model.handle.context_max;
     let most = context_max.min(TOKENS_MAX);
@@ -108,8 +108,8 @@ fn parse_run(
         format: Format::Job,
         framing: Framing::Sse,
         lease,
-        ask: run_request(body, tokens_max, stream),
-        body_bytes: body.len(),
+        ask: run_request(body.text(), tokens_max, stream),
+        body_bytes: body.text().len(),
         resumable: true,
         explicit_acks: false,
         priority: None,
@@ -124,9 +124,9 @@ fn parse_run(
 }
 
 /// The run as a generate request, for admission and for the stream metadata.
-fn run_request(body: &Bytes, tokens_max: usize, stream: bool) -> GenerateRequest {
+fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
     GenerateRequest {
-        prompts: vec![Prompt::Text(String::from_utf8_lossy(body).into_owned())],
+        prompts: vec![Prompt::Text(body.to_owned())],
         n: 1,
         params: GenerationParams {
             sampling: SamplingParams::default(),

@@ -7,6 +7,7 @@ use super::message;
 use crate::field_table::{self, FieldRow, FieldTable, Treatment};
 use crate::fields::Fields;
 use crate::openai::{chat_request, generation_fields};
+use crate::request_parser::{ParseContext, ParsedBody};
 use crate::tool_definitions;
 use generate::error::ApiError;
 use generate::request::{CONVERSATION_ID_BYTES_MAX, GenerateRequest, Prompt};
@@ -29,7 +30,7 @@ const fn no_effect(name: &'static str) -> FieldRow {
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     let conversation_id = parse_conversation_id(&mut fields);
     let mut messages = message::parse_messages(&mut fields);
     if let Some(system) = fields.string("system") {
@@ -37,7 +38,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
     }
     let tools = tool_definitions::parse_tools(&mut fields);
     let kwargs = chat_request::template_kwargs(&mut fields);
-    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    let mut params = generation_fields::generation_params(&mut fields, context);
     let tools = params.take_tools(tools);
     params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
@@ -57,7 +58,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         n: 1,
         params,
         stream_options,
-    })
+    }
+    .into())
 }
 
 fn parse_conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {

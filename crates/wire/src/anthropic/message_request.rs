@@ -4,7 +4,9 @@ use super::{conversation, output_format, tools};
 use crate::field_table;
 use crate::fields::{self, Fields};
 use crate::openai::generation_fields;
+use crate::request_parser::{ParseContext, ParsedBody};
 use generate::error::ApiError;
+use generate::generation_options::TokenLimit;
 use generate::request::{GenerateRequest, Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use generate::tools::Tools;
 use serde_json::{Map, Value};
@@ -23,19 +25,30 @@ const THINKING_TOKENS_MIN: i128 = 1024;
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     expect_no_thread(&fields)?;
-    let read = parse_prompt_fields(&mut fields);
-    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    let max_tokens = context
+        .defaults
+        .options
+        .max_tokens
+        .and_then(TokenLimit::tokens);
+    let read = parse_prompt_fields(&mut fields, max_tokens);
+    let mut params = generation_fields::generation_params(&mut fields, context);
     params.response_format =
         output_format::parse_output_format(&mut fields, params.response_format);
     params.take_tools(read.tools);
     params.reasoning_budget = read.reasoning_budget;
-    params.stops.extend(parse_stop_sequences(&mut fields));
+    if let Some(sequences) = parse_stop_sequences(&mut fields) {
+        if fields.raw("stop").is_none() {
+            // Stop strings of the model.
+            params.stops.clear();
+        }
+        params.stops.extend(sequences);
+    }
     if params.stops.len() > STOPS_MAX {
         fields.wrong("stop_sequences", too_many_stops());
     }
-    if fields.raw("max_tokens").is_none() {
+    if fields.raw("max_tokens").is_none() && max_tokens.is_none() {
         fields.wrong("max_tokens", "is required");
     }
     let mut stream_options = generation_fields::stream_options(&mut fields);
@@ -57,7 +70,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         n: 1,
         params,
         stream_options,
-    })
+    }
+    .into())
 }
 
 /// Parses the prompt of a request to `/v1/messages/count_tokens`.
@@ -66,7 +80,7 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
 /// All invalid fields at once.
 pub fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> {
     expect_no_thread(&fields)?;
-    let read = parse_prompt_fields(&mut fields);
+    let read = parse_prompt_fields(&mut fields, None);
     fields.finish_request(&field_table::MESSAGES)?;
     Ok(read.prompt)
 }
@@ -80,11 +94,11 @@ struct ParsedPrompt {
 }
 
 /// Parses `system`, `messages`, `tools`, and the other fields that change the prompt.
-fn parse_prompt_fields(fields: &mut Fields<'_>) -> ParsedPrompt {
+fn parse_prompt_fields(fields: &mut Fields<'_>, max_tokens_default: Option<usize>) -> ParsedPrompt {
     let conversation = conversation::parse_conversation(fields);
     let tools = tools::parse_tools(fields);
     let mut kwargs = Map::new();
-    let reasoning_budget = parse_thinking(fields, &mut kwargs);
+    let reasoning_budget = parse_thinking(fields, max_tokens_default, &mut kwargs);
     parse_output_config(fields, &mut kwargs);
     check_metadata(fields);
     check_context_management(fields);
@@ -104,7 +118,11 @@ fn parse_prompt_fields(fields: &mut Fields<'_>) -> ParsedPrompt {
 
 /// Parses `thinking` into variables of the chat template and returns the reasoning budget. Without the field, the
 /// model's default holds.
-fn parse_thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> Option<u64> {
+fn parse_thinking(
+    fields: &mut Fields<'_>,
+    max_tokens_default: Option<usize>,
+    kwargs: &mut Map<String, Value>,
+) -> Option<u64> {
     let object = fields.object("thinking")?;
     let kind = object.get("type").and_then(fields::text);
     let enabled = match kind.as_deref() {
@@ -121,8 +139,11 @@ fn parse_thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> O
         return None;
     }
     let budget = object.get("budget_tokens").and_then(fields::whole_number);
-    let answer = fields.raw("max_tokens").and_then(fields::whole_number);
-    let high = answer.unwrap_or(i128::from(u32::MAX));
+    let high = match fields.raw("max_tokens") {
+        Some(raw) => fields::whole_number(raw),
+        None => max_tokens_default.map(|max| max as i128),
+    };
+    let high = high.unwrap_or(i128::from(u32::MAX));
     match budget.filter(|budget| (THINKING_TOKENS_MIN..high).contains(budget)) {
         Some(budget) => {
             let budget = u64::try_from(budget).unwrap_or(u64::MAX);
@@ -208,13 +229,11 @@ fn check_metadata(fields: &mut Fields<'_>) {
     }
 }
 
-fn parse_stop_sequences(fields: &mut Fields<'_>) -> Vec<String> {
-    let Some(raw) = fields.raw("stop_sequences") else {
-        return Vec::new();
-    };
+fn parse_stop_sequences(fields: &mut Fields<'_>) -> Option<Vec<String>> {
+    let raw = fields.raw("stop_sequences")?;
     let Some(items) = fields::list(raw, STOPS_MAX) else {
         fields.wrong("stop_sequences", too_many_stops());
-        return Vec::new();
+        return None;
     };
     let mut stops = Vec::with_capacity(items.len());
     for (i, item) in items.into_iter().enumerate() {
@@ -228,7 +247,7 @@ fn parse_stop_sequences(fields: &mut Fields<'_>) -> Vec<String> {
             ),
         }
     }
-    stops
+    Some(stops)
 }
 
 fn too_many_stops() -> String {

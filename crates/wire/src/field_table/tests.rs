@@ -5,36 +5,23 @@ use crate::anthropic::message_request;
 use crate::jobs::request;
 use crate::ollama::{chat_request as ollama_chat, generate_request as ollama_generate};
 use crate::openai::{chat_request, completion_request};
+use crate::request_parser::RequestParser;
+use crate::request_parser::tests::parsed_request;
 use crate::responses;
 use crate::status::status_code;
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
 use serde_json::{Map, json};
 
-struct NoHistory;
-
-impl responses::request::History for NoHistory {
-    fn id(&self) -> Option<stream::StreamId> {
-        None
-    }
-
-    fn items(&self) -> impl Iterator<Item = &str> {
-        std::iter::empty()
-    }
-}
-
-const VOCAB: usize = 300;
 /// The tables as a reader sees them.
 const DOCUMENTATION: &str = include_str!("../../../../docs/request-fields.md");
-
-type Parse = fn(Fields<'_>) -> Result<GenerateRequest, ApiError>;
 
 /// A table under its routes, the least request of its format, and the parser.
 struct Case {
     title: &'static str,
     table: &'static FieldTable,
     base: Value,
-    parse: Option<Parse>,
+    parse: Option<RequestParser>,
 }
 
 /// Each table, in the documentation's order.
@@ -69,32 +56,20 @@ fn cases() -> Vec<Case> {
 }
 
 /// The least request of a format, and what reads it; embeddings are read over sockets only.
-fn parser(title: &str) -> (Value, Option<Parse>) {
-    let responses: Parse = |f| {
-        let history = |_: &str| Ok(NoHistory);
-        responses::parse(f, VOCAB, history).map(|(ask, _)| ask)
-    };
+fn parser(title: &str) -> (Value, Option<RequestParser>) {
     let turn = json!([{"role": "user", "content": "hi"}]);
     let tool = json!({"name": "f", "input_schema": {"type": "object"}});
-    let (base, parse): (Value, Parse) = match title.split('`').nth(1).unwrap_or_default() {
-        "POST /v1/chat/completions" => {
-            (json!({"messages": turn}), |f| chat_request::parse(f, VOCAB))
-        }
-        "POST /v1/completions" => (json!({"prompt": "hi"}), |f| {
-            completion_request::parse(f, VOCAB)
-        }),
-        "POST /v1/responses" => (json!({"input": "hi"}), responses),
+    let (base, parse): (Value, RequestParser) = match title.split('`').nth(1).unwrap_or_default() {
+        "POST /v1/chat/completions" => (json!({"messages": turn}), chat_request::parse),
+        "POST /v1/completions" => (json!({"prompt": "hi"}), completion_request::parse),
+        "POST /v1/responses" => (json!({"input": "hi"}), responses::parse),
         "POST /v1/messages" => (
             json!({"messages": turn, "max_tokens": 5, "tools": [tool]}),
-            |f| message_request::parse(f, VOCAB),
+            message_request::parse,
         ),
-        "POST /api/chat" => (json!({"messages": turn}), |f| ollama_chat::parse(f, VOCAB)),
-        "POST /api/generate" => (json!({"prompt": "hi"}), |f| {
-            ollama_generate::parse(f, VOCAB)
-        }),
-        "POST /v1/inference" => (json!({"prompt": "hi"}), |f| {
-            request::parse(f, VOCAB).map(|job| job.request)
-        }),
+        "POST /api/chat" => (json!({"messages": turn}), ollama_chat::parse),
+        "POST /api/generate" => (json!({"prompt": "hi"}), ollama_generate::parse),
+        "POST /v1/inference" => (json!({"prompt": "hi"}), request::parse),
         _ => return (json!({}), None),
     };
     (base, Some(parse))
@@ -168,8 +143,7 @@ fn parsed(case: &Case, name: &str, value: Value) -> Option<Result<GenerateReques
     let mut body = case.base.clone();
     body[name] = value;
     let body = body.to_string();
-    let parse = case.parse?;
-    Some(Fields::parse(body.as_bytes()).and_then(parse))
+    Some(parsed_request(case.parse?, body.as_bytes()))
 }
 
 #[test]
@@ -199,7 +173,7 @@ fn fields_without_effect_change_nothing() {
             continue;
         };
         let body = case.base.to_string();
-        let plain = Fields::parse(body.as_bytes()).and_then(parse);
+        let plain = parsed_request(parse, body.as_bytes());
         let plain = plain.unwrap_or_else(|error| panic!("{}: {}", case.title, error.message));
         for row in case.table.rows {
             let Treatment::NoEffect(reason) = row.treatment else {
@@ -266,8 +240,7 @@ fn fields_in_no_row_are_named_within_bounds() {
             .iter()
             .for_each(|name| drop(body.insert((*name).to_owned(), json!("x"))));
         let body = Value::Object(body).to_string();
-        let fields = Fields::parse(body.as_bytes()).expect("fields");
-        let ask = chat_request::parse(fields, VOCAB).expect("a request");
+        let ask = parsed_request(chat_request::parse, body.as_bytes()).expect("a request");
         assert_eq!(
             ask.stream_options.ignored_fields.names(),
             Some(want),

@@ -1,8 +1,7 @@
 //! How much a body may hold of what takes more memory when it is read than it has bytes: values that become trees,
 //! and token ids.
 
-use super::{Kind, Raw, kind};
-use crate::openai::generation_fields::{token_id, token_id_words};
+use super::{Kind, Raw, kind, whole_number};
 use generate::error::Problem;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use std::fmt;
@@ -80,6 +79,18 @@ pub fn ids(path: &str, raw: Raw<'_>, vocab: usize) -> Result<Vec<u32>, Problem> 
         (_, Some(Wrong::At(i))) => Err(Problem::new(format!("{path}[{i}]"), token_id_words(vocab))),
         (Err(_), None) => Err(no_list()),
     }
+}
+
+/// Parses a token id of the vocabulary.
+pub fn token_id(raw: Raw<'_>, vocab: usize) -> Option<u32> {
+    whole_number(raw)
+        .filter(|id| (0..vocab as i128).contains(id))
+        .and_then(|id| u32::try_from(id).ok())
+}
+
+/// Error message for an invalid token id.
+pub fn token_id_words(vocab: usize) -> String {
+    format!("must be a token id from 0 to {}", vocab.saturating_sub(1))
 }
 
 /// The fault of a list of ids.

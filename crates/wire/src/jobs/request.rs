@@ -3,29 +3,21 @@
 use super::job_id::{JOB_ID_MESSAGE, JobId};
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::{chat_request, generation_fields};
+use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
 use generate::tools::Tools;
 
-/// A parsed request of the jobs API.
-#[derive(Debug, PartialEq)]
-pub struct JobRequest {
-    /// The request, in the server's own types.
-    pub request: GenerateRequest,
-    /// Job id chosen by the caller; `None`: the stream's id.
-    pub id: Option<JobId>,
-}
-
 /// Parses a request. The default of `stream` is true.
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobRequest, ApiError> {
-    let id = parse_job_id(&mut fields);
+pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
+    let job_id = parse_job_id(&mut fields);
     let mut tools = Tools::default();
-    let prompt = parse_prompt(&mut fields, vocab, &mut tools);
-    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    let prompt = parse_prompt(&mut fields, context.vocab_size, &mut tools);
+    let mut params = generation_fields::generation_params(&mut fields, context);
     params.take_tools(tools);
     params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
@@ -43,14 +35,15 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobRequest, ApiErro
         }
     }
     stream_options.ignored_fields = fields.finish_request(&field_table::JOBS)?;
-    Ok(JobRequest {
-        request: GenerateRequest {
-            prompts: prompt.into_iter().collect(),
-            n: 1,
-            params,
-            stream_options,
-        },
-        id,
+    let request = GenerateRequest {
+        prompts: prompt.into_iter().collect(),
+        n: 1,
+        params,
+        stream_options,
+    };
+    Ok(ParsedBody {
+        job_id,
+        ..request.into()
     })
 }
 

@@ -3,6 +3,7 @@
 use super::keep_alive::keep_alive;
 use super::request::{self, NOT_SUPPORTED};
 use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt};
@@ -13,10 +14,10 @@ use text::Message;
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     let messages = parse_messages(&mut fields);
     let kwargs = request::template_kwargs(&mut fields);
-    let mut params = request::generation_params(&mut fields, vocab);
+    let mut params = request::generation_params(&mut fields, context);
     let mut stream_options = request::stream_options(&mut fields);
     let tools = params.take_tools(tool_definitions::parse_tools(&mut fields));
     keep_alive(&mut fields);
@@ -32,7 +33,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         n: 1,
         params,
         stream_options,
-    })
+    }
+    .into())
 }
 
 fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {

@@ -5,6 +5,8 @@ use super::keep_alive::keep_alive;
 use super::request::{self, is_given};
 use crate::field_table;
 use crate::fields::Fields;
+use crate::model_defaults::ModelDefaults;
+use crate::request_parser::{ParseContext, ParsedBody};
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
 use serde_json::{Map, Value};
@@ -14,11 +16,11 @@ use text::Message;
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     let kwargs = request::template_kwargs(&mut fields);
     let raw = fields.boolean("raw").unwrap_or(false);
     let prompt = request::string_field(&mut fields, "prompt").unwrap_or_default();
-    let context = context_ids(&mut fields, vocab);
+    let ids = context_ids(&mut fields, context.vocab_size);
     let prompt = match raw {
         true => {
             for name in ["system", "template", "context"] {
@@ -32,11 +34,11 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
             Prompt::Text(prompt)
         }
         false => Prompt::Continued {
-            context,
-            then: Box::new(prompt_turn(&mut fields, prompt, kwargs)),
+            context: ids,
+            then: Box::new(prompt_turn(&mut fields, &context.defaults, prompt, kwargs)),
         },
     };
-    let params = request::generation_params(&mut fields, vocab);
+    let params = request::generation_params(&mut fields, context);
     let mut stream_options = request::stream_options(&mut fields);
     stream_options.return_context = !raw;
     keep_alive(&mut fields);
@@ -46,14 +48,22 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         n: 1,
         params,
         stream_options,
-    })
+    }
+    .into())
 }
 
 /// The prompt as one turn, in the request's template or in the model's.
-fn prompt_turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Value>) -> Prompt {
-    let system = request::string_field(fields, "system").unwrap_or_default();
-    let template =
-        request::string_field(fields, "template").filter(|template| !template.is_empty());
+fn prompt_turn(
+    fields: &mut Fields<'_>,
+    defaults: &ModelDefaults,
+    prompt: String,
+    kwargs: Map<String, Value>,
+) -> Prompt {
+    // An empty text turns the model's default off.
+    let system = request::string_field(fields, "system").or_else(|| defaults.system.clone());
+    let system = system.unwrap_or_default();
+    let template = request::string_field(fields, "template").or_else(|| defaults.template.clone());
+    let template = template.filter(|template| !template.is_empty());
     if let Some(template) = template {
         let values = TemplateValues {
             system: &system,

@@ -2,7 +2,9 @@
 
 use crate::fields::{self, Fields, Kind};
 use crate::openai::{chat_request, generation_fields};
+use crate::request_parser::ParseContext;
 use crate::response_format;
+use generate::generation_options::{GenerationOptions, PenaltyWindow, Seed, TokenLimit};
 use generate::request::{GenerationParams, StreamOptions};
 use generate::response_format::{ResponseFormat, any_object};
 use serde_json::{Map, Value};
@@ -19,8 +21,15 @@ const TOP_P: f32 = 0.9;
 const REPEAT_PENALTY: f32 = 1.1;
 
 /// Parses the generation parameters: `options`, `logprobs` and `format`.
-pub fn generation_params(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
-    let mut params = fields.within("options", |options| sampling_options(options, vocab));
+pub fn generation_params(fields: &mut Fields<'_>, context: &ParseContext<'_>) -> GenerationParams {
+    let mut params = fields.within("options", |options| {
+        let given = generation_options(options, context.vocab_size);
+        context.defaults.note_problems(options);
+        let given = given.or(&context.defaults.options);
+        let params = given.or(&ollama_defaults()).resolve();
+        generation_fields::check_min_tokens(options, &params);
+        params
+    });
     chat_request::parse_logprobs(fields, &mut params.sampling);
     if let Some(format) = &mut params.response_format {
         format.field = format!("options.{}", format.field);
@@ -76,49 +85,44 @@ pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     kwargs
 }
 
-/// Parses `options`. Those about loading a model (`num_ctx`, `num_gpu` ...) are settings of the operator here and are
-/// ignored, as are unknown options.
-fn sampling_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
-    let mut params = generation_fields::generation_params(options, vocab);
-    let sampling = &mut params.sampling;
-    let is_absent = |name| options.raw(name).is_none();
-    if is_absent("temperature") {
-        sampling.temperature = TEMPERATURE;
-    }
-    if is_absent("top_p") {
-        sampling.top_p = TOP_P;
-    }
-    if is_absent("top_k") && sampling.top_k == 0 {
-        sampling.top_k = TOP_K;
-    }
-    if is_absent("repeat_penalty") && is_absent("repetition_penalty") {
-        sampling.repetition_penalty = REPEAT_PENALTY;
-    }
-    match options.integer("repeat_last_n", -1..=WINDOW_MAX) {
-        // The window is the whole context.
-        Some(-1) => sampling.penalty_window = 0,
-        Some(0) => {
-            sampling.repetition_penalty = 1.0;
-            (sampling.presence_penalty, sampling.frequency_penalty) = (0.0, 0.0);
-        }
-        Some(window) => sampling.penalty_window = u32::try_from(window).unwrap_or(u32::MAX),
-        None => {}
-    }
+/// Parses the options that a request sets in `options`. Those about loading a model (`num_ctx`, `num_gpu` ...) are
+/// settings of the operator here and are ignored, as are unknown options.
+pub fn generation_options(options: &mut Fields<'_>, vocab: usize) -> GenerationOptions {
+    let mut given = generation_fields::generation_options(options, vocab, 1);
+    given.penalty_window = options
+        .integer("repeat_last_n", -1..=WINDOW_MAX)
+        .map(|window| match window {
+            -1 => PenaltyWindow::All,
+            0 => PenaltyWindow::Off,
+            window => PenaltyWindow::Last(u32::try_from(window).unwrap_or(u32::MAX)),
+        });
     // -1 (unlimited) and -2 (until the context is full) both mean the limit of the context.
     if let Some(predict) = options.integer("num_predict", -2..=i128::from(u32::MAX)) {
-        let max = usize::try_from(predict).ok().filter(|&predict| predict > 0);
-        generation_fields::replace_max_tokens(options, &mut params, max);
+        let tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
+        given.max_tokens = Some(tokens.map_or(TokenLimit::Context, TokenLimit::Tokens));
     }
     let seed = options.raw("seed").and_then(fields::whole_number);
     if seed.is_some_and(|seed| seed < 0) {
-        params.seed = None;
+        given.seed = Some(Seed::Random);
     }
-    params
+    given
+}
+
+/// Ollama's defaults.
+fn ollama_defaults() -> GenerationOptions {
+    GenerationOptions {
+        temperature: Some(TEMPERATURE),
+        top_k: Some(TOP_K),
+        top_p: Some(TOP_P),
+        repetition_penalty: Some(REPEAT_PENALTY),
+        ..GenerationOptions::default()
+    }
 }
 
 /// Validates options that are stored in a derived model; errors are recorded in `options`.
 pub fn check_options(options: &mut Fields<'_>) {
-    sampling_options(options, u32::MAX as usize);
+    let params = generation_options(options, u32::MAX as usize).resolve();
+    generation_fields::check_min_tokens(options, &params);
 }
 
 /// Parses a string member; errors are recorded in `fields`.

@@ -1,21 +1,19 @@
 //! Valid and invalid requests.
 
 use super::{chat_request, generate_request};
-use crate::fields::Fields;
+use crate::request_parser::tests::parsed_request;
 use crate::status::status_code;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt, PromptPiece};
 use serde_json::{Value, json};
 use text::Message;
 
-const VOCAB: usize = 300;
-
 fn chat(body: &Value) -> Result<GenerateRequest, ApiError> {
-    chat_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+    parsed_request(chat_request::parse, body.to_string().as_bytes())
 }
 
 fn generate(body: &Value) -> Result<GenerateRequest, ApiError> {
-    generate_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+    parsed_request(generate_request::parse, body.to_string().as_bytes())
 }
 
 fn fields(error: &ApiError) -> Vec<&str> {

@@ -2,6 +2,7 @@
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use crate::openai::generation_fields;
+use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
@@ -12,11 +13,11 @@ use text::Message;
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
+pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     let messages = parse_messages(&mut fields);
     let tools = tool_definitions::parse_tools(&mut fields);
     let kwargs = template_kwargs(&mut fields);
-    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    let mut params = generation_fields::generation_params(&mut fields, context);
     let tools = params.take_tools(tools);
     params.reasoning_budget = parse_reasoning_budget(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
@@ -34,7 +35,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         n,
         params,
         stream_options,
-    })
+    }
+    .into())
 }
 
 /// Parses `logprobs` and `top_logprobs`.

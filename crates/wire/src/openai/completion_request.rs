@@ -2,6 +2,7 @@
 
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::generation_fields;
+use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{
@@ -15,13 +16,13 @@ const MAX_TOKENS_DEFAULT: usize = 16;
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
-    let prompts = parse_prompts(&mut fields, vocab);
+pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
+    let prompts = parse_prompts(&mut fields, context.vocab_size);
     let echo = fields.boolean("echo").unwrap_or(false);
     let mut params =
-        generation_fields::generation_params_with_min(&mut fields, vocab, i128::from(!echo));
-    let max_tokens = params.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
-    generation_fields::replace_max_tokens(&mut fields, &mut params, max_tokens);
+        generation_fields::generation_params_with_min(&mut fields, context, i128::from(!echo));
+    params.max_tokens = params.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
+    generation_fields::check_min_tokens(&mut fields, &params);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     let n = generation_fields::choice_count(&mut fields, prompts.len());
     stream_options.echo = echo;
@@ -49,7 +50,8 @@ pub fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, Ap
         n: generated,
         params,
         stream_options,
-    })
+    }
+    .into())
 }
 
 /// Parses `best_of`: the number of answers to generate for each of `prompts` prompts, of which `n` are returned.

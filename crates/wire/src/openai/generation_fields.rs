@@ -1,14 +1,15 @@
 //! Parsers of request fields that chat completions and completions share.
 
+use crate::fields::bounds::{token_id, token_id_words};
 use crate::fields::{self, Fields, Kind, Raw};
+use crate::request_parser::ParseContext;
 use crate::response_format;
-use engine::SamplingParams;
+use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
 use generate::priority::Priority;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
     STOP_IDS_MAX, STOPS_MAX, StreamOptions,
 };
-use generate::tools::ToolCalling;
 use std::time::Duration;
 
 /// Limit of `deadline_ms`: a day.
@@ -17,66 +18,71 @@ pub const DEADLINE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 const PRIORITY_MESSAGE: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
 
 /// Parses the generation parameters, except `logprobs`, which differ between protocols.
-pub fn generation_params(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
-    generation_params_with_min(fields, vocab, 1)
+pub fn generation_params(fields: &mut Fields<'_>, context: &ParseContext<'_>) -> GenerationParams {
+    let params = generation_params_with_min(fields, context, 1);
+    check_min_tokens(fields, &params);
+    params
 }
 
-/// Parses the generation parameters with `max_tokens_min` as the lower limit of `max_tokens`.
+/// Parses the generation parameters with `max_tokens_min` as the lower limit of `max_tokens`. The caller checks
+/// `min_tokens` when the limit of the answer's length is known ([`check_min_tokens`]).
 pub fn generation_params_with_min(
+    fields: &mut Fields<'_>,
+    context: &ParseContext<'_>,
+    max_tokens_min: i128,
+) -> GenerationParams {
+    let given = generation_options(fields, context.vocab_size, max_tokens_min);
+    context.defaults.note_problems(fields);
+    given.or(&context.defaults.options).resolve()
+}
+
+/// Parses the generation parameters that a request sets.
+pub fn generation_options(
     fields: &mut Fields<'_>,
     vocab: usize,
     max_tokens_min: i128,
-) -> GenerationParams {
+) -> GenerationOptions {
     let stops = stop_strings(fields);
     let stop_token_ids = stop_token_ids(fields, vocab);
     let max_tokens = max_tokens(fields, max_tokens_min);
-    let mut sampling = sampling_params(fields, vocab);
-    let ignore_eos = fields.boolean("ignore_eos").unwrap_or(false);
-    sampling.ignore_eos = ignore_eos && stop_token_ids.is_empty();
-    sampling.min_tokens = min_tokens(fields, max_tokens);
+    let options = sampling_options(fields, vocab);
+    let ignore_eos = fields.boolean("ignore_eos");
+    let min_tokens = min_tokens(fields, max_tokens);
     let seed = fields.integer("seed", i128::from(i64::MIN)..=i128::from(u64::MAX));
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "any 64 bits are a seed"
     )]
-    let seed = seed.map(|seed| seed as u64);
-    GenerationParams {
-        sampling,
-        max_tokens,
+    let seed = seed.map(|seed| Seed::Fixed(seed as u64));
+    GenerationOptions {
         stops,
         stop_token_ids,
+        max_tokens: max_tokens.map(TokenLimit::Tokens),
         ignore_eos,
+        min_tokens,
         seed,
         response_format: response_format::parse_response_format(fields),
         closed_objects: response_format::closed_objects_field(fields),
-        tool_calling: ToolCalling::default(),
-        constrained_tools: Vec::new(),
-        reasoning_budget: None,
-        prompt_logprobs: false,
+        ..options
     }
 }
 
 /// Parses `min_tokens`, which is at most `max_tokens`.
-fn min_tokens(fields: &mut Fields<'_>, max_tokens: Option<usize>) -> u32 {
+fn min_tokens(fields: &mut Fields<'_>, max_tokens: Option<usize>) -> Option<u32> {
     let high = max_tokens.and_then(|max| u32::try_from(max).ok());
     let high = high.unwrap_or(u32::MAX);
-    let tokens = fields.integer("min_tokens", 0..=i128::from(high));
-    tokens
-        .and_then(|tokens| u32::try_from(tokens).ok())
-        .unwrap_or(0)
+    let tokens = fields.integer("min_tokens", 0..=i128::from(high))?;
+    u32::try_from(tokens).ok()
 }
 
-/// Replaces `max_tokens` by the value of another field or by a default; `min_tokens` is at most that, too.
-pub fn replace_max_tokens(
-    fields: &mut Fields<'_>,
-    params: &mut GenerationParams,
-    max_tokens: Option<usize>,
-) {
-    let is_valid = max_tokens.is_none_or(|max| params.sampling.min_tokens as usize <= max);
-    params.max_tokens = max_tokens;
-    if !is_valid {
-        params.sampling.min_tokens = min_tokens(fields, max_tokens);
+/// Records a problem of `min_tokens` that is more than the answer may have, after other fields and defaults have set
+/// `max_tokens`.
+pub fn check_min_tokens(fields: &mut Fields<'_>, params: &GenerationParams) {
+    if let Some(max) = params.max_tokens
+        && params.sampling.min_tokens as usize > max
+    {
+        fields.wrong("min_tokens", format!("must be an integer from 0 to {max}"));
     }
 }
 
@@ -137,33 +143,19 @@ pub fn choice_count(fields: &mut Fields<'_>, prompts: usize) -> usize {
     n
 }
 
-fn sampling_params(fields: &mut Fields<'_>, vocab: usize) -> SamplingParams {
-    let off = SamplingParams::default();
-    let mut sampling = SamplingParams {
-        temperature: fields
-            .number("temperature", 0.0..=2.0)
-            .unwrap_or(off.temperature),
+fn sampling_options(fields: &mut Fields<'_>, vocab: usize) -> GenerationOptions {
+    GenerationOptions {
+        temperature: fields.number("temperature", 0.0..=2.0),
         top_k: top_k(fields),
-        top_p: fields.number("top_p", 0.0..=1.0).unwrap_or(off.top_p),
-        min_p: fields.number("min_p", 0.0..=1.0).unwrap_or(off.min_p),
-        typical_p: fields
-            .number("typical_p", POSITIVE_MIN..=1.0)
-            .unwrap_or(off.typical_p),
-        repetition_penalty: repetition_penalty(fields).unwrap_or(off.repetition_penalty),
-        presence_penalty: fields
-            .number("presence_penalty", -2.0..=2.0)
-            .unwrap_or(off.presence_penalty),
-        frequency_penalty: fields
-            .number("frequency_penalty", -2.0..=2.0)
-            .unwrap_or(off.frequency_penalty),
+        top_p: fields.number("top_p", 0.0..=1.0),
+        min_p: fields.number("min_p", 0.0..=1.0),
+        typical_p: fields.number("typical_p", POSITIVE_MIN..=1.0),
+        repetition_penalty: repetition_penalty(fields),
+        presence_penalty: fields.number("presence_penalty", -2.0..=2.0),
+        frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0),
         logit_bias: logit_bias(fields, vocab),
-        ..off
-    };
-    if sampling.top_p == 0.0 {
-        // Callers who send 0 mean greedy sampling.
-        (sampling.top_p, sampling.top_k) = (1.0, 1);
+        ..GenerationOptions::default()
     }
-    sampling
 }
 
 /// Lower limit of fields that must be positive.
@@ -177,11 +169,9 @@ fn repetition_penalty(fields: &mut Fields<'_>) -> Option<f32> {
 }
 
 /// Parses `top_k`; vLLM uses -1 for "off".
-fn top_k(fields: &mut Fields<'_>) -> u32 {
-    let k = fields
-        .integer("top_k", -1..=i128::from(u32::MAX))
-        .unwrap_or(0);
-    u32::try_from(k).unwrap_or(0)
+fn top_k(fields: &mut Fields<'_>) -> Option<u32> {
+    let k = fields.integer("top_k", -1..=i128::from(u32::MAX))?;
+    Some(u32::try_from(k).unwrap_or(0))
 }
 
 fn max_tokens(fields: &mut Fields<'_>, max_tokens_min: i128) -> Option<usize> {
@@ -191,10 +181,8 @@ fn max_tokens(fields: &mut Fields<'_>, max_tokens_min: i128) -> Option<usize> {
     new.or(old).and_then(|max| usize::try_from(max).ok())
 }
 
-fn stop_strings(fields: &mut Fields<'_>) -> Vec<String> {
-    let Some(raw) = fields.raw("stop") else {
-        return Vec::new();
-    };
+fn stop_strings(fields: &mut Fields<'_>) -> Option<Vec<String>> {
+    let raw = fields.raw("stop")?;
     let items = match fields::kind(raw) {
         Kind::String => vec![raw],
         _ => fields::list(raw, STOPS_MAX).unwrap_or_default(),
@@ -218,7 +206,7 @@ fn stop_strings(fields: &mut Fields<'_>) -> Vec<String> {
             ),
         }
     }
-    stops
+    Some(stops)
 }
 
 fn stop_name(raw: Raw<'_>, i: usize) -> String {
@@ -229,26 +217,20 @@ fn stop_name(raw: Raw<'_>, i: usize) -> String {
     }
 }
 
-fn stop_token_ids(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
-    let mut ids = Vec::new();
-    for (i, raw) in fields
-        .array("stop_token_ids", STOP_IDS_MAX)
-        .unwrap_or_default()
-        .into_iter()
-        .enumerate()
-    {
+fn stop_token_ids(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<u32>> {
+    let items = fields.array("stop_token_ids", STOP_IDS_MAX)?;
+    let mut ids = Vec::with_capacity(items.len());
+    for (i, raw) in items.into_iter().enumerate() {
         match token_id(raw, vocab) {
             Some(id) => ids.push(id),
             None => fields.wrong(format!("stop_token_ids[{i}]"), token_id_words(vocab)),
         }
     }
-    ids
+    Some(ids)
 }
 
-fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Vec<(u32, f32)> {
-    let Some(raw) = fields.raw("logit_bias") else {
-        return Vec::new();
-    };
+fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> {
+    let raw = fields.raw("logit_bias")?;
     let map: Option<std::collections::BTreeMap<std::borrow::Cow<'_, str>, Raw<'_>>> =
         if fields::kind(raw) == Kind::Object {
             fields::read(raw)
@@ -260,7 +242,7 @@ fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Vec<(u32, f32)> {
             "logit_bias",
             format!("must be an object of at most {LOGIT_BIAS_MAX} token ids"),
         );
-        return Vec::new();
+        return None;
     };
     let mut biases = Vec::with_capacity(map.len());
     for (name, raw) in map {
@@ -283,19 +265,7 @@ fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Vec<(u32, f32)> {
             ),
         }
     }
-    biases
-}
-
-/// Parses a token id of the vocabulary.
-pub fn token_id(raw: Raw<'_>, vocab: usize) -> Option<u32> {
-    fields::whole_number(raw)
-        .filter(|id| (0..vocab as i128).contains(id))
-        .and_then(|id| u32::try_from(id).ok())
-}
-
-/// Error message for an invalid token id.
-pub fn token_id_words(vocab: usize) -> String {
-    format!("must be a token id from 0 to {}", vocab.saturating_sub(1))
+    Some(biases)
 }
 
 /// The priority from `priority`, else from `service_tier`; and whether a service tier was given.

@@ -1,16 +1,20 @@
 //! Parser of `POST /v1/responses`.
 
 use super::conversation::{self, ConversationBuilder};
+use super::stored_request::{History, StoredRequest};
 use super::{text_format, tools};
 use crate::field_table;
 use crate::fields::{self, Fields};
+use crate::model_defaults::ModelDefaults;
 use crate::openai::{chat_request, generation_fields};
+use crate::request_parser::{ParseContext, ParsedBody};
 use engine::SamplingParams;
 use generate::error::ApiError;
-use generate::request::{GenerateRequest, MESSAGES_MAX, Prompt, StreamOptions, TOP_LOGPROBS_MAX};
+use generate::request::{
+    GenerateRequest, GenerationParams, MESSAGES_MAX, Prompt, StreamOptions, TOP_LOGPROBS_MAX,
+};
 use generate::response_format::ResponseFormat;
-use serde_json::{Map, Value, json};
-use stream::StreamId;
+use serde_json::{Value, json};
 
 /// Error message for unsupported features.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
@@ -21,60 +25,44 @@ const METADATA_BYTES_MAX: usize = 512;
 /// Value of `include` that requests log-probabilities.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
-/// The part of a request that is stored, for retrieval and for continuation.
-#[derive(Debug)]
-pub struct StoredRequest {
-    /// Input items as JSON objects; some have an id.
-    pub items: Vec<Map<String, Value>>,
-    /// The response that this one continues.
-    pub previous: Option<StreamId>,
-}
-
-/// The conversation up to and including a stored response.
-pub trait History {
-    /// Stream of the last response.
-    fn id(&self) -> Option<StreamId>;
-    /// All items as JSON, oldest first.
-    fn items(&self) -> impl Iterator<Item = &str>;
-}
-
 /// Limit of the bytes of all earlier items of a conversation: four times the default limit of a body.
 const HISTORY_BYTES_MAX: usize = 16 << 20;
 
-/// Parses a request, and the part to be stored unless `store` is false. `history` finds a stored response by id.
+/// Parses a request, and the part to be stored unless `store` is false.
 /// Besides OpenAI's fields, this server's generation parameters (`seed`, `min_p`, ...) are accepted.
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse<H: History>(
-    mut fields: Fields<'_>,
-    vocab: usize,
-    history: impl FnOnce(&str) -> Result<H, ApiError>,
-) -> Result<(GenerateRequest, Option<StoredRequest>), ApiError> {
+pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     let mut conversation = ConversationBuilder::default();
-    if let Some(text) = fields.string("instructions") {
-        conversation.add_instructions(text.into_owned());
+    let instructions = fields.string("instructions");
+    if let Some(text) = &instructions {
+        conversation.add_instructions(text.clone().into_owned());
     }
     let previous = fields.string("previous_response_id");
-    let before = previous.map(|id| history(&id)).transpose()?;
+    let before = previous.map(|id| (context.history)(&id)).transpose()?;
     if let Some(history) = &before {
-        add_history(&mut fields, &mut conversation, history);
+        add_history(&mut fields, &mut conversation, &**history);
     }
     let items = conversation::parse_input(&mut fields, &mut conversation);
+    let instructions = match instructions {
+        Some(_) => None,
+        None => model_instructions(&mut conversation, &context.defaults),
+    };
     let tools = tools::parse_tools(&mut fields);
     let kwargs = chat_request::template_kwargs(&mut fields);
-    let mut params = generation_fields::generation_params(&mut fields, vocab);
+    let mut params = generation_fields::generation_params_with_min(&mut fields, context, 1);
     let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
     let max = max.and_then(|max| usize::try_from(max).ok());
-    let max = max.or(params.max_tokens);
-    generation_fields::replace_max_tokens(&mut fields, &mut params, max);
+    params.max_tokens = max.or(params.max_tokens);
+    generation_fields::check_min_tokens(&mut fields, &params);
     params.response_format = single_response_format(&mut fields, params.response_format);
     let tools = params.take_tools(tools);
     params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
     parse_logprobs(&mut fields, &mut params.sampling);
     check_ignored_fields(&mut fields);
     let (mut stream_options, is_stored) = stream_options(&mut fields);
-    let repeats = repeated_fields(&fields, is_stored, params.max_tokens, &params.sampling);
+    let repeats = repeated_fields(&fields, is_stored, &params, instructions);
     stream_options.repeated_fields = Some(repeats.into());
     stream_options.ignored_fields = fields.finish_request(&field_table::RESPONSES)?;
     let request = GenerateRequest {
@@ -93,14 +81,28 @@ pub fn parse<H: History>(
         items: items.unwrap_or_default(),
         previous: before.and_then(|history| history.id()),
     };
-    Ok((request, is_stored.then_some(stored)))
+    Ok(ParsedBody {
+        stored_request: is_stored.then_some(stored),
+        ..request.into()
+    })
+}
+
+/// Puts the system message of a derived model before a conversation without one, and returns the text.
+fn model_instructions(
+    conversation: &mut ConversationBuilder,
+    defaults: &ModelDefaults,
+) -> Option<Value> {
+    let system = defaults.system_message(&conversation.messages)?;
+    let text = system.content.clone();
+    conversation.messages.insert(0, system);
+    Some(text)
 }
 
 /// Adds the earlier conversation.
 fn add_history(
     fields: &mut Fields<'_>,
     conversation: &mut ConversationBuilder,
-    history: &impl History,
+    history: &dyn History,
 ) {
     const NAME: &str = "previous_response_id";
     if history.items().count() > MESSAGES_MAX {
@@ -196,9 +198,10 @@ fn stream_options(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
 fn repeated_fields(
     fields: &Fields<'_>,
     is_stored: bool,
-    max_tokens: Option<usize>,
-    sampling: &SamplingParams,
+    params: &GenerationParams,
+    instructions: Option<Value>,
 ) -> String {
+    let sampling = &params.sampling;
     // Parsed and written again, so that the value is on one line.
     let given = |name: &str| fields.raw(name).and_then(fields::read::<Value>);
     let or = |name: &str, default: Value| given(name).unwrap_or(default);
@@ -211,8 +214,8 @@ fn repeated_fields(
         defaults
     };
     let repeated = json!({
-        "instructions": or("instructions", Value::Null),
-        "max_output_tokens": max_tokens,
+        "instructions": or("instructions", instructions.unwrap_or_default()),
+        "max_output_tokens": params.max_tokens,
         "max_tool_calls": or("max_tool_calls", Value::Null),
         "metadata": or("metadata", json!({})),
         "parallel_tool_calls": or("parallel_tool_calls", json!(true)),
@@ -222,15 +225,21 @@ fn repeated_fields(
         "safety_identifier": or("safety_identifier", Value::Null),
         "service_tier": "default",
         "store": is_stored,
-        "temperature": or("temperature", json!(sampling.temperature)),
+        "temperature": or("temperature", shortest_number(sampling.temperature)),
         "text": over("text", json!({"format": {"type": "text"}})),
         "tool_choice": or("tool_choice", json!("auto")),
         "tools": or("tools", json!([])),
         "top_logprobs": sampling.top_logprobs,
-        "top_p": or("top_p", json!(sampling.top_p)),
+        "top_p": or("top_p", shortest_number(sampling.top_p)),
         "truncation": "disabled",
         "user": or("user", Value::Null),
     });
     let repeated = repeated.to_string();
     repeated[1..repeated.len() - 1].to_owned()
+}
+
+/// The number with as few digits as tell it from other numbers of its type.
+fn shortest_number(number: f32) -> Value {
+    let digits: Option<f64> = number.to_string().parse().ok();
+    json!(digits)
 }

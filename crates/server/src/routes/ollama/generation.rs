@@ -54,11 +54,12 @@ async fn respond(
 ) -> Result<Response, Rejected> {
     let requested = Framing::from_request(headers, &Query::of(uri)?)?;
     let models = &responder.gateway().models;
-    let residence = ResidenceRequest::of(format, &request.body)?;
+    let framing = format.framing().or_requested(requested);
+    let request = IncomingRequest::new(format, framing, request)?;
+    let residence = ResidenceRequest::of(format, request.fields())?;
     if residence.is_without_prompt() {
         return Ok(residence.load_or_unload(models, format).await?);
     }
     residence.apply_keep_alive(models).await;
-    let request = IncomingRequest::new(format, format.framing().or_requested(requested), request);
     Ok(request.respond(responder).await?)
 }

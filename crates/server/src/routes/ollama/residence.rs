@@ -28,12 +28,11 @@ pub(crate) struct ResidenceRequest {
 }
 
 impl ResidenceRequest {
-    /// Parses a body. Invalid fields of a request with a prompt are left to the parser of the generation.
+    /// Reads the fields of a request. Invalid fields of a request with a prompt are left to the parser of the generation.
     ///
     /// # Errors
-    /// A body that is not JSON; invalid fields of a request without a prompt.
-    pub(crate) fn of(format: Format, body: &[u8]) -> Result<Self, ApiError> {
-        let mut fields = Fields::parse(body)?;
+    /// Invalid fields of a request without a prompt.
+    pub(crate) fn of(format: Format, mut fields: Fields<'_>) -> Result<Self, ApiError> {
         let prompt_field = match format {
             Format::OllamaChat => "messages",
             _ => "prompt",
@@ -212,7 +211,8 @@ mod tests {
             (chat, "x", Err(())),
         ];
         for (format, body, want) in rows {
-            let parsed = ResidenceRequest::of(format, body.as_bytes());
+            let fields = Fields::parse(body.as_bytes());
+            let parsed = fields.and_then(|fields| ResidenceRequest::of(format, fields));
             let result = parsed.map(|parsed| (parsed.keep, parsed.is_without_prompt));
             assert_eq!(result.map_err(|_| ()), want, "{body}");
         }

@@ -4,12 +4,10 @@ pub(crate) mod conversation;
 pub(crate) mod request;
 
 use super::message_request;
-use crate::fields::Fields;
+use crate::request_parser::tests::parsed_request;
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
 use serde_json::{Value, json};
-
-const VOCAB: usize = 300;
 
 /// Parses a valid request with some fields replaced.
 fn message(over: &Value) -> Result<GenerateRequest, ApiError> {
@@ -17,7 +15,7 @@ fn message(over: &Value) -> Result<GenerateRequest, ApiError> {
     for (name, value) in over.as_object().expect("fields") {
         body[name] = value.clone();
     }
-    message_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+    parsed_request(message_request::parse, body.to_string().as_bytes())
 }
 
 fn bad_fields(error: &ApiError) -> Vec<&str> {

@@ -1,8 +1,9 @@
 //! Fields of a request other than the conversation.
 
-use super::{VOCAB, bad_fields, message};
+use super::{bad_fields, message};
 use crate::anthropic::message_request;
 use crate::fields::Fields;
+use crate::request_parser::tests::parsed_request;
 use crate::status::status_code;
 use generate::request::{GenerateRequest, Prompt};
 use proptest::prelude::*;
@@ -274,7 +275,7 @@ proptest! {
     /// No body causes a panic; every error response names a field or a position.
     #[test]
     fn any_body_is_parsed_or_rejected(body in any_body()) {
-        let parsed = Fields::parse(body.as_bytes()).and_then(|f| message_request::parse(f, VOCAB));
+        let parsed = parsed_request(message_request::parse, body.as_bytes());
         let counted = Fields::parse(body.as_bytes()).and_then(message_request::parse_prompt);
         for error in [parsed.err(), counted.err()].into_iter().flatten() {
             prop_assert!(status_code(error.kind).is_client_error() && !error.message.is_empty());

@@ -6,17 +6,17 @@ pub(crate) mod frames;
 
 use super::error_code::JobErrorCode;
 use super::error_response;
-use super::request::{JobRequest, parse};
+use super::request::parse;
 use crate::fields::Fields;
+use crate::request_parser::ParsedBody;
+use crate::request_parser::tests::context;
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::request::Prompt;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const VOCAB: usize = 300;
-
-fn parse_job(body: &Value) -> Result<JobRequest, ApiError> {
-    parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+fn parse_job(body: &Value) -> Result<ParsedBody, ApiError> {
+    parse(Fields::parse(body.to_string().as_bytes())?, &context())
 }
 
 fn error_json(error: &ApiError) -> Value {
@@ -27,13 +27,13 @@ fn error_json(error: &ApiError) -> Value {
 #[test]
 fn valid_request_is_parsed() {
     let plain = parse_job(&json!({"prompt": "hi"})).unwrap();
-    assert_eq!((plain.request.n, plain.id), (1, None));
+    assert_eq!((plain.request.n, plain.job_id), (1, None));
     assert_eq!(plain.request.prompts, [Prompt::Text("hi".to_owned())]);
     assert!(plain.request.stream_options.stream, "streamed by default");
     let full = json!({"job_id": "my-job.1", "prompt": [1, 2], "max_tokens": 7, "temperature": 0.5, "top_p": 0.25,
         "top_k": 3, "seed": -1, "stop": ["a", "b"], "stream": false, "n": 1, "logprobs": false});
     let full = parse_job(&full).unwrap();
-    assert_eq!(full.id.unwrap().as_str(), "my-job.1");
+    assert_eq!(full.job_id.unwrap().as_str(), "my-job.1");
     assert_eq!(full.request.prompts, [Prompt::Ids(vec![1, 2])]);
     let params = full.request.params;
     assert_eq!((params.max_tokens, params.seed), (Some(7), Some(u64::MAX)));

@@ -1,8 +1,8 @@
 //! Chat requests: valid and invalid values of every field.
 
-use super::{VOCAB, bad_fields};
-use crate::fields::Fields;
+use super::bad_fields;
 use crate::openai::chat_request;
+use crate::request_parser::tests::parsed_request;
 use crate::status::status_code;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
@@ -17,7 +17,7 @@ fn chat(over: &str) -> Result<GenerateRequest, ApiError> {
         (over, false) => format!("{good}, {over}"),
         (over, true) => format!("{{{over}"),
     };
-    chat_request::parse(Fields::parse(body.as_bytes())?, VOCAB)
+    parsed_request(chat_request::parse, body.as_bytes())
 }
 
 /// Replaced fields of a valid request, and the field of the error.

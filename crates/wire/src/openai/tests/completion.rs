@@ -1,14 +1,14 @@
 //! Completion requests: valid and invalid values of every field.
 
-use super::{VOCAB, bad_fields, with};
-use crate::fields::Fields;
+use super::{bad_fields, with};
 use crate::openai::completion_request;
+use crate::request_parser::tests::parsed_request;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
 use serde_json::{Value, json};
 
 fn completion(body: &Value) -> Result<GenerateRequest, ApiError> {
-    completion_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+    parsed_request(completion_request::parse, body.to_string().as_bytes())
 }
 
 #[test]

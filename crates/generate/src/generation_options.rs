@@ -1,0 +1,232 @@
+//! Generation parameters that a request or a model sets, each optional, until defaults fill the others.
+
+use crate::request::GenerationParams;
+use crate::response_format::ResponseFormat;
+use crate::tools::ToolCalling;
+use engine::SamplingParams;
+
+/// Generation parameters that are set; `None` leaves a parameter to the next defaults.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerationOptions {
+    /// 0: greedy.
+    pub temperature: Option<f32>,
+    /// 0: off.
+    pub top_k: Option<u32>,
+    /// 0: greedy.
+    pub top_p: Option<f32>,
+    /// 0: off.
+    pub min_p: Option<f32>,
+    /// 1: off.
+    pub typical_p: Option<f32>,
+    /// 1: off.
+    pub repetition_penalty: Option<f32>,
+    /// 0: off.
+    pub presence_penalty: Option<f32>,
+    /// 0: off.
+    pub frequency_penalty: Option<f32>,
+    /// Tokens that the penalties count.
+    pub penalty_window: Option<PenaltyWindow>,
+    /// Added to logits, by token id.
+    pub logit_bias: Option<Vec<(u32, f32)>>,
+    /// End-of-sequence tokens are masked until this many tokens were generated.
+    pub min_tokens: Option<u32>,
+    /// Length of the answer.
+    pub max_tokens: Option<TokenLimit>,
+    /// Stop strings.
+    pub stops: Option<Vec<String>>,
+    /// Token ids that end an answer.
+    pub stop_token_ids: Option<Vec<u32>>,
+    /// Generation continues after an end-of-sequence token.
+    pub ignore_eos: Option<bool>,
+    /// Seed of the sampler.
+    pub seed: Option<Seed>,
+    /// Structured output.
+    pub response_format: Option<ResponseFormat>,
+    /// Whether schemas that do not set `additionalProperties` forbid other members.
+    pub closed_objects: Option<bool>,
+}
+
+/// Limit of an answer's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenLimit {
+    /// As many tokens as the context has room for.
+    Context,
+    /// At most this many tokens.
+    Tokens(usize),
+}
+
+impl TokenLimit {
+    /// The number of tokens; `None`: as many as the context has room for.
+    pub fn tokens(self) -> Option<usize> {
+        match self {
+            Self::Context => None,
+            Self::Tokens(tokens) => Some(tokens),
+        }
+    }
+}
+
+/// Tokens that the penalties count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PenaltyWindow {
+    /// No tokens: the penalties are off.
+    Off,
+    /// All tokens.
+    All,
+    /// This many last tokens.
+    Last(u32),
+}
+
+/// Seed of the sampler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seed {
+    /// A different seed for each request.
+    Random,
+    /// Equal seeds give equal answers.
+    Fixed(u64),
+}
+
+impl GenerationOptions {
+    /// These options, with `defaults` for those that are not set.
+    #[must_use]
+    pub fn or(self, defaults: &Self) -> Self {
+        Self {
+            temperature: self.temperature.or(defaults.temperature),
+            top_k: self.top_k.or(defaults.top_k),
+            top_p: self.top_p.or(defaults.top_p),
+            min_p: self.min_p.or(defaults.min_p),
+            typical_p: self.typical_p.or(defaults.typical_p),
+            repetition_penalty: self.repetition_penalty.or(defaults.repetition_penalty),
+            presence_penalty: self.presence_penalty.or(defaults.presence_penalty),
+            frequency_penalty: self.frequency_penalty.or(defaults.frequency_penalty),
+            penalty_window: self.penalty_window.or(defaults.penalty_window),
+            logit_bias: self.logit_bias.or_else(|| defaults.logit_bias.clone()),
+            min_tokens: self.min_tokens.or(defaults.min_tokens),
+            max_tokens: self.max_tokens.or(defaults.max_tokens),
+            stops: self.stops.or_else(|| defaults.stops.clone()),
+            stop_token_ids: self
+                .stop_token_ids
+                .or_else(|| defaults.stop_token_ids.clone()),
+            ignore_eos: self.ignore_eos.or(defaults.ignore_eos),
+            seed: self.seed.or(defaults.seed),
+            response_format: self
+                .response_format
+                .or_else(|| defaults.response_format.clone()),
+            closed_objects: self.closed_objects.or(defaults.closed_objects),
+        }
+    }
+
+    /// The parameters, with the engine's defaults for options that are not set.
+    pub fn resolve(self) -> GenerationParams {
+        let sampling = self.sampling_params();
+        GenerationParams {
+            sampling,
+            max_tokens: self.max_tokens.and_then(TokenLimit::tokens),
+            stops: self.stops.unwrap_or_default(),
+            stop_token_ids: self.stop_token_ids.unwrap_or_default(),
+            ignore_eos: self.ignore_eos.unwrap_or(false),
+            seed: match self.seed {
+                Some(Seed::Fixed(seed)) => Some(seed),
+                Some(Seed::Random) | None => None,
+            },
+            response_format: self.response_format,
+            closed_objects: self.closed_objects,
+            tool_calling: ToolCalling::default(),
+            constrained_tools: Vec::new(),
+            reasoning_budget: None,
+            prompt_logprobs: false,
+        }
+    }
+
+    fn sampling_params(&self) -> SamplingParams {
+        let off = SamplingParams::default();
+        let has_stop_ids = self
+            .stop_token_ids
+            .as_ref()
+            .is_some_and(|ids| !ids.is_empty());
+        let mut sampling = SamplingParams {
+            temperature: self.temperature.unwrap_or(off.temperature),
+            top_k: self.top_k.unwrap_or(off.top_k),
+            top_p: self.top_p.unwrap_or(off.top_p),
+            min_p: self.min_p.unwrap_or(off.min_p),
+            typical_p: self.typical_p.unwrap_or(off.typical_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(off.repetition_penalty),
+            presence_penalty: self.presence_penalty.unwrap_or(off.presence_penalty),
+            frequency_penalty: self.frequency_penalty.unwrap_or(off.frequency_penalty),
+            logit_bias: self.logit_bias.clone().unwrap_or_default(),
+            min_tokens: self.min_tokens.unwrap_or(off.min_tokens),
+            ignore_eos: self.ignore_eos.unwrap_or(false) && !has_stop_ids,
+            ..off
+        };
+        if sampling.top_p == 0.0 {
+            // Callers who send 0 mean greedy sampling.
+            (sampling.top_p, sampling.top_k) = (1.0, 1);
+        }
+        match self.penalty_window {
+            None => {}
+            Some(PenaltyWindow::All) => sampling.penalty_window = 0,
+            Some(PenaltyWindow::Last(tokens)) => sampling.penalty_window = tokens,
+            Some(PenaltyWindow::Off) => {
+                sampling.repetition_penalty = 1.0;
+                (sampling.presence_penalty, sampling.frequency_penalty) = (0.0, 0.0);
+            }
+        }
+        sampling
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_are_set_win_over_defaults() {
+        let given = GenerationOptions {
+            temperature: Some(0.5),
+            max_tokens: Some(TokenLimit::Context),
+            seed: Some(Seed::Random),
+            stops: Some(Vec::new()),
+            ..GenerationOptions::default()
+        };
+        let defaults = GenerationOptions {
+            temperature: Some(1.5),
+            top_k: Some(7),
+            max_tokens: Some(TokenLimit::Tokens(3)),
+            seed: Some(Seed::Fixed(3)),
+            stops: Some(vec!["x".to_owned()]),
+            stop_token_ids: Some(vec![4]),
+            ..GenerationOptions::default()
+        };
+        let params = given.or(&defaults).resolve();
+        let sampling = &params.sampling;
+        assert_eq!((sampling.temperature, sampling.top_k), (0.5, 7));
+        assert_eq!((params.max_tokens, params.seed), (None, None));
+        assert_eq!(
+            (params.stops.len(), &params.stop_token_ids[..]),
+            (0, &[4][..])
+        );
+    }
+
+    #[test]
+    fn options_that_depend_on_each_other_are_resolved_together() {
+        let options = GenerationOptions {
+            top_p: Some(0.0),
+            top_k: Some(40),
+            repetition_penalty: Some(1.1),
+            presence_penalty: Some(1.0),
+            penalty_window: Some(PenaltyWindow::Off),
+            ignore_eos: Some(true),
+            stop_token_ids: Some(vec![4]),
+            ..GenerationOptions::default()
+        };
+        let params = options.resolve();
+        let sampling = &params.sampling;
+        assert_eq!((sampling.top_p, sampling.top_k), (1.0, 1), "greedy");
+        assert_eq!(
+            (sampling.repetition_penalty, sampling.presence_penalty),
+            (1.0, 0.0)
+        );
+        assert_eq!((params.ignore_eos, sampling.ignore_eos), (true, false));
+        let nothing = GenerationOptions::default().resolve();
+        assert_eq!(nothing.sampling, SamplingParams::default());
+    }
+}

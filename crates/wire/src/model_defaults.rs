@@ -1,0 +1,56 @@
+//! Defaults that a derived model sets, for requests that leave them open.
+
+use crate::fields::Fields;
+use generate::error::Problem;
+use generate::generation_options::GenerationOptions;
+use generate::request::{GenerateRequest, Prompt};
+use serde_json::{Map, Value};
+use text::Message;
+
+/// Defaults of a derived model, as far as a wire protocol has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelDefaults {
+    /// Text of a system message.
+    pub system: Option<String>,
+    /// Ollama template of the prompt of `/api/generate`.
+    pub template: Option<String>,
+    /// Generation parameters.
+    pub options: GenerationOptions,
+    /// Invalid options, under the protocol's names. They concern requests that do not set the field themselves.
+    pub problems: Vec<Problem>,
+}
+
+impl ModelDefaults {
+    /// Records the invalid options in `fields`, except for fields that the request sets.
+    pub fn note_problems(&self, fields: &mut Fields<'_>) {
+        for problem in &self.problems {
+            let name = problem.field.split(['[', '.']).next().unwrap_or_default();
+            if fields.raw(name).is_none() {
+                fields.add_problem(problem.clone());
+            }
+        }
+    }
+
+    /// The system message for a conversation, unless the conversation has one.
+    pub fn system_message(&self, messages: &[Message]) -> Option<Message> {
+        let is_system = |message: &Message| matches!(&*message.role, "system" | "developer");
+        let system = self.system.as_ref()?;
+        (!messages.iter().any(is_system)).then(|| Message {
+            role: "system".to_owned(),
+            content: Value::String(system.clone()),
+            rest: Map::new(),
+        })
+    }
+
+    /// Puts the system message before each conversation that has none.
+    pub fn apply(&self, request: &mut GenerateRequest) {
+        for prompt in &mut request.prompts {
+            if let Prompt::Conversation { messages, .. } = prompt
+                && !messages.is_empty()
+                && let Some(system) = self.system_message(messages)
+            {
+                messages.insert(0, system);
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The model of a request, as far as the request's parsing depends on the model.
+
+use crate::derived_model::DerivedModel;
+use text::Capabilities;
+
+/// Properties of a model that the parsing of a request depends on.
+#[derive(Clone, Copy)]
+pub struct RequestedModel<'a> {
+    /// Name for error messages.
+    pub id: &'a str,
+    /// Defaults, if the request names a derived model.
+    pub derived: Option<&'a DerivedModel>,
+    /// Capabilities of the model.
+    pub capabilities: Capabilities,
+    /// Number of token ids.
+    pub vocab_size: usize,
+}
