@@ -1,4 +1,4 @@
-//! The command line as typed; [`crate::config`] makes settings of it.
+//! The command line as typed; [`crate::config`] makes settings of the flags.
 
 mod answers;
 mod bench;
@@ -113,7 +113,7 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Flags that name the model and what it may use.
+/// Flags that name the model and resources of the model.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelArgs {
     /// The model: a GGUF file, a directory, or a local model's name; default: the built-in model.

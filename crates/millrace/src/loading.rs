@@ -24,7 +24,7 @@ use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
 use weights::{load_options, load_weights};
 
-/// A model in memory with its engine thread.
+/// A model in memory with an engine thread.
 pub(crate) struct LoadedEngine {
     pub(crate) name: String,
     pub(crate) facts: ModelFacts,
@@ -35,7 +35,7 @@ pub(crate) struct LoadedEngine {
     thread: EngineThread,
 }
 
-/// Loads the model of the settings and starts its engine, with a progress bar.
+/// Loads the model of the settings and starts the engine, with a progress bar.
 pub(crate) fn load_model(settings: &Settings) -> Result<LoadedEngine, Failure> {
     let source = find_model(settings)?;
     let mut bar = LoadBar::new();
@@ -57,7 +57,7 @@ pub(crate) fn check_header(source: &ModelSource, settings: &Settings) -> Result<
     }
 }
 
-/// Loads a model and starts its engine. `report` gets the progress.
+/// Loads a model and starts the engine. `report` gets the progress.
 pub(crate) fn load_from(
     source: &ModelSource,
     settings: &Settings,
@@ -147,7 +147,7 @@ fn log_capabilities(
 }
 
 impl LoadedEngine {
-    /// Shuts the engine down and joins its thread.
+    /// Shuts the engine down and joins the thread.
     pub(crate) fn close(self) {
         self.handle.engine.shutdown(now());
         if self.thread.join().is_err() {

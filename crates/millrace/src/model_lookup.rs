@@ -56,7 +56,7 @@ pub(crate) fn absent(settings: &Settings, typed: &Path) -> Option<Failure> {
         .then(|| absent_failure(settings, typed))
 }
 
-/// A local model by its name.
+/// A local model by name.
 fn find_by_name(settings: &Settings, path: &Path) -> Option<ModelSource> {
     let name = path.to_str()?.to_owned();
     Some(match ModelStore::file_of(settings, &name)? {

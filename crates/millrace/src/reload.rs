@@ -4,7 +4,7 @@
 //! requests; settings that need a restart are listed in the log. The key file is read again in any case, since the
 //! content may have changed under an unchanged name.
 //!
-//! Reloading has a thread of its own (`reload`), so that a file system that hangs delays no connection and no signal.
+//! Reloading has a separate thread (`reload`), so that a file system that hangs delays no connection and no signal.
 
 use crate::args::ServeArgs;
 use crate::bounds::server_config;

@@ -18,7 +18,7 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<(String, Metadata), St
     let file = File::open(path).map_err(wrong)?;
     let metadata = file.metadata().map_err(wrong)?;
     let mut text = String::new();
-    // The file may grow while it is read.
+    // The file may grow during the read.
     let read = file.take(bytes_max + 1).read_to_string(&mut text);
     if read.map_err(wrong)? as u64 > bytes_max {
         let bytes = metadata.len();

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_charged_once_for_all_that_share_it() {
+    fn shared_list_is_charged_once() {
         let account = Account::new(100);
         let mut ids = Charged::new(vec![1, 2, 3], 12, &account).expect("room");
         ids.append(&[4], &account).expect("room");

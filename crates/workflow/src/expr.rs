@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_refused() {
+    fn invalid_expression_is_rejected() {
         let cases = [
             "",
             "n +",

@@ -55,7 +55,7 @@ pub(crate) struct GenerateArgs {
     pub(crate) think: Option<bool>,
 }
 
-/// A stop string within its bound.
+/// A stop string within the bound.
 fn stop_string(text: &str) -> Result<String, String> {
     match text.len() {
         1..=STOP_BYTES_MAX => Ok(text.to_owned()),

@@ -9,7 +9,7 @@ pub(super) enum Align {
     Right,
 }
 
-/// Rows under a head, each column as wide as its widest cell; no blanks at the ends of lines.
+/// Rows under a head, each column as wide as the widest cell; no blanks at the ends of lines.
 pub(super) fn table<const N: usize>(
     head: [&str; N],
     align: [Align; N],

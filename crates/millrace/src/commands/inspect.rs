@@ -16,7 +16,7 @@ use std::io::Write;
 const SHOWN_ELEMENTS: usize = 4;
 const SHOWN_CHARS: usize = 72;
 
-/// Shows a file's metadata, and a summary or the list of its tensors.
+/// Shows a file's metadata, and a summary or the list of tensors.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let files = find_source(args)?.open(None)?;
     let gguf = files.metadata();

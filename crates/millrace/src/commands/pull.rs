@@ -7,7 +7,7 @@ use crate::progress_bar::PullBar;
 use crate::{logging, pull};
 use std::io::Write;
 
-/// Downloads a model and prints how to run it.
+/// Downloads a model and prints the command that runs the model.
 pub(crate) fn pull(args: &PullArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     logging::start(&config.settings)?;

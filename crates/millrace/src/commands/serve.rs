@@ -90,7 +90,7 @@ async fn run_server(
     outcome
 }
 
-/// Loads the model on a thread of its own, which ends with the process.
+/// Loads the model on a separate thread, which ends with the process.
 fn spawn_load(
     library: Arc<Library>,
     loading: Loading,

@@ -32,7 +32,7 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A synthetic model as the bytes of its file.
+/// A synthetic model as the bytes of a file.
 #[cfg(any(test, not(feature = "mini")))]
 pub(crate) fn in_memory(name: &str, quant: &str) -> Result<Vec<u8>, Failure> {
     preset(name, quant)?.to_bytes().map_err(Failure::bug)

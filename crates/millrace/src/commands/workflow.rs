@@ -78,7 +78,7 @@ pub(crate) fn run(
     }
 }
 
-/// Polls the run to its end, and parks the thread while the run is pending.
+/// Polls the run to the end, and parks the thread while the run is pending.
 fn poll_to_end(
     mut run: Run,
     told: &mut WrittenOutput,

@@ -171,7 +171,7 @@ mod tests {
     use clap::ValueEnum;
 
     #[test]
-    fn every_family_has_its_setting_and_no_other_has() {
+    fn settings_and_families_correspond() {
         let names = |of: Vec<String>| of.into_iter().filter(|name| name != "auto").collect();
         let mut tools: Vec<String> = names(
             ToolParser::value_variants()
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_wins_over_what_template_and_vocabulary_show() {
+    fn explicit_parser_overrides_template_and_vocabulary() {
         let template = Some("<tool_call> </think> tools");
         let no_token = |_: &str| false;
         let mut answers = Answers::default();

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_change_changes_and_the_rest_is_named_and_stays() {
+    fn live_settings_change_and_others_are_named() {
         let old = config(&[("engine.sequences_max", 8.into())]);
         let new = config(&[
             ("engine.sequences_max", 16.into()),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_new_changes_nothing() {
+    fn equal_settings_change_nothing() {
         let old = config(&[("preset", "chat".into())]);
         let changes = Changes::between(&old, old.clone()).unwrap();
         assert_eq!((changes.live.len(), changes.restart.len()), (0, 0));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_is_another_where_there_are_keys() {
+    fn removed_key_file_needs_a_restart() {
         let old = config(&[("keys.file", "old.yaml".into())]);
         let new = config(&[("keys.file", "new.yaml".into())]);
         assert_eq!(Changes::between(&old, new).unwrap().live, ["keys.file"]);
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(
             changes.restart,
             ["keys.file"],
-            "nobody opens the door by a slip"
+            "authentication is not removed while running"
         );
     }
 }

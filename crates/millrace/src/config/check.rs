@@ -5,7 +5,7 @@ use super::{Settings, Speculation, tree};
 use serde_json::{Map, Value};
 use server::Origins;
 
-/// A key and the problem of its value.
+/// A key and the problem of the value.
 type Problem = (&'static str, String);
 
 /// All problems of the settings; `keyed`: the server requires API keys.

@@ -89,7 +89,7 @@ mod tests {
 
     #[cfg(not(feature = "otlp"))]
     #[test]
-    fn without_the_feature_it_is_refused_with_the_way_to_have_it() {
+    fn endpoint_without_the_feature_is_rejected_with_advice() {
         let why = told("http://127.0.0.1:4318", "a=sesame").unwrap_err();
         assert!(
             why.contains(ENDPOINT) && why.contains("--features otlp"),
@@ -100,7 +100,7 @@ mod tests {
 
     #[cfg(feature = "otlp")]
     #[test]
-    fn what_is_wrong_is_named_and_no_secret_is_shown() {
+    fn invalid_value_is_named_without_secrets() {
         let shown = told("http://127.0.0.1:4318", "authorization=sesame").unwrap();
         assert!(!shown.contains("sesame"), "{shown}");
         for (endpoint, headers, named) in [

@@ -55,7 +55,7 @@ fn file(key: &str, value: &Value) -> Value {
 }
 
 #[test]
-fn every_setting_is_in_the_catalog_once_and_in_its_order() {
+fn catalog_has_each_setting_once_and_in_order() {
     let defaults = tree::leaves(&tree::of(&Settings::default()));
     let keys: Vec<_> = SETTINGS.iter().map(|setting| setting.key).collect();
     let known: Vec<_> = defaults.iter().map(|(key, _)| key.as_str()).collect();
@@ -72,7 +72,7 @@ fn every_setting_is_in_the_catalog_once_and_in_its_order() {
 }
 
 #[test]
-fn every_default_has_its_reason() {
+fn each_default_has_a_reason() {
     let keys: Vec<_> = SETTINGS.iter().map(|setting| setting.key).collect();
     let reasons: Vec<_> = REASONS.iter().map(|(key, _)| *key).collect();
     assert_eq!(
@@ -103,7 +103,7 @@ fn defaults_and_presets_are_accepted_by_both() {
 }
 
 #[test]
-fn each_bound_is_refused_by_both_and_named() {
+fn value_out_of_bounds_is_rejected_by_both_and_named() {
     let twins = Twins::new("bounds");
     for setting in SETTINGS {
         let Some((min, max)) = setting.range else {
@@ -133,7 +133,7 @@ fn each_bound_is_refused_by_both_and_named() {
 }
 
 #[test]
-fn what_is_no_number_is_refused_by_both() {
+fn invalid_number_is_rejected_by_both() {
     let twins = Twins::new("others");
     let rows = [
         ("no section", json!({"sever": {"bind": "127.0.0.1:1"}})),
@@ -162,7 +162,7 @@ fn what_is_no_number_is_refused_by_both() {
 }
 
 #[test]
-fn an_address_is_taken_in_each_spelling_by_both() {
+fn address_in_each_spelling_is_accepted_by_both() {
     let twins = Twins::new("addresses");
     let rows = [
         json!(8605),
@@ -181,7 +181,7 @@ fn an_address_is_taken_in_each_spelling_by_both() {
 
 /// `millrace config schema > deploy/settings.schema.json`
 #[test]
-fn the_schema_that_is_handed_out_is_this_one() {
+fn published_schema_equals_the_generated_schema() {
     let kept: Value = serde_json::from_str(&project("deploy/settings.schema.json")).unwrap();
     assert_eq!(
         kept,
@@ -192,7 +192,7 @@ fn the_schema_that_is_handed_out_is_this_one() {
 
 /// `millrace config table` prints the end of the file.
 #[test]
-fn the_documentation_shows_every_setting_and_preset() {
+fn documentation_lists_each_setting_and_preset() {
     let (docs, table) = (project("docs/settings.md"), table());
     assert!(
         docs.ends_with(&table),

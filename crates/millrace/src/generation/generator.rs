@@ -60,7 +60,7 @@ impl Generator {
     /// Checks options against the model's capabilities.
     ///
     /// # Errors
-    /// Reasoning is requested, and the chat template has no switch for it.
+    /// Reasoning is requested, and the chat template has no switch for reasoning.
     pub(crate) fn expect_supported(&self, options: &AnswerOptions) -> Result<(), Failure> {
         match options.thinks == Some(true) && !self.model.capabilities.thinking {
             true => Err(Failure::user(format!(
@@ -169,7 +169,7 @@ impl Answer {
     /// Checks that the answer ended regularly.
     ///
     /// # Errors
-    /// The reason why the answer is incomplete; `model` is named if its logits are not finite.
+    /// The reason why the answer is incomplete; the model is named if the logits are not finite.
     pub(crate) fn expect_complete(&self, generator: &Generator) -> Result<(), Failure> {
         match self.end {
             End::Stop(_) | End::Length => Ok(()),

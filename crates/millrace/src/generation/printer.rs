@@ -1,6 +1,6 @@
 //! Events of an answer to the terminal: content and tool calls to standard output, reasoning to standard error.
 //!
-//! Content is printed as it is. Each tool call is one line of JSON, `{"name": .., "arguments": ..}`. Reasoning is dimmed
+//! Content is printed unchanged. Each tool call is one line of JSON, `{"name": .., "arguments": ..}`. Reasoning is dimmed
 //! if standard error is a terminal with colors, and stands between the lines `[reasoning]` and `[/reasoning]` otherwise.
 //! So standard output has nothing but the answer, also in a pipe.
 
@@ -9,7 +9,7 @@ use generate::output::event::{DeltaKind, Event, ToolCallPart};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Escape sequences for dim text and for the end of it.
+/// Escape sequences for the beginning and the end of dim text.
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
@@ -39,7 +39,7 @@ struct OpenCall {
 /// Prints the parts of one answer.
 pub(crate) struct AnswerPrinter<'a> {
     out: &'a mut dyn Write,
-    /// Errors of standard error are ignored: an answer is complete without its reasoning.
+    /// Errors of standard error are ignored: an answer is complete without reasoning.
     err: Box<dyn Write + 'a>,
     style: ReasoningStyle,
     last: LastPart,
@@ -69,7 +69,7 @@ impl<'a> AnswerPrinter<'a> {
         }
     }
 
-    /// Prints an event, if it has a part of the answer.
+    /// Prints the part of the answer that an event has.
     pub(super) fn print(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
             Event::Delta(delta) => self.print_text(delta.kind, delta.text),

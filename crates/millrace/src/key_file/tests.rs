@@ -23,7 +23,7 @@ fn add(path: &Path, entry: Entry) -> Result<(), String> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_keys_are_read_back() {
     let folder = Folder::new("round");
     let path = folder.0.join("keys.yaml");
     for name in ["a", "true", "1.5", "-x", "null"] {
@@ -41,7 +41,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn one_change_at_a_time_and_none_that_failed() {
+fn concurrent_change_is_rejected_and_failed_change_is_undone() {
     let folder = Folder::new("edit");
     let path = folder.0.join("keys.yaml");
     add(&path, entry("a")).unwrap();
@@ -57,7 +57,7 @@ fn one_change_at_a_time_and_none_that_failed() {
 }
 
 #[test]
-fn a_link_stays_a_link() {
+fn symbolic_link_is_preserved() {
     let folder = Folder::new("link");
     let (path, link) = (folder.0.join("real.yaml"), folder.0.join("link.yaml"));
     add(&path, entry("a")).unwrap();
@@ -68,7 +68,7 @@ fn a_link_stays_a_link() {
 }
 
 #[test]
-fn every_kind_of_bad_file_is_named() {
+fn invalid_file_of_each_kind_is_named() {
     let folder = Folder::new("bad");
     let path = folder.0.join("keys.yaml");
     let hash = "0".repeat(64);

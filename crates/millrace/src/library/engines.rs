@@ -10,7 +10,7 @@ use engine::Handle;
 use server::{LoadProgress, LoadedModel, ServedModel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// All running engines. An engine is in the table from its load until its close.
+/// All running engines. An engine is in the table from load to close.
 pub(super) struct RunningEngines(Arc<Mutex<EngineTable>>);
 
 struct EngineTable {
@@ -42,7 +42,7 @@ impl RunningEngines {
         loading::bytes_needed(source, &self.settings_of(source))
     }
 
-    /// Loads a model and starts its engine.
+    /// Loads a model and starts the engine.
     pub(super) fn load(
         &self,
         source: &ModelSource,

@@ -50,7 +50,7 @@ fn names(library: &Library) -> Vec<String> {
 }
 
 #[test]
-fn every_file_is_a_model_by_its_path() {
+fn files_are_models_named_by_path() {
     let shelves = Shelves::new("files");
     shelves.model("models/tiny.gguf");
     shelves.model("models/org/repo/deep.gguf");
@@ -78,7 +78,7 @@ fn every_file_is_a_model_by_its_path() {
 }
 
 #[test]
-fn no_name_leads_out_of_the_directories() {
+fn name_outside_the_directories_is_not_found() {
     let shelves = Shelves::new("outside");
     shelves.model("models/tiny.gguf");
     let outside = shelves.root.join("outside.gguf");
@@ -142,7 +142,7 @@ fn no_name_leads_out_of_the_directories() {
 }
 
 #[test]
-fn names_are_given_made_and_taken_away() {
+fn names_are_copied_derived_and_deleted() {
     let shelves = Shelves::new("names");
     let file = shelves.model("models/tiny.gguf");
     let library = shelves.library();
@@ -194,7 +194,7 @@ fn names_are_given_made_and_taken_away() {
 }
 
 #[test]
-fn what_the_server_was_started_with_is_one_of_them() {
+fn model_of_the_start_is_listed() {
     let shelves = Shelves::new("started");
     let file = shelves.model("models/tiny.gguf");
     let library = shelves.started(ModelSource::of_file("served".to_owned(), file.clone()));

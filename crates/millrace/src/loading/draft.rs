@@ -1,4 +1,4 @@
-//! The draft model of speculative decoding: found, compared with the target model's vocabulary, and loaded with its own
+//! The draft model of speculative decoding: found, compared with the target model's vocabulary, and loaded with separate
 //! KV memory.
 
 use super::weights::load_weights;

@@ -18,7 +18,7 @@ pub(super) fn bytes_of(model: &Model) -> u64 {
     (bytes.weights + bytes.kv + bytes.scratch) as u64
 }
 
-/// Bytes that a model would have once loaded, estimated from its header.
+/// Bytes that a model would have once loaded, estimated from the header.
 pub(crate) fn bytes_needed(source: &ModelSource, settings: &Settings) -> Result<u64, Failure> {
     let files = source.open(settings.model.quantize)?;
     let options = load_options(&files, settings)?;

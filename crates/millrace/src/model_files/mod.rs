@@ -1,4 +1,4 @@
-//! One model on disk or in the binary: its files, its facts, its tokenizer and chat template.
+//! One model on disk or in the binary: files, facts, tokenizer and chat template.
 //!
 //! ```text
 //! source      where a model's files are        built_in   the model in the binary

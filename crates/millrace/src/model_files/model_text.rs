@@ -63,7 +63,7 @@ impl ModelText {
     /// The compiled template, or the fallback template where the model has no valid one.
     ///
     /// # Errors
-    /// The system has no thread to compile it on.
+    /// The system has no thread for compiling.
     pub(crate) fn chat_template(&self) -> Result<ChatTemplate, Failure> {
         let piece = |id: Option<u32>| {
             id.and_then(|id| self.tokenizer.piece(id))

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Result of removing a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Removed {
-    /// The name and its file.
+    /// The name and the file.
     File,
     /// The name; another name, given here, has the same file.
     Shared(ModelName),

@@ -36,7 +36,7 @@ pub(super) struct ModelDirectories {
     facts: Mutex<HashMap<PathBuf, CachedFacts>>,
 }
 
-/// A file's facts, valid while its size and modification time are these.
+/// A file's facts, valid while size and modification time are these.
 struct CachedFacts {
     bytes: u64,
     modified: SystemTime,

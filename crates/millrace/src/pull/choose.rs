@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_file_of_many() {
+    fn file_of_the_requested_quantization_is_chosen() {
         let many = [
             "M-Q8_0.gguf",
             "M-Q4_K_M.gguf",

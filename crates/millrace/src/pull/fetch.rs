@@ -177,7 +177,7 @@ impl Fetch<'_> {
         }))
     }
 
-    /// Renames the partial file, if its checksum is right.
+    /// Renames the partial file, if the checksum is right.
     fn finish_part(&self, part: PartialFile) -> Result<(), LibraryError> {
         let (sum, wanted) = (part.sum.finish(), self.file.sum.digits());
         if sum != wanted {

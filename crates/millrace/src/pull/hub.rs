@@ -123,7 +123,7 @@ impl Hub {
         Ok(files.collect())
     }
 
-    /// A file's content from `offset` on, or from its beginning.
+    /// A file's content from `offset` on, or from the beginning.
     pub(super) fn content(
         &self,
         source: &HubSource,

@@ -7,7 +7,7 @@
 //! progress  reports to the caller
 //! ```
 //!
-//! A file is downloaded into `NAME.SUM.part` beside its final path. After an interruption the partial file stays, and
+//! A file is downloaded into `NAME.SUM.part` beside the final path. After an interruption the partial file stays, and
 //! the next pull resumes. A file with the hub's checksum is renamed atomically.
 
 mod choose;
@@ -90,7 +90,7 @@ mod tests {
     use super::expect_plain;
 
     #[test]
-    fn a_hub_cannot_write_elsewhere() {
+    fn hub_path_outside_the_folder_is_rejected() {
         assert_eq!(expect_plain("a/b", "c/d.gguf").unwrap(), "a/b/c/d.gguf");
         for path in [
             "",

@@ -1,4 +1,4 @@
-//! The repository of a hub and the file of it that a name stands for.
+//! The repository of a hub and the file of that repository that a name stands for.
 
 use super::known;
 use server::LibraryError;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_what_they_mean() {
+    fn valid_names_are_parsed() {
         let quant = |text: &str| Pick::Quant(text.to_owned());
         let rows = [
             ("hf.co/a/b", "hf.co/a/b", "a/b", Pick::Usual),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing() {
+    fn invalid_names_are_rejected() {
         for typed in [
             "",
             "nobody-knows-it",

@@ -27,7 +27,7 @@ fn printed(args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<String, (String, St
 type Row<'a> = (&'a str, &'a str, &'a str);
 
 #[test]
-fn each_value_is_printed_with_its_origin() {
+fn values_are_printed_with_origins() {
     let folder = Folder::new("origins");
     let path = folder.0.join("millrace.yaml").display().to_string();
     let file = "preset: chat\nqueue: {max_depth: 7, timeout_ms: 700}\n\

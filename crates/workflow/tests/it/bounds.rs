@@ -207,7 +207,7 @@ fn every_way_to_grow_comes_to_the_bound_and_is_told_by_it() {
 }
 
 #[test]
-fn what_is_given_has_the_same_bound() {
+fn inputs_count_towards_the_memory_bound() {
     let bench = Bench::new(0.0);
     let program = compile(&document(&json!([])));
     let model = |_: Option<&str>| Some(Arc::clone(&bench.model));
@@ -225,7 +225,7 @@ fn what_is_given_has_the_same_bound() {
 }
 
 #[test]
-fn what_it_returns_and_what_it_reads_ahead_are_bounded_too() {
+fn returned_values_and_ids_read_ahead_are_bounded() {
     let mut bench = Bench::new(0.0);
     let mut limited = Plan::default();
     limited.limits.returned_bytes_max = 10;
@@ -277,7 +277,7 @@ impl Observer for Count {
 }
 
 #[test]
-fn a_million_instructions_are_many_small_pieces() {
+fn million_instructions_are_split_into_bounded_polls() {
     let bench = Bench::new(0.0);
     let spin = json!([{"op": "compute_int", "expr": "n + 1", "output": "n"}]);
     let tell = json!([
@@ -319,7 +319,7 @@ fn a_million_instructions_are_many_small_pieces() {
 }
 
 #[test]
-fn a_long_text_is_not_worked_on_in_a_poll() {
+fn long_text_is_not_processed_in_a_poll() {
     let bench = Bench::new(0.0);
     let steps = json!([
         {"op": "tokenize", "input": "text", "mode": "continue", "output": "many"},

@@ -165,7 +165,7 @@ fn wrong_steps_are_told_with_their_places() {
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn all_faults_are_reported_at_once() {
     let faults = compile(&json!({
         "name": "", "colour": 1,
         "inputs": [{"name": "a", "type": "f64"}, {"name": "b", "type": "u32", "default": 9, "max": 5}],
@@ -189,7 +189,7 @@ fn all_faults_are_told_at_once() {
 }
 
 #[test]
-fn what_is_no_document_is_refused() {
+fn invalid_document_is_rejected() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(2 << 20));
     for text in ["", "{", "[]", "null", "{\"steps\": 1}", &deep, &large] {

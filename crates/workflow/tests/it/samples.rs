@@ -19,7 +19,7 @@ fn sampling(temperature: f32, seed: u64) -> SamplingParams {
 }
 
 #[test]
-fn every_sample_compiles_and_says_what_it_takes() {
+fn sample_compiles_and_lists_its_inputs() {
     let samples = samples();
     assert_eq!(samples.len(), 8);
     for (name, document) in &samples {
@@ -90,7 +90,7 @@ fn windows_of_every_size_say_the_same() {
 }
 
 #[test]
-fn a_second_turn_is_what_a_fresh_run_over_the_transcript_is() {
+fn second_turn_equals_a_fresh_run_over_the_transcript() {
     let mut bench = Bench::new(0.05);
     for name in ["multi_turn_chat", "draft_then_revise"] {
         let program = sample(name);
@@ -142,7 +142,7 @@ fn best_of_n_returns_the_likeliest_of_its_answers() {
 }
 
 #[test]
-fn a_client_that_takes_what_is_suggested_gets_the_plain_answer() {
+fn client_that_accepts_suggestions_gets_the_plain_answer() {
     let mut bench = Bench::new(0.05);
     let ids = bench.asked("hi");
     let plain = bench.plain(&ids, &sampling(0.0, 0), 20);
@@ -154,7 +154,7 @@ fn a_client_that_takes_what_is_suggested_gets_the_plain_answer() {
 }
 
 #[test]
-fn a_client_that_chooses_itself_is_followed() {
+fn tokens_chosen_by_the_client_are_followed() {
     let mut bench = Bench::new(0.0);
     let mut ids = bench.asked("hi");
     let given = json!({"prompt": "hi", "max_tokens": 20});
@@ -181,7 +181,7 @@ fn a_client_that_chooses_itself_is_followed() {
 }
 
 #[test]
-fn each_text_of_a_list_becomes_the_vector_that_the_engine_gives_it() {
+fn embeddings_of_a_list_equal_those_of_the_engine() {
     let mut bench = Bench::new(0.0);
     for texts in [
         vec![],
@@ -227,7 +227,7 @@ fn rounded(vectors: &[serde_json::Value]) -> serde_json::Value {
 }
 
 #[test]
-fn what_cannot_be_embedded_fails_with_its_step() {
+fn invalid_embedding_input_fails_with_its_step() {
     let mut bench = Bench::new(0.0);
     let program = sample("embeddings_of_a_list");
     let long = "x".repeat(600);
@@ -256,7 +256,7 @@ fn what_cannot_be_embedded_fails_with_its_step() {
 
 /// Each answering sample, with each token of the answer as the end token, in every size of window.
 #[test]
-fn an_end_at_any_token_ends_every_sample_there() {
+fn end_token_at_any_position_ends_each_sample() {
     let mut bench = Bench::new(0.0);
     let ordinary = Arc::clone(&bench.model);
     let asked = bench.asked("hi");
@@ -295,7 +295,7 @@ fn an_end_at_any_token_ends_every_sample_there() {
 }
 
 #[test]
-fn what_a_run_holds_does_not_depend_on_its_windows() {
+fn memory_of_a_run_does_not_depend_on_its_windows() {
     let mut bench = Bench::new(0.1);
     for (name, document) in samples() {
         if !document.to_string().contains("while_batched") || name == "external_sampling" {

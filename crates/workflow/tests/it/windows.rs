@@ -58,7 +58,7 @@ fn assert_at(run: &Run, told: &[u32], rounds: usize) {
 }
 
 #[test]
-fn an_end_at_every_position_is_trimmed_and_the_next_turn_is_a_fresh_one() {
+fn end_at_each_position_is_trimmed_and_the_next_turn_is_fresh() {
     let mut bench = Bench::new(0.0);
     let forward = json!([{"op": "graph_forward", "token_var": "token"}]);
     let next_turn = json!([
@@ -87,7 +87,7 @@ fn an_end_at_every_position_is_trimmed_and_the_next_turn_is_a_fresh_one() {
 }
 
 #[test]
-fn a_stop_leaves_what_the_last_token_told_left() {
+fn stop_keeps_the_state_of_the_last_emitted_token() {
     let mut bench = Bench::new(0.0);
     let forward = json!([{"op": "graph_forward", "token_var": "token"}]);
     let program = compile(&looped(&forward, &json!([])));
@@ -144,7 +144,7 @@ impl CustomOp for FailAt {
 }
 
 #[test]
-fn a_failure_tells_what_was_whole_and_leaves_that() {
+fn failure_emits_and_keeps_complete_iterations() {
     let mut bench = Bench::new(0.0);
     let mut ops = Ops::default();
     ops.register_op("fail_at", FailAt).unwrap();
@@ -232,7 +232,7 @@ fn obeying() -> Json {
 }
 
 #[test]
-fn what_was_read_too_far_is_read_again() {
+fn ids_read_ahead_are_read_again_after_a_roll_back() {
     let mut bench = Bench::new(0.0);
     let program = compile(&obeying());
     for (batch, ahead) in windows() {
@@ -271,7 +271,7 @@ fn what_was_read_too_far_is_read_again() {
 }
 
 #[test]
-fn the_context_and_the_bounds_end_a_run_with_length() {
+fn run_beyond_context_or_bounds_ends_with_length() {
     let mut bench = Bench::new(0.0);
     let document = json!({
         "name": "endless",

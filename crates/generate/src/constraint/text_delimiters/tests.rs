@@ -120,7 +120,7 @@ proptest! {
     /// For every cut of the reasoning into tokens of a vocabulary: tokens that would extend beyond the delimiter are not
     /// allowed, and everything after the delimiter belongs to the content constraint.
     #[test]
-    fn a_form_begins_after_the_mark_wherever_it_is_cut(cuts in prop::collection::btree_set(1..THOUGHT.len() + 2, 0..12)) {
+    fn format_begins_after_the_delimiter_at_every_split(cuts in prop::collection::btree_set(1..THOUGHT.len() + 2, 0..12)) {
         let all = format!("{THOUGHT}42");
         let mut ends: Vec<usize> = cuts.into_iter().collect();
         ends.push(all.len());

@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn the_terminator_stops_at_the_token_that_completes(
+    fn stop_condition_stops_at_the_completing_token(
         ids in prop::collection::vec(prop_oneof![Just(97u32), Just(98), WORD + 2..WORD + 4], 0..30),
         stops in prop::collection::vec("(a|b|ST|OP){1,3}", 1..4),
     ) {

@@ -112,7 +112,7 @@ pub(crate) fn text_message(role: &str, text: &str) -> Message {
     }
 }
 
-/// A tool call as chat templates take it: with the arguments as a JSON value.
+/// A tool call in the form of chat templates: with the arguments as a JSON value.
 fn call_json(call: &CollectedCall) -> Value {
     let arguments: Value = serde_json::from_str(&call.arguments)
         .unwrap_or_else(|_| Value::from(call.arguments.as_str()));

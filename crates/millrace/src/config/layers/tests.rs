@@ -21,7 +21,7 @@ fn laid(file: &str, vars: &[(&str, &str)], context: Option<usize>) -> Result<Con
 }
 
 #[test]
-fn a_higher_layer_wins_and_is_named() {
+fn higher_layer_overrides_and_is_named() {
     let file = "model: {context: 100, threads: 3}\nserver: {bind: '127.0.0.1:1'}\n";
     let vars = [
         ("MILLRACE_MODEL_CONTEXT", "200"),
@@ -51,7 +51,7 @@ type Bad = (
 );
 
 #[test]
-fn every_kind_of_bad_setting_is_named() {
+fn invalid_setting_of_each_kind_is_named() {
     let rows: [Bad; 9] = [
         ("unknown key", "server: {prot: 1}", &[], "server.prot"),
         ("unknown section", "sever: {port: 1}", &[], "sever.port"),
@@ -116,7 +116,7 @@ fn lists_in_variables_are_plain_words_or_json() {
 }
 
 #[test]
-fn with_keys_any_address_may_be_served() {
+fn public_address_with_keys_is_accepted() {
     let bind = "server: {bind: '0.0.0.0:80'}\n";
     let file = laid(&format!("{bind}keys: {{file: keys.yaml}}"), &[], None).unwrap();
     assert_eq!(file.settings.keys.file, Some("keys.yaml".into()));
@@ -133,7 +133,7 @@ fn with_keys_any_address_may_be_served() {
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let error = laid(
         "server: {io_threads: 0, nonsense: 1}",
         &[("MILLRACE_NO", "1")],
@@ -143,7 +143,7 @@ fn all_problems_are_told_at_once() {
 }
 
 #[test]
-fn an_empty_file_sets_nothing() {
+fn empty_file_sets_nothing() {
     let config = laid("# only a comment\n\n", &[], None).unwrap();
     assert_eq!(config.settings, Settings::default());
 }

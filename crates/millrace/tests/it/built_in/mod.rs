@@ -81,7 +81,7 @@ fn tool_call_of_a_fitting_tool() {
 }
 
 #[test]
-fn no_tool_call_of_an_unfitting_tool() {
+fn unfitting_tool_is_not_called() {
     let other = with(
         &weather(),
         json!({"messages": [user("Count from 3 to 6.")]}),

@@ -113,6 +113,24 @@ fn cut_connection_loses_nothing() {
 }
 
 #[test]
+fn progress_without_a_terminal_is_plain_lines() {
+    let rig = Rig::start("progress", Manners::default());
+    let output = rig.pull("hf.co/org/repo:Q8_0");
+    stdout(&output);
+    let progress = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = progress.lines().collect();
+    assert_eq!(lines.first(), Some(&"listing the repository's files"));
+    assert_eq!(lines.last(), Some(&"verifying the checksum"));
+    let tenths = lines[1..lines.len() - 1].iter();
+    let tenths: Vec<&str> = tenths
+        .map(|line| line.strip_prefix("downloading: ").unwrap())
+        .collect();
+    assert!(tenths.len() <= 11, "one line for each tenth: {progress}");
+    assert!(tenths.last().unwrap().starts_with("100 %, "), "{progress}");
+    assert!(!progress.contains(['\r', '\x1b']), "{progress:?}");
+}
+
+#[test]
 fn killed_pull_resumes() {
     let mut seed = 11;
     for round in 0..3 {
