@@ -332,11 +332,15 @@ pub fn is_empty_list(raw: Raw<'_>) -> bool {
     inside.is_some_and(|inside| inside.starts_with(']'))
 }
 
-/// A value that may be repeated: text never is.
+/// A value that an error may repeat: a short number or boolean, never text. A number beyond the range of doubles is left
+/// out, because many clients could not parse the error.
 fn shown(raw: Raw<'_>) -> Option<Box<str>> {
-    let plain = matches!(kind(raw), Kind::Number | Kind::Bool);
+    let is_plain = match kind(raw) {
+        Kind::Number => read::<f64>(raw).is_some(),
+        kind => kind == Kind::Bool,
+    };
     let text = raw.get();
-    (plain && text.len() <= SHOWN_BYTES_MAX).then(|| text.into())
+    (is_plain && text.len() <= SHOWN_BYTES_MAX).then(|| text.into())
 }
 
 /// Why a text is not an object that can be read.
@@ -355,3 +359,6 @@ fn no_object(text: &str) -> ApiError {
     };
     ApiError::bad_request("invalid_json", words)
 }
+
+#[cfg(test)]
+mod tests;
