@@ -5,7 +5,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, LazyLock};
-use text::{AnswerFormat, AnswerParser, AnswerParts, Part, ReasoningFamily, ToolFamily, ToolSchemas};
+use text::{
+    AnswerFormat, AnswerParser, AnswerParts, Part, ReasoningFamily, ToolFamily, ToolSchemas,
+};
 
 /// A part with all of its text.
 #[derive(Debug, PartialEq)]
@@ -25,7 +27,9 @@ static TOOLS: LazyLock<Arc<ToolSchemas>> = LazyLock::new(|| {
         }}}},
         {"type": "function", "function": {"name": "put"}}
     ]);
-    Arc::new(ToolSchemas::new(tools.as_array().map_or(&[], Vec::as_slice)))
+    Arc::new(ToolSchemas::new(
+        tools.as_array().map_or(&[], Vec::as_slice),
+    ))
 });
 
 fn parse<'a>(

@@ -53,6 +53,8 @@ mod serve;
 pub use access::origins::Origins;
 pub use config::reconfigure::Reconfigure;
 pub use config::server_config::ServerConfig;
+#[cfg(fuzzing)]
+pub use connection::in_memory::InMemoryServer;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,

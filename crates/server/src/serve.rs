@@ -111,6 +111,12 @@ impl Server {
         self.local
     }
 
+    /// The services alone, without the socket.
+    #[cfg(fuzzing)]
+    pub(crate) fn into_services(self) -> (App, Authentication) {
+        (self.app, Authentication::new(self.keys, self.hosts))
+    }
+
     /// Serves until `shutdown` is ready, then shuts down gracefully: new connections are not accepted, idle
     /// connections are closed, and the engine ends streams that still run after `drain`. These streams end with an
     /// error; then connections have `drain_flush` to send their last bytes.

@@ -11,6 +11,8 @@ mod buffered_stream;
 mod chunks;
 pub(crate) mod connection_limiter;
 mod handover;
+#[cfg(fuzzing)]
+pub(crate) mod in_memory;
 mod send_buffer;
 pub(crate) mod socket_options;
 pub(crate) mod upgrade;

@@ -1,0 +1,175 @@
+//! Any bytes are a request of each wire protocol or a clear error, and an accepted request is within its bounds.
+//!
+//! The first byte chooses the parser (`0` is the first); the rest is the body. A parser is deterministic, and its memory
+//! is bounded by the length of the body.
+#![no_main]
+
+#[path = "request_bodies/request_bounds.rs"]
+mod request_bounds;
+
+use generate::error::{ApiError, Blame};
+use generate::request::{GenerateRequest, IgnoredFields, Prompt};
+use libfuzzer_sys::fuzz_target;
+use request_bounds::{check_prompt, check_request};
+use serde_json::Value;
+use std::fmt::Debug;
+use stream::StreamId;
+use testing::heap::{CountingAllocator, take_thread_peak, thread_held};
+use wire::control_request::ControlRequest;
+use wire::fields::Fields;
+use wire::format::Format;
+use wire::jobs::request as job_request;
+use wire::openai::{chat_request, completion_request};
+use wire::responses::request::History;
+use wire::{ai_sdk, anthropic, embeddings_input, field_table, ollama, realtime_command, responses};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// The parsers: one for each protocol, control updates, embeddings, prompts to count, messages of a WebSocket.
+const PARSERS: usize = Format::ALL.len() + 4;
+/// Token ids of the vocabulary.
+const VOCAB: usize = 300;
+/// Errors that concern the body as a whole.
+const CODES_WITHOUT_FIELD: [&str; 2] = ["invalid_json", "invalid_utf8"];
+/// Invalid fields of one error.
+const PROBLEMS_MAX: usize = 64;
+/// Bytes of an invalid value that are repeated.
+const SHOWN_BYTES_MAX: usize = 32;
+/// Bytes of memory for each byte of a body, and for any body: values of three bytes take up to 200 bytes, and required
+/// tool calls copy the tools' schemas.
+const PEAK_BYTES_PER_BYTE: usize = 512;
+const PEAK_BYTES_BASE: usize = 64 << 10;
+
+/// Earlier items of a conversation, under the one id that is known.
+struct OneResponse;
+
+impl History for OneResponse {
+    fn id(&self) -> Option<StreamId> {
+        None
+    }
+
+    fn items(&self) -> impl Iterator<Item = &str> {
+        const ITEMS: [&str; 2] = [
+            r#"{"type":"message","role":"user","content":"hi"}"#,
+            r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"ho"}]}"#,
+        ];
+        ITEMS.into_iter()
+    }
+}
+
+fn history(id: &str) -> Result<OneResponse, ApiError> {
+    match id {
+        "resp_1" => Ok(OneResponse),
+        _ => Err(ApiError::field(
+            "previous_response_id",
+            "not_found",
+            "is not known",
+        )),
+    }
+}
+
+/// A request of a protocol, and the items of a response that are stored.
+fn parse(format: Format, body: &[u8]) -> Result<GenerateRequest, ApiError> {
+    let fields = Fields::parse(body)?;
+    match format {
+        Format::Chat => chat_request::parse(fields, VOCAB),
+        Format::Completion => completion_request::parse(fields, VOCAB),
+        Format::Messages => anthropic::message_request::parse(fields, VOCAB),
+        Format::Job => job_request::parse(fields, VOCAB).map(|job| job.request),
+        Format::Responses => {
+            let (request, stored) = responses::parse(fields, VOCAB, history)?;
+            let items = stored.map(|stored| stored.items).unwrap_or_default();
+            // Stored items are read again when the conversation goes on.
+            assert!(
+                items.iter().all(|item| item.contains_key("type")),
+                "{items:?}"
+            );
+            Ok(request)
+        }
+        Format::AiSdkUi => ai_sdk::parse(fields, VOCAB),
+        Format::OllamaChat => ollama::chat_request::parse(fields, VOCAB),
+        Format::OllamaGenerate => ollama::generate_request::parse(fields, VOCAB),
+    }
+}
+
+fn parse_embeddings(body: &[u8]) -> Result<Vec<Prompt>, ApiError> {
+    let mut fields = Fields::parse(body)?;
+    let prompts = embeddings_input::read_inputs(&mut fields, "input", VOCAB);
+    let _: IgnoredFields = fields.finish_request(&field_table::EMBEDDINGS)?;
+    Ok(prompts)
+}
+
+/// Parses twice: equal results, clear errors, bounded memory. Returns what was parsed.
+fn check<T: Debug>(
+    format: Format,
+    body: &[u8],
+    parse: impl Fn() -> Result<T, ApiError>,
+) -> Option<T> {
+    let held = thread_held();
+    take_thread_peak();
+    let first = parse();
+    let peak = usize::try_from(take_thread_peak() - held).unwrap_or(0);
+    let bound = PEAK_BYTES_BASE + body.len() * PEAK_BYTES_PER_BYTE;
+    assert!(peak <= bound, "{peak} bytes for a body of {}", body.len());
+    let (first_text, second_text) = (format!("{first:?}"), format!("{:?}", parse()));
+    assert_eq!(first_text, second_text, "parsing is deterministic");
+    first.map_err(|error| check_error(&error, format)).ok()
+}
+
+/// An error names its fields, or concerns the body as a whole; the protocol can represent the error.
+fn check_error(error: &ApiError, format: Format) {
+    assert_eq!(error.blame, Blame::Caller, "{error:?}");
+    let has_code = CODES_WITHOUT_FIELD.contains(&error.code);
+    assert!(has_code == error.problems.is_empty(), "{error:?}");
+    assert!(error.problems.len() <= PROBLEMS_MAX, "{error:?}");
+    for problem in &error.problems {
+        assert!(!problem.constraint.is_empty(), "{error:?}");
+        let shown = problem.value.as_deref().unwrap_or_default();
+        assert!(shown.len() <= SHOWN_BYTES_MAX, "{error:?}");
+    }
+    let response = format.error::<Vec<u8>>(error);
+    assert!(response.status().is_client_error(), "{error:?}");
+    let body: Value = serde_json::from_slice(response.body()).expect("errors are JSON");
+    assert!(body.is_object(), "{body}");
+}
+
+fn run(kind: usize, body: &[u8]) {
+    if let Some(&format) = Format::ALL.get(kind) {
+        if let Some(request) = check(format, body, || parse(format, body)) {
+            check_request(&request, VOCAB, body.len());
+        }
+        return;
+    }
+    match kind - Format::ALL.len() {
+        0 => {
+            check(Format::Job, body, || ControlRequest::parse(body));
+        }
+        1 => {
+            let prompts = check(Format::Chat, body, || parse_embeddings(body));
+            let prompts = prompts.unwrap_or_default();
+            assert!(prompts.len() <= embeddings_input::INPUTS_MAX);
+            prompts
+                .iter()
+                .for_each(|prompt| check_prompt(prompt, VOCAB));
+        }
+        2 => {
+            let parse = || anthropic::message_request::parse_prompt(Fields::parse(body)?);
+            let prompt = check(Format::Messages, body, parse).flatten();
+            prompt.iter().for_each(|prompt| check_prompt(prompt, VOCAB));
+        }
+        _ => {
+            if let Ok(text) = std::str::from_utf8(body) {
+                check(Format::Job, body, || {
+                    realtime_command::parse_message(text).command
+                });
+            }
+        }
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    if let Some((&kind, body)) = input.split_first() {
+        run(usize::from(kind.wrapping_sub(b'0')) % PARSERS, body);
+    }
+});
