@@ -23,10 +23,10 @@ pub struct Generation {
 
 impl Generation {
     /// The reader of a plain stream's client, with the first readers of the logs. The stream is started.
-    pub fn own(run: StreamRun, readers: Vec<LogReaders>) -> Option<Self> {
+    pub fn for_client(run: StreamRun, readers: Vec<LogReaders>) -> Option<Self> {
         let record = run.record();
         let reader = GenerationReader::new(record.source(), readers, None)?;
-        let mut generation = Self::of(Subscriber::opening(record), reader);
+        let mut generation = Self::with_reader(Subscriber::opening(record), reader);
         generation.run = Some(run);
         Some(generation)
     }
@@ -41,10 +41,10 @@ impl Generation {
             return None;
         }
         let reader = GenerationReader::attach(record.source(), known)?;
-        Some(Self::of(subscriber, reader))
+        Some(Self::with_reader(subscriber, reader))
     }
 
-    fn of(subscriber: Subscriber, reader: GenerationReader) -> Self {
+    fn with_reader(subscriber: Subscriber, reader: GenerationReader) -> Self {
         Self {
             subscriber,
             reader,
@@ -60,9 +60,13 @@ impl Generation {
     }
 
     /// Adds metrics.
-    pub fn metered(mut self, metrics: &Arc<GenerationMetrics>, request: MeteredRequest) -> Self {
+    pub fn with_metrics(
+        mut self,
+        metrics: &Arc<GenerationMetrics>,
+        request: MeteredRequest,
+    ) -> Self {
         let mut meter = metrics.open_meter(request);
-        meter.of(self.record());
+        meter.set_stream(self.record());
         self.meter = Some(meter);
         self
     }
@@ -84,8 +88,8 @@ impl Generation {
     }
 
     /// State changes of the stream.
-    pub(crate) fn changes(&self) -> Changes {
-        self.record().transitions().follow()
+    pub(crate) fn state_changes(&self) -> Changes {
+        self.record().transitions().follow_changes()
     }
 
     /// Counts up to now.
@@ -95,14 +99,14 @@ impl Generation {
 
     /// Returns credit for everything read so far, after the frames have left for the client. Only for the credit
     /// owner, and only if the client does not acknowledge tokens itself.
-    pub fn accept(&mut self) {
+    pub fn return_credit(&mut self) {
         let explicit = self.record().terms().explicit_acks;
         // A client that was let go of for want of acknowledgements does not come back by reading.
         let revoke = explicit && self.record().credit_owner().was_revoked();
         let owns_credit = !revoke && self.subscriber.owns_credit();
         self.meter
             .iter_mut()
-            .for_each(|meter| meter.taken(owns_credit));
+            .for_each(|meter| meter.frame_taken(owns_credit));
         if owns_credit && !explicit {
             self.reader.return_credit();
         }
@@ -113,24 +117,24 @@ impl Generation {
     pub fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn EventSink) -> Poll<Turn> {
         let record = self.subscriber.record();
         let mut stop = |end| {
-            let end = record.broke(end);
+            let end = record.record_failure(end);
             record.cancel();
             end
         };
         let turn = self.reader.poll_turn(cx, sink, &mut stop);
         if turn.is_pending() {
-            self.accept();
+            self.return_credit();
         }
         let (tokens, open) = (self.reader.tokens_read(), self.reader.open_choices());
         if let Some(meter) = &mut self.meter {
-            meter.told(turn, tokens);
+            meter.frame_emitted(turn, tokens);
         }
         self.tell_finished(turn);
         if let Some(run) = &mut self.run {
             if turn.is_pending() {
-                run.waits();
+                run.reader_waits();
             }
-            run.read(tokens, open);
+            run.tokens_read(tokens, open);
         }
         turn
     }
@@ -144,7 +148,7 @@ impl Generation {
         };
         let (usage, choices) = (self.usage(), self.choices() as u64);
         if let Some(meter) = &mut self.meter {
-            meter.finished(crate::metrics::FinishedRequest {
+            meter.set_finished(crate::metrics::FinishedRequest {
                 broken,
                 times: usage.times,
                 tokens: usage.completion_tokens,

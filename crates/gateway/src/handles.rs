@@ -63,10 +63,10 @@ impl Gateway {
     /// Applies limits that were replaced in [`LiveLimits`] to what exists.
     pub fn apply_limits(&self) {
         let streams = self.generations.limits.now().streams;
-        self.generations.streams.rebound(streams);
-        self.responses.rebound();
-        self.job_names.rebound(job_names_max(&streams));
-        self.models.rebound();
+        self.generations.streams.set_limits(streams);
+        self.responses.apply_limits();
+        self.job_names.set_max(job_names_max(&streams));
+        self.models.apply_limits();
     }
 }
 

@@ -26,27 +26,27 @@ impl IdGenerator {
     }
 
     /// 64 fresh bits.
-    pub(crate) fn seed(&self) -> u64 {
+    pub(crate) fn next_seed(&self) -> u64 {
         self.key.hash_one(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// 128 fresh bits.
-    pub fn random(&self) -> [u8; 16] {
+    pub fn next_random(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.seed().to_be_bytes());
-        bytes[8..].copy_from_slice(&self.seed().to_be_bytes());
+        bytes[..8].copy_from_slice(&self.next_seed().to_be_bytes());
+        bytes[8..].copy_from_slice(&self.next_seed().to_be_bytes());
         bytes
     }
 
     /// A fingerprint of 64 bits under the secret key: equal values have equal fingerprints, and clients cannot choose
     /// them.
-    pub fn digest(&self, of: &impl Hash) -> u64 {
+    pub fn fingerprint_of(&self, of: &impl Hash) -> u64 {
         self.key.hash_one(of)
     }
 
     /// `prefix` and 128 fresh bits in hexadecimal.
-    pub fn id(&self, prefix: &str) -> String {
-        format!("{prefix}{:016x}{:016x}", self.seed(), self.seed())
+    pub fn prefixed_id(&self, prefix: &str) -> String {
+        format!("{prefix}{:016x}{:016x}", self.next_seed(), self.next_seed())
     }
 }
 
@@ -57,9 +57,9 @@ mod tests {
     #[test]
     fn ids_differ_and_have_their_length() {
         let idents = IdGenerator::new();
-        let (a, b) = (idents.id("x-"), idents.id("x-"));
+        let (a, b) = (idents.prefixed_id("x-"), idents.prefixed_id("x-"));
         assert_ne!(a, b);
         assert_eq!(a.len(), 2 + 32);
-        assert_ne!(IdGenerator::new().seed(), idents.seed());
+        assert_ne!(IdGenerator::new().next_seed(), idents.next_seed());
     }
 }

@@ -30,7 +30,7 @@ impl JobNames {
     }
 
     /// For other bounds of streams. No name is lost.
-    pub(crate) fn rebound(&self, streams_max: usize) {
+    pub(crate) fn set_max(&self, streams_max: usize) {
         self.max.store(names_max(streams_max), Ordering::Relaxed);
     }
 
@@ -38,7 +38,7 @@ impl JobNames {
     ///
     /// # Errors
     /// The owner has a job of this name, or there is no room for another name.
-    pub(crate) fn claim(
+    pub(crate) fn claim_name(
         &self,
         owner: Owner,
         id: JobId,
@@ -47,7 +47,7 @@ impl JobNames {
     ) -> Result<NameClaim<'_>, ApiError> {
         let key = (owner, id);
         let max = self.max.load(Ordering::Relaxed);
-        let mut names = self.lock();
+        let mut names = self.lock_names();
         let taken =
             |key: &OwnedName, id: &Option<StreamId>| id.is_none_or(|id| is_known(key.0, id));
         if names.get(&key).is_some_and(|id| taken(&key, id)) {
@@ -72,11 +72,11 @@ impl JobNames {
     }
 
     /// The stream that is this owner's job of this name.
-    pub fn find(&self, owner: Owner, id: &JobId) -> Option<StreamId> {
-        *self.lock().get(&(owner, id.clone()))?
+    pub fn find_stream(&self, owner: Owner, id: &JobId) -> Option<StreamId> {
+        *self.lock_names().get(&(owner, id.clone()))?
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<OwnedName, Option<StreamId>>> {
+    fn lock_names(&self) -> MutexGuard<'_, HashMap<OwnedName, Option<StreamId>>> {
         // Nothing panics half-way through a change of the map.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,15 +85,15 @@ impl JobNames {
 /// A claimed name without a stream; released on drop.
 pub(crate) struct NameClaim<'a> {
     names: &'a JobNames,
-    /// `None` after [`NameClaim::keep`].
+    /// `None` after [`NameClaim::assign_stream`].
     key: Option<OwnedName>,
 }
 
 impl NameClaim<'_> {
     /// The job is this stream.
-    pub(crate) fn keep(mut self, id: StreamId) {
+    pub(crate) fn assign_stream(mut self, id: StreamId) {
         if let Some(key) = self.key.take() {
-            self.names.lock().insert(key, Some(id));
+            self.names.lock_names().insert(key, Some(id));
         }
     }
 }
@@ -105,7 +105,7 @@ fn names_max(streams_max: usize) -> usize {
 impl Drop for NameClaim<'_> {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            self.names.lock().remove(key);
+            self.names.lock_names().remove(key);
         }
     }
 }
@@ -134,26 +134,30 @@ mod tests {
     fn a_name_is_one_owners_and_lasts_as_long_as_its_stream() {
         let names = JobNames::new(8);
         let (a, b, second) = (Owner(1), Owner(2), Duration::from_secs(1));
-        let claim = |owner, known: bool| names.claim(owner, name("x"), move |_, _| known, second);
+        let claim =
+            |owner, known: bool| names.claim_name(owner, name("x"), move |_, _| known, second);
         let first = claim(a, true).unwrap();
         assert_eq!(
             claim(a, true).err().unwrap().kind,
             ErrorKind::Conflict,
             "claimed"
         );
-        assert_eq!(names.find(a, &name("x")), None, "not a stream yet");
+        assert_eq!(names.find_stream(a, &name("x")), None, "not a stream yet");
         drop(first);
-        claim(a, true).unwrap().keep(stream(1));
+        claim(a, true).unwrap().assign_stream(stream(1));
         assert_eq!(claim(a, true).err().unwrap().code, "job_exists");
         assert_eq!(
-            (names.find(a, &name("x")), names.find(b, &name("x"))),
+            (
+                names.find_stream(a, &name("x")),
+                names.find_stream(b, &name("x"))
+            ),
             (Some(stream(1)), None)
         );
-        claim(b, true).unwrap().keep(stream(2));
-        assert_eq!(names.find(a, &name("x")), Some(stream(1)));
-        claim(a, false).unwrap().keep(stream(3));
+        claim(b, true).unwrap().assign_stream(stream(2));
+        assert_eq!(names.find_stream(a, &name("x")), Some(stream(1)));
+        claim(a, false).unwrap().assign_stream(stream(3));
         assert_eq!(
-            names.find(a, &name("x")),
+            names.find_stream(a, &name("x")),
             Some(stream(3)),
             "the stream was gone"
         );
@@ -163,8 +167,8 @@ mod tests {
     fn names_are_bounded_and_make_room() {
         let names = JobNames::new(2);
         let take = |text: &str, known: fn(Owner, StreamId) -> bool| {
-            let claim = names.claim(Owner(1), name(text), known, Duration::from_secs(1))?;
-            claim.keep(stream(1));
+            let claim = names.claim_name(Owner(1), name(text), known, Duration::from_secs(1))?;
+            claim.assign_stream(stream(1));
             Ok::<_, ApiError>(())
         };
         for text in ["a", "b", "c", "d"] {
@@ -175,7 +179,7 @@ mod tests {
             ErrorKind::Unavailable
         );
         take("e", |_, _| false).unwrap();
-        assert_eq!(names.find(Owner(1), &name("a")), None, "made room");
-        assert!(names.find(Owner(1), &name("e")).is_some());
+        assert_eq!(names.find_stream(Owner(1), &name("a")), None, "made room");
+        assert!(names.find_stream(Owner(1), &name("e")).is_some());
     }
 }

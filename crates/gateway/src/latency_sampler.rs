@@ -31,13 +31,13 @@ impl LatencySampler {
     }
 
     /// The reader found nothing.
-    pub(crate) fn waits(&mut self) {
+    pub(crate) fn reader_waits(&mut self) {
         self.waited = true;
     }
 
     /// `tokens` more were read, of `streams` choices that run side by side. `first` is when the engine made the first
     /// of all.
-    pub(crate) fn read(
+    pub(crate) fn tokens_read(
         &mut self,
         tokens: u64,
         streams: usize,

@@ -23,11 +23,11 @@ struct StreamHost<'a> {
 
 impl SubmissionHost for StreamHost<'_> {
     fn progress(&self, prompt: usize) -> Progress {
-        Progress::followed(self.record.transitions().follower(prompt))
+        Progress::followed(self.record.transitions().engine_follower(prompt))
     }
 
     fn permits(&self, progress: &Arc<Progress>) -> Option<Box<dyn SequencePermits>> {
-        Some(self.work.part(progress, self.epoch))
+        Some(self.work.sequence_permit(progress, self.epoch))
     }
 
     fn free_segments(&self) -> bool {
@@ -39,7 +39,7 @@ impl SubmissionHost for StreamHost<'_> {
 ///
 /// # Errors
 /// The token pools or the engine have no room.
-pub(crate) fn start(
+pub(crate) fn start_stream(
     submission: &Submission<'_>,
     prompts: Vec<PreparedPrompt>,
     permit: Permit,
@@ -52,7 +52,7 @@ pub(crate) fn start(
         work: Arc::new(PermitHolder::new(
             permit,
             run.record(),
-            streams.undelivered(),
+            streams.undelivered_streams(),
         )),
         epoch: submission.model.engine.epoch(),
         owner: run.record().terms().owner,
@@ -62,6 +62,6 @@ pub(crate) fn start(
         generation,
         program: None,
     };
-    run.start(started, reporter);
+    run.start_stream(started, reporter);
     Ok(readers)
 }

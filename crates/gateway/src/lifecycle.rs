@@ -48,19 +48,19 @@ impl Lifecycle {
     }
 
     /// The models of the server.
-    pub fn models(&self) -> &Arc<ModelRegistry> {
+    pub fn model_registry(&self) -> &Arc<ModelRegistry> {
         &self.models
     }
 
     /// Begins the graceful shutdown: running streams end within the drain time.
-    pub fn drain(&self) {
+    pub fn begin_shutdown(&self) {
         self.draining.send_replace(true);
         self.models.close();
     }
 
     /// The current stage: the state of the default model, and whether the server is draining.
     pub fn stage(&self) -> ServerStage {
-        match self.models.first().state() {
+        match self.models.first_entry().state() {
             ModelState::Failed | ModelState::TooLarge { .. } => ServerStage::Failed,
             _ if *self.draining.borrow() => ServerStage::Draining,
             // A request for the model waits until it is loaded.
@@ -76,7 +76,7 @@ impl Lifecycle {
     }
 
     /// Becomes `true` when the graceful shutdown begins.
-    pub fn draining(&self) -> watch::Receiver<bool> {
+    pub fn drain_watch(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()
     }
 }

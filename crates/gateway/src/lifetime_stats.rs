@@ -40,7 +40,7 @@ impl LifetimeStats {
 
     /// How many are open.
     #[cfg(test)]
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn open_count(&self) -> usize {
         self.open
     }
 
@@ -48,24 +48,24 @@ impl LifetimeStats {
     ///
     /// # Errors
     /// When there may be room for them.
-    pub fn begin(&mut self, more: usize, max: usize, now: Instant) -> Result<(), Duration> {
-        self.advance(now);
+    pub fn begin_lives(&mut self, more: usize, max: usize, now: Instant) -> Result<(), Duration> {
+        self.advance_to(now);
         let open = self.open.saturating_add(more);
         if open > max {
-            return Err(self.wait(open - max));
+            return Err(self.retry_after(open - max));
         }
         self.open = open;
         Ok(())
     }
 
     /// So many have ended.
-    pub fn end(&mut self, fewer: usize, now: Instant) {
-        self.advance(now);
+    pub fn end_lives(&mut self, fewer: usize, now: Instant) {
+        self.advance_to(now);
         self.open = self.open.saturating_sub(fewer);
         self.ended += fewer as f64;
     }
 
-    fn advance(&mut self, now: Instant) {
+    fn advance_to(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         let kept = (-passed / HALF_LIFE.as_secs_f64()).exp2();
         self.ended *= kept;
@@ -74,7 +74,7 @@ impl LifetimeStats {
     }
 
     /// Until so many places are free.
-    fn wait(&self, places: usize) -> Duration {
+    fn retry_after(&self, places: usize) -> Duration {
         if self.open == 0 || self.lived_s < KNOWN_S {
             return UNKNOWN;
         }
@@ -93,11 +93,11 @@ mod tests {
     fn busy(life_s: u64, rounds: u64) -> (LifetimeStats, Instant) {
         let mut now = Instant::now();
         let mut lives = LifetimeStats::new(now);
-        lives.begin(2, 2, now).unwrap();
+        lives.begin_lives(2, 2, now).unwrap();
         for _ in 0..rounds {
             now += Duration::from_secs(life_s) / 2;
-            lives.end(1, now);
-            lives.begin(1, 2, now).unwrap();
+            lives.end_lives(1, now);
+            lives.begin_lives(1, 2, now).unwrap();
         }
         (lives, now)
     }
@@ -106,11 +106,11 @@ mod tests {
     fn a_place_is_free_after_a_life_over_those_that_are_open() {
         for (life_s, want) in [(8, 4.0), (2, 1.0), (60, 30.0)] {
             let (mut lives, now) = busy(life_s, 40);
-            let told = lives.begin(1, 2, now).unwrap_err().as_secs_f64();
+            let told = lives.begin_lives(1, 2, now).unwrap_err().as_secs_f64();
             assert!((told / want - 1.0).abs() < 0.25, "{life_s}: {told}, {want}");
-            let both = lives.begin(2, 2, now).unwrap_err().as_secs_f64();
+            let both = lives.begin_lives(2, 2, now).unwrap_err().as_secs_f64();
             assert!((both / told - 2.0).abs() < 1e-6, "{both}");
-            assert_eq!(lives.open(), 2, "who is refused opens nothing");
+            assert_eq!(lives.open_count(), 2, "who is refused opens nothing");
         }
     }
 
@@ -120,17 +120,21 @@ mod tests {
         let mut lives = LifetimeStats::new(start);
         let at = |s: u64| start + Duration::from_secs(s);
         assert_eq!(
-            lives.begin(3, 2, start),
+            lives.begin_lives(3, 2, start),
             Err(UNKNOWN),
             "more than there may be"
         );
-        lives.begin(2, 2, start).unwrap();
-        assert_eq!(lives.begin(1, 2, start), Err(UNKNOWN), "nothing is known");
-        let told = lives.begin(1, 2, at(8)).unwrap_err().as_secs_f64();
+        lives.begin_lives(2, 2, start).unwrap();
+        assert_eq!(
+            lives.begin_lives(1, 2, start),
+            Err(UNKNOWN),
+            "nothing is known"
+        );
+        let told = lives.begin_lives(1, 2, at(8)).unwrap_err().as_secs_f64();
         assert!((told - 8.0).abs() < 1e-6, "{told}");
-        assert_eq!(lives.begin(1, 2, at(3600)), Err(MOST));
-        lives.end(2, at(3600));
-        assert_eq!(lives.begin(2, 2, at(3600)), Ok(()));
+        assert_eq!(lives.begin_lives(1, 2, at(3600)), Err(MOST));
+        lives.end_lives(2, at(3600));
+        assert_eq!(lives.begin_lives(2, 2, at(3600)), Ok(()));
     }
 
     #[test]
@@ -138,11 +142,11 @@ mod tests {
         let mut now = Instant::now();
         let mut lives = LifetimeStats::new(now);
         for _ in 0..1000 {
-            lives.begin(1, 1, now).unwrap();
+            lives.begin_lives(1, 1, now).unwrap();
             now += Duration::from_millis(2);
-            lives.end(1, now);
+            lives.end_lives(1, now);
         }
-        lives.begin(1, 1, now).unwrap();
-        assert_eq!(lives.begin(1, 1, now), Err(LEAST));
+        lives.begin_lives(1, 1, now).unwrap();
+        assert_eq!(lives.begin_lives(1, 1, now), Err(LEAST));
     }
 }

@@ -28,7 +28,7 @@ impl Offload {
     ///
     /// # Errors
     /// Those of the work, and a panic in it.
-    pub async fn run<T: Send + 'static>(
+    pub async fn run_work<T: Send + 'static>(
         &self,
         body_bytes: usize,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,

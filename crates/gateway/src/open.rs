@@ -58,7 +58,7 @@ pub struct OpenedStream {
 ///
 /// # Errors
 /// A limit of the key, the queue or the registry is exceeded.
-pub fn open(
+pub fn open_stream(
     handles: &GenerationHandles,
     caller: &Caller,
     mut request: ParsedRequest,
@@ -69,7 +69,7 @@ pub fn open(
         request.ask.stream_options.priority = priority;
     }
     let ask = &request.ask;
-    let key = caller.open(ask.choices())?;
+    let key = caller.open_streams_permit(ask.choices())?;
     let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
     let admission_request = AdmissionRequest {
         class: ask.stream_options.priority,
@@ -77,20 +77,20 @@ pub fn open(
         need: request
             .lease
             .serving
-            .sizing(&handles.limits.now())
-            .estimate(
+            .resource_estimator(&handles.limits.now())
+            .estimate_bytes(
                 request.body_bytes,
                 ask.prompts.len(),
-                pending_generation::answers(ask),
+                pending_generation::requested_choices(ask),
             ),
         is_recallable: request.program.is_none(),
         deadline: request.deadline.into_iter().chain(client_deadline).min(),
-        who: handles.ids.digest(&(caller.owner.0, &ask.prompts)),
+        who: handles.ids.fingerprint_of(&(caller.owner.0, &ask.prompts)),
     };
     let admission = &request.lease.serving.admission;
-    let ticket = admission.ask(admission_request)?;
-    let meta = meta(handles, &request, now);
-    let terms = terms(handles, caller, &request);
+    let ticket = admission.request_permit(admission_request)?;
+    let meta = stream_meta(handles, &request, now);
+    let terms = stream_terms(handles, caller, &request);
     let registration = handles.streams.open(meta, terms, now);
     let registration = registration.map_err(|full| ApiError {
         retry_after: admission.next_slot().or(full.retry_after),
@@ -98,7 +98,7 @@ pub fn open(
     })?;
     let record = Arc::clone(registration.payload());
     if let Some(place) = ticket.queue_position() {
-        record.waits(place);
+        record.set_queue_position(place);
     }
     let pending = PendingGeneration {
         handles: handles.clone(),
@@ -136,33 +136,35 @@ impl OpenedStream {
     }
 
     /// Fields of the request that have no meaning here.
-    pub fn ignored(&self) -> &IgnoredFields {
+    pub fn ignored_fields(&self) -> &IgnoredFields {
         &self.ignored
     }
 
     /// The model that the stream runs on.
-    pub fn serving(&self) -> &Arc<ReadyModel> {
+    pub fn ready_model(&self) -> &Arc<ReadyModel> {
         &self.pending.serving
     }
 
     /// Waits for the permit and starts the generation; to be called inside a runtime. Dropping the future cancels a
     /// stream that is not resumable.
-    pub fn start(self) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
-        self.pending.run(self.ticket)
+    pub fn start_generation(
+        self,
+    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
+        self.pending.run_for_client(self.ticket)
     }
 
     /// Starts a resumable stream without a subscriber; to be called inside a runtime.
-    pub fn detach(self) -> Arc<StreamRecord> {
-        drop(self.pending.keep(self.ticket));
+    pub fn run_detached(self) -> Arc<StreamRecord> {
+        drop(self.pending.run_in_task(self.ticket));
         self.record
     }
 }
 
-fn meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> StreamMeta {
+fn stream_meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> StreamMeta {
     let (ask, format) = (&request.ask, request.format);
     let sampling = &ask.params.sampling;
-    let id = StreamId::from_random(handles.ids.random());
-    let fresh = || format.response_id(id, |prefix| handles.ids.id(prefix));
+    let id = StreamId::from_random(handles.ids.next_random());
+    let fresh = || format.response_id(id, |prefix| handles.ids.prefixed_id(prefix));
     StreamMeta {
         id,
         response_id: request.response_id.clone().unwrap_or_else(fresh),
@@ -178,7 +180,11 @@ fn meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> S
     }
 }
 
-fn terms(handles: &GenerationHandles, caller: &Caller, request: &ParsedRequest) -> StreamTerms {
+fn stream_terms(
+    handles: &GenerationHandles,
+    caller: &Caller,
+    request: &ParsedRequest,
+) -> StreamTerms {
     let (ask, format) = (&request.ask, request.format);
     let limits = handles.limits.now();
     let detachable = !request.resumable && ask.stream_options.stream && limits.clocks.detaches();

@@ -42,31 +42,34 @@ pub(crate) struct PendingGeneration {
 impl PendingGeneration {
     /// Waits for the permit and starts the generation for the stream's client; dropping the future ends the wait. A
     /// resumable stream is run by a task of its own instead. To be called inside a runtime.
-    pub(crate) fn run(
+    pub(crate) fn run_for_client(
         self,
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let (metrics, opened) = (Arc::clone(&self.handles.metrics), self.measured);
         let reader = match self.run.record().terms().resumable {
-            true => Either::Left(self.keep(ticket)),
-            false => Either::Right(self.own(ticket)),
+            true => Either::Left(self.run_in_task(ticket)),
+            false => Either::Right(self.into_generation(ticket)),
         };
-        reader.map_ok(move |generation| generation.metered(&metrics, opened))
+        reader.map_ok(move |generation| generation.with_metrics(&metrics, opened))
     }
 
-    async fn own(self, ticket: Ticket) -> Result<Generation, ApiError> {
+    async fn into_generation(self, ticket: Ticket) -> Result<Generation, ApiError> {
         let record = Arc::clone(self.run.record());
         if record.terms().detachable {
             let cancel_on_drop = CancelOnDrop::new(&record);
-            return Ok(self.keep(ticket).await?.with_cancel_on_drop(cancel_on_drop));
+            return Ok(self
+                .run_in_task(ticket)
+                .await?
+                .with_cancel_on_drop(cancel_on_drop));
         }
-        let (run, readers) = self.begun(ticket).await?;
-        Generation::own(run, readers).ok_or_else(unprepared)
+        let (run, readers) = self.wait_and_begin(ticket).await?;
+        Generation::for_client(run, readers).ok_or_else(unprepared_error)
     }
 
     /// Starts and runs the generation in a task, with or without a client; the future is the first reader's. To be
     /// called inside a runtime.
-    pub(crate) fn keep(
+    pub(crate) fn run_in_task(
         self,
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
@@ -75,70 +78,75 @@ impl PendingGeneration {
         let (limits, patience) = (limits.streams, limits.clocks.reader_patience());
         let subscriber = Subscriber::opening(&record);
         tokio::spawn(async move {
-            if let Ok((run, readers)) = self.begun(ticket).await {
+            if let Ok((run, readers)) = self.wait_and_begin(ticket).await {
                 DetachedDriver::new(run, readers)
-                    .run(limits, patience)
+                    .run_stream(limits, patience)
                     .await;
             }
         });
         async move {
-            record.settled().await?;
-            Generation::attach(subscriber, None).ok_or_else(unprepared)
+            record.wait_for_start().await?;
+            Generation::attach(subscriber, None).ok_or_else(unprepared_error)
         }
     }
 
     /// Waits for the permit and launches. A panic on the way is this request's failure alone.
-    async fn begun(mut self, ticket: Ticket) -> Result<(StreamRun, Vec<LogReaders>), ApiError> {
+    async fn wait_and_begin(
+        mut self,
+        ticket: Ticket,
+    ) -> Result<(StreamRun, Vec<LogReaders>), ApiError> {
         let record = Arc::clone(self.run.record());
         let began = tokio::select! {
             // A stream that is canceled while waiting must not be started first and canceled afterwards: the engine
             // may have ended the stream by then.
             biased;
-            () = record.cancelled_waiting() => Err(streams::cancelled()),
-            began = AssertUnwindSafe(self.begin(ticket)).catch_unwind() => {
-                began.unwrap_or_else(|_| Err(unprepared()))
+            () = record.cancelled_waiting() => Err(streams::cancelled_error()),
+            began = AssertUnwindSafe(self.begin_generation(ticket)).catch_unwind() => {
+                began.unwrap_or_else(|_| Err(unprepared_error()))
             }
         };
         match began {
             Ok(readers) => Ok((self.run, readers)),
             Err(error) => {
-                self.run.reject(&error);
+                self.run.reject_stream(&error);
                 Err(error)
             }
         }
     }
 
-    async fn begin(&mut self, ticket: Ticket) -> Result<Vec<LogReaders>, ApiError> {
+    async fn begin_generation(&mut self, ticket: Ticket) -> Result<Vec<LogReaders>, ApiError> {
         let asked = clock::now();
         let permit = ticket.await?;
-        self.handles.metrics.admitted(clock::now() - asked);
+        self.handles.metrics.record_admission(clock::now() - asked);
         if let Some(program) = self.program.take() {
             return self.begin_program(program, permit).await;
         }
-        let prompts = self.prepare().await?;
-        let constraints = self.constraints(&prompts).await?;
+        let prompts = self.prepare_prompts().await?;
+        let constraints = self.output_constraints(&prompts).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
         self.handles.metrics.prompt_tokenized(prompt_tokens);
-        self.run.key().prompt(prompt_tokens as u64, clock::now())?;
-        let sizing = self.serving.sizing(&self.handles.limits.now());
-        let need = sizing.exact(lengths(), answers(&self.ask))?;
-        let permit = permit.settled(need).await?;
+        self.run
+            .key()
+            .charge_prompt(prompt_tokens as u64, clock::now())?;
+        let sizing = self.serving.resource_estimator(&self.handles.limits.now());
+        let need = sizing.exact_estimate(lengths(), requested_choices(&self.ask))?;
+        let permit = permit.update_estimate(need).await?;
         let (handles, ask) = (&self.handles, &self.ask);
         let submission = Submission {
             model: &self.serving.model.handle,
             params: &ask.params,
             constraints: &constraints,
             n: ask.n,
-            seed: ask.params.seed.unwrap_or_else(|| handles.ids.seed()),
+            seed: ask.params.seed.unwrap_or_else(|| handles.ids.next_seed()),
             deadline: self.deadline,
-            terms: self.terms(),
+            terms: self.engine_terms(),
             credit_window: self.run.record().terms().credit_window,
             reports_prompt: ask.stream_options.return_context,
             retry_after: handles.limits.now().retry_after,
         };
         let stream = (&*handles.streams, &mut self.run);
-        let readers = launch::start(&submission, prompts, permit, stream)?;
+        let readers = launch::start_stream(&submission, prompts, permit, stream)?;
         tracing::debug!(
             choices = readers.len(),
             stream = ask.stream_options.stream,
@@ -160,26 +168,26 @@ impl PendingGeneration {
             served: &self.serving.model,
             streams: &self.handles.streams,
             deadline: self.deadline,
-            terms: self.terms(),
+            terms: self.engine_terms(),
             credit_window: opening.credit_window,
             owner: opening.owner,
             retry_after: limits.retry_after,
             inline_bytes_max: limits.inline_prompt_bytes_max,
         };
         let (tokens_max, served) = (program.tokens_max, Arc::clone(&self.serving.model));
-        let plan = launch.plan(tokens_max);
+        let plan = launch.run_plan(tokens_max);
         let run = match self.body_bytes <= limits.inline_prompt_bytes_max {
-            true => program.run(&served, plan),
-            false => tokio::task::spawn_blocking(move || program.run(&served, plan))
+            true => program.prepare_run(&served, plan),
+            false => tokio::task::spawn_blocking(move || program.prepare_run(&served, plan))
                 .await
-                .unwrap_or_else(|_| Err(unprepared())),
+                .unwrap_or_else(|_| Err(unprepared_error())),
         };
-        launch.start(run?, tokens_max, permit, &mut self.run)
+        launch.start_run(run?, tokens_max, permit, &mut self.run)
     }
 
     /// The detached driver decides about a resumable stream without a client; a stream with explicit acknowledgements
     /// has the reader timeout in both cases.
-    fn terms(&self) -> Terms {
+    fn engine_terms(&self) -> Terms {
         let limits = self.handles.limits.now();
         let (clocks, sharing) = (limits.clocks, limits.prefix_sharing);
         let opening = self.run.record().terms();
@@ -210,7 +218,7 @@ impl PendingGeneration {
 
     /// Short prompts are prepared on this thread, long prompts are offloaded. The permit bounds the number of
     /// offloaded ones.
-    async fn prepare(&mut self) -> Result<Vec<PreparedPrompt>, ApiError> {
+    async fn prepare_prompts(&mut self) -> Result<Vec<PreparedPrompt>, ApiError> {
         let (prompts, echo) = (
             std::mem::take(&mut self.ask.prompts),
             // The prompt's tokens are emitted as tokens of the answer when their log-probabilities are requested.
@@ -230,11 +238,14 @@ impl PendingGeneration {
         }
         tokio::task::spawn_blocking(prepare)
             .await
-            .unwrap_or_else(|_| Err(unprepared()))
+            .unwrap_or_else(|_| Err(unprepared_error()))
     }
 
     /// Cached constraints at once; others are compiled on a thread that may block.
-    async fn constraints(&self, prompts: &[PreparedPrompt]) -> Result<OutputConstraints, ApiError> {
+    async fn output_constraints(
+        &self,
+        prompts: &[PreparedPrompt],
+    ) -> Result<OutputConstraints, ApiError> {
         let closed_objects = self.handles.limits.now().closed_objects;
         let options = ConstraintOptions::new(&self.ask.params, prompts, closed_objects);
         if let Some(cached) = self.serving.constraints.find_cached(&options) {
@@ -243,18 +254,18 @@ impl PendingGeneration {
         let compiler = Arc::clone(&self.serving.constraints);
         tokio::task::spawn_blocking(move || compiler.compile(&options))
             .await
-            .unwrap_or_else(|_| Err(unprepared()))
+            .unwrap_or_else(|_| Err(unprepared_error()))
     }
 }
 
 /// What answers a request wants.
-pub(crate) fn answers(ask: &GenerateRequest) -> RequestedChoices {
+pub(crate) fn requested_choices(ask: &GenerateRequest) -> RequestedChoices {
     RequestedChoices {
         n: ask.n,
         max_tokens: ask.params.max_tokens,
     }
 }
 
-fn unprepared() -> ApiError {
+fn unprepared_error() -> ApiError {
     ApiError::ours("internal_error", "the prompt could not be prepared")
 }

@@ -81,13 +81,13 @@ impl ResponseRecord {
     }
 
     /// Bytes of the record without the ended response.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn record_bytes(&self) -> usize {
         let item = |item: &InputItem| item.id.len() + item.json.len();
         FIXED_BYTES + self.items.iter().map(item).sum::<usize>()
     }
 
     /// State of the response, and whether this lookup was the first after the end.
-    pub(crate) fn look(&self) -> (ResponseLookup, bool) {
+    pub(crate) fn look_up(&self) -> (ResponseLookup, bool) {
         // Nothing panics half-way through a change.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
@@ -96,7 +96,7 @@ impl ResponseRecord {
                 (ResponseLookup::Running(Arc::clone(entry)), false)
             }
             RecordState::Running(entry) => {
-                let outcome = Arc::new(EndedResponse::of(entry));
+                let outcome = Arc::new(EndedResponse::of_stream(entry));
                 *state = RecordState::Ended(Arc::clone(&outcome));
                 (ResponseLookup::Ended(outcome), true)
             }
@@ -106,7 +106,7 @@ impl ResponseRecord {
 
 impl EndedResponse {
     /// Of a stream that is over.
-    fn of(entry: &Arc<StreamRecord>) -> Self {
+    fn of_stream(entry: &Arc<StreamRecord>) -> Self {
         let answers = replay::answers(entry.source());
         let ends = || answers.iter().filter_map(|answer| answer.end);
         let refused = entry.rejection().cloned();
@@ -123,7 +123,7 @@ impl EndedResponse {
         };
         let opening = entry.terms();
         Self {
-            body: body(entry, status, &answers),
+            body: response_body(entry, status, &answers),
             items: output_item::output_items(entry.source(), &answers)
                 .iter()
                 .map(|item| serde_json::to_string(item).unwrap_or_default().into())
@@ -133,12 +133,16 @@ impl EndedResponse {
     }
 
     /// Bytes of the ended response.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn response_bytes(&self) -> usize {
         self.body.len() + self.items.iter().map(|item| item.len()).sum::<usize>()
     }
 }
 
-fn body(entry: &StreamRecord, status: ResponseStatus<'_>, answers: &[CollectedAnswer]) -> Bytes {
+fn response_body(
+    entry: &StreamRecord,
+    status: ResponseStatus<'_>,
+    answers: &[CollectedAnswer],
+) -> Bytes {
     let source = entry.source();
     let object = match entry.started() {
         Some(_) => {
@@ -152,11 +156,11 @@ fn body(entry: &StreamRecord, status: ResponseStatus<'_>, answers: &[CollectedAn
 }
 
 /// Waits for the end of all choices, without reading the logs.
-pub async fn ended(entry: &StreamRecord) {
-    let Ok(started) = entry.settled().await else {
+pub async fn wait_for_end(entry: &StreamRecord) {
+    let Ok(started) = entry.wait_for_start().await else {
         return;
     };
-    let mut changes = entry.transitions().follow();
+    let mut changes = entry.transitions().follow_changes();
     while let Some(change) = changes.next().await {
         if matches!(change, generate::stream_change::Change::Ended { .. }) {
             break;

@@ -75,26 +75,26 @@ impl ResponseStore {
     }
 
     /// The bounds are others: what is too much goes at once.
-    pub(crate) fn rebound(&self) {
-        let limits = self.limits();
-        self.lock().fits(&limits);
+    pub(crate) fn apply_limits(&self) {
+        let limits = self.response_limits();
+        self.lock_stored().evict_to_fit(&limits);
     }
 
     /// Keeps what becomes of a stream that was just opened. To be called inside a runtime.
     ///
     /// # Errors
     /// There is no room: all that are kept are being made.
-    pub(crate) fn keep(
+    pub(crate) fn store_response(
         self: &Arc<Self>,
         entry: &Arc<StreamRecord>,
         note: StoredRequest,
         idents: &IdGenerator,
     ) -> Result<(), ApiError> {
-        let record = Arc::new(ResponseRecord::new(entry, note, || idents.id("")));
-        let limits = self.limits();
-        let mut kept = self.lock();
+        let record = Arc::new(ResponseRecord::new(entry, note, || idents.prefixed_id("")));
+        let limits = self.response_limits();
+        let mut kept = self.lock_stored();
         kept.insert(Arc::clone(&record));
-        if !kept.fits(&limits) {
+        if !kept.evict_to_fit(&limits) {
             kept.remove(record.id);
             let words = "there is no room to keep another response: send \"store\": false";
             return Err(ApiError::capacity(
@@ -106,24 +106,24 @@ impl ResponseStore {
         drop(kept);
         let (store, entry) = (Arc::clone(self), Arc::clone(entry));
         tokio::spawn(async move {
-            response_record::ended(&entry).await;
+            response_record::wait_for_end(&entry).await;
             drop(entry);
-            store.look(&record);
+            store.look_up(&record);
         });
         Ok(())
     }
 
     /// Where a response is.
-    pub fn look(&self, record: &Arc<ResponseRecord>) -> ResponseLookup {
-        let (look, has_just_ended) = record.look();
+    pub fn look_up(&self, record: &Arc<ResponseRecord>) -> ResponseLookup {
+        let (look, has_just_ended) = record.look_up();
         if let (ResponseLookup::Ended(outcome), true) = (&look, has_just_ended) {
-            let limits = self.limits();
-            let mut kept = self.lock();
+            let limits = self.response_limits();
+            let mut kept = self.lock_stored();
             match outcome.is_unknown {
                 true => kept.remove(record.id),
-                false => kept.ended(record.id, outcome.bytes()),
+                false => kept.mark_ended(record.id, outcome.response_bytes()),
             }
-            kept.fits(&limits);
+            kept.evict_to_fit(&limits);
         }
         look
     }
@@ -132,17 +132,21 @@ impl ResponseStore {
     ///
     /// # Errors
     /// The caller has no such response.
-    pub fn find(&self, id: &str, caller: &Caller) -> Result<Arc<ResponseRecord>, ApiError> {
-        let found = stream_id(id).and_then(|id| self.lock().used(id));
+    pub fn find_response(
+        &self,
+        id: &str,
+        caller: &Caller,
+    ) -> Result<Arc<ResponseRecord>, ApiError> {
+        let found = stream_id(id).and_then(|id| self.lock_stored().mark_used(id));
         let is_theirs = |record: &Arc<ResponseRecord>| {
             record.owner == caller.owner || caller.scopes.has(Scope::Admin)
         };
-        found.filter(is_theirs).ok_or_else(unknown)
+        found.filter(is_theirs).ok_or_else(unknown_response)
     }
 
     /// Forgets one.
     pub fn remove(&self, id: StreamId) {
-        self.lock().remove(id);
+        self.lock_stored().remove(id);
     }
 
     /// Input and output items up to the response of this id.
@@ -154,27 +158,29 @@ impl ResponseStore {
         let mut said = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
-            let record = self.find(&id, caller).map_err(|_| no_such_previous())?;
-            let ResponseLookup::Ended(outcome) = self.look(&record) else {
+            let record = self
+                .find_response(&id, caller)
+                .map_err(|_| no_such_previous())?;
+            let ResponseLookup::Ended(outcome) = self.look_up(&record) else {
                 let words = "previous_response_id: that response is still in progress";
-                return Err(previous("previous_response_in_progress", words));
+                return Err(previous_missing("previous_response_in_progress", words));
             };
             next = record.previous.map(|id| format!("{ID_PREFIX}{id}"));
             said.push((record, outcome));
             if said.len() > MESSAGES_MAX {
                 let words = format!("previous_response_id: has more than {MESSAGES_MAX} before it");
-                return Err(previous("invalid_value", &words));
+                return Err(previous_missing("invalid_value", &words));
             }
         }
         said.reverse();
         Ok(StoredHistory(said))
     }
 
-    fn limits(&self) -> ResponseLimits {
+    fn response_limits(&self) -> ResponseLimits {
         self.limits.now().responses
     }
 
-    fn lock(&self) -> MutexGuard<'_, StoredResponses> {
+    fn lock_stored(&self) -> MutexGuard<'_, StoredResponses> {
         // Nothing panics half-way through a change.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,7 +188,7 @@ impl ResponseStore {
 
 impl StoredResponses {
     fn insert(&mut self, record: Arc<ResponseRecord>) {
-        let bytes = record.bytes();
+        let bytes = record.record_bytes();
         let share = self.owners.entry(record.owner).or_default();
         share.bytes += bytes;
         share.records += 1;
@@ -196,7 +202,7 @@ impl StoredResponses {
     }
 
     /// The response has ended and takes `bytes` more; counts as a use.
-    fn ended(&mut self, id: StreamId, bytes: usize) {
+    fn mark_ended(&mut self, id: StreamId, bytes: usize) {
         let Some(slot) = self.records.get_mut(&id) else {
             return;
         };
@@ -211,7 +217,7 @@ impl StoredResponses {
     }
 
     /// Marks a response as used.
-    fn used(&mut self, id: StreamId) -> Option<Arc<ResponseRecord>> {
+    fn mark_used(&mut self, id: StreamId) -> Option<Arc<ResponseRecord>> {
         let slot = self.records.get_mut(&id)?;
         if let Some(used) = &mut slot.used
             && let Some(share) = self.owners.get_mut(&slot.record.owner)
@@ -242,7 +248,7 @@ impl StoredResponses {
     }
 
     /// Makes room until all that is kept is within bounds; false where that cannot be.
-    fn fits(&mut self, limits: &ResponseLimits) -> bool {
+    fn evict_to_fit(&mut self, limits: &ResponseLimits) -> bool {
         while self.records.len() > limits.stored_max || self.bytes > limits.stored_bytes {
             let with_ended = self.owners.values().filter(|share| !share.ended.is_empty());
             let most = with_ended.max_by_key(|share| share.bytes);
@@ -256,7 +262,7 @@ impl StoredResponses {
 
     /// Whether all sums are right.
     #[cfg(test)]
-    fn check(&self) {
+    fn check_sums(&self) {
         let sum: usize = self.records.values().map(|slot| slot.bytes).sum();
         let shares: usize = self.owners.values().map(|share| share.bytes).sum();
         let records: usize = self.owners.values().map(|share| share.records).sum();
@@ -267,17 +273,17 @@ impl StoredResponses {
     }
 }
 
-fn unknown() -> ApiError {
+fn unknown_response() -> ApiError {
     let words = "there is no response of this name, or it is no longer kept";
     ApiError::caller(ErrorKind::NotFound, "response_not_found", words)
 }
 
 fn no_such_previous() -> ApiError {
     let words = "previous_response_id: it, or a response before it, is not kept here (any more)";
-    previous("previous_response_not_found", words)
+    previous_missing("previous_response_not_found", words)
 }
 
-fn previous(code: &'static str, words: &str) -> ApiError {
+fn previous_missing(code: &'static str, words: &str) -> ApiError {
     ApiError::field("previous_response_id", code, words)
 }
 

@@ -17,7 +17,7 @@ const LIMITS: ResponseLimits = ResponseLimits {
 
 fn meta(idents: &IdGenerator) -> StreamMeta {
     StreamMeta {
-        id: StreamId::from_random(idents.random()),
+        id: StreamId::from_random(idents.next_random()),
         response_id: String::new(),
         created_unix_s: 0,
         arrived: wire::clock::now(),
@@ -62,7 +62,7 @@ fn record(
         previous: None,
     };
     Arc::new(ResponseRecord::new(registration.payload(), note, || {
-        idents.id("")
+        idents.prefixed_id("")
     }))
 }
 
@@ -80,7 +80,7 @@ proptest! {
                 0 | 1 => {
                     let record = record(&streams, &idents, owner, bytes);
                     kept.insert(Arc::clone(&record));
-                    if kept.fits(&LIMITS) {
+                    if kept.evict_to_fit(&LIMITS) {
                         running.push(record.id);
                     } else {
                         kept.remove(record.id);
@@ -89,18 +89,18 @@ proptest! {
                     }
                 }
                 2 => if let Some(id) = running.pop() {
-                    kept.ended(id, bytes);
-                    kept.fits(&LIMITS);
+                    kept.mark_ended(id, bytes);
+                    kept.evict_to_fit(&LIMITS);
                     ended.push(id);
                 },
                 3 => if let Some(id) = ended.first() {
-                    kept.used(*id);
+                    kept.mark_used(*id);
                 },
                 _ => if let Some(id) = ended.pop() {
                     kept.remove(id);
                 },
             }
-            kept.check();
+            kept.check_sums();
             let over = kept.records.len() > LIMITS.stored_max || kept.bytes > LIMITS.stored_bytes;
             let evictable = kept.records.values().any(|slot| slot.used.is_some());
             prop_assert!(!over || !evictable, "what can go is kept within bounds");

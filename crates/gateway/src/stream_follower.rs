@@ -28,7 +28,7 @@ pub enum FollowEvent {
 
 impl StreamFollower {
     /// There is nothing to read. `wanted`: whether the reader still wants to know.
-    pub fn look(
+    pub fn poll_change(
         &mut self,
         generation: &Generation,
         wanted: bool,
@@ -41,7 +41,9 @@ impl StreamFollower {
         if let Some(change) = self.held.take() {
             return FollowEvent::Due(change);
         }
-        let changes = self.changes.get_or_insert_with(|| generation.changes());
+        let changes = self
+            .changes
+            .get_or_insert_with(|| generation.state_changes());
         match changes.as_mut().poll_next(cx) {
             Poll::Ready(Some(change)) => {
                 self.held = Some(change);

@@ -5,7 +5,7 @@ use crate::handles::Gateway;
 use crate::job_names::NameClaim;
 use crate::keys::Caller;
 use crate::models::ModelLease;
-use crate::open::{OpenedStream, ParsedRequest, open};
+use crate::open::{OpenedStream, ParsedRequest, open_stream};
 use generate::error::ApiError;
 use std::time::Instant;
 use wire::fields::Fields;
@@ -29,7 +29,7 @@ pub enum Resumable {
 
 impl Resumable {
     /// The client's choice.
-    pub fn chosen(resumable: bool) -> Self {
+    pub fn from_choice(resumable: bool) -> Self {
         if resumable { Self::Yes } else { Self::No }
     }
 }
@@ -73,12 +73,12 @@ impl UnparsedRequest<'_> {
             mut request,
             job_id,
             stored_request,
-        } = parse(self.format, self.fields, &lease, gateway, caller)?;
+        } = parse_body(self.format, self.fields, &lease, gateway, caller)?;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
         request.stream_options.stream |= self.streamed;
         let claim = job_id
             .clone()
-            .map(|id| claim(gateway, caller, id))
+            .map(|id| claim_job_name(gateway, caller, id))
             .transpose()?;
         let resumable = match self.resumable {
             Resumable::Yes => true,
@@ -98,20 +98,22 @@ impl UnparsedRequest<'_> {
             response_id: job_id.map(|id| id.as_str().to_owned()),
             program: None,
         };
-        let opened = open(&gateway.generations, caller, parsed)?;
+        let opened = open_stream(&gateway.generations, caller, parsed)?;
         if let Some(claim) = claim {
-            claim.keep(opened.record().id());
+            claim.assign_stream(opened.record().id());
         }
         if let Some(stored_request) = stored_request {
-            gateway
-                .responses
-                .keep(opened.record(), stored_request, &gateway.generations.ids)?;
+            gateway.responses.store_response(
+                opened.record(),
+                stored_request,
+                &gateway.generations.ids,
+            )?;
         }
         Ok(opened)
     }
 }
 
-fn parse(
+fn parse_body(
     format: Format,
     fields: Fields<'_>,
     lease: &ModelLease,
@@ -132,10 +134,14 @@ fn parse(
     format.parse(fields, model, &history)
 }
 
-fn claim<'a>(gateway: &'a Gateway, caller: &Caller, id: JobId) -> Result<NameClaim<'a>, ApiError> {
+fn claim_job_name<'a>(
+    gateway: &'a Gateway,
+    caller: &Caller,
+    id: JobId,
+) -> Result<NameClaim<'a>, ApiError> {
     let registry = gateway.generations.streams.registry();
     let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
-    gateway.job_names.claim(
+    gateway.job_names.claim_name(
         caller.owner,
         id,
         is_known,

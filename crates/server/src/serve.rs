@@ -52,11 +52,11 @@ impl Server {
     /// The address cannot be bound.
     pub fn bind(config: ServerConfig, served: Arc<ServedModel>) -> io::Result<Self> {
         let (server, loading) = Self::bind_early(config, &served.id)?;
-        loading.ready(served);
+        loading.model_ready(served);
         Ok(server)
     }
 
-    /// Binds the address before the model of this name is loaded. Until [`Loading::ready`], requests are rejected
+    /// Binds the address before the model of this name is loaded. Until [`Loading::model_ready`], requests are rejected
     /// with the progress of loading. Must be called inside a tokio runtime.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Server {
         let config = Arc::new(LiveConfig::new(config));
         let models = ModelRegistry::new(name.to_owned(), Arc::clone(&limits));
         let models = Arc::new(models);
-        let loading = models.load(models.first());
+        let loading = models.begin_load(models.first_entry());
         let app = App::new(config, limits, models);
         let server = Self {
             listener,
@@ -129,7 +129,7 @@ impl Server {
             keys,
             local,
         } = self;
-        let sweeper = tokio::spawn(Arc::clone(&app.sources.streams).sweep());
+        let sweeper = tokio::spawn(Arc::clone(&app.sources.streams).sweep_expired());
         let exporter = tokio::spawn(stream_feed::export_snapshots(
             app.sources.clone(),
             app.feed.clone(),
@@ -160,7 +160,7 @@ impl Server {
         exporter.abort();
         if let Some(loader) = loader {
             loader.abort();
-            let released = tokio::task::spawn_blocking(move || models.release());
+            let released = tokio::task::spawn_blocking(move || models.release_bytes());
             // The loader has logged the panic of an engine already.
             let _ = released.await;
         }
@@ -229,7 +229,7 @@ impl AcceptLoop {
     async fn drain_connections(mut self) -> Drained {
         let config = self.app.config.now();
         self.draining.send_replace(true);
-        self.app.lifecycle.drain();
+        self.app.lifecycle.begin_shutdown();
         let all = async { while self.connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(config.drain + config.drain_flush, all).await;
         let cut = self.connections.len();

@@ -1,6 +1,6 @@
 //! How fast something goes while there is something to do.
 
-use super::decay::{half_lives, kept};
+use super::decay::{half_lives, remaining_part};
 use std::time::{Duration, Instant};
 
 /// After this long, what was measured counts half.
@@ -29,7 +29,7 @@ impl BusyRate {
     /// Advances to `now`; `busy`: whether there was work since the last call.
     pub(crate) fn advance(&mut self, busy: bool, now: Instant) {
         let passed = now.saturating_duration_since(self.at);
-        let kept = kept(half_lives(passed, HALF_LIFE));
+        let kept = remaining_part(half_lives(passed, HALF_LIFE));
         self.units *= kept;
         self.busy_s *= kept;
         if busy {
@@ -60,7 +60,7 @@ impl BusyRate {
 mod tests {
     use super::*;
 
-    fn seconds(s: f64) -> Duration {
+    fn as_seconds(s: f64) -> Duration {
         Duration::from_secs_f64(s)
     }
 
@@ -70,7 +70,7 @@ mod tests {
         let mut rate = BusyRate::new(start);
         assert_eq!(rate.per_second(), None, "nothing is known");
         for i in 1..=40 {
-            rate.advance(true, start + seconds(f64::from(i) * 0.1));
+            rate.advance(true, start + as_seconds(f64::from(i) * 0.1));
             rate.add(1.0);
         }
         let near = |rate: &BusyRate, want: f64| {
@@ -78,12 +78,12 @@ mod tests {
             assert!((is / want - 1.0).abs() < 0.1, "{is} is not near {want}");
         };
         near(&rate, 10.0);
-        rate.advance(false, start + seconds(14.0));
+        rate.advance(false, start + as_seconds(14.0));
         near(&rate, 10.0);
         assert_eq!(rate.time_for(0.0), Some(Duration::ZERO));
-        rate.advance(true, start + seconds(34.0));
+        rate.advance(true, start + as_seconds(34.0));
         assert!(rate.per_second().unwrap() < 1.0, "busy and nothing done");
-        rate.advance(false, start + seconds(300.0));
+        rate.advance(false, start + as_seconds(300.0));
         assert_eq!(rate.per_second(), None, "too long ago");
     }
 }

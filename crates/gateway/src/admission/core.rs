@@ -142,37 +142,42 @@ impl Core {
     }
 
     /// A ticket, running at once or waiting; or why not.
-    pub(crate) fn arrive(
+    pub(crate) fn add_ticket(
         &mut self,
         request: AdmissionRequest,
         now: Instant,
     ) -> Result<TicketId, Rejection> {
-        self.advance(now);
-        self.grant(now);
+        self.advance_measurements(now);
+        self.grant_slots(now);
         let (account, ageing) = (request.account, self.bounds.queue.ageing);
         let rank = Rank::new(request.class, (self.next_id, account.id), ageing, now);
-        self.shares.open(account);
-        let at_once = self.is_let_in(rank, request.need, now);
-        let entered = self.may_enter(rank, &request, at_once, now);
-        entered.inspect_err(|_| self.shares.close(account))?;
+        self.shares.add_ticket(account);
+        let at_once = self.is_admissible(rank, request.need, now);
+        let entered = self.check_entry(rank, &request, at_once, now);
+        entered.inspect_err(|_| self.shares.remove_ticket(account))?;
         self.next_id += 1;
         let ticket = TicketEntry {
             rank,
             request,
             aside: None,
-            state: self.waiting(&request, now),
+            state: self.waiting_state(&request, now),
         };
         self.tickets.insert(rank.id, ticket);
         self.queue.insert(rank);
-        self.grant(now);
+        self.grant_slots(now);
         Ok(rank.id)
     }
 
     /// How a ticket stands. One that is still waiting is woken when that changes; one that was refused is forgotten.
-    pub(crate) fn poll(&mut self, id: TicketId, waker: &Waker, now: Instant) -> TicketStatus {
-        self.advance(now);
-        self.expire(id, now);
-        self.grant(now);
+    pub(crate) fn poll_ticket(
+        &mut self,
+        id: TicketId,
+        waker: &Waker,
+        now: Instant,
+    ) -> TicketStatus {
+        self.advance_measurements(now);
+        self.expire_ticket(id, now);
+        self.grant_slots(now);
         let status = match self.tickets.get_mut(&id).map(|ticket| &mut ticket.state) {
             Some(TicketState::Waiting {
                 waker: old, until, ..
@@ -187,23 +192,23 @@ impl Core {
             None => TicketStatus::Rejected(self.closed_rejection()),
         };
         if matches!(status, TicketStatus::Rejected(_)) {
-            self.forget(id);
+            self.remove_entry(id);
         }
         status
     }
 
     /// Queue position of a ticket, from 1; `None`: the ticket does not wait for a first slot.
-    pub(crate) fn position(&self, id: TicketId, now: Instant) -> Option<usize> {
+    pub(crate) fn queue_position(&self, id: TicketId, now: Instant) -> Option<usize> {
         let ticket = self.tickets.get(&id)?;
         matches!(ticket.state, TicketState::Waiting { .. })
-            .then(|| self.ahead(ticket.rank, now) + 1)
+            .then(|| self.tickets_ahead(ticket.rank, now) + 1)
     }
 
     /// The holder is gone: whatever the ticket stands for is given back.
-    pub(crate) fn leave(&mut self, id: TicketId, now: Instant) {
-        self.advance(now);
+    pub(crate) fn remove_ticket(&mut self, id: TicketId, now: Instant) {
+        self.advance_measurements(now);
         let saturated = self.is_saturated();
-        let Some(ticket) = self.forget(id) else {
+        let Some(ticket) = self.remove_entry(id) else {
             return;
         };
         match ticket.state {
@@ -211,21 +216,26 @@ impl Core {
                 self.queue.remove(ticket.rank);
             }
             TicketState::Running(run) => {
-                if run.waits() {
+                if run.waits_for_slot() {
                     self.queue.remove(ticket.rank);
                 }
-                self.put_out(ticket.rank.account, ticket.request.need, &run);
-                self.freed(run.held, saturated);
+                self.remove_running(ticket.rank.account, ticket.request.need, &run);
+                self.count_freed_slots(run.held, saturated);
             }
             TicketState::Rejected(_) => {}
         }
-        self.grant(now);
+        self.grant_slots(now);
     }
 
     /// Replaces the estimate of a running ticket by the exact one. True: the ticket continues. False: the pages are
     /// not free, and the ticket waits again at the old position.
-    pub(crate) fn settle(&mut self, id: TicketId, need: ResourceEstimate, now: Instant) -> bool {
-        self.advance(now);
+    pub(crate) fn update_estimate(
+        &mut self,
+        id: TicketId,
+        need: ResourceEstimate,
+        now: Instant,
+    ) -> bool {
+        self.advance_measurements(now);
         let pages_limit = self.bounds.pages_limit;
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return false;
@@ -238,53 +248,54 @@ impl Core {
         let request = ticket.request;
         let (held, wanted) = (old.pages_for(run.held), need.pages_for(run.held));
         let stays = wanted <= held || self.sums.pages - held + wanted <= pages_limit;
-        self.put_out(rank.account, old, &run);
+        self.remove_running(rank.account, old, &run);
         if stays {
-            self.put_in(rank.account, need, &run);
+            self.add_running(rank.account, need, &run);
         } else {
-            let state = self.waiting(&request, now);
+            let state = self.waiting_state(&request, now);
             if let Some(ticket) = self.tickets.get_mut(&id) {
                 ticket.state = state;
                 ticket.rank.is_back = false;
                 self.queue.insert(ticket.rank);
             }
         }
-        self.grant(now);
+        self.grant_slots(now);
         stays
     }
 
     /// A running ticket's first token came at `at`.
     pub(crate) fn first_token(&mut self, id: TicketId, at: Instant, now: Instant) {
-        self.advance(now);
-        let since = self.alter(id, |run| {
+        self.advance_measurements(now);
+        let since = self.update_running(id, |run| {
             let first = !std::mem::replace(&mut run.first_token, true);
             first.then_some(run.since)
         });
         if let Some(since) = since.flatten()
             && let Some(ticket) = self.tickets.get(&id)
         {
-            self.limit.ttft(at.saturating_duration_since(since), now);
+            self.limit
+                .record_ttft(at.saturating_duration_since(since), now);
             self.prefill.add(ticket.request.need.prompt_tokens as f64);
         }
-        self.grant(now);
+        self.grant_slots(now);
     }
 
     /// An attached reader waited this long for the next token.
     pub(crate) fn token_gap(&mut self, gap: Duration, now: Instant) {
-        self.advance(now);
-        self.limit.itl(gap, now);
-        self.grant(now);
+        self.advance_measurements(now);
+        self.limit.record_itl(gap, now);
+        self.grant_slots(now);
     }
 
     /// Closes admission: tickets that wait are refused, tickets that stand still may go on.
     pub(crate) fn close(&mut self, now: Instant) {
-        self.advance(now);
+        self.advance_measurements(now);
         self.closed = true;
         let rejection = self.closed_rejection();
         while let Some(rank) = self.queue.first_new() {
-            self.reject(rank, rejection);
+            self.reject_ticket(rank, rejection);
         }
-        self.grant(now);
+        self.grant_slots(now);
     }
 
     /// Those to be woken once the lock is released.
@@ -312,16 +323,16 @@ impl Core {
     }
 
     /// Adds the time since the last call to the measurements, in the state before this call.
-    fn advance(&mut self, now: Instant) {
+    fn advance_measurements(&mut self, now: Instant) {
         let saturated = self.is_saturated();
         self.drain.advance(saturated, now);
         self.prefill.advance(self.sums.prefill > 0, now);
-        self.retry_reservations.advance(now);
-        let oldest = (now >= self.limit.due()).then(|| self.oldest_pending());
+        self.retry_reservations.advance_to(now);
+        let oldest = (now >= self.limit.interval_end()).then(|| self.oldest_pending());
         // Slots that are kept free count as used where a sequence requests one, or the limit would not grow.
         let claimed = self.sums.slots + self.sums.growing;
         let used = claimed.min(self.limit.get()).max(self.sums.slots);
-        self.limit.advance(used, oldest.flatten(), now);
+        self.limit.advance_intervals(used, oldest.flatten(), now);
     }
 
     fn is_saturated(&self) -> bool {
@@ -340,13 +351,13 @@ impl Core {
         pending.min()
     }
 
-    fn forget(&mut self, id: TicketId) -> Option<TicketEntry> {
+    fn remove_entry(&mut self, id: TicketId) -> Option<TicketEntry> {
         let ticket = self.tickets.remove(&id)?;
-        self.shares.close(ticket.request.account);
+        self.shares.remove_ticket(ticket.request.account);
         Some(ticket)
     }
 
-    fn waiting(&self, request: &AdmissionRequest, now: Instant) -> TicketState {
+    fn waiting_state(&self, request: &AdmissionRequest, now: Instant) -> TicketState {
         let clock = now + self.bounds.queue.timeout;
         TicketState::Waiting {
             since: now,

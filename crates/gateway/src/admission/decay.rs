@@ -8,6 +8,6 @@ pub(crate) fn half_lives(passed: Duration, half_life: Duration) -> f64 {
 }
 
 /// The share that is left after that many half-lives.
-pub(crate) fn kept(half_lives: f64) -> f64 {
+pub(crate) fn remaining_part(half_lives: f64) -> f64 {
     (-half_lives).exp2()
 }

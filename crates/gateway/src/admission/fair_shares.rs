@@ -48,14 +48,14 @@ pub(crate) struct FairShare {
 
 impl FairShares {
     /// One ticket more.
-    pub(crate) fn open(&mut self, account: Account) {
+    pub(crate) fn add_ticket(&mut self, account: Account) {
         let share = self.0.entry(account.id).or_default();
         share.weight = u64::from(account.weight.clamp(1, WEIGHT_MAX));
         share.tickets += 1;
     }
 
     /// One ticket less.
-    pub(crate) fn close(&mut self, account: Account) {
+    pub(crate) fn remove_ticket(&mut self, account: Account) {
         if let Some(share) = self.0.get_mut(&account.id) {
             share.tickets -= 1;
             if share.tickets == 0 {
@@ -70,17 +70,17 @@ impl FairShares {
     }
 
     /// What this account has.
-    pub(crate) fn of(&self, account: u64) -> FairShare {
+    pub(crate) fn share_of(&self, account: u64) -> FairShare {
         self.0.get(&account).copied().unwrap_or_default()
     }
 
     /// The share of a tenant with at least one ticket, to be changed.
-    pub(crate) fn of_mut(&mut self, account: u64) -> &mut FairShare {
+    pub(crate) fn share_mut(&mut self, account: u64) -> &mut FairShare {
         self.0.entry(account).or_default()
     }
 
     /// The share of a tenant that may have no ticket, to be changed.
-    pub(crate) fn known_mut(&mut self, account: u64) -> Option<&mut FairShare> {
+    pub(crate) fn known_share_mut(&mut self, account: u64) -> Option<&mut FairShare> {
         self.0.get_mut(&account)
     }
 
@@ -91,17 +91,17 @@ impl FairShares {
         behind: usize,
         (ageing, now): (Duration, Instant),
     ) -> QueuePriority {
-        let share = self.of(rank.account);
+        let share = self.share_of(rank.account);
         let since = share.granted.map_or(rank.due, |at| at.max(rank.due));
         let is_overdue = behind == 0 && now.saturating_duration_since(since) >= ageing;
         QueuePriority {
             level: match is_overdue {
                 true => 0,
-                false => 1 + steps(rank.due.saturating_duration_since(now), ageing),
+                false => 1 + ageing_steps(rank.due.saturating_duration_since(now), ageing),
             },
             share: match is_overdue {
                 true => 0,
-                false => share.measure(behind),
+                false => share.slots_per_weight(behind),
             },
             rank,
         }
@@ -110,18 +110,18 @@ impl FairShares {
 
 impl FairShare {
     /// Slots per weight, if `behind` tickets and one more had a slot.
-    pub(crate) fn measure(&self, behind: usize) -> u64 {
+    pub(crate) fn slots_per_weight(&self, behind: usize) -> u64 {
         (((self.slots + behind + 1) as u64) << 32) / self.weight.max(1)
     }
 
     /// A ticket without a slot got one.
-    pub(crate) fn granted(&mut self, now: Instant) {
+    pub(crate) fn note_grant(&mut self, now: Instant) {
         self.granted = Some(now);
     }
 }
 
 /// Steps of ageing that begin within this time.
-fn steps(time: Duration, ageing: Duration) -> u64 {
+fn ageing_steps(time: Duration, ageing: Duration) -> u64 {
     let steps = time.as_nanos().div_ceil(ageing.as_nanos().max(1));
     u64::try_from(steps).unwrap_or(u64::MAX - 1)
 }

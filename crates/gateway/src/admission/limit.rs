@@ -74,7 +74,7 @@ impl AdaptiveLimit {
     }
 
     /// Other settings, from an interval that begins now. What was measured stays known.
-    pub(crate) fn retune(&mut self, settings: AdaptiveLimits, now: Instant) {
+    pub(crate) fn set_settings(&mut self, settings: AdaptiveLimits, now: Instant) {
         let fresh = Self::new(settings, now);
         let limit = match settings.enabled {
             true => self.limit.clamp(fresh.limit, fresh.settings.max_streams),
@@ -101,18 +101,23 @@ impl AdaptiveLimit {
     }
 
     /// A stream got its first token this long after the permit.
-    pub(crate) fn ttft(&mut self, sample: Duration, now: Instant) {
-        self.ttft.push(sample, now);
+    pub(crate) fn record_ttft(&mut self, sample: Duration, now: Instant) {
+        self.ttft.add_sample(sample, now);
     }
 
     /// A reader waited so long for a token.
-    pub(crate) fn itl(&mut self, sample: Duration, now: Instant) {
-        self.itl.push(sample, now);
+    pub(crate) fn record_itl(&mut self, sample: Duration, now: Instant) {
+        self.itl.add_sample(sample, now);
     }
 
     /// Time went on to `now` with `running` streams, the longest wait for a first token having begun at `oldest`.
     /// Judges the intervals that are over.
-    pub(crate) fn advance(&mut self, running: usize, oldest: Option<Instant>, now: Instant) {
+    pub(crate) fn advance_intervals(
+        &mut self,
+        running: usize,
+        oldest: Option<Instant>,
+        now: Instant,
+    ) {
         if !self.settings.enabled {
             return;
         }
@@ -124,24 +129,24 @@ impl AdaptiveLimit {
         }
         while now.saturating_duration_since(self.began) >= interval {
             let end = self.began + interval;
-            self.count(running, end);
-            self.judge(running, oldest, end);
+            self.count_running(running, end);
+            self.judge_interval(running, oldest, end);
             (self.began, self.stream_s) = (end, 0.0);
         }
-        self.count(running, now);
+        self.count_running(running, now);
     }
 
     /// When an interval is over.
-    pub(crate) fn due(&self) -> Instant {
+    pub(crate) fn interval_end(&self) -> Instant {
         self.began + self.settings.adjustment_interval
     }
 
-    fn count(&mut self, running: usize, to: Instant) {
+    fn count_running(&mut self, running: usize, to: Instant) {
         self.stream_s += running as f64 * to.saturating_duration_since(self.at).as_secs_f64();
         self.at = self.at.max(to);
     }
 
-    fn judge(&mut self, running: usize, oldest: Option<Instant>, now: Instant) {
+    fn judge_interval(&mut self, running: usize, oldest: Option<Instant>, now: Instant) {
         let AdaptiveLimits {
             min_streams,
             max_streams,

@@ -123,7 +123,7 @@ impl Admission {
     pub fn new(bounds: AdmissionBounds) -> Self {
         Self {
             shared: Arc::new(Shared {
-                core: Mutex::new(Core::new(bounds, now())),
+                core: Mutex::new(Core::new(bounds, tokio_now())),
             }),
         }
     }
@@ -132,8 +132,10 @@ impl Admission {
     ///
     /// # Errors
     /// The request is certain to get no permit.
-    pub fn ask(&self, request: AdmissionRequest) -> Result<Ticket, Rejection> {
-        let asked = self.shared.with(|core, now| core.arrive(request, now));
+    pub fn request_permit(&self, request: AdmissionRequest) -> Result<Ticket, Rejection> {
+        let asked = self
+            .shared
+            .with_core(|core, now| core.add_ticket(request, now));
         match asked {
             Ok(id) => Ok(Ticket::new(TicketGuard {
                 shared: Arc::clone(&self.shared),
@@ -147,18 +149,19 @@ impl Admission {
     }
 
     /// Replaces the bounds. Running and waiting tickets stay.
-    pub(crate) fn rebound(&self, bounds: AdmissionBounds) {
-        self.shared.with(|core, now| core.rebound(bounds, now));
+    pub(crate) fn set_bounds(&self, bounds: AdmissionBounds) {
+        self.shared
+            .with_core(|core, now| core.set_bounds(bounds, now));
     }
 
     /// Admits no further request and rejects all waiting tickets. Permits stay valid.
     pub(crate) fn close(&self) {
-        self.shared.with(Core::close);
+        self.shared.with_core(Core::close);
     }
 
     /// Whether no ticket runs or waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.shared.with(|core, _| core.is_empty())
+        self.shared.with_core(|core, _| core.is_empty())
     }
 
     /// When the next place becomes free, where that was measured lately.
@@ -170,7 +173,7 @@ impl Admission {
 
     /// How things stand.
     pub fn snapshot(&self) -> AdmissionSnapshot {
-        self.shared.with(|core, _| core.snapshot())
+        self.shared.with_core(|core, _| core.snapshot())
     }
 }
 
@@ -181,8 +184,8 @@ struct Shared {
 
 impl Shared {
     /// Runs `act` under the lock, and wakes tasks afterwards.
-    fn with<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
-        let now = now();
+    fn with_core<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        let now = tokio_now();
         let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
         let done = act(&mut core, now);
         let woken = core.take_woken();
@@ -200,11 +203,12 @@ struct TicketGuard {
 
 impl Drop for TicketGuard {
     fn drop(&mut self) {
-        self.shared.with(|core, now| core.leave(self.id, now));
+        self.shared
+            .with_core(|core, now| core.remove_ticket(self.id, now));
     }
 }
 
 /// Tokio's clock, which the timers of tickets use.
-fn now() -> Instant {
+fn tokio_now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

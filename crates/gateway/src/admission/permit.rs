@@ -23,12 +23,12 @@ impl Permit {
     ///
     /// # Errors
     /// The pages are not free: all slots and pages are released, and the ticket waits at the old position.
-    pub(crate) fn settle(self, need: ResourceEstimate) -> Result<Self, Ticket> {
+    pub(crate) fn try_update_estimate(self, need: ResourceEstimate) -> Result<Self, Ticket> {
         let id = self.guard.id;
         let stays = self
             .guard
             .shared
-            .with(|core, now| core.settle(id, need, now));
+            .with_core(|core, now| core.update_estimate(id, need, now));
         match stays {
             true => Ok(self),
             false => Err(Ticket::new(self.guard)),
@@ -39,8 +39,8 @@ impl Permit {
     ///
     /// # Errors
     /// The ticket was rejected while it waited.
-    pub async fn settled(self, need: ResourceEstimate) -> Result<Self, Rejection> {
-        match self.settle(need) {
+    pub async fn update_estimate(self, need: ResourceEstimate) -> Result<Self, Rejection> {
+        match self.try_update_estimate(need) {
             Ok(permit) => Ok(permit),
             Err(ticket) => ticket.await,
         }
@@ -61,27 +61,27 @@ impl Permit {
         let id = self.guard.id;
         self.guard
             .shared
-            .with(|core, _| core.wake_on_slot(id, waker));
+            .with_core(|core, _| core.wake_on_slot(id, waker));
     }
 
     /// One more sequence requests a slot.
     pub(crate) fn request_slot(&self) {
         self.guard
             .shared
-            .with(|core, now| core.request_slot(self.guard.id, now));
+            .with_core(|core, now| core.request_slot(self.guard.id, now));
     }
 
     /// A sequence takes a granted slot, if there is one.
     pub(crate) fn take_slot(&self) -> bool {
         self.guard
             .shared
-            .with(|core, _| core.take_slot(self.guard.id))
+            .with_core(|core, _| core.take_slot(self.guard.id))
     }
 
     /// Whether a running sequence should return its slot.
     pub(crate) fn is_recalled(&self) -> bool {
         let id = self.guard.id;
-        self.guard.shared.with(|core, _| core.is_recalled(id))
+        self.guard.shared.with_core(|core, _| core.is_recalled(id))
     }
 
     /// One that has not taken a place wants none any more.
@@ -89,7 +89,7 @@ impl Permit {
         let id = self.guard.id;
         self.guard
             .shared
-            .with(|core, now| core.cancel_slot_request(id, now));
+            .with_core(|core, now| core.cancel_slot_request(id, now));
     }
 
     /// A sequence returns its slot. The ticket keeps its last slot if `more` sequences are still to come.
@@ -97,7 +97,7 @@ impl Permit {
         let id = self.guard.id;
         self.guard
             .shared
-            .with(|core, now| core.return_slot(id, more, now));
+            .with_core(|core, now| core.return_slot(id, more, now));
     }
 }
 
@@ -112,11 +112,11 @@ impl LatencyReporter {
     /// The first token came at `at`. Only the first call counts, and none after the permit was given back.
     pub fn first_token(&self, at: Instant) {
         self.shared
-            .with(|core, now| core.first_token(self.id, at, now));
+            .with_core(|core, now| core.first_token(self.id, at, now));
     }
 
     /// Records an inter-token gap that an attached reader waited for.
     pub(crate) fn token_gap(&self, gap: Duration) {
-        self.shared.with(|core, now| core.token_gap(gap, now));
+        self.shared.with_core(|core, now| core.token_gap(gap, now));
     }
 }

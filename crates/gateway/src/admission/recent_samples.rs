@@ -1,6 +1,6 @@
 //! Durations measured lately, and their quantiles.
 
-use super::decay::{half_lives, kept};
+use super::decay::{half_lives, remaining_part};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl RecentSamples {
         self.half_life = half_life;
     }
 
-    pub(crate) fn push(&mut self, value: Duration, now: Instant) {
+    pub(crate) fn add_sample(&mut self, value: Duration, now: Instant) {
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
         }
@@ -59,7 +59,7 @@ impl RecentSamples {
         self.sorted.extend(
             self.samples
                 .iter()
-                .map(|&(at, value)| (value, kept(age(at)))),
+                .map(|&(at, value)| (value, remaining_part(age(at)))),
         );
         self.sorted.sort_unstable_by_key(|&(value, _)| value);
         let wanted = q * self.sorted.iter().map(|&(_, weight)| weight).sum::<f64>();
@@ -85,16 +85,16 @@ mod tests {
     fn new_samples_outweigh_old_ones_and_old_ones_vanish() {
         let start = Instant::now();
         let mut recent = RecentSamples::new(Duration::from_secs(5));
-        recent.push(900 * MS, start);
-        recent.push(900 * MS, start);
+        recent.add_sample(900 * MS, start);
+        recent.add_sample(900 * MS, start);
         assert_eq!(recent.quantile(0.5, start), None, "two are no data");
         for _ in 0..100 {
-            recent.push(900 * MS, start);
+            recent.add_sample(900 * MS, start);
         }
         assert_eq!(recent.quantile(0.5, start), Some(900 * MS));
         let later = start + Duration::from_secs(15);
         for _ in 0..20 {
-            recent.push(10 * MS, later);
+            recent.add_sample(10 * MS, later);
         }
         // 102 samples at an eighth of their weight weigh less than 20 fresh ones.
         assert_eq!(recent.quantile(0.5, later), Some(10 * MS));
@@ -113,7 +113,7 @@ mod tests {
         let start = Instant::now();
         let mut recent = RecentSamples::new(Duration::from_secs(5));
         for _ in 0..10 * SAMPLES_MAX {
-            recent.push(MS, start);
+            recent.add_sample(MS, start);
         }
         assert_eq!(recent.samples.len(), SAMPLES_MAX);
     }

@@ -69,7 +69,7 @@ impl Rejection {
         }
     }
 
-    fn words(&self) -> String {
+    fn error_message(&self) -> String {
         match self {
             Self::NeverFits {
                 prompt_tokens,
@@ -105,7 +105,7 @@ impl Rejection {
         }
     }
 
-    fn code(&self) -> &'static str {
+    fn error_code(&self) -> &'static str {
         match self {
             Self::NeverFits { .. } => "too_long_for_memory",
             Self::QueueFull { .. } | Self::WaitTooLong { .. } => "overloaded",
@@ -118,7 +118,7 @@ impl Rejection {
 
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
-        let (code, words) = (rejection.code(), rejection.words());
+        let (code, words) = (rejection.error_code(), rejection.error_message());
         match (rejection, rejection.retry_after()) {
             (Rejection::DeadlinePassed, _) => {
                 Self::new(ErrorKind::TimedOut, Blame::Ours, code, words)

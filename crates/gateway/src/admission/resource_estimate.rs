@@ -29,7 +29,7 @@ impl ResourceEstimate {
     }
 
     /// No more than may be promised at all.
-    pub(crate) fn within(self, pages_limit: usize) -> Self {
+    pub(crate) fn clamped_to(self, pages_limit: usize) -> Self {
         Self {
             pages: self.pages.min(pages_limit),
             pages_more: self.pages_more.min(pages_limit),
@@ -67,7 +67,7 @@ impl ResourceEstimator {
     }
 
     /// Estimate from the body's length, before the prompt is tokenized. Never rejects.
-    pub fn estimate(
+    pub fn estimate_bytes(
         &self,
         body_bytes: usize,
         prompts: usize,
@@ -77,28 +77,28 @@ impl ResourceEstimator {
             .div_ceil(BYTES_PER_TOKEN)
             .div_ceil(prompts.max(1));
         let each = each.clamp(1, self.context_max.saturating_sub(1).max(1));
-        let (pages, pages_more) = self.pages(each, answers);
+        let (pages, pages_more) = self.prompt_pages(each, answers);
         let need = ResourceEstimate {
             streams: answers.n * prompts,
             pages,
             pages_more: if prompts > 1 { pages } else { pages_more },
             prompt_tokens: each * prompts,
         };
-        need.within(self.pages_limit())
+        need.clamped_to(self.pages_limit())
     }
 
     /// After tokenising.
     ///
     /// # Errors
     /// [`Rejection::NeverFits`] when one of the answers alone needs more pages than there are.
-    pub fn exact(
+    pub fn exact_estimate(
         &self,
         prompts: impl IntoIterator<Item = usize>,
         answers: RequestedChoices,
     ) -> Result<ResourceEstimate, Rejection> {
         let mut need = ResourceEstimate::default();
         for prompt_tokens in prompts {
-            let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(usize::MAX));
+            let own = self.answer_tokens(prompt_tokens, answers.max_tokens.unwrap_or(usize::MAX));
             let alone = self.pages_of(prompt_tokens, own);
             if alone > self.pages {
                 return Err(Rejection::NeverFits {
@@ -109,7 +109,7 @@ impl ResourceEstimator {
                 });
             }
             // A slot may serve any of the prompts: reserve for the longest.
-            let (pages, more) = self.pages(prompt_tokens, answers);
+            let (pages, more) = self.prompt_pages(prompt_tokens, answers);
             need.pages = need.pages.max(pages);
             need.pages_more = match need.streams {
                 0 => more,
@@ -118,20 +118,20 @@ impl ResourceEstimator {
             need.prompt_tokens += prompt_tokens;
             need.streams += answers.n;
         }
-        Ok(need.within(self.pages_limit()))
+        Ok(need.clamped_to(self.pages_limit()))
     }
 
     /// Pages for one prompt and its first choice, and for each further choice: choices share the prompt's full pages.
-    fn pages(&self, prompt_tokens: usize, answers: RequestedChoices) -> (usize, usize) {
+    fn prompt_pages(&self, prompt_tokens: usize, answers: RequestedChoices) -> (usize, usize) {
         let assumed = self.reservation.assumed_answer_tokens.max(1);
-        let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(assumed));
+        let own = self.answer_tokens(prompt_tokens, answers.max_tokens.unwrap_or(assumed));
         let shared = prompt_tokens / self.page_tokens;
         let each = self.pages_of(prompt_tokens, own).saturating_sub(shared);
         (shared.saturating_add(each), each)
     }
 
     /// The length of an answer that may have `most` tokens.
-    fn own(&self, prompt_tokens: usize, most: usize) -> usize {
+    fn answer_tokens(&self, prompt_tokens: usize, most: usize) -> usize {
         most.min(self.context_max.saturating_sub(prompt_tokens))
     }
 
@@ -188,19 +188,21 @@ mod tests {
             ("and in the other order", &[9, 40], answers(2, 9), (3, 3)),
         ];
         for (case, prompts, answers, pages) in rows {
-            let need = SIZING.exact(prompts.iter().copied(), *answers).unwrap();
+            let need = SIZING
+                .exact_estimate(prompts.iter().copied(), *answers)
+                .unwrap();
             assert_eq!((need.pages, need.pages_more), *pages, "{case}");
             assert_eq!(need.streams, prompts.len() * answers.n, "{case}");
             assert_eq!(need.prompt_tokens, prompts.iter().sum::<usize>(), "{case}");
         }
-        let need = SIZING.exact([33], answers(2, 17)).unwrap();
+        let need = SIZING.exact_estimate([33], answers(2, 17)).unwrap();
         assert_eq!([0, 1, 2].map(|slots| need.pages_for(slots)), [0, 4, 6]);
-        assert_eq!(need.within(3).pages_for(2), 5);
+        assert_eq!(need.clamped_to(3).pages_for(2), 5);
     }
 
     #[test]
     fn what_can_never_fit_is_refused_with_the_numbers() {
-        let rejected = SIZING.exact([600], answers(1, 100)).unwrap_err();
+        let rejected = SIZING.exact_estimate([600], answers(1, 100)).unwrap_err();
         assert_eq!(
             rejected,
             Rejection::NeverFits {
@@ -210,14 +212,20 @@ mod tests {
                 pages: 40
             }
         );
-        assert!(SIZING.exact([600], answers(1, 41)).is_ok(), "just fits");
-        assert!(SIZING.exact([600], answers(1, 42)).is_err(), "just not");
+        assert!(
+            SIZING.exact_estimate([600], answers(1, 41)).is_ok(),
+            "just fits"
+        );
+        assert!(
+            SIZING.exact_estimate([600], answers(1, 42)).is_err(),
+            "just not"
+        );
     }
 
     #[test]
     fn an_estimate_is_within_what_there_is() {
         assert_eq!(
-            SIZING.estimate(64, 1, answers(1, 17)),
+            SIZING.estimate_bytes(64, 1, answers(1, 17)),
             ResourceEstimate {
                 streams: 1,
                 pages: 2,
@@ -225,14 +233,14 @@ mod tests {
                 prompt_tokens: 16
             }
         );
-        let open_end = SIZING.estimate(64, 1, answers(1, None));
+        let open_end = SIZING.estimate_bytes(64, 1, answers(1, None));
         assert_eq!(open_end.pages, 3, "no max_tokens: the assumed length");
-        let several = SIZING.estimate(64, 4, answers(2, 13));
+        let several = SIZING.estimate_bytes(64, 4, answers(2, 13));
         assert_eq!(
             (several.streams, several.pages, several.prompt_tokens),
             (8, 1, 16)
         );
-        let huge = SIZING.estimate(1 << 30, 1, answers(1 << 20, None));
+        let huge = SIZING.estimate_bytes(1 << 30, 1, answers(1 << 20, None));
         assert_eq!((huge.pages, huge.prompt_tokens), (60, 1023));
     }
 }

@@ -16,7 +16,7 @@
 //! a crowd that returns after a larger crowd did not. `Retry-After` is too long while three times as many callers
 //! arrive as the server can serve and none returns.
 
-use super::decay::{half_lives, kept};
+use super::decay::{half_lives, remaining_part};
 use super::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -64,8 +64,8 @@ impl RetryReservations {
     }
 
     /// Time went on to `now`.
-    pub(crate) fn advance(&mut self, now: Instant) {
-        let kept = kept(half_lives(
+    pub(crate) fn advance_to(&mut self, now: Instant) {
+        let kept = remaining_part(half_lives(
             now.saturating_duration_since(self.at),
             HALF_LIFE,
         ));
@@ -82,7 +82,7 @@ impl RetryReservations {
     }
 
     /// Of so many places, those that newcomers leave alone.
-    pub(crate) fn kept_of(&self, slots: usize) -> usize {
+    pub(crate) fn reserved_of(&self, slots: usize) -> usize {
         if self.out.is_empty() {
             return 0;
         }
@@ -90,7 +90,7 @@ impl RetryReservations {
     }
 
     /// The part of a time that is kept.
-    pub(crate) fn kept_of_time(&self, time: Duration) -> Duration {
+    pub(crate) fn reserved_time(&self, time: Duration) -> Duration {
         if self.out.is_empty() {
             return Duration::ZERO;
         }
@@ -98,7 +98,7 @@ impl RetryReservations {
     }
 
     /// Whether a caller was expected about now. Removes the reservation.
-    pub(crate) fn redeem(&mut self, who: Fingerprint, now: Instant) -> bool {
+    pub(crate) fn redeem_reservation(&mut self, who: Fingerprint, now: Instant) -> bool {
         let due = self
             .out
             .partition_point(|promise| promise.due <= now + EARLY);
@@ -112,14 +112,14 @@ impl RetryReservations {
 
     /// A due time for a caller: after `backlog` at the least, and after all expected callers. `per_second` is the
     /// rate at which slots become free; `None`: nothing was measured.
-    pub(crate) fn promise(
+    pub(crate) fn add_reservation(
         &mut self,
         who: Fingerprint,
         backlog: Duration,
         per_second: Option<f64>,
         now: Instant,
     ) -> Duration {
-        let slots = self.expected(now);
+        let slots = self.expected_callers(now);
         let queued = per_second.map_or(0.0, |rate| slots / (DRAIN_SHARE * rate));
         let queued = Duration::try_from_secs_f64(queued).unwrap_or(RETRY_AFTER_MAX);
         let wait = backlog.saturating_add(queued).max(RETRY_AFTER_MIN);
@@ -135,7 +135,7 @@ impl RetryReservations {
     }
 
     /// Expected number of returning callers among the reservations.
-    fn expected(&self, now: Instant) -> f64 {
+    fn expected_callers(&self, now: Instant) -> f64 {
         let due = self.out.partition_point(|promise| promise.due <= now);
         let out = (self.out.len() - due) as f64;
         // A new crowd may behave otherwise than the last: count the callers as returned, beside earlier ones.
@@ -160,33 +160,36 @@ mod tests {
     fn each_is_told_to_come_after_those_before_and_is_known_again_then() {
         let now = Instant::now();
         let mut retry_reservations = RetryReservations::new(now);
-        assert_eq!(retry_reservations.kept_of(64), 0, "nobody is expected");
+        assert_eq!(retry_reservations.reserved_of(64), 0, "nobody is expected");
         let told: Vec<_> = (0..90)
-            .map(|who| retry_reservations.promise(who, 100 * MS, Some(10.0), now))
+            .map(|who| retry_reservations.add_reservation(who, 100 * MS, Some(10.0), now))
             .collect();
         assert_eq!(told[0], 100 * MS);
         assert!(told.is_sorted() && told[89] > 9 * S && told[89] < 11 * S);
         assert_eq!(
             (
-                retry_reservations.kept_of(64),
-                retry_reservations.kept_of_time(8 * S)
+                retry_reservations.reserved_of(64),
+                retry_reservations.reserved_time(8 * S)
             ),
             (16, 2 * S)
         );
-        assert!(!retry_reservations.redeem(0, now), "too early");
-        assert!(retry_reservations.redeem(0, now + told[0] - EARLY));
-        assert!(!retry_reservations.redeem(0, now + told[0]), "once");
+        assert!(!retry_reservations.redeem_reservation(0, now), "too early");
+        assert!(retry_reservations.redeem_reservation(0, now + told[0] - EARLY));
         assert!(
-            !retry_reservations.redeem(1000, now + 5 * S),
+            !retry_reservations.redeem_reservation(0, now + told[0]),
+            "once"
+        );
+        assert!(
+            !retry_reservations.redeem_reservation(1000, now + 5 * S),
             "somebody else"
         );
         assert!(
-            retry_reservations.redeem(89, now + told[89] + S),
+            retry_reservations.redeem_reservation(89, now + told[89] + S),
             "a bit late"
         );
-        retry_reservations.advance(now + told[89] + LATE + S);
+        retry_reservations.advance_to(now + told[89] + LATE + S);
         assert_eq!(
-            retry_reservations.kept_of(64),
+            retry_reservations.reserved_of(64),
             0,
             "nobody is expected any more"
         );
@@ -198,8 +201,8 @@ mod tests {
         let mut retry_reservations = RetryReservations::new(now);
         let mut told = Vec::new();
         for who in 0..4000 {
-            retry_reservations.advance(now);
-            told.push(retry_reservations.promise(who, 100 * MS, Some(20.0), now));
+            retry_reservations.advance_to(now);
+            told.push(retry_reservations.add_reservation(who, 100 * MS, Some(20.0), now));
             now += 50 * MS;
         }
         let longest = told.iter().max().unwrap();
@@ -219,17 +222,17 @@ mod tests {
         let now = Instant::now();
         let mut retry_reservations = RetryReservations::new(now);
         for who in 0..3 * PROMISES_MAX as u64 {
-            assert_eq!(retry_reservations.promise(who, S, None, now), S);
+            assert_eq!(retry_reservations.add_reservation(who, S, None, now), S);
         }
         assert_eq!(retry_reservations.out.len(), PROMISES_MAX);
         let mut slow = RetryReservations::new(now);
         for who in 0..1000 {
-            slow.promise(who, S, Some(1.0), now);
+            slow.add_reservation(who, S, Some(1.0), now);
         }
         assert!(
             slow.out.len() < 60,
             "none that is further away than a minute"
         );
-        assert_eq!(slow.promise(0, S, Some(1.0), now), RETRY_AFTER_MAX);
+        assert_eq!(slow.add_reservation(0, S, Some(1.0), now), RETRY_AFTER_MAX);
     }
 }

@@ -48,7 +48,7 @@ impl Ticket {
             };
             let status = guard
                 .shared
-                .with(|core, now| core.poll(guard.id, cx.waker(), now));
+                .with_core(|core, now| core.poll_ticket(guard.id, cx.waker(), now));
             let until = match status {
                 TicketStatus::Waiting { until } => until,
                 TicketStatus::Running => {
@@ -85,7 +85,8 @@ pub struct QueuePosition {
 impl QueuePosition {
     /// 1 = the next to be let in; `None`: no longer waiting.
     pub fn position(&self) -> Option<usize> {
-        self.shared.with(|core, now| core.position(self.id, now))
+        self.shared
+            .with_core(|core, now| core.queue_position(self.id, now))
     }
 }
 

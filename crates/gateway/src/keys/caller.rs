@@ -28,7 +28,7 @@ pub struct Caller {
 impl Caller {
     pub(crate) fn new(key: &Key, usage: Arc<KeyUsage>) -> Self {
         Self {
-            owner: key.hash.owner(),
+            owner: key.hash.stream_owner(),
             name: Arc::from(key.name.as_str()),
             scopes: key.scopes,
             limits: key.limits,
@@ -53,20 +53,20 @@ impl Caller {
     }
 
     /// Counts a request for generation. To be called before the body is read.
-    pub fn request(&self, now: Instant) -> Result<(), LimitExceeded> {
-        let counted = self.usage.request(&self.limits, now);
-        counted.inspect_err(|over| over.log(&self.name))
+    pub fn count_request(&self, now: Instant) -> Result<(), LimitExceeded> {
+        let counted = self.usage.count_request(&self.limits, now);
+        counted.inspect_err(|over| over.log_rejection(&self.name))
     }
 
     /// The right to open `streams` streams. To be called before prompts are tokenized.
-    pub fn open(&self, streams: u32) -> Result<KeyPermit, LimitExceeded> {
-        KeyPermit::open(self, streams).inspect_err(|over| over.log(&self.name))
+    pub fn open_streams_permit(&self, streams: u32) -> Result<KeyPermit, LimitExceeded> {
+        KeyPermit::open(self, streams).inspect_err(|over| over.log_rejection(&self.name))
     }
 
     /// Streams this key has open.
     #[cfg(test)]
     pub(crate) fn open_streams(&self) -> usize {
-        self.usage.streams()
+        self.usage.stream_count()
     }
 }
 

@@ -53,7 +53,7 @@ impl Gcra {
     }
 
     /// Takes `cost` also when that is more than there is: a debt, paid by waiting.
-    pub(crate) fn take(&self, per_min: NonZeroU32, cost: u64, now_ns: u64) {
+    pub(crate) fn take_always(&self, per_min: NonZeroU32, cost: u64, now_ns: u64) {
         let step_ns = step_ns(per_min, cost);
         let _ = self
             .full_at_ns

@@ -27,7 +27,7 @@ impl KeyHash {
     }
 
     /// Owner of this key's streams: a number that survives restarts and, as a hash of the hash, reveals neither.
-    pub(crate) fn owner(self) -> Owner {
+    pub(crate) fn stream_owner(self) -> Owner {
         let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(&self.0).as_bytes();
         Owner(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
     }

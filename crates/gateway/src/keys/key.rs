@@ -52,7 +52,7 @@ pub struct KeyProblem {
 }
 
 /// Every problem of these keys.
-pub(crate) fn check(keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
+pub(crate) fn check_keys(keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
     let mut problems = Vec::new();
     if keys.len() > KEYS_MAX {
         let why = format!("{} keys, at most {KEYS_MAX}", keys.len());
@@ -79,7 +79,9 @@ pub(crate) fn check(keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
             "a weight is from 1 to 1000",
         );
         found(
-            key.limits.rates().any(|rate| rate.get() > PER_MIN_MAX),
+            key.limits
+                .named_rates()
+                .any(|rate| rate.get() > PER_MIN_MAX),
             "a rate is at most 100000000 per minute",
         );
         found(
@@ -99,7 +101,7 @@ pub(crate) fn check(keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
 }
 
 impl KeyLimits {
-    fn rates(&self) -> impl Iterator<Item = NonZeroU32> {
+    fn named_rates(&self) -> impl Iterator<Item = NonZeroU32> {
         [self.requests_per_min, self.tokens_per_min]
             .into_iter()
             .flatten()

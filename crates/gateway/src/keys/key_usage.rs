@@ -30,7 +30,11 @@ impl KeyUsage {
     }
 
     /// Counts a request.
-    pub(crate) fn request(&self, limits: &KeyLimits, now: Instant) -> Result<(), LimitExceeded> {
+    pub(crate) fn count_request(
+        &self,
+        limits: &KeyLimits,
+        now: Instant,
+    ) -> Result<(), LimitExceeded> {
         let Some(per_min) = limits.requests_per_min else {
             return Ok(());
         };
@@ -46,7 +50,7 @@ impl KeyUsage {
     }
 
     /// Charges a whole prompt, or nothing.
-    pub(crate) fn prompt(
+    pub(crate) fn charge_prompt(
         &self,
         limits: &KeyLimits,
         tokens: u64,
@@ -63,14 +67,15 @@ impl KeyUsage {
     }
 
     /// Charges tokens that were made.
-    pub(crate) fn generated(&self, limits: &KeyLimits, tokens: u64, now: Instant) {
+    pub(crate) fn charge_generated(&self, limits: &KeyLimits, tokens: u64, now: Instant) {
         if let Some(per_min) = limits.tokens_per_min {
-            self.tokens.take(per_min, tokens, self.since_epoch(now));
+            self.tokens
+                .take_always(per_min, tokens, self.since_epoch(now));
         }
     }
 
     /// Opens streams, all or none.
-    pub(crate) fn open(
+    pub(crate) fn open_streams(
         &self,
         limits: &KeyLimits,
         streams: u32,
@@ -80,23 +85,23 @@ impl KeyUsage {
         if streams > max.get() {
             return Err(LimitExceeded::Choices { max, streams });
         }
-        self.lives()
-            .begin(streams as usize, max.get() as usize, now)
+        self.lifetime_stats()
+            .begin_lives(streams as usize, max.get() as usize, now)
             .map_err(|wait| LimitExceeded::Streams { max, wait })
     }
 
     /// Closes streams that were opened.
-    pub(crate) fn close(&self, streams: u32, now: Instant) {
-        self.lives().end(streams as usize, now);
+    pub(crate) fn close_streams(&self, streams: u32, now: Instant) {
+        self.lifetime_stats().end_lives(streams as usize, now);
     }
 
     /// Streams that are open.
     #[cfg(test)]
-    pub(crate) fn streams(&self) -> usize {
-        self.lives().open()
+    pub(crate) fn stream_count(&self) -> usize {
+        self.lifetime_stats().open_count()
     }
 
-    fn lives(&self) -> MutexGuard<'_, LifetimeStats> {
+    fn lifetime_stats(&self) -> MutexGuard<'_, LifetimeStats> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -21,7 +21,7 @@ pub enum LimitExceeded {
 
 impl LimitExceeded {
     /// The limit's name, for metrics.
-    pub(crate) fn limit(self) -> &'static str {
+    pub(crate) fn limit_name(self) -> &'static str {
         match self {
             Self::Requests { .. } => "requests_per_min",
             Self::Tokens { .. } | Self::Prompt { .. } => "tokens_per_min",
@@ -30,11 +30,11 @@ impl LimitExceeded {
     }
 
     /// Logs the limit for the operator.
-    pub(crate) fn log(self, name: &str) {
-        tracing::debug!(key = name, limit = self.limit(), "over its limit");
+    pub(crate) fn log_rejection(self, name: &str) {
+        tracing::debug!(key = name, limit = self.limit_name(), "over its limit");
     }
 
-    fn words(self) -> String {
+    fn error_message(self) -> String {
         match self {
             Self::Requests { per_min, .. } => {
                 format!("this key may make {per_min} requests per minute")
@@ -55,7 +55,7 @@ impl LimitExceeded {
     }
 
     /// When a retry may succeed; `None`: never.
-    fn wait(self) -> Option<Duration> {
+    fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Requests { wait, .. }
             | Self::Tokens { wait, .. }
@@ -74,9 +74,9 @@ impl From<LimitExceeded> for ApiError {
             LimitExceeded::Prompt { .. } => (ErrorKind::TooLarge, "prompt_over_quota"),
             LimitExceeded::Choices { .. } => (ErrorKind::Invalid, "choices_over_quota"),
         };
-        let error = Self::new(kind, Blame::Caller, code, over.words());
+        let error = Self::new(kind, Blame::Caller, code, over.error_message());
         Self {
-            retry_after: over.wait(),
+            retry_after: over.retry_after(),
             ..error
         }
     }

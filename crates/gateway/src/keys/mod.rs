@@ -72,10 +72,10 @@ impl Keys {
     /// # Errors
     /// All keys that are invalid or listed twice.
     pub fn new(keys: &[Key]) -> Result<Self, Vec<KeyProblem>> {
-        Self::at(keys, clock::now())
+        Self::at_time(keys, clock::now())
     }
 
-    fn at(keys: &[Key], epoch: Instant) -> Result<Self, Vec<KeyProblem>> {
+    fn at_time(keys: &[Key], epoch: Instant) -> Result<Self, Vec<KeyProblem>> {
         let none = Self {
             epoch,
             anonymous: None,
@@ -91,7 +91,7 @@ impl Keys {
     /// # Errors
     /// As for [`Keys::new`]; then the keys stay as they were.
     pub fn replace(&self, keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
-        key::check(keys)?;
+        key::check_keys(keys)?;
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         *entries = keys
             .iter()

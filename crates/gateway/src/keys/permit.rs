@@ -17,7 +17,9 @@ pub struct KeyPermit {
 
 impl KeyPermit {
     pub(crate) fn open(caller: &Caller, streams: u32) -> Result<Self, LimitExceeded> {
-        caller.usage().open(&caller.limits, streams, clock::now())?;
+        caller
+            .usage()
+            .open_streams(&caller.limits, streams, clock::now())?;
         Ok(Self {
             caller: caller.clone(),
             streams,
@@ -39,14 +41,14 @@ impl KeyPermit {
 
     /// Charges the prompts' tokens, or returns when the bucket has room for the tokens. To be called once, after
     /// counting and before the prompts run.
-    pub fn prompt(&self, tokens: u64, now: Instant) -> Result<(), LimitExceeded> {
+    pub fn charge_prompt(&self, tokens: u64, now: Instant) -> Result<(), LimitExceeded> {
         let Caller { limits, name, .. } = &self.caller;
-        let charged = self.caller.usage().prompt(limits, tokens, now);
-        charged.inspect_err(|over| over.log(name))
+        let charged = self.caller.usage().charge_prompt(limits, tokens, now);
+        charged.inspect_err(|over| over.log_rejection(name))
     }
 
     /// Charges tokens that were generated since the last call.
-    pub(crate) fn generated(&self, tokens: u64, now: Instant) {
+    pub(crate) fn charge_generated(&self, tokens: u64, now: Instant) {
         self.token_charge().charge(tokens, now);
     }
 
@@ -63,12 +65,14 @@ pub(crate) struct TokenCharge(Caller);
 impl TokenCharge {
     /// Charges tokens that were computed.
     pub(crate) fn charge(&self, tokens: u64, now: Instant) {
-        self.0.usage().generated(&self.0.limits, tokens, now);
+        self.0.usage().charge_generated(&self.0.limits, tokens, now);
     }
 }
 
 impl Drop for KeyPermit {
     fn drop(&mut self) {
-        self.caller.usage().close(self.streams, clock::now());
+        self.caller
+            .usage()
+            .close_streams(self.streams, clock::now());
     }
 }

@@ -24,12 +24,12 @@ pub struct Gauge(AtomicU64);
 
 impl Gauge {
     /// Adds one.
-    pub fn up(&self) {
+    pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Subtracts one.
-    pub fn down(&self) {
+    pub fn decrement(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 

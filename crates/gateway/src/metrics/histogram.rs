@@ -8,7 +8,7 @@ use std::time::Duration;
 const SIZE_BUCKETS: usize = 15;
 
 /// Upper bounds of a size's buckets: each twice the one before.
-const SIZE_BOUNDS: [u64; SIZE_BUCKETS] = doublings();
+const SIZE_BOUNDS: [u64; SIZE_BUCKETS] = doubling_bounds();
 
 /// Counts by bucket, written by any thread without waiting.
 ///
@@ -30,18 +30,18 @@ impl<const COUNTS: usize> Buckets<COUNTS> {
     }
 
     /// Counts `value` in the first bucket with a bound not below `value`.
-    fn record(&self, bounds: &[u64], value: u64) {
+    fn record_value(&self, bounds: &[u64], value: u64) {
         let bucket = bounds.partition_point(|&bound| bound < value);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    fn counts(&self) -> Vec<u64> {
+    fn bucket_counts(&self) -> Vec<u64> {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         self.counts.iter().map(read).collect()
     }
 
-    fn sum(&self) -> u64 {
+    fn value_sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
 }
@@ -54,15 +54,15 @@ impl Latency {
     /// Counts one sample.
     pub(crate) fn record(&self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.0.record(&LATENCY_BOUNDS_NS, ns);
+        self.0.record_value(&LATENCY_BOUNDS_NS, ns);
     }
 
     /// The counts as of now, in seconds.
-    pub fn read(&self) -> Distribution {
+    pub fn distribution(&self) -> Distribution {
         Distribution {
             bounds: latency_bounds(),
-            counts: self.0.counts(),
-            sum: seconds(self.0.sum()),
+            counts: self.0.bucket_counts(),
+            sum: as_seconds(self.0.value_sum()),
         }
     }
 }
@@ -80,15 +80,15 @@ pub struct Sizes(Buckets<{ SIZE_BUCKETS + 1 }>);
 impl Sizes {
     /// Counts one sample.
     pub(crate) fn record(&self, size: usize) {
-        self.0.record(&SIZE_BOUNDS, size as u64);
+        self.0.record_value(&SIZE_BOUNDS, size as u64);
     }
 
     /// The counts as of now.
-    pub fn read(&self) -> Distribution {
+    pub fn distribution(&self) -> Distribution {
         Distribution {
             bounds: SIZE_BOUNDS.iter().map(|&bound| bound as f64).collect(),
-            counts: self.0.counts(),
-            sum: self.0.sum() as f64,
+            counts: self.0.bucket_counts(),
+            sum: self.0.value_sum() as f64,
         }
     }
 }
@@ -112,14 +112,14 @@ pub struct Distribution {
 
 impl Distribution {
     /// How many samples there are.
-    pub fn count(&self) -> u64 {
+    pub fn sample_count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// The value that this part (0 to 1) of the samples does not exceed, as if samples lay evenly in their bucket;
     /// `None` without samples. What is above every bound counts as the last bound.
     pub fn quantile(&self, part: f64) -> Option<f64> {
-        let all = self.count();
+        let all = self.sample_count();
         if all == 0 {
             return None;
         }
@@ -141,16 +141,16 @@ impl From<LatencySnapshot> for Distribution {
         Self {
             bounds: latency_bounds(),
             counts: engine.counts.to_vec(),
-            sum: seconds(engine.sum_ns),
+            sum: as_seconds(engine.sum_ns),
         }
     }
 }
 
 fn latency_bounds() -> Vec<f64> {
-    LATENCY_BOUNDS_NS.iter().map(|&ns| seconds(ns)).collect()
+    LATENCY_BOUNDS_NS.iter().map(|&ns| as_seconds(ns)).collect()
 }
 
-const fn doublings() -> [u64; SIZE_BUCKETS] {
+const fn doubling_bounds() -> [u64; SIZE_BUCKETS] {
     let mut bounds = [0; SIZE_BUCKETS];
     let mut i = 0;
     while i < SIZE_BUCKETS {
@@ -160,7 +160,7 @@ const fn doublings() -> [u64; SIZE_BUCKETS] {
     bounds
 }
 
-fn seconds(ns: u64) -> f64 {
+fn as_seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
@@ -188,29 +188,33 @@ mod tests {
             let sizes = Sizes::default();
             sizes.record(size);
             let first = SIZE_BOUNDS.iter().position(|&bound| size as u64 <= bound);
-            let read = sizes.read();
+            let read = sizes.distribution();
             assert_eq!(read.counts[first.unwrap_or(SIZE_BUCKETS)], 1, "{size}");
-            assert_eq!((read.count(), read.sum), (1, size as f64));
+            assert_eq!((read.sample_count(), read.sum), (1, size as f64));
         }
     }
 
     #[test]
     fn quantiles_are_near_the_truth() {
         let latency = Latency::default();
-        assert_eq!(latency.read().quantile(0.5), None, "no data is not zero");
+        assert_eq!(
+            latency.distribution().quantile(0.5),
+            None,
+            "no data is not zero"
+        );
         for ms in 1..=1000 {
             latency.record(Duration::from_millis(ms));
         }
-        let read = latency.read();
-        assert_eq!(read.count(), 1000);
+        let read = latency.distribution();
+        assert_eq!(read.sample_count(), 1000);
         assert!((read.sum - 500.5).abs() < 1e-6);
         for (part, truth) in [(0.5, 0.5), (0.95, 0.95), (0.99, 0.99)] {
             let told = read.quantile(part).unwrap();
             assert!((told - truth).abs() < truth / 4.0, "{part}: {told}");
         }
         latency.record(Duration::from_secs(100_000));
-        let last = seconds(LATENCY_BOUNDS_NS[LATENCY_BUCKETS - 1]);
-        assert_eq!(latency.read().quantile(1.0), Some(last));
+        let last = as_seconds(LATENCY_BOUNDS_NS[LATENCY_BUCKETS - 1]);
+        assert_eq!(latency.distribution().quantile(1.0), Some(last));
     }
 
     #[test]
@@ -225,7 +229,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(latency.read().count(), 40_000);
-        assert!((latency.read().sum - 4.0 * 49.995).abs() < 1e-6);
+        assert_eq!(latency.distribution().sample_count(), 40_000);
+        assert!((latency.distribution().sum - 4.0 * 49.995).abs() < 1e-6);
     }
 }

@@ -24,7 +24,7 @@ pub const BEYOND: &str = "other";
 
 impl<V, const N: usize> LabelTable<V, N> {
     /// The value of a label. The first use of a label allocates; others do not.
-    pub fn of(&self, label: &str) -> &V {
+    pub fn value_of(&self, label: &str) -> &V {
         for slot in &self.slots {
             let taken = slot.label.get_or_init(|| Box::from(label));
             if **taken == *label {
@@ -65,7 +65,7 @@ mod tests {
     fn labels_keep_their_slots_and_the_bound_holds() {
         let table = LabelTable::<Counter, 2>::default();
         for label in ["a", "b", "a", "c", "d", "b", "a"] {
-            table.of(label).add(1);
+            table.value_of(label).add(1);
         }
         let told: Vec<_> = table.iter().map(|(l, v)| (l, v.get())).collect();
         assert_eq!(told, [("a", 3), ("b", 2), (BEYOND, 2)]);
@@ -80,7 +80,7 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..800 {
                         let label = (i + thread) % 8;
-                        table.of(&label.to_string()).add(1);
+                        table.value_of(&label.to_string()).add(1);
                     }
                 });
             }

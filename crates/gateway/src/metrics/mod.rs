@@ -71,7 +71,7 @@ pub struct GenerationMetrics {
 /// The typed points.
 impl GenerationMetrics {
     /// A request was admitted after waiting for this time.
-    pub fn admitted(&self, waited: Duration) {
+    pub fn record_admission(&self, waited: Duration) {
         self.admission_wait.record(waited);
     }
 
@@ -82,7 +82,7 @@ impl GenerationMetrics {
 
     /// A subscriber begins to read a stream; the returned meter is dropped after the last byte.
     pub(crate) fn open_meter(self: &Arc<Self>, request: MeteredRequest) -> Box<ResponseMeter> {
-        self.readers_open(request).up();
+        self.readers_open(request).increment();
         Box::new(ResponseMeter::new(Arc::clone(self), request))
     }
 
@@ -94,18 +94,18 @@ impl GenerationMetrics {
         self.next_token.record(gap);
     }
 
-    fn stalled(&self, stall: Duration) {
+    fn record_stall(&self, stall: Duration) {
         self.reader_stall.record(stall);
     }
 
-    fn closed(&self, request: MeteredRequest, outcome: ResponseOutcome, now: Instant) {
-        self.readers_open(request).down();
+    fn record_outcome(&self, request: MeteredRequest, outcome: ResponseOutcome, now: Instant) {
+        self.readers_open(request).decrement();
         let closed = if request.attached {
             &self.attached
         } else {
             &self.answers
         };
-        closed.of(request.protocol.label())[outcome as usize].add(1);
+        closed.value_of(request.protocol.label())[outcome as usize].add(1);
         if outcome == ResponseOutcome::Complete && !request.attached {
             let took = now.saturating_duration_since(request.arrived);
             self.answer_time.record(took);

@@ -60,19 +60,19 @@ pub(crate) struct FinishedRequest {
 
 impl Operations {
     /// Records a request after its end. `None`: the client disconnected before.
-    pub(crate) fn record(
+    pub(crate) fn record_request(
         &self,
         opened: MeteredRequest,
         finished: Option<FinishedRequest>,
         now: Instant,
     ) {
-        let operation = self.of(opened.protocol);
+        let operation = self.operation_of(opened.protocol);
         let took = now.saturating_duration_since(opened.arrived);
         match finished {
-            None => operation.failed.of(DISCONNECTED).record(took),
+            None => operation.failed.value_of(DISCONNECTED).record(took),
             Some(FinishedRequest {
                 broken: Some(end), ..
-            }) => operation.failed.of(error_type(end)).record(took),
+            }) => operation.failed.value_of(error_type(end)).record(took),
             Some(finished) => {
                 operation.complete.record(took);
                 if let Some(first) = finished.times.first_token {
@@ -87,18 +87,18 @@ impl Operations {
     }
 
     /// Operations with at least one request.
-    pub fn read(&self) -> Vec<OperationMetrics> {
+    pub fn read_metrics(&self) -> Vec<OperationMetrics> {
         let all = [
             ("chat", &self.chat),
             ("text_completion", &self.text_completion),
         ];
-        let read = all.map(|(name, operation)| operation.read(name));
+        let read = all.map(|(name, operation)| operation.read_metrics(name));
         let used = |figures: &OperationMetrics| !figures.durations.is_empty();
         read.into_iter().filter(used).collect()
     }
 
     /// Protocols for conversations count as chats, also where a request has a plain prompt.
-    fn of(&self, protocol: MeteredProtocol) -> &Operation {
+    fn operation_of(&self, protocol: MeteredProtocol) -> &Operation {
         match protocol {
             MeteredProtocol::Format(Format::Completion | Format::OllamaGenerate) => {
                 &self.text_completion
@@ -109,16 +109,18 @@ impl Operations {
 }
 
 impl Operation {
-    fn read(&self, operation: &'static str) -> OperationMetrics {
-        let complete = (None, self.complete.read());
+    fn read_metrics(&self, operation: &'static str) -> OperationMetrics {
+        let complete = (None, self.complete.distribution());
         let failed = self.failed.iter();
-        let failed = failed.map(|(error, took)| (Some(error.to_owned()), took.read()));
+        let failed = failed.map(|(error, took)| (Some(error.to_owned()), took.distribution()));
         let durations = [complete].into_iter().chain(failed);
         OperationMetrics {
             operation,
-            first_token: self.first_token.read(),
-            per_token: self.per_token.read(),
-            durations: durations.filter(|(_, took)| took.count() > 0).collect(),
+            first_token: self.first_token.distribution(),
+            per_token: self.per_token.distribution(),
+            durations: durations
+                .filter(|(_, took)| took.sample_count() > 0)
+                .collect(),
         }
     }
 }
@@ -174,10 +176,10 @@ mod tests {
         let (operations, start) = (Operations::default(), wire::clock::now());
         let end = start + 300 * MS;
         let chat = opened(Format::Chat, start);
-        operations.record(chat, Some(finished(start, 11, 1)), end);
-        operations.record(chat, Some(finished(start, 22, 2)), end);
-        operations.record(chat, Some(finished(start, 1, 1)), end);
-        operations.record(chat, None, end);
+        operations.record_request(chat, Some(finished(start, 11, 1)), end);
+        operations.record_request(chat, Some(finished(start, 22, 2)), end);
+        operations.record_request(chat, Some(finished(start, 1, 1)), end);
+        operations.record_request(chat, None, end);
         for end_of in [
             End::Failed(FailCode::Inference),
             End::TimedOut(Clock::Total),
@@ -186,12 +188,12 @@ mod tests {
                 broken: Some(end_of),
                 ..finished(start, 5, 1)
             };
-            operations.record(chat, Some(broken), end);
+            operations.record_request(chat, Some(broken), end);
         }
-        let read = operations.read();
+        let read = operations.read_metrics();
         assert_eq!(read.len(), 1, "nobody asked for the other");
         let told = &read[0];
-        let figures = |read: &Distribution| (read.count(), (read.sum * 1e3).round());
+        let figures = |read: &Distribution| (read.sample_count(), (read.sum * 1e3).round());
         assert_eq!(told.operation, "chat");
         assert_eq!(figures(&told.first_token), (3, 150.0));
         assert_eq!(
@@ -218,8 +220,8 @@ mod tests {
     #[test]
     fn a_bare_prompt_is_another_operation() {
         let (operations, now) = (Operations::default(), wire::clock::now());
-        operations.record(opened(Format::Completion, now), None, now);
-        let read = operations.read();
+        operations.record_request(opened(Format::Completion, now), None, now);
+        let read = operations.read_metrics();
         let names: Vec<_> = read.iter().map(|figures| figures.operation).collect();
         assert_eq!(names, ["text_completion"]);
     }

@@ -103,17 +103,17 @@ impl ResponseMeter {
     }
 
     /// Adds a stream, whose own metrics are written while this reader owns the credit.
-    pub(crate) fn of(&mut self, record: &Arc<StreamRecord>) {
+    pub(crate) fn set_stream(&mut self, record: &Arc<StreamRecord>) {
         self.record = Some(Arc::clone(record));
     }
 
     /// The last event was emitted.
-    pub(crate) fn finished(&mut self, finished: super::FinishedRequest) {
+    pub(crate) fn set_finished(&mut self, finished: super::FinishedRequest) {
         self.finished = Some(finished);
     }
 
     /// A turn was taken, after which `tokens` tokens were read in all.
-    pub(crate) fn told(&mut self, turn: Poll<Turn>, tokens: u64) {
+    pub(crate) fn frame_emitted(&mut self, turn: Poll<Turn>, tokens: u64) {
         let Poll::Ready(turn) = turn else { return };
         self.told_tokens = tokens;
         self.told_at = Some(clock::now());
@@ -125,7 +125,7 @@ impl ResponseMeter {
     }
 
     /// The connection took the emitted frame; `owns_credit`: its reader returns credit.
-    pub(crate) fn taken(&mut self, owns_credit: bool) {
+    pub(crate) fn frame_taken(&mut self, owns_credit: bool) {
         self.owns_credit = owns_credit;
         if let Some(told_at) = self.told_at.take() {
             self.taken_since(told_at, clock::now());
@@ -136,34 +136,36 @@ impl ResponseMeter {
         if !self.request.stream {
             return;
         }
-        self.waited(since(now, told_at));
+        self.record_wait(time_since(now, told_at));
         if self.told_tokens > self.taken_tokens {
             let before = self.taken_at.replace(now);
-            if let Some(taken) = self.account() {
-                taken.frame(before.map(|before| since(now, before)));
+            if let Some(taken) = self.socket_metrics() {
+                taken.record_frame(before.map(|before| time_since(now, before)));
             }
             match before {
                 None if self.request.attached => {}
-                None => self.metrics.first_token(since(now, self.request.arrived)),
-                Some(before) => self.metrics.next_token(since(now, before)),
+                None => self
+                    .metrics
+                    .first_token(time_since(now, self.request.arrived)),
+                Some(before) => self.metrics.next_token(time_since(now, before)),
             }
             self.taken_tokens = self.told_tokens;
         }
     }
 
-    fn waited(&self, time: Duration) {
+    fn record_wait(&self, time: Duration) {
         if time >= STALL_MIN {
-            self.metrics.stalled(time);
-            if let Some(taken) = self.account() {
-                taken.stalled(time);
+            self.metrics.record_stall(time);
+            if let Some(taken) = self.socket_metrics() {
+                taken.record_stall(time);
             }
         }
     }
 
     /// Metrics of the stream, if this reader's frames count there.
-    fn account(&self) -> Option<&SocketMetrics> {
+    fn socket_metrics(&self) -> Option<&SocketMetrics> {
         let record = self.record.as_ref().filter(|_| self.owns_credit)?;
-        Some(record.credit_owner().taken())
+        Some(record.credit_owner().socket_metrics())
     }
 }
 
@@ -173,19 +175,21 @@ impl Drop for ResponseMeter {
         let now = clock::now();
         if let Some(told_at) = self.told_at.take() {
             match self.outcome {
-                ResponseOutcome::Left if self.request.stream => self.waited(since(now, told_at)),
+                ResponseOutcome::Left if self.request.stream => {
+                    self.record_wait(time_since(now, told_at))
+                }
                 _ => self.taken_since(told_at, now),
             }
         }
         if !self.request.attached {
             let operations = &self.metrics.operations;
-            operations.record(self.request, self.finished, now);
+            operations.record_request(self.request, self.finished, now);
         }
-        self.metrics.closed(self.request, self.outcome, now);
+        self.metrics.record_outcome(self.request, self.outcome, now);
     }
 }
 
-fn since(now: Instant, then: Instant) -> Duration {
+fn time_since(now: Instant, then: Instant) -> Duration {
     now.saturating_duration_since(then)
 }
 

@@ -70,7 +70,7 @@ impl ListedModel {
     }
 
     /// The entry of the model in lists.
-    pub fn card(&self) -> ModelCard {
+    pub fn model_card(&self) -> ModelCard {
         ModelCard {
             name: self.name.clone(),
             created_unix_s: self.created_unix_s,
@@ -93,13 +93,13 @@ fn context_max(state: &ModelState) -> Option<usize> {
 
 impl ModelRegistry {
     /// All models, the first first.
-    pub async fn list(&self) -> Vec<ListedModel> {
+    pub async fn list_models(&self) -> Vec<ListedModel> {
         let Some(library) = self.library().cloned() else {
-            return vec![ListedModel::of_entry(self.first())];
+            return vec![ListedModel::of_entry(self.first_entry())];
         };
         let all = tokio::task::spawn_blocking(move || library.all()).await;
         let listed = |local: LocalModel| {
-            let entry = self.known(local.weights.as_deref());
+            let entry = self.known_entry(local.weights.as_deref());
             ListedModel::of_local(local, entry.as_deref())
         };
         all.unwrap_or_default().into_iter().map(listed).collect()
@@ -109,7 +109,7 @@ impl ModelRegistry {
     ///
     /// # Errors
     /// There is none of that name.
-    pub async fn listed(&self, name: Option<&str>) -> Result<ListedModel, ApiError> {
+    pub async fn listed_model(&self, name: Option<&str>) -> Result<ListedModel, ApiError> {
         let named = self.look_up(name).await?;
         let Some(library) = self.library().cloned() else {
             return Ok(ListedModel::of_entry(&named.entry));

@@ -58,7 +58,7 @@ impl LoadProgress {
     }
 
     /// For people.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn summary_text(&self) -> String {
         let (phase, percent) = (self.phase.name(), self.percent());
         format!(
             "{percent} %, {phase}, {} of {} tensors",
@@ -67,7 +67,7 @@ impl LoadProgress {
     }
 
     /// Remaining time at the speed of the time `passed`; `unknown` before the first bytes.
-    pub(crate) fn left(&self, passed: Duration, unknown: Duration) -> Duration {
+    pub(crate) fn time_left(&self, passed: Duration, unknown: Duration) -> Duration {
         let left = match self.bytes_done {
             0 => unknown,
             done => passed.mul_f64(self.bytes_total.saturating_sub(done) as f64 / done as f64),
@@ -99,7 +99,7 @@ mod tests {
         ];
         for (label, progress, percent, left_ms) in rows {
             assert_eq!(progress.percent(), percent, "{label}");
-            let left = progress.left(passed, unknown);
+            let left = progress.time_left(passed, unknown);
             assert_eq!(left.as_millis(), left_ms, "{label}");
         }
     }

@@ -29,7 +29,7 @@ use wire::clock;
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Loads and lets go, for ever.
-pub async fn run(models: Arc<ModelRegistry>, library: Arc<dyn Library>) {
+pub async fn run_loader(models: Arc<ModelRegistry>, library: Arc<dyn Library>) {
     let mut switch = ModelLoader {
         models: Arc::clone(&models),
         library,
@@ -37,7 +37,7 @@ pub async fn run(models: Arc<ModelRegistry>, library: Arc<dyn Library>) {
         front: None,
     };
     loop {
-        let restless = switch.turn().await;
+        let restless = switch.run_turn().await;
         let look = async {
             match restless {
                 true => tokio::time::sleep(WAIT_MAX).await,
@@ -46,7 +46,7 @@ pub async fn run(models: Arc<ModelRegistry>, library: Arc<dyn Library>) {
         };
         tokio::select! {
             () = models.news.notified() => {}
-            () = switch.loaded() => {}
+            () = switch.load_ended() => {}
             () = look => {}
         }
     }
@@ -63,19 +63,19 @@ struct ModelLoader {
 
 impl ModelLoader {
     /// Does what there is to do. True if there may be more without news.
-    async fn turn(&mut self) -> bool {
+    async fn run_turn(&mut self) -> bool {
         let now = clock::now();
         let mut restless = false;
         for entry in self.models.entries() {
-            let until = entry.keep().unload_time(entry.last_used());
+            let until = entry.keep_alive().unload_time(entry.last_used());
             match (entry.is_idle(), until) {
                 (true, Some(until)) if until <= now => {
                     tracing::info!(model = entry.id, "unloaded: idle");
                     self.models.unload(&entry).await;
                 }
                 (true, until) => restless |= until.is_some(),
-                (false, _) if entry.serving().is_some() => {
-                    entry.used(now);
+                (false, _) if entry.ready_model().is_some() => {
+                    entry.mark_used(now);
                     restless |= until.is_some();
                 }
                 (false, _) => {}
@@ -89,10 +89,10 @@ impl ModelLoader {
         if self.loading.is_some() || self.models.is_closed() {
             return false;
         }
-        let Some((entry, needed)) = self.next().await else {
+        let Some((entry, needed)) = self.next_entry().await else {
             return false;
         };
-        let limits = self.models.limits();
+        let limits = self.models.gateway_limits();
         if let Some(budget) = limits.models.memory_bytes {
             if needed > budget {
                 tracing::warn!(
@@ -101,11 +101,11 @@ impl ModelLoader {
                     budget,
                     "larger than models.memory_budget_mib"
                 );
-                entry.set(ModelState::TooLarge { needed, budget });
+                entry.set_state(ModelState::TooLarge { needed, budget });
                 self.front = None;
                 return true;
             }
-            while self.models.bytes().saturating_add(needed) > budget {
+            while self.models.memory_bytes().saturating_add(needed) > budget {
                 let Some(longest) = self.longest_idle() else {
                     return true;
                 };
@@ -114,12 +114,12 @@ impl ModelLoader {
             }
         }
         self.front = None;
-        self.begin(&entry);
+        self.begin_load(&entry);
         false
     }
 
     /// The next entry to be loaded. The bytes of its model are read once.
-    async fn next(&mut self) -> Option<(Arc<ModelEntry>, u64)> {
+    async fn next_entry(&mut self) -> Option<(Arc<ModelEntry>, u64)> {
         if let Some(front) = &self.front {
             return Some(front.clone());
         }
@@ -150,21 +150,21 @@ impl ModelLoader {
 
     /// The least recently used idle model.
     fn longest_idle(&self) -> Option<Arc<ModelEntry>> {
-        let idle = |entry: &Arc<ModelEntry>| entry.is_idle() && entry.bytes() > 0;
+        let idle = |entry: &Arc<ModelEntry>| entry.is_idle() && entry.memory_bytes() > 0;
         let slots = self.models.entries().into_iter();
         slots
             .filter(idle)
             .min_by_key(|entry| -> Instant { entry.last_used() })
     }
 
-    fn begin(&mut self, entry: &Arc<ModelEntry>) {
+    fn begin_load(&mut self, entry: &Arc<ModelEntry>) {
         let (told, loading) = oneshot::channel();
-        let hand = self.models.load(entry);
+        let hand = self.models.begin_load(entry);
         let (library, weights) = (Arc::clone(&self.library), entry.weights.clone());
         let name = entry.id.clone();
         let thread = std::thread::Builder::new().name("load".to_owned());
         let started = thread.spawn(move || {
-            load(&*library, weights.as_deref(), hand, &name);
+            load_model(&*library, weights.as_deref(), hand, &name);
             // No receiver is left at shutdown.
             let _ = told.send(());
         });
@@ -176,7 +176,7 @@ impl ModelLoader {
     }
 
     /// Ready when loading is over.
-    async fn loaded(&mut self) {
+    async fn load_ended(&mut self) {
         match &mut self.loading {
             // A thread that panicked is over too.
             Some(loading) => drop(loading.await),
@@ -186,18 +186,18 @@ impl ModelLoader {
     }
 }
 
-fn load(library: &dyn Library, weights: Option<&str>, hand: Loading, name: &str) {
+fn load_model(library: &dyn Library, weights: Option<&str>, hand: Loading, name: &str) {
     tracing::info!(model = name, "loading");
     let loaded: Result<LoadedModel, String> =
-        library.load(weights, &mut |progress| hand.progress(progress));
+        library.load(weights, &mut |progress| hand.report_progress(progress));
     match loaded {
         Ok(loaded) => {
             tracing::info!(model = name, mib = loaded.bytes >> 20, "loaded");
-            hand.loaded(loaded);
+            hand.model_loaded(loaded);
         }
         Err(why) => {
             tracing::error!(model = name, "cannot be loaded: {why}");
-            hand.failed();
+            hand.load_failed();
         }
     }
 }
@@ -205,7 +205,7 @@ fn load(library: &dyn Library, weights: Option<&str>, hand: Loading, name: &str)
 impl ModelRegistry {
     /// Unloads an unused model, and waits until the memory is free. The unloading continues if the caller is dropped.
     pub async fn unload(self: &Arc<Self>, entry: &ModelEntry) -> bool {
-        let Some(leaving) = entry.leave() else {
+        let Some(leaving) = entry.begin_unload() else {
             return false;
         };
         let models = Arc::clone(self);
@@ -214,7 +214,7 @@ impl ModelRegistry {
             .fetch_add(leaving.bytes, Ordering::SeqCst);
         let gone = tokio::task::spawn_blocking(move || {
             let bytes = leaving.bytes;
-            leaving.close(&models.limits());
+            leaving.close(&models.gateway_limits());
             models.leaving_bytes.fetch_sub(bytes, Ordering::SeqCst);
             models.unloads.fetch_add(1, Ordering::Relaxed);
             models.look_again();

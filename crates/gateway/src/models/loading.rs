@@ -14,8 +14,8 @@ pub struct Loading {
 }
 
 impl Loading {
-    pub(crate) fn begin(models: Arc<ModelRegistry>, entry: Arc<ModelEntry>) -> Self {
-        entry.set(ModelState::Loading {
+    pub(crate) fn begin_loading(models: Arc<ModelRegistry>, entry: Arc<ModelEntry>) -> Self {
+        entry.set_state(ModelState::Loading {
             since: clock::now(),
             progress: LoadProgress::default(),
         });
@@ -27,35 +27,35 @@ impl Loading {
     }
 
     /// Reports the progress. Cheap: a lock, and a wake-up of watchers.
-    pub fn progress(&self, progress: LoadProgress) {
+    pub fn report_progress(&self, progress: LoadProgress) {
         self.entry.set_progress(progress);
     }
 
     /// The model is ready, for as long as the server runs. (During a shutdown, the model is closed at once.)
-    pub fn ready(mut self, model: Arc<ServedModel>) {
+    pub fn model_ready(mut self, model: Arc<ServedModel>) {
         self.models.counts_load(&self.entry);
-        let serving = self.entry.ready(model, &self.models.limits());
-        self.answers(&serving);
+        let serving = self.entry.set_ready(model, &self.models.gateway_limits());
+        self.can_answer(&serving);
     }
 
     /// The model is ready, until unloaded.
-    pub fn loaded(mut self, model: LoadedModel) {
+    pub fn model_loaded(mut self, model: LoadedModel) {
         self.models.counts_load(&self.entry);
-        let serving = self.entry.loaded(model, &self.models.limits());
-        self.answers(&serving);
+        let serving = self.entry.set_loaded(model, &self.models.gateway_limits());
+        self.can_answer(&serving);
     }
 
     /// Loading failed.
-    pub fn failed(mut self) {
+    pub fn load_failed(mut self) {
         self.told = true;
         self.models.loading_failed(&self.entry);
     }
 
-    fn answers(&mut self, serving: &ReadyModel) {
+    fn can_answer(&mut self, serving: &ReadyModel) {
         self.told = true;
         self.models.look_again();
         if self.models.is_closed() {
-            serving.close(&self.models.limits());
+            serving.close_admission(&self.models.gateway_limits());
         }
     }
 }

@@ -34,7 +34,7 @@ pub use library::{Library, LibraryError, LoadedModel, LocalModel, PullNews};
 pub use limits::ModelLimits;
 pub use listed_model::ListedModel;
 pub use load_progress::{LoadPhase, LoadProgress};
-pub use loader::run as run_loader;
+pub use loader::run_loader;
 pub use loading::Loading;
 pub use model_entry::ModelEntry;
 pub use model_entry::ModelState;

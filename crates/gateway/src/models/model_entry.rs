@@ -56,7 +56,7 @@ impl ModelState {
         match self {
             Self::Loading { since, progress } => {
                 let passed = clock::now().saturating_duration_since(*since);
-                Some(progress.left(passed, unknown))
+                Some(progress.time_left(passed, unknown))
             }
             Self::Unloaded | Self::Queued { .. } => Some(unknown),
             Self::Ready(_) | Self::Failed | Self::TooLarge { .. } => None,
@@ -105,7 +105,7 @@ pub(crate) struct UnloadingModel {
 impl UnloadingModel {
     /// Ends the engine and waits for its end; may block.
     pub(crate) fn close(self, limits: &GatewayLimits) {
-        self.serving.close(limits);
+        self.serving.close_admission(limits);
         drop(self.serving);
         (self.close)();
     }
@@ -131,7 +131,7 @@ impl ModelEntry {
 
     /// A request begins (or, with `false`, ends) to wait for the model: the model is not unloaded while a request
     /// waits.
-    pub(crate) fn waits(&self, begins: bool) {
+    pub(crate) fn count_waiting(&self, begins: bool) {
         match begins {
             true => self.waiting.fetch_add(1, Ordering::SeqCst),
             false => self.waiting.fetch_sub(1, Ordering::SeqCst),
@@ -144,12 +144,12 @@ impl ModelEntry {
     }
 
     /// To wait for a change.
-    pub fn watch(&self) -> watch::Receiver<ModelState> {
+    pub fn watch_state(&self) -> watch::Receiver<ModelState> {
         self.state.subscribe()
     }
 
     /// The model, if ready.
-    pub fn serving(&self) -> Option<Arc<ReadyModel>> {
+    pub fn ready_model(&self) -> Option<Arc<ReadyModel>> {
         match &*self.state.borrow() {
             ModelState::Ready(serving) => Some(Arc::clone(serving)),
             _ => None,
@@ -169,12 +169,12 @@ impl ModelEntry {
         };
         match &state {
             ModelState::Ready(serving) => {
-                self.stay().last_used = clock::now();
+                self.lock_residency().last_used = clock::now();
                 Ok(Arc::clone(serving))
             }
             ModelState::Loading { progress, .. } => capacity(
                 "model_loading",
-                format!("the model is being loaded: {}", progress.words()),
+                format!("the model is being loaded: {}", progress.summary_text()),
             ),
             ModelState::Queued { .. } => capacity(
                 "model_loading",
@@ -183,10 +183,10 @@ impl ModelEntry {
             ModelState::Unloaded => {
                 capacity("model_unloaded", "the model is not loaded".to_owned())
             }
-            ModelState::Failed => Err(failed(
+            ModelState::Failed => Err(load_failed(
                 "the model could not be loaded; the server's log says why",
             )),
-            ModelState::TooLarge { needed, budget } => Err(failed(format!(
+            ModelState::TooLarge { needed, budget } => Err(load_failed(format!(
                 "the model needs {} MiB of memory, and all models together may have {} MiB \
                  (models.memory_budget_mib)",
                 needed >> 20,
@@ -197,73 +197,84 @@ impl ModelEntry {
 
     /// Keep-alive by the settings or a request. The model that the server was started with stays unless a request
     /// sets a keep-alive.
-    pub(crate) fn keep(&self) -> ModelKeepAlive {
+    pub(crate) fn keep_alive(&self) -> ModelKeepAlive {
         let default = || match self.weights {
             Some(_) => ModelKeepAlive::from(self.limits.now().models.idle),
             None => ModelKeepAlive::Forever,
         };
-        self.stay().keep.unwrap_or_else(default)
+        self.lock_residency().keep.unwrap_or_else(default)
     }
 
     /// Sets the keep-alive.
     pub fn set_keep(&self, keep: ModelKeepAlive) {
-        self.stay().keep = Some(keep);
+        self.lock_residency().keep = Some(keep);
     }
 
     /// Time of the last use.
     pub(crate) fn last_used(&self) -> Instant {
-        self.stay().last_used
+        self.lock_residency().last_used
     }
 
     /// Marks the model as used.
-    pub(crate) fn used(&self, now: Instant) {
-        self.stay().last_used = now;
+    pub(crate) fn mark_used(&self, now: Instant) {
+        self.lock_residency().last_used = now;
     }
 
     /// When the model is unloaded without further requests; `None`: never.
-    pub fn expires(&self) -> Option<Instant> {
+    pub fn expires_at(&self) -> Option<Instant> {
         let last = match self.is_idle() {
             true => self.last_used(),
             false => clock::now(),
         };
-        self.keep().unload_time(last)
+        self.keep_alive().unload_time(last)
     }
 
     /// Bytes of memory; 0 for a model that cannot be unloaded.
-    pub fn bytes(&self) -> u64 {
-        self.stay().held.as_ref().map_or(0, |held| held.bytes)
+    pub fn memory_bytes(&self) -> u64 {
+        self.lock_residency()
+            .held
+            .as_ref()
+            .map_or(0, |held| held.bytes)
     }
 
     /// Whether the model is loaded, may be unloaded, and is not used.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_held = self.stay().held.is_some();
+        let is_held = self.lock_residency().held.is_some();
         is_held
             && matches!(&*self.state.borrow(), ModelState::Ready(serving) if self.is_unused(serving))
     }
 
     /// Marks the model as loaded and ready.
-    pub(crate) fn loaded(&self, loaded: LoadedModel, limits: &GatewayLimits) -> Arc<ReadyModel> {
-        let mut stay = self.stay();
+    pub(crate) fn set_loaded(
+        &self,
+        loaded: LoadedModel,
+        limits: &GatewayLimits,
+    ) -> Arc<ReadyModel> {
+        let mut stay = self.lock_residency();
         stay.last_used = clock::now();
         stay.held = Some(LoadedState {
             bytes: loaded.bytes,
             close: loaded.close,
         });
         drop(stay);
-        self.ready(loaded.model, limits)
+        self.set_ready(loaded.model, limits)
     }
 
     /// Sets a model that another owner closes.
-    pub(crate) fn ready(&self, model: Arc<ServedModel>, limits: &GatewayLimits) -> Arc<ReadyModel> {
+    pub(crate) fn set_ready(
+        &self,
+        model: Arc<ServedModel>,
+        limits: &GatewayLimits,
+    ) -> Arc<ReadyModel> {
         let serving = Arc::new(ReadyModel::new(model, limits));
-        self.set(ModelState::Ready(Arc::clone(&serving)));
+        self.set_state(ModelState::Ready(Arc::clone(&serving)));
         serving
     }
 
     /// Removes an unused model from the entry. Check and removal are one step: a request that needs the model reads
     /// the state under the lock.
-    pub(crate) fn leave(&self) -> Option<UnloadingModel> {
-        let mut stay = self.stay();
+    pub(crate) fn begin_unload(&self) -> Option<UnloadingModel> {
+        let mut stay = self.lock_residency();
         stay.held.as_ref()?;
         let mut left = None;
         self.state.send_if_modified(|state| {
@@ -288,11 +299,11 @@ impl ModelEntry {
 
     /// The release function at shutdown, even with leases.
     pub(crate) fn take_held(&self) -> Option<Box<dyn FnOnce() + Send>> {
-        self.stay().held.take().map(|held| held.close)
+        self.lock_residency().held.take().map(|held| held.close)
     }
 
     /// Queues an unloaded model: true if the state changed.
-    pub(crate) fn want(&self, since: Instant) -> bool {
+    pub(crate) fn queue_load(&self, since: Instant) -> bool {
         self.state.send_if_modified(|state| {
             let waits = matches!(
                 state,
@@ -305,7 +316,7 @@ impl ModelEntry {
         })
     }
 
-    pub(crate) fn set(&self, state: ModelState) {
+    pub(crate) fn set_state(&self, state: ModelState) {
         self.state.send_replace(state);
     }
 
@@ -331,11 +342,11 @@ impl ModelEntry {
             && serving.admission.is_empty()
     }
 
-    fn stay(&self) -> MutexGuard<'_, Residency> {
+    fn lock_residency(&self) -> MutexGuard<'_, Residency> {
         self.stay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn failed(words: impl Into<String>) -> ApiError {
+fn load_failed(words: impl Into<String>) -> ApiError {
     ApiError::new(ErrorKind::Unavailable, Blame::Ours, "model_failed", words)
 }

@@ -17,7 +17,7 @@ pub struct PendingLoad {
 
 impl Drop for PendingLoad {
     fn drop(&mut self) {
-        self.named.entry.waits(false);
+        self.named.entry.count_waiting(false);
         self.models.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -50,26 +50,26 @@ impl ModelRegistry {
     /// The name is unknown; the model is not ready and cannot be loaded on demand; too many requests wait.
     pub async fn want_named(self: &Arc<Self>, name: Option<&str>) -> Result<ModelLookup, ApiError> {
         let named = self.look_up(name).await?;
-        let refused = match named.hold() {
+        let refused = match named.try_lease() {
             Ok(held) => return Ok(ModelLookup::Ready(held)),
             Err(refused) => refused,
         };
         if self.library().is_none() {
             return Err(refused);
         }
-        let limits = self.limits();
+        let limits = self.gateway_limits();
         let wanted = PendingLoad {
             models: Arc::clone(self),
             named,
         };
-        wanted.named.entry.waits(true);
+        wanted.named.entry.count_waiting(true);
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= limits.models.waiting_max {
             let words = "too many requests wait for models to be loaded";
             // Once the model is expected, a waiting request may have left as well.
             let again = refused.retry_after.unwrap_or(limits.retry_after);
             return Err(ApiError::capacity("overloaded", words, again));
         }
-        self.want(&wanted.named.entry);
+        self.request_load(&wanted.named.entry);
         Ok(ModelLookup::Pending(wanted))
     }
 
@@ -78,10 +78,10 @@ impl ModelRegistry {
     /// # Errors
     /// The name is unknown, or the model is not ready: its progress.
     pub fn hold_now(&self, name: Option<&str>) -> Result<ModelLease, ApiError> {
-        let named = self.find(name)?;
-        named.hold().inspect_err(|_| {
+        let named = self.find_blocking(name)?;
+        named.try_lease().inspect_err(|_| {
             if self.library().is_some() {
-                self.want(&named.entry);
+                self.request_load(&named.entry);
             }
         })
     }
@@ -93,17 +93,17 @@ impl PendingLoad {
     /// # Errors
     /// The load failed or timed out, or the server shuts down.
     pub async fn lease(self) -> Result<ModelLease, ApiError> {
-        let limits = self.models.limits();
-        let mut states = self.named.entry.watch();
-        let mut closing = self.models.closing();
+        let limits = self.models.gateway_limits();
+        let mut states = self.named.entry.watch_state();
+        let mut closing = self.models.close_watch();
         let settled = async {
             loop {
                 // Later changes wake this wait, also if they are read here.
                 let seen = states.borrow_and_update().clone();
-                match (self.named.hold(), seen) {
+                match (self.named.try_lease(), seen) {
                     (Ok(held), _) => return Ok(held),
                     // The model was unloaded before this request got a lease.
-                    (Err(_), ModelState::Unloaded) => self.models.want(&self.named.entry),
+                    (Err(_), ModelState::Unloaded) => self.models.request_load(&self.named.entry),
                     (Err(refused), ModelState::Failed | ModelState::TooLarge { .. }) => {
                         return Err(refused);
                     }
@@ -121,7 +121,7 @@ impl PendingLoad {
         tokio::select! {
             settled = settled => settled,
             () = tokio::time::sleep(limits.models.patience) => {
-                let late = self.named.hold();
+                let late = self.named.try_lease();
                 late.map_err(|error| ApiError { code: "timeout", ..error })
             }
             _ = closing.wait_for(|&closing| closing) => {

@@ -20,7 +20,7 @@ pub struct ReadyModel {
 impl ReadyModel {
     /// No request was admitted yet.
     pub(crate) fn new(model: Arc<ServedModel>, limits: &GatewayLimits) -> Self {
-        let admission = Admission::new(bounds(&model, limits));
+        let admission = Admission::new(admission_bounds(&model, limits));
         let constraints = Arc::new(ConstraintCompiler::new(&model.handle));
         Self {
             model,
@@ -30,17 +30,18 @@ impl ReadyModel {
     }
 
     /// Turns lengths into needs, as things stand.
-    pub fn sizing(&self, limits: &GatewayLimits) -> ResourceEstimator {
-        sizing(&self.model, limits)
+    pub fn resource_estimator(&self, limits: &GatewayLimits) -> ResourceEstimator {
+        resource_estimator(&self.model, limits)
     }
 
     /// Applies new bounds to waiting and new requests.
-    pub(crate) fn rebound(&self, limits: &GatewayLimits) {
-        self.admission.rebound(bounds(&self.model, limits));
+    pub(crate) fn set_limits(&self, limits: &GatewayLimits) {
+        self.admission
+            .set_bounds(admission_bounds(&self.model, limits));
     }
 
     /// Closes admission, and ends running requests within the drain time.
-    pub(crate) fn close(&self, limits: &GatewayLimits) {
+    pub(crate) fn close_admission(&self, limits: &GatewayLimits) {
         self.admission.close();
         self.model
             .handle
@@ -49,7 +50,7 @@ impl ReadyModel {
     }
 }
 
-fn sizing(model: &ServedModel, limits: &GatewayLimits) -> ResourceEstimator {
+fn resource_estimator(model: &ServedModel, limits: &GatewayLimits) -> ResourceEstimator {
     let dims = model.handle.engine.dims();
     ResourceEstimator {
         page_tokens: dims.page_tokens,
@@ -59,13 +60,13 @@ fn sizing(model: &ServedModel, limits: &GatewayLimits) -> ResourceEstimator {
     }
 }
 
-fn bounds(model: &ServedModel, limits: &GatewayLimits) -> AdmissionBounds {
+fn admission_bounds(model: &ServedModel, limits: &GatewayLimits) -> AdmissionBounds {
     AdmissionBounds {
         adaptive: limits.adaptive_limits,
         queue: limits.queue,
         open_max: limits.open_requests_max,
         seats: model.handle.engine.sequences_max(),
-        pages_limit: sizing(model, limits).pages_limit(),
+        pages_limit: resource_estimator(model, limits).pages_limit(),
         retry_after: limits.retry_after,
     }
 }

@@ -67,7 +67,7 @@ impl ModelRegistry {
     }
 
     /// The one that is meant where none is named.
-    pub fn first(&self) -> &Arc<ModelEntry> {
+    pub fn first_entry(&self) -> &Arc<ModelEntry> {
         &self.first
     }
 
@@ -103,7 +103,7 @@ impl ModelRegistry {
     }
 
     /// The entry of these weights, if one exists.
-    pub(crate) fn known(&self, weights: Option<&str>) -> Option<Arc<ModelEntry>> {
+    pub(crate) fn known_entry(&self, weights: Option<&str>) -> Option<Arc<ModelEntry>> {
         let Some(weights) = weights else {
             return Some(Arc::clone(&self.first));
         };
@@ -112,20 +112,24 @@ impl ModelRegistry {
     }
 
     /// Those that are ready.
-    pub fn serving(&self) -> impl Iterator<Item = (Arc<ModelEntry>, Arc<ReadyModel>)> {
+    pub fn ready_models(&self) -> impl Iterator<Item = (Arc<ModelEntry>, Arc<ReadyModel>)> {
         let slots = self.entries().into_iter();
-        slots.filter_map(|entry| entry.serving().map(|serving| (entry, serving)))
+        slots.filter_map(|entry| entry.ready_model().map(|serving| (entry, serving)))
     }
 
     /// Bytes of memory that models have, those that are leaving included.
-    pub fn bytes(&self) -> u64 {
-        let held: u64 = self.entries().iter().map(|entry| entry.bytes()).sum();
+    pub fn memory_bytes(&self) -> u64 {
+        let held: u64 = self
+            .entries()
+            .iter()
+            .map(|entry| entry.memory_bytes())
+            .sum();
         held + self.leaving_bytes.load(Ordering::SeqCst)
     }
 
     /// Begins to load a slot's model.
-    pub fn load(self: &Arc<Self>, entry: &Arc<ModelEntry>) -> Loading {
-        Loading::begin(Arc::clone(self), Arc::clone(entry))
+    pub fn begin_load(self: &Arc<Self>, entry: &Arc<ModelEntry>) -> Loading {
+        Loading::begin_loading(Arc::clone(self), Arc::clone(entry))
     }
 
     /// A slot's model is about to answer.
@@ -138,8 +142,8 @@ impl ModelRegistry {
 
     /// A load failed. Names of the model are looked up again.
     pub(crate) fn loading_failed(&self, entry: &ModelEntry) {
-        entry.set(ModelState::Failed);
-        self.names.forget();
+        entry.set_state(ModelState::Failed);
+        self.names.clear_names();
         self.news.notify_one();
     }
 
@@ -149,15 +153,15 @@ impl ModelRegistry {
     }
 
     /// Queues a model for loading, unless loaded.
-    pub(crate) fn want(&self, entry: &ModelEntry) {
-        if entry.want(clock::now()) {
+    pub(crate) fn request_load(&self, entry: &ModelEntry) {
+        if entry.queue_load(clock::now()) {
             self.news.notify_one();
         }
     }
 
     /// What names stand for is looked up again.
     pub fn forget_names(&self) {
-        self.names.forget();
+        self.names.clear_names();
     }
 
     /// Wakes the loader for a new decision about loaded models.
@@ -168,28 +172,28 @@ impl ModelRegistry {
     /// Shutdown: no request is admitted, and running ones end within the drain time.
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
-        let limits = self.limits();
-        self.serving()
-            .for_each(|(_, serving)| serving.close(&limits));
+        let limits = self.gateway_limits();
+        self.ready_models()
+            .for_each(|(_, serving)| serving.close_admission(&limits));
     }
 
     /// Ends what is left of the models that are this server's to close, and waits for them; may block.
-    pub fn release(&self) {
+    pub fn release_bytes(&self) {
         for close in self.entries().iter().filter_map(|entry| entry.take_held()) {
             close();
         }
     }
 
     /// Those that are ready are served under the bounds as they stand now.
-    pub(crate) fn rebound(&self) {
-        let limits = self.limits();
-        self.serving()
-            .for_each(|(_, serving)| serving.rebound(&limits));
+    pub(crate) fn apply_limits(&self) {
+        let limits = self.gateway_limits();
+        self.ready_models()
+            .for_each(|(_, serving)| serving.set_limits(&limits));
         self.news.notify_one();
     }
 
     /// The bounds under which models are served.
-    pub(crate) fn limits(&self) -> Arc<GatewayLimits> {
+    pub(crate) fn gateway_limits(&self) -> Arc<GatewayLimits> {
         self.limits.now()
     }
 
@@ -200,7 +204,7 @@ impl ModelRegistry {
     }
 
     /// Ready when [`Self::close`] was called.
-    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+    pub(crate) fn close_watch(&self) -> watch::Receiver<bool> {
         self.closed.subscribe()
     }
 }

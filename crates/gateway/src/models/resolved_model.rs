@@ -50,7 +50,7 @@ impl ResolvedModel {
     ///
     /// # Errors
     /// The model is not ready.
-    pub fn hold(&self) -> Result<ModelLease, ApiError> {
+    pub fn try_lease(&self) -> Result<ModelLease, ApiError> {
         Ok(ModelLease {
             name: Arc::clone(&self.name),
             made: self.made.clone(),
@@ -79,7 +79,7 @@ impl NameCache {
     }
 
     /// All of them are looked up again.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear_names(&self) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.clear();
     }
@@ -88,8 +88,8 @@ impl NameCache {
 impl ModelRegistry {
     /// Resolves a name without the model store; no name means the first model. `Err` returns the name to be looked
     /// up.
-    fn at_hand<'a>(&self, name: Option<&'a str>) -> Result<ResolvedModel, &'a str> {
-        let first = self.first();
+    fn find_cached<'a>(&self, name: Option<&'a str>) -> Result<ResolvedModel, &'a str> {
+        let first = self.first_entry();
         match name {
             None | Some("") => Ok(ResolvedModel::of_entry(first)),
             Some(name) if name == first.id => Ok(ResolvedModel::of_entry(first)),
@@ -101,10 +101,10 @@ impl ModelRegistry {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn find(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
-        self.at_hand(name).or_else(|name| {
+    pub(crate) fn find_blocking(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
+        self.find_cached(name).or_else(|name| {
             let found = self.library().map(|library| found_in(&**library, name));
-            self.found(name, found.unwrap_or_default())
+            self.resolve_lookup(name, found.unwrap_or_default())
         })
     }
 
@@ -113,9 +113,9 @@ impl ModelRegistry {
     /// # Errors
     /// The name is unknown.
     pub async fn look_up(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
-        let name = match (self.at_hand(name), self.library()) {
+        let name = match (self.find_cached(name), self.library()) {
             (Ok(named), _) => return Ok(named),
-            (Err(name), None) => return self.found(name, NameLookup::default()),
+            (Err(name), None) => return self.resolve_lookup(name, NameLookup::default()),
             (Err(name), Some(_)) => name.to_owned(),
         };
         let found = match self.library().cloned() {
@@ -126,17 +126,17 @@ impl ModelRegistry {
             }
             None => NameLookup::default(),
         };
-        self.found(&name, found)
+        self.resolve_lookup(&name, found)
     }
 
-    fn found(&self, name: &str, found: NameLookup) -> Result<ResolvedModel, ApiError> {
+    fn resolve_lookup(&self, name: &str, found: NameLookup) -> Result<ResolvedModel, ApiError> {
         let Some(local) = found.model else {
             let near = || match self.library() {
                 Some(_) => found.near,
-                None => near_names(name, std::iter::once(self.first().id.clone())),
+                None => near_names(name, std::iter::once(self.first_entry().id.clone())),
             };
             return self
-                .tagged(name)
+                .tagged_first(name)
                 .ok_or_else(|| no_such_model(name, &near()));
         };
         let named = ResolvedModel {
@@ -149,8 +149,8 @@ impl ModelRegistry {
     }
 
     /// The first model, with or without the default tag.
-    fn tagged(&self, name: &str) -> Option<ResolvedModel> {
-        let first = self.first();
+    fn tagged_first(&self, name: &str) -> Option<ResolvedModel> {
+        let first = self.first_entry();
         let bare = |name: &str| name.strip_suffix(LATEST).unwrap_or(name).to_owned();
         (bare(name) == bare(&first.id)).then(|| ResolvedModel::of_entry(first))
     }

@@ -13,12 +13,12 @@ const COMPARED_CHARS_MAX: usize = 64;
 /// Of these names, those that are near to one that none of them is, the nearest first; all of them where they are
 /// few.
 pub(crate) fn near_names(name: &str, all: impl Iterator<Item = String>) -> Vec<String> {
-    let asked = compared(name);
+    let asked = normalized_name(name);
     let all: Vec<String> = all.take(COMPARED_MAX).collect();
     let mut near: Vec<(usize, String)> = Vec::new();
     for name in &all {
-        let changes = edit_distance(&asked, &compared(name));
-        if is_near(&asked, &compared(name), changes) {
+        let changes = edit_distance(&asked, &normalized_name(name));
+        if is_near(&asked, &normalized_name(name), changes) {
             near.push((changes, name.clone()));
         }
     }
@@ -31,7 +31,7 @@ pub(crate) fn near_names(name: &str, all: impl Iterator<Item = String>) -> Vec<S
 }
 
 /// A name for comparison: lower case, without the default tag.
-fn compared(name: &str) -> String {
+fn normalized_name(name: &str) -> String {
     let name = name.strip_suffix(LATEST).unwrap_or(name);
     name.chars()
         .take(COMPARED_CHARS_MAX)
@@ -44,11 +44,13 @@ fn compared(name: &str) -> String {
 fn is_near(asked: &str, name: &str, changes: usize) -> bool {
     let short = asked.len().min(name.len());
     let begins = short >= 3 && (asked.starts_with(name) || name.starts_with(asked));
-    begins || family(asked) == family(name) || changes <= (short / 4).max(2).min(short / 2)
+    begins
+        || model_family(asked) == model_family(name)
+        || changes <= (short / 4).max(2).min(short / 2)
 }
 
 /// The part of a name between owner and tag.
-fn family(name: &str) -> &str {
+fn model_family(name: &str) -> &str {
     let name = name.rsplit('/').next().unwrap_or(name);
     name.split(':').next().unwrap_or(name)
 }

@@ -13,11 +13,11 @@ use wire::control_request::ControlRequest;
 ///
 /// # Errors
 /// The stream does not run, or cannot be updated so.
-pub fn apply(mut update: ControlRequest, record: &StreamRecord) -> Result<(), ApiError> {
+pub fn apply_control(mut update: ControlRequest, record: &StreamRecord) -> Result<(), ApiError> {
     let started = record.started().filter(|_| !record.is_over());
     let started = started.ok_or_else(not_running)?;
     if let Some(text) = &update.text {
-        update.changes.inject = encoded(&started.tokenizer, text)?;
+        update.changes.inject = encoded_text(&started.tokenizer, text)?;
     }
     if update.end_thinking {
         let marks = started.choices.iter().find_map(|log| log.reading.marks());
@@ -36,9 +36,9 @@ pub fn apply(mut update: ControlRequest, record: &StreamRecord) -> Result<(), Ap
         ..ControlUpdate::new(&update.changes)
     };
     if update.changes != RequestUpdate::default() {
-        steer(&update.changes, record)?;
+        update_request(&update.changes, record)?;
     }
-    record.control_history().add(order);
+    record.control_history().add_update(order);
     if let Some(paused) = update.pause {
         record.pause(paused);
     }
@@ -48,8 +48,8 @@ pub fn apply(mut update: ControlRequest, record: &StreamRecord) -> Result<(), Ap
     Ok(())
 }
 
-fn steer(steer: &RequestUpdate, record: &StreamRecord) -> Result<(), ApiError> {
-    let Some(told) = record.steer(steer) else {
+fn update_request(steer: &RequestUpdate, record: &StreamRecord) -> Result<(), ApiError> {
+    let Some(told) = record.update_request(steer) else {
         let words =
             "a workflow run is controlled by its channels; it can only be paused and cancelled";
         return Err(ApiError::caller(
@@ -68,7 +68,7 @@ fn steer(steer: &RequestUpdate, record: &StreamRecord) -> Result<(), ApiError> {
 }
 
 /// Token ids of ordinary text: control tokens in the text are encoded as text.
-fn encoded(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, ApiError> {
+fn encoded_text(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, ApiError> {
     let ids = tokenizer.encode(text, false);
     ids.map_err(|why| ApiError::field("text", "invalid_value", format!("text: {}", why.0)))
 }

@@ -79,8 +79,8 @@ struct UpdateLog {
 
 impl ControlHistory {
     /// Adds a control update.
-    pub(crate) fn add(&self, order: ControlUpdate) {
-        let mut kept = self.kept();
+    pub(crate) fn add_update(&self, order: ControlUpdate) {
+        let mut kept = self.lock_log();
         kept.all += 1;
         if kept.last.len() == UPDATES_MAX {
             kept.last.pop_front();
@@ -89,8 +89,8 @@ impl ControlHistory {
     }
 
     /// How many there were, and the last of them, of a stream that was opened then.
-    pub(crate) fn told(&self, opened: Instant) -> (u64, Vec<RecordedUpdate>) {
-        let kept = self.kept();
+    pub(crate) fn recorded_updates(&self, opened: Instant) -> (u64, Vec<RecordedUpdate>) {
+        let kept = self.lock_log();
         let told = kept.last.iter().map(|(at, order)| RecordedUpdate {
             age_ms: u64::try_from(at.saturating_duration_since(opened).as_millis())
                 .unwrap_or(u64::MAX),
@@ -99,7 +99,7 @@ impl ControlHistory {
         (kept.all, told.collect())
     }
 
-    fn kept(&self) -> MutexGuard<'_, UpdateLog> {
+    fn lock_log(&self) -> MutexGuard<'_, UpdateLog> {
         // No code that may panic runs under this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,13 +123,13 @@ mod tests {
     fn the_last_are_kept_and_all_are_counted() {
         let (orders, opened) = (ControlHistory::default(), clock::now());
         for after_tokens in 0..100 {
-            orders.add(ControlUpdate {
+            orders.add_update(ControlUpdate {
                 after_tokens,
                 stop: after_tokens == 99,
                 ..ControlUpdate::default()
             });
         }
-        let (all, last) = orders.told(opened);
+        let (all, last) = orders.recorded_updates(opened);
         assert_eq!((all, last.len()), (100, UPDATES_MAX));
         assert_eq!(last[0].order.after_tokens, 36);
         let json = serde_json::to_value(&last[63].order).expect("JSON");

@@ -32,7 +32,7 @@ impl CreditOwner {
     }
 
     /// Makes a subscriber the owner.
-    pub(crate) fn take(&self, id: SubscriberId) {
+    pub(crate) fn take_credit(&self, id: SubscriberId) {
         self.now.store(id.0, Ordering::Relaxed);
     }
 
@@ -48,14 +48,14 @@ impl CreditOwner {
     }
 
     /// A subscriber left. True for the owner.
-    pub(crate) fn leave(&self, id: SubscriberId) -> bool {
+    pub(crate) fn detach_subscriber(&self, id: SubscriberId) -> bool {
         self.now
             .compare_exchange(id.0, FREE, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
     /// Revokes the credit of an owner that took nothing for too long.
-    pub(crate) fn revoke(&self) {
+    pub(crate) fn revoke_credit(&self) {
         self.revoked.store(true, Ordering::Relaxed);
         self.now.store(FREE, Ordering::Relaxed);
     }
@@ -66,7 +66,7 @@ impl CreditOwner {
     }
 
     /// Statistics of the connections of the owners.
-    pub(crate) fn taken(&self) -> &SocketMetrics {
+    pub(crate) fn socket_metrics(&self) -> &SocketMetrics {
         &self.taken
     }
 
@@ -86,14 +86,14 @@ mod tests {
         let [a, b, c] = std::array::from_fn(|_| credit_owner.next_id());
         assert!(!credit_owner.is_taken());
         assert!(credit_owner.owns_credit(a) && !credit_owner.owns_credit(b));
-        assert!(!credit_owner.leave(b), "it never was");
-        assert!(credit_owner.leave(a) && !credit_owner.is_taken());
+        assert!(!credit_owner.detach_subscriber(b), "it never was");
+        assert!(credit_owner.detach_subscriber(a) && !credit_owner.is_taken());
         assert!(credit_owner.owns_credit(b), "who reads on");
-        credit_owner.take(c);
+        credit_owner.take_credit(c);
         assert!(credit_owner.owns_credit(c) && !credit_owner.owns_credit(b));
-        assert!(!credit_owner.leave(b) && credit_owner.leave(c));
+        assert!(!credit_owner.detach_subscriber(b) && credit_owner.detach_subscriber(c));
         assert!(credit_owner.owns_credit(c) && !credit_owner.was_revoked());
-        credit_owner.revoke();
+        credit_owner.revoke_credit();
         assert!(credit_owner.was_revoked() && !credit_owner.is_taken());
         assert!(credit_owner.owns_credit(c), "it reads again");
     }

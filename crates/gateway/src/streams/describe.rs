@@ -108,7 +108,7 @@ struct Timings {
 }
 
 /// Describes a stream at `now`.
-pub fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> Description<'_> {
+pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> Description<'_> {
     let record = &stream.payload;
     let (terms, meta) = (record.terms(), record.meta());
     let started = record.started();
@@ -120,7 +120,7 @@ pub fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> Descripti
         .iter()
         .flat_map(|started| &started.choices)
         .enumerate()
-        .map(|(index, log)| choice(index, log))
+        .map(|(index, log)| describe_choice(index, log))
         .collect();
     Description {
         object: "stream",
@@ -146,15 +146,15 @@ pub fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> Descripti
         ),
         credit_window: terms.credit_window,
         choices,
-        control: control(stream),
-        timings_ms: timings(stream, started, now),
-        measures: StreamMetrics::of(stream, now),
-        parked: parked(record),
+        control: describe_control(stream),
+        timings_ms: describe_timings(stream, started, now),
+        measures: StreamMetrics::of_stream(stream, now),
+        parked: park_reason(record),
     }
 }
 
-fn parked(record: &StreamRecord) -> Option<&'static str> {
-    match (record.state(), record.transitions().last()) {
+fn park_reason(record: &StreamRecord) -> Option<&'static str> {
+    match (record.state(), record.transitions().last_change()) {
         (StreamState::Paused, _) => Some("paused"),
         (StreamState::Parked, Change::Parked { reason }) => Some(reason),
         (StreamState::Parked, _) if record.is_out_of_credit() => Some("credit"),
@@ -164,12 +164,15 @@ fn parked(record: &StreamRecord) -> Option<&'static str> {
     }
 }
 
-fn control(stream: &stream::Entry<StreamRecord>) -> Option<Control> {
-    let (told, last) = stream.payload.control_history().told(stream.opened_at);
+fn describe_control(stream: &stream::Entry<StreamRecord>) -> Option<Control> {
+    let (told, last) = stream
+        .payload
+        .control_history()
+        .recorded_updates(stream.opened_at);
     (told > 0).then_some(Control { told, last })
 }
 
-fn choice(index: usize, log: &ChoiceLog) -> Choice {
+fn describe_choice(index: usize, log: &ChoiceLog) -> Choice {
     let (end, detail) = log.tokens.end().map(end_name).unzip();
     Choice {
         index,
@@ -181,12 +184,12 @@ fn choice(index: usize, log: &ChoiceLog) -> Choice {
     }
 }
 
-fn timings(
+fn describe_timings(
     stream: &stream::Entry<StreamRecord>,
     started: Option<&StartedGeneration>,
     now: Instant,
 ) -> Timings {
-    let since = |at: Instant| milliseconds(at.saturating_duration_since(stream.opened_at));
+    let since = |at: Instant| as_milliseconds(at.saturating_duration_since(stream.opened_at));
     let stamps = |of: fn(&engine::Progress) -> u64| {
         let started = started?;
         let stamps = started.requests.iter().map(|r| of(&r.progress));
@@ -214,6 +217,6 @@ fn timings(
     }
 }
 
-fn milliseconds(time: Duration) -> u64 {
+fn as_milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -47,7 +47,7 @@ impl DetachedDriver {
 
     /// Drives the stream until all choices have ended. The credit of a subscriber that takes nothing for `patience` is
     /// revoked.
-    pub(crate) async fn run(mut self, limits: StreamLimits, patience: Option<Duration>) {
+    pub(crate) async fn run_stream(mut self, limits: StreamLimits, patience: Option<Duration>) {
         let shortest = patience.map_or(limits.detached_wait, |p| p.min(limits.detached_wait));
         let period = shortest / LOOKS_PER_WAIT;
         let period = period.clamp(Duration::from_millis(1), Duration::from_secs(1));
@@ -58,14 +58,14 @@ impl DetachedDriver {
             tokio::select! {
                 () = poll_fn(|cx| self.poll_end(cx)) => break,
                 now = looks.tick() => {
-                    self.listen(patience, &mut silent, now);
-                    self.look(&limits, &mut stranded, now);
+                    self.watch_reader(patience, &mut silent, now);
+                    self.check_credit(&limits, &mut stranded, now);
                 }
             }
         }
         // A plain stream whose credit was never revoked is removed at its end.
         if self.run.record().is_kept() {
-            self.run.finish();
+            self.run.finish_stream();
         }
     }
 
@@ -73,35 +73,35 @@ impl DetachedDriver {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for choice in &mut self.choices {
             let Some(readers) = choice else { continue };
-            match drain(&mut readers.tokens, cx, &mut self.read) {
+            match drain_logs(&mut readers.tokens, cx, &mut self.read) {
                 Poll::Pending => {}
                 Poll::Ready(end) => {
                     *choice = None;
                     if !is_good(end) {
-                        self.run.record().broke(end);
+                        self.run.record().record_failure(end);
                         self.run.record().cancel();
                     }
                 }
             }
         }
         let open = self.choices.iter().flatten().count();
-        self.run.read(self.read, open);
+        self.run.tokens_read(self.read, open);
         if open == 0 {
             return Poll::Ready(());
         }
-        self.run.waits();
+        self.run.reader_waits();
         Poll::Pending
     }
 
     /// Revokes the credit of a subscriber that blocks the stream and has taken nothing for `patience`.
-    fn listen(
+    fn watch_reader(
         &self,
         patience: Option<Duration>,
         silent: &mut Option<ReaderProgress>,
         now: Instant,
     ) {
         let record = self.run.record();
-        let (Some(patience), Some(taken)) = (patience, record.awaited()) else {
+        let (Some(patience), Some(taken)) = (patience, record.tokens_awaited()) else {
             *silent = None;
             return;
         };
@@ -109,20 +109,20 @@ impl DetachedDriver {
         let silence = *silent.insert(before.unwrap_or(ReaderProgress { since: now, taken }));
         if now.saturating_duration_since(silence.since) >= patience {
             tracing::debug!("a stream was detached from its client, which did not read");
-            record.credit_owner().revoke();
+            record.credit_owner().revoke_credit();
             *silent = None;
         }
     }
 
     /// Grants `detached_tokens` to a stream that waits for credit without a client, and cancels the stream if it still
     /// waits after `detached_wait`.
-    fn look(&self, limits: &StreamLimits, stranded: &mut Option<Instant>, now: Instant) {
+    fn check_credit(&self, limits: &StreamLimits, stranded: &mut Option<Instant>, now: Instant) {
         let record = self.run.record();
         if !record.is_stranded() {
             *stranded = None;
             return;
         }
-        record.detach();
+        record.detach_client();
         let since = *stranded.get_or_insert(now);
         if now.saturating_duration_since(since) >= limits.detached_wait {
             tracing::debug!("a detached stream was ended: no client returned in time");
@@ -132,7 +132,7 @@ impl DetachedDriver {
 }
 
 /// Reads all tokens; ready at the end.
-fn drain(tokens: &mut Reader<Token>, cx: &mut Context<'_>, read: &mut u64) -> Poll<End> {
+fn drain_logs(tokens: &mut Reader<Token>, cx: &mut Context<'_>, read: &mut u64) -> Poll<End> {
     let nothing = Token {
         id: 0,
         logprob: 0.0,

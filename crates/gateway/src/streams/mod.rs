@@ -16,7 +16,7 @@
 //!
 //! | value | held by | its drop |
 //! |---|---|---|
-//! | [`StreamRun`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless `StreamRun::finish` has retained it |
+//! | [`StreamRun`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless `StreamRun::finish_stream` has retained it |
 //! | `DetachedDriver` | a task for each resumable or detachable stream | drops its `StreamRun`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
 //! | `CancelOnDrop` | the generation of a detachable stream's client | cancels the stream, unless the client's credit was revoked before |
 //! | [`Subscriber`] | every reader, from before it reads until it leaves | the credit owner gives credit up, and the stream gets its `detached_tokens` |
@@ -65,7 +65,7 @@ pub(crate) use stream_metrics::SocketMetrics;
 pub use stream_record::Started;
 pub use stream_record::StreamRecord;
 pub use stream_run::StreamRun;
-pub(crate) use stream_run::cancelled;
+pub(crate) use stream_run::cancelled_error;
 pub use stream_state::StreamState;
 pub use stream_terms::StreamTerms;
 pub use subscriber::Subscriber;
@@ -105,13 +105,13 @@ impl StreamRegistry {
     }
 
     /// Other bounds. No stream that is open is sent away; ended ones make room at once.
-    pub(crate) fn rebound(&self, limits: StreamLimits) {
+    pub(crate) fn set_limits(&self, limits: StreamLimits) {
         self.registry.rebound(limits.of_registry());
-        self.undelivered.rebound(&limits);
+        self.undelivered.set_limits(&limits);
     }
 
     /// Those that have ended and were not read.
-    pub(crate) fn undelivered(&self) -> &Arc<UndeliveredStreams> {
+    pub(crate) fn undelivered_streams(&self) -> &Arc<UndeliveredStreams> {
         &self.undelivered
     }
 
@@ -135,8 +135,8 @@ impl StreamRegistry {
         let registration = self
             .registry
             .register(id, owner, now, StreamRecord::new(meta, terms, transitions))
-            .map_err(|full| self.full(full))?;
-        registration.payload().transitions().opened(now);
+            .map_err(|full| self.full_error(full))?;
+        registration.payload().transitions().publish_opened(now);
         Ok(registration)
     }
 
@@ -144,23 +144,29 @@ impl StreamRegistry {
     ///
     /// # Errors
     /// 404: the caller has no such stream. 410: the stream was removed.
-    pub fn find(&self, id: &str, caller: &Caller) -> Result<stream::Entry<StreamRecord>, ApiError> {
-        let id = id.parse().map_err(|_| unknown())?;
-        self.registry.entry(id, asker(caller)).map_err(missing)
+    pub fn find_stream(
+        &self,
+        id: &str,
+        caller: &Caller,
+    ) -> Result<stream::Entry<StreamRecord>, ApiError> {
+        let id = id.parse().map_err(|_| unknown_stream())?;
+        self.registry
+            .entry(id, registry_caller(caller))
+            .map_err(missing_error)
     }
 
     /// Some of the streams the caller may see, in order of opening.
-    pub fn list(
+    pub fn list_streams(
         &self,
         caller: &Caller,
         after: Option<ListCursor>,
         limit: usize,
     ) -> Page<StreamRecord> {
-        self.registry.list(asker(caller), after, limit)
+        self.registry.list(registry_caller(caller), after, limit)
     }
 
     /// Takes an ended stream out.
-    pub fn forget(&self, id: StreamId) {
+    pub fn remove_stream(&self, id: StreamId) {
         self.registry.forget(id);
     }
 
@@ -176,13 +182,13 @@ impl StreamRegistry {
         let freed = self.make_room(owner);
         if !freed {
             // An ended stream that is not read makes room for the next request.
-            self.undelivered().cut_oldest();
+            self.undelivered_streams().cut_oldest();
         }
         freed
     }
 
     /// Releases, for ever, what was kept long enough.
-    pub async fn sweep(self: Arc<Self>) {
+    pub async fn sweep_expired(self: Arc<Self>) {
         loop {
             let period = self.registry.limits().retention / SWEEPS_PER_RETENTION;
             let period = period.clamp(Duration::from_millis(10), Duration::from_secs(1));
@@ -191,13 +197,13 @@ impl StreamRegistry {
         }
     }
 
-    fn full(&self, full: RegistryFull) -> ApiError {
+    fn full_error(&self, full: RegistryFull) -> ApiError {
         ApiError::capacity("overloaded", full.to_string(), self.retry_after)
     }
 }
 
 /// The registry's view of a caller.
-fn asker(caller: &Caller) -> stream::Caller {
+fn registry_caller(caller: &Caller) -> stream::Caller {
     if caller.scopes.has(Scope::Admin) {
         stream::Caller::Admin
     } else {
@@ -205,14 +211,14 @@ fn asker(caller: &Caller) -> stream::Caller {
     }
 }
 
-fn missing(missing: Missing) -> ApiError {
+fn missing_error(missing: Missing) -> ApiError {
     match missing {
-        Missing::Unknown => unknown(),
+        Missing::Unknown => unknown_stream(),
         Missing::Gone(_) => ApiError::caller(ErrorKind::Gone, "stream_gone", missing.to_string()),
     }
 }
 
-fn unknown() -> ApiError {
+fn unknown_stream() -> ApiError {
     ApiError::caller(
         ErrorKind::NotFound,
         "stream_not_found",

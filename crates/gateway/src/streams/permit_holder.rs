@@ -40,7 +40,7 @@ impl PermitHolder {
     }
 
     /// The sequence permit of one request. Times of `progress` count from `epoch`.
-    pub(crate) fn part(
+    pub(crate) fn sequence_permit(
         self: &Arc<Self>,
         progress: &Arc<Progress>,
         epoch: Instant,
@@ -60,7 +60,7 @@ impl Drop for PermitHolder {
             && record.started().is_some()
             && !record.terms().resumable
         {
-            self.undelivered.add(&record);
+            self.undelivered.add_stream(&record);
         }
     }
 }

@@ -24,18 +24,21 @@ pub(crate) struct SocketMetrics {
 
 impl SocketMetrics {
     /// A frame with tokens was taken, so long after the one before; `None`: this reader's first.
-    pub(crate) fn frame(&self, after: Option<Duration>) {
+    pub(crate) fn record_frame(&self, after: Option<Duration>) {
         self.frames.fetch_add(1, Ordering::Relaxed);
         if let Some(gap) = after {
             self.gaps.fetch_add(1, Ordering::Relaxed);
-            self.gaps_ns.fetch_add(nanos(gap), Ordering::Relaxed);
-            self.gap_max_ns.fetch_max(nanos(gap), Ordering::Relaxed);
+            self.gaps_ns
+                .fetch_add(as_nanoseconds(gap), Ordering::Relaxed);
+            self.gap_max_ns
+                .fetch_max(as_nanoseconds(gap), Ordering::Relaxed);
         }
     }
 
     /// A frame waited this long for its reader.
-    pub(crate) fn stalled(&self, time: Duration) {
-        self.stalled_ns.fetch_add(nanos(time), Ordering::Relaxed);
+    pub(crate) fn record_stall(&self, time: Duration) {
+        self.stalled_ns
+            .fetch_add(as_nanoseconds(time), Ordering::Relaxed);
     }
 }
 
@@ -86,38 +89,43 @@ impl GapQuantiles {
     /// `None` of none.
     fn of(count: u64, sum_ns: u64, max_ns: u64) -> Option<Self> {
         (count > 0).then(|| Self {
-            mean: milliseconds(sum_ns / count),
-            max: milliseconds(max_ns),
+            mean: as_milliseconds(sum_ns / count),
+            max: as_milliseconds(max_ns),
         })
     }
 }
 
 impl StreamMetrics {
     /// Of a stream, at `now`.
-    pub(crate) fn of(stream: &stream::Entry<StreamRecord>, now: Instant) -> Self {
+    pub(crate) fn of_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> Self {
         let started = stream.payload.started();
         let each = || started.iter().flat_map(|started| &started.requests);
         let sum = |of: fn(&Progress) -> u64| each().map(|r| of(&r.progress)).sum::<u64>();
         let max = |of: fn(&Progress) -> u64| each().map(|r| of(&r.progress)).max().unwrap_or(0);
         let now_ns = started.map_or(0, |started| {
-            nanos(now.saturating_duration_since(started.engine.epoch()))
+            as_nanoseconds(now.saturating_duration_since(started.engine.epoch()))
         });
         let stalled = each().map(|r| r.progress.stalled_ns(now_ns)).sum();
         let gaps = sum(Progress::gaps);
         Self {
-            queue_wait_ms: queue_wait(stream, started, now).map(|wait| milliseconds(nanos(wait))),
+            queue_wait_ms: queue_wait(stream, started, now)
+                .map(|wait| as_milliseconds(as_nanoseconds(wait))),
             parks: sum(Progress::parks),
             pauses: sum(Progress::pauses),
             preemptions: sum(Progress::preemptions),
             resumes: sum(Progress::resumes),
-            stall_ms: milliseconds(stalled),
-            tokens_per_s: rate(gaps, first_token(started), max(Progress::last_token_ns)),
+            stall_ms: as_milliseconds(stalled),
+            tokens_per_s: tokens_per_second(
+                gaps,
+                first_token(started),
+                max(Progress::last_token_ns),
+            ),
             inter_token_ms: GapQuantiles::of(
                 gaps,
                 sum(Progress::gaps_ns),
                 max(Progress::gap_max_ns),
             ),
-            socket: SocketTimings::of(stream.payload.credit_owner().taken()),
+            socket: SocketTimings::of(stream.payload.credit_owner().socket_metrics()),
         }
     }
 }
@@ -127,7 +135,7 @@ impl SocketTimings {
         let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         Self {
             frames: read(&taken.frames),
-            stall_ms: milliseconds(read(&taken.stalled_ns)),
+            stall_ms: as_milliseconds(read(&taken.stalled_ns)),
             inter_token_ms: GapQuantiles::of(
                 read(&taken.gaps),
                 read(&taken.gaps_ns),
@@ -165,17 +173,17 @@ fn first_token(started: Option<&StartedGeneration>) -> u64 {
     stamps.filter(|&ns| ns > 0).min().unwrap_or(0)
 }
 
-fn rate(tokens: u64, first_ns: u64, last_ns: u64) -> Option<f64> {
+fn tokens_per_second(tokens: u64, first_ns: u64, last_ns: u64) -> Option<f64> {
     let ns = last_ns.saturating_sub(first_ns);
     let seconds = Duration::from_nanos(ns).as_secs_f64();
     (tokens > 0 && ns > 0).then(|| tokens as f64 / seconds)
 }
 
 /// To the microsecond.
-fn milliseconds(ns: u64) -> f64 {
+fn as_milliseconds(ns: u64) -> f64 {
     (ns / 1000) as f64 / 1000.0
 }
 
-fn nanos(time: Duration) -> u64 {
+fn as_nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -78,7 +78,7 @@ impl StreamRecord {
     }
 
     /// Records the queue position. To be called directly after the opening, if at all.
-    pub(crate) fn waits(&self, position: QueuePosition) {
+    pub(crate) fn set_queue_position(&self, position: QueuePosition) {
         let _ = self.queue_position.set(position);
     }
 
@@ -98,13 +98,13 @@ impl StreamRecord {
     }
 
     /// The connection that carries the stream to its client.
-    pub(crate) fn connection(&self) -> &ConnectionHandle {
+    pub(crate) fn connection_handle(&self) -> &ConnectionHandle {
         &self.connection
     }
 
     /// The client has read the stream to the end, or has disconnected.
-    pub(crate) fn drained(&self) {
-        self.connection.drained(self);
+    pub(crate) fn mark_drained(&self) {
+        self.connection.mark_drained(self);
     }
 
     /// Id of the stream.
@@ -128,7 +128,7 @@ impl StreamRecord {
     }
 
     /// The stream has logs and engine requests from now on. To be called once.
-    pub(crate) fn start(&self, started: Started) {
+    pub(crate) fn set_started(&self, started: Started) {
         let Started {
             generation,
             program,
@@ -146,13 +146,13 @@ impl StreamRecord {
     }
 
     /// The stream will never start. Without effect after the start.
-    pub(crate) fn reject(&self, error: ApiError) {
+    pub(crate) fn set_rejected(&self, error: ApiError) {
         let (how, why) = match error.code {
             "cancelled" => ("cancelled", None),
             code => ("refused", Some(code)),
         };
         if self.source.settle(Err(error)) {
-            self.transitions.ended(how, why, clock::now());
+            self.transitions.publish_ended(how, why, clock::now());
             self.stage.send_replace(StreamStage::Settled);
         }
     }
@@ -171,7 +171,7 @@ impl StreamRecord {
     ///
     /// # Errors
     /// The stream was rejected.
-    pub async fn settled(&self) -> Result<&StartedGeneration, ApiError> {
+    pub async fn wait_for_start(&self) -> Result<&StartedGeneration, ApiError> {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == StreamStage::Settled).await;
         match self.source.outcome() {
@@ -223,7 +223,10 @@ impl StreamRecord {
     }
 
     /// Updates the generation from the engine's next step. `None`: the stream is a workflow run.
-    pub(crate) fn steer(&self, steer: &RequestUpdate) -> Option<Result<(), UpdateRejected>> {
+    pub(crate) fn update_request(
+        &self,
+        steer: &RequestUpdate,
+    ) -> Option<Result<(), UpdateRejected>> {
         let started = self.started().filter(|_| self.program().is_none())?;
         let requests = started.requests.iter();
         let mut told = requests.map(|r| started.engine.update(r.id, steer.clone()));
@@ -231,7 +234,7 @@ impl StreamRecord {
     }
 
     /// A choice ended with a failure: the end that all readers of the stream report.
-    pub(crate) fn broke(&self, end: End) -> End {
+    pub(crate) fn record_failure(&self, end: End) -> End {
         *self.broken.get_or_init(|| end)
     }
 
@@ -267,11 +270,11 @@ impl StreamRecord {
     }
 
     /// The engine left without reporting ends: the server reports them.
-    pub(crate) fn lost(&self) {
+    pub(crate) fn report_lost(&self) {
         let mut choices = self.started().into_iter().flat_map(|s| &s.choices);
         if choices.any(|choice| choice.tokens.end() == Some(End::Lost)) {
             let (how, detail) = end_name(End::Lost);
-            self.transitions.ended(how, detail, clock::now());
+            self.transitions.publish_ended(how, detail, clock::now());
         }
     }
 
@@ -297,7 +300,7 @@ impl StreamRecord {
     }
 
     /// The client has disconnected: grants the detached credit, once.
-    pub(crate) fn detach(&self) {
+    pub(crate) fn detach_client(&self) {
         let extra = self.terms.detached_tokens;
         let Some(started) = self.started().filter(|_| extra > 0) else {
             return;
@@ -316,7 +319,7 @@ impl StreamRecord {
 
     /// While the stream waits for an attached reader: tokens that the reader has taken. An unchanged number means
     /// that the reader takes nothing.
-    pub fn awaited(&self) -> Option<u64> {
+    pub fn tokens_awaited(&self) -> Option<u64> {
         let taken = |log: &ChoiceLog| log.tokens.len().saturating_sub(log.tokens.unaccepted());
         let waits = self.credit_owner.is_taken() && !self.is_over() && self.is_out_of_credit();
         let started = self.started().filter(|_| waits)?;
@@ -358,12 +361,12 @@ impl StreamRecord {
     }
 
     /// Bytes of log segments and of a run's result.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let Some(started) = self.started() else {
             return 0;
         };
         let of = |log: &ChoiceLog| log.tokens.bytes() + log.top.as_ref().map_or(0, Tap::bytes);
-        let returned = self.program().map_or(0, |run| run.bytes());
+        let returned = self.program().map_or(0, |run| run.result_bytes());
         started.choices.iter().map(of).sum::<usize>() + returned
     }
 

@@ -13,7 +13,7 @@ use wire::clock;
 /// Runs the stream: held by the reader of a plain stream, and by the detached driver of a resumable one. The drop
 /// cancels a running stream and removes the stream from the registry.
 pub struct StreamRun {
-    /// `None` after [`StreamRun::finish`].
+    /// `None` after [`StreamRun::finish_stream`].
     registration: Option<Registration<StreamRecord>>,
     record: Arc<StreamRecord>,
     key: KeyPermit,
@@ -46,27 +46,29 @@ impl StreamRun {
     }
 
     /// The logs exist and the engine has the requests.
-    pub fn start(&mut self, started: Started, reporter: LatencyReporter) {
+    pub fn start_stream(&mut self, started: Started, reporter: LatencyReporter) {
         self.latency = Some(LatencySampler::new(reporter));
-        self.record.start(started);
+        self.record.set_started(started);
     }
 
     /// The stream will not start. Later readers of a resumable stream get the error.
-    pub(crate) fn reject(mut self, error: &ApiError) {
-        self.record.reject(error.clone());
+    pub(crate) fn reject_stream(mut self, error: &ApiError) {
+        self.record.set_rejected(error.clone());
         if self.record.terms().resumable {
-            self.end();
+            self.end_stream();
         }
     }
 
     /// Nothing was there to read.
-    pub(crate) fn waits(&mut self) {
-        self.latency.iter_mut().for_each(LatencySampler::waits);
+    pub(crate) fn reader_waits(&mut self) {
+        self.latency
+            .iter_mut()
+            .for_each(LatencySampler::reader_waits);
     }
 
     /// `tokens` tokens of all choices were read, and `open` choices go on: charges the key for new tokens, and
     /// reports the latency to admission.
-    pub(crate) fn read(&mut self, tokens: u64, open: usize) {
+    pub(crate) fn tokens_read(&mut self, tokens: u64, open: usize) {
         let made = tokens.saturating_sub(self.charged);
         if made == 0 {
             return;
@@ -74,22 +76,22 @@ impl StreamRun {
         self.charged = tokens;
         let now = clock::now();
         if self.record.program().is_none() {
-            self.key.generated(made, now); // a program's host charges all it draws, told or not
+            self.key.charge_generated(made, now); // a program's host charges all it draws, told or not
         }
         let record = &self.record;
         if let Some(pace) = &mut self.latency {
-            pace.read(made, open, || first_token(record).unwrap_or(now), now);
+            pace.tokens_read(made, open, || first_token(record).unwrap_or(now), now);
         }
     }
 
     /// All choices have ended: the stream is kept from here on.
-    pub(crate) fn finish(mut self) {
-        self.end();
+    pub(crate) fn finish_stream(mut self) {
+        self.end_stream();
     }
 
-    fn end(&mut self) {
-        self.record.lost();
-        let bytes = self.record.bytes();
+    fn end_stream(&mut self) {
+        self.record.report_lost();
+        let bytes = self.record.memory_bytes();
         if let Some(registration) = self.registration.take() {
             registration.ended(clock::now(), bytes);
         }
@@ -99,17 +101,17 @@ impl StreamRun {
 impl Drop for StreamRun {
     fn drop(&mut self) {
         // The error for subscribers of a stream whose client left the queue.
-        self.record.reject(cancelled());
-        self.record.lost();
+        self.record.set_rejected(cancelled_error());
+        self.record.report_lost();
         if !self.record.is_over() {
             self.record.cancel();
         }
-        self.record.drained();
+        self.record.mark_drained();
     }
 }
 
 /// The error of a request cancelled before its start.
-pub(crate) fn cancelled() -> ApiError {
+pub(crate) fn cancelled_error() -> ApiError {
     ApiError::caller(
         ErrorKind::Cancelled,
         "cancelled",

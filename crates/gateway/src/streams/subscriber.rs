@@ -34,7 +34,7 @@ impl Subscriber {
 
     /// Takes the credit from its owner.
     pub(crate) fn take_credit(&self) {
-        self.record.credit_owner().take(self.id);
+        self.record.credit_owner().take_credit(self.id);
     }
 
     /// Whether this subscriber owns the credit; without an owner, the subscriber becomes the owner.
@@ -46,8 +46,8 @@ impl Subscriber {
 impl Drop for Subscriber {
     /// Gives the credit up; the stream gets its `detached_tokens`.
     fn drop(&mut self) {
-        if self.record.credit_owner().leave(self.id) {
-            self.record.detach();
+        if self.record.credit_owner().detach_subscriber(self.id) {
+            self.record.detach_client();
         }
     }
 }

@@ -53,12 +53,12 @@ impl Transitions {
     }
 
     /// The stream was registered. To be called once, before anything else.
-    pub(crate) fn opened(&self, at: Instant) {
-        self.publish(Change::Opened, None, at);
+    pub(crate) fn publish_opened(&self, at: Instant) {
+        self.publish_change(Change::Opened, None, at);
     }
 
     /// The engine's follower for the request of this prompt.
-    pub(crate) fn follower(self: &Arc<Self>, prompt: usize) -> Box<dyn Follower> {
+    pub(crate) fn engine_follower(self: &Arc<Self>, prompt: usize) -> Box<dyn Follower> {
         Box::new(PromptFollower {
             all: Arc::clone(self),
             // The index is left out with a single prompt.
@@ -67,12 +67,12 @@ impl Transitions {
     }
 
     /// What happened last.
-    pub(crate) fn last(&self) -> Change {
+    pub(crate) fn last_change(&self) -> Change {
         self.now.borrow().change
     }
 
     /// What happened last, and then each that follows.
-    pub(crate) fn follow(&self) -> Changes {
+    pub(crate) fn follow_changes(&self) -> Changes {
         let mut now = self.now.subscribe();
         now.mark_changed();
         Box::pin(unfold(now, |mut now| async move {
@@ -83,11 +83,16 @@ impl Transitions {
     }
 
     /// All requests have ended; ignored after the first end.
-    pub(crate) fn ended(&self, how: &'static str, detail: Option<&'static str>, at: Instant) {
-        self.tell(None, at, |_| Some(Change::Ended { how, detail }));
+    pub(crate) fn publish_ended(
+        &self,
+        how: &'static str,
+        detail: Option<&'static str>,
+        at: Instant,
+    ) {
+        self.publish_if_changed(None, at, |_| Some(Change::Ended { how, detail }));
     }
 
-    fn publish(&self, change: Change, prompt: Option<usize>, at: Instant) {
+    fn publish_change(&self, change: Change, prompt: Option<usize>, at: Instant) {
         self.feed.publish(FeedEvent::Change {
             stream: self.id,
             change,
@@ -97,7 +102,7 @@ impl Transitions {
     }
 
     /// Publishes the state change that `change` makes, unless the stream has ended.
-    fn tell(
+    fn publish_if_changed(
         &self,
         prompt: Option<usize>,
         at: Instant,
@@ -111,7 +116,7 @@ impl Transitions {
                 return false;
             };
             now.change = change;
-            self.publish(change, prompt, at);
+            self.publish_change(change, prompt, at);
             true
         });
     }
@@ -126,12 +131,13 @@ struct PromptFollower {
 
 impl Follower for PromptFollower {
     fn transition(&self, what: Transition, at: Instant) {
-        self.all.tell(self.prompt, at, |now| change(now, what));
+        self.all
+            .publish_if_changed(self.prompt, at, |now| stream_change(now, what));
     }
 }
 
 /// The stream's state change for a transition of one request.
-fn change(now: &mut CurrentState, what: Transition) -> Option<Change> {
+fn stream_change(now: &mut CurrentState, what: Transition) -> Option<Change> {
     let parked = |reason| Some(Change::Parked { reason });
     match what {
         Transition::Queued | Transition::FirstToken => None,
@@ -181,11 +187,11 @@ mod tests {
     #[test]
     fn it_starts_once_and_ends_once_with_its_last_prompt() {
         let all = opened(2);
-        let mut changes = all.follow();
+        let mut changes = all.follow_changes();
         let mut next = || changes.next().now_or_never().flatten();
         assert_eq!(next(), Some(Change::Opened));
         assert_eq!(next(), None);
-        let (a, b) = (all.follower(0), all.follower(1));
+        let (a, b) = (all.engine_follower(0), all.engine_follower(1));
         let now = clock::now();
         a.transition(Transition::Queued, now);
         assert_eq!(next(), None, "not a change of the stream");
@@ -203,22 +209,28 @@ mod tests {
             Some(LENGTH),
             "the last, what was before is passed over"
         );
-        all.ended("lost", None, now);
+        all.publish_ended("lost", None, now);
         b.transition(Transition::Resumed, now);
         assert_eq!(next(), None, "nothing follows the ending");
-        assert_eq!(all.follow().next().now_or_never().flatten(), Some(LENGTH));
+        assert_eq!(
+            all.follow_changes().next().now_or_never().flatten(),
+            Some(LENGTH)
+        );
     }
 
     #[test]
     fn what_never_began_ends_too() {
         let all = opened(1);
-        all.ended("refused", Some("queue_timeout"), clock::now());
-        all.follower(0)
+        all.publish_ended("refused", Some("queue_timeout"), clock::now());
+        all.engine_follower(0)
             .transition(Transition::Started, clock::now());
         let refused = Change::Ended {
             how: "refused",
             detail: Some("queue_timeout"),
         };
-        assert_eq!(all.follow().next().now_or_never().flatten(), Some(refused));
+        assert_eq!(
+            all.follow_changes().next().now_or_never().flatten(),
+            Some(refused)
+        );
     }
 }

@@ -49,21 +49,21 @@ impl UndeliveredStreams {
     }
 
     /// Applies other bounds.
-    pub(crate) fn rebound(&self, limits: &StreamLimits) {
-        let mut streams = self.lock();
+    pub(crate) fn set_limits(&self, limits: &StreamLimits) {
+        let mut streams = self.lock_queue();
         streams.streams_max = limits.retained_max;
         streams.bytes_max = limits.retention_bytes;
         streams.cut_to_fit();
     }
 
     /// Adds a stream; streams that ended earlier are cut to make room.
-    pub(crate) fn add(self: &Arc<Self>, record: &Arc<StreamRecord>) {
+    pub(crate) fn add_stream(self: &Arc<Self>, record: &Arc<StreamRecord>) {
         record
-            .connection()
+            .connection_handle()
             .undelivered
             .get_or_init(|| Arc::clone(self));
-        let bytes = record.bytes();
-        let mut streams = self.lock();
+        let bytes = record.memory_bytes();
+        let mut streams = self.lock_queue();
         streams.bytes += bytes;
         streams.ended.push_back(UndeliveredStream {
             record: Arc::downgrade(record),
@@ -71,19 +71,19 @@ impl UndeliveredStreams {
         });
         streams.cut_to_fit();
         drop(streams);
-        if record.connection().is_drained.load(Ordering::SeqCst) {
-            self.remove(record);
+        if record.connection_handle().is_drained.load(Ordering::SeqCst) {
+            self.remove_stream(record);
         }
     }
 
     /// Cuts the stream that ended first, if there is one.
     pub(crate) fn cut_oldest(&self) {
-        self.lock().cut_oldest();
+        self.lock_queue().cut_oldest();
     }
 
     /// Removes a stream that is drained.
-    fn remove(&self, record: &StreamRecord) {
-        let mut streams = self.lock();
+    fn remove_stream(&self, record: &StreamRecord) {
+        let mut streams = self.lock_queue();
         // The allocation lives as long as the weak reference, so no other stream has its address.
         let is_this = |ended: &UndeliveredStream| std::ptr::eq(ended.record.as_ptr(), record);
         if let Some(at) = streams.ended.iter().position(is_this)
@@ -93,7 +93,7 @@ impl UndeliveredStreams {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, StreamQueue> {
+    fn lock_queue(&self) -> MutexGuard<'_, StreamQueue> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -111,7 +111,7 @@ impl StreamQueue {
         };
         self.bytes -= oldest.bytes;
         if let Some(record) = oldest.record.upgrade() {
-            record.connection().cut();
+            record.connection_handle().cut_connection();
         }
     }
 }
@@ -128,7 +128,7 @@ pub(crate) struct ConnectionHandle {
 
 impl ConnectionHandle {
     /// Closes the connection, also one that is set later.
-    fn cut(&self) {
+    fn cut_connection(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
         if let Some(connection) = self.connection.get() {
             connection.notify_one();
@@ -136,10 +136,10 @@ impl ConnectionHandle {
     }
 
     /// The client has read the stream to the end, or has disconnected.
-    pub(crate) fn drained(&self, record: &StreamRecord) {
+    pub(crate) fn mark_drained(&self, record: &StreamRecord) {
         self.is_drained.store(true, Ordering::SeqCst);
         if let Some(undelivered) = self.undelivered.get() {
-            undelivered.remove(record);
+            undelivered.remove_stream(record);
         }
     }
 }
@@ -159,7 +159,7 @@ impl ResponseStream {
         let Some(record) = self.0.upgrade() else {
             return;
         };
-        let handle = record.connection();
+        let handle = record.connection_handle();
         let named = handle.connection.set(Arc::clone(connection)).is_ok();
         if named && handle.is_cut.load(Ordering::SeqCst) {
             connection.notify_one();

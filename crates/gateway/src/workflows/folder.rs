@@ -69,21 +69,23 @@ struct WorkflowInput {
 ///
 /// # Errors
 /// The name is unknown; the document is invalid.
-pub fn program(folder: Option<&Path>, name: &str) -> Result<Arc<Program>, ApiError> {
-    let path = folder.filter(|_| is_name(name)).ok_or_else(unknown)?;
+pub fn load_program(folder: Option<&Path>, name: &str) -> Result<Arc<Program>, ApiError> {
+    let path = folder
+        .filter(|_| is_name(name))
+        .ok_or_else(unknown_document)?;
     let path = path.join(name).with_extension(ENDING);
-    let document = read(&path).map_err(|why| match why {
-        ReadError::Missing => unknown(),
-        ReadError::Broken(why) => broken(name, &why),
+    let document = read_document(&path).map_err(|why| match why {
+        ReadError::Missing => unknown_document(),
+        ReadError::Broken(why) => broken_document(name, &why),
     })?;
     let program = Program::compile(&document, &Ops::default());
     program
         .map(Arc::new)
-        .map_err(|faults| broken(name, &faults.to_string()))
+        .map_err(|faults| broken_document(name, &faults.to_string()))
 }
 
 /// All documents, with what a form for them shows. Reads files: not for an io thread.
-pub fn list(folder: Option<&Path>) -> WorkflowList {
+pub fn list_documents(folder: Option<&Path>) -> WorkflowList {
     let files = folder.and_then(|folder| std::fs::read_dir(folder).ok());
     let paths = files
         .into_iter()
@@ -99,8 +101,8 @@ pub fn list(folder: Option<&Path>) -> WorkflowList {
     names.truncate(LISTED_MAX);
     let data = names
         .into_iter()
-        .map(|name| match program(folder, &name) {
-            Ok(program) => ListedWorkflow::Valid(describe(&name, &program)),
+        .map(|name| match load_program(folder, &name) {
+            Ok(program) => ListedWorkflow::Valid(describe_document(&name, &program)),
             Err(error) => ListedWorkflow::Broken {
                 object: "workflow",
                 name,
@@ -115,17 +117,17 @@ pub fn list(folder: Option<&Path>) -> WorkflowList {
 }
 
 /// A document, with what a form for it shows.
-pub fn describe(name: &str, program: &Program) -> Workflow {
+pub fn describe_document(name: &str, program: &Program) -> Workflow {
     Workflow {
         object: "workflow",
         name: name.to_owned(),
         title: program.name().to_owned(),
         description: program.description().to_owned(),
-        inputs: program.inputs().iter().map(input).collect(),
+        inputs: program.inputs().iter().map(describe_input).collect(),
     }
 }
 
-fn input(input: &Input) -> WorkflowInput {
+fn describe_input(input: &Input) -> WorkflowInput {
     WorkflowInput {
         name: input.name.clone(),
         r#type: input.ty.name(),
@@ -145,7 +147,7 @@ enum ReadError {
     Broken(String),
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
+fn read_document(path: &Path) -> Result<Vec<u8>, ReadError> {
     let file = std::fs::metadata(path).map_err(|_| ReadError::Missing)?;
     if file.len() > DOCUMENT_BYTES_MAX as u64 {
         let why = format!("has {} bytes; at most {DOCUMENT_BYTES_MAX}", file.len());
@@ -160,12 +162,12 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(plain)
 }
 
-fn unknown() -> ApiError {
+fn unknown_document() -> ApiError {
     let words = "there is no workflow of this name";
     ApiError::caller(ErrorKind::NotFound, "workflow_not_found", words)
 }
 
-fn broken(name: &str, why: &str) -> ApiError {
+fn broken_document(name: &str, why: &str) -> ApiError {
     let words = format!("{name}: {why}");
     ApiError::caller(ErrorKind::Unprocessable, "workflow_broken", words)
 }

@@ -33,7 +33,7 @@ impl Program {
     ///
     /// # Errors
     /// The inputs do not match the program's.
-    pub(crate) fn run(&self, served: &ServedModel, plan: Plan) -> Result<Run, ApiError> {
+    pub(crate) fn prepare_run(&self, served: &ServedModel, plan: Plan) -> Result<Run, ApiError> {
         let model = Arc::new(workflow::Model {
             handle: served.handle.clone(),
             pooling: served.facts.pooling,
@@ -43,7 +43,7 @@ impl Program {
             here.then(|| Arc::clone(&model))
         };
         let run = Run::new(&self.program, &self.given, find, plan, clock::now());
-        run.map_err(|faults| refused(&faults))
+        run.map_err(|faults| input_errors(&faults))
     }
 }
 
@@ -65,7 +65,7 @@ impl RunLauncher<'_> {
     ///
     /// # Errors
     /// The segment pool is full.
-    pub(crate) fn start(
+    pub(crate) fn start_run(
         self,
         run: Run,
         tokens_max: usize,
@@ -82,10 +82,10 @@ impl RunLauncher<'_> {
             log,
             running: Arc::clone(&running),
             place: Some(RunSlot::new(
-                PermitHolder::new(permit, &record, self.streams.undelivered()),
+                PermitHolder::new(permit, &record, self.streams.undelivered_streams()),
                 running.waker(),
             )),
-            follower: record.transitions().follower(0),
+            follower: record.transitions().engine_follower(0),
             credit_window: self.credit_window,
             alarm: None,
             token_charge: stream.key().token_charge(),
@@ -111,13 +111,13 @@ impl RunLauncher<'_> {
             },
             program: Some(running),
         };
-        stream.start(started, reporter);
-        tokio::spawn(drive.on());
+        stream.start_stream(started, reporter);
+        tokio::spawn(drive.run_to_end());
         Ok(vec![LogReaders { tokens, top: None }])
     }
 
     /// Limits and terms of a run that may write so many tokens.
-    pub(crate) fn plan(&self, tokens_max: usize) -> Plan {
+    pub(crate) fn run_plan(&self, tokens_max: usize) -> Plan {
         Plan {
             limits: Limits {
                 tokens_max,
@@ -146,7 +146,7 @@ impl SubmissionHost for RunLauncher<'_> {
     }
 }
 
-fn refused(faults: &Faults) -> ApiError {
+fn input_errors(faults: &Faults) -> ApiError {
     let problem = |fault: &workflow::Fault| Problem::new(&fault.path, &fault.what);
     ApiError::fields(faults.0.iter().map(problem).collect())
 }

@@ -54,7 +54,7 @@ impl RunControl {
     ///
     /// # Errors
     /// The run has no channel of this name now.
-    pub fn write(&self, channel: &str, ids: &[u32]) -> Result<usize, UnknownChannel> {
+    pub fn write_channel(&self, channel: &str, ids: &[u32]) -> Result<usize, UnknownChannel> {
         let mut channels = self.channels();
         let writer = channels.get_mut(channel).ok_or(UnknownChannel)?;
         match writer.push_slice(ids) {
@@ -68,13 +68,13 @@ impl RunControl {
     ///
     /// # Errors
     /// The run has no channel of this name now.
-    pub fn close(&self, channel: &str) -> Result<(), UnknownChannel> {
+    pub fn close_channel(&self, channel: &str) -> Result<(), UnknownChannel> {
         let closed = self.channels().remove(channel);
         closed.map(drop).ok_or(UnknownChannel)
     }
 
     /// The result; `None` before the end.
-    pub fn outcome(&self) -> Option<&RunResult> {
+    pub fn run_result(&self) -> Option<&RunResult> {
         self.outcome.get()
     }
 
@@ -87,7 +87,7 @@ impl RunControl {
     }
 
     /// Returns when there was news since the last time.
-    pub(crate) async fn news(&self) {
+    pub(crate) async fn wait_for_change(&self) {
         self.bell.0.notified().await;
     }
 
@@ -96,11 +96,11 @@ impl RunControl {
         Waker::from(Arc::clone(&self.bell))
     }
 
-    pub(crate) fn opened(&self, channel: Arc<str>, writer: RingWriter<u32>) {
+    pub(crate) fn channel_opened(&self, channel: Arc<str>, writer: RingWriter<u32>) {
         self.channels().insert(channel, writer);
     }
 
-    pub(crate) fn ended(&self, outcome: &Outcome) {
+    pub(crate) fn set_result(&self, outcome: &Outcome) {
         self.channels().clear();
         let (end, detail) = match outcome.end {
             End::Stop(_) => ("stop", None), // a program's own end is no token's
@@ -109,13 +109,13 @@ impl RunControl {
         let _ = self.outcome.set(RunResult {
             end,
             detail,
-            value: outcome.value.as_ref().and_then(written),
+            value: outcome.value.as_ref().and_then(raw_json),
             fault: outcome.fault.as_ref().map(ToString::to_string),
         });
     }
 
     /// Bytes of the stored result.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn result_bytes(&self) -> usize {
         let value = self.outcome.get().and_then(|ended| ended.value.as_ref());
         value.map_or(0, |value| value.get().len())
     }
@@ -127,7 +127,7 @@ impl RunControl {
 }
 
 /// As JSON, without a tree of JSON values for long results.
-fn written(value: &Value) -> Option<Box<RawValue>> {
+fn raw_json(value: &Value) -> Option<Box<RawValue>> {
     let written = match value {
         Value::Text(text) => to_raw_value(&**text),
         Value::Tokens(ids) => to_raw_value(&**ids),

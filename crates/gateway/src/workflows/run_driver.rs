@@ -40,7 +40,7 @@ pub(crate) struct RunDriver {
 
 impl RunDriver {
     /// Runs to the end.
-    pub(crate) async fn on(mut self) {
+    pub(crate) async fn run_to_end(mut self) {
         self.log.wake_on_credit(self.running.waker());
         self.follower.transition(Transition::Started, clock::now());
         let running = Arc::clone(&self.running);
@@ -50,15 +50,15 @@ impl RunDriver {
             }
             let event = tokio::select! {
                 biased;
-                () = running.news() => continue,
-                event = poll_fn(|cx| self.poll(cx)) => event,
+                () = running.wait_for_change() => continue,
+                event = poll_fn(|cx| self.poll_run(cx)) => event,
             };
             match event {
-                Some(Event::Token { id, .. }) => self.tell(id),
-                Some(Event::Opened { channel, writer }) => running.opened(channel, writer),
+                Some(Event::Token { id, .. }) => self.write_token(id),
+                Some(Event::Opened { channel, writer }) => running.channel_opened(channel, writer),
                 Some(Event::Rest) => tokio::task::yield_now().await,
                 Some(Event::Heavy) => {
-                    let Some((drive, failed)) = self.labour().await else {
+                    let Some((drive, failed)) = self.run_long_step().await else {
                         return; // the server is leaving
                     };
                     self = drive;
@@ -68,17 +68,17 @@ impl RunDriver {
                 }
                 Some(Event::Ended(outcome)) => {
                     let end = outcome.end;
-                    keep(running, outcome, self.inline_bytes_max).await;
+                    store_result(running, outcome, self.inline_bytes_max).await;
                     break end;
                 }
                 None => break End::Lost,
             }
         };
-        self.finish(end);
+        self.finish_run(end);
     }
 
     /// Has the step that is at hand done elsewhere; whether that panicked.
-    async fn labour(mut self) -> Option<(Self, bool)> {
+    async fn run_long_step(mut self) -> Option<(Self, bool)> {
         let done = spawn_blocking(move || {
             let done = catch_unwind(AssertUnwindSafe(|| self.run.labour()));
             (self, done.is_err())
@@ -86,20 +86,20 @@ impl RunDriver {
         done.await.ok()
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let stopped = self.running.is_cancelled() || self.log.is_abandoned();
         if !stopped {
             let paused = self.running.is_paused().then_some(RunParkReason::Paused);
             let credit = || self.is_out_of_credit().then_some(RunParkReason::Credit);
             let still = paused.or_else(credit);
             let place = self.place.as_mut();
-            let waits = place.is_some_and(|place| place.poll(cx, still).is_pending());
+            let waits = place.is_some_and(|place| place.poll_slot(cx, still).is_pending());
             if waits || still.is_some() {
                 return Poll::Pending; // the bell is rung when that changes
             }
         }
         let event = self.run.poll(cx, clock::now());
-        self.charge();
+        self.charge_tokens();
         self.alarm = self.run.alarm().map(|at| {
             let mut alarm = Box::pin(sleep_until(Instant::from_std(at)));
             if alarm.as_mut().poll(cx).is_ready() {
@@ -111,7 +111,7 @@ impl RunDriver {
     }
 
     /// Charges what was computed since the last time.
-    fn charge(&mut self) {
+    fn charge_tokens(&mut self) {
         let spent = self.run.spent();
         let sum = |spent: Spent| spent.prompt_tokens + spent.drawn_tokens;
         let more = sum(spent) - sum(self.charged);
@@ -126,7 +126,7 @@ impl RunDriver {
     }
 
     /// The log has capacity for all tokens of the run.
-    fn tell(&mut self, id: u32) {
+    fn write_token(&mut self, id: u32) {
         let token = Token {
             id,
             logprob: f32::NAN,
@@ -137,7 +137,7 @@ impl RunDriver {
     }
 
     /// The permit is released before the end is visible.
-    fn finish(self, end: End) {
+    fn finish_run(self, end: End) {
         drop((self.run, self.place));
         self.follower
             .transition(Transition::Ended(end), clock::now());
@@ -146,13 +146,13 @@ impl RunDriver {
 }
 
 /// Writes down what a run came to; a long value elsewhere.
-async fn keep(running: Arc<RunControl>, outcome: Outcome, inline_bytes_max: usize) {
+async fn store_result(running: Arc<RunControl>, outcome: Outcome, inline_bytes_max: usize) {
     let bytes = outcome.value.as_ref().map_or(0, Value::bytes);
     if bytes <= inline_bytes_max {
-        return running.ended(&outcome);
+        return running.set_result(&outcome);
     }
     // The closure cannot fail.
-    let _ = spawn_blocking(move || running.ended(&outcome)).await;
+    let _ = spawn_blocking(move || running.set_result(&outcome)).await;
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ fn driven(mut run: Run, watch: &Watch) -> (Option<End>, u64) {
             follower: Box::new(Nobody),
             credit_window: 0,
             alarm: None,
-            token_charge: caller.open(1).expect("room").token_charge(),
+            token_charge: caller.open_streams_permit(1).expect("room").token_charge(),
             charged: Spent::default(),
             inline_bytes_max: INLINE,
         };
@@ -119,7 +119,7 @@ fn driven(mut run: Run, watch: &Watch) -> (Option<End>, u64) {
                 tokio::task::yield_now().await;
             }
         });
-        tokio::spawn(drive.on()).await.expect("no panic");
+        tokio::spawn(drive.run_to_end()).await.expect("no panic");
         other.abort();
         (reader.tap().end(), turns.load(Ordering::Relaxed))
     })

@@ -42,7 +42,11 @@ impl RunSlot {
     }
 
     /// Ready when a run that is not parked has a slot; pending when parked.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, still: Option<RunParkReason>) -> Poll<()> {
+    pub(crate) fn poll_slot(
+        &mut self,
+        cx: &mut Context<'_>,
+        still: Option<RunParkReason>,
+    ) -> Poll<()> {
         let permit = self.work.permit();
         match (still, &mut self.state) {
             (None, SlotState::Held | SlotState::Kept(_)) => self.state = SlotState::Held,
@@ -57,7 +61,7 @@ impl RunSlot {
             }
             (Some(RunParkReason::Credit), SlotState::Held) => {
                 self.state = SlotState::Kept(Box::pin(sleep(PERMIT_KEPT)));
-                return self.poll(cx, still);
+                return self.poll_slot(cx, still);
             }
             (Some(RunParkReason::Credit), SlotState::Kept(until)) => {
                 if until.as_mut().poll(cx).is_ready() {

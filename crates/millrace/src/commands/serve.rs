@@ -99,15 +99,15 @@ fn spawn_load(
     std::thread::Builder::new()
         .name("load".to_owned())
         .spawn(move || {
-            let loaded = library.load_started(&mut |progress| loading.progress(progress));
+            let loaded = library.load_started(&mut |progress| loading.report_progress(progress));
             // The receiver is gone when the process is about to end.
             let _ = done.send(match loaded {
                 Ok(loaded) => {
-                    loading.loaded(loaded);
+                    loading.model_loaded(loaded);
                     Ok(())
                 }
                 Err(why) => {
-                    loading.failed();
+                    loading.load_failed();
                     Err(why)
                 }
             });

@@ -210,7 +210,8 @@ impl RequestService {
         }
         self.handover.claim_stream(&facts, &mut response);
         facts.close_after_trailers(&mut response);
-        if let Ok(id) = HeaderValue::try_from(self.app.gateway.generations.ids.id("req-")) {
+        if let Ok(id) = HeaderValue::try_from(self.app.gateway.generations.ids.prefixed_id("req-"))
+        {
             response.headers_mut().insert(REQUEST_ID, id.clone());
             response.headers_mut().insert(REQUEST_ID_PLAIN, id);
         }

@@ -73,22 +73,24 @@ pub(super) async fn compute_embeddings(
     let (arrived, limits) = (clock::now(), handles.limits.now());
     let serving = &request.serving;
     let (pooling, _) = expect_pooling(&serving.model)?;
-    let key = caller.open(1)?;
+    let key = caller.open_streams_permit(1)?;
     // At most this many texts are in the engine; fewer where slots are short.
     let in_flight = request.texts.len().min(IN_FLIGHT_MAX);
-    let sizing = serving.sizing(&limits);
+    let sizing = serving.resource_estimator(&limits);
     let bytes = request.body_bytes * in_flight / request.texts.len().max(1);
-    let ticket = serving.admission.ask(AdmissionRequest {
+    let ticket = serving.admission.request_permit(AdmissionRequest {
         class: request.class,
         account: key.account(),
-        need: sizing.estimate(bytes, in_flight, ANSWERS),
+        need: sizing.estimate_bytes(bytes, in_flight, ANSWERS),
         // A submitted text is computed to the end.
         is_recallable: false,
         deadline: request.deadline,
-        who: handles.ids.digest(&(caller.owner.0, &request.texts)),
+        who: handles
+            .ids
+            .fingerprint_of(&(caller.owner.0, &request.texts)),
     })?;
     let permit = ticket.await?;
-    handles.metrics.admitted(clock::now() - arrived);
+    handles.metrics.record_admission(clock::now() - arrived);
     let (class, deadline) = (request.class, request.deadline);
     let served = Arc::clone(&serving.model);
     let admission = Arc::clone(serving);
@@ -97,12 +99,14 @@ pub(super) async fn compute_embeddings(
     handles
         .metrics
         .prompt_tokenized(usize::try_from(prompt_tokens).unwrap_or(usize::MAX));
-    key.prompt(prompt_tokens, clock::now())?;
+    key.charge_prompt(prompt_tokens, clock::now())?;
     let mut longest: Vec<usize> = prompts.iter().map(Vec::len).collect();
     longest.sort_unstable_by(|a, b| b.cmp(a));
     longest.truncate(IN_FLIGHT_MAX);
-    let sizing = admission.sizing(&limits);
-    let permit = permit.settled(sizing.exact(longest, ANSWERS)?).await?;
+    let sizing = admission.resource_estimator(&limits);
+    let permit = permit
+        .update_estimate(sizing.exact_estimate(longest, ANSWERS)?)
+        .await?;
     let embedder = TextEmbedder {
         handles,
         served: &served,

@@ -23,7 +23,7 @@ const HEARTBEAT_EACH: Duration = Duration::from_secs(1);
 /// Heartbeats until the client disconnects or the server shuts down.
 pub(crate) fn heartbeat_body(lifecycle: Arc<Lifecycle>) -> Body {
     let beats = HeartbeatStream {
-        draining: lifecycle.draining(),
+        draining: lifecycle.drain_watch(),
         lifecycle,
         schedule: HeartbeatSchedule::new(Instant::now(), HEARTBEAT_EACH),
         over: false,
@@ -72,7 +72,7 @@ impl HeartbeatStream {
             dropped,
             at: rfc3339::utc_millis(clock::wall(clock::now())),
             state: self.lifecycle.stage().name(),
-            engine: EngineLoad::of_first(self.lifecycle.models()),
+            engine: EngineLoad::of_first(self.lifecycle.model_registry()),
         };
         let beat = serde_json::to_string(&beat).unwrap_or_default();
         Some(Bytes::from(format!("data: {beat}\n\n")))

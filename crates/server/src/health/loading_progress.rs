@@ -17,8 +17,8 @@ use tokio::sync::watch;
 /// shutdown; `[DONE]` follows.
 pub(crate) fn progress_body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
     let progress = ProgressStream {
-        model: lifecycle.models().first().watch(),
-        draining: lifecycle.draining(),
+        model: lifecycle.model_registry().first_entry().watch_state(),
+        draining: lifecycle.drain_watch(),
         lifecycle,
         keep_alive,
         reported: None,
@@ -31,7 +31,7 @@ pub(crate) fn progress_body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> 
 
 /// The progress now.
 pub(crate) fn progress_report(lifecycle: &Lifecycle) -> LoadingEvent {
-    let (entry, stage) = (lifecycle.models().first(), lifecycle.stage());
+    let (entry, stage) = (lifecycle.model_registry().first_entry(), lifecycle.stage());
     let mut report = LoadingEvent {
         r#type: "progress",
         model: entry.id.clone(),

@@ -51,7 +51,7 @@ pub(crate) struct EngineLoad {
 impl EngineLoad {
     /// The load of the default model's engine; `None` while the model is not loaded.
     pub(crate) fn of_first(models: &ModelRegistry) -> Option<Self> {
-        let serving = models.first().serving()?;
+        let serving = models.first_entry().ready_model()?;
         Some(Self::of_stats(serving.model.handle.engine.stats()))
     }
 
@@ -72,8 +72,8 @@ pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Resp
         ServerStage::Ready => "ok",
         other => other.name(),
     };
-    let models = lifecycle.models();
-    let (model, engine) = (&models.first().id, EngineLoad::of_first(models));
+    let models = lifecycle.model_registry();
+    let (model, engine) = (&models.first_entry().id, EngineLoad::of_first(models));
     let health = Health {
         status,
         model,
@@ -158,7 +158,7 @@ fn ready_response<T: Serialize>(
     if stage == ServerStage::Ready {
         return Json(report(None)).into_response();
     }
-    let state = lifecycle.models().first().state();
+    let state = lifecycle.model_registry().first_entry().state();
     let loading = match (stage, &state) {
         (ServerStage::Loading, ModelState::Loading { progress, .. }) => Some(LoadingReport {
             percent: progress.percent(),

@@ -17,7 +17,7 @@ impl<S> CountedSocket<S> {
     /// Counts an accepted connection.
     pub(crate) fn new(socket: S, metrics: Arc<Metrics>) -> Self {
         metrics.connections_accepted.add(1);
-        metrics.connections_open.up();
+        metrics.connections_open.increment();
         Self { socket, metrics }
     }
 
@@ -29,7 +29,7 @@ impl<S> CountedSocket<S> {
 
 impl<S> Drop for CountedSocket<S> {
     fn drop(&mut self) {
-        self.metrics.connections_open.down();
+        self.metrics.connections_open.decrement();
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
         [(
             &[
                 ("version", env!("CARGO_PKG_VERSION")),
-                ("model", sources.models.first().id.as_str()),
+                ("model", sources.models.first_entry().id.as_str()),
             ] as Labels<'_>,
             1.0,
         )],
@@ -31,7 +31,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     #[cfg(feature = "otlp")]
     write_exports(&mut text, &sources.metrics);
     write_streams(&mut text, sources.streams.registry().counts());
-    let state = sources.models.first().state();
+    let state = sources.models.first_entry().state();
     write_loading(&mut text, &state);
     write_models(&mut text, &sources.models);
     if let ModelState::Ready(serving) = &state {
@@ -68,12 +68,12 @@ fn write_models(text: &mut PrometheusText, models: &ModelRegistry) {
     text.gauge(
         "millrace_models_loaded",
         "Loaded models that accept requests.",
-        models.serving().count() as f64,
+        models.ready_models().count() as f64,
     );
     text.gauge(
         "millrace_models_bytes",
         "Memory of models that can be evicted, including models being unloaded.",
-        models.bytes() as f64,
+        models.memory_bytes() as f64,
     );
     text.gauge(
         "millrace_models_waiting",
@@ -96,27 +96,27 @@ fn write_latencies(text: &mut PrometheusText, metrics: &GenerationMetrics) {
     text.histogram(
         "millrace_admission_wait_seconds",
         "Time from receiving a request's body to its admission.",
-        &metrics.admission_wait.read(),
+        &metrics.admission_wait.distribution(),
     );
     text.histogram(
         "millrace_socket_time_to_first_token_seconds",
         "Time from receiving a request to writing the frame with its first token to the socket.",
-        &metrics.first_token.read(),
+        &metrics.first_token.distribution(),
     );
     text.histogram(
         "millrace_socket_inter_token_seconds",
         "Time between two frames with tokens, as they were written to the socket.",
-        &metrics.next_token.read(),
+        &metrics.next_token.distribution(),
     );
     text.histogram(
         "millrace_reader_stall_seconds",
         "Time that a frame waited for a client that did not read.",
-        &metrics.reader_stall.read(),
+        &metrics.reader_stall.distribution(),
     );
     text.histogram(
         "millrace_answer_seconds",
         "Time from receiving a request to the last frame of its response, completed responses only.",
-        &metrics.answer_time.read(),
+        &metrics.answer_time.distribution(),
     );
 }
 

@@ -99,7 +99,7 @@ impl Drop for CountedRequest {
             None => CLIENT_DISCONNECTED,
         };
         let route = self.route.as_ref().map_or("none", MatchedPath::as_str);
-        self.metrics.requests.of(route).of(status).add(1);
+        self.metrics.requests.value_of(route).of(status).add(1);
     }
 }
 

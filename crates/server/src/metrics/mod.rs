@@ -59,7 +59,7 @@ pub(crate) struct MetricsSources {
 impl Metrics {
     /// Counts a rejected request or connection by error code.
     pub(crate) fn count_rejection(&self, code: &str) {
-        self.rejections.of(code).add(1);
+        self.rejections.value_of(code).add(1);
     }
 
     /// Counts an export to the OpenTelemetry collector.

@@ -68,7 +68,7 @@ impl PrometheusText {
             below += count;
             self.write_sample(name, "_bucket", &[], Some(bound), below as f64);
         }
-        let all = distribution.count() as f64;
+        let all = distribution.sample_count() as f64;
         self.write_sample(name, "_bucket", &[], Some(f64::INFINITY), all);
         self.write_sample(name, "_sum", &[], None, distribution.sum);
         self.write_sample(name, "_count", &[], None, all);

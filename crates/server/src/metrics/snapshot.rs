@@ -65,7 +65,7 @@ impl Quantiles {
     fn of(read: impl Into<Distribution>) -> Self {
         let read = read.into();
         Self {
-            count: read.count(),
+            count: read.sample_count(),
             sum_s: read.sum,
             p50_s: read.quantile(0.5),
             p95_s: read.quantile(0.95),
@@ -88,7 +88,10 @@ fn acceptance_rate(drafted: u64, accepted: u64) -> Option<f64> {
 
 /// Takes a snapshot.
 pub(crate) fn take_snapshot(sources: &MetricsSources) -> MetricsSnapshot {
-    let (serving, none) = (sources.models.first().serving(), UnloadedMetrics::default());
+    let (serving, none) = (
+        sources.models.first_entry().ready_model(),
+        UnloadedMetrics::default(),
+    );
     let (stats, steps, admission) = match &serving {
         Some(serving) => (
             serving.model.handle.engine.stats(),
@@ -128,13 +131,13 @@ pub(crate) fn take_snapshot(sources: &MetricsSources) -> MetricsSnapshot {
         resumes: stats.resumes(),
         preemptions: stats.preemptions(),
         endings: stats.endings().total(),
-        admission_wait: Quantiles::of(generations.admission_wait.read()),
-        socket_time_to_first_token: Quantiles::of(generations.first_token.read()),
-        socket_inter_token: Quantiles::of(generations.next_token.read()),
-        reader_stall: Quantiles::of(generations.reader_stall.read()),
+        admission_wait: Quantiles::of(generations.admission_wait.distribution()),
+        socket_time_to_first_token: Quantiles::of(generations.first_token.distribution()),
+        socket_inter_token: Quantiles::of(generations.next_token.distribution()),
+        reader_stall: Quantiles::of(generations.reader_stall.distribution()),
         engine_queue_wait: Quantiles::of(stats.queue_wait()),
         engine_time_to_first_token: Quantiles::of(stats.time_to_first_token()),
         engine_inter_token: Quantiles::of(stats.inter_token()),
-        step_time: Quantiles::of(steps.time.read()),
+        step_time: Quantiles::of(steps.time.distribution()),
     }
 }

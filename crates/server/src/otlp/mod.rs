@@ -51,7 +51,7 @@ impl Exporter {
         let export_loop = ExportLoop {
             log: ExportLog::new(Arc::clone(&app.metrics), target.to_string()),
             attributes: ResourceAttributes {
-                model: app.models.first().id.clone(),
+                model: app.models.first_entry().id.clone(),
                 address: local,
                 since: clock::wall(clock::now()),
             },
@@ -125,7 +125,7 @@ impl ExportLoop {
     }
 
     async fn export_once(&mut self) {
-        let metrics = self.app.metrics.generations.operations.read();
+        let metrics = self.app.metrics.generations.operations.read_metrics();
         let message = payload::build_payload(&self.attributes, &metrics, clock::wall(clock::now()));
         let sent = post::send_export(&self.target, message.encode_to_vec());
         let outcome = timeout(EXPORT_TIME_MAX, sent).await;

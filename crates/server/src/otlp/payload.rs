@@ -116,7 +116,7 @@ impl DataPoints<'_> {
             attributes,
             start_time_unix_nano: unix_ns(self.attributes.since),
             time_unix_nano: unix_ns(self.now),
-            count: distribution.count(),
+            count: distribution.sample_count(),
             sum: Some(distribution.sum),
             bucket_counts: distribution.counts.clone(),
             explicit_bounds: distribution.bounds.clone(),

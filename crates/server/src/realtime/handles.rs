@@ -30,7 +30,7 @@ impl OpenSockets {
     /// # Errors
     /// The expected time until one is closed.
     pub(super) fn acquire_permit(&self, max: usize) -> Result<SocketPermit, Duration> {
-        lock_stats(&self.0).begin(1, max, clock::now())?;
+        lock_stats(&self.0).begin_lives(1, max, clock::now())?;
         Ok(SocketPermit(Arc::clone(&self.0)))
     }
 }
@@ -43,7 +43,7 @@ impl Default for OpenSockets {
 
 impl Drop for SocketPermit {
     fn drop(&mut self) {
-        lock_stats(&self.0).end(1, clock::now());
+        lock_stats(&self.0).end_lives(1, clock::now());
     }
 }
 

@@ -73,7 +73,7 @@ impl Session {
             .max_message_size(Some(limits.message_bytes_max))
             .max_frame_size(Some(limits.message_bytes_max));
         let io = TokioIo::new(upgraded);
-        let mut draining = handles.lifecycle.draining();
+        let mut draining = handles.lifecycle.drain_watch();
         Self {
             socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
             pings: PingTimer::new(handles.config.now().keep_alive, limits.idle),

@@ -95,7 +95,7 @@ impl SessionHandler {
         open: &OpenCommand<'_>,
         request: Option<&str>,
     ) -> Result<Value, ApiError> {
-        self.caller.request(clock::now())?;
+        self.caller.count_request(clock::now())?;
         self.expect_capacity()?;
         let opened = Fields::parse(open.body.as_bytes());
         let opened = opened.and_then(|fields| self.open_request(open, fields));
@@ -122,7 +122,7 @@ impl SessionHandler {
             priority: None,
             deadline: None,
             // A job continues without its client unless the client chooses otherwise.
-            resumable: Resumable::chosen(open.resumable.unwrap_or(open.format == Format::Job)),
+            resumable: Resumable::from_choice(open.resumable.unwrap_or(open.format == Format::Job)),
             explicit_acks: open.explicit_acks,
             streamed: true,
             lease: None,
@@ -186,7 +186,7 @@ impl SessionHandler {
     }
 
     fn update_stream(&self, id: &str, control: ControlRequest) -> Result<(), ApiError> {
-        control::apply(control, self.find_stream(id)?.as_ref())
+        control::apply_control(control, self.find_stream(id)?.as_ref())
     }
 
     fn set_paused(&self, id: &str, paused: bool) -> Result<(), ApiError> {
@@ -216,7 +216,7 @@ impl SessionHandler {
         gateway
             .generations
             .streams
-            .find(id, &self.caller)
+            .find_stream(id, &self.caller)
             .map(|stream| stream.payload)
     }
 

@@ -36,7 +36,7 @@ impl FromRequestParts<App> for RateLimited {
 
     async fn from_request_parts(head: &mut Parts, _: &App) -> Result<Self, Rejected> {
         let caller = authentication::caller(&head.extensions)?;
-        caller.request(clock::now()).map_err(ApiError::from)?;
+        caller.count_request(clock::now()).map_err(ApiError::from)?;
         Ok(Self(caller.clone()))
     }
 }

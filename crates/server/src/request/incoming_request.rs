@@ -43,7 +43,7 @@ impl IncomingRequest {
             caller: request.caller,
             scheduling: request.scheduling,
             explicit_acks: request.stream.explicit_acks,
-            resumable: Resumable::chosen(request.stream.resumable == Some(true)),
+            resumable: Resumable::from_choice(request.stream.resumable == Some(true)),
             body: RequestBody::parse(request.body)?,
         })
     }

@@ -40,6 +40,6 @@ impl UnadmittedHandles {
             let lease = model_lookup::expect_lease(lease, &mut fields, &self.models)?;
             parse(fields, &lease.serving.model, &caller)?
         };
-        self.offload.run(body.text().len(), work).await
+        self.offload.run_work(body.text().len(), work).await
     }
 }

@@ -23,7 +23,7 @@ pub(crate) async fn collect_response(
             generation.poll_turn(cx, &mut |event: Event<'_>| add_event(&mut answers, &event))
         })
         .await;
-        generation.accept();
+        generation.return_credit();
         match turn {
             Turn::Open => {}
             Turn::Ended => break,

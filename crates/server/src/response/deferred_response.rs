@@ -36,7 +36,7 @@ pub(crate) fn respond(
     let header = encoding.header;
     let deferred = DeferredBody {
         encoding,
-        states: wanted.named.entry.watch(),
+        states: wanted.named.entry.watch_state(),
         reported: None,
         keep_alive: responder.keep_alive(),
         state: DeferredState::Waiting(Box::pin(start_generation(

@@ -230,7 +230,7 @@ impl StreamBody {
             });
             return true;
         }
-        generation.accept();
+        generation.return_credit();
         writer.write_start(generation.usage().times.started);
         if !writer.out.is_empty() {
             return true;
@@ -242,7 +242,7 @@ impl StreamBody {
                     FollowState::UntilStarted => !self.started,
                     FollowState::Always => true,
                 };
-                match self.following.look(generation, follows, cx) {
+                match self.following.poll_change(generation, follows, cx) {
                     FollowEvent::Nothing => false,
                     FollowEvent::Held => true,
                     FollowEvent::Due(change) => {

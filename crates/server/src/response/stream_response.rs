@@ -66,7 +66,7 @@ impl StreamResponder {
     /// The response to the request that opened the stream: events as they arrive, or collected at the end.
     pub(crate) async fn respond(&self, opened: OpenedStream) -> Response {
         let record = Arc::clone(opened.record());
-        let ignored = opened.ignored().clone();
+        let ignored = opened.ignored_fields().clone();
         let response = self.try_respond(opened).await;
         response.unwrap_or_else(|error| {
             let response = record.terms().format.error(&error);
@@ -80,7 +80,7 @@ impl StreamResponder {
     /// The request was rejected, or the generation failed before anything was sent.
     pub(crate) async fn try_respond(&self, opened: OpenedStream) -> Result<Response, ApiError> {
         let record = Arc::clone(opened.record());
-        let ignored = opened.ignored().clone();
+        let ignored = opened.ignored_fields().clone();
         let response = if record.meta().stream_options.stream {
             self.start_streaming(opened).await
         } else {
@@ -94,7 +94,7 @@ impl StreamResponder {
     pub(crate) fn deferred_body(&self, opened: OpenedStream, encoding: Encoding) -> StreamBody {
         let place = opened.queue_position();
         let metrics = Arc::clone(&self.metrics);
-        let started = opened.start();
+        let started = opened.start_generation();
         // The HTTP layer counts rejections by status, and the status has been sent.
         let counted = async move {
             let started = started.await;
@@ -110,7 +110,11 @@ impl StreamResponder {
         let body = if opened.queue_position().is_some() {
             self.deferred_body(opened, encoding)
         } else {
-            StreamBody::new(opened.start().await?, encoding, self.keep_alive())
+            StreamBody::new(
+                opened.start_generation().await?,
+                encoding,
+                self.keep_alive(),
+            )
         };
         let body = if terms.resumable || terms.detachable {
             let nothing = vec![Position::default(); record.meta().choices];
@@ -125,8 +129,8 @@ impl StreamResponder {
 async fn non_streaming_response(opened: OpenedStream) -> Result<Response, ApiError> {
     let record = Arc::clone(opened.record());
     let encoder = stream_encoding(&record).encoder;
-    let serving = Arc::clone(opened.serving());
-    let generation = opened.start().await?;
+    let serving = Arc::clone(opened.ready_model());
+    let generation = opened.start_generation().await?;
     let body =
         collected_response::collect_response(generation, encoder, &serving.model.handle.tokenizer)
             .await?;

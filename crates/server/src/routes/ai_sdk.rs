@@ -25,7 +25,7 @@ pub(crate) async fn create_message(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let chosen = request.stream.resumable.map(Resumable::chosen);
+    let chosen = request.stream.resumable.map(Resumable::from_choice);
     let request = IncomingRequest::new(Format::AiSdkUi, Framing::Sse, request)?
         .with_resumable(chosen.unwrap_or(Resumable::Yes));
     Ok(request.respond(&responder).await?)
@@ -60,7 +60,7 @@ fn running_stream(
 ) -> Option<Arc<StreamRecord>> {
     let (mut latest, mut after) = (None::<Arc<StreamRecord>>, None);
     loop {
-        let page = streams.list(caller, after, LIST_PAGE_MAX);
+        let page = streams.list_streams(caller, after, LIST_PAGE_MAX);
         for stream in page.entries {
             let record = stream.payload;
             let is_later = |other: &Arc<StreamRecord>| record.meta().arrived > other.meta().arrived;

@@ -37,7 +37,7 @@ pub(crate) async fn run_inference(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let chosen = request.stream.resumable.map(Resumable::chosen);
+    let chosen = request.stream.resumable.map(Resumable::from_choice);
     let request = IncomingRequest::new(Format::Job, Framing::Sse, request)?
         .with_resumable(chosen.unwrap_or(Resumable::IfStreamed));
     let opened = request.opened(responder.gateway()).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn submit_job(
     let request =
         IncomingRequest::new(Format::Job, Framing::Sse, request)?.with_resumable(Resumable::Yes);
     let opened = request.opened(responder.gateway()).await?;
-    Ok(submitted_job(&opened.detach()))
+    Ok(submitted_job(&opened.run_detached()))
 }
 
 pub(crate) async fn show_job(job: JobInPath) -> Result<Response, Rejected> {
@@ -86,7 +86,7 @@ pub(crate) async fn delete_job(job: JobInPath) -> Result<Response, Rejected> {
     let streams = Arc::clone(&job.streams);
     Ok(job.stop_job(|record| {
         if record.state() == StreamState::Ended {
-            streams.forget(record.id());
+            streams.remove_stream(record.id());
         } else {
             record.cancel();
         }
@@ -121,12 +121,15 @@ impl FromRequestParts<App> for JobInPath {
 impl JobInPath {
     /// The stream of the job, by the name of the job or by the stream id.
     fn find_stream(&self) -> Result<Arc<StreamRecord>, ApiError> {
-        let named = || self.names.find(self.caller.owner, &JobId::parse(&self.id)?);
+        let named = || {
+            self.names
+                .find_stream(self.caller.owner, &JobId::parse(&self.id)?)
+        };
         let found = if self.id.parse::<StreamId>().is_ok() {
-            self.streams.find(&self.id, &self.caller)
+            self.streams.find_stream(&self.id, &self.caller)
         } else {
             let id = named().map_or_else(String::new, |id| id.to_string());
-            self.streams.find(&id, &self.caller)
+            self.streams.find_stream(&id, &self.caller)
         };
         found.map(|stream| stream.payload)
     }

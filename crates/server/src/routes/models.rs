@@ -18,7 +18,12 @@ pub(crate) async fn list_models(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let all: Vec<_> = served.list().await.iter().map(ListedModel::card).collect();
+    let all: Vec<_> = served
+        .list_models()
+        .await
+        .iter()
+        .map(ListedModel::model_card)
+        .collect();
     if !is_anthropic_client(&headers) {
         return Json(model_list::model_list(&all)).into_response();
     }
@@ -34,16 +39,16 @@ pub(crate) async fn one_model(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, Rejected> {
-    let listed = served.listed(Some(&id)).await;
+    let listed = served.listed_model(Some(&id)).await;
     if is_anthropic_client(&headers) {
         return Ok(anthropic_card(listed));
     }
-    Ok(Json(model_list::model_object(&listed?.card())).into_response())
+    Ok(Json(model_list::model_object(&listed?.model_card())).into_response())
 }
 
 fn anthropic_card(listed: Result<ListedModel, ApiError>) -> Response {
     match listed {
-        Ok(listed) => Json(anthropic::model_list::model_info(&listed.card())).into_response(),
+        Ok(listed) => Json(anthropic::model_list::model_info(&listed.model_card())).into_response(),
         Err(error) => anthropic::error_response::to_response(&error),
     }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn create_response(
     if !opened.record().meta().stream_options.background {
         return Ok(responder.respond(opened).await);
     }
-    let entry = opened.detach();
+    let entry = opened.run_detached();
     Ok(with_stream_id(json_response(so_far(&entry)), &entry))
 }
 
@@ -121,14 +121,14 @@ impl FromRequestParts<App> for ResponseInPath {
 
 impl ResponseInPath {
     fn find_record(&self) -> Result<Arc<ResponseRecord>, ApiError> {
-        self.store.find(&self.id, &self.caller)
+        self.store.find_response(&self.id, &self.caller)
     }
 
     /// The stream of the response, while the stream is retained.
     fn find_stream(&self) -> Result<Arc<StreamRecord>, ApiError> {
         let prefix = wire::responses::ID_PREFIX;
         let name = self.id.strip_prefix(prefix).unwrap_or_default();
-        let found = self.streams.find(name, &self.caller);
+        let found = self.streams.find_stream(name, &self.caller);
         found.map(|stream| stream.payload).map_err(|_| {
             let message = "the events of this response are no longer kept (streams.retention_s; those of one \
                          without background end with their client); the response itself is: ask without stream";
@@ -174,21 +174,21 @@ impl ResponseInPath {
     fn forget_stream(&self, record: Arc<ResponseRecord>) {
         let (store, streams) = (Arc::clone(&self.store), Arc::clone(&self.streams));
         tokio::spawn(async move {
-            if let ResponseLookup::Running(entry) = store.look(&record) {
-                response_record::ended(&entry).await;
+            if let ResponseLookup::Running(entry) = store.look_up(&record) {
+                response_record::wait_for_end(&entry).await;
             }
-            streams.forget(record.id);
+            streams.remove_stream(record.id);
         });
     }
 
     /// Cancels the response within one step, and waits for its end. An ended response stays as it is.
     async fn cancel_and_wait(&self, record: &Arc<ResponseRecord>) -> Arc<EndedResponse> {
         loop {
-            match self.store.look(record) {
+            match self.store.look_up(record) {
                 ResponseLookup::Ended(outcome) => return outcome,
                 ResponseLookup::Running(entry) => {
                     entry.cancel();
-                    response_record::ended(&entry).await;
+                    response_record::wait_for_end(&entry).await;
                 }
             }
         }
@@ -204,7 +204,7 @@ pub(crate) async fn show_response(
     let query = Query::of(&uri)?;
     match query.get("stream") {
         Some("true") => Ok(response.event_response(&responder, &query)?),
-        None | Some("false") => Ok(match response.store.look(&record) {
+        None | Some("false") => Ok(match response.store.look_up(&record) {
             ResponseLookup::Running(entry) => with_stream_id(json_response(so_far(&entry)), &entry),
             ResponseLookup::Ended(outcome) => json_response(outcome.body.clone()),
         }),
@@ -220,7 +220,7 @@ pub(crate) async fn delete_response(
     response: ResponseInPath,
 ) -> Result<Json<DeletedResponse>, Rejected> {
     let record = response.find_record()?;
-    if let ResponseLookup::Running(entry) = response.store.look(&record) {
+    if let ResponseLookup::Running(entry) = response.store.look_up(&record) {
         entry.cancel();
     }
     response.store.remove(record.id);

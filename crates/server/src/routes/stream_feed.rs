@@ -108,7 +108,7 @@ pub(crate) async fn show_feed(
     write_event(&snapshot_event(&sources), &mut first);
     let reader = FeedReader {
         ring,
-        draining: lifecycle.draining(),
+        draining: lifecycle.drain_watch(),
         keep_alive: config.now().keep_alive,
         first: Some(first.freeze()),
         dropped: 0,

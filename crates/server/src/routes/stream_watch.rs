@@ -46,20 +46,19 @@ impl SubscribeOptions {
         let (govern, metrics) = (self.govern, Arc::clone(responder.metrics()));
         let known = self.cursor.as_ref().map(|cursor| cursor.positions.clone());
         let body = if record.started().is_some() {
-            let generation =
-                attach_subscriber(record, known.as_deref(), govern)?.metered(&metrics, metered);
+            let generation = attach_subscriber(record, known.as_deref(), govern)?
+                .with_metrics(&metrics, metered);
             StreamBody::new(generation, self.encoding, keep_alive)
         } else {
             if known.iter().flatten().any(|known| known.begun() > 0) {
                 return Err(invalid_cursor());
             }
             let (record, place) = (Arc::clone(record), record.queue_position().cloned());
-            let pending =
-                async move {
-                    record.settled().await?;
-                    Ok(attach_subscriber(&record, known.as_deref(), govern)?
-                        .metered(&metrics, metered))
-                };
+            let pending = async move {
+                record.wait_for_start().await?;
+                Ok(attach_subscriber(&record, known.as_deref(), govern)?
+                    .with_metrics(&metrics, metered))
+            };
             StreamBody::waiting(Box::pin(pending), place, self.encoding, keep_alive)
         };
         Ok(match &self.cursor {

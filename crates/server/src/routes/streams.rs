@@ -14,7 +14,7 @@ use gateway::metrics::MeteredProtocol;
 use gateway::streams::StreamRegistry;
 use gateway::streams::StreamState;
 use gateway::streams::control::{self, not_running};
-use gateway::streams::describe::{Description, describe};
+use gateway::streams::describe::{Description, describe_stream};
 use gateway::streams::stream_record::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
@@ -132,9 +132,13 @@ pub(crate) async fn list_streams(
     let after = query.number("after", u64::MAX)?.map(ListCursor);
     let limit = query.number("limit", LIST_PAGE_MAX as u64)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
-    let page = streams.list(&caller, after, limit.unwrap_or(LIST_PAGE).max(1));
+    let page = streams.list_streams(&caller, after, limit.unwrap_or(LIST_PAGE).max(1));
     let now = clock::now();
-    let data: Vec<_> = page.entries.iter().map(|s| describe(s, now)).collect();
+    let data: Vec<_> = page
+        .entries
+        .iter()
+        .map(|s| describe_stream(s, now))
+        .collect();
     let next = page.next.map(|cursor| cursor.0);
     let page = StreamPage {
         object: "list",
@@ -177,7 +181,7 @@ impl FromRequestParts<App> for StreamInPath {
         let Path(id) = path.map_err(IntoResponse::into_response)?;
         let caller = Authenticated::from_request_parts(head, app).await;
         let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
-        let found = <Arc<StreamRegistry>>::from_ref(app).find(&id, &caller);
+        let found = <Arc<StreamRegistry>>::from_ref(app).find_stream(&id, &caller);
         Ok(Self { id, found })
     }
 }
@@ -221,7 +225,7 @@ pub(crate) async fn delete_stream(
         Err(error) => return Err(error.into()),
     };
     if found.payload.state() == StreamState::Ended {
-        streams.forget(found.id);
+        streams.remove_stream(found.id);
     } else {
         found.payload.cancel();
     }
@@ -248,7 +252,7 @@ pub(crate) async fn update_stream(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
-    control::apply(ControlRequest::parse(&body)?, &stream.payload)?;
+    control::apply_control(ControlRequest::parse(&body)?, &stream.payload)?;
     Ok(described_stream(StatusCode::OK, &stream))
 }
 
@@ -272,5 +276,5 @@ pub(crate) async fn acknowledge_tokens(
 }
 
 fn described_stream(status: StatusCode, stream: &stream::Entry<StreamRecord>) -> Response {
-    (status, Json(describe(stream, clock::now()))).into_response()
+    (status, Json(describe_stream(stream, clock::now()))).into_response()
 }

@@ -13,7 +13,7 @@ use gateway::handles::Gateway;
 use gateway::keys::Caller;
 use gateway::models::ModelLease;
 use gateway::offload::Offload;
-use gateway::open::{ParsedRequest, open};
+use gateway::open::{ParsedRequest, open_stream};
 use gateway::streams::{StreamRecord, StreamRegistry};
 use gateway::workflows::folder::{self, Workflow, WorkflowList};
 use gateway::workflows::launch::Program;
@@ -39,7 +39,9 @@ const IDS_MAX: usize = 4096;
 pub(crate) async fn list_workflows(
     State(config): State<Arc<LiveConfig>>,
 ) -> Result<Json<WorkflowList>, Rejected> {
-    let listed = read_folder(&config, |folder| Ok(folder::list(folder.as_deref())));
+    let listed = read_folder(&config, |folder| {
+        Ok(folder::list_documents(folder.as_deref()))
+    });
     Ok(Json(listed.await?))
 }
 
@@ -48,8 +50,8 @@ pub(crate) async fn show_workflow(
     Path(name): Path<String>,
 ) -> Result<Json<Workflow>, Rejected> {
     let described = read_folder(&config, move |folder| {
-        let program = folder::program(folder.as_deref(), &name)?;
-        Ok(folder::describe(&name, &program))
+        let program = folder::load_program(folder.as_deref(), &name)?;
+        Ok(folder::describe_document(&name, &program))
     });
     Ok(Json(described.await?))
 }
@@ -63,7 +65,7 @@ pub(crate) async fn run_workflow(
 ) -> Result<Response, Rejected> {
     let gateway: &Gateway = responder.gateway();
     let program = read_folder(&config, move |folder| {
-        folder::program(folder.as_deref(), &name)
+        folder::load_program(folder.as_deref(), &name)
     })
     .await?;
     let body = RequestBody::parse(request.body)?;
@@ -71,7 +73,7 @@ pub(crate) async fn run_workflow(
         Some(lease) => lease,
         None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };
-    let parsed = offload.run(body.text().len(), move || parse_run(&body, lease, program));
+    let parsed = offload.run_work(body.text().len(), move || parse_run(&body, lease, program));
     let parsed = ParsedRequest {
         priority: request.scheduling.priority,
         deadline: request.scheduling.deadline,
@@ -79,7 +81,7 @@ pub(crate) async fn run_workflow(
         explicit_acks: request.stream.explicit_acks,
         ..parsed.await?
     };
-    let opened = open(&gateway.generations, &request.caller, parsed)?;
+    let opened = open_stream(&gateway.generations, &request.caller, parsed)?;
     Ok(responder.respond(opened).await)
 }
 
@@ -171,7 +173,7 @@ pub(crate) async fn show_run(
         id: record.id().to_string(),
         model: &record.meta().model,
         state: record.state().name(),
-        outcome: running.outcome(),
+        outcome: running.run_result(),
     };
     Ok(Json(description).into_response())
 }
@@ -207,10 +209,10 @@ pub(crate) async fn write_channel(
     }
     let close = fields.boolean("close") == Some(true);
     fields.finish()?;
-    let written = running.write(&channel, &ids).map_err(no_channel)?;
+    let written = running.write_channel(&channel, &ids).map_err(no_channel)?;
     let closes = close && written == ids.len();
     if closes {
-        running.close(&channel).map_err(no_channel)?;
+        running.close_channel(&channel).map_err(no_channel)?;
     }
     Ok(Json(ChannelWrite {
         object: "workflow.channel",
@@ -238,7 +240,7 @@ fn find_run(
     caller: &Caller,
     id: &str,
 ) -> Result<(Arc<StreamRecord>, Arc<RunControl>), ApiError> {
-    let found = streams.find(id, caller)?;
+    let found = streams.find_stream(id, caller)?;
     let record = found.payload;
     if let Some(error) = record.rejection() {
         return Err(error.clone());

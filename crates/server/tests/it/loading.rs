@@ -44,7 +44,7 @@ fn waits(reply: &Reply) {
 #[test]
 fn loading_server_is_live_not_ready_and_reports_progress() {
     let mut rig = early();
-    rig.loading().progress(halfway());
+    rig.loading().report_progress(halfway());
     let told = json!({
         "phase": "weights", "bytes_done": 500, "bytes_total": 1000, "tensors_done": 3, "tensors_total": 9,
     });
@@ -95,7 +95,7 @@ fn loading_server_is_live_not_ready_and_reports_progress() {
 #[test]
 fn requests_while_loading_are_rejected_in_their_dialect() {
     let mut rig = early();
-    rig.loading().progress(halfway());
+    rig.loading().report_progress(halfway());
     let openai = ["/v1/chat/completions", "/v1/completions"];
     let native = ["/v1/inference", "/v1/jobs"];
     for path in openai {
@@ -150,7 +150,7 @@ fn load_progress_is_streamed_until_complete() {
         let head = client.head();
         assert_eq!(head.get("content-type"), Some("text/event-stream"));
         assert_eq!(event(&mut client)["percent"], 0);
-        rig.loading().progress(halfway());
+        rig.loading().report_progress(halfway());
         let half = event(&mut client);
         assert_eq!(half["percent"], 50);
         assert_eq!(half["progress"]["tensors_done"], 3);

@@ -10,7 +10,7 @@ const TICKET_BYTES: usize = size_of::<(TicketId, TicketEntry)>() + size_of::<Ran
 const _: () = assert!(TICKET_BYTES <= 320);
 
 impl Core {
-    pub(crate) fn check(&self) {
+    pub(crate) fn check_invariants(&self) {
         let (mut sums, mut open, mut seated) = (ResourceSums::default(), 0, 0);
         let (mut waiting, mut back) = (0, 0);
         let mut accounts: HashMap<u64, (usize, usize)> = HashMap::new();
@@ -23,8 +23,8 @@ impl Core {
                     seated += need.streams;
                     share.0 += run.held;
                     share.1 += need.streams;
-                    back += usize::from(run.waits());
-                    let of = ResourceSums::of(need, run);
+                    back += usize::from(run.waits_for_slot());
+                    let of = ResourceSums::of_ticket(need, run);
                     sums.slots += of.slots;
                     sums.pages += of.pages;
                     sums.prefill += of.prefill;
@@ -53,7 +53,7 @@ impl Core {
                 slots: held,
                 seats: seated,
                 ..
-            } = self.shares.of(account);
+            } = self.shares.share_of(account);
             assert_eq!((slots, seats), (held, seated), "of an account");
         }
         self.check_idle(&ranks);
@@ -66,7 +66,7 @@ impl Core {
         }
         for rank in ranks {
             assert!(
-                !self.fits(*rank, self.tickets[&rank.id].request.need),
+                !self.fits_now(*rank, self.tickets[&rank.id].request.need),
                 "idle"
             );
         }
@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Tickets that have a holder.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn held_tickets(&self) -> usize {
         self.tickets.len()
     }
 }

@@ -12,7 +12,7 @@ const CLASS_SHARE: usize = 16;
 
 impl Core {
     /// Whether a newcomer may have a ticket of this rank.
-    pub(crate) fn may_enter(
+    pub(crate) fn check_entry(
         &mut self,
         rank: Rank,
         request: &AdmissionRequest,
@@ -22,27 +22,30 @@ impl Core {
         if self.closed {
             return Err(self.closed_rejection());
         }
-        let expected = self.retry_reservations.redeem(request.who, now);
+        let expected = self.retry_reservations.redeem_reservation(request.who, now);
         let wait = match at_once {
             true => Some(Duration::ZERO),
-            false => self.wait_for(self.ahead(rank, now) + 1),
+            false => self.wait_for(self.tickets_ahead(rank, now) + 1),
         };
-        self.in_time(wait, request, expected, now)?;
+        self.check_deadline(wait, request, expected, now)?;
         if self.is_open(at_once, expected) && (at_once || self.has_room(request.class, expected)) {
             return Ok(());
         }
         self.is_rejecting = true;
         // A returning caller needs one free position of those that are reserved.
         let full = self.bounds.queue.max_depth
-            - self.retry_reservations.kept_of(self.bounds.queue.max_depth) / 2;
+            - self
+                .retry_reservations
+                .reserved_of(self.bounds.queue.max_depth)
+                / 2;
         let backlog = self.wait_for((self.queue.len() + 1).saturating_sub(full).max(1));
-        let retry_after = self.send_away(request.who, backlog, now);
+        let retry_after = self.reserve_retry(request.who, backlog, now);
         Err(Rejection::QueueFull { retry_after })
     }
 
     /// Whether the first token can come before the request's deadline, and the permit before the queue timeout. An
     /// unmeasured rate counts as fast: no request is rejected for want of data.
-    fn in_time(
+    fn check_deadline(
         &mut self,
         wait: Option<Duration>,
         request: &AdmissionRequest,
@@ -59,17 +62,17 @@ impl Core {
                 return Err(Rejection::Unattainable {
                     predicted,
                     patience,
-                    retry_after: self.after(predicted - patience),
+                    retry_after: self.retry_after_excess(predicted - patience),
                 });
             }
         }
         let timeout = self.bounds.queue.timeout;
-        let kept = self.retry_reservations.kept_of_time(timeout);
+        let kept = self.retry_reservations.reserved_time(timeout);
         if wait > timeout || !expected && wait > timeout - kept {
             let backlog = wait.saturating_sub(timeout - kept / 2);
             return Err(Rejection::WaitTooLong {
                 predicted,
-                retry_after: self.send_away(request.who, Some(backlog), now),
+                retry_after: self.reserve_retry(request.who, Some(backlog), now),
             });
         }
         Ok(())
@@ -80,7 +83,7 @@ impl Core {
         let open_max = self.bounds.open_max;
         let kept = match at_once || expected {
             true => 0,
-            false => self.retry_reservations.kept_of(open_max),
+            false => self.retry_reservations.reserved_of(open_max),
         };
         self.open + self.queue.len() + kept < open_max
     }
@@ -90,7 +93,7 @@ impl Core {
         let max_depth = self.bounds.queue.max_depth;
         let kept = match expected {
             true => 0,
-            false => self.retry_reservations.kept_of(max_depth),
+            false => self.retry_reservations.reserved_of(max_depth),
         };
         self.queue.len() + kept < max_depth || self.queue.of_class(class) < max_depth / CLASS_SHARE
     }
@@ -102,7 +105,7 @@ impl Core {
 
     /// `Retry-After` of a rejected request: after `backlog` (`None`: nothing was measured), and after earlier
     /// reservations. Reserves a slot.
-    pub(crate) fn send_away(
+    pub(crate) fn reserve_retry(
         &mut self,
         who: Fingerprint,
         backlog: Option<Duration>,
@@ -114,11 +117,11 @@ impl Core {
             None => backlog.unwrap_or_default().max(self.bounds.retry_after),
         };
         self.retry_reservations
-            .promise(who, backlog, per_second, now)
+            .add_reservation(who, backlog, per_second, now)
     }
 
     /// `Retry-After` where `excess` of other requests' work is too much, and no slot is missing.
-    fn after(&self, excess: Duration) -> Duration {
+    fn retry_after_excess(&self, excess: Duration) -> Duration {
         let least = match self.drain.per_second() {
             Some(_) => RETRY_AFTER_MIN,
             None => self.bounds.retry_after,

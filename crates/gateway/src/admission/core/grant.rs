@@ -13,32 +13,32 @@ const SEATS_PART: usize = 4;
 impl Core {
     /// Grants first slots in order, as many as fit; rejects tickets that have timed out. Then grants further slots on
     /// request.
-    pub(crate) fn grant(&mut self, now: Instant) {
+    pub(crate) fn grant_slots(&mut self, now: Instant) {
         loop {
-            self.grant_first(now);
+            self.grant_first_slots(now);
             // A grant may let a ticket fit that did not: the tenant has one stream less without a slot.
-            if self.blocker.is_some() || !self.grow() {
+            if self.blocker.is_some() || !self.grant_further_slot() {
                 break;
             }
         }
-        self.recall();
+        self.recall_slots();
     }
 
-    fn grant_first(&mut self, now: Instant) {
+    fn grant_first_slots(&mut self, now: Instant) {
         self.blocker = None;
         self.aside.clear();
         while self.sums.slots < self.limit.get() {
-            let Some(rank) = self.next(now) else {
+            let Some(rank) = self.next_ticket(now) else {
                 break;
             };
-            if self.expire(rank.id, now) {
+            if self.expire_ticket(rank.id, now) {
                 continue;
             }
             let Some(ticket) = self.tickets.get(&rank.id) else {
                 return;
             };
-            if self.fits(rank, ticket.request.need) {
-                self.let_in(rank, now);
+            if self.fits_now(rank, ticket.request.need) {
+                self.admit_ticket(rank, now);
                 self.aside.clear();
             } else if self.waits_too_long(rank, now) {
                 self.blocker = Some(rank);
@@ -50,14 +50,14 @@ impl Core {
     }
 
     /// Whether a newcomer of this rank and need would be let in now.
-    pub(crate) fn is_let_in(&self, rank: Rank, need: ResourceEstimate, now: Instant) -> bool {
+    pub(crate) fn is_admissible(&self, rank: Rank, need: ResourceEstimate, now: Instant) -> bool {
         let before =
             |blocker| self.queue_priority(rank, 0, now) < self.queue_priority(blocker, 0, now);
-        self.fits(rank, need) && self.blocker.is_none_or(before)
+        self.fits_now(rank, need) && self.blocker.is_none_or(before)
     }
 
     /// Tickets served before this rank, if slots were granted one by one now and no ticket left.
-    pub(crate) fn ahead(&self, rank: Rank, now: Instant) -> usize {
+    pub(crate) fn tickets_ahead(&self, rank: Rank, now: Instant) -> usize {
         if self.shares.len() <= 1 {
             return self.queue.due_before(rank);
         }
@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// The ticket that gets the next first place, of those that do not wait aside.
-    fn next(&self, now: Instant) -> Option<Rank> {
+    fn next_ticket(&self, now: Instant) -> Option<Rank> {
         let waiting = self.queue.iter();
         let mut waiting = waiting.filter(|rank| !self.aside.contains(&rank.id));
         match self.shares.len() {
@@ -93,7 +93,7 @@ impl Core {
     }
 
     /// Whether the slot, pages and seats of a first grant are free.
-    pub(crate) fn fits(&self, rank: Rank, need: ResourceEstimate) -> bool {
+    pub(crate) fn fits_now(&self, rank: Rank, need: ResourceEstimate) -> bool {
         self.sums.slots < self.limit.get()
             && self.sums.pages + need.pages <= self.bounds.pages_limit
             && (rank.is_back || self.has_seats(rank.account, need.streams))
@@ -101,7 +101,7 @@ impl Core {
 
     /// Whether this tenant may start so many more sequences. A single tenant may start any number.
     fn has_seats(&self, account: u64, streams: usize) -> bool {
-        let (seats, share) = (self.bounds.seats, self.shares.of(account));
+        let (seats, share) = (self.bounds.seats, self.shares.share_of(account));
         let still = share.seats.saturating_sub(share.slots);
         let left = match still >= seats / SEATS_PART {
             true => seats / SEATS_PART,
@@ -111,9 +111,9 @@ impl Core {
     }
 
     /// Gives a first place, or one again.
-    fn let_in(&mut self, rank: Rank, now: Instant) {
+    fn admit_ticket(&mut self, rank: Rank, now: Instant) {
         self.queue.remove(rank);
-        self.shares.of_mut(rank.account).granted(now);
+        self.shares.share_mut(rank.account).note_grant(now);
         let Some(ticket) = self.tickets.get_mut(&rank.id) else {
             return;
         };
@@ -127,10 +127,10 @@ impl Core {
             {
                 self.woken.extend(waker);
             }
-            self.put_in(rank.account, need, &run);
+            self.add_running(rank.account, need, &run);
             return;
         }
-        let waker = self.alter(rank.id, |run| {
+        let waker = self.update_running(rank.id, |run| {
             (run.held, run.free) = (1, 1);
             if !run.first_token {
                 run.since = now;
@@ -151,7 +151,7 @@ impl Core {
     }
 
     /// Grants one further slot. False: no ticket requests one, or no slot is free.
-    fn grow(&mut self) -> bool {
+    fn grant_further_slot(&mut self) -> bool {
         if self.sums.growing == 0 || !self.has_spare_slot() {
             return false;
         }
@@ -160,13 +160,16 @@ impl Core {
             let TicketState::Running(run) = &ticket.state else {
                 return (u64::MAX, usize::MAX, ticket.rank);
             };
-            let share = self.shares.of(ticket.rank.account).measure(0);
+            let share = self
+                .shares
+                .share_of(ticket.rank.account)
+                .slots_per_weight(0);
             (share, run.held, ticket.rank)
         });
         let Some(id) = least.map(|ticket| ticket.rank.id) else {
             return false;
         };
-        let waker = self.alter(id, |run| {
+        let waker = self.update_running(id, |run| {
             (run.held, run.free) = (run.held + 1, run.free + 1);
             run.waker.clone()
         });
@@ -176,20 +179,23 @@ impl Core {
 
     /// Recalls further slots, one for each waiting ticket: of the tenant with the most slots, and of its ticket with
     /// the most.
-    fn recall(&mut self) {
+    fn recall_slots(&mut self) {
         while self.sums.recalled < self.queue.in_line() && self.sums.recallable > 0 {
             let most = self.tickets.values().filter_map(|ticket| {
                 let TicketState::Running(run) = &ticket.state else {
                     return None;
                 };
-                let further = run.recallable();
-                let share = self.shares.of(ticket.rank.account).measure(0);
+                let further = run.recallable_slots();
+                let share = self
+                    .shares
+                    .share_of(ticket.rank.account)
+                    .slots_per_weight(0);
                 (further > 0).then_some((share, further, ticket.rank))
             });
             let Some((.., rank)) = most.max() else {
                 return;
             };
-            let waker = self.alter(rank.id, |run| {
+            let waker = self.update_running(rank.id, |run| {
                 run.recalled += 1;
                 run.waker.clone()
             });
@@ -207,7 +213,7 @@ impl Core {
     pub(super) fn may_grow(&self, ticket: &TicketEntry) -> bool {
         let limit = self.bounds.pages_limit;
         let pages = self.sums.pages + ticket.request.need.pages_more;
-        matches!(&ticket.state, TicketState::Running(run) if run.held > 0 && run.wants() > 0)
+        matches!(&ticket.state, TicketState::Running(run) if run.held > 0 && run.missing_slots() > 0)
             && pages <= limit - limit / LEFT_PART
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 impl Core {
     /// Rejects a waiting ticket after its timeout. True: the ticket was rejected.
-    pub(crate) fn expire(&mut self, id: TicketId, now: Instant) -> bool {
+    pub(crate) fn expire_ticket(&mut self, id: TicketId, now: Instant) -> bool {
         let Some(TicketEntry {
             rank,
             request,
@@ -25,15 +25,15 @@ impl Core {
             let backlog = self.wait_for(self.queue.len());
             Rejection::QueueTimeout {
                 waited: now.saturating_duration_since(since),
-                retry_after: self.send_away(who, backlog, now),
+                retry_after: self.reserve_retry(who, backlog, now),
             }
         };
-        self.reject(rank, rejection);
+        self.reject_ticket(rank, rejection);
         true
     }
 
     /// Removes a waiting ticket from the queue and stores the reason for the holder.
-    pub(crate) fn reject(&mut self, rank: Rank, rejection: Rejection) {
+    pub(crate) fn reject_ticket(&mut self, rank: Rank, rejection: Rejection) {
         self.queue.remove(rank);
         if let Some(ticket) = self.tickets.get_mut(&rank.id) {
             let rejected = TicketState::Rejected(rejection);

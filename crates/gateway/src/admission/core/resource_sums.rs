@@ -41,25 +41,25 @@ impl RunningTicket {
     }
 
     /// Slots that are requested and not granted.
-    pub(crate) fn wants(&self) -> usize {
+    pub(crate) fn missing_slots(&self) -> usize {
         self.claims.saturating_sub(self.free)
     }
 
     /// Slots beyond the first that can be recalled.
-    pub(crate) fn recallable(&self) -> usize {
+    pub(crate) fn recallable_slots(&self) -> usize {
         let further = self.held.saturating_sub(1 + self.recalled);
         if self.is_recallable { further } else { 0 }
     }
 
     /// The ticket gives back so many places.
-    pub(crate) fn give(&mut self, slots: usize) {
+    pub(crate) fn release_slots(&mut self, slots: usize) {
         self.held -= slots;
         let recalled = self.recalled.saturating_sub(slots);
         self.recalled = recalled.min(self.held.saturating_sub(1));
     }
 
     /// Whether the ticket waits in the queue for a slot again.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn waits_for_slot(&self) -> bool {
         self.held == 0 && self.claims > 0
     }
 }
@@ -80,15 +80,15 @@ pub(crate) struct ResourceSums {
 
 impl ResourceSums {
     /// The sums of one ticket.
-    pub(crate) fn of(need: ResourceEstimate, run: &RunningTicket) -> Self {
+    pub(crate) fn of_ticket(need: ResourceEstimate, run: &RunningTicket) -> Self {
         let pending = run.held > 0 && !run.first_token;
         Self {
             slots: run.held,
             pages: need.pages_for(run.held),
             prefill: if pending { need.prompt_tokens } else { 0 },
-            growing: if run.held > 0 { run.wants() } else { 0 },
+            growing: if run.held > 0 { run.missing_slots() } else { 0 },
             recalled: run.recalled,
-            recallable: run.recallable(),
+            recallable: run.recallable_slots(),
         }
     }
 
@@ -113,7 +113,7 @@ impl ResourceSums {
 
 impl Core {
     /// Changes what a running ticket has; the sums follow.
-    pub(crate) fn alter<T>(
+    pub(crate) fn update_running<T>(
         &mut self,
         id: TicketId,
         act: impl FnOnce(&mut RunningTicket) -> T,
@@ -123,32 +123,42 @@ impl Core {
             return None;
         };
         let need = ticket.request.need;
-        let share = self.shares.of_mut(ticket.rank.account);
-        self.sums.subtract(ResourceSums::of(need, run));
+        let share = self.shares.share_mut(ticket.rank.account);
+        self.sums.subtract(ResourceSums::of_ticket(need, run));
         share.slots -= run.held;
         let done = act(run);
         share.slots += run.held;
-        self.sums.add(ResourceSums::of(need, run));
+        self.sums.add(ResourceSums::of_ticket(need, run));
         Some(done)
     }
 
     /// A ticket of this account and need runs.
-    pub(crate) fn put_in(&mut self, account: u64, need: ResourceEstimate, run: &RunningTicket) {
+    pub(crate) fn add_running(
+        &mut self,
+        account: u64,
+        need: ResourceEstimate,
+        run: &RunningTicket,
+    ) {
         self.open += 1;
         self.seated += need.streams;
-        self.sums.add(ResourceSums::of(need, run));
-        let share = self.shares.of_mut(account);
+        self.sums.add(ResourceSums::of_ticket(need, run));
+        let share = self.shares.share_mut(account);
         share.slots += run.held;
         share.seats += need.streams;
     }
 
     /// Removes a running request from the sums.
-    pub(crate) fn put_out(&mut self, account: u64, need: ResourceEstimate, run: &RunningTicket) {
+    pub(crate) fn remove_running(
+        &mut self,
+        account: u64,
+        need: ResourceEstimate,
+        run: &RunningTicket,
+    ) {
         self.open -= 1;
         self.seated -= need.streams;
-        self.sums.subtract(ResourceSums::of(need, run));
+        self.sums.subtract(ResourceSums::of_ticket(need, run));
         // The share is gone with the tenant's last ticket.
-        if let Some(share) = self.shares.known_mut(account) {
+        if let Some(share) = self.shares.known_share_mut(account) {
             share.slots -= run.held;
             share.seats -= need.streams;
         }

@@ -7,26 +7,26 @@ use std::time::Instant;
 impl Core {
     /// Sets the waker for grants of slots to this ticket.
     pub(crate) fn wake_on_slot(&mut self, id: TicketId, waker: Waker) {
-        self.alter(id, |run| run.waker = Some(waker));
+        self.update_running(id, |run| run.waker = Some(waker));
     }
 
     /// One more sequence of this ticket requests a slot.
     pub(crate) fn request_slot(&mut self, id: TicketId, now: Instant) {
-        self.advance(now);
-        let waits = self.alter(id, |run| {
-            let waited = run.waits();
+        self.advance_measurements(now);
+        let waits = self.update_running(id, |run| {
+            let waited = run.waits_for_slot();
             run.claims += 1;
-            run.waits() && !waited
+            run.waits_for_slot() && !waited
         });
         if waits == Some(true) {
-            self.come_back(id);
+            self.queue_again(id);
         }
-        self.grant(now);
+        self.grant_slots(now);
     }
 
     /// One of them takes a place that is there.
     pub(crate) fn take_slot(&mut self, id: TicketId) -> bool {
-        let taken = self.alter(id, |run| {
+        let taken = self.update_running(id, |run| {
             let there = run.free > 0 && run.claims > 0;
             run.free -= usize::from(there);
             run.claims -= usize::from(there);
@@ -37,15 +37,15 @@ impl Core {
 
     /// A sequence that has taken no slot withdraws the request. A slot granted for the request becomes free.
     pub(crate) fn cancel_slot_request(&mut self, id: TicketId, now: Instant) {
-        self.advance(now);
+        self.advance_measurements(now);
         let saturated = self.is_saturated();
-        let left = self.alter(id, |run| {
-            let waited = run.waits();
+        let left = self.update_running(id, |run| {
+            let waited = run.waits_for_slot();
             run.claims = run.claims.saturating_sub(1);
             let excess = run.free.saturating_sub(run.claims);
             run.free -= excess;
-            run.give(excess);
-            (excess, waited && !run.waits())
+            run.release_slots(excess);
+            (excess, waited && !run.waits_for_slot())
         });
         let Some((excess, left)) = left else {
             return;
@@ -53,14 +53,14 @@ impl Core {
         if left && let Some(ticket) = self.tickets.get(&id) {
             self.queue.remove(ticket.rank);
         }
-        self.freed(excess, saturated);
-        self.grant(now);
+        self.count_freed_slots(excess, saturated);
+        self.grant_slots(now);
     }
 
     /// Whether a running sequence of this ticket should return its slot, because a ticket without a slot waits.
     pub(crate) fn is_recalled(&mut self, id: TicketId) -> bool {
         let nobody = self.queue.is_empty();
-        let recalled = self.alter(id, |run| {
+        let recalled = self.update_running(id, |run| {
             if nobody {
                 run.recalled = 0;
             }
@@ -72,19 +72,19 @@ impl Core {
     /// A sequence returns the slot that it had taken. The ticket keeps its last slot if another sequence requests
     /// one, or `more` sequences are still to come.
     pub(crate) fn return_slot(&mut self, id: TicketId, more: bool, now: Instant) {
-        self.advance(now);
+        self.advance_measurements(now);
         let saturated = self.is_saturated();
-        let given = self.alter(id, |run| {
+        let given = self.update_running(id, |run| {
             if run.held == run.free {
                 return (0, None, false); // none was taken
             }
             let recalled = run.recalled > 0;
-            if run.held == 1 && (run.wants() > 0 || more) {
+            if run.held == 1 && (run.missing_slots() > 0 || more) {
                 run.free += 1;
                 let waker = run.waker.clone().filter(|_| run.claims > 0);
                 return (0, waker, false);
             }
-            run.give(1);
+            run.release_slots(1);
             (1, None, recalled)
         });
         let Some((freed, woken, recalled)) = given else {
@@ -92,12 +92,12 @@ impl Core {
         };
         self.woken.extend(woken);
         // A recalled slot is no measure of how fast slots become free.
-        self.freed(freed, saturated && !recalled);
-        self.grant(now);
+        self.count_freed_slots(freed, saturated && !recalled);
+        self.grant_slots(now);
     }
 
     /// So many places became free, and there were none before if `saturated`.
-    pub(crate) fn freed(&mut self, slots: usize, saturated: bool) {
+    pub(crate) fn count_freed_slots(&mut self, slots: usize, saturated: bool) {
         if slots == 0 {
             return;
         }
@@ -108,13 +108,13 @@ impl Core {
     }
 
     /// A parked ticket requests a slot again, and waits in the queue.
-    fn come_back(&mut self, id: TicketId) {
+    fn queue_again(&mut self, id: TicketId) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
         debug_assert!(matches!(ticket.state, TicketState::Running(_)));
         // The ticket holds no pages: fewer may be reserved now than at the arrival.
-        ticket.request.need = ticket.request.need.within(self.bounds.pages_limit);
+        ticket.request.need = ticket.request.need.clamped_to(self.bounds.pages_limit);
         ticket.rank.is_back = true;
         self.queue.insert(ticket.rank);
     }

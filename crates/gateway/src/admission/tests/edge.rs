@@ -18,12 +18,12 @@ impl Wake for Count {
 }
 
 pub(crate) fn ask(door: &Admission, pages: usize) -> Ticket {
-    let asked = door.ask(request(Priority::Normal, pages, 10));
+    let asked = door.request_permit(request(Priority::Normal, pages, 10));
     asked.unwrap_or_else(|rejection| panic!("{rejection:?}"))
 }
 
 async fn admit(door: &Admission, request: AdmissionRequest) -> Result<Permit, Rejection> {
-    door.ask(request)?.await
+    door.request_permit(request)?.await
 }
 
 fn position(ticket: &Ticket) -> Option<usize> {
@@ -121,11 +121,13 @@ async fn an_estimate_is_corrected() {
     let mut third = ask(&door, 3);
     assert!(ready(&mut third, Waker::noop()).is_none());
     // Less than thought: the difference is free for the next.
-    let big = big.settle(need(3)).unwrap_or_else(|_| panic!("less fits"));
+    let big = big
+        .try_update_estimate(need(3))
+        .unwrap_or_else(|_| panic!("less fits"));
     assert_eq!(running(&door), (3, 0, 10));
     let third = permit(third);
     // More than is free: all is given back, and waited for in the old place; who fits may pass for a while.
-    let Err(mut ticket) = big.settle(need(5)) else {
+    let Err(mut ticket) = big.try_update_estimate(need(5)) else {
         panic!("there is not so much")
     };
     let mut later = ask(&door, 1);
@@ -171,7 +173,10 @@ async fn closing_tells_all_who_wait() {
     assert!(
         matches!(poll(waits.as_mut()), Poll::Ready(Err(rejection)) if rejection.reason() == "shutting_down")
     );
-    assert!(door.ask(request(Priority::Critical, 1, 1)).is_err());
+    assert!(
+        door.request_permit(request(Priority::Critical, 1, 1))
+            .is_err()
+    );
     assert_eq!(running(&door), (1, 0, 1), "who runs goes on");
     drop(held);
 }
@@ -207,26 +212,30 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
     let at = start();
     let mut core = Core::new(fixed(2, 8), at);
     let ids: Vec<_> = (0..5)
-        .map(|_| core.arrive(request(Priority::Normal, 4, 1), at).unwrap())
+        .map(|_| {
+            core.add_ticket(request(Priority::Normal, 4, 1), at)
+                .unwrap()
+        })
         .collect();
     let running = |core: &mut Core| {
         let is_in = |&&id: &&u64| poll(core, id, at) == TicketStatus::Running;
         ids.iter().filter(is_in).count()
     };
     assert_eq!(running(&mut core), 2);
-    core.rebound(fixed(4, 0), at);
-    core.check();
+    core.set_bounds(fixed(4, 0), at);
+    core.check_invariants();
     assert_eq!(running(&mut core), 4, "who waited comes in");
-    core.rebound(fixed(1, 0), at);
+    core.set_bounds(fixed(1, 0), at);
     assert_eq!(running(&mut core), 4, "nobody who is in is sent away");
     assert!(
-        core.arrive(request(Priority::Normal, 1, 1), at).is_err(),
+        core.add_ticket(request(Priority::Normal, 1, 1), at)
+            .is_err(),
         "no queue any more"
     );
     for &id in &ids[..4] {
         assert_ne!(poll(&mut core, ids[4], at), TicketStatus::Running);
-        core.leave(id, at);
-        core.check();
+        core.remove_ticket(id, at);
+        core.check_invariants();
     }
     assert_eq!(
         poll(&mut core, ids[4], at),
@@ -239,15 +248,19 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
 fn who_waits_for_more_than_there_is_now_is_counted_with_all_there_is() {
     let at = start();
     let mut core = Core::new(fixed(1, 8), at);
-    let held = core.arrive(request(Priority::Normal, 1, 1), at).unwrap();
-    let waits = core.arrive(request(Priority::Normal, 100, 1), at).unwrap();
+    let held = core
+        .add_ticket(request(Priority::Normal, 1, 1), at)
+        .unwrap();
+    let waits = core
+        .add_ticket(request(Priority::Normal, 100, 1), at)
+        .unwrap();
     let bounds = AdmissionBounds {
         pages_limit: 10,
         ..fixed(1, 8)
     };
-    core.rebound(bounds, at);
-    core.leave(held, at);
-    core.check();
+    core.set_bounds(bounds, at);
+    core.remove_ticket(held, at);
+    core.check_invariants();
     assert_eq!(poll(&mut core, waits, at), TicketStatus::Running);
     assert_eq!(core.snapshot().pages_reserved, 10);
 }

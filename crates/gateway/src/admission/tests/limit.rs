@@ -28,18 +28,18 @@ fn run(settings: AdaptiveLimits, rows: &[Row]) {
     let mut now = start();
     let mut limit = AdaptiveLimit::new(settings, now);
     for row in rows {
-        limit.advance(row.running, None, now);
+        limit.advance_intervals(row.running, None, now);
         for _ in 0..8 {
             if let Some(ms) = row.ttft_ms {
-                limit.ttft(ms * MS, now + 4 * S);
+                limit.record_ttft(ms * MS, now + 4 * S);
             }
             if let Some(ms) = row.itl_ms {
-                limit.itl(ms * MS, now + 4 * S);
+                limit.record_itl(ms * MS, now + 4 * S);
             }
         }
         now += settings.adjustment_interval;
         let pending = row.pending_since_ms.map(|ms| now - ms * MS);
-        limit.advance(row.running, pending, now);
+        limit.advance_intervals(row.running, pending, now);
         assert_eq!(limit.get(), row.want, "{}", row.case);
     }
 }
@@ -134,11 +134,11 @@ fn a_long_silence_is_caught_up_with() {
     let settings = AdaptiveLimits::default();
     let mut limit = AdaptiveLimit::new(settings, now);
     while limit.get() < 50 {
-        (0..8).for_each(|_| limit.ttft(10 * MS, now));
+        (0..8).for_each(|_| limit.record_ttft(10 * MS, now));
         now += settings.adjustment_interval;
-        limit.advance(limit.get(), None, now);
+        limit.advance_intervals(limit.get(), None, now);
     }
-    limit.advance(0, None, now + 1000 * 3600 * S);
+    limit.advance_intervals(0, None, now + 1000 * 3600 * S);
     assert_eq!(limit.get(), 5);
 }
 
@@ -160,8 +160,12 @@ fn other_settings_move_it_no_further_than_they_must() {
         ("free again", settings(true, 2, 60), 40),
     ];
     for (case, settings, want) in rows {
-        limit.retune(settings, at);
+        limit.set_settings(settings, at);
         assert_eq!(limit.get(), want, "{case}");
-        assert_eq!(limit.due(), at + settings.adjustment_interval, "{case}");
+        assert_eq!(
+            limit.interval_end(),
+            at + settings.adjustment_interval,
+            "{case}"
+        );
     }
 }

@@ -60,7 +60,7 @@ fn request(class: Priority, pages: usize, prompt_tokens: usize) -> AdmissionRequ
 }
 
 fn poll(core: &mut Core, id: u64, now: Instant) -> TicketStatus {
-    core.poll(id, Waker::noop(), now)
+    core.poll_ticket(id, Waker::noop(), now)
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
     let at = start();
     let mut core = Core::new(fixed(1, 64), at);
     let ageing = QueueLimits::default().ageing;
-    let mut arrive = |class, at| core.arrive(request(class, 1, 1), at).unwrap();
+    let mut arrive = |class, at| core.add_ticket(request(class, 1, 1), at).unwrap();
     let running = arrive(Priority::Normal, at);
     let background = arrive(Priority::Background, at);
     let normal = arrive(Priority::Normal, at + MS);
@@ -80,13 +80,13 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
     let last = arrive(Priority::Critical, at + 4 * ageing + MS);
     let order = [critical, normal, second, later, background, last];
     for (i, &id) in order.iter().enumerate() {
-        assert_eq!(core.position(id, at), Some(i + 1));
+        assert_eq!(core.queue_position(id, at), Some(i + 1));
     }
     let end = at + 4 * ageing + 2 * MS;
     let mut runs = running;
     for next in order {
-        core.leave(runs, end);
-        core.check();
+        core.remove_ticket(runs, end);
+        core.check_invariants();
         assert_eq!(poll(&mut core, next, end), TicketStatus::Running);
         runs = next;
     }
@@ -97,7 +97,7 @@ fn a_flood_of_one_class_leaves_room_for_the_others() {
     let at = start();
     let mut core = Core::new(fixed(1, 32), at);
     let mut fill = |class| {
-        let got_in = (0..100).take_while(|_| core.arrive(request(class, 1, 1), at).is_ok());
+        let got_in = (0..100).take_while(|_| core.add_ticket(request(class, 1, 1), at).is_ok());
         got_in.count()
     };
     assert_eq!(fill(Priority::High), 1 + 32);
@@ -123,13 +123,15 @@ fn idle_time_after_a_refusal_does_not_count_as_slow() {
     let mut core = Core::new(bounds, now);
     let mut told = Vec::new();
     for _ in 0..4 {
-        let held = core.arrive(request(Priority::Normal, 1, 1), now).unwrap();
+        let held = core
+            .add_ticket(request(Priority::Normal, 1, 1), now)
+            .unwrap();
         let rejection = core
-            .arrive(request(Priority::Normal, 1, 1), now)
+            .add_ticket(request(Priority::Normal, 1, 1), now)
             .unwrap_err();
         told.push(rejection.retry_after().unwrap());
         now += 2 * S;
-        core.leave(held, now);
+        core.remove_ticket(held, now);
         now += 25 * S;
     }
     // Nothing was measured before the first; each held its place for two seconds.

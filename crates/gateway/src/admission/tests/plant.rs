@@ -96,7 +96,7 @@ impl Plant {
             who,
             ..request(job.class, 1, job.prompt)
         };
-        let id = self.core.arrive(asked, self.now)?;
+        let id = self.core.add_ticket(asked, self.now)?;
         self.waiting.push((id, job, self.now));
         Ok(id)
     }
@@ -125,7 +125,7 @@ impl Plant {
         }
         self.finish();
         self.limit_high = self.limit_high.max(self.limit());
-        self.core.check();
+        self.core.check_invariants();
     }
 
     fn take_slot(&mut self) {
@@ -180,7 +180,7 @@ impl Plant {
             }
             let ended = sequence.tokens >= sequence.job.answer;
             if ended {
-                core.leave(sequence.id, now);
+                core.remove_ticket(sequence.id, now);
                 served.push(Served {
                     asked: sequence.asked,
                     admitted: sequence.admitted,

@@ -31,25 +31,29 @@ fn a_flood_of_one_account_leaves_others_their_share() {
     let at = start();
     let mut core = Core::new(fixed(4, 200), at);
     let flood: Vec<_> = (0..100)
-        .map(|_| core.arrive(of(1, 1, 1), at).unwrap())
+        .map(|_| core.add_ticket(of(1, 1, 1), at).unwrap())
         .collect();
     // Its requests wait; their account is served all the while.
     let mut now = at;
     for id in &flood[..20] {
         now += 100 * MS;
-        core.leave(*id, now);
+        core.remove_ticket(*id, now);
     }
     let (light, heavy) = (of(2, 1, 1), of(3, 3, 1));
-    let light: Vec<_> = (0..4).map(|_| core.arrive(light, now).unwrap()).collect();
-    let heavy: Vec<_> = (0..6).map(|_| core.arrive(heavy, now).unwrap()).collect();
+    let light: Vec<_> = (0..4)
+        .map(|_| core.add_ticket(light, now).unwrap())
+        .collect();
+    let heavy: Vec<_> = (0..6)
+        .map(|_| core.add_ticket(heavy, now).unwrap())
+        .collect();
     assert_eq!(
-        core.position(heavy[0], now),
+        core.queue_position(heavy[0], now),
         Some(1),
         "three times the weight"
     );
     for id in &flood[20..23] {
-        core.leave(*id, now);
-        core.check();
+        core.remove_ticket(*id, now);
+        core.check_invariants();
     }
     let mut running = |ids: &[u64]| {
         let running = ids.iter().filter(|&&id| is_running(&mut core, id, now));
@@ -71,19 +75,19 @@ fn a_request_for_many_streams_leaves_room_for_the_next_one() {
     for &(case, streams, limit, gets) in rows {
         let at = start();
         let mut core = Core::new(fixed(limit, 8), at);
-        let many = core.arrive(of(1, 1, streams), at).unwrap();
+        let many = core.add_ticket(of(1, 1, streams), at).unwrap();
         assert_eq!(takes(&mut core, many, streams, at), gets, "{case}");
-        core.check();
-        let by = core.arrive(of(1, 1, 1), at).unwrap();
+        core.check_invariants();
+        let by = core.add_ticket(of(1, 1, 1), at).unwrap();
         let is_in = limit > gets;
         assert_eq!(is_running(&mut core, by, at), is_in, "{case}");
         // What the first gives back goes to who waits, unless it is its last.
         core.return_slot(many, false, at);
-        core.check();
+        core.check_invariants();
         assert_eq!(is_running(&mut core, by, at), limit > 1, "{case}");
-        core.leave(by, at);
-        core.leave(many, at);
-        core.check();
+        core.remove_ticket(by, at);
+        core.remove_ticket(many, at);
+        core.check_invariants();
         assert!(core.is_empty());
     }
 }
@@ -92,7 +96,7 @@ fn a_request_for_many_streams_leaves_room_for_the_next_one() {
 fn what_stands_still_holds_nothing_and_comes_back_before_newcomers() {
     let at = start();
     let mut core = Core::new(fixed(2, 8), at);
-    let [a, b] = std::array::from_fn(|_| core.arrive(of(1, 1, 1), at).unwrap());
+    let [a, b] = std::array::from_fn(|_| core.add_ticket(of(1, 1, 1), at).unwrap());
     for id in [a, b] {
         assert_eq!(takes(&mut core, id, 1, at), 1);
         core.return_slot(id, false, at);
@@ -101,19 +105,19 @@ fn what_stands_still_holds_nothing_and_comes_back_before_newcomers() {
     assert_eq!((now.open, now.running, now.pages_reserved), (2, 0, 0));
     // The places are lent, and asked for again; a later newcomer waits behind.
     let lent: Vec<_> = (0..2)
-        .map(|_| core.arrive(of(1, 1, 1), at).unwrap())
+        .map(|_| core.add_ticket(of(1, 1, 1), at).unwrap())
         .collect();
     assert!(lent.iter().all(|&id| is_running(&mut core, id, at)));
     assert_eq!(takes(&mut core, b, 1, at), 0);
-    let later = core.arrive(of(1, 1, 1), at + MS).unwrap();
+    let later = core.add_ticket(of(1, 1, 1), at + MS).unwrap();
     assert_eq!(takes(&mut core, a, 1, at + MS), 0);
-    assert_eq!(core.position(later, at + MS), Some(3));
+    assert_eq!(core.queue_position(later, at + MS), Some(3));
     assert_eq!(
         core.snapshot().waiting,
         1,
         "who comes back is not in the queue's count"
     );
-    core.leave(lent[0], at + MS);
+    core.remove_ticket(lent[0], at + MS);
     assert!(
         core.take_slot(a) && !core.take_slot(b),
         "in the order in which they came"
@@ -122,9 +126,9 @@ fn what_stands_still_holds_nothing_and_comes_back_before_newcomers() {
     let end = at + 1000 * S;
     core.close(end);
     assert_eq!(poll(&mut core, b, end), TicketStatus::Running);
-    core.leave(lent[1], end);
+    core.remove_ticket(lent[1], end);
     assert!(core.take_slot(b));
-    core.check();
+    core.check_invariants();
 }
 
 #[test]
@@ -136,7 +140,7 @@ fn seats_bound_who_stands_still_and_one_account_leaves_some() {
     };
     let mut core = Core::new(bounds, at);
     let mut still = |account| {
-        let id = core.arrive(of(account, 1, 1), at).unwrap();
+        let id = core.add_ticket(of(account, 1, 1), at).unwrap();
         let is_in = is_running(&mut core, id, at);
         if is_in {
             assert_eq!(takes(&mut core, id, 1, at), 1);
@@ -167,22 +171,22 @@ fn an_account_is_passed_over_for_so_long_and_no_longer() {
     );
     // One holds a place for good, and wants another in the background; others come again and again, each a new
     // account, urgent and of great weight.
-    let _held = core.arrive(of(1, 1, 1), at).unwrap();
+    let _held = core.add_ticket(of(1, 1, 1), at).unwrap();
     let urgent = |account| AdmissionRequest {
         class: Priority::Critical,
         ..of(account, 1000, 1)
     };
-    let mut runs = core.arrive(urgent(2), at).unwrap();
+    let mut runs = core.add_ticket(urgent(2), at).unwrap();
     let patient = AdmissionRequest {
         class: Priority::Background,
         ..of(1, 1, 1)
     };
-    let patient = core.arrive(patient, at).unwrap();
+    let patient = core.add_ticket(patient, at).unwrap();
     let mut now = at;
     for account in 3.. {
-        let next = core.arrive(urgent(account), now).unwrap();
+        let next = core.add_ticket(urgent(account), now).unwrap();
         now += 100 * MS;
-        core.leave(runs, now);
+        core.remove_ticket(runs, now);
         if is_running(&mut core, patient, now) {
             break;
         }
@@ -212,21 +216,21 @@ proptest! {
         let mut core = Core::new(fixed(limit, 64), at);
         let mut held = Vec::new();
         for (streams, account) in large {
-            let id = core.arrive(of(account, 1, streams), at).unwrap();
+            let id = core.add_ticket(of(account, 1, streams), at).unwrap();
             let got = takes(&mut core, id, streams, at);
             held.extend(std::iter::repeat_n(id, got));
             if got == 0 {
-                core.leave(id, at); // others of its kind are before it
+                core.remove_ticket(id, at); // others of its kind are before it
             }
         }
-        let by = core.arrive(of(own + 3, 1, 1), at).unwrap();
-        core.check();
+        let by = core.add_ticket(of(own + 3, 1, 1), at).unwrap();
+        core.check_invariants();
         if !is_running(&mut core, by, at) {
             // Any of those that hold more than one gives one back; where each has one only, its request ends.
             let many = held.iter().find(|&id| held.iter().filter(|other| *other == id).count() > 1);
             match many {
                 Some(&id) => core.return_slot(id, false, at),
-                None => core.leave(held[0], at),
+                None => core.remove_ticket(held[0], at),
             }
         }
         prop_assert!(is_running(&mut core, by, at));

@@ -162,7 +162,7 @@ impl Pair {
             ..request(Priority::ALL[class], pages, 10)
         };
         (asked.need.streams, asked.need.pages_more) = (streams, new.more);
-        match self.core.arrive(asked, now) {
+        match self.core.add_ticket(asked, now) {
             Ok(id) => {
                 assert!(room && !self.closed, "let in without room");
                 assert_eq!(id, self.ids);
@@ -185,7 +185,7 @@ impl Pair {
         let (now, id) = (self.now, self.naive.all[i].id);
         match *op {
             Op::Leave(_) => {
-                self.core.leave(id, now);
+                self.core.remove_ticket(id, now);
                 self.naive.all.remove(i);
                 self.naive.forget();
             }
@@ -216,7 +216,7 @@ impl Pair {
             pages_more: new.more,
             prompt_tokens: 7,
         };
-        assert_eq!(self.core.settle(new.id, need, now), stays);
+        assert_eq!(self.core.update_estimate(new.id, need, now), stays);
         let t = &mut self.naive.all[i];
         *t = new;
         if !stays {
@@ -287,16 +287,16 @@ impl Pair {
     }
 
     fn compare(&self) {
-        self.core.check();
+        self.core.check_invariants();
         let snapshot = self.core.snapshot();
         assert_eq!(snapshot.open, self.naive.count(Is::Running));
         assert_eq!(snapshot.running, self.naive.slots());
         assert_eq!(snapshot.waiting, self.naive.count(Is::Waiting));
         assert_eq!(snapshot.pages_reserved, self.naive.pages());
-        assert_eq!(self.core.held(), self.naive.all.len());
+        assert_eq!(self.core.held_tickets(), self.naive.all.len());
         for t in &self.naive.all {
             let position = (t.is == Is::Waiting).then(|| self.naive.position(t, self.now));
-            let told = self.core.position(t.id, self.now);
+            let told = self.core.queue_position(t.id, self.now);
             assert_eq!(told, position, "position of {}", t.id);
         }
     }

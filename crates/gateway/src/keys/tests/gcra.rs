@@ -74,7 +74,7 @@ proptest! {
                 let taken = gcra.try_take(per_min, step.cost, now_ns);
                 prop_assert_eq!(taken.is_ok(), bucket.try_take(step.cost));
             } else {
-                gcra.take(per_min, step.cost, now_ns);
+                gcra.take_always(per_min, step.cost, now_ns);
                 bucket.take(step.cost);
             }
         }
@@ -128,7 +128,7 @@ proptest! {
         let per_min = NonZeroU32::new(rate).unwrap();
         let after = |wait_ns: u64| {
             let gcra = Gcra::default();
-            gcra.take(per_min, spent, 0);
+            gcra.take_always(per_min, spent, 0);
             gcra.try_take(per_min, cost, wait_ns)
         };
         match after(0) {
@@ -168,8 +168,8 @@ fn of_many_at_once_exactly_the_rate_gets_in() {
 #[test]
 fn a_debt_at_the_end_of_time_stays_one() {
     let (per_min, gcra) = (NonZeroU32::MIN, Gcra::default());
-    gcra.take(per_min, u64::MAX, 5);
-    gcra.take(per_min, u64::MAX, 5);
+    gcra.take_always(per_min, u64::MAX, 5);
+    gcra.take_always(per_min, u64::MAX, 5);
     let wait = Duration::from_nanos(u64::MAX - MINUTE_NS - 5);
     assert_eq!(gcra.try_take(per_min, 1, 5), Err(NotYet::Wait(wait)));
 }

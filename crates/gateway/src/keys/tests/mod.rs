@@ -37,7 +37,7 @@ fn caller(keys: &Keys, text: &str) -> Option<Caller> {
 }
 
 fn the_caller(key: &Key) -> Caller {
-    let keys = Keys::at(std::slice::from_ref(key), at(0)).unwrap();
+    let keys = Keys::at_time(std::slice::from_ref(key), at(0)).unwrap();
     caller(&keys, "secret").unwrap()
 }
 
@@ -46,7 +46,7 @@ fn each_key_is_its_own_caller_and_strangers_are_nobody() {
     let many: Vec<Key> = (0..KEYS_MAX)
         .map(|i| key(&format!("k{i}"), &format!("secret {i}")))
         .collect();
-    let keys = Keys::at(&many, at(0)).unwrap();
+    let keys = Keys::at_time(&many, at(0)).unwrap();
     for i in [0, 1, 500, KEYS_MAX - 1] {
         let caller = caller(&keys, &format!("secret {i}")).unwrap();
         assert_eq!(&*caller.name, format!("k{i}"));
@@ -56,7 +56,7 @@ fn each_key_is_its_own_caller_and_strangers_are_nobody() {
         assert!(caller(&keys, stranger).is_none(), "{stranger:?}");
     }
     assert!(keys.identify(None).is_none());
-    let none = Keys::at(&[], at(0)).unwrap();
+    let none = Keys::at_time(&[], at(0)).unwrap();
     assert!(caller(&none, "secret").is_none() && none.identify(None).is_none());
 }
 
@@ -101,7 +101,7 @@ fn every_problem_of_keys_is_told() {
         ("crowd", vec![key("a", "a"); KEYS_MAX + 1], "at most 1024"),
     ];
     for (label, keys, why) in rows {
-        let problems = Keys::at(&keys, at(0)).expect_err(label);
+        let problems = Keys::at_time(&keys, at(0)).expect_err(label);
         assert_eq!(problems.len(), 1, "{label}: {problems:?}");
         assert!(
             problems[0].to_string().contains(why),
@@ -113,9 +113,9 @@ fn every_problem_of_keys_is_told() {
 #[test]
 fn a_revoked_key_is_refused_at_once_and_its_streams_keep_their_permits() {
     let (a, b) = (limited(2, 0, 0), key("b", "b"));
-    let keys = Keys::at(&[a.clone(), b.clone()], at(0)).unwrap();
+    let keys = Keys::at_time(&[a.clone(), b.clone()], at(0)).unwrap();
     let before = caller(&keys, "secret").unwrap();
-    let permit = before.open(2).unwrap();
+    let permit = before.open_streams_permit(2).unwrap();
     keys.replace(std::slice::from_ref(&b)).unwrap();
     assert!(caller(&keys, "secret").is_none());
     assert!(caller(&keys, "b").is_some());
@@ -131,107 +131,113 @@ fn a_permit_names_its_keys_share_of_the_engine() {
         ..limited(0, 0, 0)
     };
     let caller = the_caller(&heavy);
-    let account = caller.open(1).unwrap().account();
+    let account = caller.open_streams_permit(1).unwrap().account();
     assert_eq!((account.id, account.weight), (caller.owner.0, 7));
     let anybody = Keys::anonymous().identify(None).unwrap();
-    let account = anybody.open(1).unwrap().account();
+    let account = anybody.open_streams_permit(1).unwrap().account();
     assert_eq!(account, engine::Account::default());
 }
 
 #[test]
 fn bad_keys_replace_nothing() {
-    let keys = Keys::at(&[key("a", "a")], at(0)).unwrap();
+    let keys = Keys::at_time(&[key("a", "a")], at(0)).unwrap();
     keys.replace(&[key("b", "b"), key("b", "c")]).unwrap_err();
     assert!(caller(&keys, "a").is_some() && caller(&keys, "b").is_none());
 }
 
 #[test]
 fn a_key_that_stays_keeps_what_it_used_under_its_new_limits() {
-    let keys = Keys::at(&[limited(2, 2, 10)], at(0)).unwrap();
+    let keys = Keys::at_time(&[limited(2, 2, 10)], at(0)).unwrap();
     let before = caller(&keys, "secret").unwrap();
-    let held = before.open(2).unwrap();
-    held.prompt(10, at(0)).unwrap();
-    before.request(at(0)).unwrap();
-    before.request(at(0)).unwrap();
+    let held = before.open_streams_permit(2).unwrap();
+    held.charge_prompt(10, at(0)).unwrap();
+    before.count_request(at(0)).unwrap();
+    before.count_request(at(0)).unwrap();
     keys.replace(&[limited(3, 4, 20)]).unwrap();
     let after = caller(&keys, "secret").unwrap();
     assert_eq!(after.owner, before.owner);
     assert_eq!(after.open_streams(), 2);
-    let _third = after.open(1).unwrap();
-    let fourth = after.open(1).expect_err("over the new limit");
-    assert_eq!(fourth.limit(), "concurrent_streams");
+    let _third = after.open_streams_permit(1).unwrap();
+    let fourth = after
+        .open_streams_permit(1)
+        .expect_err("over the new limit");
+    assert_eq!(fourth.limit_name(), "concurrent_streams");
     // The bucket was empty and is: emptiness is a time, whatever the rate.
     let wait = Duration::from_secs(15);
     let per_min = NonZeroU32::new(4).unwrap();
     assert_eq!(
-        after.request(at(0)),
+        after.count_request(at(0)),
         Err(LimitExceeded::Requests { per_min, wait })
     );
-    assert_eq!(after.request(at(15_000)), Ok(()));
+    assert_eq!(after.count_request(at(15_000)), Ok(()));
 }
 
 #[test]
 fn requests_come_at_their_rate() {
     let caller = the_caller(&limited(0, 3, 0));
     for _ in 0..3 {
-        caller.request(at(0)).unwrap();
+        caller.count_request(at(0)).unwrap();
     }
-    let over = |ms| match caller.request(at(ms)) {
+    let over = |ms| match caller.count_request(at(ms)) {
         Err(LimitExceeded::Requests { wait, .. }) => wait.as_millis(),
         other => panic!("{other:?}"),
     };
     assert_eq!((over(0), over(5_000), over(19_999)), (20_000, 15_000, 1));
-    caller.request(at(20_000)).unwrap();
+    caller.count_request(at(20_000)).unwrap();
     assert_eq!(over(20_000), 20_000);
 }
 
 #[test]
 fn answers_are_charged_and_their_debt_is_waited_for() {
     let caller = the_caller(&limited(0, 0, 60));
-    let permit = caller.open(1).unwrap();
-    permit.prompt(50, at(0)).unwrap();
-    permit.generated(40, at(0));
-    let second = caller.open(1).unwrap();
+    let permit = caller.open_streams_permit(1).unwrap();
+    permit.charge_prompt(50, at(0)).unwrap();
+    permit.charge_generated(40, at(0));
+    let second = caller.open_streams_permit(1).unwrap();
     let wait = Duration::from_secs(31);
     let per_min = NonZeroU32::new(60).unwrap();
     let over = Err(LimitExceeded::Tokens { per_min, wait });
-    assert_eq!(second.prompt(1, at(0)), over);
+    assert_eq!(second.charge_prompt(1, at(0)), over);
     drop(permit);
-    assert_eq!(second.prompt(1, at(0)), over, "an end pays nothing back");
-    assert_eq!(second.prompt(1, at(31_000)), Ok(()));
+    assert_eq!(
+        second.charge_prompt(1, at(0)),
+        over,
+        "an end pays nothing back"
+    );
+    assert_eq!(second.charge_prompt(1, at(31_000)), Ok(()));
     let never = Err(LimitExceeded::Prompt {
         per_min,
         tokens: 61,
     });
-    assert_eq!(second.prompt(61, at(1_000_000)), never);
+    assert_eq!(second.charge_prompt(61, at(1_000_000)), never);
 }
 
 #[test]
 fn streams_are_opened_all_or_none_and_closed_by_drop() {
     let caller = the_caller(&limited(3, 0, 0));
-    let two = caller.open(2).unwrap();
+    let two = caller.open_streams_permit(2).unwrap();
     let max = NonZeroU32::new(3).unwrap();
-    let over = caller.open(2).err();
+    let over = caller.open_streams_permit(2).err();
     assert!(matches!(over, Some(LimitExceeded::Streams { max: told, .. }) if told == max));
     assert_eq!(caller.open_streams(), 2);
-    let _one = caller.open(1).unwrap();
+    let _one = caller.open_streams_permit(1).unwrap();
     drop(two);
     assert_eq!(caller.open_streams(), 1);
     let over = LimitExceeded::Choices { max, streams: 4 };
-    assert_eq!(caller.open(4).err(), Some(over));
+    assert_eq!(caller.open_streams_permit(4).err(), Some(over));
 }
 
 #[test]
 fn a_panic_closes_its_streams() {
     let caller = the_caller(&limited(1, 0, 0));
-    let permit = caller.open(1).unwrap();
+    let permit = caller.open_streams_permit(1).unwrap();
     let fell = std::thread::spawn(move || {
         let _held = permit;
         std::panic::resume_unwind(Box::new("a request's own failure"));
     });
     fell.join().unwrap_err();
     assert_eq!(caller.open_streams(), 0);
-    assert!(caller.open(1).is_ok());
+    assert!(caller.open_streams_permit(1).is_ok());
 }
 
 #[test]
@@ -241,7 +247,7 @@ fn of_many_at_once_never_more_than_the_limit_are_open() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..500 {
-                    let held = caller.open(1);
+                    let held = caller.open_streams_permit(1);
                     assert!(caller.open_streams() <= 3);
                     drop(held);
                 }
@@ -255,9 +261,9 @@ fn of_many_at_once_never_more_than_the_limit_are_open() {
 fn nothing_shows_a_key_or_its_hash() {
     let hash = KeyHash::of(b"secret");
     let shown = {
-        let keys = Keys::at(&[limited(1, 1, 1)], at(0)).unwrap();
+        let keys = Keys::at_time(&[limited(1, 1, 1)], at(0)).unwrap();
         let caller = caller(&keys, "secret").unwrap();
-        let permit = caller.open(1).unwrap();
+        let permit = caller.open_streams_permit(1).unwrap();
         format!(
             "{keys:?} {caller:?} {permit:?} {:?} {hash:?}",
             limited(1, 1, 1)

@@ -25,7 +25,7 @@ fn opened(stream: bool) -> MeteredRequest {
 fn outcomes(metrics: &GenerationMetrics) -> [u64; 3] {
     metrics
         .answers
-        .of(Format::Chat.name())
+        .value_of(Format::Chat.name())
         .each_ref()
         .map(Counter::get)
 }
@@ -37,7 +37,7 @@ fn samples(metrics: &GenerationMetrics) -> [u64; 3] {
         &metrics.next_token,
         &metrics.reader_stall,
     ]
-    .map(|latency| latency.read().count())
+    .map(|latency| latency.distribution().sample_count())
 }
 
 #[test]
@@ -45,27 +45,27 @@ fn a_frame_counts_when_it_was_taken() {
     let metrics = Arc::new(GenerationMetrics::default());
     let mut meter = metrics.open_meter(opened(true));
     assert_eq!(metrics.answers_open.get(), 1);
-    meter.taken(true);
-    meter.told(Poll::Pending, 0);
-    meter.taken(true);
+    meter.frame_taken(true);
+    meter.frame_emitted(Poll::Pending, 0);
+    meter.frame_taken(true);
     assert_eq!(samples(&metrics)[..2], [0, 0], "nothing was told");
-    meter.told(Poll::Ready(Turn::Open), 3);
+    meter.frame_emitted(Poll::Ready(Turn::Open), 3);
     assert_eq!(samples(&metrics)[..2], [0, 0], "told, not taken");
-    meter.taken(true);
+    meter.frame_taken(true);
     assert_eq!(samples(&metrics)[..2], [1, 0]);
-    meter.taken(true);
-    meter.told(Poll::Ready(Turn::Open), 3);
-    meter.taken(true);
+    meter.frame_taken(true);
+    meter.frame_emitted(Poll::Ready(Turn::Open), 3);
+    meter.frame_taken(true);
     assert_eq!(samples(&metrics)[..2], [1, 0], "a frame without tokens");
-    meter.told(Poll::Ready(Turn::Open), 4);
-    meter.taken(true);
+    meter.frame_emitted(Poll::Ready(Turn::Open), 4);
+    meter.frame_taken(true);
     assert_eq!(samples(&metrics)[..2], [1, 1]);
-    meter.told(Poll::Ready(Turn::Ended), 5);
+    meter.frame_emitted(Poll::Ready(Turn::Ended), 5);
     drop(meter);
     assert_eq!(samples(&metrics)[..2], [1, 2], "the last frame counts");
     assert_eq!(outcomes(&metrics), [1, 0, 0]);
     assert_eq!(metrics.answers_open.get(), 0);
-    assert_eq!(metrics.answer_time.read().count(), 1);
+    assert_eq!(metrics.answer_time.distribution().sample_count(), 1);
 }
 
 #[test]
@@ -80,7 +80,12 @@ fn times_are_from_arrival_and_from_frame_to_frame() {
     meter.taken_since(start + 90 * MS, start + 90 * MS);
     meter.told_tokens = 3;
     meter.taken_since(start + 100 * MS, start + 130 * MS);
-    let read = |latency: &Latency| (latency.read().count(), latency.read().sum);
+    let read = |latency: &Latency| {
+        (
+            latency.distribution().sample_count(),
+            latency.distribution().sum,
+        )
+    };
     assert_eq!(read(&metrics.first_token), (1, 0.09));
     assert_eq!(read(&metrics.next_token), (1, 0.04));
     assert_eq!(
@@ -102,7 +107,7 @@ fn each_way_to_leave_is_counted_once() {
         let metrics = Arc::new(GenerationMetrics::default());
         let mut meter = metrics.open_meter(opened(true));
         if let Some(turn) = last {
-            meter.told(Poll::Ready(turn), 1);
+            meter.frame_emitted(Poll::Ready(turn), 1);
         }
         drop(meter);
         assert_eq!(outcomes(&metrics), want, "{last:?}");
@@ -115,9 +120,9 @@ fn each_way_to_leave_is_counted_once() {
 fn a_whole_answer_has_an_end_and_no_tokens_of_its_own() {
     let metrics = Arc::new(GenerationMetrics::default());
     let mut meter = metrics.open_meter(opened(false));
-    meter.told(Poll::Ready(Turn::Open), 4);
-    meter.taken(true);
-    meter.told(Poll::Ready(Turn::Ended), 9);
+    meter.frame_emitted(Poll::Ready(Turn::Open), 4);
+    meter.frame_taken(true);
+    meter.frame_emitted(Poll::Ready(Turn::Ended), 9);
     drop(meter);
     assert_eq!(samples(&metrics), [0, 0, 0]);
     assert_eq!(outcomes(&metrics), [1, 0, 0]);
@@ -135,19 +140,19 @@ fn who_came_later_has_no_first_token_and_no_answer_of_its_own() {
         (1, 0)
     );
     for tokens in [9, 10] {
-        meter.told(Poll::Ready(Turn::Open), tokens);
-        meter.taken(true);
+        meter.frame_emitted(Poll::Ready(Turn::Open), tokens);
+        meter.frame_taken(true);
     }
-    meter.told(Poll::Ready(Turn::Ended), 11);
+    meter.frame_emitted(Poll::Ready(Turn::Ended), 11);
     drop(meter);
     assert_eq!(samples(&metrics)[..2], [0, 2]);
     assert_eq!(outcomes(&metrics), [0, 0, 0]);
     let attached = metrics
         .attached
-        .of(Format::Chat.name())
+        .value_of(Format::Chat.name())
         .each_ref()
         .map(Counter::get);
     assert_eq!(attached, [1, 0, 0]);
-    assert_eq!(metrics.answer_time.read().count(), 0);
+    assert_eq!(metrics.answer_time.distribution().sample_count(), 0);
     assert_eq!(metrics.attached_open.get(), 0);
 }

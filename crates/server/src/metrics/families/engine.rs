@@ -37,17 +37,17 @@ fn write_latencies(text: &mut PrometheusText, served: &ServedModel) {
         (
             "millrace_step_seconds",
             "Duration of an engine step with a forward pass.",
-            steps.time.read(),
+            steps.time.distribution(),
         ),
         (
             "millrace_step_batch_sequences",
             "Sequences in the batch of a step.",
-            steps.batch.read(),
+            steps.batch.distribution(),
         ),
         (
             "millrace_step_prefill_rows",
             "Prefill tokens in the batch of a step that had any.",
-            steps.prefill_rows.read(),
+            steps.prefill_rows.distribution(),
         ),
     ] {
         text.histogram(name, help, &distribution);

@@ -316,7 +316,7 @@ fn client_that_has_not_read_yet_is_attached() {
         };
         tokens.append(token).unwrap();
     }
-    assert!(!record.is_stranded() && record.awaited() == Some(0));
+    assert!(!record.is_stranded() && record.tokens_awaited() == Some(0));
     let other = Subscriber::joining(&record);
     drop(other);
     assert_eq!(readers[0].tokens.tap().unaccepted(), WINDOW);

@@ -106,7 +106,7 @@ pub(crate) async fn show_version() -> Json<OllamaVersion> {
 pub(crate) async fn list_models(
     State(served): State<Arc<ModelRegistry>>,
 ) -> Json<OllamaModelList<OllamaModel>> {
-    let models = served.list().await.iter().map(model_tag).collect();
+    let models = served.list_models().await.iter().map(model_tag).collect();
     Json(OllamaModelList { models })
 }
 
@@ -127,7 +127,7 @@ fn model_tag(listed: &ListedModel) -> OllamaModel {
 pub(crate) async fn list_running(
     State(served): State<Arc<ModelRegistry>>,
 ) -> Json<OllamaModelList<OllamaLoadedModel>> {
-    let all = served.serving();
+    let all = served.ready_models();
     let models = all
         .map(|(entry, serving)| model_state(&entry, &serving))
         .collect();
@@ -137,10 +137,10 @@ pub(crate) async fn list_running(
 fn model_state(entry: &ModelEntry, serving: &ReadyModel) -> OllamaLoadedModel {
     let served = &serving.model;
     let mut model = model_file(&entry.id, Some(&served.facts));
-    model.size = entry.bytes().max(served.facts.file_bytes);
+    model.size = entry.memory_bytes().max(served.facts.file_bytes);
     OllamaLoadedModel {
         model,
-        expires_at: match entry.expires() {
+        expires_at: match entry.expires_at() {
             Some(expires) => Nanos(clock::wall(expires)),
             None => unix_timestamp(NEVER_UNIX_S),
         },
@@ -184,7 +184,7 @@ pub(crate) async fn show_model(
         fields.wrong("model", "is required");
     }
     fields.finish()?;
-    let listed = served.listed(name.as_deref()).await?;
+    let listed = served.listed_model(name.as_deref()).await?;
     let capabilities = find_capabilities(&listed).await;
     Ok(Json(model_description(&listed, capabilities)?).into_response())
 }

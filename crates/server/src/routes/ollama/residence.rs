@@ -118,12 +118,12 @@ async fn wait_until_loaded(
     if models.library().is_some() {
         return models.want_named(name).await?.lease().await.map(drop);
     }
-    let mut states = named.entry.watch();
+    let mut states = named.entry.watch_state();
     // An error means that the state no longer changes.
     let _ = states
         .wait_for(|state| !matches!(state, ModelState::Loading { .. }))
         .await;
-    named.hold().map(drop)
+    named.try_lease().map(drop)
 }
 
 /// The response of a request that only loads or unloads a model.

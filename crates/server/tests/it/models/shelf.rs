@@ -260,7 +260,7 @@ impl Rig {
             let server = server
                 .with_keys(Arc::new(Keys::anonymous()))
                 .with_library(Arc::new(Shelves(Arc::clone(&shelf))));
-            loading.loaded(shelf.loaded(FIRST));
+            loading.model_loaded(shelf.loaded(FIRST));
             server
         };
         let addr = server.local_addr();

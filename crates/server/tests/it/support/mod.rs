@@ -293,13 +293,13 @@ impl Rig {
     /// The model answers from now on.
     pub fn ready(&mut self) {
         let (loading, served) = self.early.take().expect("it is still loading");
-        loading.ready(served);
+        loading.model_ready(served);
     }
 
     /// The model will not answer.
     pub fn failed(&mut self) {
         let (loading, _) = self.early.take().expect("it is still loading");
-        loading.failed();
+        loading.load_failed();
     }
 
     /// Asks the server to leave.

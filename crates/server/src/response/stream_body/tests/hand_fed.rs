@@ -111,7 +111,7 @@ impl HandFedBody {
         let generation = generation(meta, vec![readers]);
         let record = Arc::clone(generation.record());
         let encoding = encoding(record.source());
-        let generation = generation.metered(&Arc::default(), metered_request());
+        let generation = generation.with_metrics(&Arc::default(), metered_request());
         Self {
             record,
             body: StreamBody::new(generation, encoding, KEEP_ALIVE),
@@ -164,7 +164,7 @@ pub(crate) fn meta(
     stream_options: &StreamOptions,
 ) -> StreamMeta {
     StreamMeta {
-        id: StreamId::from_random(IdGenerator::new().random()),
+        id: StreamId::from_random(IdGenerator::new().next_random()),
         response_id: "chatcmpl-1".to_owned(),
         created_unix_s: 7,
         arrived: clock::now(),
@@ -197,7 +197,7 @@ pub(super) fn stream_terms() -> StreamTerms {
 pub(super) fn generation(meta: StreamMeta, readers: Vec<LogReaders>) -> Generation {
     let mut run = registered(meta, stream_terms());
     start(&mut run, &readers);
-    Generation::own(run, readers).expect("it was started")
+    Generation::for_client(run, readers).expect("it was started")
 }
 
 /// A registered stream that has not started.
@@ -229,7 +229,7 @@ pub(super) fn start(run: &mut StreamRun, readers: &[LogReaders]) {
         },
         program: None,
     };
-    run.start(started, permit().latency_reporter());
+    run.start_stream(started, permit().latency_reporter());
 }
 
 /// A permit for one sequence.
@@ -242,7 +242,7 @@ fn permit() -> Permit {
         pages_limit: 1,
         retry_after: KEEP_ALIVE,
     });
-    let ticket = admission.ask(AdmissionRequest {
+    let ticket = admission.request_permit(AdmissionRequest {
         class: Priority::Normal,
         account: Account { id: 0, weight: 1 },
         need: ResourceEstimate {
@@ -265,7 +265,7 @@ fn permit() -> Permit {
 /// A permit of the anonymous key.
 pub(super) fn key_permit() -> KeyPermit {
     let caller = Keys::anonymous().identify(None).unwrap();
-    caller.open(1).unwrap()
+    caller.open_streams_permit(1).unwrap()
 }
 
 #[expect(
