@@ -4,7 +4,8 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 14] = [
+const DRAWN: [(&str, &[&str], &[&str]); 15] = [
+    ("journal", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
     ("model", &["kernels"], &["testing"]),

@@ -1,0 +1,97 @@
+//! Whether what is appended reaches the disk.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// Time until the first attempt to write again; doubled after each failure.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+
+/// Longest time between two attempts.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// State of a journal. No stream ends because of the disk: records that cannot be written are dropped, and the streams are
+/// rewritten when the disk works again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Records are written and synced.
+    Durable,
+    /// Records may be lost.
+    NotDurable(Impairment),
+}
+
+/// Why records may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Impairment {
+    /// The disk or a quota is full.
+    DiskFull,
+    /// The live streams need more than `bytes_max` allows.
+    SpaceLimit,
+    /// A write failed twice, the second time in a new file.
+    WriteFailed(ErrorKind),
+    /// A sync failed. Records are written further, and survive the process but perhaps not the machine.
+    SyncFailed(ErrorKind),
+    /// A sync runs for ten seconds. Records are written further.
+    SyncSlow,
+}
+
+impl fmt::Display for Impairment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DiskFull => write!(f, "the disk is full"),
+            Self::SpaceLimit => write!(f, "journal.bytes_max is reached"),
+            Self::WriteFailed(kind) => write!(f, "a write failed ({kind})"),
+            Self::SyncSlow => write!(f, "a sync takes more than ten seconds"),
+            Self::SyncFailed(kind) => write!(f, "a sync failed ({kind})"),
+        }
+    }
+}
+
+/// Durability with the time of the next attempt.
+#[derive(Debug)]
+pub(crate) struct Health {
+    pub(crate) durability: Durability,
+    pub(crate) retry_at: Duration,
+    delay: Duration,
+}
+
+impl Health {
+    pub(crate) fn new() -> Self {
+        Self {
+            durability: Durability::Durable,
+            retry_at: Duration::ZERO,
+            delay: RETRY_FIRST,
+        }
+    }
+
+    /// Whether records are written; only ends of streams are, into the reserve, while they are not.
+    pub(crate) fn is_writing(&self) -> bool {
+        use Durability::NotDurable;
+        use Impairment::{DiskFull, SpaceLimit, WriteFailed};
+        !matches!(
+            self.durability,
+            NotDurable(DiskFull | SpaceLimit | WriteFailed(_))
+        )
+    }
+
+    pub(crate) fn impair(&mut self, impairment: Impairment, now: Duration) {
+        self.durability = Durability::NotDurable(impairment);
+        self.postpone(now);
+    }
+
+    /// The next attempt, twice as far away as the last.
+    pub(crate) fn postpone(&mut self, now: Duration) {
+        self.retry_at = now + self.delay;
+        self.delay = (self.delay * 2).min(RETRY_MAX);
+    }
+
+    /// Records are written again; the next failure waits as long as if there had been no success in between.
+    pub(crate) fn resume(&mut self) {
+        self.durability = Durability::Durable;
+    }
+
+    /// All streams are on the disk again.
+    pub(crate) fn reset_delay(&mut self) {
+        self.delay = RETRY_FIRST;
+    }
+}

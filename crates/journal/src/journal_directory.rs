@@ -1,0 +1,117 @@
+//! The journal's files in a directory of the operating system.
+
+use crate::file_system::{FileSystem, JournalFile};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
+
+/// Only the owner reads and writes prompts and answers.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// The file that the process which uses the journal has locked.
+const LOCK_NAME: &str = "lock";
+
+/// Directory entries that are examined.
+const FILES_MAX: usize = 65_536;
+
+/// A directory with mode 0700 and files with mode 0600.
+#[derive(Clone, Debug)]
+pub struct JournalDirectory {
+    path: PathBuf,
+}
+
+impl JournalDirectory {
+    /// The directory at `path`; created when the journal is locked.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    fn open_options() -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(FILE_MODE);
+        options
+    }
+}
+
+impl FileSystem for JournalDirectory {
+    type File = File;
+    type Lock = File;
+
+    fn lock_journal(&self) -> io::Result<File> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(&self.path)?;
+        fs::set_permissions(&self.path, Permissions::from_mode(DIRECTORY_MODE))?;
+        let file = Self::open_options()
+            .create(true)
+            .truncate(false)
+            .open(self.path.join(LOCK_NAME))?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+            TryLockError::Error(error) => error,
+        })?;
+        Ok(file)
+    }
+
+    fn list_files(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)?.take(FILES_MAX) {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create_file(&self, name: &str) -> io::Result<File> {
+        Self::open_options()
+            .create(true)
+            .truncate(true)
+            .open(self.path.join(name))
+    }
+
+    fn open_file(&self, name: &str) -> io::Result<File> {
+        Self::open_options().open(self.path.join(name))
+    }
+
+    fn rename_file(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove_file(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn location(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+impl JournalFile for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        File::sync_data(self)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn byte_length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+}

@@ -1,0 +1,98 @@
+//! Records of streams on disk, so that a stream outlives the process that generates it.
+//!
+//! A server that is killed in the middle of an answer reads the journal at the next start and continues each stream
+//! from the recorded tokens. *Output commit* makes that exact: a token is emitted to a client only after the journal was
+//! written (`write`, not `fsync`), so a restarted process never computes another token than one that was emitted.
+//! A sync in groups beside the writes protects against power loss.
+//!
+//! - [`Record`]: one fact about a stream; [`encode_record`] and [`RecordDecoder`] are also the encoding between machines
+//! - [`Writer`]: appends records, rewrites live streams, frees space; a state machine that the caller drives
+//! - [`open_journal`]: rebuilds the streams after a restart; [`read_journal`] reads without changing files
+//! - [`JournalThread`]: a writer with a thread
+//! - [`FileSystem`]: the files, real or modeled
+//!
+//! Nothing uses the crate yet; the recorder of the server's streams is the intended caller.
+//!
+//! ```
+//! use journal::{JournalConfig, JournalDirectory, Record, Tokens, open_journal};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = std::env::temp_dir().join(format!("journal-doc-{}", std::process::id()));
+//! let directory = JournalDirectory::new(&path);
+//! let (mut writer, _) = open_journal(directory.clone(), JournalConfig::default())?;
+//! let stream = writer.open_stream(7, b"{\"prompt\": [1, 2]}")?;
+//! let tokens = Tokens { ids: &[10, 11, 12], ..Tokens::default() };
+//! writer.append(stream, &Record::Tokens(tokens))?;
+//! writer.commit(Duration::ZERO); // From here on the tokens may be emitted.
+//! drop(writer);
+//!
+//! let (_writer, recovered) = open_journal(directory, JournalConfig::default())?;
+//! assert_eq!(recovered.streams[0].id, 7);
+//! assert_eq!(recovered.streams[0].choices[0].ids, [10, 11, 12]);
+//! # std::fs::remove_dir_all(path)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod append_error;
+mod batch;
+mod bytes;
+mod commit;
+mod durability;
+mod file_system;
+mod frame;
+mod frame_reader;
+mod group_commit;
+mod journal_config;
+mod journal_directory;
+mod journal_thread;
+mod limits;
+mod memory_budget;
+mod open_journal;
+mod record;
+mod record_decoder;
+mod record_encoder;
+mod record_kind;
+mod recovered_stream;
+mod recovery;
+mod replay;
+mod replayed_stream;
+mod reserve;
+mod rewrite_cycle;
+mod segment_files;
+mod segment_list;
+mod segment_name;
+mod space;
+mod start_error;
+mod stream_copy;
+mod stream_table;
+mod sync_job;
+mod writer;
+mod writer_counts;
+
+pub use append_error::AppendError;
+pub use durability::{Durability, Impairment};
+pub use file_system::{FileSystem, JournalFile};
+pub use journal_config::JournalConfig;
+pub use journal_directory::JournalDirectory;
+pub use journal_thread::{JournalThread, JournalWaker, Recorder};
+pub use limits::{
+    BATCH_BYTES_MAX, CHOICES_MAX, FRAME_BYTES_MAX, RECORD_BYTES_MAX, SAMPLING_BYTES_MAX,
+    TOKENS_PER_CHOICE_MAX, TOKENS_PER_RECORD_MAX,
+};
+pub use open_journal::{open_journal, read_journal};
+pub use record::{Alternative, Alternatives, OPEN_VERSION, Open, REWRITTEN, Record, Tokens};
+pub use record_decoder::{DecodedRecord, NotARecord, RecordDecoder};
+pub use record_encoder::{RecordAddress, RecordError, encode_record};
+pub use recovered_stream::{
+    Integrity, LossReason, Recovered, RecoveredChoice, RecoveredClaim, RecoveredStart,
+    RecoveredStream, RecoveryReport, RefusedStream,
+};
+pub use space::RELEASED;
+pub use start_error::StartError;
+pub use stream_copy::StreamCopy;
+pub use stream_table::StreamKey;
+pub use sync_job::{SyncDone, SyncJob};
+pub use writer::Writer;
+pub use writer_counts::{WriterCounts, WriterSizes};

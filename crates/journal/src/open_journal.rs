@@ -1,0 +1,177 @@
+//! Starting: lock, recovery, first segment.
+
+use crate::batch::Batch;
+use crate::durability::Health;
+use crate::file_system::FileSystem;
+use crate::frame::SEGMENT_HEADER_BYTES;
+use crate::frame_reader::SegmentFile;
+use crate::journal_config::JournalConfig;
+use crate::record::{OPEN_VERSION, Record};
+use crate::recovered_stream::{Integrity, Recovered, RecoveredStream, RefusedStream};
+use crate::recovery::{Scan, cut_tail, list_segments, scan_segments};
+use crate::replayed_stream::ReplayedStream;
+use crate::segment_list::SegmentList;
+use crate::start_error::StartError;
+use crate::stream_table::{LiveStream, StreamKey, StreamTable};
+use crate::sync_job::SyncState;
+use crate::writer::Writer;
+use crate::writer_counts::WriterCounts;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Locks a journal, rebuilds its streams, and begins a new segment. All recovered streams are live: the caller forgets
+/// those that are not wanted.
+///
+/// # Errors
+/// The directory is locked, cannot be written, has no space, or was written by a newer version.
+pub fn open_journal<F: FileSystem>(
+    fs: F,
+    config: JournalConfig,
+) -> Result<(Writer<F>, Recovered), StartError> {
+    let location = fs.location();
+    let needed = config.reserve_bytes + SEGMENT_HEADER_BYTES as u64;
+    let unwritable = |error: io::Error| StartError::from_write(location.clone(), error, needed);
+    let lock = fs.lock_journal().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StartError::Locked {
+            location: location.clone(),
+        },
+        _ => unwritable(error),
+    })?;
+    let found = list_segments(&fs)?;
+    let scan = scan_segments(&fs, &found, config.recovery_bytes_max);
+    let boot = found.iter().map(|segment| segment.name.boot).max();
+    let next_number = found.last().map_or(1, |segment| segment.name.number + 1);
+    let present = cut_tail(&fs, found, &scan).map_err(unwritable)?;
+    let boot = boot.unwrap_or(0).saturating_add(1);
+    let mut writer = new_writer(fs, config, lock, boot, &scan);
+    writer.add_segments(&present, next_number);
+    writer.create_reserve().map_err(unwritable)?;
+    writer.create_segment().map_err(unwritable)?;
+    let recovered = writer.add_streams(scan);
+    Ok((writer, recovered))
+}
+
+/// Rebuilds the streams of a journal without a lock and without changing files. Keys of the result belong to no writer.
+///
+/// # Errors
+/// The directory or a segment cannot be read, or was written by a newer version.
+pub fn read_journal<F: FileSystem>(fs: &F, bytes_max: usize) -> Result<Recovered, StartError> {
+    let found = list_segments(fs)?;
+    let scan = scan_segments(fs, &found, bytes_max);
+    let mut table = StreamTable::default();
+    let mut recovered = Recovered {
+        report: scan.journal.report,
+        ..Recovered::default()
+    };
+    for (handle, stream) in scan.journal.streams {
+        let key = table.insert(LiveStream::new(stream.id, handle));
+        recovered.push(key, stream);
+    }
+    Ok(recovered)
+}
+
+fn new_writer<F: FileSystem>(
+    fs: F,
+    config: JournalConfig,
+    lock: F::Lock,
+    boot: u64,
+    scan: &Scan,
+) -> Writer<F> {
+    Writer {
+        fs: Arc::new(fs),
+        config,
+        boot,
+        streams: StreamTable::default(),
+        next_handle: scan.journal.handle_max.saturating_add(1),
+        live_bytes: 0,
+        gaps: 0,
+        kept: 0,
+        released: Vec::new(),
+        may_have_dead_segments: true,
+        segments: SegmentList::default(),
+        current: None,
+        has_reserve: false,
+        batch: Batch::new(),
+        next_frame: scan.next_frame,
+        rewritten_at: 0,
+        sync: SyncState::new(scan.next_frame),
+        health: Health::new(),
+        cycle: None,
+        resume_below: 0,
+        now: Duration::ZERO,
+        commits: 0,
+        acknowledged: 0,
+        counts: WriterCounts::default(),
+        _lock: lock,
+    }
+}
+
+impl<F: FileSystem> Writer<F> {
+    fn add_segments(&mut self, present: &[SegmentFile], next_number: u64) {
+        for segment in present {
+            self.segments.push(segment.name, segment.bytes);
+        }
+        self.segments.next_number = next_number;
+    }
+
+    fn add_streams(&mut self, scan: Scan) -> Recovered {
+        let mut recovered = Recovered {
+            report: scan.journal.report,
+            ..Recovered::default()
+        };
+        for (handle, mut stream) in scan.journal.streams {
+            let mut live = LiveStream::new(stream.id, handle);
+            live.next_sequence = stream.next_sequence;
+            live.bytes = stream.bytes;
+            live.base = Some(stream.base);
+            live.is_kept = stream.has_outcome;
+            let refused = std::mem::take(&mut stream.refused);
+            live.refused = (stream.version > OPEN_VERSION).then(|| refused.into_boxed_slice());
+            self.live_bytes += live.bytes;
+            self.kept += usize::from(live.is_kept);
+            let key = self.streams.insert(live);
+            recovered.push(key, stream);
+        }
+        for address in scan.journal.unused {
+            let why = crate::RELEASED;
+            let pushed = self.batch.push(address, &Record::Forgotten { why });
+            debug_assert!(pushed.is_ok(), "the record has no part with a bound");
+        }
+        recovered
+    }
+}
+
+impl Recovered {
+    fn push(&mut self, key: StreamKey, stream: ReplayedStream) {
+        if stream.version > OPEN_VERSION {
+            self.refused.push(RefusedStream {
+                key,
+                id: stream.id,
+                version: stream.version,
+            });
+            return;
+        }
+        self.streams.push(RecoveredStream {
+            key,
+            id: stream.id,
+            description: stream.description,
+            boot: stream.boot,
+            started: stream.started,
+            choices: stream.choices,
+            sampling: stream.has_sampling.then_some(stream.sampling),
+            is_paused: stream.is_paused,
+            broke: stream.broke,
+            claim: stream.claim,
+            outcome: stream.has_outcome.then_some(stream.outcome),
+            integrity: stream.integrity,
+        });
+    }
+}
+
+impl Integrity {
+    /// Whether the stream can be continued from the tokens.
+    pub fn is_intact(self) -> bool {
+        self == Self::Intact
+    }
+}

@@ -1,0 +1,204 @@
+//! One stream while records are replayed.
+
+use crate::limits::CHOICES_MAX;
+use crate::memory_budget::MemoryBudget;
+use crate::record::{Open, Record, Tokens};
+use crate::recovered_stream::{
+    Integrity, LossReason, RecoveredChoice, RecoveredClaim, RecoveredStart,
+};
+
+/// Memory of one stream without vectors, with a share of a hash table that is half empty.
+pub(crate) const ENTRY_BYTES: usize = 1024;
+
+const _: () = assert!(2 * size_of::<ReplayedStream>() <= ENTRY_BYTES);
+
+/// State of one handle.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayedStream {
+    pub(crate) id: u128,
+    pub(crate) version: u32,
+    /// Handle of the copy that this one replaces, until that one is forgotten as rewritten.
+    pub(crate) replaces: u64,
+    pub(crate) next_sequence: u64,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    pub(crate) last_frame: u64,
+    pub(crate) held: usize,
+    pub(crate) boot: u64,
+    pub(crate) description: Vec<u8>,
+    pub(crate) started: Option<RecoveredStart>,
+    pub(crate) choices: Vec<RecoveredChoice>,
+    pub(crate) has_sampling: bool,
+    pub(crate) sampling: Vec<u8>,
+    pub(crate) is_paused: bool,
+    pub(crate) broke: Option<u32>,
+    pub(crate) claim: Option<RecoveredClaim>,
+    pub(crate) has_outcome: bool,
+    pub(crate) outcome: Vec<u8>,
+    pub(crate) integrity: Integrity,
+    /// Kinds, lengths and bodies of a stream of a newer version.
+    pub(crate) refused: Vec<u8>,
+}
+
+impl ReplayedStream {
+    pub(crate) fn new(open: &Open<'_>, boot: u64) -> Self {
+        Self {
+            id: open.id,
+            version: open.version,
+            replaces: open.replaces,
+            boot,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn lose(&mut self, reason: LossReason) {
+        if !matches!(self.integrity, Integrity::Lost(_)) {
+            self.integrity = Integrity::Lost(reason);
+        }
+    }
+
+    pub(crate) fn set_description(&mut self, bytes: &[u8], budget: &mut MemoryBudget) {
+        let taken = budget.replace(&mut self.description, bytes, &mut self.held);
+        if taken.is_none() {
+            self.lose(LossReason::Memory);
+        }
+    }
+
+    pub(crate) fn push_refused(&mut self, bytes: &[u8], budget: &mut MemoryBudget) {
+        let taken = budget.extend(&mut self.refused, bytes, &mut self.held);
+        if taken.is_none() {
+            self.lose(LossReason::Memory);
+        }
+    }
+
+    /// Applies a record other than those of beginning and forgetting. Ends count for lost streams, too.
+    pub(crate) fn apply(&mut self, record: &Record<'_>, boot: u64, budget: &mut MemoryBudget) {
+        match *record {
+            Record::Tokens(tokens) => {
+                if let Err(reason) = self.append_tokens(&tokens, budget) {
+                    self.lose(reason);
+                }
+            }
+            Record::Started {
+                cached_tokens,
+                at_unix_us,
+            } => {
+                self.started = Some(RecoveredStart {
+                    cached_tokens,
+                    at_unix_us,
+                    boot,
+                });
+            }
+            Record::Steered { sampling } => {
+                self.has_sampling = true;
+                let taken = budget.replace(&mut self.sampling, sampling, &mut self.held);
+                self.check_memory(taken);
+            }
+            Record::Paused { on } => self.is_paused = on,
+            Record::Broke { choice } => self.broke = self.broke.or(Some(choice)),
+            Record::Ended {
+                choice,
+                end,
+                at_unix_us,
+            } => {
+                let found = self.choice_mut(choice, budget);
+                let taken = found.map(|choice| choice.end = Some((end, at_unix_us)));
+                self.check_memory(taken);
+            }
+            Record::Claimed {
+                generation,
+                instance,
+                attempt,
+                why,
+            } => {
+                self.claim = Some(RecoveredClaim {
+                    generation,
+                    instance,
+                    attempt,
+                    why,
+                    boot,
+                });
+            }
+            Record::Kept { outcome } => {
+                self.has_outcome = true;
+                let taken = budget.replace(&mut self.outcome, outcome, &mut self.held);
+                self.check_memory(taken);
+            }
+            Record::Gap => self.lose(LossReason::NotWritten),
+            Record::Open(_) | Record::Forgotten { .. } | Record::Seal | Record::Unknown { .. } => {}
+        }
+    }
+
+    fn check_memory(&mut self, taken: Option<()>) {
+        if taken.is_none() {
+            self.lose(LossReason::Memory);
+        }
+    }
+
+    fn append_tokens(
+        &mut self,
+        tokens: &Tokens<'_>,
+        budget: &mut MemoryBudget,
+    ) -> Result<(), LossReason> {
+        if let Integrity::Lost(reason) = self.integrity {
+            return Err(reason);
+        }
+        let mut held = 0;
+        let choice = self.choice_mut(tokens.choice, budget);
+        let choice = choice.ok_or(LossReason::Memory)?;
+        if tokens.first as usize != choice.ids.len() {
+            return Err(LossReason::Contradiction);
+        }
+        let appended = append_to_choice(choice, tokens, budget, &mut held);
+        self.held += held;
+        appended.ok_or(LossReason::Memory)
+    }
+
+    fn choice_mut(
+        &mut self,
+        choice: u32,
+        budget: &mut MemoryBudget,
+    ) -> Option<&mut RecoveredChoice> {
+        let count = (choice.min(CHOICES_MAX) + 1) as usize;
+        if count > self.choices.len() {
+            let bytes = (count - self.choices.len()) * size_of::<RecoveredChoice>();
+            budget.take(bytes)?;
+            self.held += bytes;
+            self.choices.reserve_exact(count - self.choices.len());
+            self.choices.resize_with(count, RecoveredChoice::default);
+        }
+        self.choices.get_mut(choice as usize)
+    }
+}
+
+/// Appends all parts, or only the ids of a prefix where the memory is used up.
+fn append_to_choice(
+    choice: &mut RecoveredChoice,
+    tokens: &Tokens<'_>,
+    budget: &mut MemoryBudget,
+    held: &mut usize,
+) -> Option<()> {
+    let before = choice.ids.len();
+    if !tokens.logprobs.is_empty() {
+        budget.pad(&mut choice.logprobs, before, f32::NAN, held)?;
+        budget.extend(&mut choice.logprobs, tokens.logprobs, held)?;
+    }
+    if !tokens.alternatives.counts.is_empty() {
+        budget.pad(&mut choice.alternative_counts, before, 0, held)?;
+        budget.extend(&mut choice.alternatives, tokens.alternatives.items, held)?;
+        budget.extend(
+            &mut choice.alternative_counts,
+            tokens.alternatives.counts,
+            held,
+        )?;
+    }
+    budget.extend(&mut choice.ids, tokens.ids, held)?;
+    let after = choice.ids.len();
+    if !choice.logprobs.is_empty() {
+        budget.pad(&mut choice.logprobs, after, f32::NAN, held)?;
+    }
+    if !choice.alternative_counts.is_empty() {
+        budget.pad(&mut choice.alternative_counts, after, 0, held)?;
+    }
+    Some(())
+}
