@@ -1,4 +1,4 @@
-//! One client that never reads, beside 31 that do: by counts.
+//! One client that never reads beside 31 that do.
 
 use crate::support::client::{Client, Reply, request};
 use crate::support::{Rig, config, wait_until};
@@ -11,9 +11,9 @@ use std::net::TcpStream;
 const CHAT: &str = "/v1/chat/completions";
 const READERS: usize = 31;
 const TOKENS: usize = 300;
-/// More than all buffers on the way can hide.
+/// More tokens than all buffers between server and client hold.
 const TOKENS_UNREAD: usize = 4000;
-/// Rounds of the others in which the kernel may take what its buffers have room for.
+/// Limit of rounds of the other clients until the kernel takes no more bytes.
 const ROUNDS_MAX: usize = 10;
 
 fn ask(i: usize, max_tokens: usize) -> Value {
@@ -39,7 +39,7 @@ fn read(rig: &Rig, i: usize, max_tokens: usize) -> String {
     text(&client.reply())
 }
 
-/// All of them at once.
+/// The responses to all readers, which run at the same time.
 fn read_all(rig: &Rig) -> Vec<String> {
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..READERS)
@@ -49,8 +49,8 @@ fn read_all(rig: &Rig) -> Vec<String> {
     })
 }
 
-/// Pages and log segments of the stream that is not read, once the streams that ended before have given theirs back: a
-/// client has its answer before that.
+/// Pages and log segments of the unread stream. Waits until no other stream holds any: a stream releases them some time
+/// after its client has the response.
 fn held_by_the_unread_stream(rig: &Rig) -> (u64, usize) {
     let reserved = TOKENS_UNREAD.div_ceil(stream::SEGMENT_ITEMS);
     let mut held = None;
@@ -94,7 +94,7 @@ fn client_that_never_reads_costs_others_no_step_and_loses_nothing() {
         read(&rig, 0, 1);
         parked && rig.engine.stats().parked() == 1 && generated() == so_far + 1
     });
-    // The kernel may find room for a frame or two more, some time later; then there is none left.
+    // The kernel may take a frame or two more after some time.
     let takes_none = || {
         let so_far = generated();
         assert_eq!(read_all(&rig), alone);

@@ -1,7 +1,7 @@
-//! Clocks that fire, each with its name, and deadlines.
+//! Timeouts, each with the name of its clock, and deadlines.
 
 use super::scene::{
-    Neighbour, all, end, in_the_engine, letters, nothing_runs, steps, undisturbed, victims, wide,
+    Neighbor, all, end, in_the_engine, letters, nothing_runs, steps, undisturbed, victims, wide,
 };
 use super::ways::{Asked, Way, delete, listed};
 use crate::support::dialects::{DIALECTS, Fate};
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use server::{ServerConfig, StreamClocks, StreamLimits};
 use std::time::{Duration, Instant};
 
-/// So short that it fires at the first look at it.
+/// Passes before the first check.
 const AT_ONCE: Option<Duration> = Some(Duration::from_nanos(1));
-/// So long that nothing else takes as long.
+/// Longer than anything else in a test takes.
 const LONG: Duration = Duration::from_secs(2);
 
-/// Lets time go by.
+/// Waits for this long.
 #[expect(clippy::disallowed_methods, reason = "clocks fire when it has")]
 pub(crate) fn pass(time: Duration) {
     let since = Instant::now();
@@ -37,10 +37,10 @@ fn first_token_timeout() {
             ..StreamClocks::default()
         }),
     );
-    let neighbour = Neighbour::begin(&rig);
+    let neighbor = Neighbor::begin(&rig);
     in_the_engine(&rig, 1);
     steps(&rig, 1);
-    // A prompt that takes more than one step, so that the clock is looked at in between.
+    // A prompt that takes more than one step, so that the clock is checked before the first token.
     let long: Vec<Asked> = super::ways::ways()
         .into_iter()
         .map(|way| way.ask(&rig, &"long ".repeat(20), &json!({}), ""))
@@ -49,14 +49,14 @@ fn first_token_timeout() {
     in_the_engine(&rig, long.len() + 1);
     rig.gate.open();
     end(&rig, long, Fate::FirstToken, "");
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
     nothing_runs(&rig);
 }
 
 #[test]
 fn idle_timeout() {
     const AT_A_TIME: usize = 2;
-    // Longer than all that is set up while the clock runs, also on a machine that does much else.
+    // Longer than the setup takes while the clock is running, also on a loaded machine.
     const IDLE: Duration = Duration::from_secs(8);
     let over = json!({"max_tokens": 99});
     let mut narrow = letters();
@@ -75,9 +75,9 @@ fn idle_timeout() {
     while begins() {
         steps(&rig, 1);
     }
-    // As many urgent ones as there are rows in a step: none is left for others.
+    // As many urgent requests as a step has rows: no row is left for others.
     let crowd: Vec<_> = (0..AT_A_TIME)
-        .map(|_| Neighbour::urgent(&rig, "critical"))
+        .map(|_| Neighbor::urgent(&rig, "critical"))
         .collect();
     in_the_engine(&rig, victims.len() + AT_A_TIME);
     while begins() {
@@ -87,23 +87,23 @@ fn idle_timeout() {
     pass(IDLE);
     rig.gate.open();
     end(&rig, victims, Fate::Idle, whole.text());
-    for neighbour in crowd {
-        neighbour.did_not_notice(&rig);
+    for neighbor in crowd {
+        neighbor.is_unaffected(&rig);
     }
     nothing_runs(&rig);
 }
 
-/// Victims with some text, whose time runs out; somebody comes after that.
+/// Victims with some text whose time runs out, and a neighbor that starts afterwards.
 fn run_out(rig: &Rig, over: &Value, fate: Fate) {
     let whole = undisturbed(&json!({}));
     let victims = victims(rig, over, "", all);
     in_the_engine(rig, victims.len());
     steps(rig, 4);
     pass(LONG);
-    let neighbour = Neighbour::begin(rig);
+    let neighbor = Neighbor::begin(rig);
     rig.gate.open();
     end(rig, victims, fate, whole.text());
-    neighbour.did_not_notice(rig);
+    neighbor.is_unaffected(rig);
     nothing_runs(rig);
 }
 
@@ -144,19 +144,19 @@ fn reader_timeout_and_resumable_streams() {
         })
     };
     let rig = Rig::gated(letters(), config);
-    // Credit comes by acknowledgements alone, and there are none.
+    // Credit is returned by acknowledgements only, and there are none.
     let all = victims(&rig, &over, "x-stream-acks: explicit\r\n", all);
     in_the_engine(&rig, all.len());
     rig.gate.open();
     let (kept, plain): (Vec<_>, Vec<_>) = all.into_iter().partition(|v| v.way.is_resumable());
     end(&rig, plain, Fate::Reader, &whole.text()[..8]);
-    // Whoever may come back is waited for.
+    // Resumable streams wait for their clients.
     let parked = || listed(&rig).iter().all(|s| s["state"] == "parked");
     wait_until("they wait", || listed(&rig).len() == kept.len() && parked());
     let brief = json!({"max_tokens": WINDOW - 1});
     let beside = Way::Streamed(&DIALECTS[0]).ask(&rig, "hi", &brief, "");
     let beside = beside.ends(&rig, Fate::Length);
-    assert_eq!(beside.text(), &whole.text()[..7], "the neighbour");
+    assert_eq!(beside.text(), &whole.text()[..7], "the neighbor");
     for stream in listed(&rig) {
         assert_eq!(stream["completion_tokens"], WINDOW);
         delete(&rig, stream["id"].as_str().expect("a name"));

@@ -1,5 +1,5 @@
-//! Streams that are cut at every byte and read again, in every dialect, however they end: what was got
-//! before the cut and what comes after it are together what was told to who was never cut.
+//! Streams that are cut at every byte and resumed, in every wire protocol and for every end: the part before the cut and
+//! the part after the cut together equal the uncut stream.
 
 use super::scene::letters;
 use super::ways::delete;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use server::{ServerConfig, StreamLimits};
 use std::time::Duration;
 
-/// A stream that can be read again, under its name.
+/// A resumable stream.
 struct Stream<'a> {
     rig: &'a Rig,
     id: String,
@@ -49,7 +49,7 @@ impl<'a> Stream<'a> {
         self
     }
 
-    /// What is told after this place; nothing where everything was.
+    /// The response after this event id; empty if the client has everything.
     fn after(&self, dialect: &Dialect, place: Option<&str>) -> String {
         let path = format!("/v1/streams/{}/events?dialect={}", self.id, dialect.name);
         let fields = place.map(|place| format!("last-event-id: {place}\r\n"));
@@ -67,7 +67,7 @@ impl<'a> Stream<'a> {
         story.unwrap_or_else(|why| panic!("{}: {why}: {events:?}", dialect.name))
     }
 
-    /// Reads it in this dialect, cut at every byte.
+    /// Reads the stream in this protocol, with a cut at every byte.
     fn cut_everywhere(&self, dialect: &Dialect) -> Story {
         let body = self.after(dialect, None);
         let whole = (dialect.events)(&body).expect("whole events");
@@ -76,7 +76,7 @@ impl<'a> Stream<'a> {
         for cut in 0..=body.len() {
             let got = dialect.events_before_the_cut(&body[..cut]);
             let got = got.expect("whole events");
-            // Between two events there is nothing that a client could know.
+            // A client uses complete events only.
             if seen.replace(got.len()) == Some(got.len()) {
                 continue;
             }
@@ -91,7 +91,7 @@ impl<'a> Stream<'a> {
         told
     }
 
-    /// In every dialect; all tell the same.
+    /// Reads the stream in every protocol; the contents are equal.
     fn cut_in_every_dialect(&self, case: &str) -> Story {
         let mut told = DIALECTS.iter().map(|dialect| self.cut_everywhere(dialect));
         let first = told.next().expect("a dialect");
@@ -124,7 +124,7 @@ fn completed_streams_resume_after_any_cut() {
         let plain = Stream::open(&rig, dialect, &json!({})).ended();
         let text = plain.cut_in_every_dialect("length").text().to_owned();
         assert_eq!(text.len(), 24);
-        // One that matches, and one that is held back to the end.
+        // A stop string that matches, and one that is withheld until the end.
         for stops in [json!([text[7..10]]), json!([format!("{}!", &text[18..])])] {
             let over = json!({"stop": stops});
             let stream = Stream::open(&rig, dialect, &over).ended();
@@ -157,7 +157,7 @@ fn failed_streams_resume_after_any_cut() {
             let stream = Stream::open(&rig, dialect, &two).ended();
             assert!(stream.cut_in_every_dialect("n = 2").error.is_some());
         }
-        // Two prompts are two requests of the engine: the second has tokens when the first fails.
+        // Each prompt is a request of the engine: the second may have tokens when the first fails.
         let mut prompts = says_it.clone();
         prompts["prompt"] = json!(["one", "two", "three"]);
         let several = (0..100).any(|seed| {
@@ -211,7 +211,7 @@ fn running_streams_resume_after_any_cut() {
         let stream = Stream::open(&rig, dialect, &json!({}));
         let path = format!("/v1/streams/{}/events?dialect={}", stream.id, dialect.name);
         let mut got = Vec::new();
-        // It comes and goes; each time it gets one chunk that names a place.
+        // The client reconnects four times, each time after one chunk with an event id.
         for _ in 0..4 {
             let place = last_place(&got).map(|place| format!("last-event-id: {place}\r\n"));
             let mut client = send(&rig, "GET", &path, &place.unwrap_or_default(), &Value::Null);

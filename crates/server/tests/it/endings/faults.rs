@@ -1,8 +1,7 @@
-//! Models that fail, memory that is short, callers that change their minds, servers that stop; and the
-//! good endings.
+//! Failures of the model, too few pages, cancellations, shutdown; and the ends without an error.
 
 use super::scene::{
-    Neighbour, TOKENS, VICTIM, all, at_most, end, in_the_engine, letters, nothing_runs, steps,
+    Neighbor, TOKENS, VICTIM, all, at_most, end, in_the_engine, letters, nothing_runs, steps,
     undisturbed, victims, wide,
 };
 use super::ways::{Way, delete, listed, ways};
@@ -35,14 +34,14 @@ fn normal_ends() {
             ended.len() as u64,
         ),
     ] {
-        let neighbour = Neighbour::begin(&rig);
+        let neighbor = Neighbor::begin(&rig);
         for victim in victims(&rig, &over, "", all) {
             let (name, polled) = (victim.way.name(), matches!(victim.way, Way::Polled));
             let story = victim.ends(&rig, fate);
             assert!(polled || story.text() == text, "{name}: {story:?}");
             assert_eq!(story.tokens, Some(tokens), "{name}, {fate:?}");
         }
-        neighbour.did_not_notice(&rig);
+        neighbor.is_unaffected(&rig);
     }
     nothing_runs(&rig);
 }
@@ -64,7 +63,7 @@ fn end_of_sequence_from_the_model() {
     assert!(lengths.iter().all(|n| *n == lengths[0]), "{lengths:?}");
 }
 
-/// Says `~` after some letters.
+/// A request whose response has `~` after some letters.
 fn says_it() -> Value {
     json!({"logit_bias": {"126": 36}, "temperature": 1, "max_tokens": 200})
 }
@@ -86,11 +85,11 @@ fn failure_within_one_request() {
             kind,
         }];
         let rig = Rig::gated(faulty, wide());
-        let neighbour = Neighbour::begin(&rig);
+        let neighbor = Neighbor::begin(&rig);
         let victims = victims(&rig, &says_it(), "", all);
         rig.gate.open();
         end(&rig, victims, fate, &whole[..=at]);
-        neighbour.did_not_notice(&rig);
+        neighbor.is_unaffected(&rig);
         nothing_runs(&rig);
     }
 }
@@ -106,13 +105,13 @@ fn limited() -> Value {
 #[test]
 fn grammar_limit_reached() {
     let rig = Rig::with(letters(), wide());
-    let neighbour = Neighbour::begin(&rig);
+    let neighbor = Neighbor::begin(&rig);
     for victim in victims(&rig, &limited(), "", all) {
         let name = victim.way.name();
         let story = victim.ends(&rig, Fate::Constraint);
         assert!(story.text().len() <= 9, "{name}: {story:?}");
     }
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
     assert!(rig.engine.stats().endings().constraint > 0);
     nothing_runs(&rig);
 }
@@ -127,12 +126,12 @@ fn step_that_fails_once_affects_no_client() {
             kind,
         }];
         let rig = Rig::gated(faulty, wide());
-        let neighbour = Neighbour::begin(&rig);
+        let neighbor = Neighbor::begin(&rig);
         let victims = victims(&rig, &json!({}), "", all);
         in_the_engine(&rig, victims.len() + 1);
         rig.gate.open();
         end(&rig, victims, Fate::Length, whole.text());
-        neighbour.did_not_notice(&rig);
+        neighbor.is_unaffected(&rig);
         assert!(rig.engine.stats().retries() > 0, "it failed");
     }
 }
@@ -150,12 +149,12 @@ fn kv_pages_short_for_all_requests() {
         ..wide()
     };
     let rig = Rig::gated(short, hopeful);
-    let neighbour = Neighbour::begin(&rig);
+    let neighbor = Neighbor::begin(&rig);
     let victims = victims(&rig, &json!({}), "", all);
     in_the_engine(&rig, victims.len() + 1);
     rig.gate.open();
     end(&rig, victims, Fate::Length, whole.text());
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
     assert!(rig.engine.stats().preemptions() > 0, "pages were short");
     nothing_runs(&rig);
 }
@@ -165,12 +164,12 @@ fn request_larger_than_kv_cache() {
     let mut small = letters();
     small.dims.pages = 8;
     let rig = Rig::gated(small, wide());
-    let neighbour = Neighbour::begin(&rig);
+    let neighbor = Neighbor::begin(&rig);
     let victims = victims(&rig, &json!({"max_tokens": 200}), "", all);
-    // Pages are counted once the prompt is, and that waits for a permit: the neighbour has them all.
+    // Pages are counted after the prompt is tokenized, which needs a permit; the neighbor has all permits.
     rig.gate.open();
     end(&rig, victims, Fate::NeverFits, "");
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
 }
 
 #[test]
@@ -183,28 +182,28 @@ fn queue_timeout() {
         ..at_most(1)
     };
     let rig = Rig::gated(letters(), impatient);
-    let neighbour = Neighbour::begin(&rig);
+    let neighbor = Neighbor::begin(&rig);
     let victims = victims(&rig, &json!({}), "", all);
     end(&rig, victims, Fate::Queue, "");
     in_the_engine(&rig, 1);
     rig.gate.open();
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
 }
 
 #[test]
 fn unreachable_deadline_is_rejected_before_a_step() {
     let rig = Rig::gated(letters(), at_most(1));
-    // One stream had the only place for 200 ms: no place is free any sooner.
+    // A stream held the only slot for 200 ms, so no slot is expected to be free earlier.
     let first = Way::Streamed(crate::support::dialects::JOBS).ask(&rig, "first", &json!({}), "");
     let first = first.named(&rig);
     super::clocks::pass(Duration::from_millis(200));
     rig.gate.allow(TOKENS);
     first.ends(&rig, Fate::Length);
     nothing_runs(&rig);
-    let neighbour = Neighbour::begin(&rig);
+    let neighbor = Neighbor::begin(&rig);
     in_the_engine(&rig, 1);
     let before = TOKENS + 1;
-    wait_until("the neighbour's first step", || {
+    wait_until("the neighbor's first step", || {
         rig.engine.stats().steps() == before
     });
     for (over, fields) in [
@@ -217,24 +216,24 @@ fn unreachable_deadline_is_rejected_before_a_step() {
     assert_eq!(rig.engine.stats().steps(), before, "nothing was computed");
     in_the_engine(&rig, 1);
     rig.gate.open();
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
 }
 
-/// Victims that have some text, and a neighbour; the model waits.
-fn begun(rig: &Rig, has: fn(Way) -> bool) -> (Neighbour, Vec<super::ways::Asked>) {
-    let neighbour = Neighbour::begin(rig);
+/// Victims with some text, and a neighbor; the model waits for the gate.
+fn begun(rig: &Rig, has: fn(Way) -> bool) -> (Neighbor, Vec<super::ways::Asked>) {
+    let neighbor = Neighbor::begin(rig);
     let victims = victims(rig, &json!({}), "", has);
     in_the_engine(rig, victims.len() + 1);
     steps(rig, 4);
-    (neighbour, victims)
+    (neighbor, victims)
 }
 
 #[test]
 fn cancellation_by_id() {
     let whole = undisturbed(&json!({}));
     let rig = Rig::gated(letters(), wide());
-    let (neighbour, victims) = begun(&rig, all);
-    // In order of opening, the neighbour first.
+    let (neighbor, victims) = begun(&rig, all);
+    // Streams are listed in the order of opening, the neighbor first.
     let ids: Vec<_> = listed(&rig)[1..].to_vec();
     assert_eq!(ids.len(), victims.len());
     for stream in &ids {
@@ -242,7 +241,7 @@ fn cancellation_by_id() {
     }
     rig.gate.open();
     end(&rig, victims, Fate::Cancelled, whole.text());
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
     nothing_runs(&rig);
     let cancelled = rig.engine.stats().endings().cancelled;
     assert_eq!(cancelled, ids.len() as u64);
@@ -252,7 +251,7 @@ fn cancellation_by_id() {
 fn clients_that_disconnect_and_reconnect() {
     let whole = undisturbed(&json!({}));
     let rig = Rig::gated(letters(), wide());
-    let (neighbour, victims) = begun(&rig, all);
+    let (neighbor, victims) = begun(&rig, all);
     let plain = victims.iter().filter(|v| !v.way.is_resumable()).count();
     let back: Vec<_> = victims.into_iter().filter_map(|v| v.left(&rig)).collect();
     assert!(plain > 0 && !back.is_empty());
@@ -261,13 +260,13 @@ fn clients_that_disconnect_and_reconnect() {
     });
     rig.gate.open();
     end(&rig, back, Fate::Length, whole.text());
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
     nothing_runs(&rig);
     let cancelled = rig.engine.stats().endings().cancelled;
     assert_eq!(cancelled, plain as u64);
 }
 
-/// Who asks for a job's state cannot ask a server that is gone.
+/// A polling client cannot read the end of a job after the server has shut down.
 fn is_told(way: Way) -> bool {
     !matches!(way, Way::Polled)
 }
@@ -284,10 +283,10 @@ fn closing(rig: &mut Rig) {
 fn graceful_shutdown() {
     let whole = undisturbed(&json!({}));
     let mut rig = Rig::gated(letters(), wide());
-    let (neighbour, victims) = begun(&rig, is_told);
+    let (neighbor, victims) = begun(&rig, is_told);
     closing(&mut rig);
     end(&rig, victims, Fate::Length, whole.text());
-    neighbour.did_not_notice(&rig);
+    neighbor.is_unaffected(&rig);
     assert_eq!(rig.stopped().cut, 0);
 }
 
@@ -300,7 +299,7 @@ fn shutdown_without_grace() {
         ..wide()
     };
     let mut rig = Rig::gated(letters(), brief);
-    // All end alike: there is no neighbour here.
+    // All streams end with the same error, so there is no neighbor.
     let (_, victims) = begun(&rig, is_told);
     closing(&mut rig);
     end(&rig, victims, Fate::Shutdown, whole.text());

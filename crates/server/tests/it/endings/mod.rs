@@ -1,8 +1,8 @@
-//! Every way a request can end, told in every way it can be read: one ending each, in its dialect's
-//! words, with its counts, and nothing after it; and whoever is beside it does not notice.
+//! Every end of a request, read in every way: exactly one end, as the wire protocol represents it, with token counts, and
+//! nothing after it. A stream beside it is not affected.
 //!
-//! One test is one column of the matrix: something happens to a server, and every way of [`ways`] is
-//! there when it does. One state machine, `support::automaton`, judges all transcripts.
+//! One test is one column of the matrix: an event happens to a server while a request of each way of [`ways`] is running.
+//! One state machine, `support::automaton`, checks all transcripts.
 
 mod clocks;
 mod cuts;

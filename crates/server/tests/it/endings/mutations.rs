@@ -1,4 +1,4 @@
-//! The state machine refuses what it must: a judge that accepts everything proves nothing.
+//! Invalid transcripts, which the state machine must reject.
 
 use crate::support::automaton::{Closes, Item, Rules, Story, accept};
 use crate::support::framing::{Event, job, openai, sse, sse_before_the_cut};
@@ -34,7 +34,7 @@ fn error() -> Item {
     }
 }
 
-/// A transcript with a beginning, counts, and all that a good ending has.
+/// A complete transcript without an error.
 fn good() -> Vec<Item> {
     vec![
         Item::Sign,

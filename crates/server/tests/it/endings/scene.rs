@@ -1,4 +1,4 @@
-//! What happens beside what: victims on every way, and a neighbour that must not notice.
+//! Servers with a stream for every way to read (the victims), and a stream that must not be affected (the neighbor).
 
 use super::ways::{Asked, Way, listed, ways};
 use crate::support::automaton::Story;
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use server::{AdaptiveLimits, ServerConfig};
 use std::sync::OnceLock;
 
-/// What the victims ask, beside what a column adds.
+/// Prompt of the victims.
 pub(crate) const VICTIM: &str = "hi";
-/// Tokens of an answer.
+/// Tokens of a response.
 pub(crate) const TOKENS: u64 = 24;
 
-/// As many streams as there are ways, at one time.
+/// Runs the streams of all ways at the same time.
 pub(crate) fn wide() -> ServerConfig {
     at_most(200)
 }
 
-/// So many streams at one time; others wait.
+/// Runs at most this many streams at the same time.
 pub(crate) fn at_most(max_streams: usize) -> ServerConfig {
     ServerConfig {
         adaptive_limits: AdaptiveLimits {
@@ -31,12 +31,12 @@ pub(crate) fn at_most(max_streams: usize) -> ServerConfig {
     }
 }
 
-/// Letters without an end.
+/// A model that generates letters and no end-of-sequence token.
 pub(crate) fn letters() -> FakeConfig {
     named::fake()
 }
 
-/// What every victim asks, on the ways that a column has.
+/// Requests on the ways that satisfy `has`.
 pub(crate) fn victims(rig: &Rig, over: &Value, fields: &str, has: fn(Way) -> bool) -> Vec<Asked> {
     let asked: Vec<_> = ways()
         .into_iter()
@@ -46,12 +46,12 @@ pub(crate) fn victims(rig: &Rig, over: &Value, fields: &str, has: fn(Way) -> boo
     asked.into_iter().map(|asked| asked.named(rig)).collect()
 }
 
-/// On every way.
+/// Satisfied by every way.
 pub(crate) fn all(_: Way) -> bool {
     true
 }
 
-/// Waits until so many streams that have not ended were handed to the engine.
+/// Waits until the engine has this many streams that have not ended.
 pub(crate) fn in_the_engine(rig: &Rig, streams: usize) {
     let is = |s: &&Value| s["state"] != "ended" && s["choices"][0].is_object();
     wait_until("all are in the engine", || {
@@ -59,7 +59,7 @@ pub(crate) fn in_the_engine(rig: &Rig, streams: usize) {
     });
 }
 
-/// Waits until the engine has nothing: no choice and no page. (Those who may come back have a log.)
+/// Waits until the engine has no choice and no page. Resumable streams keep their logs.
 pub(crate) fn nothing_runs(rig: &Rig) {
     wait_until("all is given back", || {
         let stats = rig.engine.stats();
@@ -68,7 +68,7 @@ pub(crate) fn nothing_runs(rig: &Rig) {
     });
 }
 
-/// Lets the model do so many passes, and waits until it did.
+/// Allows this many forward passes, and waits until they are done.
 pub(crate) fn steps(rig: &Rig, passes: u64) {
     let until = rig.engine.stats().steps() + passes;
     rig.gate.allow(passes);
@@ -77,10 +77,10 @@ pub(crate) fn steps(rig: &Rig, passes: u64) {
     });
 }
 
-/// Someone whose stream has nothing to do with the others'.
-pub(crate) struct Neighbour(Asked);
+/// A stream beside the victims.
+pub(crate) struct Neighbor(Asked);
 
-impl Neighbour {
+impl Neighbor {
     pub(crate) fn begin(rig: &Rig) -> Self {
         Self::urgent(rig, "normal")
     }
@@ -88,30 +88,30 @@ impl Neighbour {
     pub(crate) fn urgent(rig: &Rig, priority: &str) -> Self {
         let over = json!({"max_tokens": 40, "seed": 3, "priority": priority});
         let way = Way::Streamed(&DIALECTS[0]);
-        Self(way.ask(rig, "the neighbour", &over, "").named(rig))
+        Self(way.ask(rig, "the neighbor", &over, "").named(rig))
     }
 
-    /// It gets what it gets when it is alone.
-    pub(crate) fn did_not_notice(self, rig: &Rig) {
+    /// Checks that the response equals the response on an idle server.
+    pub(crate) fn is_unaffected(self, rig: &Rig) {
         static ALONE: OnceLock<Story> = OnceLock::new();
         let want = ALONE.get_or_init(|| {
             let rig = Rig::with(letters(), wide());
             Self::begin(&rig).0.ends(&rig, Fate::Length)
         });
         assert_eq!(want.tokens, Some(40));
-        assert_eq!(self.0.ends(rig, Fate::Length), *want, "the neighbour");
+        assert_eq!(self.0.ends(rig, Fate::Length), *want, "the neighbor");
     }
 }
 
-/// What a victim is told where nothing happens.
+/// The response to a victim on an idle server.
 pub(crate) fn undisturbed(over: &Value) -> Story {
     let rig = Rig::with(letters(), wide());
     let way = Way::Whole(&DIALECTS[0]);
     way.ask(&rig, VICTIM, over, "").ends(&rig, Fate::Length)
 }
 
-/// All end so; those who were told something were told a beginning of this text: all the same one, where
-/// it is the tokens that bring the end and not the time.
+/// Checks that all victims end with `fate`, and that their texts are prefixes of `whole`; equal prefixes if the end
+/// depends on the tokens alone.
 pub(crate) fn end(rig: &Rig, victims: Vec<Asked>, fate: Fate, whole: &str) {
     assert!(!victims.is_empty());
     let (mut texts, mut counts) = (Vec::new(), Vec::new());
@@ -126,7 +126,7 @@ pub(crate) fn end(rig: &Rig, victims: Vec<Asked>, fate: Fate, whole: &str) {
                 continue;
             }
             let count = story.tokens.unwrap_or(0);
-            // A letter is a token; the last may be one that is not told.
+            // Each letter is a token; the text of the last token may be withheld.
             assert!(
                 count >= text.len() as u64,
                 "{}: {text}, {count}",

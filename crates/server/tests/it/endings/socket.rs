@@ -1,5 +1,4 @@
-//! Streams over a WebSocket: asked for, joined, read, and judged as any other. Whatever format a stream is
-//! of, its messages are the same.
+//! Streams over a WebSocket, checked as any other stream. The messages do not depend on the protocol of the request.
 
 use super::ways::checked;
 use crate::support::Rig;
@@ -10,18 +9,18 @@ use crate::support::talk::Talk;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What the first command carries, and its answer.
+/// The `request` of the first command, which the reply repeats.
 const REQUEST: &str = "first";
 
-/// A connection that follows one stream.
+/// A connection attached to one stream.
 pub(crate) struct Socket {
     talk: Talk,
-    /// Once it was heard.
+    /// The reply to the first command, once read.
     answer: Option<Value>,
 }
 
 impl Socket {
-    /// Asks for a stream. `fields` are the header fields with which it would be asked for over HTTP.
+    /// Opens a stream. `fields` are the header fields of the same request over HTTP.
     pub(crate) fn open(
         rig: &Rig,
         dialect: &Dialect,
@@ -49,7 +48,7 @@ impl Socket {
         Self::say(rig, message)
     }
 
-    /// Follows a stream that is there, from this place on; `None`: from its beginning.
+    /// Attaches to a stream after a cursor; `None`: from the beginning of the stream.
     pub(crate) fn attach(rig: &Rig, id: &str, after: Option<&str>) -> Self {
         let mut message = json!({"type": "attach", "stream": id});
         if let Some(after) = after {
@@ -70,18 +69,18 @@ impl Socket {
         answer.get_or_insert_with(|| talk.answer(REQUEST))
     }
 
-    /// The stream's name, where it has one; waits for it.
+    /// Waits for the stream id; `None` for a rejected request.
     pub(crate) fn id(&mut self) -> Option<String> {
         self.answer()["stream"].as_str().map(str::to_owned)
     }
 
-    /// The stream's next message.
+    /// Takes the next message of the stream.
     pub(crate) fn next(&mut self) -> Value {
         let id = self.id().expect("it follows a stream");
         self.talk.wait("a message", |m| m["stream"] == *id)
     }
 
-    /// All that its stream says, up to the ending; nothing may follow that.
+    /// All messages of the stream up to the end; nothing may follow.
     pub(crate) fn messages(mut self) -> Result<Vec<Value>, Why> {
         let id = self.id().ok_or("it follows no stream")?;
         let messages = self.talk.whole(&id);
@@ -92,7 +91,7 @@ impl Socket {
         }
     }
 
-    /// Reads it to its end, which must be this one.
+    /// Reads the stream to the end, which must be `fate`.
     pub(crate) fn told(mut self, fate: Fate) -> Result<Story, Why> {
         let answer = self.answer();
         if answer["type"] == "error" {
@@ -104,10 +103,10 @@ impl Socket {
     }
 }
 
-/// Of one answer: the ending is the last message.
+/// Rules for one choice: the end is the last message.
 const RULES: Rules = rules(1);
 
-/// Of this many.
+/// Rules for this many choices.
 pub(crate) const fn rules(choices: u64) -> Rules {
     Rules {
         choices,
@@ -117,7 +116,7 @@ pub(crate) const fn rules(choices: u64) -> Rules {
     }
 }
 
-/// What was not begun says so in the words of OpenAI's formats.
+/// A rejected request has the error of the OpenAI protocols.
 fn refused(answer: &Value, fate: Fate) -> Result<Story, Why> {
     let (status, words) = (DIALECTS[0].answered)(fate);
     let again = answer["retry_after_ms"].is_u64();
@@ -127,10 +126,10 @@ fn refused(answer: &Value, fate: Fate) -> Result<Story, Why> {
     checked(RULES, &[error(answer)], words)
 }
 
-/// What messages of one stream say.
+/// The items of the messages of one stream.
 pub(crate) fn items(messages: &[Value]) -> Result<Vec<Item>, Why> {
     let mut items = Vec::new();
-    // The next token's index, by choice: over a cut as well.
+    // Index of the next token of each choice, also after a reconnection.
     let mut next = BTreeMap::new();
     for message in messages {
         let choice = message["choice"].as_u64().unwrap_or(0);
@@ -166,7 +165,7 @@ pub(crate) fn items(messages: &[Value]) -> Result<Vec<Item>, Why> {
     Ok(items)
 }
 
-/// One ending is the only choice's; where there are several, each had its own.
+/// The message `ended`: the end of a single choice; several choices have their own ends before.
 fn ended(message: &Value, word: String, items: &mut Vec<Item>) -> Result<(), Why> {
     let tokens = message["usage"]["completion_tokens"].as_u64();
     let tokens = tokens.ok_or("no count")?;

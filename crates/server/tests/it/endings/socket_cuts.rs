@@ -1,5 +1,5 @@
-//! Streams over a WebSocket whose connection is lost after any message: what was heard before and what comes
-//! after the cursor of the last message are together what was told to who was never cut.
+//! Streams over a WebSocket whose connection is lost after any message: the messages before and those after the cursor of
+//! the last message together equal the uncut stream.
 
 use super::scene::letters;
 use super::socket::{Socket, items, rules};
@@ -12,7 +12,7 @@ use engine::fake::{Fault, FaultAt, FaultKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A stream that was asked for over a socket.
+/// A stream that was opened over a WebSocket.
 struct Stream<'a> {
     rig: &'a Rig,
     id: String,
@@ -20,7 +20,7 @@ struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Its client leaves at once.
+    /// Opens a stream and disconnects.
     fn open(rig: &'a Rig, dialect: &Dialect, over: &Value) -> Self {
         let mut body = json!({"max_tokens": 24, "seed": 7, "ignore_eos": true});
         (dialect.prompt)(&mut body, "hi");
@@ -53,7 +53,7 @@ impl<'a> Stream<'a> {
         story.unwrap_or_else(|why| panic!("{why}: {messages:?}"))
     }
 
-    /// Cut after each message, the last one included.
+    /// Reads the stream with a cut after each message, also after the last.
     fn cut_everywhere(&self, case: &str) -> Story {
         let whole = self.after(None);
         let told = self.story(&whole);
@@ -66,8 +66,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What was heard before a cut and after it. Each connection is told that the stream has started, and has one
-/// ending: who had heard it hears it again, the same.
+/// The messages before and after a cut. Each connection has one `started` and one `ended`; repeated ones must be equal.
 fn joined(got: &[Value], rest: Vec<Value>) -> Vec<Value> {
     let mut both = got.to_vec();
     let has = |kind: &str| got.iter().any(|message| message["type"] == kind);
@@ -82,7 +81,7 @@ fn joined(got: &[Value], rest: Vec<Value>) -> Vec<Value> {
     both
 }
 
-/// Times are measured, and not what this is about.
+/// The message without measured times.
 fn untimed(message: &Value) -> Value {
     let mut message = message.clone();
     message["decode_time_ms"] = Value::Null;
@@ -160,7 +159,7 @@ fn sockets_of_running_streams_resume_after_any_cut() {
         let rig = Rig::gated(letters(), kept());
         let stream = Stream::open(&rig, dialect, &json!({}));
         let mut got: Vec<Value> = Vec::new();
-        // It comes and goes; each time it hears one message that names a place.
+        // The client reconnects four times, each time after one message with a cursor.
         for _ in 0..4 {
             let mut socket = Socket::attach(&rig, &stream.id, last_place(&got));
             rig.gate.allow(2);

@@ -1,4 +1,4 @@
-//! The ways a client can get an answer, and what it holds in its hand on each.
+//! The ways in which a client reads a response.
 
 use super::socket::Socket;
 use crate::support::Rig;
@@ -10,24 +10,24 @@ use crate::support::named::{call, send, stream_id};
 use crate::support::wait_until;
 use serde_json::{Value, json};
 
-/// How an answer is asked for and read.
+/// How a request is sent and how its response is read.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     Streamed(&'static Dialect),
     Whole(&'static Dialect),
-    /// Opened in the first, and read once more in the second beside its own client.
+    /// A stream in the first protocol, which a second client reads in the second protocol.
     Resumed(&'static Dialect, &'static Dialect),
-    /// Over a WebSocket, in this format.
+    /// Over a WebSocket, requested in this protocol.
     Socket(&'static Dialect),
-    /// The same of one that goes on without its client, and is read once more over another WebSocket.
+    /// A resumable stream over a WebSocket, which a second WebSocket reads as well.
     Joined(&'static Dialect),
-    /// A job without a client that is watched.
+    /// A job that a second client watches.
     Watched,
-    /// A job without a client whose state is asked for.
+    /// A job whose state is polled.
     Polled,
 }
 
-/// Every way there is.
+/// All ways.
 pub(crate) fn ways() -> Vec<Way> {
     let mut ways = vec![Way::Watched, Way::Polled];
     for dialect in &DIALECTS {
@@ -51,12 +51,12 @@ impl Way {
         }
     }
 
-    /// Whether it goes on without its client.
+    /// Whether the stream continues without its client.
     pub(crate) fn is_resumable(self) -> bool {
         !matches!(self, Self::Streamed(_) | Self::Whole(_) | Self::Socket(_))
     }
 
-    /// The format it is asked for in.
+    /// The protocol of the request.
     pub(crate) fn dialect(self) -> &'static Dialect {
         match self {
             Self::Streamed(dialect)
@@ -68,7 +68,7 @@ impl Way {
         }
     }
 
-    /// Asks on a connection of its own. `fields` are header fields.
+    /// Sends a request on a new connection. `fields` are header fields.
     pub(crate) fn ask(self, rig: &Rig, prompt: &str, over: &Value, fields: &str) -> Asked {
         let mut body = json!({"max_tokens": 24, "seed": 7, "ignore_eos": true});
         (self.dialect().prompt)(&mut body, prompt);
@@ -98,20 +98,19 @@ impl Way {
     }
 }
 
-/// A request that is under way.
+/// A request whose response is being read.
 pub(crate) struct Asked {
     pub(crate) way: Way,
-    /// The connection it was asked on; `None` once its client left.
+    /// The connection of the request; `None` after the client has disconnected.
     client: Option<Client>,
-    /// Once it was read.
+    /// The response head, once read.
     head: Option<Head>,
-    /// The connection that reads it once more, and the head of its answer: who only asked may find the
-    /// server gone.
+    /// The connection of the second reader, with the response head; read at once, because the server may shut down.
     other: Option<(Client, Head)>,
-    /// The same, over WebSockets: where it was asked for, and who reads it once more.
+    /// The WebSocket of the request, and that of the second reader.
     socket: Option<Socket>,
     joined: Option<Socket>,
-    /// Where that is known.
+    /// The stream id, where known.
     id: Option<String>,
 }
 
@@ -128,8 +127,7 @@ impl Asked {
         }
     }
 
-    /// Waits until the stream has a name, where that can be told before its end, and has whoever else
-    /// reads it come.
+    /// Waits for the stream id, where the response has one before the end, and connects the second reader.
     pub(crate) fn named(mut self, rig: &Rig) -> Self {
         if matches!(self.way, Way::Whole(_)) {
             return self;
@@ -146,7 +144,7 @@ impl Asked {
         self
     }
 
-    /// Its client goes away; who can come back does.
+    /// Disconnects the client, then reconnects to a resumable stream.
     pub(crate) fn left(mut self, rig: &Rig) -> Option<Self> {
         (self.client, self.other) = (None, None);
         (self.socket, self.joined) = (None, None);
@@ -156,18 +154,18 @@ impl Asked {
     }
 
     fn join(&self, rig: &Rig) -> Option<Socket> {
-        let id = self.id.as_deref()?; // None where it was refused at once.
+        let id = self.id.as_deref()?; // None for a rejected request.
         let mut socket = match self.way {
             Way::Joined(_) => Socket::attach(rig, id, None),
             _ => return None,
         };
-        // Who only asked may find the server gone.
+        // The reply is read now, because the server may shut down.
         socket.id();
         Some(socket)
     }
 
     fn come_back(&self, rig: &Rig) -> Option<(Client, Head)> {
-        let id = self.id.as_deref()?; // None where it was refused at once.
+        let id = self.id.as_deref()?; // None for a rejected request.
         let path = match self.way {
             Way::Resumed(_, other) => format!("/v1/streams/{id}/events?dialect={}", other.name),
             Way::Watched => format!("/v1/jobs/{id}/stream"),
@@ -178,14 +176,14 @@ impl Asked {
         Some((client, head))
     }
 
-    /// Reads it to its end, which must be this one, told once, in each dialect it is read in.
+    /// Reads the response to the end, which must be `fate`, once, in each protocol in which it is read.
     pub(crate) fn ends(self, rig: &Rig, fate: Fate) -> Story {
         let name = self.way.name();
         self.told(rig, fate)
             .unwrap_or_else(|why| panic!("{name}, {fate:?}: {why}"))
     }
 
-    /// What both sockets told, where there are two.
+    /// The content that both WebSockets received.
     fn told_over_sockets(self, fate: Fate) -> Result<Story, String> {
         let told = |socket: Option<Socket>| socket.map(|socket| socket.told(fate)).transpose();
         match (told(self.socket)?, told(self.joined)?) {
@@ -236,7 +234,7 @@ impl Asked {
     }
 }
 
-/// What two readers were told, if that is the same.
+/// The content for two readers, which must be equal.
 fn agree(story: Story, again: &Story) -> Result<Story, String> {
     match again.texts == story.texts && again.has_tokens_of(&story) {
         true => Ok(story),
@@ -253,7 +251,7 @@ pub(crate) fn delete(rig: &Rig, id: &str) {
     );
 }
 
-/// The streams that are open, and where each is.
+/// The description of each open stream.
 pub(crate) fn listed(rig: &Rig) -> Vec<Value> {
     let (mut streams, mut path) = (Vec::new(), "/v1/streams?limit=100".to_owned());
     loop {
@@ -273,12 +271,12 @@ fn read(dialect: &Dialect, other: (Client, Head), fate: Fate) -> Result<Story, S
             assert_eq!(stream_id(&head).len(), 32);
             streamed(dialect, &client.body(), fate)
         }
-        // It was refused before it began: the answer says why, in the words of the path.
+        // Rejected before the start: the error has the protocol of the path.
         _ if head.status >= 400 => {
             let said = client.rest(&head);
             let known = DIALECTS.iter().any(|dialect| {
                 let (status, told) = (dialect.answered)(fate);
-                // Bad fields are told without a code of their own.
+                // Invalid fields have no error code of their own.
                 matches!(told, Words::Error(_, says) if said.contains(says))
                     && status == head.status
             });
@@ -310,7 +308,7 @@ fn refused(dialect: &Dialect, head: &Head, body: &str, fate: Fate) -> Result<Sto
     checked(dialect.rules(1), &items, words)
 }
 
-/// The story of items that end so.
+/// The content of a transcript, whose end must be `words`.
 pub(crate) fn checked(rules: Rules, items: &[Item], words: Words) -> Result<Story, String> {
     let story = accept(rules, items)?;
     let is = match (words, &story.error) {

@@ -1,66 +1,66 @@
-//! What a client may rely on, whichever dialect it speaks: signs of life, a beginning, text, exactly one
-//! ending, and nothing after it. One state machine for all of them.
+//! The state machine that every transcript must satisfy, in any wire protocol: keep-alives, a start, text, exactly one
+//! end, and nothing after the end.
 
 use std::collections::BTreeMap;
 
-/// One thing that a transcript says.
+/// One item of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A comment, a place in the queue: nothing to act upon.
+    /// A comment or a position in the queue.
     Sign,
-    /// It begins.
+    /// The start of the response.
     Opening,
     /// Text of a choice.
     Text { choice: u64, text: String },
-    /// Tokens made so far.
+    /// Number of generated tokens so far.
     Figures(u64),
-    /// A choice ended well, or as its caller wanted; its tokens, where that is said here.
+    /// The end of a choice without an error, and its number of tokens where the protocol has that here.
     End {
         choice: u64,
         word: String,
         tokens: Option<u64>,
     },
-    /// The last counts, where they are a frame of their own.
+    /// The final usage, where the protocol has a frame for that.
     Usage(u64),
-    /// All of it ended badly.
+    /// The response ended with an error.
     Error { code: String, message: String },
-    /// Nothing follows.
+    /// The terminal frame.
     Done,
 }
 
-/// After which endings a dialect says that nothing follows.
+/// After which ends a wire protocol has a terminal frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closes {
-    /// After none: the ending is the last frame.
+    /// After none: the end is the last frame.
     Never,
-    /// After good ones: what follows an error would make it look like a success.
+    /// After ends without an error: a terminal frame after an error would look like success.
     Good,
-    /// After all of them.
+    /// After all ends.
     Always,
 }
 
-/// What one dialect promises beyond that.
+/// The rules of one wire protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Answers there are.
+    /// Number of choices.
     pub choices: u64,
     pub closes: Closes,
-    /// Whether tokens are counted: always at a good ending, at a bad one if there were any. If not,
-    /// there is no frame of counts.
+    /// Whether tokens are counted: at every end without an error, and at an error after at least one token. If not,
+    /// there is no frame with the usage.
     pub counts: bool,
     /// Whether the tokens before an error are counted, where tokens are.
     pub counts_errors: bool,
 }
 
-/// What a transcript told.
+/// The content of a transcript.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Story {
     pub texts: BTreeMap<u64, String>,
-    /// How choices ended well.
+    /// Finish reasons of choices that ended without an error.
     pub ends: BTreeMap<u64, String>,
-    /// Code and message of a bad ending.
+    /// Code and message of the error.
     pub error: Option<(String, String)>,
-    /// Tokens made, as told last.
+    /// Number of generated tokens in the last count.
     pub tokens: Option<u64>,
     /// The protocol has no count of the tokens before an error.
     pub is_uncounted: bool,
@@ -81,15 +81,15 @@ impl Story {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No text yet.
+    /// Before the first text.
     Before,
-    /// Text, or a choice's end.
+    /// After text or the end of a choice.
     Telling,
-    /// The last counts.
+    /// After the final usage.
     Counted,
-    /// The bad ending.
+    /// After the error.
     Failed,
-    /// Everything.
+    /// After the terminal frame.
     Over,
 }
 
@@ -97,14 +97,14 @@ struct Automaton {
     rules: Rules,
     state: State,
     story: Story,
-    /// Tokens of the choices that have ended, as long as each said how many.
+    /// Tokens of the choices that have ended; `None` after a choice without a count.
     ended: Option<u64>,
 }
 
-/// Takes a whole transcript.
+/// Checks a complete transcript.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The first item that violates the rules.
 pub fn accept(rules: Rules, items: &[Item]) -> Result<Story, String> {
     let mut automaton = Automaton {
         rules,

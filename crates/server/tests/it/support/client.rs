@@ -1,4 +1,4 @@
-//! HTTP by hand.
+//! An HTTP client that exposes every byte of a response.
 
 use super::described::RequestLine;
 use serde_json::Value;
@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A connection and what was read ahead on it.
+/// A connection, with bytes that were read ahead.
 pub struct Client {
     stream: BufReader<TcpStream>,
-    /// When it has waited too long for what it asked last.
+    /// Deadline for the response to the last request.
     until: Instant,
     /// Requests without a response so far, in their order.
     requests: VecDeque<Option<RequestLine>>,
@@ -18,13 +18,13 @@ pub struct Client {
     answered: Option<RequestLine>,
 }
 
-/// Long enough for any test's answer; a read's own bound is renewed by each ping.
+/// Deadline of one response. The timeout of a read alone would never pass while keep-alives arrive.
 #[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
 fn patience() -> Instant {
     Instant::now() + Duration::from_secs(300)
 }
 
-/// An answer's status line and header fields.
+/// Status and header fields of a response.
 #[derive(Debug)]
 pub struct Head {
     pub status: u16,
@@ -41,7 +41,7 @@ impl Head {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub struct Reply {
     pub head: Head,
@@ -49,12 +49,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Its body as JSON.
+    /// The body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
     }
 
-    /// Its body as the payloads of SSE frames.
+    /// The data of the SSE events of the body.
     pub fn frames(&self) -> Vec<String> {
         assert!(
             self.body.ends_with("\n\n"),
@@ -67,7 +67,7 @@ impl Reply {
             .collect()
     }
 
-    /// The JSON of its frames, `[DONE]` and comments left out.
+    /// The JSON objects of the SSE events, without `[DONE]` and comments.
     pub fn chunks(&self) -> Vec<Value> {
         let frames = self.frames();
         frames
@@ -79,12 +79,12 @@ impl Reply {
 }
 
 impl Client {
-    /// Connects.
+    /// A new connection.
     pub fn connect(addr: SocketAddr) -> Self {
         Self::over(TcpStream::connect(addr).expect("the server listens"))
     }
 
-    /// Takes a connection that exists.
+    /// A client over an open connection.
     pub fn over(stream: TcpStream) -> Self {
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
@@ -97,14 +97,14 @@ impl Client {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) {
         self.until = patience();
         self.requests.extend(RequestLine::parse_all(bytes));
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Sends no more.
+    /// Closes the sending direction.
     pub fn finish_sending(&self) {
         self.stream.get_ref().shutdown(Shutdown::Write).unwrap();
     }
@@ -114,7 +114,7 @@ impl Client {
         self.send(&request(path, body));
     }
 
-    /// Reads up to the empty line after the header fields; `None` when the server closed.
+    /// Reads the response head; `None` if the server closed the connection.
     pub fn try_head(&mut self) -> Option<Head> {
         let mut lines = Vec::new();
         loop {
@@ -139,7 +139,7 @@ impl Client {
         })
     }
 
-    /// The same, when it must be there.
+    /// Reads the response head, which must arrive.
     pub fn head(&mut self) -> Head {
         self.try_head().expect("an answer")
     }
@@ -149,7 +149,7 @@ impl Client {
         Instant::now() < self.until
     }
 
-    /// One chunk of a chunked body; `None` at its end.
+    /// Reads one chunk of a chunked body; `None` at the end of the body.
     pub fn chunk(&mut self) -> Option<String> {
         assert!(self.is_in_time(), "it goes on and on, with pings perhaps");
         let mut line = String::new();
@@ -163,19 +163,19 @@ impl Client {
         (length > 0).then(|| String::from_utf8(bytes).expect("UTF-8 is never split over frames"))
     }
 
-    /// All chunks up to the end.
+    /// Reads the rest of a chunked body.
     pub fn body(&mut self) -> String {
         std::iter::from_fn(|| self.chunk()).collect()
     }
 
-    /// A whole answer.
+    /// Reads a complete response.
     pub fn reply(&mut self) -> Reply {
         let head = self.head();
         let body = self.rest(&head);
         Reply { head, body }
     }
 
-    /// The body after this head.
+    /// Reads the body after a response head.
     pub fn rest(&mut self, head: &Head) -> String {
         let body = self.unchecked_rest(head);
         if let Some(request) = self.answered.take() {
@@ -197,17 +197,17 @@ impl Client {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// Whether the server closed without another byte.
+    /// Whether the server closed the connection without another byte.
     pub fn is_closed(&mut self) -> bool {
         match self.stream.fill_buf() {
             Ok(more) => more.is_empty(),
-            // Nothing came within the socket's patience, or the server cut it.
+            // The read timed out, or the server reset the connection.
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         }
     }
 }
 
-/// A request's bytes.
+/// The bytes of a POST request with a JSON body.
 pub fn request(path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
     format!(
@@ -217,14 +217,14 @@ pub fn request(path: &str, body: &Value) -> Vec<u8> {
     .into_bytes()
 }
 
-/// One request on a connection of its own.
+/// Sends a POST request on a new connection, and reads the response.
 pub fn post(addr: SocketAddr, path: &str, body: &Value) -> Reply {
     let mut client = Client::connect(addr);
     client.post(path, body);
     client.reply()
 }
 
-/// The same, without a body.
+/// Sends a GET request on a new connection, and reads the response.
 pub fn get(addr: SocketAddr, path: &str) -> Reply {
     let mut client = Client::connect(addr);
     client.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());

@@ -1,21 +1,21 @@
-//! The table of dialects: how each is asked, read, and how it spells every ending. One more dialect is
-//! one more row of [`DIALECTS`].
+//! The table of wire protocols: how requests are written and responses are read, and the finish reason or error of every
+//! end. Each protocol is a row of [`DIALECTS`].
 
 use super::automaton::{Closes, Item, Rules};
 use super::framing::{self, Event, Why};
 use super::{messages, responses, ui_messages};
 use serde_json::{Value, json};
 
-/// How a request can end.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Eos,
     StopString,
     Length,
     Cancelled,
-    /// The caller's deadline passed on the way.
+    /// The deadline of the request passed while the request was running.
     Deadline,
-    /// The caller's deadline cannot be met.
+    /// The deadline of the request cannot be met.
     Unattainable,
     Queue,
     FirstToken,
@@ -32,7 +32,7 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// Whether the same tokens end the same way, whenever they are made.
+    /// Whether the end depends on the tokens alone, not on time.
     pub(crate) fn is_of_the_tokens(self) -> bool {
         use Fate::{Constraint, Eos, Inference, Length, NotFinite, Panic, StopString};
         matches!(
@@ -42,24 +42,24 @@ impl Fate {
     }
 }
 
-/// An ending in a dialect's words.
+/// An end as a wire protocol represents it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Words {
     End(&'static str),
-    /// A code, and what its message says.
+    /// An error code, and a part of the message.
     Error(&'static str, &'static str),
 }
 
-/// One wire format.
+/// One wire protocol.
 pub(crate) struct Dialect {
-    /// As `?dialect=` has it.
+    /// Value of `?dialect=`.
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
-    /// Puts the prompt into a body.
+    /// Adds the prompt to a request body.
     pub(crate) prompt: fn(&mut Value, &str),
-    /// Puts the fields of a request, as OpenAI has them, where this dialect has them.
+    /// Moves the fields of a request from their places in OpenAI's chat to those of this protocol.
     pub(crate) shape: fn(&mut Value),
-    /// Takes a body apart, and what ends a part of it.
+    /// Splits a response body into events.
     pub(crate) events: fn(&str) -> Result<Vec<Event>, Why>,
     pub(crate) frame_end: &'static str,
     pub(crate) frames: fn(&[Event]) -> Result<Vec<Item>, Why>,
@@ -67,14 +67,14 @@ pub(crate) struct Dialect {
     pub(crate) closes: Closes,
     /// Whether an error after some tokens is counted.
     pub(crate) counts_errors: bool,
-    /// In a stream whose head is out.
+    /// The end in a streaming response.
     pub(crate) streamed: fn(Fate) -> Words,
-    /// As the answer to a request: its status, and its words.
+    /// The end as a response of its own: the status and the error.
     pub(crate) answered: fn(Fate) -> (u16, Words),
 }
 
 impl Dialect {
-    /// Of a stream that counts its tokens.
+    /// The rules for a stream that counts its tokens.
     pub(crate) fn rules(&self, choices: u64) -> Rules {
         Rules {
             choices,
@@ -84,7 +84,7 @@ impl Dialect {
         }
     }
 
-    /// The whole events at the beginning of a body.
+    /// The complete events at the start of a truncated body.
     pub(crate) fn events_before_the_cut(&self, body: &str) -> Result<Vec<Event>, Why> {
         let whole = body.rfind(self.frame_end);
         (self.events)(whole.map_or("", |at| &body[..at + self.frame_end.len()]))
@@ -127,7 +127,7 @@ const JOB: Dialect = Dialect {
     streamed: job,
     answered: |fate| match fate {
         Fate::Cancelled => (499, Words::Error("CANCELLED", "cancelled")),
-        // A bad field is named; that has no code of its own.
+        // An invalid field is named; there is no code for this error.
         Fate::NeverFits => (400, Words::Error("INVALID_REQUEST", "pages of memory")),
         fate => (openai(fate).0, job(fate)),
     },
@@ -204,13 +204,13 @@ const AI_SDK_UI: Dialect = Dialect {
     ..CHAT
 };
 
-/// The schema that the answer is to be valid under, where there is one: each dialect has it in a field of its own.
+/// Removes and returns the JSON schema of the response format; the field depends on the protocol.
 fn take_schema(body: &mut Value) -> Option<Value> {
     let mut form = body.as_object_mut()?.remove("response_format")?;
     Some(form["json_schema"]["schema"].take())
 }
 
-/// What says how the answer is made is among the options; and Ollama's defaults are not OpenAI's.
+/// Moves sampling parameters into `options`, with OpenAI's defaults in place of Ollama's.
 fn into_options(body: &mut Value) {
     if let Some(schema) = take_schema(body) {
         body["format"] = schema;
@@ -235,7 +235,7 @@ fn into_options(body: &mut Value) {
     fields.insert("options".to_owned(), options);
 }
 
-/// All there are.
+/// All wire protocols.
 pub(crate) static DIALECTS: [Dialect; 8] = [
     CHAT,
     COMPLETIONS,
@@ -246,7 +246,7 @@ pub(crate) static DIALECTS: [Dialect; 8] = [
     OLLAMA_GENERATE,
     AI_SDK_UI,
 ];
-/// The one with jobs that run without a client.
+/// The jobs API, whose streams run without a client.
 pub(crate) static JOBS: &Dialect = &DIALECTS[2];
 
 fn openai(fate: Fate) -> (u16, Words) {
@@ -286,7 +286,7 @@ fn anthropic(fate: Fate) -> (u16, Words) {
         (Fate::Eos, _) => (200, End("end_turn")),
         (Fate::StopString, _) => (200, End("stop_sequence")),
         (Fate::Length, _) => (200, End("max_tokens")),
-        // Its clients know a server without room by this.
+        // Anthropic's status of an overloaded server.
         (_, (503, words)) => (529, words),
         (_, same) => same,
     }

@@ -1,4 +1,4 @@
-//! From bytes to what they say: one small parser per framing, strict where clients would be.
+//! Parsers of response bodies: one for each framing, as strict as clients.
 
 use super::automaton::Item;
 use serde_json::Value;
@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Comment,
-    /// The place it names, where it names one, and its data.
+    /// An event with data, and its id if there is one.
     Data {
         id: Option<String>,
-        /// What kind of event it says it is.
+        /// Value of the field `event`.
         name: Option<String>,
         data: String,
     },
 }
 
-/// What something is not.
+/// Why a body is invalid.
 pub type Why = String;
 
-/// The events of a text that must end where an event ends.
+/// The events of a text that ends with a complete event.
 pub fn sse(text: &str) -> Result<Vec<Event>, Why> {
     let whole = text.is_empty() || text.ends_with("\n\n");
     match whole {
@@ -29,12 +29,12 @@ pub fn sse(text: &str) -> Result<Vec<Event>, Why> {
     }
 }
 
-/// The whole events at the beginning of a text.
+/// The complete events at the start of a truncated text.
 pub fn sse_before_the_cut(text: &str) -> Result<Vec<Event>, Why> {
     sse(text.rfind("\n\n").map_or("", |end| &text[..end + 2]))
 }
 
-/// Lines of JSON, each whole; a place stands in the line.
+/// Complete lines of JSON; the cursor is a field of the line.
 pub fn lines(text: &str) -> Result<Vec<Event>, Why> {
     let whole = text.is_empty() || text.ends_with('\n');
     match whole {
@@ -79,7 +79,7 @@ fn json(text: &str) -> Result<Value, Why> {
     serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))
 }
 
-/// OpenAI's two formats.
+/// Streaming responses of OpenAI's chat and completions.
 pub fn openai(events: &[Event]) -> Result<Vec<Item>, Why> {
     let mut items = Vec::new();
     for event in events {
@@ -127,7 +127,7 @@ fn openai_frame(frame: &Value, items: &mut Vec<Item>) -> Result<(), Why> {
     Ok(())
 }
 
-/// OpenAI's whole answers.
+/// Non-streaming responses of OpenAI's chat and completions.
 pub fn openai_whole(status: u16, body: &Value) -> Result<Vec<Item>, Why> {
     if status != 200 {
         return Ok(vec![error(&body["error"])]);
@@ -151,10 +151,10 @@ pub fn openai_whole(status: u16, body: &Value) -> Result<Vec<Item>, Why> {
     Ok(items)
 }
 
-/// Jobs.
+/// Streaming responses of the jobs API.
 pub fn job(events: &[Event]) -> Result<Vec<Item>, Why> {
     let mut items = Vec::new();
-    // The next token's index, by choice: over a cut as well.
+    // Index of the next token of each choice, also after a truncation.
     let mut next = BTreeMap::new();
     for event in events {
         let data = match event {
@@ -194,7 +194,7 @@ pub fn job(events: &[Event]) -> Result<Vec<Item>, Why> {
     Ok(items)
 }
 
-/// A job's whole answer.
+/// Non-streaming responses of the jobs API.
 pub fn job_whole(status: u16, body: &Value) -> Result<Vec<Item>, Why> {
     if let Some(problem) = body["errors"].get(0) {
         let message = problem["message"].clone();
@@ -214,7 +214,7 @@ pub fn job_whole(status: u16, body: &Value) -> Result<Vec<Item>, Why> {
     ])
 }
 
-/// What is told of a job that has ended, to who asks for its state.
+/// The state of a job that has ended (`GET /v1/jobs/{id}`).
 pub fn job_shown(shown: &Value) -> Result<Vec<Item>, Why> {
     let ending = &shown["ending"];
     let tokens = shown["tokens_out"].as_u64().ok_or("no count")?;
@@ -225,7 +225,7 @@ pub fn job_shown(shown: &Value) -> Result<Vec<Item>, Why> {
     Ok(vec![Item::Figures(tokens), told, Item::Done])
 }
 
-/// Ollama's two formats.
+/// Streaming responses of Ollama's chat and generate.
 pub fn ollama(events: &[Event]) -> Result<Vec<Item>, Why> {
     let mut items = Vec::new();
     for event in events {
@@ -237,7 +237,7 @@ pub fn ollama(events: &[Event]) -> Result<Vec<Item>, Why> {
     Ok(items)
 }
 
-/// Ollama's whole answers.
+/// Non-streaming responses of Ollama's chat and generate.
 pub fn ollama_whole(_: u16, body: &Value) -> Result<Vec<Item>, Why> {
     let mut items = Vec::new();
     ollama_object(body, &mut items)?;
@@ -281,7 +281,7 @@ fn end(choice: u64, word: &str, tokens: Option<u64>) -> Item {
     }
 }
 
-/// What a bad ending says; one without words is refused by the state machine.
+/// The code and message of an error; the state machine rejects an error without these.
 pub fn error(told: &Value) -> Item {
     let word = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
     Item::Error {

@@ -1,4 +1,4 @@
-//! A WebSocket client that sees every message. (Not every test binary has it: who needs it names its path.)
+//! A WebSocket client that keeps every message.
 
 use super::{PATIENCE, Rig};
 use futures_util::{SinkExt, StreamExt};
@@ -12,12 +12,12 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// How long a thing may take to come.
+/// Deadline of an expected message.
 fn patience() -> Instant {
     Instant::now() + PATIENCE
 }
 
-/// A connection, and what was heard on it and not yet asked for.
+/// A connection, with the messages that were received and not yet taken.
 pub(crate) struct Talk {
     runtime: Runtime,
     socket: WebSocketStream<TcpStream>,
@@ -25,14 +25,14 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// Connects, and hears the welcome.
+    /// Connects, and reads the welcome.
     pub(crate) fn with(rig: &Rig) -> Self {
         let mut talk = Self::try_with(rig.addr, &[]).expect("101");
         assert_eq!(talk.next()["type"], "welcome");
         talk
     }
 
-    /// Connects with these header fields, or gives the answer's status.
+    /// Connects with these header fields; the error is the status of the response.
     pub(crate) fn try_with(addr: SocketAddr, fields: &[(&'static str, &str)]) -> Result<Self, u16> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -45,7 +45,7 @@ impl Talk {
         }
         let connected = runtime.block_on(async {
             let socket = TcpSocket::new_v4().unwrap();
-            // What the kernel holds for a client that does not read is little.
+            // The kernel buffers little for a client that does not read.
             socket.set_recv_buffer_size(4096).unwrap();
             client_async(request, socket.connect(addr).await.unwrap()).await
         });
@@ -68,7 +68,7 @@ impl Talk {
         self.runtime.block_on(self.socket.send(message)).unwrap();
     }
 
-    /// The same; false once the server does not take it.
+    /// Sends a message; false if the server has closed the connection.
     pub(crate) fn try_send(&mut self, message: Message) -> bool {
         self.runtime.block_on(self.socket.send(message)).is_ok()
     }
@@ -82,7 +82,7 @@ impl Talk {
         came.map(Result::unwrap)
     }
 
-    /// Pings keep an idle connection talking, so that it is the whole wait that has a bound.
+    /// Reads the next JSON message before the deadline, which pings do not extend.
     fn hear(&mut self, until: Instant) -> Value {
         loop {
             match self.receive(until).expect("it is open") {
@@ -93,7 +93,7 @@ impl Talk {
         }
     }
 
-    /// The next message, whatever it is.
+    /// Takes the next message of any type.
     pub(crate) fn next(&mut self) -> Value {
         match self.heard.pop_front() {
             Some(message) => message,
@@ -101,7 +101,7 @@ impl Talk {
         }
     }
 
-    /// The next message that is one; others stay to be heard.
+    /// Takes the next message that satisfies `is`; others are kept.
     pub(crate) fn wait(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.heard.iter().position(&is) {
             return self.heard.remove(at).expect("it is there");
@@ -117,18 +117,18 @@ impl Talk {
         panic!("waited in vain: {what}; heard meanwhile: {:#?}", self.heard)
     }
 
-    /// The next message of a stream with this type.
+    /// Takes the next message of a stream with this type.
     pub(crate) fn of(&mut self, stream: &str, kind: &str) -> Value {
         let is = |m: &Value| m["stream"] == stream && m["type"] == kind;
         self.wait(&format!("{kind} of {stream}"), is)
     }
 
-    /// The answer to a request.
+    /// Takes the reply to a request.
     pub(crate) fn answer(&mut self, request: &str) -> Value {
         self.wait(request, |m| m["request"] == request)
     }
 
-    /// Opens a stream, and gives its id.
+    /// Opens a stream, and returns the stream id.
     pub(crate) fn open(&mut self, request: &str, over: &Value, body: &Value) -> String {
         let mut message = json!({"type": "open", "request": request, "body": body});
         for (name, value) in over.as_object().unwrap() {
@@ -140,7 +140,7 @@ impl Talk {
         told["stream"].as_str().unwrap().to_owned()
     }
 
-    /// Everything a stream says up to its ending, from what was heard before on.
+    /// Takes all messages of a stream up to the end.
     pub(crate) fn whole(&mut self, stream: &str) -> Vec<Value> {
         let mut all = Vec::new();
         loop {
@@ -153,10 +153,10 @@ impl Talk {
         }
     }
 
-    /// Says goodbye, and gives what was still said before the server had heard it.
+    /// Closes the connection, and returns the messages that arrived before the close.
     pub(crate) fn left_over(mut self) -> Vec<Value> {
         let mut said: Vec<Value> = self.heard.drain(..).collect();
-        // The server may have gone first.
+        // The server may have closed first.
         let _ = self.runtime.block_on(self.socket.close(None));
         let until = patience();
         loop {
@@ -174,7 +174,7 @@ impl Talk {
         }
     }
 
-    /// Why the server closed.
+    /// Waits until the server closes, and returns the close code.
     pub(crate) fn closed(&mut self) -> u16 {
         let until = patience();
         loop {
@@ -186,13 +186,13 @@ impl Talk {
         }
     }
 
-    /// Whether nothing more is known of a stream, what was heard and not asked for included.
+    /// Whether no kept message is about this stream.
     pub(crate) fn is_silent(&self, stream: &str) -> bool {
         self.heard.iter().all(|m| m["stream"] != stream)
     }
 }
 
-/// Puts a stream's tokens together, and checks that they are all there, once each.
+/// The text of a stream; checks that token indices have no gap and that there is one end.
 pub(crate) fn text(messages: &[Value], from: u64) -> String {
     let mut next = from;
     let mut text = String::new();
