@@ -1,9 +1,10 @@
-//! What becomes of each field of a request: one table per format.
+//! Treatment of each field of a request: one table per wire protocol.
 //!
-//! A table has a row for every top-level field that the official clients of its format can send, and for those of
-//! vLLM and llama.cpp that would change an answer. A field is honored, accepted without effect, or refused with a 400
-//! that names it. A field that no row knows and the parser does not read is accepted, and named in the response
-//! header [`IGNORED_FIELDS`] and in a log line. `docs/request-fields.md` shows these tables; a test compares them.
+//! A table has a row for every top-level field that the official clients of the protocol can send, and for fields of
+//! vLLM and llama.cpp that would change an answer. A field is honored, accepted without effect, or rejected with a
+//! 400 that names the field. A field without a row that the parser does not read is accepted, and named in the
+//! response header [`IGNORED_FIELDS`] and in a log line. `docs/request-fields.md` shows these tables; a test compares
+//! them.
 
 pub mod rows;
 
@@ -23,10 +24,10 @@ const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-millrace-ignored-f
 const IGNORED_FIELDS_NAMED_MAX: usize = 16;
 /// Bytes of a name in that header; a longer name is `...`.
 const IGNORED_FIELD_BYTES_MAX: usize = 64;
-/// What a refused field is told.
+/// The error message of a rejected field.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
-/// The fields of one format.
+/// The fields of one wire protocol.
 pub struct FieldTable {
     /// One row per field.
     pub rows: &'static [FieldRow],
@@ -40,28 +41,27 @@ pub struct FieldRow {
     pub treatment: Treatment,
 }
 
-/// What becomes of a field.
+/// Treatment of a field.
 #[derive(Clone, Copy)]
 pub enum Treatment {
-    /// The format's parser reads it. The words say what it refuses, if anything beside wrong types and bounds.
+    /// The parser reads the field. The text names values that are rejected in addition to wrong types and ranges.
     Honored(&'static str),
-    /// Accepted; the answer is the same without it, for this reason.
+    /// Accepted without effect on the answer, for this reason.
     NoEffect(&'static str),
-    /// A 400 that names the field, except for these values (JSON), which ask for what the server does anyway. The
-    /// words say what to do instead.
-    Refused {
-        /// Values that are accepted all the same.
+    /// A 400 that names the field, except for these values (JSON), which request the default behavior.
+    Rejected {
+        /// Accepted values.
         accepted: &'static [&'static str],
-        /// What to use in its place.
+        /// The alternative, for the error message.
         instead: &'static str,
     },
 }
 
 impl FieldTable {
-    /// Notes each field that is refused.
-    pub fn refuse(&self, fields: &mut Fields<'_>) {
+    /// Adds each rejected field to the problems.
+    pub fn reject_fields(&self, fields: &mut Fields<'_>) {
         for row in self.rows {
-            let Treatment::Refused { accepted, instead } = row.treatment else {
+            let Treatment::Rejected { accepted, instead } = row.treatment else {
                 continue;
             };
             let Some(raw) = fields.raw(row.name) else {
@@ -74,17 +74,17 @@ impl FieldTable {
         }
     }
 
-    /// Whether the field has a row that says that it has no effect.
+    /// Whether the field has a row, and that row is not `Honored`.
     fn has_no_effect(&self, name: &str) -> bool {
         let row = self.rows.iter().find(|row| row.name == name);
         row.is_some_and(|row| !matches!(row.treatment, Treatment::Honored(_)))
     }
 }
 
-/// Whether a value is one of these.
+/// Whether a value equals one of `values`.
 fn is_one_of(raw: Raw<'_>, values: &[&str]) -> bool {
     let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
-    // White space is all that may be added to a value; a value much longer than all of these is none of them.
+    // A value may differ only in white space, so a much longer value cannot be equal.
     if values.is_empty() || raw.get().len() > 4 * longest {
         return false;
     }
@@ -93,7 +93,7 @@ fn is_one_of(raw: Raw<'_>, values: &[&str]) -> bool {
     value.is_some() && values.iter().any(is_it)
 }
 
-/// The ignored fields of a request whose parser is done.
+/// The ignored fields of a request, after parsing.
 pub fn ignored_fields(fields: &Fields<'_>, table: &FieldTable) -> IgnoredFields {
     let mut names = String::new();
     let unread = fields.unread().filter(|name| !table.has_no_effect(name));

@@ -120,7 +120,7 @@ impl<'a> Fields<'a> {
     /// Done with a request of a format: the fields that nothing read, or everything that was wrong, with the fields
     /// that its table refuses.
     pub fn finish_request(mut self, table: &FieldTable) -> Result<IgnoredFields, ApiError> {
-        table.refuse(&mut self);
+        table.reject_fields(&mut self);
         let ignored = field_table::ignored_fields(&self, table);
         self.finish()?;
         field_table::log_ignored(&ignored);

@@ -24,13 +24,13 @@ pub(super) fn object(required: &[&str], properties: &[Value]) -> Value {
     json!({"type": "object", "properties": all, "required": required})
 }
 
-/// The fields of a table that have no effect or are refused, and those with refused values.
+/// Fields of a table that have no effect or are rejected, and fields with rejected values.
 pub(super) fn of_table(table: &FieldTable) -> Value {
     let told = |row: &FieldRow| match row.treatment {
         Treatment::Honored("") => None,
         Treatment::Honored(words) => Some(json!({"description": words})),
         Treatment::NoEffect(reason) => Some(json!({"description": format!("no effect: {reason}")})),
-        Treatment::Refused { accepted, instead } => {
+        Treatment::Rejected { accepted, instead } => {
             let accepted = accepted
                 .iter()
                 .filter_map(|text| serde_json::from_str(text).ok());

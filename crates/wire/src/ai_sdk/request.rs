@@ -43,7 +43,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
     let mut stream_options = generation_fields::stream_options(&mut fields);
-    field_table::CHAT.refuse(&mut fields);
+    field_table::CHAT.reject_fields(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&FIELDS)?;
     stream_options.stream = is_streamed;
     stream_options.conversation_id = conversation_id;

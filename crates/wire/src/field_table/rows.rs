@@ -7,7 +7,7 @@ const fn honored(name: &'static str) -> FieldRow {
     honored_but(name, "")
 }
 
-/// Honored, with values that the parser refuses.
+/// Honored, except for values that the parser rejects.
 const fn honored_but(name: &'static str, words: &'static str) -> FieldRow {
     let treatment = Treatment::Honored(words);
     FieldRow { name, treatment }
@@ -18,41 +18,41 @@ const fn no_effect(name: &'static str, reason: &'static str) -> FieldRow {
     FieldRow { name, treatment }
 }
 
-const fn refused(
+const fn rejected(
     name: &'static str,
     accepted: &'static [&'static str],
     instead: &'static str,
 ) -> FieldRow {
-    let treatment = Treatment::Refused { accepted, instead };
+    let treatment = Treatment::Rejected { accepted, instead };
     FieldRow { name, treatment }
 }
 
-const CACHES_ALONE: &str = "prefixes are cached without being asked";
+const CACHES_ALONE: &str = "prefixes are always cached";
 const ACCOUNTING: &str = "for the caller's own accounting";
-const NOT_BILLED: &str = "nobody is billed here";
+const NOT_BILLED: &str = "requests are not billed";
 const HINT: &str = "a hint about speed";
-const LOADING: &str = "how a model is loaded is the operator's";
+const LOADING: &str = "the operator configures how models are loaded";
 
 /// `/v1/chat/completions`.
 pub const CHAT: FieldTable = FieldTable {
     rows: &[
-        refused("audio", &[], ""),
+        rejected("audio", &[], ""),
         honored("frequency_penalty"),
-        refused(
+        rejected(
             "function_call",
             &["\"none\"", "\"auto\""],
             "use tool_choice",
         ),
-        refused("functions", &["[]"], "use tools"),
+        rejected("functions", &["[]"], "use tools"),
         honored("logit_bias"),
         honored("logprobs"),
         honored("max_completion_tokens"),
         honored("max_tokens"),
         honored("messages"),
         no_effect("metadata", ACCOUNTING),
-        refused("modalities", &["[\"text\"]", "[]"], "answers are text"),
+        rejected("modalities", &["[\"text\"]", "[]"], "answers are text"),
         honored("model"),
-        refused("moderation", &[], "nothing here moderates"),
+        rejected("moderation", &[], "moderation is not available"),
         honored("n"),
         honored("parallel_tool_calls"),
         no_effect("prediction", HINT),
@@ -66,7 +66,7 @@ pub const CHAT: FieldTable = FieldTable {
         honored("seed"),
         honored("service_tier"),
         honored("stop"),
-        no_effect("store", "chat completions are not kept; responses are"),
+        no_effect("store", "chat completions are not stored; responses are"),
         honored("stream"),
         honored("stream_options"),
         honored("temperature"),
@@ -76,20 +76,20 @@ pub const CHAT: FieldTable = FieldTable {
         honored("top_p"),
         no_effect("user", ACCOUNTING),
         no_effect("verbosity", "a hint about length"),
-        refused("web_search_options", &[], "nothing here searches the web"),
+        rejected("web_search_options", &[], "web search is not available"),
         // vLLM's and llama.cpp's.
-        refused("add_generation_prompt", &["true"], ""),
-        refused(
+        rejected("add_generation_prompt", &["true"], ""),
+        rejected(
             "best_of",
             &["1"],
             "use n here, or best_of in /v1/completions",
         ),
-        refused("chat_template", &[], "the template is the model's"),
-        refused("continue_final_message", &["false"], "use /v1/messages"),
-        refused("documents", &["[]"], "put them into messages"),
-        refused("echo", &["false"], "use /v1/completions"),
-        refused("prompt_logprobs", &["0"], "use echo in /v1/completions"),
-        refused("use_beam_search", &["false"], ""),
+        rejected("chat_template", &[], "the template is the model's"),
+        rejected("continue_final_message", &["false"], "use /v1/messages"),
+        rejected("documents", &["[]"], "put them into messages"),
+        rejected("echo", &["false"], "use /v1/completions"),
+        rejected("prompt_logprobs", &["0"], "use echo in /v1/completions"),
+        rejected("use_beam_search", &["false"], ""),
     ],
 };
 
@@ -110,40 +110,40 @@ pub const COMPLETIONS: FieldTable = FieldTable {
         honored("stop"),
         honored("stream"),
         honored("stream_options"),
-        refused("suffix", &["\"\""], ""),
+        rejected("suffix", &["\"\""], ""),
         honored("temperature"),
         honored("top_p"),
         no_effect("user", ACCOUNTING),
         // Of chat, vLLM and llama.cpp.
-        refused("audio", &[], ""),
-        refused(
+        rejected("audio", &[], ""),
+        rejected(
             "function_call",
             &["\"none\"", "\"auto\""],
             "use tool_choice",
         ),
-        refused("functions", &["[]"], "use tools"),
-        refused("prompt_embeds", &[], ""),
-        refused("prompt_logprobs", &["0"], "use echo and logprobs"),
-        refused("use_beam_search", &["false"], ""),
+        rejected("functions", &["[]"], "use tools"),
+        rejected("prompt_embeds", &[], ""),
+        rejected("prompt_logprobs", &["0"], "use echo and logprobs"),
+        rejected("use_beam_search", &["false"], ""),
     ],
 };
 
 /// `/v1/responses` and `/v1/responses/input_tokens`.
 pub const RESPONSES: FieldTable = FieldTable {
     rows: &[
-        no_effect("access_programs", "no model here belongs to a program"),
+        no_effect("access_programs", "models are not assigned to programs"),
         honored("background"),
         no_effect(
             "background_options",
-            "background responses begin when there is room",
+            "background responses start when a slot is free",
         ),
-        refused(
+        rejected(
             "context_management",
             &["[]"],
-            "nothing here compacts a conversation",
+            "conversations are not compacted",
         ),
-        refused("conversation", &[], "use previous_response_id"),
-        no_effect("image", "parts that are no text are refused"),
+        rejected("conversation", &[], "use previous_response_id"),
+        no_effect("image", "parts other than text are rejected"),
         honored_but(
             "include",
             "only `message.output_text.logprobs` adds anything",
@@ -153,15 +153,15 @@ pub const RESPONSES: FieldTable = FieldTable {
         honored("max_output_tokens"),
         no_effect(
             "max_tool_calls",
-            "it counts calls of built-in tools, which are refused",
+            "limits calls of built-in tools, which are rejected",
         ),
         honored("metadata"),
         honored("model"),
-        refused("moderation", &[], "nothing here moderates"),
+        rejected("moderation", &[], "moderation is not available"),
         honored("parallel_tool_calls"),
-        refused("personality", &[], "use instructions"),
+        rejected("personality", &[], "use instructions"),
         honored("previous_response_id"),
-        refused("prompt", &[], "use instructions and input"),
+        rejected("prompt", &[], "use instructions and input"),
         no_effect("prompt_cache_key", CACHES_ALONE),
         no_effect("prompt_cache_options", CACHES_ALONE),
         no_effect("prompt_cache_retention", CACHES_ALONE),
@@ -177,41 +177,41 @@ pub const RESPONSES: FieldTable = FieldTable {
         honored("tools"),
         honored("top_logprobs"),
         honored("top_p"),
-        honored_but("truncation", "`auto` is refused"),
+        honored_but("truncation", "`auto` is rejected"),
         no_effect("user", ACCOUNTING),
         // Of chat.
-        refused("audio", &[], ""),
-        refused("best_of", &["1"], ""),
-        refused(
+        rejected("audio", &[], ""),
+        rejected("best_of", &["1"], ""),
+        rejected(
             "function_call",
             &["\"none\"", "\"auto\""],
             "use tool_choice",
         ),
-        refused("functions", &["[]"], "use tools"),
+        rejected("functions", &["[]"], "use tools"),
     ],
 };
 
 /// `/v1/messages` and `/v1/messages/count_tokens`.
 pub const MESSAGES: FieldTable = FieldTable {
     rows: &[
-        no_effect("betas", "a client sends it as a header"),
+        no_effect("betas", "clients send this field as a header"),
         no_effect("billing_policy", NOT_BILLED),
         no_effect("cache_control", CACHES_ALONE),
-        refused("compaction", &[], "nothing here summarizes a conversation"),
-        refused("container", &["{}", "[]"], ""),
+        rejected("compaction", &[], "conversations are not summarized"),
+        rejected("container", &["{}", "[]"], ""),
         honored_but(
             "context_management",
-            "edits that clear have no effect, as nothing is ever cleared; edits that compact are refused",
+            "edits that clear have no effect, because nothing is cleared; edits that compact are rejected",
         ),
-        no_effect("diagnostics", "an answer without them is one that has none"),
+        no_effect("diagnostics", "answers have no diagnostics"),
         no_effect("fallback_credit_token", NOT_BILLED),
         no_effect(
             "fallbacks",
-            "no model here declines by a policy of the server",
+            "the server has no policy by which a model declines",
         ),
-        no_effect("inference_geo", "a server computes where it runs"),
+        no_effect("inference_geo", "the server computes where it runs"),
         honored("max_tokens"),
-        refused("mcp_servers", &["[]"], ""),
+        rejected("mcp_servers", &["[]"], ""),
         honored("messages"),
         no_effect("metadata", ACCOUNTING),
         honored("model"),
@@ -225,15 +225,15 @@ pub const MESSAGES: FieldTable = FieldTable {
         honored("temperature"),
         honored("thinking"),
         // With a code of its own: see `message_request`.
-        refused("thread", &[], "send the whole conversation without it"),
+        rejected("thread", &[], "send the whole conversation without it"),
         honored("tool_choice"),
         honored("tools"),
         honored("top_k"),
         honored("top_p"),
-        no_effect("user_profile_id", "a client sends it as a header"),
-        no_effect("workspace_id", "a client sends it as a header"),
+        no_effect("user_profile_id", "clients send this field as a header"),
+        no_effect("workspace_id", "clients send this field as a header"),
         // Of OpenAI's formats.
-        refused("best_of", &["1"], ""),
+        rejected("best_of", &["1"], ""),
     ],
 };
 
@@ -246,8 +246,8 @@ pub const EMBEDDINGS: FieldTable = FieldTable {
         honored("model"),
         no_effect("user", ACCOUNTING),
         // vLLM's.
-        refused("messages", &[], "use input"),
-        refused(
+        rejected("messages", &[], "use input"),
+        rejected(
             "truncate_prompt_tokens",
             &[],
             "use /api/embed with truncate",
@@ -268,7 +268,7 @@ pub const OLLAMA_CHAT: FieldTable = FieldTable {
         honored("think"),
         honored("tools"),
         honored("top_logprobs"),
-        refused("images", &["[]"], ""),
+        rejected("images", &["[]"], ""),
         no_effect("shift", "an answer ends where the context does"),
         no_effect("truncate", "a conversation that is too long is a 400"),
     ],
@@ -279,22 +279,22 @@ pub const OLLAMA_GENERATE: FieldTable = FieldTable {
     rows: &[
         honored("context"),
         honored("format"),
-        refused("height", &["0"], "images are not made here"),
-        refused("images", &["[]"], ""),
+        rejected("height", &["0"], "images are not generated"),
+        rejected("images", &["[]"], ""),
         honored("keep_alive"),
         honored("logprobs"),
         honored("model"),
         honored("options"),
         honored("prompt"),
         honored("raw"),
-        refused("steps", &["0"], "images are not made here"),
+        rejected("steps", &["0"], "images are not generated"),
         honored("stream"),
-        refused("suffix", &["\"\""], ""),
+        rejected("suffix", &["\"\""], ""),
         honored("system"),
         honored("template"),
         honored("think"),
         honored("top_logprobs"),
-        refused("width", &["0"], "images are not made here"),
+        rejected("width", &["0"], "images are not generated"),
         no_effect("shift", "an answer ends where the context does"),
         no_effect("truncate", "a prompt that is too long is a 400"),
     ],
@@ -322,16 +322,16 @@ pub const OLLAMA_EMBEDDINGS: FieldTable = FieldTable {
     ],
 };
 
-/// `/v1/inference` and `/v1/jobs`. The format is this server's own: only what it refuses has a row.
+/// `/v1/inference` and `/v1/jobs`. A protocol of this server: only rejected fields have rows.
 pub const JOBS: FieldTable = FieldTable {
     rows: &[
-        refused("audio", &[], ""),
-        refused("best_of", &["1"], "use /v1/completions"),
-        refused(
+        rejected("audio", &[], ""),
+        rejected("best_of", &["1"], "use /v1/completions"),
+        rejected(
             "function_call",
             &["\"none\"", "\"auto\""],
             "use tool_choice",
         ),
-        refused("functions", &["[]"], "use tools"),
+        rejected("functions", &["[]"], "use tools"),
     ],
 };

@@ -192,16 +192,16 @@ fn fields_without_effect_change_nothing() {
 }
 
 #[test]
-fn refused_fields_are_named() {
+fn rejected_fields_are_named() {
     for case in cases() {
         for row in case.table.rows {
-            let Treatment::Refused { accepted, .. } = row.treatment else {
+            let Treatment::Rejected { accepted, .. } = row.treatment else {
                 continue;
             };
             let place = format!("{} {}", case.title, row.name);
             let body = json!({row.name: {"a": 1}}).to_string();
             let mut fields = Fields::parse(body.as_bytes()).expect("fields");
-            case.table.refuse(&mut fields);
+            case.table.reject_fields(&mut fields);
             let error = fields.finish().expect_err(&place);
             assert_eq!(error.problems[0].field, row.name, "{place}");
             if let Some(asked) = parsed(&case, row.name, json!({"a": 1})) {
@@ -267,7 +267,7 @@ fn values_that_ask_for_nothing_else_are_accepted_however_they_are_written() {
     ] {
         let body = format!("{{\"modalities\": {value}}}");
         let mut fields = Fields::parse(body.as_bytes()).expect("fields");
-        CHAT.refuse(&mut fields);
+        CHAT.reject_fields(&mut fields);
         assert_eq!(fields.finish().is_ok(), accepted, "{value}");
     }
 }
@@ -283,7 +283,7 @@ fn written() -> String {
                 Treatment::Honored("") => "honored".to_owned(),
                 Treatment::Honored(words) => format!("honored; {words}"),
                 Treatment::NoEffect(reason) => format!("no effect: {reason}"),
-                Treatment::Refused { accepted, instead } => {
+                Treatment::Rejected { accepted, instead } => {
                     let accepted = accepted.iter().map(|value| format!("`{value}`"));
                     let accepted = accepted.collect::<Vec<_>>().join(", ");
                     let but = match accepted.is_empty() {
@@ -291,7 +291,7 @@ fn written() -> String {
                         false => format!(", except {accepted}"),
                     };
                     let colon = if instead.is_empty() { "" } else { ": " };
-                    format!("**refused**{but}{colon}{instead}")
+                    format!("**rejected**{but}{colon}{instead}")
                 }
             };
             text.push_str(&format!("| `{}` | {words} |\n", row.name));
