@@ -63,7 +63,7 @@ impl BytesBar {
             self.tenths = Some(tenths);
             let (position, total) = (HumanBytes(position), HumanBytes(total));
             let message = self.bar.message();
-            print_line(&format!("{message}: {}0 %, {position} of {total}", tenths));
+            print_line(&format!("{message}: {tenths}0 %, {position} of {total}"));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Generation of one answer at a time, by a thread that may block.
 
-use super::interrupts::Interrupts;
+use super::interrupts::{Answering, Interrupts};
 use super::options::AnswerOptions;
 use super::printer::AnswerPrinter;
 use crate::clock::{now, now_unix_s};
@@ -105,7 +105,7 @@ impl Generator {
             };
             let turn = reader.poll_turn(&mut cx, &mut emit, &mut |end| end);
             let written = written.and_then(|()| printer.flush());
-            if written.is_err() || answering.as_ref().is_some_and(|a| a.is_interrupted()) {
+            if written.is_err() || answering.as_ref().is_some_and(Answering::is_interrupted) {
                 cancel_requests(&source);
             }
             written?;

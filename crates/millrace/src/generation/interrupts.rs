@@ -75,6 +75,10 @@ impl Drop for Answering<'_> {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the process ends as without a handler: at once, from any thread"
+)]
 async fn watch_signals(
     mut signals: Signal,
     state: &AtomicU8,

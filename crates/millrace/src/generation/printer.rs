@@ -132,8 +132,8 @@ impl<'a> AnswerPrinter<'a> {
         self.last = LastPart::Nothing;
         let line_end = if self.ends_line { "" } else { "\n" };
         let _ = match self.style {
-            ReasoningStyle::Dim => write!(self.err, "{RESET}{line_end}\n"),
-            ReasoningStyle::Marked => write!(self.err, "{line_end}[/reasoning]\n"),
+            ReasoningStyle::Dim => writeln!(self.err, "{RESET}{line_end}"),
+            ReasoningStyle::Marked => writeln!(self.err, "{line_end}[/reasoning]"),
         };
     }
 
