@@ -17,7 +17,7 @@ use stream::StreamId;
 use testing::heap::{CountingAllocator, take_thread_peak, thread_held};
 use wire::control_request::ControlRequest;
 use wire::fields::Fields;
-use wire::format::Format;
+use wire::protocol::Protocol;
 use wire::jobs::request as job_request;
 use wire::openai::{chat_request, completion_request};
 use wire::responses::request::History;
@@ -27,7 +27,7 @@ use wire::{ai_sdk, anthropic, embeddings_input, field_table, ollama, realtime_co
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// The parsers: one for each protocol, control updates, embeddings, prompts to count, messages of a WebSocket.
-const PARSERS: usize = Format::ALL.len() + 4;
+const PARSERS: usize = Protocol::ALL.len() + 4;
 /// Token ids of the vocabulary.
 const VOCAB: usize = 300;
 /// Errors that concern the body as a whole.
@@ -70,14 +70,14 @@ fn history(id: &str) -> Result<OneResponse, ApiError> {
 }
 
 /// A request of a protocol, and the items of a response that are stored.
-fn parse(format: Format, body: &[u8]) -> Result<GenerateRequest, ApiError> {
+fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
     let fields = Fields::parse(body)?;
-    match format {
-        Format::Chat => chat_request::parse(fields, VOCAB),
-        Format::Completion => completion_request::parse(fields, VOCAB),
-        Format::Messages => anthropic::message_request::parse(fields, VOCAB),
-        Format::Job => job_request::parse(fields, VOCAB).map(|job| job.request),
-        Format::Responses => {
+    match protocol {
+        Protocol::Chat => chat_request::parse(fields, VOCAB),
+        Protocol::Completion => completion_request::parse(fields, VOCAB),
+        Protocol::Messages => anthropic::message_request::parse(fields, VOCAB),
+        Protocol::Job => job_request::parse(fields, VOCAB).map(|job| job.request),
+        Protocol::Responses => {
             let (request, stored) = responses::parse(fields, VOCAB, history)?;
             let items = stored.map(|stored| stored.items).unwrap_or_default();
             // Stored items are read again when the conversation goes on.
@@ -87,9 +87,9 @@ fn parse(format: Format, body: &[u8]) -> Result<GenerateRequest, ApiError> {
             );
             Ok(request)
         }
-        Format::AiSdkUi => ai_sdk::parse(fields, VOCAB),
-        Format::OllamaChat => ollama::chat_request::parse(fields, VOCAB),
-        Format::OllamaGenerate => ollama::generate_request::parse(fields, VOCAB),
+        Protocol::AiSdkUi => ai_sdk::parse(fields, VOCAB),
+        Protocol::OllamaChat => ollama::chat_request::parse(fields, VOCAB),
+        Protocol::OllamaGenerate => ollama::generate_request::parse(fields, VOCAB),
     }
 }
 
@@ -102,7 +102,7 @@ fn parse_embeddings(body: &[u8]) -> Result<Vec<Prompt>, ApiError> {
 
 /// Parses twice: equal results, clear errors, bounded memory. Returns what was parsed.
 fn check<T: Debug>(
-    format: Format,
+    protocol: Protocol,
     body: &[u8],
     parse: impl Fn() -> Result<T, ApiError>,
 ) -> Option<T> {
@@ -114,11 +114,11 @@ fn check<T: Debug>(
     assert!(peak <= bound, "{peak} bytes for a body of {}", body.len());
     let (first_text, second_text) = (format!("{first:?}"), format!("{:?}", parse()));
     assert_eq!(first_text, second_text, "parsing is deterministic");
-    first.map_err(|error| check_error(&error, format)).ok()
+    first.map_err(|error| check_error(&error, protocol)).ok()
 }
 
 /// An error names its fields, or concerns the body as a whole; the protocol can represent the error.
-fn check_error(error: &ApiError, format: Format) {
+fn check_error(error: &ApiError, protocol: Protocol) {
     assert_eq!(error.blame, Blame::Caller, "{error:?}");
     let has_code = CODES_WITHOUT_FIELD.contains(&error.code);
     assert!(has_code == error.problems.is_empty(), "{error:?}");
@@ -128,25 +128,25 @@ fn check_error(error: &ApiError, format: Format) {
         let shown = problem.value.as_deref().unwrap_or_default();
         assert!(shown.len() <= SHOWN_BYTES_MAX, "{error:?}");
     }
-    let response = format.error::<Vec<u8>>(error);
+    let response = protocol.error::<Vec<u8>>(error);
     assert!(response.status().is_client_error(), "{error:?}");
     let body: Value = serde_json::from_slice(response.body()).expect("errors are JSON");
     assert!(body.is_object(), "{body}");
 }
 
 fn run(kind: usize, body: &[u8]) {
-    if let Some(&format) = Format::ALL.get(kind) {
-        if let Some(request) = check(format, body, || parse(format, body)) {
+    if let Some(&protocol) = Protocol::ALL.get(kind) {
+        if let Some(request) = check(protocol, body, || parse(protocol, body)) {
             check_request(&request, VOCAB, body.len());
         }
         return;
     }
-    match kind - Format::ALL.len() {
+    match kind - Protocol::ALL.len() {
         0 => {
-            check(Format::Job, body, || ControlRequest::parse(body));
+            check(Protocol::Job, body, || ControlRequest::parse(body));
         }
         1 => {
-            let prompts = check(Format::Chat, body, || parse_embeddings(body));
+            let prompts = check(Protocol::Chat, body, || parse_embeddings(body));
             let prompts = prompts.unwrap_or_default();
             assert!(prompts.len() <= embeddings_input::INPUTS_MAX);
             prompts
@@ -155,12 +155,12 @@ fn run(kind: usize, body: &[u8]) {
         }
         2 => {
             let parse = || anthropic::message_request::parse_prompt(Fields::parse(body)?);
-            let prompt = check(Format::Messages, body, parse).flatten();
+            let prompt = check(Protocol::Messages, body, parse).flatten();
             prompt.iter().for_each(|prompt| check_prompt(prompt, VOCAB));
         }
         _ => {
             if let Ok(text) = std::str::from_utf8(body) {
-                check(Format::Job, body, || {
+                check(Protocol::Job, body, || {
                     realtime_command::parse_message(text).command
                 });
             }

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::StreamId;
 use wire::clock;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Protocol;
 
 /// A request that was understood.
 pub struct ParsedRequest {
     /// Wire protocol of the response.
-    pub format: Format,
+    pub protocol: Protocol,
     /// Framing of a streaming response.
     pub framing: Framing,
     /// The requested model.
@@ -110,7 +110,7 @@ pub fn open_stream(
         deadline: admission_request.deadline,
         class: admission_request.class,
         measured: MeteredRequest {
-            protocol: MeteredProtocol::Format(request.format),
+            protocol: MeteredProtocol::Wire(request.protocol),
             stream: record.meta().stream_options.stream,
             attached: false,
             arrived: now,
@@ -161,10 +161,10 @@ impl OpenedStream {
 }
 
 fn stream_meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> StreamMeta {
-    let (ask, format) = (&request.ask, request.format);
+    let (ask, protocol) = (&request.ask, request.protocol);
     let sampling = &ask.params.sampling;
     let id = StreamId::from_random(handles.ids.next_random());
-    let fresh = || format.response_id(id, |prefix| handles.ids.prefixed_id(prefix));
+    let fresh = || protocol.response_id(id, |prefix| handles.ids.prefixed_id(prefix));
     StreamMeta {
         id,
         response_id: request.response_id.clone().unwrap_or_else(fresh),
@@ -185,7 +185,7 @@ fn stream_terms(
     caller: &Caller,
     request: &ParsedRequest,
 ) -> StreamTerms {
-    let (ask, format) = (&request.ask, request.format);
+    let (ask, protocol) = (&request.ask, request.protocol);
     let limits = handles.limits.now();
     let detachable = !request.resumable && ask.stream_options.stream && limits.clocks.detaches();
     let detached_tokens = match request.resumable || detachable {
@@ -194,7 +194,7 @@ fn stream_terms(
     };
     StreamTerms {
         owner: caller.owner,
-        format,
+        protocol,
         framing: request.framing,
         reasoning_field: limits.reasoning_field,
         resumable: request.resumable,

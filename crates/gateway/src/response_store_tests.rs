@@ -7,8 +7,8 @@ use generate::stream_meta::StreamMeta;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use std::time::Duration;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Protocol;
 
 const LIMITS: ResponseLimits = ResponseLimits {
     stored_max: 6,
@@ -34,7 +34,7 @@ fn meta(idents: &IdGenerator) -> StreamMeta {
 fn terms(owner: u64) -> StreamTerms {
     StreamTerms {
         owner: Owner(owner),
-        format: Format::Responses,
+        protocol: Protocol::Responses,
         framing: Framing::Sse,
         reasoning_field: wire::openai::chat_encoder::ReasoningField::default(),
         resumable: false,

@@ -9,9 +9,9 @@ use crate::open::{OpenedStream, ParsedRequest, open_stream};
 use generate::error::ApiError;
 use std::time::Instant;
 use wire::fields::Fields;
-use wire::format::Format;
 use wire::framing::Framing;
 use wire::jobs::job_id::JobId;
+use wire::protocol::Protocol;
 use wire::request_parser::ParsedBody;
 use wire::requested_model::RequestedModel;
 use wire::responses::stored_request::History;
@@ -37,7 +37,7 @@ impl Resumable {
 /// A request whose body was parsed as JSON, and what the request's route and header fields add.
 pub struct UnparsedRequest<'a> {
     /// Wire protocol of the body and of the response.
-    pub format: Format,
+    pub protocol: Protocol,
     /// Framing of a streaming response.
     pub framing: Framing,
     /// Fields of the body.
@@ -73,7 +73,7 @@ impl UnparsedRequest<'_> {
             mut request,
             job_id,
             stored_request,
-        } = parse_body(self.format, self.fields, &lease, gateway, caller)?;
+        } = parse_body(self.protocol, self.fields, &lease, gateway, caller)?;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
         request.stream_options.stream |= self.streamed;
         let claim = job_id
@@ -86,7 +86,7 @@ impl UnparsedRequest<'_> {
             Resumable::IfStreamed => request.stream_options.stream,
         };
         let parsed = ParsedRequest {
-            format: self.format,
+            protocol: self.protocol,
             framing: self.framing,
             lease,
             resumable: resumable || request.stream_options.background,
@@ -114,7 +114,7 @@ impl UnparsedRequest<'_> {
 }
 
 fn parse_body(
-    format: Format,
+    protocol: Protocol,
     fields: Fields<'_>,
     lease: &ModelLease,
     gateway: &Gateway,
@@ -131,7 +131,7 @@ fn parse_body(
         let history = gateway.responses.history(id, caller)?;
         Ok(Box::new(history) as Box<dyn History>)
     };
-    format.parse(fields, model, &history)
+    protocol.parse(fields, model, &history)
 }
 
 fn claim_job_name<'a>(

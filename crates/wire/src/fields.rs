@@ -1,5 +1,5 @@
-//! Fields of a JSON object, read one by one: a problem of a field is noted and the next field is read, so that an error
-//! response lists all problems at once.
+//! Parser of a JSON object, field by field: an invalid field is recorded and the next field is parsed, so that an
+//! error response lists all invalid fields at once.
 
 pub mod bounds;
 mod raw;
@@ -17,14 +17,14 @@ use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::str::Utf8Error;
 
-/// Fields an object of the request may have.
+/// Limit of fields per object.
 const FIELDS_MAX: usize = 256;
-/// Problems that are told at once.
+/// Limit of errors per response.
 const PROBLEMS_MAX: usize = 64;
-/// Bytes of a wrong value that are repeated to the caller.
+/// Limit of an invalid value that the error response repeats, in bytes.
 const SHOWN_BYTES_MAX: usize = 32;
 
-/// What kind of JSON a value is, by its first byte.
+/// The type of a JSON value, from the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the kinds of JSON")]
 pub enum Kind {
@@ -36,7 +36,7 @@ pub enum Kind {
     Object,
 }
 
-/// Which kind a value is.
+/// The type of a value.
 pub fn kind(raw: Raw<'_>) -> Kind {
     match raw.get().as_bytes().first() {
         Some(b'"') => Kind::String,
@@ -48,12 +48,12 @@ pub fn kind(raw: Raw<'_>) -> Kind {
     }
 }
 
-/// Reads a value of a kind that was checked before; `None` when it is not a `T` after all.
+/// Parses a value as a `T`; `None` for a value of another type.
 pub fn read<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// An integer, also when it is written like `5.0`.
+/// An integer, also in a notation like `5.0`.
 pub fn whole_number(raw: Raw<'_>) -> Option<i128> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if kind(raw) != Kind::Number {
@@ -70,10 +70,10 @@ pub fn whole_number(raw: Raw<'_>) -> Option<i128> {
     (float.fract() == 0.0 && float.abs() <= EXACT).then_some(float as i128)
 }
 
-/// One object being read, and everything wrong that was found so far.
+/// The fields of an object, which of them were read, and the errors so far.
 pub struct Fields<'a> {
     object: Object<'a>,
-    /// A bit for each entry of the object: its value was looked at.
+    /// One bit per entry of the object: set when the value was read.
     read: Cell<[u128; FIELDS_MAX / 128]>,
     problems: Vec<Problem>,
 }
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
     /// Parses the text of a JSON object.
     ///
     /// # Errors
-    /// No UTF-8, no JSON object, or more fields or values than an object may have.
+    /// Invalid UTF-8, no JSON object, or more fields or values than an object may have.
     pub fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
         let text = std::str::from_utf8(body).map_err(Self::invalid_utf8)?;
         Self::of_text(text)
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
         Ok(Self::of_object(object))
     }
 
-    /// The entries of a parsed object as fields, none of them read yet.
+    /// The entries of a parsed object as unread fields.
     pub(crate) fn of_object(object: Object<'a>) -> Self {
         let mut problems = Vec::new();
         for name in object.repeated().take(PROBLEMS_MAX) {
@@ -117,8 +117,10 @@ impl<'a> Fields<'a> {
         ApiError::bad_request("invalid_utf8", words)
     }
 
-    /// Done with a request of a format: the fields that nothing read, or everything that was wrong, with the fields
-    /// that its table refuses.
+    /// Finishes a request, with the errors for fields that the protocol's table rejects. Returns the ignored fields.
+    ///
+    /// # Errors
+    /// All invalid fields at once.
     pub fn finish_request(mut self, table: &FieldTable) -> Result<IgnoredFields, ApiError> {
         table.reject_fields(&mut self);
         let ignored = field_table::ignored_fields(&self, table);
@@ -127,7 +129,7 @@ impl<'a> Fields<'a> {
         Ok(ignored)
     }
 
-    /// The fields that have a value and were not looked at.
+    /// Fields with a value that were not read.
     pub fn unread(&self) -> impl Iterator<Item = &str> {
         let read = self.read.get();
         let is_unread = move |i: usize| read[i / 128] & (1 << (i % 128)) == 0;
@@ -136,8 +138,7 @@ impl<'a> Fields<'a> {
         unread.map(|(_, (name, _))| name)
     }
 
-    /// Token ids of a vocabulary of so many; what is wrong with them is noted under `path`, which may be a part of a
-    /// field.
+    /// Parses token ids below `vocab`; errors are recorded under `path`, which may be a part of a field.
     pub fn ids(&mut self, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Vec<u32>> {
         match bounds::ids(path, raw, vocab) {
             Ok(ids) => Some(ids),
@@ -148,7 +149,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Done: nothing, or everything that was wrong.
+    /// Finishes an object.
+    ///
+    /// # Errors
+    /// All invalid fields at once.
     pub fn finish(self) -> Result<(), ApiError> {
         if self.problems.is_empty() {
             Ok(())
@@ -157,7 +161,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Notes that `field` is not what it must be.
+    /// Records an error: `constraint` is the condition that `field` violates.
     pub fn wrong(&mut self, field: impl Into<String>, constraint: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
             let problem = Problem::new(field, constraint);
@@ -166,7 +170,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Notes a problem of a value that is not in this object.
+    /// Records an error of a value outside of this object.
     pub(crate) fn add_problem(&mut self, problem: Problem) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem);
@@ -186,7 +190,7 @@ impl<'a> Fields<'a> {
         (kind(raw) != Kind::Null).then_some(raw)
     }
 
-    /// true or false.
+    /// Parses a boolean field.
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
         let raw = self.raw(name)?;
         let value = read(raw);
@@ -196,7 +200,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// A number in a range.
+    /// Parses a number in a range.
     pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f32> {
         let raw = self.raw(name)?;
         let value: Option<f64> = if kind(raw) == Kind::Number {
@@ -220,7 +224,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An integer in a range.
+    /// Parses an integer in a range.
     pub fn integer(&mut self, name: &str, range: RangeInclusive<i128>) -> Option<i128> {
         let raw = self.raw(name)?;
         let value = whole_number(raw).filter(|v| range.contains(v));
@@ -235,7 +239,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// A string.
+    /// Parses a string field.
     pub fn string(&mut self, name: &str) -> Option<Cow<'a, str>> {
         let raw = self.raw(name)?;
         let value = text(raw);
@@ -245,7 +249,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// An object.
+    /// Parses an object field.
     pub fn object(&mut self, name: &str) -> Option<Object<'a>> {
         let raw = self.raw(name)?;
         let value = object(raw);
@@ -258,8 +262,8 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// Reads the fields of the object `name` as if it were the request; none, where it is not there. What
-    /// is wrong with them is noted under their full names.
+    /// Parses the members of the object `name` with `read`; an absent object has no members. Errors are recorded with
+    /// the path of the member.
     pub fn within<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let object = self.object(name).unwrap_or_else(|| Object::new(Vec::new()));
         let mut inner = Self {
@@ -277,7 +281,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// A list of at most `max` values.
+    /// Parses a list field of at most `max` values.
     pub fn array(&mut self, name: &str, max: usize) -> Option<Vec<Raw<'a>>> {
         let raw = self.raw(name)?;
         let value = list(raw, max);
@@ -288,7 +292,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Refuses a body whose values would take too much memory. One that is short cannot.
+/// Rejects a body whose values would take too much memory; a short body is below the limit.
 fn expect_few_values(object: &Object<'_>, body_bytes: usize) -> Result<(), ApiError> {
     if body_bytes <= bounds::VALUES_MAX {
         return Ok(());
@@ -300,7 +304,7 @@ fn expect_few_values(object: &Object<'_>, body_bytes: usize) -> Result<(), ApiEr
         .map(|_| ())
 }
 
-/// A string value.
+/// The text of a string value; `None` for another type.
 pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     if kind(raw) == Kind::String {
         read::<Name<'_>>(raw).map(|name| name.0)
@@ -309,7 +313,7 @@ pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// An object.
+/// The members of an object value; `None` for another type.
 pub fn object(raw: Raw<'_>) -> Option<Object<'_>> {
     match kind(raw) {
         Kind::Object => read(raw),
@@ -317,7 +321,7 @@ pub fn object(raw: Raw<'_>) -> Option<Object<'_>> {
     }
 }
 
-/// A list of at most `max` values.
+/// The items of a list of at most `max` values; `None` for a longer list or another type.
 pub fn list(raw: Raw<'_>, max: usize) -> Option<Vec<Raw<'_>>> {
     if kind(raw) == Kind::Array {
         read::<Vec<Raw<'_>>>(raw).filter(|items| items.len() <= max)
@@ -326,7 +330,7 @@ pub fn list(raw: Raw<'_>, max: usize) -> Option<Vec<Raw<'_>>> {
     }
 }
 
-/// Whether a list holds nothing.
+/// Whether a list is empty.
 pub fn is_empty_list(raw: Raw<'_>) -> bool {
     let inside = raw.get().strip_prefix('[').map(str::trim_start);
     inside.is_some_and(|inside| inside.starts_with(']'))
@@ -343,7 +347,7 @@ fn shown(raw: Raw<'_>) -> Option<Box<str>> {
     (is_plain && text.len() <= SHOWN_BYTES_MAX).then(|| text.into())
 }
 
-/// Why a text is not an object that can be read.
+/// The error of a text that is no JSON object.
 fn no_object(text: &str) -> ApiError {
     let words = match serde_json::from_str::<Raw<'_>>(text) {
         Ok(raw) if kind(raw) != Kind::Object => "the body must be a JSON object".to_owned(),

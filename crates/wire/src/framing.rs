@@ -66,39 +66,44 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Format;
+    use crate::protocol::Protocol;
     use http::{HeaderValue, Uri};
 
     #[test]
     fn ndjson_becomes_sse_on_request_only() {
         use Framing::{Ndjson, Sse};
         let rows = [
-            (Format::OllamaChat, "", None, Some(Ndjson)),
-            (Format::OllamaChat, "", Some("*/*"), Some(Ndjson)),
+            (Protocol::OllamaChat, "", None, Some(Ndjson)),
+            (Protocol::OllamaChat, "", Some("*/*"), Some(Ndjson)),
             (
-                Format::OllamaChat,
+                Protocol::OllamaChat,
                 "",
                 Some("application/json"),
                 Some(Ndjson),
             ),
-            (Format::OllamaChat, "", Some("Text/Event-Stream"), Some(Sse)),
             (
-                Format::OllamaGenerate,
+                Protocol::OllamaChat,
+                "",
+                Some("Text/Event-Stream"),
+                Some(Sse),
+            ),
+            (
+                Protocol::OllamaGenerate,
                 "",
                 Some("application/json, text/event-stream;q=0.9"),
                 Some(Sse),
             ),
-            (Format::OllamaGenerate, "?format=sse", None, Some(Sse)),
+            (Protocol::OllamaGenerate, "?format=sse", None, Some(Sse)),
             (
-                Format::OllamaGenerate,
+                Protocol::OllamaGenerate,
                 "?format=ndjson",
                 Some("text/event-stream"),
                 Some(Ndjson),
             ),
-            (Format::OllamaGenerate, "?format=xml", None, None),
-            (Format::Chat, "?format=ndjson", None, Some(Sse)),
+            (Protocol::OllamaGenerate, "?format=xml", None, None),
+            (Protocol::Chat, "?format=ndjson", None, Some(Sse)),
         ];
-        for (format, query, accept, want) in rows {
+        for (protocol, query, accept, want) in rows {
             let uri: Uri = format!("http://localhost/{query}").parse().unwrap();
             let mut headers = HeaderMap::new();
             if let Some(accept) = accept {
@@ -106,7 +111,7 @@ mod tests {
             }
             let query = Query::of(&uri).unwrap_or_else(|e| panic!("{}", e.message));
             let requested = Framing::from_request(&headers, &query).ok();
-            let framing = requested.map(|requested| format.framing().or_requested(requested));
+            let framing = requested.map(|requested| protocol.framing().or_requested(requested));
             assert_eq!(framing, want, "{uri} {accept:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::control_request::ControlRequest;
 use crate::fields::{Fields, Raw};
-use crate::format::Format;
+use crate::protocol::Protocol;
 use generate::error::{ApiError, Problem};
 use std::borrow::Cow;
 
@@ -48,7 +48,7 @@ pub enum Command<'a> {
 #[derive(Debug)]
 pub struct OpenCommand<'a> {
     /// Wire protocol of the request.
-    pub format: Format,
+    pub protocol: Protocol,
     /// Body of the request, as for the HTTP route.
     pub body: &'a str,
     /// Whether the stream is resumable; `None`: the default of the wire protocol.
@@ -156,12 +156,12 @@ fn parse_command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Comman
 }
 
 fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
-    let format = match fields.string("dialect") {
-        None => Some(Format::Job),
-        Some(name) => Format::from_name(&name),
+    let protocol = match fields.string("dialect") {
+        None => Some(Protocol::Job),
+        Some(name) => Protocol::from_name(&name),
     };
-    if format.is_none() {
-        let known = Format::ALL.map(Format::name).join(", ");
+    if protocol.is_none() {
+        let known = Protocol::ALL.map(Protocol::name).join(", ");
         fields.wrong("dialect", format!("must be one of {known}"));
     }
     let resumable = fields.boolean("resumable");
@@ -181,7 +181,7 @@ fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
         );
     }
     Some(OpenCommand {
-        format: format?,
+        protocol: protocol?,
         body: body?,
         resumable,
         explicit_acks,

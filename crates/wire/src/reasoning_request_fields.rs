@@ -79,7 +79,7 @@ fn requests_reasoning(fields: &Fields<'_>, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Format;
+    use crate::protocol::Protocol;
     use serde_json::json;
     use text::Capabilities;
 
@@ -110,15 +110,15 @@ mod tests {
         let fields = Fields::parse(body.as_bytes()).expect("fields");
         let shared = Ok(vec!["reasoning_effort", "reasoning", "thinking"]);
         let rejected = || Err("\"tiny\" does not support thinking".to_owned());
-        for (format, want) in [
-            (Format::Chat, shared.clone()),
-            (Format::Job, shared.clone()),
-            (Format::AiSdkUi, shared),
-            (Format::Completion, Ok(Vec::new())),
-            (Format::Messages, Ok(vec!["thinking"])),
-            (Format::Responses, Ok(vec!["reasoning"])),
-            (Format::OllamaChat, rejected()),
-            (Format::OllamaGenerate, rejected()),
+        for (protocol, want) in [
+            (Protocol::Chat, shared.clone()),
+            (Protocol::Job, shared.clone()),
+            (Protocol::AiSdkUi, shared),
+            (Protocol::Completion, Ok(Vec::new())),
+            (Protocol::Messages, Ok(vec!["thinking"])),
+            (Protocol::Responses, Ok(vec!["reasoning"])),
+            (Protocol::OllamaChat, rejected()),
+            (Protocol::OllamaGenerate, rejected()),
         ] {
             let model = RequestedModel {
                 id: "tiny",
@@ -129,13 +129,13 @@ mod tests {
                 },
                 vocab_size: 300,
             };
-            let ignored = format
+            let ignored = protocol
                 .reasoning_fields()
                 .fields_without_effect(&fields, model);
             assert_eq!(
                 ignored.map_err(|error| error.message.to_string()),
                 want,
-                "{format:?}"
+                "{protocol:?}"
             );
         }
     }

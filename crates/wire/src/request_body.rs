@@ -1,7 +1,7 @@
-//! A request's body that owns its text and was parsed: the places of its fields in the text.
+//! A parsed request body that owns its text: the ranges of the fields in the text.
 //!
-//! [`RequestBody::parse`] takes the bytes, so a body is parsed as JSON once: the model's name, the wire protocol's parser
-//! and whatever else a route needs read their fields from [`RequestBody::fields`], which neither parses nor copies values.
+//! [`RequestBody::parse`] takes the bytes, so a body is parsed as JSON once: the model lookup, the wire protocol's
+//! parser and other readers use [`RequestBody::fields`], which neither parses nor copies values.
 
 use crate::fields::{Fields, Object, Raw};
 use bytes::Bytes;
@@ -13,11 +13,11 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct RequestBody {
     text: String,
-    /// In the order of the text.
+    /// Entries in the order of the text.
     entries: Vec<Entry>,
 }
 
-/// Places of a field in the text.
+/// Ranges of a field in the text.
 #[derive(Debug)]
 struct Entry {
     name: FieldName,
@@ -27,7 +27,7 @@ struct Entry {
 #[derive(Debug)]
 enum FieldName {
     Plain(Range<usize>),
-    /// The text has escapes.
+    /// The name in the text has escapes.
     Escaped(Box<str>),
 }
 
@@ -35,7 +35,7 @@ impl RequestBody {
     /// Parses a body.
     ///
     /// # Errors
-    /// No UTF-8, no JSON object, or more fields or values than an object may have.
+    /// Invalid UTF-8, no JSON object, or more fields or values than an object may have.
     pub fn parse(body: Bytes) -> Result<Self, ApiError> {
         let text = String::from_utf8(body.into())
             .map_err(|error| Fields::invalid_utf8(error.utf8_error()))?;
@@ -51,7 +51,7 @@ impl RequestBody {
         Ok(Self { text, entries })
     }
 
-    /// The fields, none of them read yet.
+    /// The fields, all unread.
     pub fn fields(&self) -> Fields<'_> {
         let entries = self.entries.iter().map(|entry| {
             let name = match &entry.name {
@@ -70,7 +70,7 @@ impl RequestBody {
     }
 }
 
-/// Place of a slice of `text`.
+/// Range of a slice of `text`.
 fn place(text: &str, slice: &str) -> Range<usize> {
     let start = slice.as_ptr().addr() - text.as_ptr().addr();
     start..start + slice.len()
@@ -88,7 +88,7 @@ mod tests {
     fn fields_of_a_body_are_slices_of_its_text() {
         let body = parse(" {\"model\": \"é\", \"\\u0061\": [1, {\"b\": 2}] ,\"n\":null}\n")
             .expect("a body");
-        // As often as a route needs them, each time with nothing read.
+        // Each call returns unread fields.
         for _ in 0..2 {
             let fields = body.fields();
             assert_eq!(fields.unread().collect::<Vec<_>>(), ["model", "a"]);

@@ -11,7 +11,7 @@ use crate::streams::end_name;
 use generate::output::event::Times;
 use std::time::{Duration, Instant};
 use stream::End;
-use wire::format::Format;
+use wire::protocol::Protocol;
 
 /// Kinds of failures that are counted by themselves (440 bytes each); there are fewer.
 const ERRORS_MAX: usize = 12;
@@ -100,7 +100,7 @@ impl Operations {
     /// Protocols for conversations count as chats, also where a request has a plain prompt.
     fn operation_of(&self, protocol: MeteredProtocol) -> &Operation {
         match protocol {
-            MeteredProtocol::Format(Format::Completion | Format::OllamaGenerate) => {
+            MeteredProtocol::Wire(Protocol::Completion | Protocol::OllamaGenerate) => {
                 &self.text_completion
             }
             _ => &self.chat,
@@ -149,9 +149,9 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn opened(format: Format, arrived: Instant) -> MeteredRequest {
+    fn opened(protocol: Protocol, arrived: Instant) -> MeteredRequest {
         MeteredRequest {
-            protocol: MeteredProtocol::Format(format),
+            protocol: MeteredProtocol::Wire(protocol),
             stream: true,
             attached: false,
             arrived,
@@ -175,7 +175,7 @@ mod tests {
     fn a_request_counts_once_and_by_what_it_was() {
         let (operations, start) = (Operations::default(), wire::clock::now());
         let end = start + 300 * MS;
-        let chat = opened(Format::Chat, start);
+        let chat = opened(Protocol::Chat, start);
         operations.record_request(chat, Some(finished(start, 11, 1)), end);
         operations.record_request(chat, Some(finished(start, 22, 2)), end);
         operations.record_request(chat, Some(finished(start, 1, 1)), end);
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_bare_prompt_is_another_operation() {
         let (operations, now) = (Operations::default(), wire::clock::now());
-        operations.record_request(opened(Format::Completion, now), None, now);
+        operations.record_request(opened(Protocol::Completion, now), None, now);
         let read = operations.read_metrics();
         let names: Vec<_> = read.iter().map(|figures| figures.operation).collect();
         assert_eq!(names, ["text_completion"]);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use wire::clock;
-use wire::format::Format;
+use wire::protocol::Protocol;
 
 /// A connection that takes the next frame after this time or later counts as stalled by its reader; shorter times are
 /// copying.
@@ -37,7 +37,7 @@ impl ResponseOutcome {
 #[derive(Clone, Copy, Debug)]
 pub enum MeteredProtocol {
     /// A response in this wire protocol.
-    Format(Format),
+    Wire(Protocol),
     /// The messages of a realtime session.
     Realtime,
 }
@@ -46,7 +46,7 @@ impl MeteredProtocol {
     /// The label `dialect` of the metrics.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Self::Format(format) => format.name(),
+            Self::Wire(protocol) => protocol.name(),
             Self::Realtime => "realtime",
         }
     }

@@ -127,7 +127,7 @@ pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> De
         id: record.id().to_string(),
         response_id: &meta.response_id,
         model: &meta.model,
-        dialect: terms.format.name(),
+        dialect: terms.protocol.name(),
         state: record.state().name(),
         priority: meta.stream_options.priority.name(),
         position: record.queue_position().and_then(QueuePosition::position),

@@ -1,16 +1,16 @@
 //! What a stream was opened with.
 
 use stream::Owner;
-use wire::format::Format;
 use wire::framing::Framing;
 use wire::openai::chat_encoder::ReasoningField;
+use wire::protocol::Protocol;
 
 /// Delivery options and owner of a stream.
 pub struct StreamTerms {
     /// Owner of the stream.
     pub owner: Owner,
     /// Wire protocol of the request.
-    pub format: Format,
+    pub protocol: Protocol,
     /// Framing of the response.
     pub framing: Framing,
     /// Field of chat messages with the reasoning.

@@ -15,8 +15,8 @@ use schemars::JsonSchema;
 use std::time::{Duration, Instant};
 use wire::embeddings_vector::{cut_and_normalize, write_floats};
 use wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
-use wire::format::Format;
 use wire::ollama;
+use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::{clock, embeddings_input, json};
 
@@ -56,7 +56,7 @@ async fn respond(
     let (RateLimited(caller), scheduling, JsonBody(body)) = request;
     let models = &gateway.models;
     let body = RequestBody::parse(body)?;
-    let lease = model_lookup::find_lease(models, Format::OllamaGenerate, &body).await?;
+    let lease = model_lookup::find_lease(models, Protocol::OllamaGenerate, &body).await?;
     let mut fields = body.fields();
     let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
     let (_, dim) = expect_pooling(&serving.model)?;
@@ -78,7 +78,7 @@ async fn respond(
         EmbedRoute::Embeddings => &OLLAMA_EMBEDDINGS,
     };
     let ignored = fields.finish_request(table)?;
-    let residence = ResidenceRequest::of(Format::OllamaGenerate, body.fields())?;
+    let residence = ResidenceRequest::of(Protocol::OllamaGenerate, body.fields())?;
     residence.apply_keep_alive(models).await;
     let request = EmbeddingsRequest {
         field,

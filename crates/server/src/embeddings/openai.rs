@@ -12,8 +12,8 @@ use gateway::models::ModelLease;
 use schemars::JsonSchema;
 use wire::embeddings_vector::{cut_and_normalize, write_base64, write_floats};
 use wire::field_table::EMBEDDINGS;
-use wire::format::Format;
 use wire::openai::generation_fields;
+use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::{clock, embeddings_input, json};
 
@@ -26,7 +26,7 @@ pub(crate) async fn create_embeddings(
 ) -> Result<EmbeddingsResponse, Rejected> {
     let models = &gateway.models;
     let body = RequestBody::parse(body)?;
-    let lease = model_lookup::find_lease(models, Format::Completion, &body).await?;
+    let lease = model_lookup::find_lease(models, Protocol::Completion, &body).await?;
     let mut fields = body.fields();
     let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
     let (_, dim) = expect_pooling(&serving.model)?;

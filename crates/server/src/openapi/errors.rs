@@ -2,30 +2,30 @@
 
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
-use wire::format::Format;
+use wire::protocol::Protocol;
 use wire::schema::any_of;
 
 /// The header of a response that names the time to retry.
 const RETRY_AFTER: &str = "Retry-After";
 
 /// Paths whose errors are written in the protocol of the request or of a stream, and these protocols.
-const OTHER_ERRORS: [(&str, &[Format]); 3] = [
-    ("/v1/models", &[Format::Chat, Format::Messages]),
-    ("/v1/models/{id}", &[Format::Chat, Format::Messages]),
-    ("/v1/streams/{id}/events", &Format::ALL),
+const OTHER_ERRORS: [(&str, &[Protocol]); 3] = [
+    ("/v1/models", &[Protocol::Chat, Protocol::Messages]),
+    ("/v1/models/{id}", &[Protocol::Chat, Protocol::Messages]),
+    ("/v1/streams/{id}/events", &Protocol::ALL),
 ];
 
-/// Error responses of a path by status: those of [`Format::of_path`], which writes them.
+/// Error responses of a path by status: those of [`Protocol::of_path`], which writes them.
 pub(super) fn of_path(path: &str, schemas: &mut SchemaGenerator) -> Map<String, Value> {
     let other = OTHER_ERRORS.iter().find(|(other, _)| *other == path);
     let formats = match other {
         Some((_, formats)) => formats.to_vec(),
-        None => vec![Format::of_path(path)],
+        None => vec![Protocol::of_path(path)],
     };
     let schema = any_of(
         formats
             .iter()
-            .map(|format| (format.schemas().error)(schemas)),
+            .map(|protocol| (protocol.schemas().error)(schemas)),
     );
     let content = json!({"application/json": {"schema": schema}});
     let wait = json!({RETRY_AFTER: {"schema": {"type": "integer"}, "description": "seconds"}});
@@ -38,7 +38,7 @@ pub(super) fn of_path(path: &str, schemas: &mut SchemaGenerator) -> Map<String, 
     responses.insert("4XX".to_owned(), rejected);
     responses.insert("503".to_owned(), overloaded.clone());
     responses.insert("504".to_owned(), late);
-    if formats.contains(&Format::Messages) {
+    if formats.contains(&Protocol::Messages) {
         responses.insert("529".to_owned(), overloaded);
     }
     responses.insert("5XX".to_owned(), failed);

@@ -5,8 +5,8 @@ use super::operations::Operation;
 use crate::access::authentication;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Protocol;
 use wire::schema::{SchemaFn, any_of};
 
 /// The response of an operation without an error.
@@ -15,7 +15,7 @@ pub(super) enum Success {
     /// JSON with this status.
     Json(u16, SchemaFn),
     /// A response of a wire protocol: JSON, or server-sent events for a streaming request.
-    Generation(Format),
+    Generation(Protocol),
     /// JSON, or server-sent events.
     JsonOrEvents(SchemaFn, SchemaFn),
     /// JSON, or a line per event, or server-sent events.
@@ -23,7 +23,7 @@ pub(super) enum Success {
     /// Server-sent events.
     Events(SchemaFn),
     /// The events of a stream in one of these protocols; 204 if the client has them all.
-    Resumed(&'static [Format]),
+    Resumed(&'static [Protocol]),
     /// JSON with 200, or with 503 while the server is not ready.
     Probe(SchemaFn),
     Text,
@@ -84,8 +84,8 @@ fn success_responses(success: Success, schemas: &mut SchemaGenerator) -> Map<Str
         Success::Json(status, schema) => {
             return responses([(status, "Success", json_content(schema(schemas)))]);
         }
-        Success::Generation(format) => {
-            let of_format = format.schemas();
+        Success::Generation(protocol) => {
+            let of_format = protocol.schemas();
             let json = json_content((of_format.collected)(schemas));
             merge(json, event_content((of_format.event)(schemas)))
         }
@@ -160,14 +160,14 @@ fn line_content(schema: Schema) -> Value {
 }
 
 /// Events of any of these protocols; lines for those that have lines.
-fn resumed_content(formats: &[Format], schemas: &mut SchemaGenerator) -> Value {
-    let event = |format: &Format| (format.schemas().event)(schemas);
+fn resumed_content(formats: &[Protocol], schemas: &mut SchemaGenerator) -> Value {
+    let event = |protocol: &Protocol| (protocol.schemas().event)(schemas);
     let content = event_content(any_of(formats.iter().map(event)));
     let lined = formats
         .iter()
-        .filter(|format| format.framing() == Framing::Ndjson);
+        .filter(|protocol| protocol.framing() == Framing::Ndjson);
     let lines: Vec<Schema> = lined
-        .map(|format| (format.schemas().event)(schemas))
+        .map(|protocol| (protocol.schemas().event)(schemas))
         .collect();
     match lines.is_empty() {
         true => content,

@@ -25,9 +25,9 @@ use gateway::workflows::folder::{Workflow, WorkflowList};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 use wire::anthropic::model_list::{ModelInfo, ModelPage};
-use wire::format::Format;
 use wire::ollama::error_response::ErrorLine;
 use wire::openai::model_list::{ModelList, ModelObject};
+use wire::protocol::Protocol;
 use wire::responses::input_page::InputItemPage;
 use wire::schema::{SchemaFn, either, of};
 
@@ -51,34 +51,34 @@ const URGENT: &[&str] = &["priority", "deadline"];
 const LISTS: &[&str] = &["stream_limit", "after_stream"];
 const NONE: &[&str] = &[];
 
-const RESPONSE: SchemaFn = |schemas| (Format::Responses.schemas().collected)(schemas);
+const RESPONSE: SchemaFn = |schemas| (Protocol::Responses.schemas().collected)(schemas);
 const STREAM: SchemaFn = of::<Description<'static>>;
-const OLLAMA_EVENT: SchemaFn = |schemas| (Format::OllamaChat.schemas().event)(schemas);
+const OLLAMA_EVENT: SchemaFn = |schemas| (Protocol::OllamaChat.schemas().event)(schemas);
 
 /// The response of `/api/chat` and `/api/generate`: an answer, or the state of a model that was loaded or unloaded.
 const OLLAMA_ANSWER: SchemaFn = |schemas: &mut SchemaGenerator| -> Schema {
-    let answer = (Format::OllamaChat.schemas().collected)(schemas);
+    let answer = (Protocol::OllamaChat.schemas().collected)(schemas);
     let loaded = of::<ResidenceResponse<'static>>(schemas);
     json_schema!({ "anyOf": [answer, loaded] })
 };
 
 #[rustfmt::skip]
 pub(super) const OPERATIONS: &[Operation] = &[
-    ("post", "/v1/chat/completions", "OpenAI", "Create a chat completion", "ChatRequest", GENERATES, Generation(Format::Chat)),
-    ("post", "/v1/completions", "OpenAI", "Create a completion of a prompt", "CompletionRequest", GENERATES, Generation(Format::Completion)),
+    ("post", "/v1/chat/completions", "OpenAI", "Create a chat completion", "ChatRequest", GENERATES, Generation(Protocol::Chat)),
+    ("post", "/v1/completions", "OpenAI", "Create a completion of a prompt", "CompletionRequest", GENERATES, Generation(Protocol::Completion)),
     ("post", "/v1/embeddings", "OpenAI", "Create embeddings of texts or token ids", "EmbeddingRequest", URGENT, Json(200, of::<EmbeddingList>)),
     ("get", "/v1/models", "OpenAI", "List models; in Anthropic's format if the header anthropic-version is sent", "", &["anthropic_version", "model_limit", "after_id", "before_id"], Json(200, either::<ModelList<'static>, ModelPage<'static>>)),
     ("get", "/v1/models/{id}", "OpenAI", "Get one model; the id may contain slashes", "", &["anthropic_version"], Json(200, either::<ModelObject<'static>, ModelInfo<'static>>)),
-    ("post", "/v1/responses", "Responses", "Create a response", "ResponseRequest", GENERATES, Generation(Format::Responses)),
+    ("post", "/v1/responses", "Responses", "Create a response", "ResponseRequest", GENERATES, Generation(Protocol::Responses)),
     ("post", "/v1/responses/input_tokens", "Responses", "Count the input tokens of a response", "ResponseRequest", NONE, Json(200, of::<InputTokenCount>)),
-    ("get", "/v1/responses/{id}", "Responses", "Get a stored response, or replay its events", "", &["stream", "starting_after"], Generation(Format::Responses)),
+    ("get", "/v1/responses/{id}", "Responses", "Get a stored response, or replay its events", "", &["stream", "starting_after"], Generation(Protocol::Responses)),
     ("delete", "/v1/responses/{id}", "Responses", "Delete a stored response", "", NONE, Json(200, of::<DeletedResponse>)),
     ("post", "/v1/responses/{id}/cancel", "Responses", "Cancel a background response", "", NONE, Json(200, RESPONSE)),
     ("get", "/v1/responses/{id}/input_items", "Responses", "List the input items of a stored response", "", &["item_limit", "order", "after_item"], Json(200, of::<InputItemPage<'static>>)),
-    ("post", "/v1/messages", "Anthropic", "Create a message", "MessageRequest", GENERATES, Generation(Format::Messages)),
+    ("post", "/v1/messages", "Anthropic", "Create a message", "MessageRequest", GENERATES, Generation(Protocol::Messages)),
     ("post", "/v1/messages/count_tokens", "Anthropic", "Count the input tokens of a message", "MessageRequest", NONE, Json(200, of::<MessageTokenCount>)),
-    ("post", "/v1/ai-sdk/chat", "AI SDK", "Answer a chat as a UI message stream", "AiSdkChatRequest", GENERATES, Generation(Format::AiSdkUi)),
-    ("get", "/v1/ai-sdk/chat/{id}/stream", "AI SDK", "Read the running answer of a chat again (204 without one)", "", RESUMES, Resumed(&[Format::AiSdkUi])),
+    ("post", "/v1/ai-sdk/chat", "AI SDK", "Answer a chat as a UI message stream", "AiSdkChatRequest", GENERATES, Generation(Protocol::AiSdkUi)),
+    ("get", "/v1/ai-sdk/chat/{id}/stream", "AI SDK", "Read the running answer of a chat again (204 without one)", "", RESUMES, Resumed(&[Protocol::AiSdkUi])),
     ("post", "/api/chat", "Ollama", "Chat with a model", "OllamaChatRequest", LINES, Lines(OLLAMA_ANSWER, OLLAMA_EVENT)),
     ("post", "/api/generate", "Ollama", "Generate a completion of a prompt", "OllamaGenerateRequest", LINES, Lines(OLLAMA_ANSWER, OLLAMA_EVENT)),
     ("post", "/api/embed", "Ollama", "Create embeddings", "OllamaEmbedRequest", URGENT, Json(200, of::<OllamaEmbeddings>)),
@@ -94,17 +94,17 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/api/copy", "Ollama", "Copy a model to another name", "OllamaCopyRequest", NONE, Empty),
     ("delete", "/api/delete", "Ollama", "Delete a model; the file is removed with its last name", "OllamaDeleteRequest", NONE, Empty),
     ("post", "/api/blobs/{digest}", "Ollama", "Upload a blob (not supported)", "", NONE, Unsupported),
-    ("post", "/v1/inference", "Jobs", "Run a job and wait for it or stream it", "JobRequest", GENERATES, Generation(Format::Job)),
+    ("post", "/v1/inference", "Jobs", "Run a job and wait for it or stream it", "JobRequest", GENERATES, Generation(Protocol::Job)),
     ("post", "/v1/jobs", "Jobs", "Submit a background job", "JobRequest", GENERATES, Json(202, of::<SubmittedJob>)),
     ("get", "/v1/jobs/{id}", "Jobs", "Get a job's status", "", NONE, Json(200, of::<JobStatus<'static>>)),
     ("delete", "/v1/jobs/{id}", "Jobs", "Cancel a job, or delete one that has ended", "", NONE, Json(202, either::<JobStatus<'static>, JobGone<'static>>)),
-    ("get", "/v1/jobs/{id}/stream", "Jobs", "Stream a job's events", "", RESUMES, Resumed(&Format::ALL)),
+    ("get", "/v1/jobs/{id}/stream", "Jobs", "Stream a job's events", "", RESUMES, Resumed(&Protocol::ALL)),
     ("post", "/v1/jobs/{id}/cancel", "Jobs", "Cancel a job", "", NONE, Json(202, either::<JobStatus<'static>, JobGone<'static>>)),
     ("get", "/v1/streams", "Streams", "List the caller's streams", "", LISTS, Json(200, of::<StreamPage<'static>>)),
     ("get", "/v1/streams/feed", "Streams", "Stream state changes of all streams", "", NONE, Events(of::<FeedMessage>)),
     ("get", "/v1/streams/{id}", "Streams", "Get a stream's state", "", NONE, Json(200, STREAM)),
     ("delete", "/v1/streams/{id}", "Streams", "Cancel a stream, or delete one that has ended", "", NONE, Json(202, either::<Description<'static>, StreamGone<'static>>)),
-    ("get", "/v1/streams/{id}/events", "Streams", "Read a stream again, from a cursor and in any wire protocol", "", RESUMES, Resumed(&Format::ALL)),
+    ("get", "/v1/streams/{id}/events", "Streams", "Read a stream again, from a cursor and in any wire protocol", "", RESUMES, Resumed(&Protocol::ALL)),
     ("post", "/v1/streams/{id}/ack", "Streams", "Acknowledge received tokens", "StreamAcknowledgement", NONE, Json(200, STREAM)),
     ("post", "/v1/streams/{id}/pause", "Streams", "Pause a stream", "", NONE, Json(200, STREAM)),
     ("post", "/v1/streams/{id}/resume", "Streams", "Resume a paused stream", "", NONE, Json(200, STREAM)),
@@ -112,7 +112,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/realtime/streams", "Streams", "Open a WebSocket for multiplexed streams", "", NONE, WebSocket),
     ("get", "/v1/workflows", "Workflows", "List workflows", "", NONE, Json(200, of::<WorkflowList>)),
     ("get", "/v1/workflows/{name}", "Workflows", "Get one workflow", "", NONE, Json(200, of::<Workflow>)),
-    ("post", "/v1/workflows/{name}/runs", "Workflows", "Run a workflow", "WorkflowRunRequest", GENERATES, Generation(Format::Job)),
+    ("post", "/v1/workflows/{name}/runs", "Workflows", "Run a workflow", "WorkflowRunRequest", GENERATES, Generation(Protocol::Job)),
     ("get", "/v1/runs/{id}", "Workflows", "Get a run's status", "", NONE, Json(200, of::<RunDescription<'static>>)),
     ("post", "/v1/runs/{id}/channels/{channel}", "Workflows", "Write to a channel of a run", "ChannelWriteRequest", NONE, Json(200, of::<ChannelWrite>)),
     ("post", "/tokenize", "Vocabulary", "Tokenize text", "TokenizeRequest", NONE, Json(200, of::<Tokenized>)),

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use stream::LIST_PAGE_MAX;
-use wire::format::Format;
 use wire::openai::generation_fields::DEADLINE_MS_MAX;
+use wire::protocol::Protocol;
 
 /// All parameters, by name.
 pub(super) fn all() -> Value {
@@ -25,7 +25,7 @@ pub(super) fn all() -> Value {
         "after_id": query("after_id", text(), "with anthropic-version: id of the last model of the page before"),
         "before_id": query("before_id", text(), "with anthropic-version: id of the first model of the page after"),
         "model_limit": query("limit", number(wire::anthropic::model_list::PAGE_MAX), "with anthropic-version: models per page"),
-        "dialect": query("dialect", json!({"enum": Format::ALL.map(Format::name)}), "wire protocol of the events; default: the stream's own"),
+        "dialect": query("dialect", json!({"enum": Protocol::ALL.map(Protocol::name)}), "wire protocol of the events; default: the stream's own"),
         "framing": query("format", json!({"enum": ["sse", "ndjson"]}), "framing of the events, for protocols that have both"),
         "govern": query("govern", flag(), "1: this reader returns credit from now on"),
         "stream_limit": query("limit", number(LIST_PAGE_MAX as u64), "streams per page"),

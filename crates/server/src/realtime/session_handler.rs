@@ -21,10 +21,10 @@ use wire::control_request::ControlRequest;
 use wire::cursor::{Cursor, invalid_cursor};
 use wire::event_id::EventIds;
 use wire::fields::Fields;
-use wire::format::Encoding;
-use wire::format::FollowState;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Encoding;
+use wire::protocol::FollowState;
+use wire::protocol::Protocol;
 use wire::realtime_command::{self, Ack, AttachCommand, Command, OpenCommand, StartPosition};
 use wire::realtime_encoder::RealtimeEncoder;
 
@@ -115,14 +115,16 @@ impl SessionHandler {
         fields: Fields<'_>,
     ) -> Result<OpenedStream, ApiError> {
         let unparsed = UnparsedRequest {
-            format: open.format,
+            protocol: open.protocol,
             framing: Framing::Sse,
             fields,
             body_bytes: open.body.len(),
             priority: None,
             deadline: None,
             // A job continues without its client unless the client chooses otherwise.
-            resumable: Resumable::from_choice(open.resumable.unwrap_or(open.format == Format::Job)),
+            resumable: Resumable::from_choice(
+                open.resumable.unwrap_or(open.protocol == Protocol::Job),
+            ),
             explicit_acks: open.explicit_acks,
             streamed: true,
             lease: None,

@@ -12,13 +12,13 @@ use gateway::open::OpenedStream;
 use gateway::submit::{Resumable, UnparsedRequest};
 use generate::error::ApiError;
 use wire::fields::Fields;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 
 /// A request for a generation in one wire protocol. The body was parsed as JSON, the fields were not read.
 pub(crate) struct IncomingRequest {
-    pub(crate) format: Format,
+    pub(crate) protocol: Protocol,
     pub(crate) framing: Framing,
     caller: Caller,
     scheduling: SchedulingHeaders,
@@ -33,12 +33,12 @@ impl IncomingRequest {
     /// # Errors
     /// The body is not a JSON object.
     pub(crate) fn new(
-        format: Format,
+        protocol: Protocol,
         framing: Framing,
         request: GenerationRequest,
     ) -> Result<Self, ApiError> {
         Ok(Self {
-            format,
+            protocol,
             framing,
             caller: request.caller,
             scheduling: request.scheduling,
@@ -65,7 +65,7 @@ impl IncomingRequest {
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) async fn respond(self, responder: &StreamResponder) -> Result<Response, ApiError> {
         let gateway = responder.gateway();
-        let named = NamedModel::of(self.body.fields(), self.format);
+        let named = NamedModel::of(self.body.fields(), self.protocol);
         let is_deferrable = named.stream && self.resumable != Resumable::Yes;
         match named.find(&gateway.models).await? {
             Some(ModelLookup::Pending(wanted)) if is_deferrable => {
@@ -80,7 +80,7 @@ impl IncomingRequest {
 
     /// Whether the response is streamed.
     pub(crate) fn is_streamed(&self) -> bool {
-        NamedModel::of(self.body.fields(), self.format).stream
+        NamedModel::of(self.body.fields(), self.protocol).stream
     }
 
     /// The stream, opened after the model is ready.
@@ -88,7 +88,7 @@ impl IncomingRequest {
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) async fn opened(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let lease = model_lookup::find_lease(&gateway.models, self.format, &self.body).await?;
+        let lease = model_lookup::find_lease(&gateway.models, self.protocol, &self.body).await?;
         self.open(gateway, lease)
     }
 
@@ -102,7 +102,7 @@ impl IncomingRequest {
         lease: Option<ModelLease>,
     ) -> Result<OpenedStream, ApiError> {
         let unparsed = UnparsedRequest {
-            format: self.format,
+            protocol: self.protocol,
             framing: self.framing,
             fields: self.body.fields(),
             body_bytes: self.body.text().len(),

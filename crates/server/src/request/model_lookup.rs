@@ -4,7 +4,7 @@ use gateway::models::{ModelLease, ModelLookup, ModelRegistry};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::Fields;
-use wire::format::Format;
+use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 
 /// The lease of the requested model, after the model is loaded; `None` for invalid fields, which the parser rejects.
@@ -13,10 +13,10 @@ use wire::request_body::RequestBody;
 /// An unknown model, too many waiting requests, or a model that cannot be loaded.
 pub(crate) async fn find_lease(
     models: &Arc<ModelRegistry>,
-    format: Format,
+    protocol: Protocol,
     body: &RequestBody,
 ) -> Result<Option<ModelLease>, ApiError> {
-    lease(NamedModel::of(body.fields(), format).find(models).await?).await
+    lease(NamedModel::of(body.fields(), protocol).find(models).await?).await
 }
 
 /// The lease of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems
@@ -55,10 +55,10 @@ pub(crate) struct NamedModel {
 
 impl NamedModel {
     /// Reads the fields.
-    pub(crate) fn of(mut fields: Fields<'_>, format: Format) -> Self {
+    pub(crate) fn of(mut fields: Fields<'_>, protocol: Protocol) -> Self {
         let model = fields.string("model").map(std::borrow::Cow::into_owned);
         let stream = fields.boolean("stream");
-        let stream = stream.unwrap_or(format.defers_by_default());
+        let stream = stream.unwrap_or(protocol.defers_by_default());
         Self {
             model: fields.finish().map(|()| model).map_err(|_| ()),
             stream,

@@ -8,7 +8,7 @@ use gateway::offload::Offload;
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::Fields;
-use wire::format::Format;
+use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 
 /// Handles that requests without admission use.
@@ -26,7 +26,7 @@ impl UnadmittedHandles {
     pub(crate) async fn run_request<T, W>(
         &self,
         (caller, body): (Caller, Bytes),
-        format: Format,
+        protocol: Protocol,
         parse: impl FnOnce(Fields<'_>, &Arc<ServedModel>, &Caller) -> Result<W, ApiError>,
     ) -> Result<T, ApiError>
     where
@@ -34,7 +34,7 @@ impl UnadmittedHandles {
         W: FnOnce() -> Result<T, ApiError> + Send + 'static,
     {
         let body = RequestBody::parse(body)?;
-        let lease = model_lookup::find_lease(&self.models, format, &body).await?;
+        let lease = model_lookup::find_lease(&self.models, protocol, &body).await?;
         let work = {
             let mut fields = body.fields();
             let lease = model_lookup::expect_lease(lease, &mut fields, &self.models)?;

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use wire::clock;
-use wire::format::{EncoderSettings, Encoding};
 use wire::frame_writer::FrameWriter;
+use wire::protocol::{EncoderSettings, Encoding};
 
 /// The response of a request whose model is being loaded.
 pub(crate) fn respond(
@@ -29,10 +29,10 @@ pub(crate) fn respond(
     request: IncomingRequest,
     wanted: PendingLoad,
 ) -> Response {
-    let (format, framing) = (request.format, request.framing);
+    let (protocol, framing) = (request.protocol, request.framing);
     let meta = StreamMeta::unopened(&wanted.named.name, clock::now());
     let source = Arc::new(StreamSource::new(meta));
-    let encoding = format.encoding(&source, framing, EncoderSettings::default());
+    let encoding = protocol.encoding(&source, framing, EncoderSettings::default());
     let header = encoding.header;
     let deferred = DeferredBody {
         encoding,

@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use generate::error::ApiError;
 use std::sync::Arc;
-use wire::format::Format;
+use wire::protocol::Protocol;
 use wire::status::status_code;
 
 /// An error that ends a request. The error layer turns the error into a response.
@@ -46,5 +46,5 @@ pub(crate) async fn write_errors(request: Request, next: Next) -> Response {
 
 /// The error response to a request for `path`.
 pub(crate) fn for_path(path: &str, error: &ApiError) -> Response {
-    Format::of_path(path).error(error)
+    Protocol::of_path(path).error(error)
 }

@@ -17,10 +17,10 @@ use stream::End;
 use wire::cursor::{Cursor, TerminalMarker};
 use wire::encoder::Encoder;
 use wire::event_id::EventIds;
-use wire::format::{Encoding, FollowState, ProtocolHeader};
 use wire::frame_buffer::FrameBuffer;
 use wire::frame_writer::FrameWriter;
 use wire::framing::Framing;
+use wire::protocol::{Encoding, FollowState, ProtocolHeader};
 
 /// Length of a frame that takes no events of further choices.
 const FRAME_BYTES_ENOUGH: usize = 16 << 10;

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::event_id::EventIds;
 use wire::field_table;
-use wire::format::{EncoderSettings, Encoding, ProtocolHeader};
 use wire::framing::Framing;
+use wire::protocol::{EncoderSettings, Encoding, ProtocolHeader};
 
 /// The header with the id of a response's stream.
 pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-stream-id");
@@ -69,7 +69,7 @@ impl StreamResponder {
         let ignored = opened.ignored_fields().clone();
         let response = self.try_respond(opened).await;
         response.unwrap_or_else(|error| {
-            let response = record.terms().format.error(&error);
+            let response = record.terms().protocol.error(&error);
             with_stream(response, &record, &ignored)
         })
     }
@@ -140,11 +140,11 @@ async fn non_streaming_response(opened: OpenedStream) -> Result<Response, ApiErr
 /// The encoder of a stream in the wire protocol of its request.
 fn stream_encoding(record: &StreamRecord) -> Encoding {
     let terms = record.terms();
-    let (format, framing) = (terms.format, terms.framing);
+    let (protocol, framing) = (terms.protocol, terms.framing);
     let settings = EncoderSettings {
         reasoning_field: terms.reasoning_field,
     };
-    format.encoding(record.source(), framing, settings)
+    protocol.encoding(record.source(), framing, settings)
 }
 
 /// A response that the connection sends frame by frame, without the HTTP library.

@@ -15,8 +15,8 @@ use gateway::streams::stream_record::StreamRecord;
 use gateway::submit::Resumable;
 use std::sync::Arc;
 use stream::LIST_PAGE_MAX;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Protocol;
 use wire::query::Query;
 
 /// Streams an answer. The stream is resumable unless the client chooses otherwise: the transport sends no header, and
@@ -26,7 +26,7 @@ pub(crate) async fn create_message(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let chosen = request.stream.resumable.map(Resumable::from_choice);
-    let request = IncomingRequest::new(Format::AiSdkUi, Framing::Sse, request)?
+    let request = IncomingRequest::new(Protocol::AiSdkUi, Framing::Sse, request)?
         .with_resumable(chosen.unwrap_or(Resumable::Yes));
     Ok(request.respond(&responder).await?)
 }
@@ -44,11 +44,11 @@ pub(crate) async fn reconnect_chat(
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
-    let format = Some(Format::AiSdkUi);
+    let protocol = Some(Protocol::AiSdkUi);
     Ok(stream_events(
         &responder,
         &record,
-        ResumeOptions { format, ..resume },
+        ResumeOptions { protocol, ..resume },
     )?)
 }
 
@@ -77,7 +77,7 @@ fn running_stream(
 
 fn is_running_chat(record: &StreamRecord, caller: &Caller, chat_id: &str) -> bool {
     let terms = record.terms();
-    terms.format == Format::AiSdkUi
+    terms.protocol == Protocol::AiSdkUi
         && terms.owner == caller.owner
         && record.meta().stream_options.conversation_id.as_deref() == Some(chat_id)
         && record.state() != StreamState::Ended

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use wire::anthropic::message_request;
 use wire::clock;
-use wire::format::Format;
+use wire::protocol::Protocol;
 
 /// The header that clients of Anthropic's API send.
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
@@ -30,7 +30,7 @@ pub(crate) async fn create_message(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    generation::generate(&responder, Format::Messages, request).await
+    generation::generate(&responder, Protocol::Messages, request).await
 }
 
 /// Counts the tokens of the prompt that the request would have, with the text of the chat template.
@@ -40,7 +40,7 @@ pub(crate) async fn count_tokens(
     JsonBody(body): JsonBody,
 ) -> Result<Json<MessageTokenCount>, Rejected> {
     let request = (caller, body);
-    let count = unadmitted.run_request(request, Format::Messages, |fields, model, _| {
+    let count = unadmitted.run_request(request, Protocol::Messages, |fields, model, _| {
         let prompt = message_request::parse_prompt(fields)?;
         let prompt =
             prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;

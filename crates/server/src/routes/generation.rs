@@ -6,29 +6,29 @@ use crate::response::error_response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use axum::extract::State;
 use axum::response::Response;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Protocol;
 
 pub(crate) async fn chat_completion(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    generate(&responder, Format::Chat, request).await
+    generate(&responder, Protocol::Chat, request).await
 }
 
 pub(crate) async fn text_completion(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    generate(&responder, Format::Completion, request).await
+    generate(&responder, Protocol::Completion, request).await
 }
 
 /// A generation in a wire protocol that is framed as server-sent events.
 pub(crate) async fn generate(
     responder: &StreamResponder,
-    format: Format,
+    protocol: Protocol,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(format, Framing::Sse, request)?;
+    let request = IncomingRequest::new(protocol, Framing::Sse, request)?;
     Ok(request.respond(responder).await?)
 }

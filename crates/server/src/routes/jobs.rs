@@ -23,12 +23,12 @@ use serde::Serialize;
 use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
-use wire::format::Format;
 use wire::framing::Framing;
 use wire::jobs::error_code::JobErrorCode;
 use wire::jobs::error_response::JobError;
 use wire::jobs::job_id::JobId;
 use wire::jobs::outcome::{self, JobOutcome};
+use wire::protocol::Protocol;
 use wire::query::Query;
 use wire::rfc3339;
 
@@ -38,7 +38,7 @@ pub(crate) async fn run_inference(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let chosen = request.stream.resumable.map(Resumable::from_choice);
-    let request = IncomingRequest::new(Format::Job, Framing::Sse, request)?
+    let request = IncomingRequest::new(Protocol::Job, Framing::Sse, request)?
         .with_resumable(chosen.unwrap_or(Resumable::IfStreamed));
     let opened = request.opened(responder.gateway()).await?;
     Ok(responder.respond(opened).await)
@@ -50,7 +50,7 @@ pub(crate) async fn submit_job(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let request =
-        IncomingRequest::new(Format::Job, Framing::Sse, request)?.with_resumable(Resumable::Yes);
+        IncomingRequest::new(Protocol::Job, Framing::Sse, request)?.with_resumable(Resumable::Yes);
     let opened = request.opened(responder.gateway()).await?;
     Ok(submitted_job(&opened.run_detached()))
 }
@@ -68,11 +68,11 @@ pub(crate) async fn watch_job(
 ) -> Result<Response, Rejected> {
     let record = job.find_stream()?;
     let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
-    let format = Some(resume.format.unwrap_or(Format::Job));
+    let protocol = Some(resume.protocol.unwrap_or(Protocol::Job));
     Ok(stream_events(
         &responder,
         &record,
-        ResumeOptions { format, ..resume },
+        ResumeOptions { protocol, ..resume },
     )?)
 }
 
@@ -209,8 +209,8 @@ fn submitted_job(record: &StreamRecord) -> Response {
 
 /// The id of a job in paths; that of its stream if the stream was opened in another wire protocol.
 fn job_id(record: &StreamRecord) -> String {
-    match record.terms().format {
-        Format::Job => record.meta().response_id.clone(),
+    match record.terms().protocol {
+        Protocol::Job => record.meta().response_id.clone(),
         _ => record.id().to_string(),
     }
 }

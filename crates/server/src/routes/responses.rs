@@ -26,10 +26,10 @@ use serde::Serialize;
 use std::sync::Arc;
 use wire::clock;
 use wire::event_id::EventIds;
-use wire::format::Encoding;
-use wire::format::FollowState;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Encoding;
+use wire::protocol::FollowState;
+use wire::protocol::Protocol;
 use wire::query::Query;
 use wire::request_parser::ParseContext;
 use wire::responses::ResponsesEncoder;
@@ -42,7 +42,7 @@ pub(crate) async fn create_response(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(Format::Responses, Framing::Sse, request)?;
+    let request = IncomingRequest::new(Protocol::Responses, Framing::Sse, request)?;
     if request.is_streamed() {
         return Ok(request.respond(&responder).await?);
     }
@@ -62,7 +62,7 @@ pub(crate) async fn count_input_tokens(
     JsonBody(body): JsonBody,
 ) -> Result<Json<InputTokenCount>, Rejected> {
     let request = (caller, body);
-    let count = unadmitted.run_request(request, Format::Responses, |fields, model, caller| {
+    let count = unadmitted.run_request(request, Protocol::Responses, |fields, model, caller| {
         let history = |id: &str| {
             let history = store.history(id, caller)?;
             Ok(Box::new(history) as Box<dyn History>)
@@ -159,7 +159,7 @@ impl ResponseInPath {
                 header: None,
                 follows: FollowState::Never,
             },
-            protocol: MeteredProtocol::Format(Format::Responses),
+            protocol: MeteredProtocol::Wire(Protocol::Responses),
             govern: false,
         };
         let body = options.open_body(responder, &entry)?;

@@ -11,7 +11,7 @@ use generate::output::position::Position;
 use std::sync::Arc;
 use wire::clock;
 use wire::cursor::{Cursor, invalid_cursor};
-use wire::format::Encoding;
+use wire::protocol::Encoding;
 
 /// How a subscriber reads a stream.
 pub(crate) struct SubscribeOptions {

@@ -27,9 +27,9 @@ use wire::control_request::ControlRequest;
 use wire::cursor::{Cursor, TerminalMarker, invalid_cursor};
 use wire::event_id::EventIds;
 use wire::fields::Fields;
-use wire::format::EncoderSettings;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::EncoderSettings;
+use wire::protocol::Protocol;
 use wire::query::Query;
 
 /// The header with the last event id that a resuming client has received.
@@ -43,7 +43,7 @@ pub(crate) struct ResumeOptions {
     /// The id of the last frame that the client has received.
     pub(crate) after: Option<String>,
     /// `None`: the wire protocol of the request that opened the stream.
-    pub(crate) format: Option<Format>,
+    pub(crate) protocol: Option<Protocol>,
     /// `None`: the default framing of the wire protocol.
     pub(crate) framing: Option<Framing>,
     /// Whether this subscriber becomes the credit owner.
@@ -55,9 +55,9 @@ impl ResumeOptions {
     pub(crate) fn parse(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
         let header = headers.get(LAST_EVENT_ID).map(HeaderValue::to_str);
         let header = header.transpose().map_err(|_| invalid_cursor())?;
-        let format = query.get("dialect").map(|name| {
-            Format::from_name(name).ok_or_else(|| {
-                let known = Format::ALL.map(Format::name).join(", ");
+        let protocol = query.get("dialect").map(|name| {
+            Protocol::from_name(name).ok_or_else(|| {
+                let known = Protocol::ALL.map(Protocol::name).join(", ");
                 ApiError::field(
                     "dialect",
                     "invalid_value",
@@ -68,7 +68,7 @@ impl ResumeOptions {
         let after = query.get("after").or(header);
         Ok(Self {
             after: after.filter(|id| !id.is_empty()).map(str::to_owned),
-            format: format.transpose()?,
+            protocol: protocol.transpose()?,
             framing: Framing::from_request(headers, query)?,
             govern: query.get("govern").is_some_and(|govern| govern == "1"),
         })
@@ -89,15 +89,15 @@ pub(crate) fn stream_events(
         .after
         .map(|after| Cursor::parse(&after, record.id(), choices).ok_or_else(invalid_cursor))
         .transpose()?;
-    let format = resume.format.unwrap_or(terms.format);
-    let framing = format.framing().or_requested(resume.framing);
+    let protocol = resume.protocol.unwrap_or(terms.protocol);
+    let framing = protocol.framing().or_requested(resume.framing);
     let settings = EncoderSettings {
         reasoning_field: terms.reasoning_field,
     };
-    let encoding = format.encoding(record.source(), framing, settings);
+    let encoding = protocol.encoding(record.source(), framing, settings);
     let has_everything = cursor.as_ref().is_some_and(|c| match c.terminal {
         TerminalMarker::Done => true,
-        TerminalMarker::Failed => !format.has_frame_after_error(),
+        TerminalMarker::Failed => !protocol.has_frame_after_error(),
         TerminalMarker::None | TerminalMarker::Usage => false,
     });
     if has_everything {
@@ -112,7 +112,7 @@ pub(crate) fn stream_events(
     let options = SubscribeOptions {
         cursor,
         encoding,
-        protocol: MeteredProtocol::Format(format),
+        protocol: MeteredProtocol::Wire(protocol),
         govern: resume.govern,
     };
     let ids = EventIds::new(record.id(), positions);
@@ -197,14 +197,14 @@ pub(crate) async fn watch_stream(
     uri: Uri,
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
-    let mut format = stream.payload.terms().format;
+    let mut protocol = stream.payload.terms().protocol;
     let mut watch = || {
         let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
-        format = resume.format.unwrap_or(format);
+        protocol = resume.protocol.unwrap_or(protocol);
         stream_events(&responder, &stream.payload, resume)
     };
     // The error is written in the wire protocol of the events, not of the path.
-    Ok(watch().unwrap_or_else(|error| format.error(&error)))
+    Ok(watch().unwrap_or_else(|error| protocol.error(&error)))
 }
 
 /// Cancels a running stream; removes an ended one.

@@ -24,8 +24,8 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use text::Message;
 use wire::fields::Fields;
-use wire::format::Format;
 use wire::openai::chat_request;
+use wire::protocol::Protocol;
 use wire::{clock, json};
 
 /// Parses the fields of a request, and returns the work that is offloaded.
@@ -71,7 +71,7 @@ async fn respond(
 ) -> Result<Response, Rejected> {
     let parse = |fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| parse(fields, model);
     let answer = unadmitted
-        .run_request(request, Format::Completion, parse)
+        .run_request(request, Protocol::Completion, parse)
         .await?;
     Ok(([(CONTENT_TYPE, "application/json")], answer.freeze()).into_response())
 }

@@ -27,8 +27,8 @@ use serde_json::Map;
 use std::path::PathBuf;
 use std::sync::Arc;
 use wire::fields::{self, Fields};
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 
 /// Default of `max_tokens`, if the context is not smaller.
@@ -69,7 +69,7 @@ pub(crate) async fn run_workflow(
     })
     .await?;
     let body = RequestBody::parse(request.body)?;
-    let lease = match model_lookup::find_lease(&gateway.models, Format::Job, &body).await? {
+    let lease = match model_lookup::find_lease(&gateway.models, Protocol::Job, &body).await? {
         Some(lease) => lease,
         None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };
@@ -107,7 +107,7 @@ fn parse_run(
     fields.finish()?;
     let tokens_max = tokens_max.unwrap_or(most);
     Ok(ParsedRequest {
-        format: Format::Job,
+        protocol: Protocol::Job,
         framing: Framing::Sse,
         lease,
         ask: run_request(body.text(), tokens_max, stream),

@@ -1,7 +1,7 @@
 //! Requests to a derived model, beside equal requests to its base model that set everything themselves.
 
 use super::*;
-use crate::format::Format;
+use crate::protocol::Protocol;
 use crate::request_parser::ParsedBody;
 use crate::requested_model::RequestedModel;
 use generate::error::ApiError;
@@ -18,7 +18,7 @@ fn derived_model(options: &Value) -> DerivedModel {
 }
 
 fn parse(
-    format: Format,
+    protocol: Protocol,
     body: &Value,
     derived: Option<&DerivedModel>,
 ) -> Result<ParsedBody, ApiError> {
@@ -30,24 +30,24 @@ fn parse(
     };
     let body = body.to_string();
     let history = |_: &str| Err(ApiError::bad_request("not_found", "nothing is stored"));
-    format.parse(Fields::parse(body.as_bytes())?, model, &history)
+    protocol.parse(Fields::parse(body.as_bytes())?, model, &history)
 }
 
 /// Expects that a request to a derived model equals another one to the base model. Ids of stored parts are left out.
-fn expect_equal(derived: &DerivedModel, rows: Vec<(Format, Value, Value)>) {
-    for (format, body, want) in rows {
-        let place = format!("{format:?} {body}");
-        let request = parse(format, &body, Some(derived));
+fn expect_equal(derived: &DerivedModel, rows: Vec<(Protocol, Value, Value)>) {
+    for (protocol, body, want) in rows {
+        let place = format!("{protocol:?} {body}");
+        let request = parse(protocol, &body, Some(derived));
         let request = request.unwrap_or_else(|error| panic!("{place}: {}", error.message));
-        let want = parse(format, &want, None);
+        let want = parse(protocol, &want, None);
         let want = want.unwrap_or_else(|error| panic!("{place}: {}", error.message));
         assert_eq!(request.request, want.request, "{place}");
     }
 }
 
 /// Fields with a problem.
-fn invalid_fields(format: Format, body: &Value, options: &Value) -> Vec<String> {
-    let parsed = parse(format, body, Some(&derived_model(options)));
+fn invalid_fields(protocol: Protocol, body: &Value, options: &Value) -> Vec<String> {
+    let parsed = parse(protocol, body, Some(&derived_model(options)));
     let problems = parsed.err().map(|error| error.problems).unwrap_or_default();
     problems.into_iter().map(|problem| problem.field).collect()
 }
@@ -71,56 +71,56 @@ fn fields_that_a_request_leaves_open_have_the_values_of_the_model() {
     let template = "{{ .System }}: {{ .Prompt }}";
     let rows = vec![
         (
-            Format::OllamaChat,
+            Protocol::OllamaChat,
             json!({"messages": [user], "options": {"temperature": 1}}),
             json!({"messages": [system, user], "options": {"temperature": 1, "num_predict": 7, "stop": "x"}}),
         ),
         (
-            Format::OllamaGenerate,
+            Protocol::OllamaGenerate,
             json!({"prompt": "hi", "system": "Be long.", "options": null}),
             json!({"prompt": "hi", "system": "Be long.", "template": template,
                    "options": {"temperature": 0, "num_predict": 7, "stop": "x"}}),
         ),
         (
-            Format::Chat,
+            Protocol::Chat,
             json!({"messages": [system], "max_completion_tokens": 3}),
             json!({"messages": [system], "max_completion_tokens": 3, "temperature": 0, "stop": "x"}),
         ),
         (
-            Format::Messages,
+            Protocol::Messages,
             json!({"messages": [user], "max_tokens": 9}),
             json!({"messages": [user], "max_tokens": 9, "system": "Be brief.", "temperature": 0,
                    "stop_sequences": ["x"]}),
         ),
         (
-            Format::Messages,
+            Protocol::Messages,
             json!({"messages": [user], "stop_sequences": ["y"]}),
             json!({"messages": [user], "max_tokens": 7, "system": "Be brief.", "temperature": 0,
                    "stop_sequences": ["y"]}),
         ),
         (
-            Format::Completion,
+            Protocol::Completion,
             json!({"prompt": "hi"}),
             json!({"prompt": "hi", "temperature": 0, "max_tokens": 7, "stop": "x"}),
         ),
         (
-            Format::Job,
+            Protocol::Job,
             json!({"messages": [user], "temperature": null}),
             json!({"messages": [user], "temperature": 0, "max_tokens": 7, "stop": ["x"]}),
         ),
         (
-            Format::Responses,
+            Protocol::Responses,
             json!({"input": "hi"}),
             json!({"input": "hi", "temperature": 0.0, "max_output_tokens": 7, "instructions": "Be brief."}),
         ),
         (
-            Format::Responses,
+            Protocol::Responses,
             json!({"input": "hi", "max_output_tokens": 9, "min_tokens": 8}),
             json!({"input": "hi", "temperature": 0.0, "max_output_tokens": 9, "min_tokens": 8,
                    "instructions": "Be brief."}),
         ),
         (
-            Format::AiSdkUi,
+            Protocol::AiSdkUi,
             json!({"messages": [ui_message("user", "hi")], "stop": []}),
             json!({"messages": [ui_message("user", "hi")], "system": "Be brief.", "temperature": 0,
                    "max_tokens": 7, "stop": []}),
@@ -137,35 +137,38 @@ fn system_message_is_not_added_to_a_conversation_with_one() {
     let user = user();
     let ui = [ui_message("system", "Be long."), ui_message("user", "hi")];
     let bodies = [
-        (Format::Chat, json!({"messages": [developer, user]})),
-        (Format::Chat, json!({"messages": [user, late]})),
-        (Format::OllamaChat, json!({"messages": [user, late]})),
-        (Format::OllamaChat, json!({"messages": []})),
+        (Protocol::Chat, json!({"messages": [developer, user]})),
+        (Protocol::Chat, json!({"messages": [user, late]})),
+        (Protocol::OllamaChat, json!({"messages": [user, late]})),
+        (Protocol::OllamaChat, json!({"messages": []})),
         (
-            Format::Messages,
+            Protocol::Messages,
             json!({"messages": [user], "system": "Be long.", "max_tokens": 5}),
         ),
-        (Format::AiSdkUi, json!({"messages": ui})),
+        (Protocol::AiSdkUi, json!({"messages": ui})),
         (
-            Format::AiSdkUi,
+            Protocol::AiSdkUi,
             json!({"messages": [ui[1]], "system": "Be long."}),
         ),
         (
-            Format::Responses,
+            Protocol::Responses,
             json!({"input": "hi", "instructions": "Be long."}),
         ),
-        (Format::Responses, json!({"input": [developer, user]})),
+        (Protocol::Responses, json!({"input": [developer, user]})),
         // Protocols without a system message.
-        (Format::Completion, json!({"prompt": "hi"})),
-        (Format::Job, json!({"messages": [user]})),
-        (Format::OllamaGenerate, json!({"prompt": "hi", "raw": true})),
+        (Protocol::Completion, json!({"prompt": "hi"})),
+        (Protocol::Job, json!({"messages": [user]})),
+        (
+            Protocol::OllamaGenerate,
+            json!({"prompt": "hi", "raw": true}),
+        ),
         // An empty text turns the default off.
         (
-            Format::OllamaGenerate,
+            Protocol::OllamaGenerate,
             json!({"prompt": "hi", "system": "", "template": ""}),
         ),
     ];
-    let rows = bodies.map(|(format, body)| (format, body.clone(), body));
+    let rows = bodies.map(|(protocol, body)| (protocol, body.clone(), body));
     expect_equal(&derived, rows.into());
 }
 
@@ -175,17 +178,17 @@ fn template_of_a_derived_model_is_used_unless_the_request_has_one() {
     let template = "{{ .System }}: {{ .Prompt }}";
     let rows = vec![
         (
-            Format::OllamaGenerate,
+            Protocol::OllamaGenerate,
             json!({"prompt": "hi"}),
             json!({"prompt": "hi", "system": "Be brief.", "template": template}),
         ),
         (
-            Format::OllamaGenerate,
+            Protocol::OllamaGenerate,
             json!({"prompt": "hi", "template": "{{ .Prompt }}!"}),
             json!({"prompt": "hi", "system": "Be brief.", "template": "{{ .Prompt }}!"}),
         ),
         (
-            Format::OllamaGenerate,
+            Protocol::OllamaGenerate,
             json!({"prompt": "hi", "template": ""}),
             json!({"prompt": "hi", "system": "Be brief."}),
         ),
@@ -200,15 +203,15 @@ fn unlimited_options_leave_the_protocol_its_own_default() {
         let mut derived = derived_model(&json!({"num_predict": predict, "seed": seed}));
         derived.system = None;
         let bodies = [
-            (Format::Chat, json!({"messages": [user]})),
-            (Format::Completion, json!({"prompt": "hi"})),
-            (Format::Responses, json!({"input": "hi"})),
-            (Format::OllamaChat, json!({"messages": [user]})),
+            (Protocol::Chat, json!({"messages": [user]})),
+            (Protocol::Completion, json!({"prompt": "hi"})),
+            (Protocol::Responses, json!({"input": "hi"})),
+            (Protocol::OllamaChat, json!({"messages": [user]})),
         ];
-        let rows = bodies.map(|(format, body)| (format, body.clone(), body));
+        let rows = bodies.map(|(protocol, body)| (protocol, body.clone(), body));
         expect_equal(&derived, rows.into());
         let options = json!({"num_predict": predict});
-        let invalid = invalid_fields(Format::Messages, &json!({"messages": [user]}), &options);
+        let invalid = invalid_fields(Protocol::Messages, &json!({"messages": [user]}), &options);
         assert_eq!(invalid, ["max_tokens"], "required");
     }
     // Set by the request, "unlimited" wins over a limit of the model.
@@ -216,7 +219,7 @@ fn unlimited_options_leave_the_protocol_its_own_default() {
     derived.system = None;
     let options = json!({"num_predict": -1, "seed": -1});
     let body = json!({"messages": [user], "options": options});
-    expect_equal(&derived, vec![(Format::OllamaChat, body.clone(), body)]);
+    expect_equal(&derived, vec![(Protocol::OllamaChat, body.clone(), body)]);
 }
 
 #[test]
@@ -228,23 +231,23 @@ fn protocols_take_the_options_that_they_have_fields_for() {
     let user = user();
     let rows = vec![
         (
-            Format::OllamaChat,
+            Protocol::OllamaChat,
             json!({"messages": [user]}),
             json!({"messages": [user], "options": options}),
         ),
         (
-            Format::Chat,
+            Protocol::Chat,
             json!({"messages": [user], "seed": 6}),
             json!({"messages": [user], "top_k": 3, "min_p": 0.25, "seed": 6, "repetition_penalty": 1.5,
                    "temperature": 0.7}),
         ),
         (
-            Format::Messages,
+            Protocol::Messages,
             json!({"messages": [user], "max_tokens": 5}),
             json!({"messages": [user], "max_tokens": 5, "top_k": 3, "temperature": 0.7}),
         ),
         (
-            Format::Responses,
+            Protocol::Responses,
             json!({"input": "hi"}),
             json!({"input": "hi", "temperature": 0.7}),
         ),
@@ -259,7 +262,7 @@ fn invalid_options_are_rejected_unless_the_request_sets_the_field() {
     let messages = json!({"messages": [user], "n": "x"});
     let rows = [
         (
-            Format::OllamaChat,
+            Protocol::OllamaChat,
             messages.clone(),
             vec![
                 "options.temperature",
@@ -268,37 +271,37 @@ fn invalid_options_are_rejected_unless_the_request_sets_the_field() {
             ],
         ),
         (
-            Format::OllamaChat,
+            Protocol::OllamaChat,
             json!({"messages": [user], "options": {"temperature": 1, "num_predict": 2}}),
             vec!["options.logit_bias"],
         ),
         (
-            Format::Chat,
+            Protocol::Chat,
             messages,
             vec!["temperature", "max_tokens", "n"],
         ),
         (
-            Format::Responses,
+            Protocol::Responses,
             json!({"input": "hi", "temperature": 1}),
             vec!["max_output_tokens"],
         ),
         (
-            Format::Completion,
+            Protocol::Completion,
             json!({"prompt": "hi", "temperature": 1, "max_tokens": 5}),
             Vec::new(),
         ),
     ];
-    for (format, body, want) in rows {
+    for (protocol, body, want) in rows {
         assert_eq!(
-            invalid_fields(format, &body, &options),
+            invalid_fields(protocol, &body, &options),
             want,
-            "{format:?} {body}"
+            "{protocol:?} {body}"
         );
     }
     let body = json!({"messages": [user], "max_tokens": 5});
-    let invalid = invalid_fields(Format::Chat, &body, &json!({"min_tokens": 6}));
+    let invalid = invalid_fields(Protocol::Chat, &body, &json!({"min_tokens": 6}));
     assert_eq!(invalid, ["min_tokens"], "more than max_tokens");
     let body = json!({"messages": [user], "min_tokens": 8});
-    let invalid = invalid_fields(Format::Chat, &body, &json!({"num_predict": 7}));
+    let invalid = invalid_fields(Protocol::Chat, &body, &json!({"num_predict": 7}));
     assert_eq!(invalid, ["min_tokens"], "more than num_predict");
 }

@@ -1,5 +1,5 @@
-//! The tables. Sources: the request types of `openai`, `anthropic` and `ollama` for Python and JavaScript, in the
-//! versions that `cargo xtask clients` pins.
+//! The rows of the field tables. Sources: the request types of `openai`, `anthropic` and `ollama` for Python and
+//! JavaScript, in the versions that `cargo xtask clients` pins.
 
 use super::{FieldRow, FieldTable, Treatment};
 
@@ -7,7 +7,7 @@ const fn honored(name: &'static str) -> FieldRow {
     honored_but(name, "")
 }
 
-/// Honored, except for values that the parser rejects.
+/// A field that is honored, except for values that the parser rejects.
 const fn honored_but(name: &'static str, words: &'static str) -> FieldRow {
     let treatment = Treatment::Honored(words);
     FieldRow { name, treatment }
@@ -77,7 +77,7 @@ pub const CHAT: FieldTable = FieldTable {
         no_effect("user", ACCOUNTING),
         no_effect("verbosity", "a hint about length"),
         rejected("web_search_options", &[], "web search is not available"),
-        // vLLM's and llama.cpp's.
+        // Fields of vLLM and llama.cpp.
         rejected("add_generation_prompt", &["true"], ""),
         rejected(
             "best_of",
@@ -114,7 +114,7 @@ pub const COMPLETIONS: FieldTable = FieldTable {
         honored("temperature"),
         honored("top_p"),
         no_effect("user", ACCOUNTING),
-        // Of chat, vLLM and llama.cpp.
+        // Fields of chat completions, vLLM and llama.cpp.
         rejected("audio", &[], ""),
         rejected(
             "function_call",
@@ -179,7 +179,7 @@ pub const RESPONSES: FieldTable = FieldTable {
         honored("top_p"),
         honored_but("truncation", "`auto` is rejected"),
         no_effect("user", ACCOUNTING),
-        // Of chat.
+        // Fields of chat completions.
         rejected("audio", &[], ""),
         rejected("best_of", &["1"], ""),
         rejected(
@@ -224,7 +224,7 @@ pub const MESSAGES: FieldTable = FieldTable {
         honored("system"),
         honored("temperature"),
         honored("thinking"),
-        // With a code of its own: see `message_request`.
+        // Rejected with a separate error code: see `message_request`.
         rejected("thread", &[], "send the whole conversation without it"),
         honored("tool_choice"),
         honored("tools"),
@@ -232,7 +232,7 @@ pub const MESSAGES: FieldTable = FieldTable {
         honored("top_p"),
         no_effect("user_profile_id", "clients send this field as a header"),
         no_effect("workspace_id", "clients send this field as a header"),
-        // Of OpenAI's formats.
+        // Fields of OpenAI's protocols.
         rejected("best_of", &["1"], ""),
     ],
 };
@@ -245,7 +245,7 @@ pub const EMBEDDINGS: FieldTable = FieldTable {
         honored("input"),
         honored("model"),
         no_effect("user", ACCOUNTING),
-        // vLLM's.
+        // Fields of vLLM.
         rejected("messages", &[], "use input"),
         rejected(
             "truncate_prompt_tokens",
@@ -322,7 +322,7 @@ pub const OLLAMA_EMBEDDINGS: FieldTable = FieldTable {
     ],
 };
 
-/// `/v1/inference` and `/v1/jobs`. A protocol of this server: only rejected fields have rows.
+/// `/v1/inference` and `/v1/jobs`. The protocol is this server's own, so only rejected fields have rows.
 pub const JOBS: FieldTable = FieldTable {
     rows: &[
         rejected("audio", &[], ""),

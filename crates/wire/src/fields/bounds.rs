@@ -1,23 +1,22 @@
-//! How much a body may hold of what takes more memory when it is read than it has bytes: values that become trees,
-//! and token ids.
+//! Limits of values and token ids in a body: parsed values take more memory than their JSON text.
 
 use super::{Kind, Raw, kind, whole_number};
 use generate::error::Problem;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use std::fmt;
 
-/// Values a body may hold, names of fields included: each takes up to some 200 bytes when it is read (with three
-/// bytes of JSON for the least).
+/// Limit of values in a body, names of fields included. A parsed value takes up to about 200 bytes, and as little as
+/// three bytes of JSON.
 pub const VALUES_MAX: usize = 1 << 18;
-/// Token ids in one list: as many as the longest contexts there are.
+/// Limit of token ids in a list: the length of the longest context.
 const IDS_MAX: usize = 1 << 20;
-/// Fields of requests that may be lists of ids: their numbers are read one by one ([`ids`]) and take four bytes each.
+/// Request fields that may be lists of token ids: ids are parsed one by one ([`ids`]) and take four bytes each.
 const LISTS_OF_IDS: [&str; 4] = ["prompt", "input", "context", "tokens"];
 
-/// How many more values there may be after those of the field `name`, of `left` that there might be.
+/// The number of values that may follow the field `name`, given that `left` may follow before the field is counted.
 ///
 /// # Errors
-/// There are more than `left` of them.
+/// The field has more than `left` values.
 pub fn spend(name: &str, raw: Raw<'_>, left: usize) -> Result<usize, Problem> {
     let counts_numbers = !LISTS_OF_IDS.contains(&name);
     let values = values(raw.get(), counts_numbers);
@@ -29,8 +28,8 @@ pub fn spend(name: &str, raw: Raw<'_>, left: usize) -> Result<usize, Problem> {
     })
 }
 
-/// Values in a JSON text, and names of fields. Without `numbers`, a list's items are not counted but for lists and
-/// objects.
+/// Number of values in a JSON text, including names of fields. Without `numbers`, only lists and objects count as
+/// items of a list.
 fn values(text: &str, numbers: bool) -> usize {
     let (mut values, mut in_string, mut is_escaped) = (1, false, false);
     for byte in text.bytes() {
@@ -55,10 +54,10 @@ pub fn begins_with_number(raw: Raw<'_>) -> bool {
     inside.is_some_and(|inside| inside.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
 }
 
-/// Token ids of a vocabulary of so many, read one by one. The error says what is wrong with the field `path`.
+/// Parses token ids below `vocab` one by one. The error names the field `path`.
 ///
 /// # Errors
-/// Not a list, longer than [`IDS_MAX`], or something that is no id.
+/// No list, a list longer than [`IDS_MAX`], or an invalid id.
 pub fn ids(path: &str, raw: Raw<'_>, vocab: usize) -> Result<Vec<u32>, Problem> {
     let no_list = || Problem::new(path, "must be a list of token ids");
     if kind(raw) != Kind::Array {
@@ -93,7 +92,7 @@ pub fn token_id_words(vocab: usize) -> String {
     format!("must be a token id from 0 to {}", vocab.saturating_sub(1))
 }
 
-/// The fault of a list of ids.
+/// The error of a list of ids.
 enum Wrong {
     Many,
     At(usize),

@@ -1,4 +1,4 @@
-//! JSON values and objects whose text is kept as the client wrote it.
+//! JSON values and objects that keep the text of the client.
 
 use super::{FIELDS_MAX, Kind, kind};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ impl<'a> Raw<'a> {
         self.0
     }
 
-    /// A value whose text was parsed before.
+    /// A value whose text was parsed earlier.
     pub(crate) fn of_parsed(text: &'a str) -> Self {
         Self(text)
     }
@@ -30,7 +30,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
     }
 }
 
-/// Names and values of one object, in the order in which the client wrote them.
+/// Names and values of an object, in the client's order.
 pub struct Object<'a>(Vec<(Cow<'a, str>, Raw<'a>)>);
 
 impl<'a> Object<'a> {
@@ -44,7 +44,7 @@ impl<'a> Object<'a> {
         self.0.iter().map(|(name, raw)| (name.as_ref(), *raw))
     }
 
-    /// Entries in order, with names borrowed from the JSON text where the text has no escapes.
+    /// Entries in order; a name is borrowed from the JSON text unless the text has escapes.
     pub(crate) fn into_entries(self) -> impl Iterator<Item = (Cow<'a, str>, Raw<'a>)> {
         self.0.into_iter()
     }
@@ -92,7 +92,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A string that is borrowed from the JSON text where the text has no escapes.
+/// A string that is borrowed from the JSON text unless the text has escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(super) struct Name<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);

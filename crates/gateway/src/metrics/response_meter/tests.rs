@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use stream::{End, FailCode};
-use wire::format::Format;
+use wire::protocol::Protocol;
 
 const MS: Duration = Duration::from_millis(1);
 
 fn opened(stream: bool) -> MeteredRequest {
     MeteredRequest {
-        protocol: MeteredProtocol::Format(Format::Chat),
+        protocol: MeteredProtocol::Wire(Protocol::Chat),
         stream,
         attached: false,
         arrived: wire::clock::now(),
@@ -25,7 +25,7 @@ fn opened(stream: bool) -> MeteredRequest {
 fn outcomes(metrics: &GenerationMetrics) -> [u64; 3] {
     metrics
         .answers
-        .value_of(Format::Chat.name())
+        .value_of(Protocol::Chat.name())
         .each_ref()
         .map(Counter::get)
 }
@@ -149,7 +149,7 @@ fn who_came_later_has_no_first_token_and_no_answer_of_its_own() {
     assert_eq!(outcomes(&metrics), [0, 0, 0]);
     let attached = metrics
         .attached
-        .value_of(Format::Chat.name())
+        .value_of(Protocol::Chat.name())
         .each_ref()
         .map(Counter::get);
     assert_eq!(attached, [1, 0, 0]);

@@ -11,8 +11,8 @@ use stream::{PoolLimits, SegmentPool};
 use testing::heap::thread_allocations as allocations;
 use testing::small_vocabulary::WORD;
 use wire::event_id::EventIds;
-use wire::format::{Encoding, FollowState};
 use wire::framing::Framing;
+use wire::protocol::{Encoding, FollowState};
 use wire::realtime_encoder::RealtimeEncoder;
 
 fn next(streams: &mut MultiplexedStreams) -> Poll<Bytes> {

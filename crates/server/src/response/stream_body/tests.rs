@@ -17,7 +17,7 @@ use std::time::Duration;
 use stream::{End, FailCode, PoolLimits, SegmentPool, Stop};
 use testing::heap::thread_allocations as allocations;
 use testing::small_vocabulary::WORD;
-use wire::format::Format;
+use wire::protocol::Protocol;
 
 const HEAD: &str =
     r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m","#;
@@ -221,24 +221,34 @@ fn turn_cut_short_continues_with_the_next_choice() {
     );
 }
 
-type StreamCase = (&'static str, &'static [&'static str], usize, (Format, bool));
+type StreamCase = (
+    &'static str,
+    &'static [&'static str],
+    usize,
+    (Protocol, bool),
+);
 const FEW: &[&str] = &["STOP"];
 /// Label, stop strings, number of top log-probabilities; wire protocol, and whether the stream is resumable.
 const STREAM_CASES: [StreamCase; 14] = [
-    ("plain", &[], 0, (Format::Chat, false)),
-    ("stops", &["STOP", "hello hello"], 0, (Format::Chat, false)),
-    ("logprobs", FEW, 5, (Format::Chat, false)),
-    ("resumable", FEW, 5, (Format::Chat, true)),
-    ("completion", &[], 0, (Format::Completion, false)),
-    ("resumable completion", FEW, 5, (Format::Completion, true)),
-    ("message", &[], 0, (Format::Messages, false)),
-    ("resumable message", FEW, 5, (Format::Messages, true)),
-    ("response", &[], 0, (Format::Responses, false)),
-    ("resumable response", FEW, 5, (Format::Responses, true)),
-    ("lines", FEW, 5, (Format::OllamaChat, false)),
-    ("resumable lines", &[], 0, (Format::OllamaGenerate, true)),
-    ("job", &[], 0, (Format::Job, false)),
-    ("resumable job", FEW, 5, (Format::Job, true)),
+    ("plain", &[], 0, (Protocol::Chat, false)),
+    (
+        "stops",
+        &["STOP", "hello hello"],
+        0,
+        (Protocol::Chat, false),
+    ),
+    ("logprobs", FEW, 5, (Protocol::Chat, false)),
+    ("resumable", FEW, 5, (Protocol::Chat, true)),
+    ("completion", &[], 0, (Protocol::Completion, false)),
+    ("resumable completion", FEW, 5, (Protocol::Completion, true)),
+    ("message", &[], 0, (Protocol::Messages, false)),
+    ("resumable message", FEW, 5, (Protocol::Messages, true)),
+    ("response", &[], 0, (Protocol::Responses, false)),
+    ("resumable response", FEW, 5, (Protocol::Responses, true)),
+    ("lines", FEW, 5, (Protocol::OllamaChat, false)),
+    ("resumable lines", &[], 0, (Protocol::OllamaGenerate, true)),
+    ("job", &[], 0, (Protocol::Job, false)),
+    ("resumable job", FEW, 5, (Protocol::Job, true)),
 ];
 
 /// Law: after warm-up, neither the output pipeline nor the encoder allocates per token.

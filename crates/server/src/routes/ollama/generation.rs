@@ -9,8 +9,8 @@ use crate::response::stream_response::StreamResponder;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use wire::format::Format;
 use wire::framing::Framing;
+use wire::protocol::Protocol;
 use wire::query::Query;
 
 /// The text by which clients recognize a running server.
@@ -24,7 +24,7 @@ pub(crate) async fn generate_text(
 ) -> Result<Response, Rejected> {
     respond(
         &responder,
-        Format::OllamaGenerate,
+        Protocol::OllamaGenerate,
         (&uri, &headers),
         request,
     )
@@ -37,7 +37,7 @@ pub(crate) async fn chat_message(
     headers: HeaderMap,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    respond(&responder, Format::OllamaChat, (&uri, &headers), request).await
+    respond(&responder, Protocol::OllamaChat, (&uri, &headers), request).await
 }
 
 /// `GET /`.
@@ -48,17 +48,17 @@ pub(crate) async fn show_alive() -> &'static str {
 /// Answers a request for a generation, or one that only loads or unloads the model.
 async fn respond(
     responder: &StreamResponder,
-    format: Format,
+    protocol: Protocol,
     (uri, headers): (&Uri, &HeaderMap),
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let requested = Framing::from_request(headers, &Query::of(uri)?)?;
     let models = &responder.gateway().models;
-    let framing = format.framing().or_requested(requested);
-    let request = IncomingRequest::new(format, framing, request)?;
-    let residence = ResidenceRequest::of(format, request.fields())?;
+    let framing = protocol.framing().or_requested(requested);
+    let request = IncomingRequest::new(protocol, framing, request)?;
+    let residence = ResidenceRequest::of(protocol, request.fields())?;
     if residence.is_without_prompt() {
-        return Ok(residence.load_or_unload(models, format).await?);
+        return Ok(residence.load_or_unload(models, protocol).await?);
     }
     residence.apply_keep_alive(models).await;
     Ok(request.respond(responder).await?)

@@ -12,9 +12,9 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::fields::Fields;
-use wire::format::Format;
 use wire::ollama::keep_alive::{ModelKeepAlive, keep_alive};
 use wire::ollama::request::is_given;
+use wire::protocol::Protocol;
 use wire::rfc3339::Nanos;
 use wire::{clock, json};
 
@@ -32,9 +32,9 @@ impl ResidenceRequest {
     ///
     /// # Errors
     /// Invalid fields of a request without a prompt.
-    pub(crate) fn of(format: Format, mut fields: Fields<'_>) -> Result<Self, ApiError> {
-        let prompt_field = match format {
-            Format::OllamaChat => "messages",
+    pub(crate) fn of(protocol: Protocol, mut fields: Fields<'_>) -> Result<Self, ApiError> {
+        let prompt_field = match protocol {
+            Protocol::OllamaChat => "messages",
             _ => "prompt",
         };
         let is_without_prompt = ![prompt_field, "images", "suffix"]
@@ -74,7 +74,7 @@ impl ResidenceRequest {
     pub(crate) async fn load_or_unload(
         self,
         models: &Arc<ModelRegistry>,
-        format: Format,
+        protocol: Protocol,
     ) -> Result<Response, ApiError> {
         let named = models.look_up(self.model.as_deref()).await?;
         let done = match self.keep {
@@ -101,7 +101,7 @@ impl ResidenceRequest {
             }
         };
         let mut response = Response::new(Body::from(
-            residence_response(&named.name, format, done).freeze(),
+            residence_response(&named.name, protocol, done).freeze(),
         ));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -146,8 +146,8 @@ struct EmptyMessage {
     content: &'static str,
 }
 
-fn residence_response(model: &str, format: Format, done_reason: &str) -> BytesMut {
-    let is_chat = format == Format::OllamaChat;
+fn residence_response(model: &str, protocol: Protocol, done_reason: &str) -> BytesMut {
+    let is_chat = protocol == Protocol::OllamaChat;
     json::to_vec(&ResidenceResponse {
         model,
         created_at: Nanos(clock::wall(clock::now())),
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn request_without_a_prompt_is_about_the_model() {
         let unload = Some(ModelKeepAlive::For(Duration::ZERO));
-        let (chat, generate) = (Format::OllamaChat, Format::OllamaGenerate);
+        let (chat, generate) = (Protocol::OllamaChat, Protocol::OllamaGenerate);
         let rows = [
             (generate, r#"{"model":"m"}"#, Ok((None, true))),
             (generate, r#"{"prompt":""}"#, Ok((None, true))),
@@ -210,9 +210,9 @@ mod tests {
             (chat, r#"{"model":7}"#, Err(())),
             (chat, "x", Err(())),
         ];
-        for (format, body, want) in rows {
+        for (protocol, body, want) in rows {
             let fields = Fields::parse(body.as_bytes());
-            let parsed = fields.and_then(|fields| ResidenceRequest::of(format, fields));
+            let parsed = fields.and_then(|fields| ResidenceRequest::of(protocol, fields));
             let result = parsed.map(|parsed| (parsed.keep, parsed.is_without_prompt));
             assert_eq!(result.map_err(|_| ()), want, "{body}");
         }

@@ -31,9 +31,9 @@ use stream::{Owner, PoolLimits, SegmentPool, StreamId, Writer};
 use testing::small_vocabulary::tokenizer;
 use wire::clock;
 use wire::event_id::EventIds;
-use wire::format::{EncoderSettings, Encoding, Format};
 use wire::framing::Framing;
 use wire::openai::chat_encoder::ReasoningField;
+use wire::protocol::{EncoderSettings, Encoding, Protocol};
 
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -68,7 +68,7 @@ impl HandFedBody {
             stops,
             top_n,
             stream_options,
-            (Format::Chat, false),
+            (Protocol::Chat, false),
         )
     }
 
@@ -79,12 +79,12 @@ impl HandFedBody {
         stops: &[&str],
         top_n: usize,
         stream_options: &StreamOptions,
-        (format, resumable): (Format, bool),
+        (protocol, resumable): (Protocol, bool),
     ) -> Self {
         let meta = meta(1, stops, top_n, stream_options);
-        let framing = format.framing().or_requested(None);
+        let framing = protocol.framing().or_requested(None);
         let mut fed = Self::encoded((pool, top_pool), capacity, meta, |source| {
-            format.encoding(source, framing, EncoderSettings::default())
+            protocol.encoding(source, framing, EncoderSettings::default())
         });
         if resumable {
             let ids = EventIds::new(fed.record.id(), vec![Position::default()]);
@@ -182,7 +182,7 @@ pub(crate) fn meta(
 pub(super) fn stream_terms() -> StreamTerms {
     StreamTerms {
         owner: Owner(0),
-        format: Format::Chat,
+        protocol: Protocol::Chat,
         framing: Framing::Sse,
         reasoning_field: ReasoningField::default(),
         resumable: false,
@@ -283,7 +283,7 @@ pub(super) fn idle_engine() -> engine::Handle {
 /// The description of a request for the metrics.
 pub(super) fn metered_request() -> MeteredRequest {
     MeteredRequest {
-        protocol: MeteredProtocol::Format(Format::Chat),
+        protocol: MeteredProtocol::Wire(Protocol::Chat),
         stream: true,
         attached: false,
         arrived: wire::clock::now(),

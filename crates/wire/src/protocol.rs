@@ -1,4 +1,4 @@
-//! Wire protocols: one row each.
+//! Wire protocols: one row per protocol.
 
 use crate::ai_sdk::UiMessageEncoder;
 use crate::anthropic::encoder::MessagesEncoder;
@@ -25,7 +25,7 @@ use stream::StreamId;
 
 /// A wire protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum Protocol {
     /// `/v1/chat/completions`.
     Chat,
     /// `/v1/completions`.
@@ -44,16 +44,16 @@ pub enum Format {
     AiSdkUi,
 }
 
-/// What the server knows of a protocol.
+/// The properties of a protocol.
 struct ProtocolRow {
     /// Name in `?dialect=` and in the streams API.
     name: &'static str,
-    /// Paths, each with all paths below, that have error responses of this protocol.
+    /// Path prefixes with error responses of this protocol.
     paths: &'static [&'static str],
     response_id: ResponseId,
-    /// Framing of streams where the request names none.
+    /// Default framing of streams.
     framing: Framing,
-    /// Header of every streaming response, by which clients know the protocol.
+    /// Header of every streaming response, by which clients recognize the protocol.
     header: Option<ProtocolHeader>,
     follows: FollowState,
     /// Whether a terminal frame follows the frame of an error.
@@ -62,8 +62,7 @@ struct ProtocolRow {
     reasoning: ReasoningRequestFields,
     /// Options of derived models that the protocol has.
     model_options: ModelOptions,
-    /// Whether the system message of a derived model is put before a conversation without one. `false`: the parser uses
-    /// the system message, or the protocol has none.
+    /// Whether the system message of a derived model is added after parsing; else by the parser, or not at all.
     adds_model_system: bool,
     /// Whether the response of a request without `stream` begins while the model is loaded.
     defers_by_default: bool,
@@ -75,41 +74,41 @@ struct ProtocolRow {
 /// Name and value of a response header.
 pub type ProtocolHeader = (&'static str, &'static str);
 
-/// How a response gets its id.
+/// Source of a response's id.
 enum ResponseId {
-    /// A fresh one after this prefix.
+    /// A new id with this prefix.
     Fresh(&'static str),
-    /// The id of the stream after this prefix.
+    /// The stream's id with this prefix.
     Stream(&'static str),
 }
 
-/// Which state changes of a stream its encoder is sent.
+/// The state changes of a stream that the encoder receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowState {
     /// No state change.
     Never,
-    /// For protocols with a frame for the start of a stream, so that the frame is not late.
+    /// Changes up to the start of prefill, for protocols with a frame for the start.
     UntilStarted,
     /// All state changes.
     Always,
 }
 
-/// Settings of the server that encoders depend on.
+/// Server settings that encoders use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EncoderSettings {
-    /// Field of chat messages with the reasoning.
+    /// Message field that holds reasoning.
     pub reasoning_field: ReasoningField,
 }
 
-/// An encoder with what the body around it has to know.
+/// An encoder, and the properties of its response body.
 pub struct Encoding {
     /// The encoder.
     pub encoder: Box<dyn Encoder>,
     /// Framing of the stream.
     pub framing: Framing,
-    /// Header of the streaming response, by which clients know the protocol.
+    /// Header of the streaming response, by which clients recognize the protocol.
     pub header: Option<ProtocolHeader>,
-    /// State changes that the encoder is sent.
+    /// State changes that the encoder receives.
     pub follows: FollowState,
 }
 
@@ -247,7 +246,7 @@ const AI_SDK_UI: ProtocolRow = ProtocolRow {
     ..CHAT
 };
 
-impl Format {
+impl Protocol {
     /// All protocols.
     pub const ALL: [Self; 8] = [
         Self::Chat,
@@ -280,19 +279,21 @@ impl Format {
 
     /// The protocol with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|protocol| protocol.name() == name)
     }
 
-    /// The protocol of error responses for a path that no route answers; OpenAI's where no other has the path.
+    /// The protocol of error responses for a path without a route; default: OpenAI's.
     pub fn of_path(path: &str) -> Self {
-        let has = |format: &Self| format.row().paths.iter().any(|root| is_under(path, root));
+        let has = |protocol: &Self| protocol.row().paths.iter().any(|root| is_under(path, root));
         Self::ALL.into_iter().find(has).unwrap_or(Self::Chat)
     }
 
-    /// Parses the fields of a request. The field `model` was read before.
+    /// Parses the fields of a request, except `model`.
     ///
     /// # Errors
-    /// All invalid fields at once; a request for reasoning, where the protocol rejects the request if the model has none.
+    /// All invalid fields at once; reasoning, if the protocol rejects what the model lacks.
     pub fn parse(
         self,
         fields: Fields<'_>,
@@ -317,13 +318,13 @@ impl Format {
         Ok(parsed)
     }
 
-    /// Fields by which a request asks for reasoning.
+    /// Fields that request reasoning.
     #[cfg(test)]
     pub(crate) fn reasoning_fields(self) -> ReasoningRequestFields {
         self.row().reasoning
     }
 
-    /// Id of a response of this stream. `fresh` makes an id with a prefix.
+    /// Id of the response of a stream. `fresh` creates an id with a prefix.
     pub fn response_id(self, id: StreamId, fresh: impl FnOnce(&str) -> String) -> String {
         match self.row().response_id {
             ResponseId::Fresh(prefix) => fresh(prefix),
@@ -346,7 +347,7 @@ impl Format {
         self.row().defers_by_default
     }
 
-    /// Framing of streams where the request names none.
+    /// Default framing of streams.
     pub fn framing(self) -> Framing {
         self.row().framing
     }
@@ -356,7 +357,7 @@ impl Format {
         self.row().has_frame_after_error
     }
 
-    /// An encoder of a stream in this protocol, whichever protocol its request came in.
+    /// An encoder in this protocol; the request may have come in another protocol.
     pub fn encoding(
         self,
         source: &Arc<StreamSource>,
