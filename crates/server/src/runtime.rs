@@ -44,14 +44,14 @@ fn try_threads(count: usize) -> io::Result<()> {
     thread::scope(|scope| {
         // The threads end when this vector is dropped: after the last one has started, or after a failure.
         let mut hold = Vec::with_capacity(count);
-        for made in 0..count {
-            let (held, until) = sync_channel::<()>(0);
+        for started in 0..count {
+            let (release, released) = sync_channel::<()>(0);
             let thread = thread::Builder::new().name("io-trial".to_owned());
             let tried = thread.spawn_scoped(scope, move || {
-                let _ = until.recv();
+                let _ = released.recv();
             });
-            tried.map_err(|why| no_threads(made, count, &why))?;
-            hold.push(held);
+            tried.map_err(|why| no_threads(started, count, &why))?;
+            hold.push(release);
         }
         Ok(())
     })
@@ -63,23 +63,23 @@ fn start_prepare_threads(runtime: &Runtime) -> io::Result<()> {
     let mut hold = Vec::with_capacity(PREPARE_THREADS);
     for _ in 0..PREPARE_THREADS {
         let begun = begun.clone();
-        let (held, until) = sync_channel::<()>(0);
+        let (release, released) = sync_channel::<()>(0);
         runtime.spawn_blocking(move || {
             let _ = begun.send(());
-            let _ = until.recv();
+            let _ = released.recv();
         });
-        hold.push(held);
+        hold.push(release);
     }
-    for made in 0..PREPARE_THREADS {
+    for started in 0..PREPARE_THREADS {
         let begin = begins.recv_timeout(START_TIME_MAX);
-        begin.map_err(|why: RecvTimeoutError| no_threads(made, PREPARE_THREADS, &why))?;
+        begin.map_err(|why: RecvTimeoutError| no_threads(started, PREPARE_THREADS, &why))?;
     }
     Ok(())
 }
 
-fn no_threads(made: usize, count: usize, why: &dyn std::fmt::Display) -> io::Error {
+fn no_threads(started: usize, count: usize, why: &dyn std::fmt::Display) -> io::Error {
     io::Error::other(format!(
-        "the system gives {made} of {count} io threads: {why} (server.io_threads asks for them; the limit is that of \
+        "the system started {started} of {count} I/O threads: {why} (server.io_threads sets the number; the limit is that of \
          processes, ulimit -u, or pids.max of the control group)"
     ))
 }

@@ -54,7 +54,7 @@ fn thread_creation_failure_is_reported_as_a_system_limit() {
     // No stack of this size can be had, so no thread that does not ask for another.
     let vars = [("RUST_MIN_STACK", "70368744177664")];
     let rows: [(&[&str], &str); 2] = [
-        (&["serve", "--bind", "127.0.0.1:0"], "io threads"),
+        (&["serve", "--bind", "127.0.0.1:0"], "I/O threads"),
         (&["run", "--threads", "2", "hi"], "\"kernel-1\""),
     ];
     for (args, named) in rows {

@@ -127,8 +127,8 @@ impl Pattern {
             Some(authority) => (true, authority),
             None => (false, authority),
         };
-        let whole = format!("{scheme}://{authority}");
-        let Some((_, host, port)) = split_origin(&whole) else {
+        let origin = format!("{scheme}://{authority}");
+        let Some((_, host, port)) = split_origin(&origin) else {
             return Err(wrong("is not an origin"));
         };
         let host = match host.strip_prefix('*') {

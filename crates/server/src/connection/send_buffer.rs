@@ -103,12 +103,12 @@ impl SendBuffer {
 
     /// Applies the chosen state, if `is_large` differs.
     pub(super) fn apply_size(&self, stream: &TcpStream, is_large: &mut bool) {
-        let wanted = self.is_large.load(Ordering::Relaxed);
-        if wanted == *is_large {
+        let large = self.is_large.load(Ordering::Relaxed);
+        if large == *is_large {
             return;
         }
-        *is_large = wanted;
-        let bytes = if wanted { self.large } else { self.small };
+        *is_large = large;
+        let bytes = if large { self.large } else { self.small };
         if let Err(error) = socket_options::set_send_buffer(stream, bytes) {
             // The response is sent with the present buffer.
             tracing::debug!(%error, "cannot set the send buffer size");

@@ -41,8 +41,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for CountedSocket<S> {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let read = Pin::new(&mut self.socket).poll_read(cx, into);
-        let came = into.filled().len() - before;
-        self.metrics.bytes_received.add(came as u64);
+        let received = into.filled().len() - before;
+        self.metrics.bytes_received.add(received as u64);
         read
     }
 }

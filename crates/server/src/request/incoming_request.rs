@@ -68,8 +68,8 @@ impl IncomingRequest {
         let named = NamedModel::of(self.body.fields(), self.protocol);
         let is_deferrable = named.stream && self.resumable != Resumable::Yes;
         match named.find(&gateway.models).await? {
-            Some(ModelLookup::Pending(wanted)) if is_deferrable => {
-                Ok(deferred_response::respond(responder, self, wanted))
+            Some(ModelLookup::Pending(pending)) if is_deferrable => {
+                Ok(deferred_response::respond(responder, self, pending))
             }
             found => {
                 let lease = model_lookup::lease(found).await?;

@@ -179,10 +179,10 @@ mod tests {
                 "http://localhost:1/v1/models",
             ),
         ];
-        for (asked, want) in rows {
-            let mut uri = asked.parse().unwrap();
+        for (path, want) in rows {
+            let mut uri = path.parse().unwrap();
             canonicalize(&mut uri);
-            assert_eq!(uri.to_string(), want, "{asked}");
+            assert_eq!(uri.to_string(), want, "{path}");
         }
     }
 

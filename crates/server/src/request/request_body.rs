@@ -22,8 +22,8 @@ pub(crate) async fn read(
     if announced.is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
-    let whole = Limited::new(body, max).collect();
-    match tokio::time::timeout(config.body_timeout, whole).await {
+    let collected = Limited::new(body, max).collect();
+    match tokio::time::timeout(config.body_timeout, collected).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(max)),
         Ok(Err(_)) => Err(ApiError::bad_request(
@@ -31,20 +31,20 @@ pub(crate) async fn read(
             "the body ended before it was complete",
         )),
         Err(_) => {
-            let words = format!(
+            let message = format!(
                 "the body did not arrive within {} ms",
                 config.body_timeout.as_millis()
             );
             Err(ApiError::caller(
                 ErrorKind::RequestTimeout,
                 "body_timeout",
-                words,
+                message,
             ))
         }
     }
 }
 
 fn too_large(max: usize) -> ApiError {
-    let words = format!("the body may have at most {max} bytes");
-    ApiError::caller(ErrorKind::TooLarge, "body_too_large", words)
+    let message = format!("the body may have at most {max} bytes");
+    ApiError::caller(ErrorKind::TooLarge, "body_too_large", message)
 }

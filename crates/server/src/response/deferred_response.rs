@@ -27,22 +27,22 @@ use wire::protocol::{EncoderSettings, Encoding};
 pub(crate) fn respond(
     responder: &StreamResponder,
     request: IncomingRequest,
-    wanted: PendingLoad,
+    pending: PendingLoad,
 ) -> Response {
     let (protocol, framing) = (request.protocol, request.framing);
-    let meta = StreamMeta::unopened(&wanted.named.name, clock::now());
+    let meta = StreamMeta::unopened(&pending.named.name, clock::now());
     let source = Arc::new(StreamSource::new(meta));
     let encoding = protocol.encoding(&source, framing, EncoderSettings::default());
     let header = encoding.header;
     let deferred = DeferredBody {
         encoding,
-        states: wanted.named.entry.watch_state(),
+        states: pending.named.entry.watch_state(),
         reported: None,
         keep_alive: responder.keep_alive(),
         state: DeferredState::Waiting(Box::pin(start_generation(
             responder.clone(),
             request,
-            wanted,
+            pending,
         ))),
     };
     let frames = stream::unfold(deferred, |mut deferred| async move {
@@ -56,9 +56,9 @@ pub(crate) fn respond(
 async fn start_generation(
     responder: StreamResponder,
     request: IncomingRequest,
-    wanted: PendingLoad,
+    pending: PendingLoad,
 ) -> Result<Response, ApiError> {
-    let opened = match wanted.lease().await {
+    let opened = match pending.lease().await {
         Ok(lease) => request.open(responder.gateway(), Some(lease)),
         Err(error) => Err(error),
     };

@@ -111,15 +111,15 @@ async fn body_in_pieces_equals_the_body() {
     let mut body = SendBuffer::new(&config())
         .prepare_response(response, &buffers, PIECE)
         .into_body();
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     while !body.is_end_stream() {
-        let left = (bytes.len() - came.len()) as u64;
+        let left = (bytes.len() - received.len()) as u64;
         assert_eq!(body.size_hint().exact(), Some(left));
         let frame = body.frame().await.unwrap().unwrap();
         let data = frame.into_data().unwrap();
         assert!((1..=PIECE).contains(&data.len()));
-        came.extend_from_slice(&data);
+        received.extend_from_slice(&data);
     }
-    assert_eq!(came, bytes);
+    assert_eq!(received, bytes);
     assert!(body.frame().await.is_none());
 }

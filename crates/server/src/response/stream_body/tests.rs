@@ -44,8 +44,8 @@ fn stream_byte_for_byte() {
     fed.append(WORD + 5);
     assert_eq!(fed.read(), "", "half a character is withheld");
     fed.append(0xac);
-    let whole = r#""choices":[{"index":0,"delta":{"content":"€"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
-    assert_eq!(fed.read(), format!("{HEAD}{whole}\n\n"));
+    let euro = r#""choices":[{"index":0,"delta":{"content":"€"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
+    assert_eq!(fed.read(), format!("{HEAD}{euro}\n\n"));
     fed.writer.tokens.finish(End::Stop(Stop::Eos));
     let text = read_rest(&mut fed.body);
     let finish = r#""choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}"#;
