@@ -15,13 +15,13 @@ use serde_json::Value;
 use std::fmt::Debug;
 use stream::StreamId;
 use testing::heap::{CountingAllocator, take_thread_peak, thread_held};
+use text::Capabilities;
 use wire::control_request::ControlRequest;
 use wire::fields::Fields;
 use wire::protocol::Protocol;
-use wire::jobs::request as job_request;
-use wire::openai::{chat_request, completion_request};
-use wire::responses::request::History;
-use wire::{ai_sdk, anthropic, embeddings_input, field_table, ollama, realtime_command, responses};
+use wire::requested_model::RequestedModel;
+use wire::responses::stored_request::History;
+use wire::{anthropic, embeddings_input, field_table, realtime_command};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -49,18 +49,18 @@ impl History for OneResponse {
         None
     }
 
-    fn items(&self) -> impl Iterator<Item = &str> {
+    fn items(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         const ITEMS: [&str; 2] = [
             r#"{"type":"message","role":"user","content":"hi"}"#,
             r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"ho"}]}"#,
         ];
-        ITEMS.into_iter()
+        Box::new(ITEMS.into_iter())
     }
 }
 
-fn history(id: &str) -> Result<OneResponse, ApiError> {
+fn history(id: &str) -> Result<Box<dyn History>, ApiError> {
     match id {
-        "resp_1" => Ok(OneResponse),
+        "resp_1" => Ok(Box::new(OneResponse)),
         _ => Err(ApiError::field(
             "previous_response_id",
             "not_found",
@@ -69,28 +69,23 @@ fn history(id: &str) -> Result<OneResponse, ApiError> {
     }
 }
 
-/// A request of a protocol, and the items of a response that are stored.
+/// A request of a protocol. Items of a response that are stored are checked here.
 fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
-    let fields = Fields::parse(body)?;
-    match protocol {
-        Protocol::Chat => chat_request::parse(fields, VOCAB),
-        Protocol::Completion => completion_request::parse(fields, VOCAB),
-        Protocol::Messages => anthropic::message_request::parse(fields, VOCAB),
-        Protocol::Job => job_request::parse(fields, VOCAB).map(|job| job.request),
-        Protocol::Responses => {
-            let (request, stored) = responses::parse(fields, VOCAB, history)?;
-            let items = stored.map(|stored| stored.items).unwrap_or_default();
-            // Stored items are read again when the conversation goes on.
-            assert!(
-                items.iter().all(|item| item.contains_key("type")),
-                "{items:?}"
-            );
-            Ok(request)
-        }
-        Protocol::AiSdkUi => ai_sdk::parse(fields, VOCAB),
-        Protocol::OllamaChat => ollama::chat_request::parse(fields, VOCAB),
-        Protocol::OllamaGenerate => ollama::generate_request::parse(fields, VOCAB),
-    }
+    let model = RequestedModel {
+        id: "model",
+        derived: None,
+        capabilities: Capabilities::default(),
+        vocab_size: VOCAB,
+    };
+    let parsed = protocol.parse(Fields::parse(body)?, model, &history)?;
+    let items = parsed.stored_request.map(|stored| stored.items);
+    let items = items.unwrap_or_default();
+    // Stored items are read again when the conversation goes on.
+    assert!(
+        items.iter().all(|item| item.contains_key("type")),
+        "{items:?}"
+    );
+    Ok(parsed.request)
 }
 
 fn parse_embeddings(body: &[u8]) -> Result<Vec<Prompt>, ApiError> {

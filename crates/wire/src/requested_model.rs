@@ -1,4 +1,4 @@
-//! The model of a request, as far as the request's parsing depends on the model.
+//! Properties of a model that the parsing of a request depends on.
 
 use crate::derived_model::DerivedModel;
 use text::Capabilities;
