@@ -21,7 +21,7 @@ const LAST: usize = 16;
 const STREAMS: usize = 4;
 
 /// How often each dialect's frames say this: once for each token.
-const MARKS: [(&str, &str); 7] = [
+const MARKS: [(&str, &str); 8] = [
     ("openai.chat", "\"delta\":{\"content\":"),
     ("openai.completions", "\"text\":"),
     ("native.job", "\"type\":\"token\""),
@@ -29,6 +29,7 @@ const MARKS: [(&str, &str); 7] = [
     ("openai.responses", "event: response.output_text.delta"),
     ("ollama.chat", "\"done\":false"),
     ("ollama.generate", "\"done\":false"),
+    ("ai-sdk.ui", "\"type\":\"text-delta\""),
 ];
 
 fn body(dialect: &Dialect) -> Value {
