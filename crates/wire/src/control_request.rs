@@ -56,14 +56,14 @@ impl ControlRequest {
             changes,
         };
         if control.text.is_some() && !control.changes.inject.is_empty() {
-            fields.wrong("text", "must not be given together with tokens");
+            fields.reject("text", "must not be given together with tokens");
         }
         if control
             .text
             .as_ref()
             .is_some_and(|text| text.len() > TEXT_BYTES_MAX)
         {
-            fields.wrong("text", format!("must be at most {TEXT_BYTES_MAX} bytes"));
+            fields.reject("text", format!("must be at most {TEXT_BYTES_MAX} bytes"));
         }
         control
     }
@@ -75,9 +75,9 @@ fn injected_tokens(fields: &mut Fields<'_>) -> Vec<u32> {
         .unwrap_or_default();
     let mut ids = Vec::with_capacity(items.len());
     for (at, raw) in items.into_iter().enumerate() {
-        match fields::read::<u32>(raw) {
+        match fields::parse_value::<u32>(raw) {
             Some(id) => ids.push(id),
-            None => fields.wrong(format!("tokens[{at}]"), "must be a token id"),
+            None => fields.reject(format!("tokens[{at}]"), "must be a token id"),
         }
     }
     ids

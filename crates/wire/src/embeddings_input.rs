@@ -1,6 +1,6 @@
 //! The input texts of an embeddings request.
 
-use crate::fields::{self, Fields, Kind, Raw};
+use crate::fields::{self, Fields, JsonType, RawJson};
 use generate::request::Prompt;
 
 /// Limit of input texts per request.
@@ -9,31 +9,31 @@ pub const INPUTS_MAX: usize = 512;
 /// Parses a string, a list of strings, token ids, or lists of token ids. Errors are recorded in `fields`.
 pub fn read_inputs(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
     let Some(raw) = fields.raw(name) else {
-        fields.wrong(name, "is required");
+        fields.reject(name, "is required");
         return Vec::new();
     };
-    if let Some(text) = fields::text(raw) {
+    if let Some(text) = fields::as_text(raw) {
         return text_input(fields, name, &text).into_iter().collect();
     }
     if fields::begins_with_number(raw) {
         return ids_input(fields, name, raw, vocab).into_iter().collect();
     }
-    match fields::list(raw, usize::MAX).as_deref() {
-        Some([]) | None => fields.wrong(
+    match fields::as_list(raw, usize::MAX).as_deref() {
+        Some([]) | None => fields.reject(
             name,
             "must be a string, a list of strings, token ids, or lists of token ids",
         ),
         Some(items) if items.len() > INPUTS_MAX => {
-            fields.wrong(name, format!("must hold at most {INPUTS_MAX} texts"));
+            fields.reject(name, format!("must hold at most {INPUTS_MAX} texts"));
         }
         Some(items) => {
-            let read = |(i, item): (usize, &Raw<'_>)| {
+            let read = |(i, item): (usize, &RawJson<'_>)| {
                 let path = format!("{name}[{i}]");
-                if let Some(text) = fields::text(*item) {
+                if let Some(text) = fields::as_text(*item) {
                     return text_input(fields, &path, &text);
                 }
-                if fields::kind(*item) != Kind::Array {
-                    fields.wrong(path, "must be a string or a list of token ids");
+                if fields::json_type(*item) != JsonType::Array {
+                    fields.reject(path, "must be a string or a list of token ids");
                     return None;
                 }
                 ids_input(fields, &path, *item, vocab)
@@ -46,16 +46,21 @@ pub fn read_inputs(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Pro
 
 fn text_input(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {
     if text.is_empty() {
-        fields.wrong(path, "must not be empty");
+        fields.reject(path, "must not be empty");
         return None;
     }
     Some(Prompt::Text(text.to_owned()))
 }
 
-fn ids_input(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+fn ids_input(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+    vocab: usize,
+) -> Option<Prompt> {
     let ids = fields.ids(path, raw, vocab)?;
     if ids.is_empty() {
-        fields.wrong(path, "must hold at least one token id");
+        fields.reject(path, "must hold at least one token id");
         return None;
     }
     Some(Prompt::Ids(ids))

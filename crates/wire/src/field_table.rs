@@ -13,7 +13,7 @@ pub use rows::{
     OLLAMA_GENERATE, RESPONSES,
 };
 
-use crate::fields::{self, Fields, Raw};
+use crate::fields::{self, Fields, RawJson};
 use generate::request::IgnoredFields;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -69,7 +69,7 @@ impl FieldTable {
             };
             if !is_one_of(raw, accepted) {
                 let separator = if instead.is_empty() { "" } else { ": " };
-                fields.wrong(row.name, format!("{NOT_SUPPORTED}{separator}{instead}"));
+                fields.reject(row.name, format!("{NOT_SUPPORTED}{separator}{instead}"));
             }
         }
     }
@@ -82,13 +82,13 @@ impl FieldTable {
 }
 
 /// Whether a value equals one of `values`.
-fn is_one_of(raw: Raw<'_>, values: &[&str]) -> bool {
+fn is_one_of(raw: RawJson<'_>, values: &[&str]) -> bool {
     let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
     // A value may differ only in white space, so a much longer value cannot be equal.
     if values.is_empty() || raw.get().len() > 4 * longest {
         return false;
     }
-    let value: Option<Value> = fields::read(raw);
+    let value: Option<Value> = fields::parse_value(raw);
     let is_it = |other: &&str| serde_json::from_str::<Value>(other).ok() == value;
     value.is_some() && values.iter().any(is_it)
 }
@@ -96,7 +96,9 @@ fn is_one_of(raw: Raw<'_>, values: &[&str]) -> bool {
 /// The ignored fields of a request, after parsing.
 pub fn ignored_fields(fields: &Fields<'_>, table: &FieldTable) -> IgnoredFields {
     let mut names = String::new();
-    let unread = fields.unread().filter(|name| !table.has_no_effect(name));
+    let unread = fields
+        .unread_fields()
+        .filter(|name| !table.has_no_effect(name));
     for (i, name) in unread.enumerate() {
         names.push_str(if i == 0 { "" } else { ", " });
         if i == IGNORED_FIELDS_NAMED_MAX {

@@ -5,7 +5,7 @@ pub mod bounds;
 mod raw;
 
 pub use bounds::begins_with_number;
-pub use raw::{Object, Raw};
+pub use raw::{JsonObject, RawJson};
 
 use crate::field_table::{self, FieldTable};
 use generate::error::{ApiError, Problem};
@@ -27,7 +27,7 @@ const SHOWN_BYTES_MAX: usize = 32;
 /// The type of a JSON value, from the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the kinds of JSON")]
-pub enum Kind {
+pub enum JsonType {
     Null,
     Bool,
     Number,
@@ -37,32 +37,32 @@ pub enum Kind {
 }
 
 /// The type of a value.
-pub fn kind(raw: Raw<'_>) -> Kind {
+pub fn json_type(raw: RawJson<'_>) -> JsonType {
     match raw.get().as_bytes().first() {
-        Some(b'"') => Kind::String,
-        Some(b'[') => Kind::Array,
-        Some(b'{') => Kind::Object,
-        Some(b't' | b'f') => Kind::Bool,
-        Some(b'n') | None => Kind::Null,
-        Some(_) => Kind::Number,
+        Some(b'"') => JsonType::String,
+        Some(b'[') => JsonType::Array,
+        Some(b'{') => JsonType::Object,
+        Some(b't' | b'f') => JsonType::Bool,
+        Some(b'n') | None => JsonType::Null,
+        Some(_) => JsonType::Number,
     }
 }
 
 /// Parses a value as a `T`; `None` for a value of another type.
-pub fn read<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
+pub fn parse_value<'a, T: Deserialize<'a>>(raw: RawJson<'a>) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
 /// An integer, also in a notation like `5.0`.
-pub fn whole_number(raw: Raw<'_>) -> Option<i128> {
+pub fn whole_number(raw: RawJson<'_>) -> Option<i128> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
-    if kind(raw) != Kind::Number {
+    if json_type(raw) != JsonType::Number {
         return None;
     }
     if let Ok(integer) = raw.get().parse::<i128>() {
         return Some(integer);
     }
-    let float: f64 = read(raw)?;
+    let float: f64 = parse_value(raw)?;
     #[expect(
         clippy::cast_possible_truncation,
         reason = "in the range where doubles are exact integers"
@@ -72,7 +72,7 @@ pub fn whole_number(raw: Raw<'_>) -> Option<i128> {
 
 /// The fields of an object, which of them were read, and the errors so far.
 pub struct Fields<'a> {
-    object: Object<'a>,
+    object: JsonObject<'a>,
     /// One bit per entry of the object: set when the value was read.
     read: Cell<[u128; FIELDS_MAX / 128]>,
     problems: Vec<Problem>,
@@ -89,15 +89,15 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn of_text(text: &'a str) -> Result<Self, ApiError> {
-        let object: Object<'a> = serde_json::from_str(text).map_err(|_| no_object(text))?;
+        let object: JsonObject<'a> = serde_json::from_str(text).map_err(|_| object_error(text))?;
         expect_few_values(&object, text.len())?;
         Ok(Self::of_object(object))
     }
 
     /// The entries of a parsed object as unread fields.
-    pub(crate) fn of_object(object: Object<'a>) -> Self {
+    pub(crate) fn of_object(object: JsonObject<'a>) -> Self {
         let mut problems = Vec::new();
-        for name in object.repeated().take(PROBLEMS_MAX) {
+        for name in object.repeated_names().take(PROBLEMS_MAX) {
             problems.push(Problem::new(name, "is given more than once"));
         }
         Self {
@@ -107,14 +107,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(crate) fn into_object(self) -> Object<'a> {
+    pub(crate) fn into_object(self) -> JsonObject<'a> {
         self.object
     }
 
     pub(crate) fn invalid_utf8(error: Utf8Error) -> ApiError {
         let offset = error.valid_up_to();
-        let words = format!("the body is not UTF-8: bad byte at offset {offset}");
-        ApiError::bad_request("invalid_utf8", words)
+        let error_message = format!("the body is not UTF-8: bad byte at offset {offset}");
+        ApiError::bad_request("invalid_utf8", error_message)
     }
 
     /// Finishes a request, with the errors for fields that the protocol's table rejects. Returns the ignored fields.
@@ -130,20 +130,21 @@ impl<'a> Fields<'a> {
     }
 
     /// Fields with a value that were not read.
-    pub fn unread(&self) -> impl Iterator<Item = &str> {
+    pub fn unread_fields(&self) -> impl Iterator<Item = &str> {
         let read = self.read.get();
         let is_unread = move |i: usize| read[i / 128] & (1 << (i % 128)) == 0;
         let entries = self.object.entries().enumerate();
-        let unread = entries.filter(move |(i, (_, raw))| kind(*raw) != Kind::Null && is_unread(*i));
+        let unread =
+            entries.filter(move |(i, (_, raw))| json_type(*raw) != JsonType::Null && is_unread(*i));
         unread.map(|(_, (name, _))| name)
     }
 
     /// Parses token ids below `vocab`; errors are recorded under `path`, which may be a part of a field.
-    pub fn ids(&mut self, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Vec<u32>> {
-        match bounds::ids(path, raw, vocab) {
+    pub fn ids(&mut self, path: &str, raw: RawJson<'_>, vocab: usize) -> Option<Vec<u32>> {
+        match bounds::parse_ids(path, raw, vocab) {
             Ok(ids) => Some(ids),
             Err(problem) => {
-                self.wrong(problem.field, problem.constraint);
+                self.reject(problem.field, problem.constraint);
                 None
             }
         }
@@ -162,10 +163,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Records an error: `constraint` is the condition that `field` violates.
-    pub fn wrong(&mut self, field: impl Into<String>, constraint: impl Into<String>) {
+    pub fn reject(&mut self, field: impl Into<String>, constraint: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
             let problem = Problem::new(field, constraint);
-            let value = self.raw(&problem.field).and_then(shown);
+            let value = self.raw(&problem.field).and_then(shown_value);
             self.problems.push(Problem { value, ..problem });
         }
     }
@@ -178,7 +179,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of `name`; null counts as absent.
-    pub fn raw(&self, name: &str) -> Option<Raw<'a>> {
+    pub fn raw(&self, name: &str) -> Option<RawJson<'a>> {
         let (i, (_, raw)) = self
             .object
             .entries()
@@ -187,15 +188,15 @@ impl<'a> Fields<'a> {
         let mut read = self.read.get();
         read[i / 128] |= 1 << (i % 128);
         self.read.set(read);
-        (kind(raw) != Kind::Null).then_some(raw)
+        (json_type(raw) != JsonType::Null).then_some(raw)
     }
 
     /// Parses a boolean field.
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
         let raw = self.raw(name)?;
-        let value = read(raw);
+        let value = parse_value(raw);
         if value.is_none() {
-            self.wrong(name, "must be true or false");
+            self.reject(name, "must be true or false");
         }
         value
     }
@@ -203,8 +204,8 @@ impl<'a> Fields<'a> {
     /// Parses a number in a range.
     pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f32> {
         let raw = self.raw(name)?;
-        let value: Option<f64> = if kind(raw) == Kind::Number {
-            read(raw)
+        let value: Option<f64> = if json_type(raw) == JsonType::Number {
+            parse_value(raw)
         } else {
             None
         };
@@ -215,7 +216,7 @@ impl<'a> Fields<'a> {
             )]
             Some(value) => Some(value as f32),
             None => {
-                self.wrong(
+                self.reject(
                     name,
                     format!("must be a number from {} to {}", range.start(), range.end()),
                 );
@@ -230,11 +231,11 @@ impl<'a> Fields<'a> {
         let value = whole_number(raw).filter(|v| range.contains(v));
         if value.is_none() {
             let (low, high) = (range.start(), range.end());
-            let words = match i64::try_from(*high) {
+            let error_message = match i64::try_from(*high) {
                 Ok(high) => format!("must be an integer from {low} to {high}"),
                 Err(_) => format!("must be an integer of 64 bits, at least {low}"),
             };
-            self.wrong(name, words);
+            self.reject(name, error_message);
         }
         value
     }
@@ -242,19 +243,19 @@ impl<'a> Fields<'a> {
     /// Parses a string field.
     pub fn string(&mut self, name: &str) -> Option<Cow<'a, str>> {
         let raw = self.raw(name)?;
-        let value = text(raw);
+        let value = as_text(raw);
         if value.is_none() {
-            self.wrong(name, "must be a string");
+            self.reject(name, "must be a string");
         }
         value
     }
 
     /// Parses an object field.
-    pub fn object(&mut self, name: &str) -> Option<Object<'a>> {
+    pub fn object(&mut self, name: &str) -> Option<JsonObject<'a>> {
         let raw = self.raw(name)?;
-        let value = object(raw);
+        let value = as_object(raw);
         if value.is_none() {
-            self.wrong(
+            self.reject(
                 name,
                 format!("must be an object of at most {FIELDS_MAX} fields"),
             );
@@ -265,7 +266,9 @@ impl<'a> Fields<'a> {
     /// Parses the members of the object `name` with `read`; an absent object has no members. Errors are recorded with
     /// the path of the member.
     pub fn within<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
-        let object = self.object(name).unwrap_or_else(|| Object::new(Vec::new()));
+        let object = self
+            .object(name)
+            .unwrap_or_else(|| JsonObject::new(Vec::new()));
         let mut inner = Self {
             object,
             read: Cell::default(),
@@ -282,22 +285,22 @@ impl<'a> Fields<'a> {
     }
 
     /// Parses a list field of at most `max` values.
-    pub fn array(&mut self, name: &str, max: usize) -> Option<Vec<Raw<'a>>> {
+    pub fn array(&mut self, name: &str, max: usize) -> Option<Vec<RawJson<'a>>> {
         let raw = self.raw(name)?;
-        let value = list(raw, max);
+        let value = as_list(raw, max);
         if value.is_none() {
-            self.wrong(name, format!("must be a list of at most {max} items"));
+            self.reject(name, format!("must be a list of at most {max} items"));
         }
         value
     }
 }
 
 /// Rejects a body whose values would take too much memory; a short body is below the limit.
-fn expect_few_values(object: &Object<'_>, body_bytes: usize) -> Result<(), ApiError> {
+fn expect_few_values(object: &JsonObject<'_>, body_bytes: usize) -> Result<(), ApiError> {
     if body_bytes <= bounds::VALUES_MAX {
         return Ok(());
     }
-    let spend = |left, (name, raw)| bounds::spend(name, raw, left);
+    let spend = |left, (name, raw)| bounds::count_values(name, raw, left);
     let spent = object.entries().try_fold(bounds::VALUES_MAX, spend);
     spent
         .map_err(|problem| ApiError::fields(vec![problem]))
@@ -305,52 +308,54 @@ fn expect_few_values(object: &Object<'_>, body_bytes: usize) -> Result<(), ApiEr
 }
 
 /// The text of a string value; `None` for another type.
-pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
-    if kind(raw) == Kind::String {
-        read::<Name<'_>>(raw).map(|name| name.0)
+pub fn as_text(raw: RawJson<'_>) -> Option<Cow<'_, str>> {
+    if json_type(raw) == JsonType::String {
+        parse_value::<Name<'_>>(raw).map(|name| name.0)
     } else {
         None
     }
 }
 
 /// The members of an object value; `None` for another type.
-pub fn object(raw: Raw<'_>) -> Option<Object<'_>> {
-    match kind(raw) {
-        Kind::Object => read(raw),
+pub fn as_object(raw: RawJson<'_>) -> Option<JsonObject<'_>> {
+    match json_type(raw) {
+        JsonType::Object => parse_value(raw),
         _ => None,
     }
 }
 
 /// The items of a list of at most `max` values; `None` for a longer list or another type.
-pub fn list(raw: Raw<'_>, max: usize) -> Option<Vec<Raw<'_>>> {
-    if kind(raw) == Kind::Array {
-        read::<Vec<Raw<'_>>>(raw).filter(|items| items.len() <= max)
+pub fn as_list(raw: RawJson<'_>, max: usize) -> Option<Vec<RawJson<'_>>> {
+    if json_type(raw) == JsonType::Array {
+        parse_value::<Vec<RawJson<'_>>>(raw).filter(|items| items.len() <= max)
     } else {
         None
     }
 }
 
 /// Whether a list is empty.
-pub fn is_empty_list(raw: Raw<'_>) -> bool {
+pub fn is_empty_list(raw: RawJson<'_>) -> bool {
     let inside = raw.get().strip_prefix('[').map(str::trim_start);
     inside.is_some_and(|inside| inside.starts_with(']'))
 }
 
 /// A value that an error may repeat: a short number or boolean, never text. A number beyond the range of doubles is left
 /// out, because many clients could not parse the error.
-fn shown(raw: Raw<'_>) -> Option<Box<str>> {
-    let is_plain = match kind(raw) {
-        Kind::Number => read::<f64>(raw).is_some(),
-        kind => kind == Kind::Bool,
+fn shown_value(raw: RawJson<'_>) -> Option<Box<str>> {
+    let is_plain = match json_type(raw) {
+        JsonType::Number => parse_value::<f64>(raw).is_some(),
+        kind => kind == JsonType::Bool,
     };
     let text = raw.get();
     (is_plain && text.len() <= SHOWN_BYTES_MAX).then(|| text.into())
 }
 
 /// The error of a text that is no JSON object.
-fn no_object(text: &str) -> ApiError {
-    let words = match serde_json::from_str::<Raw<'_>>(text) {
-        Ok(raw) if kind(raw) != Kind::Object => "the body must be a JSON object".to_owned(),
+fn object_error(text: &str) -> ApiError {
+    let error_message = match serde_json::from_str::<RawJson<'_>>(text) {
+        Ok(raw) if json_type(raw) != JsonType::Object => {
+            "the body must be a JSON object".to_owned()
+        }
         Ok(_) => format!("the body has more than {FIELDS_MAX} fields"),
         Err(error) => {
             let place = format!("line {}, column {}", error.line(), error.column());
@@ -361,7 +366,7 @@ fn no_object(text: &str) -> ApiError {
             }
         }
     };
-    ApiError::bad_request("invalid_json", words)
+    ApiError::bad_request("invalid_json", error_message)
 }
 
 #[cfg(test)]

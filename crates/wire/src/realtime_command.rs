@@ -1,7 +1,7 @@
 //! Commands of a client over the WebSocket.
 
 use crate::control_request::ControlRequest;
-use crate::fields::{Fields, Raw};
+use crate::fields::{Fields, RawJson};
 use crate::protocol::Protocol;
 use generate::error::{ApiError, Problem};
 use std::borrow::Cow;
@@ -104,7 +104,7 @@ pub fn parse_message(text: &str) -> ClientMessage<'_> {
     let request = match request {
         Some(text) if text.len() > REQUEST_BYTES_MAX => {
             let error_message = format!("must be at most {REQUEST_BYTES_MAX} bytes");
-            fields.wrong("request", error_message);
+            fields.reject("request", error_message);
             None
         }
         request => request,
@@ -134,7 +134,7 @@ fn parse_command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Comman
             "attach" | "ack" | "control" | "pause" | "resume" | "cancel" | "detach"
         );
     if needs_stream && !has_stream && fields.raw("stream").is_none() {
-        fields.wrong("stream", "must be a stream's id");
+        fields.reject("stream", "must be a stream's id");
     }
     match kind {
         "open" => open_command(fields).map(Command::Open),
@@ -149,7 +149,7 @@ fn parse_command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Comman
         "cancel" => Some(Command::Cancel),
         "detach" => Some(Command::Detach),
         _ => {
-            fields.wrong("type", format!("must be {COMMAND_NAMES}"));
+            fields.reject("type", format!("must be {COMMAND_NAMES}"));
             None
         }
     }
@@ -162,20 +162,20 @@ fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
     };
     if protocol.is_none() {
         let known = Protocol::ALL.map(Protocol::name).join(", ");
-        fields.wrong("dialect", format!("must be one of {known}"));
+        fields.reject("dialect", format!("must be one of {known}"));
     }
     let resumable = fields.boolean("resumable");
     let explicit_acks = match fields.string("acks").as_deref() {
         None | Some("socket") => false,
         Some("explicit") => true,
         Some(_) => {
-            fields.wrong("acks", "must be explicit or socket");
+            fields.reject("acks", "must be explicit or socket");
             false
         }
     };
-    let body = fields.raw("body").map(Raw::get);
+    let body = fields.raw("body").map(RawJson::get);
     if body.is_none() {
-        fields.wrong(
+        fields.reject(
             "body",
             "is required: the body of a request to the dialect's route",
         );
@@ -192,7 +192,7 @@ fn attach_command<'a>(fields: &mut Fields<'a>) -> AttachCommand<'a> {
     let after = fields.string("after").filter(|after| !after.is_empty());
     let from = unsigned_field(fields, "from");
     if after.is_some() && from.is_some() {
-        fields.wrong("from", "must not be given together with after");
+        fields.reject("from", "must not be given together with after");
     }
     AttachCommand {
         place: match (after, from) {
@@ -212,7 +212,7 @@ fn parse_ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
         return None;
     }
     if fields.raw("index").is_none() {
-        fields.wrong("index", "must be the number of tokens the client has");
+        fields.reject("index", "must be the number of tokens the client has");
     }
     let index = unsigned_field(fields, "index");
     let choice = unsigned_field(fields, "choice");
@@ -229,11 +229,11 @@ fn parse_acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
     let mut acks = Vec::with_capacity(items.len());
     for (i, item) in items.into_iter().enumerate() {
         let Ok(mut inner) = Fields::parse(item.get().as_bytes()) else {
-            fields.wrong(format!("acks[{i}]"), "must be an object");
+            fields.reject(format!("acks[{i}]"), "must be an object");
             continue;
         };
         if inner.raw("stream").is_none() {
-            inner.wrong("stream", "must be a stream's id");
+            inner.reject("stream", "must be a stream's id");
         }
         acks.extend(parse_ack(&mut inner));
         if let Err(error) = inner.finish() {
@@ -241,7 +241,7 @@ fn parse_acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
                 field, constraint, ..
             } in error.problems
             {
-                fields.wrong(format!("acks[{i}].{field}"), constraint);
+                fields.reject(format!("acks[{i}].{field}"), constraint);
             }
         }
     }

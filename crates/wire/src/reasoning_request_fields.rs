@@ -1,6 +1,6 @@
 //! Fields that request reasoning, of a model that has none.
 
-use crate::fields::{self, Fields, Kind};
+use crate::fields::{self, Fields, JsonType};
 use crate::requested_model::RequestedModel;
 use generate::error::ApiError;
 use std::borrow::Cow;
@@ -60,14 +60,17 @@ fn requests_reasoning(fields: &Fields<'_>, name: &str) -> bool {
         return false;
     };
     let word = |name: &str| {
-        let object = fields::object(raw)?;
-        object.get(name).and_then(fields::text).map(Cow::into_owned)
+        let object = fields::as_object(raw)?;
+        object
+            .get(name)
+            .and_then(fields::as_text)
+            .map(Cow::into_owned)
     };
-    match fields::kind(raw) {
-        Kind::Bool => raw.get() == "true",
-        Kind::String => fields::text(raw).as_deref() != Some("none"),
-        Kind::Object => {
-            let enabled = fields::object(raw).and_then(|object| object.get("enabled"));
+    match fields::json_type(raw) {
+        JsonType::Bool => raw.get() == "true",
+        JsonType::String => fields::as_text(raw).as_deref() != Some("none"),
+        JsonType::Object => {
+            let enabled = fields::as_object(raw).and_then(|object| object.get("enabled"));
             word("type").as_deref() != Some("disabled")
                 && word("effort").as_deref() != Some("none")
                 && enabled.is_none_or(|enabled| enabled.get() != "false")

@@ -3,7 +3,7 @@
 //! [`RequestBody::parse`] takes the bytes, so a body is parsed as JSON once: the model lookup, the wire protocol's
 //! parser and other readers use [`RequestBody::fields`], which neither parses nor copies values.
 
-use crate::fields::{Fields, Object, Raw};
+use crate::fields::{Fields, JsonObject, RawJson};
 use bytes::Bytes;
 use generate::error::ApiError;
 use std::borrow::Cow;
@@ -59,9 +59,9 @@ impl RequestBody {
                 FieldName::Escaped(name) => name,
             };
             let value = &self.text[entry.value.clone()];
-            (Cow::Borrowed(name), Raw::of_parsed(value))
+            (Cow::Borrowed(name), RawJson::of_parsed(value))
         });
-        Fields::of_object(Object::new(entries.collect()))
+        Fields::of_object(JsonObject::new(entries.collect()))
     }
 
     /// The JSON text.
@@ -91,18 +91,18 @@ mod tests {
         // Each call returns unread fields.
         for _ in 0..2 {
             let fields = body.fields();
-            assert_eq!(fields.unread().collect::<Vec<_>>(), ["model", "a"]);
+            assert_eq!(fields.unread_fields().collect::<Vec<_>>(), ["model", "a"]);
             for (name, want) in [
                 ("model", Some("\"é\"")),
                 ("a", Some("[1, {\"b\": 2}]")),
                 ("n", None),
             ] {
-                let raw = fields.raw(name).map(Raw::get);
+                let raw = fields.raw(name).map(RawJson::get);
                 assert_eq!(raw, want, "{name}");
                 let is_inside = raw.is_none_or(|raw| body.text[place(&body.text, raw)] == *raw);
                 assert!(is_inside, "{name} is a copy");
             }
-            assert_eq!(fields.unread().count(), 0);
+            assert_eq!(fields.unread_fields().count(), 0);
         }
     }
 

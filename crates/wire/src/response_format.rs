@@ -4,7 +4,7 @@
 //! llama.cpp's `json_schema` and `grammar`; protocols with a field of their own (Ollama's `format`, the Responses
 //! API's `text.format`) parse that field with [`json_schema_format`] or [`any_object`].
 
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::response_format::{ResponseFormat, any_object};
 use text::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 
@@ -36,7 +36,7 @@ pub(crate) fn parse_response_format(fields: &mut Fields<'_>) -> Option<ResponseF
         };
         match &found {
             None => found = Some((name, parsed)),
-            Some((first, _)) => fields.wrong(
+            Some((first, _)) => fields.reject(
                 name,
                 format!(
                     "must not be given together with {first}: a request has one output constraint"
@@ -53,7 +53,7 @@ pub(crate) fn closed_objects_field(fields: &mut Fields<'_>) -> Option<bool> {
     const NAME: &str = "disable_additional_properties";
     const OUTPUTS: &str = "structured_outputs";
     let outputs = fields.raw(OUTPUTS);
-    let is_object = outputs.is_some_and(|raw| fields::kind(raw) == Kind::Object);
+    let is_object = outputs.is_some_and(|raw| fields::json_type(raw) == JsonType::Object);
     let inner = match is_object {
         true => fields.within(OUTPUTS, |outputs| outputs.boolean(NAME)),
         false => None,
@@ -66,12 +66,12 @@ pub(crate) fn closed_objects_field(fields: &mut Fields<'_>) -> Option<bool> {
 pub(crate) fn json_schema_format(
     fields: &mut Fields<'_>,
     field: &str,
-    raw: Raw<'_>,
+    raw: RawJson<'_>,
 ) -> Option<ResponseFormat> {
-    let written = fields::text(raw);
+    let written = fields::as_text(raw);
     let schema: Option<serde_json::Value> = match &written {
         Some(text) => serde_json::from_str(text).ok(),
-        None => fields::read(raw),
+        None => fields::parse_value(raw),
     };
     match schema.filter(|schema| schema.is_object() || schema.is_boolean()) {
         Some(schema) => Some(ResponseFormat {
@@ -79,7 +79,7 @@ pub(crate) fn json_schema_format(
             field: field.to_owned(),
         }),
         None => {
-            fields.wrong(field, SCHEMA_WORDS);
+            fields.reject(field, SCHEMA_WORDS);
             None
         }
     }
@@ -89,20 +89,20 @@ pub(crate) fn json_schema_format(
 pub(crate) fn check_strict(
     fields: &mut Fields<'_>,
     parsed: Option<ResponseFormat>,
-    strict: Option<Raw<'_>>,
+    strict: Option<RawJson<'_>>,
 ) -> Option<ResponseFormat> {
     let parsed = parsed?;
     let is_strict = strict.is_some_and(|raw| raw.get() == "true");
     if let (true, GrammarSource::JsonSchema(schema)) = (is_strict, &parsed.source)
         && let Some(problem) = text::strict_schema_violation(schema)
     {
-        fields.wrong(format!("{}.{}", parsed.field, problem.place), problem.why);
+        fields.reject(format!("{}.{}", parsed.field, problem.place), problem.why);
         return None;
     }
     Some(parsed)
 }
 
-fn parse_field(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
+fn parse_field(fields: &mut Fields<'_>, name: &str, raw: RawJson<'_>) -> Option<ResponseFormat> {
     match name {
         "response_format" => openai_response_format(fields),
         "structured_outputs" => structured_outputs(fields),
@@ -120,7 +120,7 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "response_format";
     let format = fields.object(NAME)?;
     let outer_schema = format.get("schema");
-    match format.get("type").and_then(fields::text).as_deref() {
+    match format.get("type").and_then(fields::as_text).as_deref() {
         Some("text") => None,
         Some("json_object") => match outer_schema {
             Some(raw) => json_schema_format(fields, &format!("{NAME}.schema"), raw),
@@ -128,9 +128,9 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
         },
         Some("json_schema") => {
             let given = format.get("json_schema");
-            let inner: Option<Object<'_>> = given
-                .filter(|raw| fields::kind(*raw) == Kind::Object)
-                .and_then(fields::read);
+            let inner: Option<JsonObject<'_>> = given
+                .filter(|raw| fields::json_type(*raw) == JsonType::Object)
+                .and_then(fields::parse_value);
             let strict = inner.as_ref().and_then(|inner| inner.get("strict"));
             match (
                 inner.as_ref().and_then(|inner| inner.get("schema")),
@@ -143,7 +143,7 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
                 }
                 (None, Some(raw)) => json_schema_format(fields, &format!("{NAME}.schema"), raw),
                 (None, None) => {
-                    fields.wrong(
+                    fields.reject(
                         format!("{NAME}.json_schema.schema"),
                         format!("is required: {SCHEMA_WORDS}"),
                     );
@@ -152,7 +152,7 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
             }
         }
         _ => {
-            fields.wrong(
+            fields.reject(
                 format!("{NAME}.type"),
                 "must be one of text, json_object, json_schema",
             );
@@ -168,15 +168,15 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     let mut response_formats = Vec::new();
     for (name, raw) in given.entries() {
         let field = format!("{NAME}.{name}");
-        response_formats.extend(match (name, fields::kind(raw)) {
-            (_, Kind::Null) => None,
+        response_formats.extend(match (name, fields::json_type(raw)) {
+            (_, JsonType::Null) => None,
             ("json", _) => json_schema_format(fields, &field, raw),
             ("regex", _) => text_format(fields, &field, raw, GrammarSource::Regex),
             ("choice", _) => choice_format(fields, &field, raw),
             ("grammar", _) => text_format(fields, &field, raw, GrammarSource::Lark),
-            ("json_object", Kind::Bool) => (raw.get() == "true").then(|| any_object(&field)),
+            ("json_object", JsonType::Bool) => (raw.get() == "true").then(|| any_object(&field)),
             ("structural_tag", _) => {
-                fields.wrong(field, "is not supported by this server");
+                fields.reject(field, "is not supported by this server");
                 None
             }
             // Options of the grammar engine have no effect.
@@ -185,16 +185,16 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     }
     if response_formats.len() > 1 {
         let field = response_formats[1].field.clone();
-        fields.wrong(field, "must be the only output constraint of the request");
+        fields.reject(field, "must be the only output constraint of the request");
     }
     response_formats.into_iter().next()
 }
 
-fn choice_format(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
-    let items = fields::list(raw, CHOICES_IN_GRAMMAR_MAX).unwrap_or_default();
+fn choice_format(fields: &mut Fields<'_>, field: &str, raw: RawJson<'_>) -> Option<ResponseFormat> {
+    let items = fields::as_list(raw, CHOICES_IN_GRAMMAR_MAX).unwrap_or_default();
     let texts: Option<Vec<String>> = items
         .iter()
-        .map(|item| fields::text(*item).map(std::borrow::Cow::into_owned))
+        .map(|item| fields::as_text(*item).map(std::borrow::Cow::into_owned))
         .collect();
     match texts.filter(|texts| !texts.is_empty()) {
         Some(texts) => Some(ResponseFormat {
@@ -202,7 +202,7 @@ fn choice_format(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<R
             field: field.to_owned(),
         }),
         None => {
-            fields.wrong(
+            fields.reject(
                 field,
                 format!("must be a list of 1 to {CHOICES_IN_GRAMMAR_MAX} strings"),
             );
@@ -214,16 +214,16 @@ fn choice_format(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<R
 fn text_format(
     fields: &mut Fields<'_>,
     field: &str,
-    raw: Raw<'_>,
+    raw: RawJson<'_>,
     source: fn(String) -> GrammarSource,
 ) -> Option<ResponseFormat> {
-    match fields::text(raw) {
+    match fields::as_text(raw) {
         Some(text) => Some(ResponseFormat {
             source: source(text.into_owned()),
             field: field.to_owned(),
         }),
         None => {
-            fields.wrong(field, "must be a string");
+            fields.reject(field, "must be a string");
             None
         }
     }

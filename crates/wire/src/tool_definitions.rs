@@ -1,6 +1,6 @@
 //! `tools`, `tool_choice` and `parallel_tool_calls` in OpenAI's format.
 
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::error::ApiError;
 use generate::tools::{TOOLS_MAX, ToolChoice, Tools};
 use serde_json::Value;
@@ -31,8 +31,8 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     let tools = parse_tool_list(fields, ".function.name", parse_tool);
     let single_call = fields.boolean("parallel_tool_calls") == Some(false);
     let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
-        let function = choice.get("function").and_then(fields::object)?;
-        function.get("name").and_then(fields::text)
+        let function = choice.get("function").and_then(fields::as_object)?;
+        function.get("name").and_then(fields::as_text)
     });
     Tools::new(tools, &choice, single_call).unwrap_or_else(|| reject_unknown_tool(fields))
 }
@@ -42,7 +42,7 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
 pub(crate) fn parse_tool_list<'a>(
     fields: &mut Fields<'a>,
     name: &str,
-    tool: impl Fn(&mut Fields<'a>, &str, Raw<'a>) -> Option<(String, Value)>,
+    tool: impl Fn(&mut Fields<'a>, &str, RawJson<'a>) -> Option<(String, Value)>,
 ) -> Vec<Value> {
     let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
     let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
@@ -52,7 +52,7 @@ pub(crate) fn parse_tool_list<'a>(
             continue;
         };
         if names.contains(&called) {
-            fields.wrong(format!("{path}{name}"), "must be unique among the tools");
+            fields.reject(format!("{path}{name}"), "must be unique among the tools");
         }
         names.push(called);
         tools.push(tool);
@@ -65,19 +65,19 @@ pub(crate) fn parse_tool_list<'a>(
 pub(crate) fn parse_tool_choice<'a>(
     fields: &mut Fields<'a>,
     error_message: &str,
-    named: impl Fn(&Object<'a>) -> Option<Cow<'a, str>>,
+    named: impl Fn(&JsonObject<'a>) -> Option<Cow<'a, str>>,
 ) -> ToolChoice {
     let Some(raw) = fields.raw("tool_choice") else {
         return ToolChoice::Auto;
     };
-    let named = fields::object(raw).and_then(|choice| named(&choice));
-    match (fields::text(raw).as_deref(), named) {
+    let named = fields::as_object(raw).and_then(|choice| named(&choice));
+    match (fields::as_text(raw).as_deref(), named) {
         (Some("none"), _) => ToolChoice::None,
         (Some("auto"), _) => ToolChoice::Auto,
         (Some("required"), _) => ToolChoice::Required,
         (_, Some(name)) => ToolChoice::Named(name.into_owned()),
         _ => {
-            fields.wrong("tool_choice", error_message);
+            fields.reject("tool_choice", error_message);
             ToolChoice::Auto
         }
     }
@@ -85,7 +85,7 @@ pub(crate) fn parse_tool_choice<'a>(
 
 /// Rejects a `tool_choice` that names an unknown tool.
 pub(crate) fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
-    fields.wrong("tool_choice", "must name one of the given tools");
+    fields.reject("tool_choice", "must name one of the given tools");
     Tools::default()
 }
 
@@ -94,60 +94,65 @@ pub(crate) fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
 pub(crate) fn reject_tools(fields: &mut Fields<'_>) {
     let tools = fields.array("tools", usize::MAX);
     if tools.is_some_and(|tools| !tools.is_empty()) {
-        fields.wrong(
+        fields.reject(
             "tools",
             "need messages: a prompt is not rendered by the chat template",
         );
     }
 }
 
-fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
-    let Some(tool) = fields::object(raw) else {
-        fields.wrong(path, "must be an object with type and function");
+fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(String, Value)> {
+    let Some(tool) = fields::as_object(raw) else {
+        fields.reject(path, "must be an object with type and function");
         return None;
     };
-    let kind = tool.get("type").map(fields::text);
+    let kind = tool.get("type").map(fields::as_text);
     if !matches!(
         kind.as_ref().map(Option::as_deref),
         None | Some(Some("function"))
     ) {
-        fields.wrong(format!("{path}.type"), "must be \"function\"");
+        fields.reject(format!("{path}.type"), "must be \"function\"");
         return None;
     }
     let path = format!("{path}.function");
-    let Some(function) = tool.get("function").and_then(fields::object) else {
-        fields.wrong(path, "must be an object with a name");
+    let Some(function) = tool.get("function").and_then(fields::as_object) else {
+        fields.reject(path, "must be an object with a name");
         return None;
     };
-    let name = function.get("name").and_then(fields::text);
+    let name = function.get("name").and_then(fields::as_text);
     let name = name.filter(|name| is_tool_name(name));
     if name.is_none() {
-        fields.wrong(format!("{path}.name"), TOOL_NAME_MESSAGE);
+        fields.reject(format!("{path}.name"), TOOL_NAME_MESSAGE);
     }
-    let is = |name: &str, is_valid: fn(Raw<'_>) -> bool| function.get(name).is_none_or(is_valid);
+    let is =
+        |name: &str, is_valid: fn(RawJson<'_>) -> bool| function.get(name).is_none_or(is_valid);
     for (name, is_valid, error_message) in [
         (
             "description",
-            is("description", |raw| fields::kind(raw) == Kind::String),
+            is("description", |raw| {
+                fields::json_type(raw) == JsonType::String
+            }),
             "must be a string",
         ),
         (
             "parameters",
-            is("parameters", |raw| fields::kind(raw) == Kind::Object),
+            is("parameters", |raw| {
+                fields::json_type(raw) == JsonType::Object
+            }),
             "must be a JSON Schema (an object)",
         ),
         (
             "strict",
-            is("strict", |raw| fields::kind(raw) == Kind::Bool),
+            is("strict", |raw| fields::json_type(raw) == JsonType::Bool),
             "must be true or false",
         ),
     ] {
         if !is_valid {
-            fields.wrong(format!("{path}.{name}"), error_message);
+            fields.reject(format!("{path}.{name}"), error_message);
         }
     }
-    let Some(mut tool) = fields::read::<Value>(raw) else {
-        fields.wrong(path, "is nested too deeply");
+    let Some(mut tool) = fields::parse_value::<Value>(raw) else {
+        fields.reject(path, "is nested too deeply");
         return None;
     };
     // Chat templates read `type`, and not every client sends the field.

@@ -67,7 +67,7 @@ async fn respond(
     };
     let texts = embeddings_input::read_inputs(&mut fields, field, vocab);
     if route == EmbedRoute::Embeddings && texts.len() > 1 {
-        fields.wrong(field, "must be one text");
+        fields.reject(field, "must be one text");
     }
     let truncate = fields.boolean("truncate").unwrap_or(true);
     let dimensions = fields.integer("dimensions", 1..=dim as i128);

@@ -36,7 +36,7 @@ pub(crate) async fn create_embeddings(
         None | Some("float") => false,
         Some("base64") => true,
         Some(_) => {
-            fields.wrong("encoding_format", "must be float or base64");
+            fields.reject("encoding_format", "must be float or base64");
             false
         }
     };

@@ -264,7 +264,7 @@ pub(crate) async fn acknowledge_tokens(
     let mut fields = Fields::parse(&body)?;
     let index = fields.integer("index", 0..=i128::from(u64::MAX));
     if fields.raw("index").is_none() {
-        fields.wrong("index", "must be the number of tokens the client has");
+        fields.reject("index", "must be the number of tokens the client has");
     }
     let last = stream.payload.meta().choices.saturating_sub(1);
     let choice = fields.integer("choice", 0..=last as i128);

@@ -92,7 +92,7 @@ fn parse_tokenize(
         (Some(_), None) => None,
         (None, Some(_)) => Some(parse_conversation(&mut fields)),
         _ => {
-            fields.wrong(
+            fields.reject(
                 "content",
                 "is required, or prompt, or messages: one of them",
             );
@@ -245,7 +245,7 @@ fn parse_detokenize(
     let ids = match fields.raw("tokens") {
         Some(raw) => fields.ids("tokens", raw, vocab),
         None => {
-            fields.wrong("tokens", "is required");
+            fields.reject("tokens", "is required");
             None
         }
     };
@@ -254,7 +254,7 @@ fn parse_detokenize(
     if bytes > DETOKENIZED_BYTES_MAX {
         let message =
             format!("stand for {bytes} bytes; at most {DETOKENIZED_BYTES_MAX} are returned");
-        fields.wrong("tokens", message);
+        fields.reject("tokens", message);
     }
     fields.finish()?;
     let ids = ids.unwrap_or_default();

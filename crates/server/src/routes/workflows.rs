@@ -99,8 +99,8 @@ fn parse_run(
     let stream = fields.raw("stream").is_none() || fields.boolean("stream") == Some(true);
     let given = match fields.raw("kwargs") {
         None => Map::new(),
-        Some(raw) => fields::read(raw).unwrap_or_else(|| {
-            fields.wrong("kwargs", "must be an object");
+        Some(raw) => fields::parse_value(raw).unwrap_or_else(|| {
+            fields.reject("kwargs", "must be an object");
             Map::new()
         }),
     };
@@ -202,9 +202,9 @@ pub(crate) async fn write_channel(
     let items = fields.array("ids", IDS_MAX).unwrap_or_default();
     let mut ids = Vec::with_capacity(items.len());
     for (at, raw) in items.into_iter().enumerate() {
-        match fields::read::<u32>(raw) {
+        match fields::parse_value::<u32>(raw) {
             Some(id) => ids.push(id),
-            None => fields.wrong(format!("ids[{at}]"), "must be a token id"),
+            None => fields.reject(format!("ids[{at}]"), "must be a token id"),
         }
     }
     let close = fields.boolean("close") == Some(true);

@@ -1,6 +1,6 @@
 //! `UIMessage`s of a request, converted to the messages that chat templates expect.
 
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value, json};
 use text::Message;
@@ -24,12 +24,12 @@ const COMPLETE_STATES: [&str; 6] = [
 pub(super) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let Some(items) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
-            fields.wrong("messages", "is required");
+            fields.reject("messages", "is required");
         }
         return Vec::new();
     };
     if items.is_empty() {
-        fields.wrong("messages", "must hold at least one message");
+        fields.reject("messages", "must hold at least one message");
     }
     let mut messages = Vec::new();
     for (index, raw) in items.into_iter().enumerate() {
@@ -38,18 +38,18 @@ pub(super) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
     messages
 }
 
-fn add_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut Vec<Message>) {
+fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut Vec<Message>) {
     let Some(object) = as_object(raw) else {
-        fields.wrong(path, "must be an object with a role and parts");
+        fields.reject(path, "must be an object with a role and parts");
         return;
     };
-    let role = object.get("role").and_then(fields::text);
+    let role = object.get("role").and_then(fields::as_text);
     let parts = object
         .get("parts")
-        .and_then(|raw| fields::list(raw, PARTS_MAX));
+        .and_then(|raw| fields::as_list(raw, PARTS_MAX));
     let Some(parts) = parts else {
         let path = format!("{path}.parts");
-        fields.wrong(path, format!("must be a list of at most {PARTS_MAX} parts"));
+        fields.reject(path, format!("must be a list of at most {PARTS_MAX} parts"));
         return;
     };
     match role.as_deref() {
@@ -71,7 +71,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut Vec<
             }
             step.finish(out);
         }
-        _ => fields.wrong(
+        _ => fields.reject(
             format!("{path}.role"),
             "must be one of system, user, assistant",
         ),
@@ -79,14 +79,14 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut Vec<
 }
 
 /// Appends the text of a part of a user or system message; parts of other types are ignored.
-fn add_text_part(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, out: &mut String) {
+fn add_text_part(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut String) {
     let part = as_object(raw);
     let kind = part.as_ref().and_then(|part| part.get("type"));
-    match (&part, kind.and_then(fields::text).as_deref()) {
+    match (&part, kind.and_then(fields::as_text).as_deref()) {
         (Some(part), Some("text")) => append_text(fields, path, part, out),
-        (Some(_), Some("file")) => fields.wrong(path, FILE_PARTS),
+        (Some(_), Some("file")) => fields.reject(path, FILE_PARTS),
         (Some(_), Some(_)) => {}
-        _ => fields.wrong(path, "must be an object with a type"),
+        _ => fields.reject(path, "must be an object with a type"),
     }
 }
 
@@ -104,14 +104,14 @@ impl Step {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        raw: Raw<'_>,
+        raw: RawJson<'_>,
         out: &mut Vec<Message>,
     ) {
         let part = as_object(raw);
         let kind = part.as_ref().and_then(|part| part.get("type"));
-        let kind = kind.and_then(fields::text);
+        let kind = kind.and_then(fields::as_text);
         let (Some(part), Some(kind)) = (part, kind) else {
-            fields.wrong(path, "must be an object with a type");
+            fields.reject(path, "must be an object with a type");
             return;
         };
         match &*kind {
@@ -119,26 +119,26 @@ impl Step {
             "reasoning" => append_text(fields, path, &part, &mut self.reasoning),
             "step-start" => std::mem::take(self).finish(out),
             "dynamic-tool" => {
-                let name = part.get("toolName").and_then(fields::text);
+                let name = part.get("toolName").and_then(fields::as_text);
                 match name {
                     Some(name) => self.add_tool(fields, path, &name, &part),
-                    None => fields.wrong(format!("{path}.toolName"), "must be a string"),
+                    None => fields.reject(format!("{path}.toolName"), "must be a string"),
                 }
             }
-            "file" | "reasoning-file" => fields.wrong(path, FILE_PARTS),
+            "file" | "reasoning-file" => fields.reject(path, FILE_PARTS),
             other if IGNORED_PARTS.contains(&other) || other.starts_with("data-") => {}
             other => match other.strip_prefix("tool-") {
                 Some(name) => self.add_tool(fields, path, name, &part),
-                None => fields.wrong(format!("{path}.type"), "is not a part of a UIMessage"),
+                None => fields.reject(format!("{path}.type"), "is not a part of a UIMessage"),
             },
         }
     }
 
     /// Adds a tool call, and the result if there is one. A call with truncated input is left out.
-    fn add_tool(&mut self, fields: &mut Fields<'_>, path: &str, name: &str, part: &Object<'_>) {
-        let text = |field| part.get(field).and_then(fields::text);
+    fn add_tool(&mut self, fields: &mut Fields<'_>, path: &str, name: &str, part: &JsonObject<'_>) {
+        let text = |field| part.get(field).and_then(fields::as_text);
         let Some(id) = text("toolCallId") else {
-            fields.wrong(format!("{path}.toolCallId"), "must be a string");
+            fields.reject(format!("{path}.toolCallId"), "must be a string");
             return;
         };
         let state = text("state").unwrap_or_default();
@@ -147,13 +147,16 @@ impl Step {
         }
         let input: Value = part
             .get("input")
-            .and_then(fields::read)
+            .and_then(fields::parse_value)
             .unwrap_or_else(|| json!({}));
         self.calls.push(json!({
             "id": id, "type": "function", "function": {"name": name, "arguments": input},
         }));
         let result = match &*state {
-            "output-available" => part.get("output").and_then(fields::read).map(output_text),
+            "output-available" => part
+                .get("output")
+                .and_then(fields::parse_value)
+                .map(output_text),
             "output-error" => text("errorText").map(std::borrow::Cow::into_owned),
             "output-denied" => Some("the call was denied".to_owned()),
             _ => None,
@@ -190,22 +193,22 @@ impl Step {
     }
 }
 
-fn as_object(raw: Raw<'_>) -> Option<Object<'_>> {
+fn as_object(raw: RawJson<'_>) -> Option<JsonObject<'_>> {
     Some(raw)
-        .filter(|raw| fields::kind(*raw) == Kind::Object)
-        .and_then(fields::read)
+        .filter(|raw| fields::json_type(*raw) == JsonType::Object)
+        .and_then(fields::parse_value)
 }
 
 /// Appends the text of a part; a line end separates parts.
-fn append_text(fields: &mut Fields<'_>, path: &str, part: &Object<'_>, out: &mut String) {
-    match part.get("text").and_then(fields::text) {
+fn append_text(fields: &mut Fields<'_>, path: &str, part: &JsonObject<'_>, out: &mut String) {
+    match part.get("text").and_then(fields::as_text) {
         Some(text) => {
             if !out.is_empty() && !text.is_empty() {
                 out.push('\n');
             }
             out.push_str(&text);
         }
-        None => fields.wrong(format!("{path}.text"), "must be a string"),
+        None => fields.reject(format!("{path}.text"), "must be a string"),
     }
 }
 

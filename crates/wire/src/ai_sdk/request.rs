@@ -66,7 +66,7 @@ fn parse_conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {
     let id = fields.string("id")?;
     if id.len() > CONVERSATION_ID_BYTES_MAX {
         let error_message = format!("must have at most {CONVERSATION_ID_BYTES_MAX} bytes");
-        fields.wrong("id", error_message);
+        fields.reject("id", error_message);
     }
     Some(id.into())
 }

@@ -1,24 +1,24 @@
 //! Parsers of content blocks, and the errors for unsupported blocks.
 
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::PARTS_MAX;
 
 /// Blocks of the protocol that this server does not support.
 const UNSUPPORTED_BLOCKS: [&str; 4] = ["image", "document", "search_result", "container_upload"];
 
 /// Parses a string or a list of text blocks, whose texts are joined by line ends.
-pub(crate) fn joined_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
-    if let Some(text) = fields::text(raw) {
+pub(crate) fn joined_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<String> {
+    if let Some(text) = fields::as_text(raw) {
         return Some(text.into_owned());
     }
-    if fields::kind(raw) == Kind::String {
-        fields.wrong(path, "has an invalid Unicode escape");
+    if fields::json_type(raw) == JsonType::String {
+        fields.reject(path, "has an invalid Unicode escape");
         return None;
     }
-    let Some(blocks) = fields::list(raw, PARTS_MAX) else {
+    let Some(blocks) = fields::as_list(raw, PARTS_MAX) else {
         let error_message =
             format!("must be a string or a list of at most {PARTS_MAX} text blocks");
-        fields.wrong(path, error_message);
+        fields.reject(path, error_message);
         return None;
     };
     let texts: Vec<Option<String>> = blocks
@@ -31,10 +31,10 @@ pub(crate) fn joined_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> 
 }
 
 /// Parses a text block.
-fn text_block(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
-    let block = fields::object(raw);
+fn text_block(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<String> {
+    let block = fields::as_object(raw);
     let kind = block.as_ref().and_then(|block| block.get("type"));
-    let kind = kind.and_then(fields::text);
+    let kind = kind.and_then(fields::as_text);
     match (kind.as_deref(), &block) {
         (Some("text"), Some(block)) => required_string(fields, path, block, "text"),
         (kind, _) => {
@@ -48,12 +48,12 @@ fn text_block(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Strin
 pub(crate) fn required_string(
     fields: &mut Fields<'_>,
     path: &str,
-    block: &Object<'_>,
+    block: &JsonObject<'_>,
     name: &str,
 ) -> Option<String> {
-    let text = block.get(name).and_then(fields::text);
+    let text = block.get(name).and_then(fields::as_text);
     if text.is_none() {
-        fields.wrong(format!("{path}.{name}"), "must be a string");
+        fields.reject(format!("{path}.{name}"), "must be a string");
     }
     text.map(std::borrow::Cow::into_owned)
 }
@@ -63,12 +63,12 @@ pub(crate) fn reject_block(fields: &mut Fields<'_>, path: &str, role: &str, kind
     if kind.is_some_and(|kind| UNSUPPORTED_BLOCKS.contains(&kind)) {
         let error_message =
             "only text: images, documents and files are not supported yet by this server";
-        return fields.wrong(path, error_message);
+        return fields.reject(path, error_message);
     }
     let error_message = match role {
         "user" => "must be text or tool_result",
         "assistant" => "must be text, tool_use, thinking or redacted_thinking",
         _ => "must be text",
     };
-    fields.wrong(format!("{path}.type"), error_message);
+    fields.reject(format!("{path}.type"), error_message);
 }

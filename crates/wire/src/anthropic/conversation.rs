@@ -5,7 +5,7 @@
 //! assistant's message.
 
 use super::blocks;
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value};
 use text::Message;
@@ -29,12 +29,12 @@ pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<Conversation
     }
     let Some(turns) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
-            fields.wrong("messages", "is required");
+            fields.reject("messages", "is required");
         }
         return None;
     };
     if turns.is_empty() {
-        fields.wrong("messages", "must hold at least one message");
+        fields.reject("messages", "must hold at least one message");
         return None;
     }
     let mut is_valid = true;
@@ -48,33 +48,33 @@ pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<Conversation
 }
 
 impl Conversation {
-    fn add_message(&mut self, fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<()> {
-        let Some(turn) = fields::object(raw) else {
-            fields.wrong(path, "must be an object with a role and content");
+    fn add_message(&mut self, fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<()> {
+        let Some(turn) = fields::as_object(raw) else {
+            fields.reject(path, "must be an object with a role and content");
             return None;
         };
-        let role = match turn.get("role").and_then(fields::text).as_deref() {
+        let role = match turn.get("role").and_then(fields::as_text).as_deref() {
             Some("user") => "user",
             Some("assistant") => "assistant",
             Some("system") => "system",
             _ => {
                 let error_message = "must be user, assistant or system";
-                fields.wrong(format!("{path}.role"), error_message);
+                fields.reject(format!("{path}.role"), error_message);
                 return None;
             }
         };
         let path = format!("{path}.content");
         let Some(content) = turn.get("content") else {
-            fields.wrong(path, "is required");
+            fields.reject(path, "is required");
             return None;
         };
-        if fields::kind(content) != Kind::Array {
+        if fields::json_type(content) != JsonType::Array {
             let text = blocks::joined_text(fields, &path, content)?;
             self.add_text(role, &text);
             return Some(());
         }
-        let Some(blocks) = fields::list(content, PARTS_MAX) else {
-            fields.wrong(path, format!("must have at most {PARTS_MAX} blocks"));
+        let Some(blocks) = fields::as_list(content, PARTS_MAX) else {
+            fields.reject(path, format!("must have at most {PARTS_MAX} blocks"));
             return None;
         };
         let mut is_valid = true;
@@ -90,11 +90,11 @@ impl Conversation {
         fields: &mut Fields<'_>,
         path: &str,
         role: &'static str,
-        raw: Raw<'_>,
+        raw: RawJson<'_>,
     ) -> Option<()> {
-        let block = fields::object(raw);
+        let block = fields::as_object(raw);
         let kind = block.as_ref().and_then(|block| block.get("type"));
-        let kind = kind.and_then(fields::text);
+        let kind = kind.and_then(fields::as_text);
         match (role, kind.as_deref(), &block) {
             (_, Some("text"), Some(block)) => {
                 let text = blocks::required_string(fields, path, block, "text")?;
@@ -133,16 +133,16 @@ impl Conversation {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        block: &Object<'_>,
+        block: &JsonObject<'_>,
     ) -> Option<()> {
         let id = blocks::required_string(fields, path, block, "id");
         let name = blocks::required_string(fields, path, block, "name");
         let input = block
             .get("input")
-            .filter(|raw| fields::kind(*raw) == Kind::Object);
-        let Some(input) = input.and_then(fields::read::<Value>) else {
+            .filter(|raw| fields::json_type(*raw) == JsonType::Object);
+        let Some(input) = input.and_then(fields::parse_value::<Value>) else {
             let error_message = "must be an object, nested at most 127 deep";
-            fields.wrong(format!("{path}.input"), error_message);
+            fields.reject(format!("{path}.input"), error_message);
             return None;
         };
         let (id, name) = (id?, name?);
@@ -164,13 +164,13 @@ impl Conversation {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        block: &Object<'_>,
+        block: &JsonObject<'_>,
     ) -> Option<()> {
         let id = blocks::required_string(fields, path, block, "tool_use_id")?;
         let call = self.calls.iter().rev().find(|(call, _)| *call == id);
         let Some(name) = call.map(|(_, name)| name.clone()) else {
             let error_message = "must be the id of an earlier tool_use block";
-            fields.wrong(format!("{path}.tool_use_id"), error_message);
+            fields.reject(format!("{path}.tool_use_id"), error_message);
             return None;
         };
         let text = match block.get("content") {
@@ -181,8 +181,8 @@ impl Conversation {
         rest.insert("tool_call_id".to_owned(), Value::String(id));
         rest.insert("name".to_owned(), Value::String(name));
         if let Some(raw) = block.get("is_error") {
-            let Some(is_error) = fields::read::<bool>(raw) else {
-                fields.wrong(format!("{path}.is_error"), "must be true or false");
+            let Some(is_error) = fields::parse_value::<bool>(raw) else {
+                fields.reject(format!("{path}.is_error"), "must be true or false");
                 return None;
             };
             rest.insert("is_error".to_owned(), Value::Bool(is_error));
@@ -215,13 +215,13 @@ impl Conversation {
         };
         if last.rest.contains_key("tool_calls") {
             let error_message = "must not end with tool_use: its tool_result has to follow";
-            fields.wrong("messages", error_message);
+            fields.reject("messages", error_message);
             return None;
         }
         let text = last.content.as_str().unwrap_or_default();
         if text.ends_with(char::is_whitespace) {
             let error_message = "the last assistant message must not end with white space";
-            fields.wrong("messages", error_message);
+            fields.reject("messages", error_message);
             return None;
         }
         if text.is_empty() {

@@ -46,19 +46,19 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         params.stops.extend(sequences);
     }
     if params.stops.len() > STOPS_MAX {
-        fields.wrong("stop_sequences", too_many_stops());
+        fields.reject("stop_sequences", too_many_stops());
     }
     if fields.raw("max_tokens").is_none() && max_tokens.is_none() {
-        fields.wrong("max_tokens", "is required");
+        fields.reject("max_tokens", "is required");
     }
     let mut stream_options = generation_fields::stream_options(&mut fields);
     // Every message reports its usage.
     stream_options.include_usage = true;
     fields.integer("n", 1..=1);
     for name in ["logprobs", "top_logprobs"] {
-        let off = |raw: fields::Raw<'_>| matches!(raw.get(), "false" | "0");
+        let off = |raw: fields::RawJson<'_>| matches!(raw.get(), "false" | "0");
         if fields.raw(name).is_some_and(|raw| !off(raw)) {
-            fields.wrong(
+            fields.reject(
                 name,
                 "is not supported in this wire format: use another one for this stream",
             );
@@ -124,13 +124,13 @@ fn parse_thinking(
     kwargs: &mut Map<String, Value>,
 ) -> Option<u64> {
     let object = fields.object("thinking")?;
-    let kind = object.get("type").and_then(fields::text);
+    let kind = object.get("type").and_then(fields::as_text);
     let enabled = match kind.as_deref() {
         Some("enabled" | "adaptive" | "between_tools") => true,
         Some("disabled") => false,
         _ => {
             let error_message = "must be enabled, disabled, adaptive or between_tools";
-            fields.wrong("thinking.type", error_message);
+            fields.reject("thinking.type", error_message);
             return None;
         }
     };
@@ -151,7 +151,7 @@ fn parse_thinking(
             Some(budget)
         }
         None => {
-            fields.wrong(
+            fields.reject(
                 "thinking.budget_tokens",
                 format!(
                     "must be an integer of at least {THINKING_TOKENS_MIN}, less than max_tokens"
@@ -168,12 +168,12 @@ fn parse_output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>)
         return;
     };
     if let Some(raw) = object.get("effort") {
-        match fields::text(raw) {
+        match fields::as_text(raw) {
             Some(effort) => {
                 let effort = Value::String(effort.into_owned());
                 kwargs.insert("reasoning_effort".to_owned(), effort);
             }
-            None => fields.wrong("output_config.effort", "must be a string"),
+            None => fields.reject("output_config.effort", "must be a string"),
         }
     }
 }
@@ -201,20 +201,20 @@ fn check_context_management(fields: &mut Fields<'_>) {
         return;
     };
     let path = "context_management.edits";
-    for (i, edit) in fields::list(edits, EDITS_MAX)
+    for (i, edit) in fields::as_list(edits, EDITS_MAX)
         .unwrap_or_default()
         .into_iter()
         .enumerate()
     {
-        let kind = fields::object(edit).and_then(|edit| edit.get("type"));
-        let kind = kind.and_then(fields::text);
+        let kind = fields::as_object(edit).and_then(|edit| edit.get("type"));
+        let kind = kind.and_then(fields::as_text);
         if !kind.is_some_and(|kind| kind.starts_with("clear_")) {
             let error_message = format!("other than clear_... {NOT_SUPPORTED}");
-            fields.wrong(format!("{path}[{i}].type"), error_message);
+            fields.reject(format!("{path}[{i}].type"), error_message);
         }
     }
-    if fields::list(edits, EDITS_MAX).is_none() {
-        fields.wrong(path, format!("must be a list of at most {EDITS_MAX} edits"));
+    if fields::as_list(edits, EDITS_MAX).is_none() {
+        fields.reject(path, format!("must be a list of at most {EDITS_MAX} edits"));
     }
 }
 
@@ -224,24 +224,24 @@ fn check_metadata(fields: &mut Fields<'_>) {
         return;
     };
     let user = object.get("user_id");
-    if user.is_some_and(|raw| fields::text(raw).is_none()) {
-        fields.wrong("metadata.user_id", "must be a string");
+    if user.is_some_and(|raw| fields::as_text(raw).is_none()) {
+        fields.reject("metadata.user_id", "must be a string");
     }
 }
 
 fn parse_stop_sequences(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     let raw = fields.raw("stop_sequences")?;
-    let Some(items) = fields::list(raw, STOPS_MAX) else {
-        fields.wrong("stop_sequences", too_many_stops());
+    let Some(items) = fields::as_list(raw, STOPS_MAX) else {
+        fields.reject("stop_sequences", too_many_stops());
         return None;
     };
     let mut stops = Vec::with_capacity(items.len());
     for (i, item) in items.into_iter().enumerate() {
-        match fields::text(item) {
+        match fields::as_text(item) {
             Some(stop) if (1..=STOP_BYTES_MAX).contains(&stop.len()) => {
                 stops.push(stop.into_owned());
             }
-            _ => fields.wrong(
+            _ => fields.reject(
                 format!("stop_sequences[{i}]"),
                 format!("must be a string of 1 to {STOP_BYTES_MAX} bytes"),
             ),

@@ -1,6 +1,6 @@
 //! Response formats: `output_config.format`, and its former name `output_format`.
 
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::response_format;
 use generate::response_format::ResponseFormat;
 
@@ -21,27 +21,27 @@ pub(crate) fn parse_output_format(
     let first = response_formats.next()?;
     if let Some(second) = response_formats.next() {
         let error_message = format!("must not be given together with {}", first.field);
-        fields.wrong(second.field, error_message);
+        fields.reject(second.field, error_message);
     }
     Some(first)
 }
 
 /// Parses `{"type":"json_schema","schema":{..}}` or null.
-fn parse_format(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
+fn parse_format(fields: &mut Fields<'_>, name: &str, raw: RawJson<'_>) -> Option<ResponseFormat> {
     if raw.get() == "null" {
         return None;
     }
-    let format: Option<Object<'_>> = match fields::kind(raw) {
-        Kind::Object => fields::read(raw),
+    let format: Option<JsonObject<'_>> = match fields::json_type(raw) {
+        JsonType::Object => fields::parse_value(raw),
         _ => None,
     };
     let Some(format) = format else {
-        fields.wrong(name, "must be an object");
+        fields.reject(name, "must be an object");
         return None;
     };
-    let kind = format.get("type").and_then(fields::text);
+    let kind = format.get("type").and_then(fields::as_text);
     if kind.as_deref() != Some("json_schema") {
-        fields.wrong(format!("{name}.type"), "must be json_schema");
+        fields.reject(format!("{name}.type"), "must be json_schema");
         return None;
     }
     match format.get("schema") {
@@ -50,7 +50,7 @@ fn parse_format(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<Res
         }
         None => {
             let error_message = "is required: a JSON Schema (an object)";
-            fields.wrong(format!("{name}.schema"), error_message);
+            fields.reject(format!("{name}.schema"), error_message);
             None
         }
     }

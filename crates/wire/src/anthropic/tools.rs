@@ -1,6 +1,6 @@
 //! Parsers of `tools` and `tool_choice`.
 
-use crate::fields::{self, Fields, Kind, Raw};
+use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::tool_definitions::parse_tool_list;
 use generate::tools::{ToolChoice, Tools};
 use serde_json::{Map, Value};
@@ -15,53 +15,53 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     let tools = parse_tool_list(fields, ".name", parse_tool);
     let (choice, single_call) = parse_tool_choice(fields, !tools.is_empty());
     Tools::new(tools, &choice, single_call).unwrap_or_else(|| {
-        fields.wrong("tool_choice.name", "must be one of the given tools");
+        fields.reject("tool_choice.name", "must be one of the given tools");
         Tools::default()
     })
 }
 
-fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
-    let Some(tool) = fields::object(raw) else {
-        fields.wrong(path, "must be an object with a name and an input_schema");
+fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(String, Value)> {
+    let Some(tool) = fields::as_object(raw) else {
+        fields.reject(path, "must be an object with a name and an input_schema");
         return None;
     };
-    let kind = tool.get("type").map(fields::text);
+    let kind = tool.get("type").map(fields::as_text);
     if !matches!(
         kind.as_ref().map(|kind| kind.as_deref()),
         None | Some(Some("custom"))
     ) {
         let error_message = format!("other than \"custom\" {NOT_SUPPORTED}");
-        fields.wrong(format!("{path}.type"), error_message);
+        fields.reject(format!("{path}.type"), error_message);
         return None;
     }
-    let strict = tool.get("strict").map(fields::read::<bool>);
+    let strict = tool.get("strict").map(fields::parse_value::<bool>);
     if strict == Some(None) {
-        fields.wrong(format!("{path}.strict"), "must be true or false");
+        fields.reject(format!("{path}.strict"), "must be true or false");
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    let name = tool.get("name").and_then(fields::text);
+    let name = tool.get("name").and_then(fields::as_text);
     let name =
         name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain));
     if name.is_none() {
         let error_message =
             format!("must be 1 to {NAME_BYTES_MAX} letters, digits, underscores and hyphens");
-        fields.wrong(format!("{path}.name"), error_message);
+        fields.reject(format!("{path}.name"), error_message);
     }
     let schema = tool
         .get("input_schema")
-        .filter(|raw| fields::kind(*raw) == Kind::Object)
-        .and_then(fields::read::<Value>);
+        .filter(|raw| fields::json_type(*raw) == JsonType::Object)
+        .and_then(fields::parse_value::<Value>);
     if schema.is_none() {
         let error_message = "must be an object, nested at most 127 deep";
-        fields.wrong(format!("{path}.input_schema"), error_message);
+        fields.reject(format!("{path}.input_schema"), error_message);
     }
     let mut function = Map::new();
     if let Some(raw) = tool.get("description") {
-        match fields::text(raw) {
+        match fields::as_text(raw) {
             Some(text) => {
                 function.insert("description".to_owned(), Value::String(text.into_owned()));
             }
-            None => fields.wrong(format!("{path}.description"), "must be a string"),
+            None => fields.reject(format!("{path}.description"), "must be a string"),
         }
     }
     let name = name?.into_owned();
@@ -84,7 +84,7 @@ fn parse_tool_choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, b
         (choice_by_type(fields), single_call)
     });
     if !has_tools && choice != ToolChoice::None {
-        fields.wrong("tool_choice", "needs tools");
+        fields.reject("tool_choice", "needs tools");
         return (ToolChoice::Auto, single_call);
     }
     (choice, single_call)
@@ -98,11 +98,11 @@ fn choice_by_type(fields: &mut Fields<'_>) -> ToolChoice {
         (Some("any"), _) => ToolChoice::Required,
         (Some("tool"), Some(name)) => ToolChoice::Named(name.into_owned()),
         (Some("tool"), None) => {
-            fields.wrong("name", "is required: the tool to call");
+            fields.reject("name", "is required: the tool to call");
             ToolChoice::Auto
         }
         _ => {
-            fields.wrong("type", "must be auto, any, tool or none");
+            fields.reject("type", "must be auto, any, tool or none");
             ToolChoice::Auto
         }
     }

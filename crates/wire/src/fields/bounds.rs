@@ -1,6 +1,6 @@
 //! Limits of values and token ids in a body: parsed values take more memory than their JSON text.
 
-use super::{Kind, Raw, kind, whole_number};
+use super::{JsonType, RawJson, json_type, whole_number};
 use generate::error::Problem;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use std::fmt;
@@ -10,16 +10,16 @@ use std::fmt;
 pub const VALUES_MAX: usize = 1 << 18;
 /// Limit of token ids in a list: the length of the longest context.
 const IDS_MAX: usize = 1 << 20;
-/// Request fields that may be lists of token ids: ids are parsed one by one ([`ids`]) and take four bytes each.
+/// Request fields that may be lists of token ids: ids are parsed one by one ([`parse_ids`]) and take four bytes each.
 const LISTS_OF_IDS: [&str; 4] = ["prompt", "input", "context", "tokens"];
 
 /// The number of values that may follow the field `name`, given that `left` may follow before the field is counted.
 ///
 /// # Errors
 /// The field has more than `left` values.
-pub fn spend(name: &str, raw: Raw<'_>, left: usize) -> Result<usize, Problem> {
+pub fn count_values(name: &str, raw: RawJson<'_>, left: usize) -> Result<usize, Problem> {
     let counts_numbers = !LISTS_OF_IDS.contains(&name);
-    let values = values(raw.get(), counts_numbers);
+    let values = value_count(raw.get(), counts_numbers);
     left.checked_sub(values).ok_or_else(|| {
         Problem::new(
             name,
@@ -30,7 +30,7 @@ pub fn spend(name: &str, raw: Raw<'_>, left: usize) -> Result<usize, Problem> {
 
 /// Number of values in a JSON text, including names of fields. Without `numbers`, only lists and objects count as
 /// items of a list.
-fn values(text: &str, numbers: bool) -> usize {
+fn value_count(text: &str, numbers: bool) -> usize {
     let (mut values, mut in_string, mut is_escaped) = (1, false, false);
     for byte in text.bytes() {
         if in_string {
@@ -49,7 +49,7 @@ fn values(text: &str, numbers: bool) -> usize {
 }
 
 /// Whether a value is a list that begins with a number.
-pub fn begins_with_number(raw: Raw<'_>) -> bool {
+pub fn begins_with_number(raw: RawJson<'_>) -> bool {
     let inside = raw.get().strip_prefix('[').map(str::trim_start);
     inside.is_some_and(|inside| inside.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
 }
@@ -58,49 +58,52 @@ pub fn begins_with_number(raw: Raw<'_>) -> bool {
 ///
 /// # Errors
 /// No list, a list longer than [`IDS_MAX`], or an invalid id.
-pub fn ids(path: &str, raw: Raw<'_>, vocab: usize) -> Result<Vec<u32>, Problem> {
+pub fn parse_ids(path: &str, raw: RawJson<'_>, vocab: usize) -> Result<Vec<u32>, Problem> {
     let no_list = || Problem::new(path, "must be a list of token ids");
-    if kind(raw) != Kind::Array {
+    if json_type(raw) != JsonType::Array {
         return Err(no_list());
     }
     let mut json = serde_json::Deserializer::from_str(raw.get());
-    let mut wrong = None;
+    let mut error = None;
     let reader = Ids {
         vocab,
-        wrong: &mut wrong,
+        error: &mut error,
     };
-    match (json.deserialize_seq(reader), wrong) {
+    match (json.deserialize_seq(reader), error) {
         (Ok(ids), None) => Ok(ids),
-        (_, Some(Wrong::Many)) => {
-            let words = format!("must hold at most {IDS_MAX} token ids");
-            Err(Problem::new(path, words))
+        (_, Some(IdsError::Many)) => {
+            let error_message = format!("must hold at most {IDS_MAX} token ids");
+            Err(Problem::new(path, error_message))
         }
-        (_, Some(Wrong::At(i))) => Err(Problem::new(format!("{path}[{i}]"), token_id_words(vocab))),
+        (_, Some(IdsError::At(i))) => Err(Problem::new(
+            format!("{path}[{i}]"),
+            token_id_message(vocab),
+        )),
         (Err(_), None) => Err(no_list()),
     }
 }
 
 /// Parses a token id of the vocabulary.
-pub fn token_id(raw: Raw<'_>, vocab: usize) -> Option<u32> {
+pub fn token_id(raw: RawJson<'_>, vocab: usize) -> Option<u32> {
     whole_number(raw)
         .filter(|id| (0..vocab as i128).contains(id))
         .and_then(|id| u32::try_from(id).ok())
 }
 
 /// Error message for an invalid token id.
-pub fn token_id_words(vocab: usize) -> String {
+pub fn token_id_message(vocab: usize) -> String {
     format!("must be a token id from 0 to {}", vocab.saturating_sub(1))
 }
 
 /// The error of a list of ids.
-enum Wrong {
+enum IdsError {
     Many,
     At(usize),
 }
 
 struct Ids<'a> {
     vocab: usize,
-    wrong: &'a mut Option<Wrong>,
+    error: &'a mut Option<IdsError>,
 }
 
 impl<'de> Visitor<'de> for Ids<'_> {
@@ -112,16 +115,16 @@ impl<'de> Visitor<'de> for Ids<'_> {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Vec<u32>, S::Error> {
         let mut ids = Vec::new();
-        while let Some(raw) = seq.next_element::<Raw<'de>>()? {
-            let wrong = match token_id(raw, self.vocab) {
-                _ if ids.len() == IDS_MAX => Wrong::Many,
-                None => Wrong::At(ids.len()),
+        while let Some(raw) = seq.next_element::<RawJson<'de>>()? {
+            let error = match token_id(raw, self.vocab) {
+                _ if ids.len() == IDS_MAX => IdsError::Many,
+                None => IdsError::At(ids.len()),
                 Some(id) => {
                     ids.push(id);
                     continue;
                 }
             };
-            *self.wrong = Some(wrong);
+            *self.error = Some(error);
             return Err(S::Error::custom("no ids"));
         }
         Ok(ids)
@@ -132,7 +135,7 @@ impl<'de> Visitor<'de> for Ids<'_> {
 mod tests {
     use super::*;
 
-    fn raw(text: &str) -> Raw<'_> {
+    fn raw(text: &str) -> RawJson<'_> {
         serde_json::from_str(text).expect("JSON")
     }
 
@@ -146,7 +149,7 @@ mod tests {
             ("{\"a\": 1, \"b\": [2, 3]}", 7, 5),
         ] {
             assert_eq!(
-                (values(text, true), values(text, false)),
+                (value_count(text, true), value_count(text, false)),
                 (all, without_numbers),
                 "{text}"
             );
@@ -157,22 +160,22 @@ mod tests {
     fn a_body_holds_so_many_values() {
         let lists = |n: usize| format!("[{}[]]", "[],".repeat(n - 1));
         let fits = VALUES_MAX / 2 - 2;
-        assert!(spend("tools", raw(&lists(fits)), VALUES_MAX).is_ok());
-        let problem =
-            spend("tools", raw(&lists(VALUES_MAX / 2 + 1)), VALUES_MAX).expect_err("too many");
+        assert!(count_values("tools", raw(&lists(fits)), VALUES_MAX).is_ok());
+        let problem = count_values("tools", raw(&lists(VALUES_MAX / 2 + 1)), VALUES_MAX)
+            .expect_err("too many");
         assert_eq!(problem.field, "tools");
         assert!(
             problem.constraint.contains("262144"),
             "{}",
             problem.constraint
         );
-        let left = spend("tools", raw(&lists(fits)), VALUES_MAX).expect("some are left");
-        assert!(left < 8 && spend("more", raw("[1,2,3,4,5,6,7,8]"), left).is_err());
+        let left = count_values("tools", raw(&lists(fits)), VALUES_MAX).expect("some are left");
+        assert!(left < 8 && count_values("more", raw("[1,2,3,4,5,6,7,8]"), left).is_err());
         let numbers = format!("[{}0]", "0,".repeat(VALUES_MAX));
         let numbers = raw(&numbers);
-        assert!(spend("kwargs", numbers, VALUES_MAX).is_err());
+        assert!(count_values("kwargs", numbers, VALUES_MAX).is_err());
         assert_eq!(
-            spend("prompt", numbers, VALUES_MAX).ok(),
+            count_values("prompt", numbers, VALUES_MAX).ok(),
             Some(VALUES_MAX - 2)
         );
     }
@@ -180,7 +183,7 @@ mod tests {
     #[test]
     fn ids_are_read_one_by_one() {
         let read = |text: &str| {
-            ids("context", raw(text), 300)
+            parse_ids("context", raw(text), 300)
                 .map_err(|p| (p.field.to_string(), p.constraint.to_string()))
         };
         assert_eq!(read("[1, 2.0, 299]"), Ok(vec![1, 2, 299]));
@@ -191,10 +194,10 @@ mod tests {
         let most = format!("[{}1]", "1,".repeat(IDS_MAX - 1));
         assert_eq!(read(&most).map(|ids| ids.len()), Ok(IDS_MAX));
         let more = format!("[{}1]", "1,".repeat(IDS_MAX));
-        let (field, words) = read(&more).expect_err("too many");
+        let (field, error_message) = read(&more).expect_err("too many");
         assert!(
-            field == "context" && words.contains("1048576"),
-            "{field}: {words}"
+            field == "context" && error_message.contains("1048576"),
+            "{field}: {error_message}"
         );
     }
 }

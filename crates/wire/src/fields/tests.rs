@@ -15,7 +15,7 @@ fn invalid_value_is_repeated_if_it_is_short_and_a_double() {
     ] {
         let body = format!("{{\"stop\": {value}}}");
         let mut fields = Fields::parse(body.as_bytes()).expect("an object");
-        fields.wrong("stop", "must be something else");
+        fields.reject("stop", "must be something else");
         let error = fields.finish().expect_err("a problem");
         assert_eq!(error.problems[0].value.as_deref(), shown, "{value}");
     }

@@ -1,7 +1,7 @@
 //! Parser of `POST /v1/inference` and `POST /v1/jobs`.
 
 use super::job_id::{JOB_ID_MESSAGE, JobId};
-use crate::fields::{self, Fields, Kind, Raw};
+use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::openai::{chat_request, generation_fields};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
@@ -28,7 +28,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
             .raw(name)
             .is_some_and(|raw| !matches!(raw.get(), "false" | "0"))
         {
-            fields.wrong(
+            fields.reject(
                 name,
                 "is not supported in this wire format: use another one for this stream",
             );
@@ -51,7 +51,7 @@ fn parse_job_id(fields: &mut Fields<'_>) -> Option<JobId> {
     let text = fields.string("job_id")?;
     let id = JobId::parse(&text);
     if id.is_none() {
-        fields.wrong("job_id", JOB_ID_MESSAGE);
+        fields.reject("job_id", JOB_ID_MESSAGE);
     }
     id
 }
@@ -60,11 +60,11 @@ fn parse_job_id(fields: &mut Fields<'_>) -> Option<JobId> {
 fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Prompt> {
     match (fields.raw("prompt"), fields.raw("messages")) {
         (None, None) => {
-            fields.wrong("prompt", "is required unless messages are given");
+            fields.reject("prompt", "is required unless messages are given");
             None
         }
         (Some(_), Some(_)) => {
-            fields.wrong("messages", "must not be given together with prompt");
+            fields.reject("messages", "must not be given together with prompt");
             None
         }
         (None, Some(_)) => {
@@ -85,12 +85,12 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Opt
     }
 }
 
-fn plain_prompt(fields: &mut Fields<'_>, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
-    if let Some(text) = fields::text(raw) {
+fn plain_prompt(fields: &mut Fields<'_>, raw: RawJson<'_>, vocab: usize) -> Option<Prompt> {
+    if let Some(text) = fields::as_text(raw) {
         return Some(Prompt::Text(text.into_owned()));
     }
-    if fields::kind(raw) != Kind::Array || fields::is_empty_list(raw) {
-        fields.wrong(
+    if fields::json_type(raw) != JsonType::Array || fields::is_empty_list(raw) {
+        fields.reject(
             "prompt",
             "must be a string or a list of at least one token id",
         );

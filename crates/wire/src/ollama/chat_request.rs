@@ -2,7 +2,7 @@
 
 use super::keep_alive::keep_alive;
 use super::request::{self, NOT_SUPPORTED};
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
@@ -47,23 +47,23 @@ fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
 }
 
 /// Parses one message; errors are recorded in `fields`.
-fn parse_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
-    let object = Some(raw).filter(|raw| fields::kind(*raw) == Kind::Object);
-    let Some(object) = object.and_then(fields::read::<Object<'_>>) else {
-        fields.wrong(path, "must be an object with a role and content");
+fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<Message> {
+    let object = Some(raw).filter(|raw| fields::json_type(*raw) == JsonType::Object);
+    let Some(object) = object.and_then(fields::parse_value::<JsonObject<'_>>) else {
+        fields.reject(path, "must be an object with a role and content");
         return None;
     };
-    let role = object.get("role").and_then(fields::text);
+    let role = object.get("role").and_then(fields::as_text);
     let role = role.filter(|role| matches!(&**role, "system" | "user" | "assistant" | "tool"));
     if role.is_none() {
         let error_message = "must be one of system, user, assistant, tool";
-        fields.wrong(format!("{path}.role"), error_message);
+        fields.reject(format!("{path}.role"), error_message);
     }
     let content = string_member(fields, &object, path, "content");
     let rest = other_members(fields, path, &object);
     let images = object.get("images");
-    if images.is_some_and(|images| fields::list(images, 0).is_none()) {
-        fields.wrong(format!("{path}.images"), NOT_SUPPORTED);
+    if images.is_some_and(|images| fields::as_list(images, 0).is_none()) {
+        fields.reject(format!("{path}.images"), NOT_SUPPORTED);
     }
     Some(Message {
         role: role?.into_owned(),
@@ -73,7 +73,11 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Me
 }
 
 /// Further members of a message that chat templates read, under the names in those templates.
-fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
+fn other_members(
+    fields: &mut Fields<'_>,
+    path: &str,
+    object: &JsonObject<'_>,
+) -> Map<String, Value> {
     let mut rest = Map::new();
     for (name, known_as) in [
         ("thinking", "reasoning_content"),
@@ -87,7 +91,7 @@ fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Ma
     let Some(raw) = object.get("tool_calls") else {
         return rest;
     };
-    let calls = fields::list(raw, PARTS_MAX);
+    let calls = fields::as_list(raw, PARTS_MAX);
     let calls: Option<Vec<Value>> =
         calls.and_then(|calls| calls.into_iter().map(earlier_call).collect());
     match calls {
@@ -96,15 +100,15 @@ fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Ma
         }
         None => {
             let error_message = "must be a list of {\"function\":{\"name\":..,\"arguments\":{..}}}";
-            fields.wrong(format!("{path}.tool_calls"), error_message);
+            fields.reject(format!("{path}.tool_calls"), error_message);
         }
     }
     rest
 }
 
 /// An earlier tool call of the conversation, in OpenAI's format, which chat templates expect.
-fn earlier_call(raw: Raw<'_>) -> Option<Value> {
-    let call: Map<String, Value> = fields::read(raw)?;
+fn earlier_call(raw: RawJson<'_>) -> Option<Value> {
+    let call: Map<String, Value> = fields::parse_value(raw)?;
     let function = call.get("function")?.as_object()?;
     let (name, arguments) = (function.get("name")?.as_str()?, function.get("arguments"));
     let arguments = arguments.map_or_else(|| json!({}), Clone::clone);
@@ -120,14 +124,14 @@ fn earlier_call(raw: Raw<'_>) -> Option<Value> {
 
 fn string_member(
     fields: &mut Fields<'_>,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     path: &str,
     name: &str,
 ) -> Option<String> {
     let raw = object.get(name)?;
-    let text = fields::text(raw);
+    let text = fields::as_text(raw);
     if text.is_none() {
-        fields.wrong(format!("{path}.{name}"), "must be a string");
+        fields.reject(format!("{path}.{name}"), "must be a string");
     }
     text.map(std::borrow::Cow::into_owned)
 }

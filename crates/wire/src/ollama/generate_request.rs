@@ -25,7 +25,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         true => {
             for name in ["system", "template", "context"] {
                 if is_given(&fields, name) {
-                    fields.wrong(
+                    fields.reject(
                         name,
                         "cannot be combined with raw, which uses the prompt without a template",
                     );
@@ -72,7 +72,7 @@ fn prompt_turn(
         return match go_template::render(&template, values) {
             Ok(pieces) => Prompt::Pieces(pieces),
             Err(why) => {
-                fields.wrong("template", why);
+                fields.reject("template", why);
                 Prompt::Pieces(Vec::new())
             }
         };

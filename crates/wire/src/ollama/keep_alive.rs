@@ -1,6 +1,6 @@
 //! `keep_alive`: how long a model stays loaded without a request.
 
-use crate::fields::{self, Fields, Kind};
+use crate::fields::{self, Fields, JsonType};
 use std::time::{Duration, Instant};
 
 /// How long a model stays loaded without a request.
@@ -34,12 +34,12 @@ const KEEP_ALIVE_MESSAGE: &str = "must be a number of seconds, or a duration lik
 /// Parses `keep_alive`.
 pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {
     let raw = fields.raw("keep_alive")?;
-    let seconds = match fields::kind(raw) {
-        Kind::Number => fields::read::<f64>(raw),
-        _ => fields::text(raw).and_then(|text| parse_seconds(&text)),
+    let seconds = match fields::json_type(raw) {
+        JsonType::Number => fields::parse_value::<f64>(raw),
+        _ => fields::as_text(raw).and_then(|text| parse_seconds(&text)),
     };
     let Some(seconds) = seconds else {
-        fields.wrong("keep_alive", KEEP_ALIVE_MESSAGE);
+        fields.reject("keep_alive", KEEP_ALIVE_MESSAGE);
         return None;
     };
     if seconds < 0.0 {

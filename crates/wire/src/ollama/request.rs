@@ -1,6 +1,6 @@
 //! Parsers of request fields that Ollama's routes share.
 
-use crate::fields::{self, Fields, Kind};
+use crate::fields::{self, Fields, JsonType};
 use crate::openai::{chat_request, generation_fields};
 use crate::request_parser::ParseContext;
 use crate::response_format;
@@ -43,12 +43,12 @@ pub fn generation_params(fields: &mut Fields<'_>, context: &ParseContext<'_>) ->
 fn ollama_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "format";
     let raw = fields.raw(NAME)?;
-    match (fields::kind(raw), fields::text(raw).as_deref()) {
+    match (fields::json_type(raw), fields::as_text(raw).as_deref()) {
         (_, Some("")) => None,
         (_, Some("json")) => Some(any_object(NAME)),
-        (Kind::Object, _) => response_format::json_schema_format(fields, NAME, raw),
+        (JsonType::Object, _) => response_format::json_schema_format(fields, NAME, raw),
         _ => {
-            fields.wrong(NAME, "must be \"json\" or a JSON Schema (an object)");
+            fields.reject(NAME, "must be \"json\" or a JSON Schema (an object)");
             None
         }
     }
@@ -67,11 +67,11 @@ pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     let Some(raw) = fields.raw("think") else {
         return kwargs;
     };
-    let (is_enabled, effort) = match (fields::read::<bool>(raw), fields::text(raw)) {
+    let (is_enabled, effort) = match (fields::parse_value::<bool>(raw), fields::as_text(raw)) {
         (Some(is_enabled), _) => (is_enabled, None),
         (_, Some(effort)) if matches!(&*effort, "low" | "medium" | "high") => (true, Some(effort)),
         _ => {
-            fields.wrong("think", "must be true, false, low, medium or high");
+            fields.reject("think", "must be true, false, low, medium or high");
             return kwargs;
         }
     };
@@ -133,9 +133,11 @@ pub fn string_field(fields: &mut Fields<'_>, name: &str) -> Option<String> {
 
 /// Whether a field is present and not empty.
 pub fn is_given(fields: &Fields<'_>, name: &str) -> bool {
-    fields.raw(name).is_some_and(|raw| match fields::kind(raw) {
-        Kind::String => raw.get() != "\"\"",
-        Kind::Array => fields::list(raw, 0).is_none(),
-        _ => true,
-    })
+    fields
+        .raw(name)
+        .is_some_and(|raw| match fields::json_type(raw) {
+            JsonType::String => raw.get() != "\"\"",
+            JsonType::Array => fields::as_list(raw, 0).is_none(),
+            _ => true,
+        })
 }

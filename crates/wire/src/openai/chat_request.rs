@@ -1,6 +1,6 @@
 //! Parser of `POST /v1/chat/completions`.
 
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::openai::generation_fields;
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
@@ -47,7 +47,7 @@ pub fn parse_logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingPa
         .unwrap_or(0);
     sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
     if top > 0 && !sampling.logprobs {
-        fields.wrong("top_logprobs", "needs \"logprobs\": true");
+        fields.reject("top_logprobs", "needs \"logprobs\": true");
     }
 }
 
@@ -83,11 +83,11 @@ pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     }
     if let Some(given) = fields.object("chat_template_kwargs") {
         for (name, raw) in given.entries() {
-            match fields::read(raw) {
+            match fields::parse_value(raw) {
                 Some(value) => {
                     kwargs.insert(name.to_owned(), value);
                 }
-                None => fields.wrong(
+                None => fields.reject(
                     format!("chat_template_kwargs.{name}"),
                     "is nested too deeply",
                 ),
@@ -101,12 +101,12 @@ pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
 pub fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let Some(items) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
-            fields.wrong("messages", "is required");
+            fields.reject("messages", "is required");
         }
         return Vec::new();
     };
     if items.is_empty() {
-        fields.wrong("messages", "must hold at least one message");
+        fields.reject("messages", "must hold at least one message");
     }
     items
         .into_iter()
@@ -116,17 +116,17 @@ pub fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
 }
 
 /// Parses one message; errors are recorded in `fields`.
-fn parse_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message> {
-    let object: Option<Object<'_>> = if fields::kind(raw) == Kind::Object {
-        fields::read(raw)
+fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<Message> {
+    let object: Option<JsonObject<'_>> = if fields::json_type(raw) == JsonType::Object {
+        fields::parse_value(raw)
     } else {
         None
     };
     let Some(object) = object else {
-        fields.wrong(path, "must be an object with a role and content");
+        fields.reject(path, "must be an object with a role and content");
         return None;
     };
-    let role = object.get("role").and_then(fields::text);
+    let role = object.get("role").and_then(fields::as_text);
     let role = role.filter(|role| {
         matches!(
             &**role,
@@ -134,7 +134,7 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Me
         )
     });
     if role.is_none() {
-        fields.wrong(
+        fields.reject(
             format!("{path}.role"),
             "must be one of system, developer, user, assistant, tool",
         );
@@ -155,7 +155,11 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Me
 }
 
 /// Further members of a message that chat templates read.
-fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
+fn other_members(
+    fields: &mut Fields<'_>,
+    path: &str,
+    object: &JsonObject<'_>,
+) -> Map<String, Value> {
     let mut rest = Map::new();
     for (name, known_as) in [
         ("name", "name"),
@@ -166,17 +170,21 @@ fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Ma
         let Some(raw) = object.get(name) else {
             continue;
         };
-        match fields::text(raw) {
+        match fields::as_text(raw) {
             Some(text) => {
                 rest.insert(known_as.to_owned(), Value::String(text.into_owned()));
             }
-            None => fields.wrong(format!("{path}.{name}"), "must be a string"),
+            None => fields.reject(format!("{path}.{name}"), "must be a string"),
         }
     }
     if let Some(raw) = object.get("tool_calls") {
-        let calls: Option<Value> = fields::list(raw, PARTS_MAX)
-            .filter(|calls| calls.iter().all(|call| fields::kind(*call) == Kind::Object))
-            .and_then(|_| fields::read(raw));
+        let calls: Option<Value> = fields::as_list(raw, PARTS_MAX)
+            .filter(|calls| {
+                calls
+                    .iter()
+                    .all(|call| fields::json_type(*call) == JsonType::Object)
+            })
+            .and_then(|_| fields::parse_value(raw));
         match calls {
             Some(mut calls) => {
                 calls
@@ -186,7 +194,7 @@ fn other_members(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Ma
                     .for_each(parse_arguments);
                 rest.insert("tool_calls".to_owned(), calls);
             }
-            None => fields.wrong(format!("{path}.tool_calls"), "must be a list of objects"),
+            None => fields.reject(format!("{path}.tool_calls"), "must be a list of objects"),
         }
     }
     rest
@@ -208,7 +216,7 @@ fn parse_arguments(call: &mut Value) {
 fn parse_content(
     fields: &mut Fields<'_>,
     path: &str,
-    raw: Option<Raw<'_>>,
+    raw: Option<RawJson<'_>>,
     may_be_silent: bool,
 ) -> Option<Value> {
     let Some(raw) = raw else {
@@ -216,18 +224,18 @@ fn parse_content(
             // Chat templates that concatenate contents need a string.
             return Some(Value::String(String::new()));
         }
-        fields.wrong(path, "is required");
+        fields.reject(path, "is required");
         return None;
     };
-    if let Some(text) = fields::text(raw) {
+    if let Some(text) = fields::as_text(raw) {
         return Some(Value::String(text.into_owned()));
     }
-    if fields::kind(raw) == Kind::String {
-        fields.wrong(path, "has an invalid Unicode escape");
+    if fields::json_type(raw) == JsonType::String {
+        fields.reject(path, "has an invalid Unicode escape");
         return None;
     }
-    let Some(parts) = fields::list(raw, PARTS_MAX) else {
-        fields.wrong(
+    let Some(parts) = fields::as_list(raw, PARTS_MAX) else {
+        fields.reject(
             path,
             format!("must be a string or a list of at most {PARTS_MAX} parts"),
         );
@@ -242,38 +250,38 @@ fn parse_content(
     texts.map(|texts| Value::String(texts.join("\n")))
 }
 
-fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
-    if let Some(text) = fields::text(raw) {
+fn part_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<String> {
+    if let Some(text) = fields::as_text(raw) {
         return Some(text.into_owned());
     }
-    let object: Option<Object<'_>> = if fields::kind(raw) == Kind::Object {
-        fields::read(raw)
+    let object: Option<JsonObject<'_>> = if fields::json_type(raw) == JsonType::Object {
+        fields::parse_value(raw)
     } else {
         None
     };
     let kind = object
         .as_ref()
         .and_then(|part| part.get("type"))
-        .and_then(fields::text);
+        .and_then(fields::as_text);
     match kind.as_deref() {
         Some("text") => {
             let text = object
                 .and_then(|part| part.get("text"))
-                .and_then(fields::text);
+                .and_then(fields::as_text);
             if text.is_none() {
-                fields.wrong(format!("{path}.text"), "must be a string");
+                fields.reject(format!("{path}.text"), "must be a string");
             }
             text.map(std::borrow::Cow::into_owned)
         }
         Some("image_url" | "input_image" | "input_audio" | "video_url" | "file") => {
-            fields.wrong(
+            fields.reject(
                 path,
                 "only text parts: images, sound and files are not supported yet by this server",
             );
             None
         }
         _ => {
-            fields.wrong(format!("{path}.type"), "must be \"text\"");
+            fields.reject(format!("{path}.type"), "must be \"text\"");
             None
         }
     }

@@ -1,6 +1,6 @@
 //! Parser of `POST /v1/completions`.
 
-use crate::fields::{self, Fields, Kind, Raw};
+use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::openai::generation_fields;
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
@@ -61,16 +61,16 @@ fn parse_best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool
         .and_then(|best| usize::try_from(best).ok())
         .unwrap_or(n);
     if best < n {
-        fields.wrong("best_of", format!("must be at least n, which is {n}"));
+        fields.reject("best_of", format!("must be at least n, which is {n}"));
     } else if best > n && stream {
         let error_message = "must equal n for a streamed answer: the best answers are known only when all have ended";
-        fields.wrong("best_of", error_message);
+        fields.reject("best_of", error_message);
     } else if best > n && best * prompts > CHOICES_MAX {
         let error_message = format!(
             "prompts times best_of must be at most {CHOICES_MAX}, not {}",
             best * prompts
         );
-        fields.wrong("best_of", error_message);
+        fields.reject("best_of", error_message);
     }
     best.max(n)
 }
@@ -89,17 +89,17 @@ fn reject_beside_prompt_logprobs(
         ("best_of", selects_best),
     ];
     for (name, _) in penalties.into_iter().filter(|(_, used)| *used) {
-        fields.wrong(name, error_message);
+        fields.reject(name, error_message);
     }
 }
 
 /// Parses `prompt`: a string, a list of strings, token ids, or lists of token ids.
 fn parse_prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
     let Some(raw) = fields.raw("prompt") else {
-        fields.wrong("prompt", "is required");
+        fields.reject("prompt", "is required");
         return Vec::new();
     };
-    if let Some(text) = fields::text(raw) {
+    if let Some(text) = fields::as_text(raw) {
         return vec![Prompt::Text(text.into_owned())];
     }
     if fields::begins_with_number(raw) {
@@ -109,16 +109,16 @@ fn parse_prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
             .into_iter()
             .collect();
     }
-    match fields::list(raw, usize::MAX).as_deref() {
-        Some([]) | None => fields.wrong(
+    match fields::as_list(raw, usize::MAX).as_deref() {
+        Some([]) | None => fields.reject(
             "prompt",
             "must be a string, a list of strings, token ids, or lists of token ids",
         ),
         Some(items) if items.len() > CHOICES_MAX => {
-            fields.wrong("prompt", format!("must hold at most {CHOICES_MAX} prompts"));
+            fields.reject("prompt", format!("must hold at most {CHOICES_MAX} prompts"));
         }
         Some(items) => {
-            let read = |(i, item): (usize, &Raw<'_>)| {
+            let read = |(i, item): (usize, &RawJson<'_>)| {
                 parse_prompt(fields, &format!("prompt[{i}]"), *item, vocab)
             };
             return items.iter().enumerate().filter_map(read).collect();
@@ -127,17 +127,22 @@ fn parse_prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
     Vec::new()
 }
 
-fn parse_prompt(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
-    if let Some(text) = fields::text(raw) {
+fn parse_prompt(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+    vocab: usize,
+) -> Option<Prompt> {
+    if let Some(text) = fields::as_text(raw) {
         return Some(Prompt::Text(text.into_owned()));
     }
-    if fields::kind(raw) != Kind::Array {
-        fields.wrong(path, "must be a string or a list of token ids");
+    if fields::json_type(raw) != JsonType::Array {
+        fields.reject(path, "must be a string or a list of token ids");
         return None;
     }
     let ids = fields.ids(path, raw, vocab)?;
     if ids.is_empty() {
-        fields.wrong(path, "must hold at least one token id");
+        fields.reject(path, "must hold at least one token id");
         return None;
     }
     Some(Prompt::Ids(ids))

@@ -1,7 +1,7 @@
 //! Parsers of request fields that chat completions and completions share.
 
-use crate::fields::bounds::{token_id, token_id_words};
-use crate::fields::{self, Fields, Kind, Raw};
+use crate::fields::bounds::{token_id, token_id_message};
+use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::request_parser::ParseContext;
 use crate::response_format;
 use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
@@ -82,7 +82,7 @@ pub fn check_min_tokens(fields: &mut Fields<'_>, params: &GenerationParams) {
     if let Some(max) = params.max_tokens
         && params.sampling.min_tokens as usize > max
     {
-        fields.wrong("min_tokens", format!("must be an integer from 0 to {max}"));
+        fields.reject("min_tokens", format!("must be an integer from 0 to {max}"));
     }
 }
 
@@ -92,9 +92,9 @@ pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
     let options = fields.object("stream_options");
     let mut option = |name: &str| {
         let raw = options.as_ref().and_then(|options| options.get(name))?;
-        let value = fields::read::<bool>(raw);
+        let value = fields::parse_value::<bool>(raw);
         if value.is_none() {
-            fields.wrong(format!("stream_options.{name}"), "must be true or false");
+            fields.reject(format!("stream_options.{name}"), "must be true or false");
         }
         value
     };
@@ -121,7 +121,7 @@ fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
     let salt = fields.string("cache_salt")?;
     if !(1..=CACHE_SALT_BYTES_MAX).contains(&salt.len()) {
         let error_message = format!("must have 1 to {CACHE_SALT_BYTES_MAX} bytes");
-        fields.wrong("cache_salt", error_message);
+        fields.reject("cache_salt", error_message);
         return None;
     }
     Some(salt.into())
@@ -132,7 +132,7 @@ pub fn choice_count(fields: &mut Fields<'_>, prompts: usize) -> usize {
     let n = fields.integer("n", 1..=CHOICES_MAX as i128).unwrap_or(1);
     let n = usize::try_from(n).unwrap_or(1);
     if n * prompts > CHOICES_MAX {
-        fields.wrong(
+        fields.reject(
             "n",
             format!(
                 "prompts times n must be at most {CHOICES_MAX}, not {}",
@@ -183,24 +183,24 @@ fn max_tokens(fields: &mut Fields<'_>, max_tokens_min: i128) -> Option<usize> {
 
 fn stop_strings(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     let raw = fields.raw("stop")?;
-    let items = match fields::kind(raw) {
-        Kind::String => vec![raw],
-        _ => fields::list(raw, STOPS_MAX).unwrap_or_default(),
+    let items = match fields::json_type(raw) {
+        JsonType::String => vec![raw],
+        _ => fields::as_list(raw, STOPS_MAX).unwrap_or_default(),
     };
     if items.is_empty() && raw.get() != "[]" {
-        fields.wrong(
+        fields.reject(
             "stop",
             format!("must be a string or a list of at most {STOPS_MAX} strings"),
         );
     }
     let mut stops = Vec::with_capacity(items.len());
     for (i, item) in items.into_iter().enumerate() {
-        match fields::text(item) {
+        match fields::as_text(item) {
             Some(stop) if (1..=STOP_BYTES_MAX).contains(&stop.len()) => {
                 stops.push(stop.into_owned());
             }
-            _ if fields::kind(raw) == Kind::String && raw.get() == "\"\"" => {}
-            _ => fields.wrong(
+            _ if fields::json_type(raw) == JsonType::String && raw.get() == "\"\"" => {}
+            _ => fields.reject(
                 stop_name(raw, i),
                 format!("must be a string of 1 to {STOP_BYTES_MAX} bytes"),
             ),
@@ -209,8 +209,8 @@ fn stop_strings(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     Some(stops)
 }
 
-fn stop_name(raw: Raw<'_>, i: usize) -> String {
-    if fields::kind(raw) == Kind::String {
+fn stop_name(raw: RawJson<'_>, i: usize) -> String {
+    if fields::json_type(raw) == JsonType::String {
         "stop".to_owned()
     } else {
         format!("stop[{i}]")
@@ -223,7 +223,7 @@ fn stop_token_ids(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<u32>> {
     for (i, raw) in items.into_iter().enumerate() {
         match token_id(raw, vocab) {
             Some(id) => ids.push(id),
-            None => fields.wrong(format!("stop_token_ids[{i}]"), token_id_words(vocab)),
+            None => fields.reject(format!("stop_token_ids[{i}]"), token_id_message(vocab)),
         }
     }
     Some(ids)
@@ -231,14 +231,14 @@ fn stop_token_ids(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<u32>> {
 
 fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> {
     let raw = fields.raw("logit_bias")?;
-    let map: Option<std::collections::BTreeMap<std::borrow::Cow<'_, str>, Raw<'_>>> =
-        if fields::kind(raw) == Kind::Object {
-            fields::read(raw)
+    let map: Option<std::collections::BTreeMap<std::borrow::Cow<'_, str>, RawJson<'_>>> =
+        if fields::json_type(raw) == JsonType::Object {
+            fields::parse_value(raw)
         } else {
             None
         };
     let Some(map) = map.filter(|map| map.len() <= LOGIT_BIAS_MAX) else {
-        fields.wrong(
+        fields.reject(
             "logit_bias",
             format!("must be an object of at most {LOGIT_BIAS_MAX} token ids"),
         );
@@ -247,8 +247,8 @@ fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> 
     let mut biases = Vec::with_capacity(map.len());
     for (name, raw) in map {
         let id = name.parse::<u32>().ok().filter(|&id| (id as usize) < vocab);
-        let bias = if fields::kind(raw) == Kind::Number {
-            fields::read::<f64>(raw)
+        let bias = if fields::json_type(raw) == JsonType::Number {
+            fields::parse_value::<f64>(raw)
         } else {
             None
         };
@@ -258,8 +258,11 @@ fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> 
                 reason = "the engine computes in f32"
             )]
             (Some(id), Some(bias)) => biases.push((id, bias as f32)),
-            (None, _) => fields.wrong("logit_bias", format!("each key {}", token_id_words(vocab))),
-            (_, None) => fields.wrong(
+            (None, _) => fields.reject(
+                "logit_bias",
+                format!("each key {}", token_id_message(vocab)),
+            ),
+            (_, None) => fields.reject(
                 format!("logit_bias.{name}"),
                 "must be a number from -100 to 100",
             ),
@@ -278,13 +281,15 @@ fn priority_and_tier(fields: &mut Fields<'_>) -> (Priority, bool) {
 }
 
 fn explicit_priority(fields: &mut Fields<'_>) -> Option<Priority> {
-    let priority = match fields::kind(fields.raw("priority")?) {
-        Kind::Number => fields::whole_number(fields.raw("priority")?).map(Priority::from_number),
-        Kind::String => Priority::from_name(&fields.string("priority")?),
+    let priority = match fields::json_type(fields.raw("priority")?) {
+        JsonType::Number => {
+            fields::whole_number(fields.raw("priority")?).map(Priority::from_number)
+        }
+        JsonType::String => Priority::from_name(&fields.string("priority")?),
         _ => None,
     };
     if priority.is_none() {
-        fields.wrong("priority", PRIORITY_MESSAGE);
+        fields.reject("priority", PRIORITY_MESSAGE);
     }
     priority
 }

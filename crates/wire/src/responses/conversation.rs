@@ -3,7 +3,7 @@
 //! Output items of a response are valid input items, so a continued conversation is the list of all items so far, in
 //! order. Tool calls and reasoning become members of the assistant's message.
 
-use crate::fields::{self, Fields, Object, Raw};
+use crate::fields::{self, Fields, JsonObject, RawJson};
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value, json};
 use text::Message;
@@ -28,21 +28,22 @@ pub(crate) fn parse_input(
     conversation: &mut ConversationBuilder,
 ) -> Option<Vec<Map<String, Value>>> {
     let Some(raw) = fields.raw("input") else {
-        fields.wrong("input", "is required");
+        fields.reject("input", "is required");
         return None;
     };
-    if let Some(text) = fields::text(raw) {
+    if let Some(text) = fields::as_text(raw) {
         conversation.add_text("user", text.clone().into_owned());
         return Some(vec![message_item("user", "input_text", &text)]);
     }
-    let items = fields::list(raw, MESSAGES_MAX).filter(|items| !items.is_empty());
+    let items = fields::as_list(raw, MESSAGES_MAX).filter(|items| !items.is_empty());
     let Some(items) = items else {
         let error_message = format!("must be a string or a list of 1 to {MESSAGES_MAX} items");
-        fields.wrong("input", error_message);
+        fields.reject("input", error_message);
         return None;
     };
-    let read =
-        |(i, item): (usize, Raw<'_>)| conversation.add_item(fields, &format!("input[{i}]"), item);
+    let read = |(i, item): (usize, RawJson<'_>)| {
+        conversation.add_item(fields, &format!("input[{i}]"), item)
+    };
     let stored: Vec<_> = items.into_iter().enumerate().map(read).collect();
     stored.into_iter().collect()
 }
@@ -58,13 +59,13 @@ impl ConversationBuilder {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        raw: Raw<'_>,
+        raw: RawJson<'_>,
     ) -> Option<Map<String, Value>> {
-        let Some(item) = fields::object(raw) else {
-            fields.wrong(path, "must be an object");
+        let Some(item) = fields::as_object(raw) else {
+            fields.reject(path, "must be an object");
             return None;
         };
-        let kind = item.get("type").map(fields::text);
+        let kind = item.get("type").map(fields::as_text);
         match kind.as_ref().map(|kind| kind.as_deref()) {
             None | Some(Some("message")) => self.add_message(fields, path, &item),
             Some(Some("function_call")) => self.add_call(fields, path, &item),
@@ -73,11 +74,11 @@ impl ConversationBuilder {
             Some(Some("item_reference")) => {
                 let error_message =
                     "item_reference is not supported by this server: send the item itself";
-                fields.wrong(format!("{path}.type"), error_message);
+                fields.reject(format!("{path}.type"), error_message);
                 None
             }
             _ => {
-                fields.wrong(format!("{path}.type"), ITEM_TYPE_MESSAGE);
+                fields.reject(format!("{path}.type"), ITEM_TYPE_MESSAGE);
                 None
             }
         }
@@ -87,9 +88,9 @@ impl ConversationBuilder {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        item: &Object<'_>,
+        item: &JsonObject<'_>,
     ) -> Option<Map<String, Value>> {
-        let role = item.get("role").and_then(fields::text);
+        let role = item.get("role").and_then(fields::as_text);
         let (role, template_role) = match role.as_deref() {
             Some("user") => ("user", "user"),
             Some("assistant") => ("assistant", "assistant"),
@@ -98,16 +99,16 @@ impl ConversationBuilder {
             Some("developer") => ("developer", "system"),
             _ => {
                 let error_message = "must be user, assistant, system or developer";
-                fields.wrong(format!("{path}.role"), error_message);
+                fields.reject(format!("{path}.role"), error_message);
                 return None;
             }
         };
         let path = format!("{path}.content");
         let Some(raw) = item.get("content") else {
-            fields.wrong(path, "is required");
+            fields.reject(path, "is required");
             return None;
         };
-        let (text, plain) = match fields::text(raw) {
+        let (text, plain) = match fields::as_text(raw) {
             Some(text) => (text.into_owned(), true),
             None => (joined_parts(fields, &path, raw)?, false),
         };
@@ -145,7 +146,7 @@ impl ConversationBuilder {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        item: &Object<'_>,
+        item: &JsonObject<'_>,
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id");
         let name = required_string(fields, path, item, "name");
@@ -171,12 +172,12 @@ impl ConversationBuilder {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        item: &Object<'_>,
+        item: &JsonObject<'_>,
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id")?;
         let Some(name) = self.calls.iter().rev().find(|(call, _)| *call == id) else {
             let error_message = "must be the call_id of an earlier function_call";
-            fields.wrong(format!("{path}.call_id"), error_message);
+            fields.reject(format!("{path}.call_id"), error_message);
             return None;
         };
         let mut rest = Map::new();
@@ -184,10 +185,10 @@ impl ConversationBuilder {
         rest.insert("name".to_owned(), Value::String(name.1.clone()));
         let path = format!("{path}.output");
         let Some(raw) = item.get("output") else {
-            fields.wrong(path, "is required");
+            fields.reject(path, "is required");
             return None;
         };
-        let text = match fields::text(raw) {
+        let text = match fields::as_text(raw) {
             Some(text) => text.into_owned(),
             None => joined_parts(fields, &path, raw)?,
         };
@@ -200,7 +201,7 @@ impl ConversationBuilder {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        item: &Object<'_>,
+        item: &JsonObject<'_>,
     ) -> Option<Map<String, Value>> {
         let mut reasoning = None;
         for name in ["summary", "content"] {
@@ -240,10 +241,10 @@ impl ConversationBuilder {
 }
 
 /// The joined text of a list of content parts.
-fn joined_parts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
-    let Some(parts) = fields::list(raw, PARTS_MAX) else {
+fn joined_parts(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<String> {
+    let Some(parts) = fields::as_list(raw, PARTS_MAX) else {
         let error_message = format!("must be a string or a list of at most {PARTS_MAX} parts");
-        fields.wrong(path, error_message);
+        fields.reject(path, error_message);
         return None;
     };
     let read = |(i, part)| part_text(fields, &format!("{path}[{i}]"), part);
@@ -252,22 +253,22 @@ fn joined_parts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Str
     texts.map(|texts| texts.join("\n"))
 }
 
-fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
-    let part = fields::object(raw);
+fn part_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<String> {
+    let part = fields::as_object(raw);
     let kind = part.as_ref().and_then(|part| part.get("type"));
-    let kind = kind.and_then(fields::text);
+    let kind = kind.and_then(fields::as_text);
     let name = match kind.as_deref() {
         Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => "text",
         Some("refusal") => "refusal",
         Some(kind) if UNSUPPORTED_PARTS.contains(&kind) => {
             let error_message =
                 "only text: images, sound and files are not supported yet by this server";
-            fields.wrong(path, error_message);
+            fields.reject(path, error_message);
             return None;
         }
         _ => {
             let error_message = "must be input_text, output_text or refusal";
-            fields.wrong(format!("{path}.type"), error_message);
+            fields.reject(format!("{path}.type"), error_message);
             return None;
         }
     };
@@ -278,12 +279,12 @@ fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String
 fn required_string(
     fields: &mut Fields<'_>,
     path: &str,
-    item: &Object<'_>,
+    item: &JsonObject<'_>,
     name: &str,
 ) -> Option<String> {
-    let text = item.get(name).and_then(fields::text);
+    let text = item.get(name).and_then(fields::as_text);
     if text.is_none() {
-        fields.wrong(format!("{path}.{name}"), "must be a string");
+        fields.reject(format!("{path}.{name}"), "must be a string");
     }
     text.map(std::borrow::Cow::into_owned)
 }
@@ -303,16 +304,16 @@ fn message_item(role: &str, part: &str, text: &str) -> Map<String, Value> {
         .collect()
 }
 
-fn with_id(mut stored: Map<String, Value>, item: &Object<'_>) -> Map<String, Value> {
-    if let Some(id) = item.get("id").and_then(fields::text) {
+fn with_id(mut stored: Map<String, Value>, item: &JsonObject<'_>) -> Map<String, Value> {
+    if let Some(id) = item.get("id").and_then(fields::as_text) {
         stored.insert("id".to_owned(), Value::String(id.into_owned()));
     }
     stored
 }
 
 /// The item to be stored: all members, and the type.
-fn stored_item(item: &Object<'_>, kind: &str) -> Map<String, Value> {
-    let value = |(name, raw)| Some((str::to_owned(name), fields::read(raw)?));
+fn stored_item(item: &JsonObject<'_>, kind: &str) -> Map<String, Value> {
+    let value = |(name, raw)| Some((str::to_owned(name), fields::parse_value(raw)?));
     let mut stored: Map<String, Value> = item.entries().filter_map(value).collect();
     stored.insert("type".to_owned(), json!(kind));
     stored

@@ -106,11 +106,11 @@ fn add_history(
 ) {
     const NAME: &str = "previous_response_id";
     if history.items().count() > MESSAGES_MAX {
-        return fields.wrong(NAME, format!("has more than {MESSAGES_MAX} earlier items"));
+        return fields.reject(NAME, format!("has more than {MESSAGES_MAX} earlier items"));
     }
     let bytes: usize = history.items().map(str::len).sum();
     if bytes > HISTORY_BYTES_MAX {
-        return fields.wrong(
+        return fields.reject(
             NAME,
             format!("has {bytes} bytes of earlier items; the limit is {HISTORY_BYTES_MAX}"),
         );
@@ -131,7 +131,7 @@ fn single_response_format(
     let response_format = text_format::parse_text_format(fields);
     if let (Some(_), Some(other)) = (&response_format, &other) {
         let error_message = format!("must not be given together with {}", other.field);
-        fields.wrong("text.format", error_message);
+        fields.reject("text.format", error_message);
     }
     response_format.or(other)
 }
@@ -141,7 +141,7 @@ fn parse_logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
     let included = fields.array("include", usize::MAX).unwrap_or_default();
     let is_included = included
         .iter()
-        .any(|raw| fields::text(*raw).as_deref() == Some(LOGPROBS));
+        .any(|raw| fields::as_text(*raw).as_deref() == Some(LOGPROBS));
     sampling.top_logprobs = top.and_then(|top| u32::try_from(top).ok()).unwrap_or(0);
     sampling.logprobs = is_included || sampling.top_logprobs > 0;
 }
@@ -154,8 +154,8 @@ fn check_ignored_fields(fields: &mut Fields<'_>) {
     }
     match fields.string("truncation").as_deref() {
         None | Some("disabled") => {}
-        Some("auto") => fields.wrong("truncation", format!("other than disabled {NOT_SUPPORTED}")),
-        Some(_) => fields.wrong("truncation", "must be auto or disabled"),
+        Some("auto") => fields.reject("truncation", format!("other than disabled {NOT_SUPPORTED}")),
+        Some(_) => fields.reject("truncation", "must be auto or disabled"),
     }
     check_metadata(fields);
 }
@@ -164,8 +164,8 @@ fn check_metadata(fields: &mut Fields<'_>) {
     let Some(metadata) = fields.object("metadata") else {
         return;
     };
-    let is_valid = |(name, raw): (&str, fields::Raw<'_>)| {
-        let value = fields::text(raw);
+    let is_valid = |(name, raw): (&str, fields::RawJson<'_>)| {
+        let value = fields::as_text(raw);
         let fits = value.is_some_and(|value| value.len() <= METADATA_BYTES_MAX);
         fits && name.len() <= METADATA_NAME_BYTES_MAX
     };
@@ -174,7 +174,7 @@ fn check_metadata(fields: &mut Fields<'_>) {
             "must be an object of at most {METADATA_MAX} strings of {METADATA_BYTES_MAX} bytes, with \
              names of {METADATA_NAME_BYTES_MAX}"
         );
-        fields.wrong("metadata", error_message);
+        fields.reject("metadata", error_message);
     }
 }
 
@@ -183,7 +183,7 @@ fn stream_options(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
     let is_stored = fields.boolean("store").unwrap_or(true);
     let background = fields.boolean("background").unwrap_or(false);
     if background && !is_stored {
-        fields.wrong("background", "needs \"store\": true");
+        fields.reject("background", "needs \"store\": true");
     }
     let stream_options = StreamOptions {
         // Every response reports its usage.
@@ -203,7 +203,7 @@ fn repeated_fields(
 ) -> String {
     let sampling = &params.sampling;
     // Parsed and written again, so that the value is on one line.
-    let given = |name: &str| fields.raw(name).and_then(fields::read::<Value>);
+    let given = |name: &str| fields.raw(name).and_then(fields::parse_value::<Value>);
     let or = |name: &str, default: Value| given(name).unwrap_or(default);
     let over = |name: &str, mut defaults: Value| {
         if let Some(Value::Object(given)) = given(name) {

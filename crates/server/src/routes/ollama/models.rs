@@ -181,7 +181,7 @@ pub(crate) async fn show_model(
     // `name` is the field's former name.
     let name = fields.string("model").or_else(|| fields.string("name"));
     if name.is_none() {
-        fields.wrong("model", "is required");
+        fields.reject("model", "is required");
     }
     fields.finish()?;
     let listed = served.listed_model(name.as_deref()).await?;

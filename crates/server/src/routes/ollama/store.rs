@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::fields::{Fields, Kind, kind};
+use wire::fields::{Fields, JsonType, json_type};
 use wire::framing::Framing;
 use wire::ollama::error_response::ErrorLine;
 use wire::ollama::{go_template, request};
@@ -99,7 +99,7 @@ fn derived_model(fields: &mut Fields<'_>) -> DerivedModel {
         ),
     ] {
         if request::is_given(fields, name) {
-            fields.wrong(name, instead);
+            fields.reject(name, instead);
         }
     }
     let template =
@@ -112,7 +112,7 @@ fn derived_model(fields: &mut Fields<'_>) -> DerivedModel {
         .as_deref()
         .map(|template| go_template::render(template, nothing))
     {
-        fields.wrong("template", why);
+        fields.reject("template", why);
     }
     DerivedModel {
         parent: required_text(fields, &["from"]),
@@ -128,12 +128,12 @@ fn parse_parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
     let Some(raw) = fields.raw(NAME) else {
         return Map::new();
     };
-    if kind(raw) != Kind::Object {
-        fields.wrong(NAME, "must be an object");
+    if json_type(raw) != JsonType::Object {
+        fields.reject(NAME, "must be an object");
         return Map::new();
     }
     fields.within(NAME, request::check_options);
-    wire::fields::read(raw).unwrap_or_default()
+    wire::fields::parse_value(raw).unwrap_or_default()
 }
 
 pub(crate) async fn copy_model(
@@ -194,7 +194,7 @@ fn required_text(fields: &mut Fields<'_>, names: &[&str]) -> String {
     let text = found.and_then(|name| request::string_field(fields, name));
     let text = text.filter(|text| !text.is_empty());
     if text.is_none() {
-        fields.wrong(names[0], "is required: a text");
+        fields.reject(names[0], "is required: a text");
     }
     text.unwrap_or_default()
 }
