@@ -28,7 +28,7 @@ pub enum Resumable {
 }
 
 impl Resumable {
-    /// The client's choice.
+    /// `Yes` or `No`, as the client chose.
     pub fn from_choice(resumable: bool) -> Self {
         if resumable { Self::Yes } else { Self::No }
     }
@@ -46,15 +46,15 @@ pub struct UnparsedRequest<'a> {
     pub body_bytes: usize,
     /// Overrides the body's priority.
     pub priority: Option<Priority>,
-    /// Overrides nothing: the earlier deadline holds.
+    /// Deadline from a header field; the earlier one of this and the body's holds.
     pub deadline: Option<Instant>,
     /// When the stream continues without a client.
     pub resumable: Resumable,
     /// Whether the client acknowledges tokens itself.
     pub explicit_acks: bool,
-    /// Streams the response whatever the body chooses.
+    /// Whether the response is streamed even if the body does not request that.
     pub streamed: bool,
-    /// The model, if the request has waited for it; else the model must be ready.
+    /// Lease of the model, if the request has waited for the model; `None`: the model must be ready.
     pub lease: Option<ModelLease>,
 }
 
