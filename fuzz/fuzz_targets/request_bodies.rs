@@ -7,18 +7,22 @@
 #[path = "request_bodies/request_bounds.rs"]
 mod request_bounds;
 
+use bytes::Bytes;
 use generate::error::{ApiError, Blame};
 use generate::request::{GenerateRequest, IgnoredFields, Prompt};
 use libfuzzer_sys::fuzz_target;
 use request_bounds::{check_prompt, check_request};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Debug;
+use std::sync::LazyLock;
 use stream::StreamId;
 use testing::heap::{CountingAllocator, take_thread_peak, thread_held};
 use text::Capabilities;
 use wire::control_request::ControlRequest;
+use wire::derived_model::DerivedModel;
 use wire::fields::Fields;
 use wire::protocol::Protocol;
+use wire::request_body::RequestBody;
 use wire::requested_model::RequestedModel;
 use wire::responses::stored_request::History;
 use wire::{anthropic, embeddings_input, field_table, realtime_command};
@@ -40,6 +44,19 @@ const SHOWN_BYTES_MAX: usize = 32;
 /// tool calls copy the tools' schemas.
 const PEAK_BYTES_PER_BYTE: usize = 512;
 const PEAK_BYTES_BASE: usize = 64 << 10;
+
+/// Defaults of each kind.
+static DERIVED: LazyLock<DerivedModel> = LazyLock::new(|| {
+    let options = json!({
+        "temperature": 0.5, "num_predict": 9, "stop": ["a", "b"], "seed": 3, "min_tokens": 4, "top_k": 5,
+    });
+    DerivedModel {
+        parent: "fake".to_owned(),
+        system: Some("s".to_owned()),
+        template: Some("{{ .System }}{{ .Prompt }}".to_owned()),
+        options: options.as_object().cloned().unwrap_or_default(),
+    }
+});
 
 /// Earlier items of a conversation, under the one id that is known.
 struct OneResponse;
@@ -69,17 +86,25 @@ fn history(id: &str) -> Result<Box<dyn History>, ApiError> {
     }
 }
 
-/// A request of a protocol. Items of a response that are stored are checked here.
+/// A request of a protocol. A model named `derived` has defaults, and one named `plain` has no reasoning.
 fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
+    let body = RequestBody::parse(Bytes::copy_from_slice(body))?;
+    let mut fields = body.fields();
+    let name = fields.string("model");
     let model = RequestedModel {
-        id: "model",
-        derived: None,
-        capabilities: Capabilities::default(),
+        id: "fake",
+        derived: (name.as_deref() == Some("derived")).then(|| &*DERIVED),
+        capabilities: Capabilities {
+            thinking: name.as_deref() != Some("plain"),
+            ..Capabilities::default()
+        },
         vocab_size: VOCAB,
     };
-    let parsed = protocol.parse(Fields::parse(body)?, model, &history)?;
-    let items = parsed.stored_request.map(|stored| stored.items);
-    let items = items.unwrap_or_default();
+    let parsed = protocol.parse(fields, model, &history)?;
+    let items = parsed
+        .stored_request
+        .map(|stored| stored.items)
+        .unwrap_or_default();
     // Stored items are read again when the conversation goes on.
     assert!(
         items.iter().all(|item| item.contains_key("type")),
