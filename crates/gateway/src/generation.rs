@@ -101,7 +101,7 @@ impl Generation {
     /// owner, and only if the client does not acknowledge tokens itself.
     pub fn return_credit(&mut self) {
         let explicit = self.record().terms().explicit_acks;
-        // A client that was let go of for want of acknowledgements does not come back by reading.
+        // A client whose credit was revoked for missing acknowledgements does not get credit back by reading.
         let revoke = explicit && self.record().credit_owner().was_revoked();
         let owns_credit = !revoke && self.subscriber.owns_credit();
         self.meter
@@ -112,8 +112,8 @@ impl Generation {
         }
     }
 
-    /// One turn over the choices, as [`GenerationReader::poll_turn`]. `Pending` accepts what was read without an event
-    /// (a token that the output pipeline holds back must not cost credit for ever).
+    /// One turn over the choices, as [`GenerationReader::poll_turn`]. `Pending` returns credit for tokens without an
+    /// event (a token that the output pipeline withholds must not cost credit forever).
     pub fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn EventSink) -> Poll<Turn> {
         let record = self.subscriber.record();
         let mut stop = |end| {

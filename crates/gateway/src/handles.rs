@@ -60,7 +60,7 @@ impl Gateway {
         }
     }
 
-    /// Applies limits that were replaced in [`LiveLimits`] to what exists.
+    /// Applies limits that were replaced in [`LiveLimits`] to existing streams, responses and models.
     pub fn apply_limits(&self) {
         let streams = self.generations.limits.now().streams;
         self.generations.streams.set_limits(streams);

@@ -38,8 +38,8 @@ impl IdGenerator {
         bytes
     }
 
-    /// A fingerprint of 64 bits under the secret key: equal values have equal fingerprints, and clients cannot choose
-    /// them.
+    /// A fingerprint of 64 bits under the secret key: equal values have equal fingerprints, which clients cannot
+    /// predict.
     pub fn fingerprint_of(&self, of: &impl Hash) -> u64 {
         self.key.hash_one(of)
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::IdGenerator;
 
     #[test]
-    fn ids_differ_and_have_their_length() {
+    fn ids_differ_and_have_a_fixed_length() {
         let idents = IdGenerator::new();
         let (a, b) = (idents.prefixed_id("x-"), idents.prefixed_id("x-"));
         assert_ne!(a, b);

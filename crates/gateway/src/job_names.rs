@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_owners_and_lasts_as_long_as_its_stream() {
+    fn name_belongs_to_one_owner_while_the_stream_exists() {
         let names = JobNames::new(8);
         let (a, b, second) = (Owner(1), Owner(2), Duration::from_secs(1));
         let claim =
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_bounded_and_make_room() {
+    fn full_table_drops_names_without_a_stream() {
         let names = JobNames::new(2);
         let take = |text: &str, known: fn(Owner, StreamId) -> bool| {
             let claim = names.claim_name(Owner(1), name(text), known, Duration::from_secs(1))?;

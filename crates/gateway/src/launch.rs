@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::Owner;
 
-/// The stream of a submission: gives its requests parts of the permit, and makes room among ended streams.
+/// The stream of a submission: splits the permit among requests, and removes ended streams when segments are short.
 struct StreamHost<'a> {
     record: Arc<StreamRecord>,
     streams: &'a StreamRegistry,

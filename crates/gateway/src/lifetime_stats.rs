@@ -11,16 +11,16 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// Bounds of `Retry-After`.
 const LEAST: Duration = Duration::from_millis(100);
 const MOST: Duration = Duration::from_secs(60);
-/// After this long, what was measured counts half.
+/// Half-life of the measurements.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 /// Seconds lived, all together, below which nothing is known.
 const KNOWN_S: f64 = 0.05;
 
-/// How many are open, and how long they lived.
+/// Number of open streams or connections, and their lifetimes.
 #[derive(Debug)]
 pub struct LifetimeStats {
     open: usize,
-    /// Those that ended; those long ago counting less.
+    /// Number of ended ones; older ones count less.
     ended: f64,
     /// Time that all lived, together, likewise.
     lived_s: f64,
@@ -44,10 +44,10 @@ impl LifetimeStats {
         self.open
     }
 
-    /// So many more, if there are then at most `max`.
+    /// Opens `more`, if at most `max` are then open.
     ///
     /// # Errors
-    /// When there may be room for them.
+    /// The time until `more` may be opened.
     pub fn begin_lives(&mut self, more: usize, max: usize, now: Instant) -> Result<(), Duration> {
         self.advance_to(now);
         let open = self.open.saturating_add(more);
@@ -73,7 +73,7 @@ impl LifetimeStats {
         self.at = self.at.max(now);
     }
 
-    /// Until so many places are free.
+    /// Time until so many have ended.
     fn retry_after(&self, places: usize) -> Duration {
         if self.open == 0 || self.lived_s < KNOWN_S {
             return UNKNOWN;
@@ -89,7 +89,7 @@ impl LifetimeStats {
 mod tests {
     use super::*;
 
-    /// Two places; each is free again after `life_s`, in turns.
+    /// Two streams; each ends after `life_s`, in turns.
     fn busy(life_s: u64, rounds: u64) -> (LifetimeStats, Instant) {
         let mut now = Instant::now();
         let mut lives = LifetimeStats::new(now);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_free_after_a_life_over_those_that_are_open() {
+    fn wait_is_the_mean_lifetime_over_open_ones() {
         for (life_s, want) in [(8, 4.0), (2, 1.0), (60, 30.0)] {
             let (mut lives, now) = busy(life_s, 40);
             let told = lives.begin_lives(1, 2, now).unwrap_err().as_secs_f64();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_ended_takes_as_long_again() {
+    fn lifetimes_without_an_end_count_twice_their_age() {
         let start = Instant::now();
         let mut lives = LifetimeStats::new(start);
         let at = |s: u64| start + Duration::from_secs(s);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn short_lives_are_waited_for_a_little() {
+    fn short_lifetimes_have_the_least_wait() {
         let mut now = Instant::now();
         let mut lives = LifetimeStats::new(now);
         for _ in 0..1000 {

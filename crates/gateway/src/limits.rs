@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use wire::openai::chat_encoder::ReasoningField;
 
-/// Limits and clocks of the gateway. Each is described at the field of `ServerConfig` with the same name.
+/// Limits and timeouts of the gateway. Each is described at the field of `ServerConfig` with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
     /// Requests that run or wait.

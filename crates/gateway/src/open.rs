@@ -40,7 +40,7 @@ pub struct ParsedRequest {
     pub priority: Option<Priority>,
     /// Deadline from the request's header.
     pub deadline: Option<Instant>,
-    /// What the answer is to be called; `None`: a fresh name.
+    /// Id of the response; `None`: a new id.
     pub response_id: Option<String>,
     /// A program that is run instead.
     pub program: Option<Program>,

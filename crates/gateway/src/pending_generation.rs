@@ -204,7 +204,7 @@ impl PendingGeneration {
             clocks: clocks.of_engine(),
             salt: self.run.key().cache_salt(sharing, salt),
             policy: match (opening.resumable, opening.detachable, clocks.policy) {
-                // The keeper lets go of a silent reader, whichever way credit comes.
+                // The detached driver revokes a silent reader's credit, with explicit acknowledgements and without.
                 (true, ..) => Policy::Keep,
                 (_, true, _) => Policy::Detach,
                 // A non-streaming response has no slow reader: the response is collected as fast as generated. Or the
@@ -258,7 +258,7 @@ impl PendingGeneration {
     }
 }
 
-/// What answers a request wants.
+/// The choices that a request generates.
 pub(crate) fn requested_choices(ask: &GenerateRequest) -> RequestedChoices {
     RequestedChoices {
         n: ask.n,

@@ -6,7 +6,7 @@ pub struct ResponseLimits {
     /// Responses stored at one time, running ones included. The owner with the most responses loses the least
     /// recently used one; if all responses are running, a further one is rejected with 503.
     pub stored_max: usize,
-    /// Bytes of questions and answers they may hold, likewise.
+    /// Bytes of stored input and output items, evicted likewise.
     pub stored_bytes: usize,
 }
 

@@ -45,7 +45,7 @@ enum RecordState {
     Ended(Arc<EndedResponse>),
 }
 
-/// What a look at one finds.
+/// State of a stored response.
 pub enum ResponseLookup {
     /// The response is being generated.
     Running(Arc<StreamRecord>),
@@ -53,7 +53,7 @@ pub enum ResponseLookup {
     Ended(Arc<EndedResponse>),
 }
 
-/// What became of one.
+/// A response after its end.
 pub struct EndedResponse {
     /// The response, as JSON.
     pub body: Bytes,

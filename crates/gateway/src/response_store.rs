@@ -40,11 +40,11 @@ struct StoredRecord {
     used: Option<u64>,
 }
 
-/// What one owner keeps.
+/// Responses of one owner.
 #[derive(Default)]
 struct OwnerShare {
     bytes: usize,
-    /// Those that have ended, the one used longest ago first.
+    /// Ended responses by last use, the oldest first.
     ended: BTreeMap<u64, StreamId>,
     records: usize,
 }
@@ -74,16 +74,16 @@ impl ResponseStore {
         }
     }
 
-    /// The bounds are others: what is too much goes at once.
+    /// Applies changed limits: evicts responses above the bounds.
     pub(crate) fn apply_limits(&self) {
         let limits = self.response_limits();
         self.lock_stored().evict_to_fit(&limits);
     }
 
-    /// Keeps what becomes of a stream that was just opened. To be called inside a runtime.
+    /// Stores the response of a stream that was just opened. To be called inside a runtime.
     ///
     /// # Errors
-    /// There is no room: all that are kept are being made.
+    /// The store is full of running responses.
     pub(crate) fn store_response(
         self: &Arc<Self>,
         entry: &Arc<StreamRecord>,

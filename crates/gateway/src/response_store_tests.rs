@@ -68,7 +68,7 @@ fn record(
 
 proptest! {
     #[test]
-    fn sums_are_right_and_bounds_hold(
+    fn stored_sums_are_exact_and_bounds_hold(
         steps in prop::collection::vec((0u8..5, 0u64..3, 0usize..2000), 1..60),
     ) {
         let streams = StreamRegistry::new(StreamLimits::default(), Duration::from_secs(1), StreamFeed::new());

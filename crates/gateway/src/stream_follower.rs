@@ -16,7 +16,7 @@ pub struct StreamFollower {
     held: Option<Change>,
 }
 
-/// What a look found, when there was nothing to read.
+/// Result of polling for a change.
 pub enum FollowEvent {
     /// No change; the task is woken by the next change.
     Nothing,
@@ -27,7 +27,7 @@ pub enum FollowEvent {
 }
 
 impl StreamFollower {
-    /// There is nothing to read. `wanted`: whether the reader still wants to know.
+    /// To be called when there is nothing to read. `wanted`: whether the reader still emits state changes.
     pub fn poll_change(
         &mut self,
         generation: &Generation,

@@ -3,7 +3,7 @@
 use super::decay::{half_lives, remaining_part};
 use std::time::{Duration, Instant};
 
-/// After this long, what was measured counts half.
+/// Half-life of the measurements.
 const HALF_LIFE: Duration = Duration::from_secs(10);
 /// Busy time below which nothing is known, seconds.
 const KNOWN_S: f64 = 0.05;
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_busy_time_only_and_forgets() {
+    fn busy_rate_counts_busy_time_and_forgets_old_time() {
         let start = Instant::now();
         let mut rate = BusyRate::new(start);
         assert_eq!(rate.per_second(), None, "nothing is known");

@@ -63,11 +63,11 @@ use std::time::{Duration, Instant};
 pub(crate) struct Core {
     bounds: AdmissionBounds,
     limit: AdaptiveLimit,
-    /// Tickets that run or stand still.
+    /// Running tickets, parked ones included.
     open: usize,
     /// Their streams.
     seated: usize,
-    /// What they hold.
+    /// Slots, pages and prefill tokens of running tickets.
     sums: ResourceSums,
     shares: FairShares,
     queue: WaitQueue,
@@ -110,7 +110,7 @@ enum TicketState {
     Rejected(Rejection),
 }
 
-/// What a ticket's holder learns.
+/// State of a ticket, as its holder sees the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TicketStatus {
     Waiting { until: Instant },
@@ -168,7 +168,7 @@ impl Core {
         Ok(rank.id)
     }
 
-    /// How a ticket stands. One that is still waiting is woken when that changes; one that was refused is forgotten.
+    /// State of a ticket. A waiting ticket is woken by the next change; a rejected ticket is removed.
     pub(crate) fn poll_ticket(
         &mut self,
         id: TicketId,
@@ -204,7 +204,7 @@ impl Core {
             .then(|| self.tickets_ahead(ticket.rank, now) + 1)
     }
 
-    /// The holder is gone: whatever the ticket stands for is given back.
+    /// The holder dropped the ticket or permit: releases everything.
     pub(crate) fn remove_ticket(&mut self, id: TicketId, now: Instant) {
         self.advance_measurements(now);
         let saturated = self.is_saturated();
@@ -287,7 +287,7 @@ impl Core {
         self.grant_slots(now);
     }
 
-    /// Closes admission: tickets that wait are refused, tickets that stand still may go on.
+    /// Closes admission: waiting tickets are rejected, parked tickets may continue.
     pub(crate) fn close(&mut self, now: Instant) {
         self.advance_measurements(now);
         self.closed = true;
@@ -298,7 +298,7 @@ impl Core {
         self.grant_slots(now);
     }
 
-    /// Those to be woken once the lock is released.
+    /// Wakers to be woken after the lock is released.
     pub(crate) fn take_woken(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.woken)
     }

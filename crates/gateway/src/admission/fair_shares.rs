@@ -29,16 +29,16 @@ pub(crate) struct QueuePriority {
     rank: Rank,
 }
 
-/// The accounts that have tickets: one entry each, so no more than there are tickets.
+/// Tenants with tickets: one entry each, so at most as many as tickets.
 #[derive(Debug, Default)]
 pub(crate) struct FairShares(HashMap<u64, FairShare>);
 
-/// What one account has.
+/// Slots and seats of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FairShare {
     weight: u64,
     tickets: usize,
-    /// Places held now.
+    /// Slots held now.
     pub(crate) slots: usize,
     /// Streams of running tickets, parked ones included.
     pub(crate) seats: usize,
@@ -64,12 +64,12 @@ impl FairShares {
         }
     }
 
-    /// Accounts that have tickets.
+    /// Number of tenants with tickets.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What this account has.
+    /// Share of a tenant.
     pub(crate) fn share_of(&self, account: u64) -> FairShare {
         self.0.get(&account).copied().unwrap_or_default()
     }

@@ -73,7 +73,7 @@ impl AdaptiveLimit {
         }
     }
 
-    /// Other settings, from an interval that begins now. What was measured stays known.
+    /// Replaces the settings, from an interval that begins now. Samples are kept.
     pub(crate) fn set_settings(&mut self, settings: AdaptiveLimits, now: Instant) {
         let fresh = Self::new(settings, now);
         let limit = match settings.enabled {

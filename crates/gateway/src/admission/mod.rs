@@ -64,7 +64,7 @@ pub struct AdmissionBounds {
     pub queue: QueueLimits,
     /// Requests that run or wait.
     pub open_max: usize,
-    /// Sequences that may be started and not ended, those that stand still included.
+    /// Sequences that may be started and not ended, parked ones included.
     pub seats: usize,
     /// Pages that may be promised.
     pub pages_limit: usize,
@@ -89,12 +89,12 @@ pub struct AdmissionRequest {
     pub who: Fingerprint,
 }
 
-/// How things stand, for metrics.
+/// Admission in numbers, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AdmissionSnapshot {
-    /// Requests that run or stand still.
+    /// Running requests, parked ones included.
     pub(crate) open: usize,
-    /// Places held: one per answer that runs.
+    /// Slots held: one per running choice.
     pub running: usize,
     /// Slots that may be held now.
     pub limit: usize,
@@ -104,22 +104,22 @@ pub struct AdmissionSnapshot {
     pub pages_reserved: usize,
     /// KV pages that may be reserved.
     pub pages_limit: usize,
-    /// Prompt tokens let in that have no first token yet.
+    /// Prompt tokens of admitted requests without a first token.
     pub prefill_pending: usize,
-    /// Places that became free per second of having none to give.
+    /// Slots that became free per second without a free slot.
     pub(crate) drain_per_second: Option<f64>,
     /// Prompt tokens computed per second of having some to compute.
     pub(crate) prefill_per_second: Option<f64>,
 }
 
-/// The door.
+/// Admission to one model's slots.
 #[derive(Clone)]
 pub struct Admission {
     shared: Arc<Shared>,
 }
 
 impl Admission {
-    /// An open door.
+    /// Admission without any ticket.
     pub fn new(bounds: AdmissionBounds) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -164,20 +164,20 @@ impl Admission {
         self.shared.with_core(|core, _| core.is_empty())
     }
 
-    /// When the next place becomes free, where that was measured lately.
+    /// Time until the next slot becomes free, if measured recently.
     pub(crate) fn next_slot(&self) -> Option<Duration> {
         let per_second = self.snapshot().drain_per_second?;
         let wait = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(RETRY_AFTER_MAX);
         Some(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX))
     }
 
-    /// How things stand.
+    /// Numbers for metrics.
     pub fn snapshot(&self) -> AdmissionSnapshot {
         self.shared.with_core(|core, _| core.snapshot())
     }
 }
 
-/// What tickets, permits and handles share.
+/// State shared by tickets, permits and handles.
 struct Shared {
     core: Mutex<Core>,
 }

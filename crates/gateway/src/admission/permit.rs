@@ -84,7 +84,7 @@ impl Permit {
         self.guard.shared.with_core(|core, _| core.is_recalled(id))
     }
 
-    /// One that has not taken a place wants none any more.
+    /// A sequence withdraws its slot request.
     pub(crate) fn cancel_slot_request(&self) {
         let id = self.guard.id;
         self.guard

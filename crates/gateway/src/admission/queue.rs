@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Names a ticket inside one [`super::Admission`].
 pub(crate) type TicketId = u64;
 
-/// A place in the order: less is due sooner. Equal instants go by arrival.
+/// A position in the order: less is due sooner. Equal due times go by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) due: Instant,
@@ -26,7 +26,7 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    /// The rank of ticket `id` (ids count up) of this class and account, arriving now.
+    /// The rank of ticket `id` (ids count up) of this class and tenant, arriving now.
     pub(crate) fn new(
         class: Priority,
         (id, account): (TicketId, u64),
@@ -52,7 +52,7 @@ pub(crate) struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// How many wait for their first place.
+    /// Number of tickets that wait for a first slot.
     pub(crate) fn len(&self) -> usize {
         self.ranks.len() - self.back
     }
@@ -72,7 +72,7 @@ impl WaitQueue {
         self.iter().find(|rank| !rank.is_back)
     }
 
-    /// How many of this class wait for their first place.
+    /// Number of tickets of this class that wait for a first slot.
     pub(crate) fn of_class(&self, class: Priority) -> usize {
         self.of_class[class.index() as usize]
     }
@@ -105,7 +105,7 @@ impl WaitQueue {
         there
     }
 
-    /// Everybody, in the order in which they are due.
+    /// All ranks by due time.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
         self.ranks.iter().copied()
     }

@@ -4,7 +4,7 @@ use super::decay::{half_lives, remaining_part};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Samples kept, 32 bytes each; an older one leaves for a new one.
+/// Samples kept, 32 bytes each; a new sample replaces the oldest.
 pub(crate) const SAMPLES_MAX: usize = 256;
 /// Half-lives after which a sample is forgotten.
 const FORGOTTEN: f64 = 4.0;
@@ -82,7 +82,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn new_samples_outweigh_old_ones_and_old_ones_vanish() {
+    fn new_samples_outweigh_old_ones() {
         let start = Instant::now();
         let mut recent = RecentSamples::new(Duration::from_secs(5));
         recent.add_sample(900 * MS, start);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn recent_samples_have_bounded_memory() {
         let start = Instant::now();
         let mut recent = RecentSamples::new(Duration::from_secs(5));
         for _ in 0..10 * SAMPLES_MAX {

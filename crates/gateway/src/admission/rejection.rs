@@ -12,7 +12,7 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// keys' matter and decided before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// One answer alone is longer than the memory for keys and values.
+    /// One choice alone is larger than the KV cache.
     NeverFits {
         prompt_tokens: usize,
         answer_tokens: usize,
@@ -135,7 +135,7 @@ mod tests {
     use wire::status::status_code;
 
     #[test]
-    fn each_refusal_has_its_status_and_code() {
+    fn each_rejection_has_a_status_and_a_code() {
         let (s, ms) = (Duration::from_secs(1), Duration::from_millis(7));
         let rows = [
             (

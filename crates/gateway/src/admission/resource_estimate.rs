@@ -6,21 +6,21 @@ use super::settings::Reservation;
 /// Bytes of a request body per token of ordinary text, with the JSON syntax.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// What a permit stands for.
+/// Slots, pages and prefill tokens of a permit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceEstimate {
-    /// Choices, or texts, that may run side by side, as places are free.
+    /// Choices, or texts, that may run at one time.
     pub streams: usize,
     /// Pages reserved with the first slot, at most the limit of pages.
     pub pages: usize,
-    /// Pages reserved with each further place.
+    /// Pages reserved with each further slot.
     pub pages_more: usize,
     /// Prompt tokens to be computed before the first token.
     pub prompt_tokens: usize,
 }
 
 impl ResourceEstimate {
-    /// Pages reserved with so many places.
+    /// Pages reserved with so many slots.
     pub(crate) fn pages_for(&self, slots: usize) -> usize {
         match slots {
             0 => 0,
@@ -38,7 +38,7 @@ impl ResourceEstimate {
     }
 }
 
-/// What answers are wanted.
+/// The choices that a request generates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestedChoices {
     /// Per prompt.
@@ -87,10 +87,10 @@ impl ResourceEstimator {
         need.clamped_to(self.pages_limit())
     }
 
-    /// After tokenising.
+    /// Estimate after tokenization.
     ///
     /// # Errors
-    /// [`Rejection::NeverFits`] when one of the answers alone needs more pages than there are.
+    /// [`Rejection::NeverFits`] if one choice alone needs more pages than the KV cache has.
     pub fn exact_estimate(
         &self,
         prompts: impl IntoIterator<Item = usize>,
@@ -130,7 +130,7 @@ impl ResourceEstimator {
         (shared.saturating_add(each), each)
     }
 
-    /// The length of an answer that may have `most` tokens.
+    /// Length of an answer with at most `most` tokens.
     fn answer_tokens(&self, prompt_tokens: usize, most: usize) -> usize {
         most.min(self.context_max.saturating_sub(prompt_tokens))
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_the_first_place_and_of_further_ones() {
+    fn pages_of_the_first_and_of_further_slots() {
         type Row<'a> = (&'a str, &'a [usize], RequestedChoices, (usize, usize));
         let rows: &[Row<'_>] = &[
             ("one page exactly", &[9], answers(1, 8), (1, 1)),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_fit_is_refused_with_the_numbers() {
+    fn request_larger_than_kv_cache_is_rejected_with_numbers() {
         let rejected = SIZING.exact_estimate([600], answers(1, 100)).unwrap_err();
         assert_eq!(
             rejected,
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_is_within_what_there_is() {
+    fn estimate_is_clamped_to_the_page_limit() {
         assert_eq!(
             SIZING.estimate_bytes(64, 1, answers(1, 17)),
             ResourceEstimate {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Callers expected at one time, 24 bytes each; beyond this number a `Retry-After` has no reservation.
 pub(crate) const PROMISES_MAX: usize = 4096;
-/// One of so many places of the queue is kept for them.
+/// This part of the queue is reserved for returning callers.
 const KEPT_PART: usize = 4;
 /// Part of the measured rate of free slots that is reserved: the rate is not known exactly.
 const DRAIN_SHARE: f64 = 0.9;
@@ -81,7 +81,7 @@ impl RetryReservations {
         }
     }
 
-    /// Of so many places, those that newcomers leave alone.
+    /// Reserved positions out of `slots`.
     pub(crate) fn reserved_of(&self, slots: usize) -> usize {
         if self.out.is_empty() {
             return 0;
@@ -157,7 +157,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn each_is_told_to_come_after_those_before_and_is_known_again_then() {
+    fn reservations_are_in_order_and_redeemed_once() {
         let now = Instant::now();
         let mut retry_reservations = RetryReservations::new(now);
         assert_eq!(retry_reservations.reserved_of(64), 0, "nobody is expected");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_comes_back_makes_nobody_wait_longer() {
+    fn missing_callers_do_not_lengthen_retry_after() {
         let mut now = Instant::now();
         let mut retry_reservations = RetryReservations::new(now);
         let mut told = Vec::new();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_is_bounded() {
+    fn reservations_are_bounded() {
         let now = Instant::now();
         let mut retry_reservations = RetryReservations::new(now);
         for who in 0..3 * PROMISES_MAX as u64 {

@@ -54,12 +54,12 @@ impl Default for QueueLimits {
     }
 }
 
-/// How many pages a permit stands for (section `reservation`).
+/// How many pages a permit reserves (section `reservation`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Pages that may be promised, in percent of those there are. More than 100 counts on answers that end before
-    /// `max_tokens` and on prompts that begin alike. Where that hope fails the engine takes pages back from the
-    /// youngest and computes them again later: slower, never wrong.
+    /// Pages that may be reserved, in percent of the KV cache. More than 100 counts on answers that end before
+    /// `max_tokens` and on prompts with a common beginning. If pages run short, the engine preempts the youngest
+    /// sequences and recomputes them later: slower, never wrong.
     pub overcommit_percent: usize,
     /// Length reserved for an answer without a limit in the request. (The answer may become longer.)
     pub assumed_answer_tokens: usize,

@@ -24,7 +24,7 @@ struct SlotRequest<'a> {
 }
 
 impl TaskSlots {
-    /// Places for so many tasks.
+    /// Slots for so many tasks.
     pub fn new(permit: Permit, tasks: usize) -> Arc<Self> {
         let bell: Arc<NotifyWaker> = Arc::default();
         permit.wake_on_slot(Waker::from(Arc::clone(&bell)));
@@ -40,7 +40,7 @@ impl TaskSlots {
         &self.permit
     }
 
-    /// Waits for a place. To be called once by each task.
+    /// Waits for a slot. To be called once by each task.
     pub async fn acquire_slot(self: &Arc<Self>) -> TaskSlot {
         self.permit.request_slot();
         self.to_come.fetch_sub(1, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl TaskSlots {
             taken: false,
         };
         loop {
-            // Heard from here on: what is given between the look and the wait rings too.
+            // Registered before the check: a grant between the check and the wait is noticed.
             let given = self.bell.0.notified();
             claim.taken = self.permit.take_slot();
             if claim.taken {

@@ -83,7 +83,7 @@ pub struct QueuePosition {
 }
 
 impl QueuePosition {
-    /// 1 = the next to be let in; `None`: no longer waiting.
+    /// Position from 1; `None`: no longer waiting.
     pub fn position(&self) -> Option<usize> {
         self.shared
             .with_core(|core, now| core.queue_position(self.id, now))

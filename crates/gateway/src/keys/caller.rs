@@ -18,7 +18,7 @@ pub struct Caller {
     /// Owner of the caller's streams: equal for one key, also after a restart.
     pub owner: Owner,
     pub(crate) name: Arc<str>,
-    /// What the key permits.
+    /// Scopes of the key.
     pub scopes: Scopes,
     pub(crate) limits: KeyLimits,
     pub(crate) weight: u32,

@@ -16,7 +16,7 @@ pub(crate) const WEIGHT_MAX: u32 = 1000;
 pub struct Key {
     /// Letters, digits, `.`, `_` and `-`; the name appears in logs and metrics.
     pub name: String,
-    /// What is known of the key.
+    /// Hash of the key's text.
     pub hash: KeyHash,
     /// Permitted uses; at least one.
     pub scopes: Scopes,

@@ -37,12 +37,12 @@ use std::time::Instant;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use wire::clock;
 
-/// Keys a server may have: each presented key is compared with every one of them.
+/// Most keys of a server: each presented key is compared with all of them.
 pub const KEYS_MAX: usize = 1024;
 
 /// The API keys of a server, or the setting that no key is needed.
 pub struct Keys {
-    /// What meters count from.
+    /// Begin of the time that usage counters use.
     epoch: Instant,
     /// The caller of every request, if no keys are required.
     anonymous: Option<Caller>,

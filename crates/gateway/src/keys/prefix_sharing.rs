@@ -13,7 +13,7 @@ pub enum PrefixSharing {
     /// Each key has a cache of its own.
     #[default]
     PerKey,
-    /// All keys share them.
+    /// All keys share one cache.
     Shared,
 }
 

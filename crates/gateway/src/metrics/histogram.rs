@@ -4,7 +4,7 @@ use engine::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets of a size: 1 to 16384, and what is above.
+/// Buckets of a size: 1 to 16384, and larger.
 const SIZE_BUCKETS: usize = 15;
 
 /// Upper bounds of a size's buckets: each twice the one before.
@@ -16,7 +16,7 @@ const SIZE_BOUNDS: [u64; SIZE_BUCKETS] = doubling_bounds();
 /// value in the sum. The number of samples is the sum of the buckets, so that the two never disagree.
 #[derive(Debug)]
 struct Buckets<const COUNTS: usize> {
-    /// The last one is for what is above every bound.
+    /// The last one counts values above every bound.
     counts: [AtomicU64; COUNTS],
     sum: AtomicU64,
 }
@@ -104,7 +104,7 @@ impl Default for Sizes {
 pub struct Distribution {
     /// Upper bounds, inclusive. (buckets)
     pub bounds: Vec<f64>,
-    /// (buckets + 1): the last is what is above every bound.
+    /// (buckets + 1): the last counts samples above every bound.
     pub counts: Vec<u64>,
     /// Sum of all samples.
     pub sum: f64,
@@ -116,8 +116,8 @@ impl Distribution {
         self.counts.iter().sum()
     }
 
-    /// The value that this part (0 to 1) of the samples does not exceed, as if samples lay evenly in their bucket;
-    /// `None` without samples. What is above every bound counts as the last bound.
+    /// The value that this part (0 to 1) of the samples does not exceed, with samples evenly spread in their bucket;
+    /// `None` without samples. Samples above every bound count as the last bound.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let all = self.sample_count();
         if all == 0 {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_grow_and_not_by_more_than_is_told() {
+    fn bounds_grow_within_the_documented_factor() {
         let grow = |bounds: &[u64], most: f64| {
             for pair in bounds.windows(2) {
                 let by = pair[1] as f64 / pair[0] as f64;
@@ -183,7 +183,7 @@ mod tests {
 
     /// The twin: look at each bound in turn.
     #[test]
-    fn a_sample_falls_into_the_first_bucket_that_holds_it() {
+    fn sample_counts_in_the_first_fitting_bucket() {
         for size in (0..70).chain([16383, 16384, 16385, 1 << 40]) {
             let sizes = Sizes::default();
             sizes.record(size);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_near_the_truth() {
+    fn quantiles_are_near_the_exact_ones() {
         let latency = Latency::default();
         assert_eq!(
             latency.distribution().quantile(0.5),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sample_is_lost_between_threads() {
+    fn samples_of_all_threads_are_counted() {
         let latency = Latency::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {

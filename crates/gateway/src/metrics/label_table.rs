@@ -19,7 +19,7 @@ struct LabelSlot<V> {
     value: V,
 }
 
-/// The label of what found no slot.
+/// Label of the value for labels without a slot.
 pub const BEYOND: &str = "other";
 
 impl<V, const N: usize> LabelTable<V, N> {
@@ -62,7 +62,7 @@ mod tests {
     use crate::metrics::count::Counter;
 
     #[test]
-    fn labels_keep_their_slots_and_the_bound_holds() {
+    fn labels_keep_their_slots_within_the_bound() {
         let table = LabelTable::<Counter, 2>::default();
         for label in ["a", "b", "a", "c", "d", "b", "a"] {
             table.value_of(label).add(1);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_bring_the_same_labels_share_them() {
+    fn threads_with_equal_labels_share_slots() {
         let table = LabelTable::<Counter, 8>::default();
         std::thread::scope(|scope| {
             for thread in 0..4 {

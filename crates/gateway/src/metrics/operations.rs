@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_counts_once_and_by_what_it_was() {
+    fn request_counts_once_by_operation_and_outcome() {
         let (operations, start) = (Operations::default(), wire::clock::now());
         let end = start + 300 * MS;
         let chat = opened(Protocol::Chat, start);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_prompt_is_another_operation() {
+    fn plain_prompt_is_another_operation() {
         let (operations, now) = (Operations::default(), wire::clock::now());
         operations.record_request(opened(Protocol::Completion, now), None, now);
         let read = operations.read_metrics();

@@ -13,7 +13,7 @@ use wire::protocol::Protocol;
 /// copying.
 const STALL_MIN: Duration = Duration::from_millis(1);
 
-/// How an answer was left.
+/// How a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseOutcome {
     /// Every choice ended successfully and the connection took all frames.
@@ -57,7 +57,7 @@ impl MeteredProtocol {
 pub struct MeteredRequest {
     /// How the reader receives events.
     pub protocol: MeteredProtocol,
-    /// Whether tokens are handed over as they come.
+    /// Whether the response is streamed.
     pub stream: bool,
     /// Whether the reader attached to an existing stream, also to resume the stream.
     pub attached: bool,

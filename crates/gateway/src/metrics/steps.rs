@@ -5,8 +5,8 @@ use engine::{Observer, RequestId, StepFacts, Transition};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Distributions over the steps in which the model ran. One goes to the engine as an [`Observer`] (see
-/// [`StepMetrics::observer`]), the same to the [`ServedModel`](crate::models::ServedModel).
+/// Histograms of the steps in which the model ran. The engine gets an [`Observer`] (see [`StepMetrics::observer`]),
+/// the [`ServedModel`](crate::models::ServedModel) the metrics.
 #[derive(Debug, Default)]
 pub struct StepMetrics {
     /// Duration of a step.

@@ -11,13 +11,13 @@ pub struct ModelFacts {
     pub file_bytes: u64,
     /// SHA-256 of the file in hexadecimal, if the whole file was read.
     pub sha256: Option<String>,
-    /// When they were written.
+    /// Time of the last change of the files.
     pub modified: SystemTime,
     /// Architecture, as in GGUF.
     pub family: String,
     /// Number of weights.
     pub parameters: u64,
-    /// How most of them are packed.
+    /// Tensor format of most tensors.
     pub quantization: String,
     /// Chat template, if there is one.
     pub template: Option<String>,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_facts_have_another_digest() {
+    fn different_metadata_has_a_different_digest() {
         let plain = ModelFacts::default();
         let mut digests = vec![plain.digest()];
         let info = [("a".to_owned(), Value::from(1))];

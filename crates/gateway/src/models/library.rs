@@ -10,7 +10,7 @@ use wire::derived_model::DerivedModel;
 ///
 /// Every call may block: the server runs the calls on blocking threads.
 pub trait Library: Send + Sync + 'static {
-    /// All models, the one that the server was started with among them, in the order they are listed in.
+    /// All models, including the model that the server was started with, in the order of lists.
     fn all(&self) -> Vec<LocalModel>;
     /// The model of this name, which a client sent. No name reaches a file outside the operator's directories.
     fn find(&self, name: &str) -> Option<LocalModel>;
@@ -89,7 +89,7 @@ pub enum PullNews<'a> {
         digest: &'a str,
         /// Size in bytes.
         total: u64,
-        /// Those that are there.
+        /// Bytes received.
         completed: u64,
     },
     /// The checksum is being verified.

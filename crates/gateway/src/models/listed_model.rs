@@ -13,7 +13,7 @@ pub struct ListedModel {
     pub name: String,
     /// Time of the file's last change, in seconds since the Unix epoch.
     pub created_unix_s: i64,
-    /// Tokens that prompt and answer may have together; of a model that is ready.
+    /// Tokens that prompt and answer may have together; of a ready model.
     pub context_max: Option<usize>,
     pub(crate) state: ModelState,
     /// `None` for the first model until its file was read.
@@ -105,10 +105,10 @@ impl ModelRegistry {
         all.unwrap_or_default().into_iter().map(listed).collect()
     }
 
-    /// One of them.
+    /// The entry of one model.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// The name is unknown.
     pub async fn listed_model(&self, name: Option<&str>) -> Result<ListedModel, ApiError> {
         let named = self.look_up(name).await?;
         let Some(library) = self.library().cloned() else {

@@ -8,7 +8,7 @@ use std::time::Duration;
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// What is done at the moment.
+/// Phase of loading.
 #[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadPhase {
@@ -38,7 +38,7 @@ impl LoadPhase {
 /// How far loading is. A total of 0 is not known yet.
 #[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct LoadProgress {
-    /// What is done at the moment.
+    /// Current phase.
     pub phase: LoadPhase,
     /// Bytes of the file's tensors that were packed.
     pub bytes_done: u64,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_and_what_is_left() {
+    fn load_progress_has_percent_and_time_left() {
         let at = |bytes_done, bytes_total| LoadProgress {
             bytes_done,
             bytes_total,

@@ -62,7 +62,7 @@ struct ModelLoader {
 }
 
 impl ModelLoader {
-    /// Does what there is to do. True if there may be more without news.
+    /// Unloads and begins loads as far as possible. True: more may be possible without a notification.
     async fn run_turn(&mut self) -> bool {
         let now = clock::now();
         let mut restless = false;

@@ -79,7 +79,7 @@ pub struct ModelEntry {
     limits: Arc<LiveLimits>,
 }
 
-/// What is known of a model's stay in memory.
+/// How long the model stays in memory, and why.
 struct Residency {
     /// Keep-alive of the last request that set one.
     keep: Option<ModelKeepAlive>,
@@ -89,7 +89,7 @@ struct Residency {
     held: Option<LoadedState>,
 }
 
-/// What a loaded model has.
+/// Memory of a loaded model.
 struct LoadedState {
     bytes: u64,
     close: Box<dyn FnOnce() + Send>,

@@ -29,7 +29,7 @@ impl ReadyModel {
         }
     }
 
-    /// Turns lengths into needs, as things stand.
+    /// An estimator with the model's sizes.
     pub fn resource_estimator(&self, limits: &GatewayLimits) -> ResourceEstimator {
         resource_estimator(&self.model, limits)
     }

@@ -9,14 +9,14 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use tokio::sync::{Notify, watch};
 use wire::clock;
 
-/// Models beside the first that are known at one time; those that are not loaded are forgotten first.
+/// Entries beside the first; entries of unloaded models are removed first.
 pub(crate) const ENTRIES_MAX: usize = 1024;
 
 /// All models of this server. The first is the model that the server was started with, and the model of a request
 /// without a name; the others come from the model store.
 pub struct ModelRegistry {
     first: Arc<ModelEntry>,
-    /// By what they are loaded from.
+    /// Entries by the source of their weights.
     others: RwLock<BTreeMap<String, Arc<ModelEntry>>>,
     pub(crate) names: NameCache,
     library: OnceLock<Arc<dyn Library>>,
@@ -27,7 +27,7 @@ pub struct ModelRegistry {
     started: AtomicBool,
     /// Wakes the loader for a new decision.
     pub(crate) news: Notify,
-    /// Bytes of models that leave and are still there.
+    /// Bytes of models that are being unloaded.
     pub(crate) leaving_bytes: AtomicU64,
     /// Requests that wait for models.
     pub waiting: AtomicUsize,
@@ -61,7 +61,7 @@ impl ModelRegistry {
         let _ = self.library.set(library);
     }
 
-    /// Where others come from, if anywhere.
+    /// The model store of other models.
     pub fn library(&self) -> Option<&Arc<dyn Library>> {
         self.library.get()
     }
@@ -111,13 +111,13 @@ impl ModelRegistry {
         others.get(weights).cloned()
     }
 
-    /// Those that are ready.
+    /// All ready models.
     pub fn ready_models(&self) -> impl Iterator<Item = (Arc<ModelEntry>, Arc<ReadyModel>)> {
         let slots = self.entries().into_iter();
         slots.filter_map(|entry| entry.ready_model().map(|serving| (entry, serving)))
     }
 
-    /// Bytes of memory that models have, those that are leaving included.
+    /// Bytes of memory of all models, including models that are being unloaded.
     pub fn memory_bytes(&self) -> u64 {
         let held: u64 = self
             .entries()
@@ -132,7 +132,7 @@ impl ModelRegistry {
         Loading::begin_loading(Arc::clone(self), Arc::clone(entry))
     }
 
-    /// A slot's model is about to answer.
+    /// Counts a load whose model is about to become ready.
     pub(crate) fn counts_load(&self, entry: &ModelEntry) {
         if entry.weights.is_none() {
             self.started.store(true, Ordering::SeqCst);
@@ -159,7 +159,7 @@ impl ModelRegistry {
         }
     }
 
-    /// What names stand for is looked up again.
+    /// Clears the cache of resolved names.
     pub fn forget_names(&self) {
         self.names.clear_names();
     }
@@ -177,14 +177,14 @@ impl ModelRegistry {
             .for_each(|(_, serving)| serving.close_admission(&limits));
     }
 
-    /// Ends what is left of the models that are this server's to close, and waits for them; may block.
+    /// Closes all models that the server has loaded, and waits for the end; may block.
     pub fn release_bytes(&self) {
         for close in self.entries().iter().filter_map(|entry| entry.take_held()) {
             close();
         }
     }
 
-    /// Those that are ready are served under the bounds as they stand now.
+    /// Applies the limits that hold now to ready models.
     pub(crate) fn apply_limits(&self) {
         let limits = self.gateway_limits();
         self.ready_models()

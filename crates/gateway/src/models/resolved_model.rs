@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use wire::clock;
 use wire::ollama::model_name::LATEST;
 
-/// Names that are remembered; they are all forgotten when there are more.
+/// Cached names; a full cache is cleared.
 const NAMES_MAX: usize = 1024;
 /// How long a resolved name is reused: the operator's directories may change.
 const FRESH: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ impl NameCache {
         known.insert(name.to_owned(), (named.clone(), now));
     }
 
-    /// All of them are looked up again.
+    /// Clears the cache.
     pub(crate) fn clear_names(&self) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.clear();
@@ -156,7 +156,7 @@ impl ModelRegistry {
     }
 }
 
-/// What a library has for a name.
+/// Result of a lookup in the model store.
 #[derive(Default)]
 struct NameLookup {
     model: Option<LocalModel>,

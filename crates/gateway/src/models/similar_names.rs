@@ -10,8 +10,7 @@ const COMPARED_MAX: usize = 1024;
 /// Characters of a name that are compared: time grows with their square.
 const COMPARED_CHARS_MAX: usize = 64;
 
-/// Of these names, those that are near to one that none of them is, the nearest first; all of them where they are
-/// few.
+/// The names nearest to an unknown name, the nearest first; all names if there are few.
 pub(crate) fn near_names(name: &str, all: impl Iterator<Item = String>) -> Vec<String> {
     let asked = normalized_name(name);
     let all: Vec<String> = all.take(COMPARED_MAX).collect();
@@ -70,7 +69,7 @@ mod tests {
     use super::{near_names, near_words};
 
     #[test]
-    fn the_nearest_names_come_first() {
+    fn nearest_names_come_first() {
         let many = [
             "qwen3:0.6b",
             "qwen3:1.7b",
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn few_names_are_told_as_words() {
+    fn few_names_are_joined_as_text() {
         let words =
             |names: &[&str]| near_words(&names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>());
         assert_eq!(words(&["a"]), "; there is 'a'");

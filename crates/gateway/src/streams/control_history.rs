@@ -36,7 +36,7 @@ pub(crate) struct ControlUpdate {
     pub(crate) presence_penalty: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) frequency_penalty: Option<f32>,
-    /// Tokens that were to be put in; they stand in the log.
+    /// Injected tokens, which are in the log.
     #[serde(skip_serializing_if = "is_none")]
     pub(crate) injected: usize,
 }
@@ -88,7 +88,7 @@ impl ControlHistory {
         kept.last.push_back((clock::now(), order));
     }
 
-    /// How many there were, and the last of them, of a stream that was opened then.
+    /// Number of updates, and the last of them, for a stream opened at `opened`.
     pub(crate) fn recorded_updates(&self, opened: Instant) -> (u64, Vec<RecordedUpdate>) {
         let kept = self.lock_log();
         let told = kept.last.iter().map(|(at, order)| RecordedUpdate {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_are_kept_and_all_are_counted() {
+    fn last_updates_are_recorded_and_all_are_counted() {
         let (orders, opened) = (ControlHistory::default(), clock::now());
         for after_tokens in 0..100 {
             orders.add_update(ControlUpdate {

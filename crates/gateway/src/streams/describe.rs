@@ -59,7 +59,7 @@ pub struct Description<'a> {
 struct Control {
     /// How many times.
     told: u64,
-    /// The last of them, oldest first.
+    /// The last updates, oldest first.
     last: Vec<RecordedUpdate>,
 }
 
@@ -92,7 +92,7 @@ struct Choice {
     unaccepted: u64,
     /// `null` while the choice is generated.
     end: Option<&'static str>,
-    /// The clock that fired, the code of the failure.
+    /// The timeout that fired, or the code of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
 }

@@ -3,7 +3,7 @@
 use generate::stop::ONE_CALL;
 use stream::{Clock, End, FailCode, Stop};
 
-/// The name of an end, and the clock that fired or the code of the failure.
+/// The name of an end, and the timeout that fired or the code of the failure.
 pub(crate) fn end_name(end: End) -> (&'static str, Option<&'static str>) {
     match end {
         End::Stop(Stop::Eos) => ("eos", None),

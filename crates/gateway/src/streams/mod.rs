@@ -104,13 +104,13 @@ impl StreamRegistry {
         }
     }
 
-    /// Other bounds. No stream that is open is sent away; ended ones make room at once.
+    /// Replaces the limits. Open streams stay; ended streams above the limits are removed at once.
     pub(crate) fn set_limits(&self, limits: StreamLimits) {
         self.registry.rebound(limits.of_registry());
         self.undelivered.set_limits(&limits);
     }
 
-    /// Those that have ended and were not read.
+    /// Ended streams that were not read to the end.
     pub(crate) fn undelivered_streams(&self) -> &Arc<UndeliveredStreams> {
         &self.undelivered
     }
@@ -187,7 +187,7 @@ impl StreamRegistry {
         freed
     }
 
-    /// Releases, for ever, what was kept long enough.
+    /// Removes expired streams, forever.
     pub async fn sweep_expired(self: Arc<Self>) {
         loop {
             let period = self.registry.limits().retention / SWEEPS_PER_RETENTION;

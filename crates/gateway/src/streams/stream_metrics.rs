@@ -42,7 +42,7 @@ impl SocketMetrics {
     }
 }
 
-/// A stream's figures. Times are milliseconds; those of all choices together, where there are several.
+/// Metrics of a stream. Times are milliseconds, of all choices together.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct StreamMetrics {
     /// From the opening to the begin of prefill; up to now, or the end, without prefill. `null` for the run of a

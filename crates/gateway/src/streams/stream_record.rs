@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use wire::clock;
 use wire::cursor::{Cursor, TerminalMarker};
 
-/// What a stream is started with.
+/// The started generation of a stream.
 pub struct Started {
     /// Logs and engine requests of the choices.
     pub generation: StartedGeneration,
@@ -117,7 +117,7 @@ impl StreamRecord {
         self.source.meta()
     }
 
-    /// What encoders and the output pipeline read.
+    /// The part of the record that encoders and the output pipeline read.
     pub fn source(&self) -> &Arc<StreamSource> {
         &self.source
     }

@@ -110,7 +110,7 @@ impl Drop for StreamRun {
     }
 }
 
-/// The error of a request cancelled before its start.
+/// The error of a request canceled before its start.
 pub(crate) fn cancelled_error() -> ApiError {
     ApiError::caller(
         ErrorKind::Cancelled,

@@ -4,7 +4,7 @@ use super::credit_owner::SubscriberId;
 use super::stream_record::StreamRecord;
 use std::sync::Arc;
 
-/// Held while the reader is attached; the drop detaches it.
+/// A reader attached to a stream; the drop detaches the reader.
 pub struct Subscriber {
     record: Arc<StreamRecord>,
     id: SubscriberId,

@@ -66,12 +66,12 @@ impl Transitions {
         })
     }
 
-    /// What happened last.
+    /// The last state change.
     pub(crate) fn last_change(&self) -> Change {
         self.now.borrow().change
     }
 
-    /// What happened last, and then each that follows.
+    /// The last state change, and all later ones.
     pub(crate) fn follow_changes(&self) -> Changes {
         let mut now = self.now.subscribe();
         now.mark_changed();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_once_and_ends_once_with_its_last_prompt() {
+    fn stream_starts_once_and_ends_with_the_last_prompt() {
         let all = opened(2);
         let mut changes = all.follow_changes();
         let mut next = || changes.next().now_or_never().flatten();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_began_ends_too() {
+    fn stream_that_never_started_ends_too() {
         let all = opened(1);
         all.publish_ended("refused", Some("queue_timeout"), clock::now());
         all.engine_follower(0)

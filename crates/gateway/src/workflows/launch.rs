@@ -47,7 +47,7 @@ impl Program {
     }
 }
 
-/// What a run is started with.
+/// Options of a new run.
 pub(crate) struct RunLauncher<'a> {
     pub(crate) served: &'a ServedModel,
     pub(crate) streams: &'a StreamRegistry,
@@ -56,7 +56,7 @@ pub(crate) struct RunLauncher<'a> {
     pub(crate) credit_window: u64,
     pub(crate) owner: Owner,
     pub(crate) retry_after: Duration,
-    /// Bytes that are worked on where others wait.
+    /// Bytes of input that are handled on an I/O thread.
     pub(crate) inline_bytes_max: usize,
 }
 

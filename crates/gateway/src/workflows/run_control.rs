@@ -91,7 +91,7 @@ impl RunControl {
         self.bell.0.notified().await;
     }
 
-    /// Rings the bell.
+    /// Wakes the run's driver.
     pub(crate) fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.bell))
     }

@@ -24,7 +24,7 @@ pub(crate) struct RunDriver {
     pub(crate) run: Run,
     pub(crate) log: Writer<Token>,
     pub(crate) running: Arc<RunControl>,
-    /// The run's permit and place, for as long as the run works.
+    /// The run's permit and slot, while the run works.
     pub(crate) place: Option<RunSlot>,
     pub(crate) follower: Box<dyn Follower>,
     /// Tokens that the log may be ahead of its reader; 0 = no limit.
@@ -32,9 +32,9 @@ pub(crate) struct RunDriver {
     pub(crate) alarm: Option<Pin<Box<Sleep>>>,
     /// Key that the tokens are charged to.
     pub(crate) token_charge: TokenCharge,
-    /// What was charged.
+    /// Work that was charged.
     pub(crate) charged: Spent,
-    /// Bytes that are worked on where others wait.
+    /// Bytes of input that are handled on an I/O thread.
     pub(crate) inline_bytes_max: usize,
 }
 
@@ -110,7 +110,7 @@ impl RunDriver {
         event
     }
 
-    /// Charges what was computed since the last time.
+    /// Charges the work since the last call.
     fn charge_tokens(&mut self) {
         let spent = self.run.spent();
         let sum = |spent: Spent| spent.prompt_tokens + spent.drawn_tokens;
@@ -145,7 +145,7 @@ impl RunDriver {
     }
 }
 
-/// Writes down what a run came to; a long value elsewhere.
+/// Stores the result of a run; long values on a blocking thread.
 async fn store_result(running: Arc<RunControl>, outcome: Outcome, inline_bytes_max: usize) {
     let bytes = outcome.value.as_ref().map_or(0, Value::bytes);
     if bytes <= inline_bytes_max {

@@ -126,7 +126,7 @@ fn driven(mut run: Run, watch: &Watch) -> (Option<End>, u64) {
 }
 
 #[test]
-fn a_million_instructions_and_thousands_of_tokens_leave_others_their_turn() {
+fn long_run_yields_to_other_tasks() {
     let spin = json!([{"op": "while", "condition": true, "max_iterations": 1_000_000, "body": [
         {"op": "compute_int", "expr": "n + 1", "output": "n"}]}]);
     let tell = json!([
@@ -149,7 +149,7 @@ fn a_million_instructions_and_thousands_of_tokens_leave_others_their_turn() {
 }
 
 #[test]
-fn what_is_long_is_done_on_another_thread() {
+fn long_step_runs_on_another_thread() {
     let steps = json!([{"op": "tokenize", "input": "text", "mode": "continue", "output": "ids"}]);
     for (bytes, elsewhere) in [(INLINE, false), (1 << 20, true)] {
         let watch = Watch::default();

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tokio::time::{Sleep, sleep};
 
-/// Why a run stands still.
+/// Why a run is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunParkReason {
     Paused,

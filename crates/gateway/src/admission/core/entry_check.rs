@@ -6,8 +6,8 @@ use crate::admission::retry_reservations::Fingerprint;
 use generate::priority::Priority;
 use std::time::{Duration, Instant};
 
-/// A class of which fewer than this part of `max_depth` wait finds room in a full queue: a flood of one class leaves
-/// the door open for the others. So at most `max_depth * (1 + 5/16)` wait.
+/// A priority class with fewer waiting tickets than this part of `max_depth` finds capacity in a full queue: a flood
+/// of one class leaves capacity for the others. So at most `max_depth * (1 + 5/16)` tickets wait.
 const CLASS_SHARE: usize = 16;
 
 impl Core {
@@ -32,7 +32,7 @@ impl Core {
             return Ok(());
         }
         self.is_rejecting = true;
-        // A returning caller needs one free position of those that are reserved.
+        // A returning caller takes one of the reserved positions.
         let full = self.bounds.queue.max_depth
             - self
                 .retry_reservations
@@ -98,7 +98,7 @@ impl Core {
         self.queue.len() + kept < max_depth || self.queue.of_class(class) < max_depth / CLASS_SHARE
     }
 
-    /// How long until so many places became free.
+    /// Time until so many slots become free.
     pub(crate) fn wait_for(&self, slots: usize) -> Option<Duration> {
         self.drain.time_for(slots as f64)
     }

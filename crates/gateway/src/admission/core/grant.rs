@@ -5,9 +5,9 @@ use crate::admission::fair_shares::QueuePriority;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// One of so many places, and of the pages, is left to requests that have no place yet.
+/// This part of the slots, and of the pages, is left to requests without a slot.
 const LEFT_PART: usize = 4;
-/// An account of which so many streams have no place as are this part of the seats leaves as many to others.
+/// A tenant whose streams without a slot fill this part of the seats leaves as many seats to others.
 const SEATS_PART: usize = 4;
 
 impl Core {
@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// Whether a newcomer of this rank and need would be let in now.
+    /// Whether a new ticket of this rank and estimate would be admitted now.
     pub(crate) fn is_admissible(&self, rank: Rank, need: ResourceEstimate, now: Instant) -> bool {
         let before =
             |blocker| self.queue_priority(rank, 0, now) < self.queue_priority(blocker, 0, now);
@@ -68,7 +68,7 @@ impl Core {
         let others = self.queue.iter().filter(|other| other.id != rank.id);
         let ahead = others.filter(|&other| {
             let behind: &mut usize = behind.entry(other.account).or_default();
-            // A later ticket of the same tenant is one further back behind this rank.
+            // A later ticket of this tenant is one position further back behind this rank.
             let passed = usize::from(other.account == rank.account && other > rank);
             let at = *behind + passed;
             *behind += 1;
@@ -82,7 +82,7 @@ impl Core {
         self.shares.queue_priority(rank, behind, times)
     }
 
-    /// The ticket that gets the next first place, of those that do not wait aside.
+    /// The ticket that gets the next first slot, of those that do not wait aside.
     fn next_ticket(&self, now: Instant) -> Option<Rank> {
         let waiting = self.queue.iter();
         let mut waiting = waiting.filter(|rank| !self.aside.contains(&rank.id));
@@ -110,7 +110,7 @@ impl Core {
         self.seated == 0 || self.seated + streams <= seats - left
     }
 
-    /// Gives a first place, or one again.
+    /// Grants a slot to a ticket without one.
     fn admit_ticket(&mut self, rank: Rank, now: Instant) {
         self.queue.remove(rank);
         self.shares.share_mut(rank.account).note_grant(now);
@@ -203,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Whether there is a place that may be a further one.
+    /// Whether a slot is free for a further grant.
     pub(crate) fn has_spare_slot(&self) -> bool {
         let limit = self.limit.get();
         self.sums.slots < limit - limit / LEFT_PART

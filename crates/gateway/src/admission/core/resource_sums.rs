@@ -5,7 +5,7 @@ use crate::admission::resource_estimate::ResourceEstimate;
 use std::task::Waker;
 use std::time::Instant;
 
-/// A ticket that was let in.
+/// An admitted ticket.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningTicket {
     /// Time of the first slot; while the first token is missing, of the last grant to the ticket without a slot.
@@ -13,9 +13,9 @@ pub(crate) struct RunningTicket {
     pub(crate) first_token: bool,
     /// Slots held; 0: parked.
     pub(crate) held: usize,
-    /// The places of these that were not taken yet.
+    /// Granted slots that no sequence has taken yet.
     pub(crate) free: usize,
-    /// Sequences that want a place and have not taken one.
+    /// Sequences with a pending slot request.
     pub(crate) claims: usize,
     /// Slots to return; fewer than `held`.
     pub(crate) recalled: usize,
@@ -26,7 +26,7 @@ pub(crate) struct RunningTicket {
 }
 
 impl RunningTicket {
-    /// Let in now.
+    /// A ticket admitted now.
     pub(crate) fn new(now: Instant, is_recallable: bool) -> Self {
         Self {
             since: now,
@@ -51,7 +51,7 @@ impl RunningTicket {
         if self.is_recallable { further } else { 0 }
     }
 
-    /// The ticket gives back so many places.
+    /// Releases so many slots.
     pub(crate) fn release_slots(&mut self, slots: usize) {
         self.held -= slots;
         let recalled = self.recalled.saturating_sub(slots);
@@ -69,9 +69,9 @@ impl RunningTicket {
 pub(crate) struct ResourceSums {
     pub(crate) slots: usize,
     pub(crate) pages: usize,
-    /// Prompt tokens of those that have a place and no first token.
+    /// Prompt tokens of tickets with a slot and without a first token.
     pub(crate) prefill: usize,
-    /// Places that tickets want beyond those they have.
+    /// Slots requested beyond those that tickets have.
     pub(crate) growing: usize,
     /// Slots that are recalled, and slots that could be.
     pub(crate) recalled: usize,
@@ -112,7 +112,7 @@ impl ResourceSums {
 }
 
 impl Core {
-    /// Changes what a running ticket has; the sums follow.
+    /// Changes a running ticket, and the sums with it.
     pub(crate) fn update_running<T>(
         &mut self,
         id: TicketId,
@@ -132,7 +132,7 @@ impl Core {
         Some(done)
     }
 
-    /// A ticket of this account and need runs.
+    /// Adds a running ticket of this tenant and estimate to the sums.
     pub(crate) fn add_running(
         &mut self,
         account: u64,

@@ -24,7 +24,7 @@ impl Core {
         self.grant_slots(now);
     }
 
-    /// One of them takes a place that is there.
+    /// A sequence takes a granted slot.
     pub(crate) fn take_slot(&mut self, id: TicketId) -> bool {
         let taken = self.update_running(id, |run| {
             let there = run.free > 0 && run.claims > 0;
@@ -96,7 +96,7 @@ impl Core {
         self.grant_slots(now);
     }
 
-    /// So many places became free, and there were none before if `saturated`.
+    /// Counts slots that became free; `saturated`: none was free before.
     pub(crate) fn count_freed_slots(&mut self, slots: usize, saturated: bool) {
         if slots == 0 {
             return;

@@ -50,7 +50,7 @@ fn running(door: &Admission) -> (usize, usize, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_place_wakes_the_next_one_only() {
+async fn free_slot_wakes_the_next_ticket_only() {
     let door = Admission::new(fixed(2, 8));
     let (first, _second) = (permit(ask(&door, 3)), permit(ask(&door, 4)));
     let mut waiting: Vec<(Ticket, Arc<Count>)> = (0..4)
@@ -83,7 +83,7 @@ async fn a_free_place_wakes_the_next_one_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_queue_has_a_clock_and_so_has_the_caller() {
+async fn queue_timeout_and_request_deadline_both_hold() {
     let door = Admission::new(fixed(1, 8));
     let held = permit(ask(&door, 1));
     let timeout = QueueLimits::default().timeout;
@@ -105,7 +105,7 @@ async fn the_queue_has_a_clock_and_so_has_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_estimate_is_corrected() {
+async fn exact_estimate_replaces_the_first_one() {
     let door = Admission::new(AdmissionBounds {
         pages_limit: 10,
         ..fixed(8, 8)
@@ -146,7 +146,7 @@ async fn an_estimate_is_corrected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_gives_the_permit_back() {
+async fn permit_is_released_on_panic() {
     let door = Admission::new(fixed(1, 1));
     let inside = door.clone();
     let task = tokio::spawn(async move {
@@ -158,7 +158,7 @@ async fn a_panic_gives_the_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_tells_all_who_wait() {
+async fn closing_rejects_all_waiting_tickets() {
     let door = Admission::new(fixed(1, 8));
     let held = permit(ask(&door, 1));
     let mut waits = Box::pin(admit(&door, request(Priority::Low, 1, 1)));
@@ -182,7 +182,7 @@ async fn closing_tells_all_who_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_tasks_share_few_places() {
+async fn many_tasks_share_few_slots() {
     const PLACES: usize = 3;
     let door = Admission::new(fixed(PLACES, 1000));
     let inside = Arc::new(AtomicUsize::new(0));
@@ -208,7 +208,7 @@ async fn many_tasks_share_few_places() {
 }
 
 #[test]
-fn other_bounds_send_nobody_away_and_let_in_who_fits() {
+fn new_bounds_keep_tickets_and_admit_what_fits() {
     let at = start();
     let mut core = Core::new(fixed(2, 8), at);
     let ids: Vec<_> = (0..5)
@@ -245,7 +245,7 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
 }
 
 #[test]
-fn who_waits_for_more_than_there_is_now_is_counted_with_all_there_is() {
+fn waiting_estimate_above_new_bounds_is_clamped() {
     let at = start();
     let mut core = Core::new(fixed(1, 8), at);
     let held = core

@@ -45,7 +45,7 @@ fn run(settings: AdaptiveLimits, rows: &[Row]) {
 }
 
 #[test]
-fn it_grows_and_shrinks_by_rule() {
+fn limit_grows_and_shrinks_by_rule() {
     run(
         AdaptiveLimits::default(),
         &[
@@ -75,7 +75,7 @@ fn it_grows_and_shrinks_by_rule() {
 }
 
 #[test]
-fn what_has_no_samples_yet_can_be_slow() {
+fn pending_first_token_counts_as_slow_without_samples() {
     let stuck = Row {
         pending_since_ms: Some(1001),
         ..row("one has waited too long for a first token", 10, None, 8)
@@ -93,7 +93,7 @@ fn what_has_no_samples_yet_can_be_slow() {
 }
 
 #[test]
-fn after_slow_times_it_waits_before_it_grows() {
+fn limit_waits_before_growth_after_slow_intervals() {
     let quick = |case, want| row(case, 40, 10, want);
     let settings = AdaptiveLimits {
         min_streams: 40,
@@ -117,7 +117,7 @@ fn after_slow_times_it_waits_before_it_grows() {
 }
 
 #[test]
-fn it_stays_where_it_is_told_to() {
+fn disabled_limit_stays_at_its_maximum() {
     let settings = AdaptiveLimits {
         enabled: false,
         ..AdaptiveLimits::default()
@@ -129,7 +129,7 @@ fn it_stays_where_it_is_told_to() {
 }
 
 #[test]
-fn a_long_silence_is_caught_up_with() {
+fn intervals_without_requests_are_caught_up() {
     let mut now = start();
     let settings = AdaptiveLimits::default();
     let mut limit = AdaptiveLimit::new(settings, now);
@@ -143,7 +143,7 @@ fn a_long_silence_is_caught_up_with() {
 }
 
 #[test]
-fn other_settings_move_it_no_further_than_they_must() {
+fn new_settings_clamp_the_limit() {
     let at = start();
     let settings = |enabled, min_streams, max_streams| AdaptiveLimits {
         enabled,

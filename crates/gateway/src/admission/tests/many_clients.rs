@@ -14,7 +14,7 @@ const SLOW: Job = Job {
 };
 
 #[test]
-fn no_request_of_ordinary_clients_fails() {
+fn requests_of_ordinary_clients_all_succeed() {
     let mut plant = Plant::new(AdmissionBounds {
         adaptive: AdaptiveLimits::default(),
         queue: QueueLimits::default(),

@@ -64,7 +64,7 @@ fn poll(core: &mut Core, id: u64, now: Instant) -> TicketStatus {
 }
 
 #[test]
-fn urgent_ones_go_first_and_age_makes_up_for_class() {
+fn urgent_tickets_go_first_and_age_outweighs_class() {
     let at = start();
     let mut core = Core::new(fixed(1, 64), at);
     let ageing = QueueLimits::default().ageing;
@@ -93,7 +93,7 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
 }
 
 #[test]
-fn a_flood_of_one_class_leaves_room_for_the_others() {
+fn flood_of_one_class_leaves_capacity_for_others() {
     let at = start();
     let mut core = Core::new(fixed(1, 32), at);
     let mut fill = |class| {
@@ -114,7 +114,7 @@ fn a_flood_of_one_class_leaves_room_for_the_others() {
 }
 
 #[test]
-fn idle_time_after_a_refusal_does_not_count_as_slow() {
+fn idle_time_after_a_rejection_does_not_count_as_slow() {
     let mut now = start();
     let bounds = AdmissionBounds {
         pages_limit: 1,

@@ -48,7 +48,7 @@ fn load(
 }
 
 #[test]
-fn twice_what_there_is_capacity_for() {
+fn load_of_twice_the_capacity() {
     let mut plant = Plant::new(adaptive());
     let mut arrivals = Arrivals::new(1, plant.now);
     let rejected = load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 120 * S, JOB);
@@ -70,7 +70,7 @@ fn twice_what_there_is_capacity_for() {
 }
 
 #[test]
-fn the_limit_goes_up_and_down_and_up_again() {
+fn limit_follows_latency_up_and_down() {
     let mut plant = Plant::new(adaptive());
     let mut arrivals = Arrivals::new(2, plant.now);
     let from = plant.limit();
@@ -92,7 +92,7 @@ fn the_limit_goes_up_and_down_and_up_again() {
 }
 
 #[test]
-fn the_limit_finds_what_the_machine_can_do() {
+fn limit_converges_to_the_capacity() {
     let mut bounds = adaptive();
     bounds.adaptive.max_streams = 1000;
     bounds.adaptive.target_itl = 60 * MS;
@@ -166,7 +166,7 @@ fn true_share(got_in: &[(Duration, Duration)]) -> f64 {
 }
 
 #[test]
-fn who_comes_back_when_told_finds_it_true() {
+fn returning_callers_find_retry_after_true() {
     let mut plant = Plant::new(adaptive());
     let mut arrivals = Arrivals::new(3, plant.now);
     load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, JOB);
@@ -219,7 +219,7 @@ fn lasting(polite: f64) -> (usize, Duration, f64) {
 }
 
 #[test]
-fn in_lasting_overload_the_polite_get_in_when_told() {
+fn polite_callers_are_admitted_in_lasting_overload() {
     for polite in [0.05, 0.25, 0.5] {
         let (came_back, told, honest) = lasting(polite);
         println!(
@@ -230,7 +230,7 @@ fn in_lasting_overload_the_polite_get_in_when_told() {
 }
 
 #[test]
-fn when_all_come_back_times_grow_and_are_true_as_far_as_a_minute_goes() {
+fn retry_after_grows_and_stays_true_up_to_a_minute() {
     let (came_back, told, honest) = lasting(1.0);
     println!(
         "lasting, all polite: {came_back} came back, median told {told:?}, true for {honest:.3}"
@@ -239,7 +239,7 @@ fn when_all_come_back_times_grow_and_are_true_as_far_as_a_minute_goes() {
 }
 
 #[test]
-fn the_background_is_served_within_its_ageing_bound() {
+fn background_requests_are_served_within_their_ageing_bound() {
     let bounds = adaptive();
     let patient = AdmissionBounds {
         queue: QueueLimits {
@@ -280,7 +280,7 @@ fn the_background_is_served_within_its_ageing_bound() {
 }
 
 #[test]
-fn a_deadline_that_cannot_be_met_is_refused_at_once() {
+fn unattainable_deadline_is_rejected_at_once() {
     let mut plant = Plant::new(adaptive());
     let mut arrivals = Arrivals::new(6, plant.now);
     load(&mut plant, &mut arrivals, 1.8 * CAPACITY, 60 * S, JOB);

@@ -27,7 +27,7 @@ fn takes(core: &mut Core, id: u64, wanted: usize, now: Instant) -> usize {
 }
 
 #[test]
-fn a_flood_of_one_account_leaves_others_their_share() {
+fn flood_of_one_tenant_leaves_others_their_share() {
     let at = start();
     let mut core = Core::new(fixed(4, 200), at);
     let flood: Vec<_> = (0..100)
@@ -64,7 +64,7 @@ fn a_flood_of_one_account_leaves_others_their_share() {
 }
 
 #[test]
-fn a_request_for_many_streams_leaves_room_for_the_next_one() {
+fn request_with_many_streams_leaves_a_slot_for_the_next() {
     let rows: &[(&str, usize, usize, usize)] = &[
         // Streams, the limit, what it gets.
         ("an empty server", 16, 5, 4),
@@ -93,7 +93,7 @@ fn a_request_for_many_streams_leaves_room_for_the_next_one() {
 }
 
 #[test]
-fn what_stands_still_holds_nothing_and_comes_back_before_newcomers() {
+fn parked_ticket_holds_nothing_and_precedes_later_ones() {
     let at = start();
     let mut core = Core::new(fixed(2, 8), at);
     let [a, b] = std::array::from_fn(|_| core.add_ticket(of(1, 1, 1), at).unwrap());
@@ -132,7 +132,7 @@ fn what_stands_still_holds_nothing_and_comes_back_before_newcomers() {
 }
 
 #[test]
-fn seats_bound_who_stands_still_and_one_account_leaves_some() {
+fn seats_bound_parked_sequences_and_one_tenant_leaves_some() {
     let at = start();
     let bounds = AdmissionBounds {
         seats: 8,
@@ -154,7 +154,7 @@ fn seats_bound_who_stands_still_and_one_account_leaves_some() {
 }
 
 #[test]
-fn an_account_is_passed_over_for_so_long_and_no_longer() {
+fn tenant_is_passed_over_for_a_bounded_time() {
     let at = start();
     let (timeout, ageing) = (1000 * S, S);
     let queue = QueueLimits {
@@ -207,7 +207,7 @@ proptest! {
     /// A bystander's one stream beside whatever large requests: it is let in at the latest when the first of the
     /// places that are held becomes free.
     #[test]
-    fn a_bystander_waits_for_one_place_at_most(
+    fn bystander_waits_for_one_slot_at_most(
         limit in 1..12usize,
         large in prop::collection::vec((1..17usize, 0..3u64), 1..6),
         own in 0..3u64,

@@ -316,7 +316,7 @@ proptest! {
     /// Whatever happens in whatever order: the two agree on who runs, who waits where, and how much is
     /// promised; and when all have left nothing is.
     #[test]
-    fn core_and_twin_agree(ops in prop::collection::vec(op(), 1..300)) {
+    fn core_agrees_with_the_reference_implementation(ops in prop::collection::vec(op(), 1..300)) {
         let mut pair = Pair::new();
         for op in &ops {
             pair.apply(op);

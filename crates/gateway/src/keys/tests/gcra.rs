@@ -64,7 +64,7 @@ const EXACT: [u32; 8] = [1, 2, 3, 10, 60, 600, 6_000, 1_000_000];
 
 proptest! {
     #[test]
-    fn takes_what_a_bucket_gives(rate in prop::sample::select(&EXACT[..]), moves in moves()) {
+    fn bucket_agrees_with_the_reference_implementation(rate in prop::sample::select(&EXACT[..]), moves in moves()) {
         let per_min = NonZeroU32::new(rate).unwrap();
         let (gcra, mut bucket, mut now_ns) = (Gcra::default(), Bucket::new(per_min), 0);
         for step in moves {
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn rounding_gives_nanoseconds_and_takes_nothing(rate in 1..10_000_u32, moves in moves()) {
+    fn rounding_errors_stay_below_a_nanosecond_per_take(rate in 1..10_000_u32, moves in moves()) {
         let per_min = NonZeroU32::new(rate).unwrap();
         let (gcra, mut bucket, mut now_ns) = (Gcra::default(), Bucket::new(per_min), 0);
         let mut steps = 0;
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn no_window_holds_more_than_its_share(rate in 1..200_u32, moves in moves()) {
+    fn takes_in_any_window_stay_within_the_rate(rate in 1..200_u32, moves in moves()) {
         let per_min = NonZeroU32::new(rate).unwrap();
         let (gcra, mut now_ns, mut taken) = (Gcra::default(), 0, Vec::new());
         for step in moves {
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn the_wait_is_exact(rate in 1..100_000_u32, spent in 0..200_000_u64, cost in 1..1000_u64) {
+    fn wait_of_an_empty_bucket_is_exact(rate in 1..100_000_u32, spent in 0..200_000_u64, cost in 1..1000_u64) {
         let per_min = NonZeroU32::new(rate).unwrap();
         let after = |wait_ns: u64| {
             let gcra = Gcra::default();
@@ -144,7 +144,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_bucket_gives_exactly_its_rate_one_by_one() {
+fn full_bucket_holds_exactly_one_minute_of_the_rate() {
     for rate in [1, 7, 9, 11, 60, 700, 1021, 99_991] {
         let (per_min, gcra) = (NonZeroU32::new(rate).unwrap(), Gcra::default());
         let tries = (0..rate + 2).filter(|_| gcra.try_take(per_min, 1, 3).is_ok());
@@ -153,7 +153,7 @@ fn a_full_bucket_gives_exactly_its_rate_one_by_one() {
 }
 
 #[test]
-fn of_many_at_once_exactly_the_rate_gets_in() {
+fn concurrent_takes_get_exactly_the_rate() {
     let (per_min, gcra) = (NonZeroU32::new(1000).unwrap(), Gcra::default());
     let taken: usize = std::thread::scope(|scope| {
         let tries = || (0..500).filter(|_| gcra.try_take(per_min, 1, 7).is_ok());
@@ -166,7 +166,7 @@ fn of_many_at_once_exactly_the_rate_gets_in() {
 }
 
 #[test]
-fn a_debt_at_the_end_of_time_stays_one() {
+fn debt_saturates_at_the_largest_time() {
     let (per_min, gcra) = (NonZeroU32::MIN, Gcra::default());
     gcra.take_always(per_min, u64::MAX, 5);
     gcra.take_always(per_min, u64::MAX, 5);

@@ -42,7 +42,7 @@ fn the_caller(key: &Key) -> Caller {
 }
 
 #[test]
-fn each_key_is_its_own_caller_and_strangers_are_nobody() {
+fn each_key_has_a_caller_and_unknown_keys_have_none() {
     let many: Vec<Key> = (0..KEYS_MAX)
         .map(|i| key(&format!("k{i}"), &format!("secret {i}")))
         .collect();
@@ -61,7 +61,7 @@ fn each_key_is_its_own_caller_and_strangers_are_nobody() {
 }
 
 #[test]
-fn without_keys_everybody_is_the_same_caller() {
+fn server_without_keys_has_one_caller() {
     let keys = Keys::anonymous();
     for text in [None, Some(&b"whatever"[..])] {
         let caller = keys.identify(text).unwrap();
@@ -72,7 +72,7 @@ fn without_keys_everybody_is_the_same_caller() {
 }
 
 #[test]
-fn every_problem_of_keys_is_told() {
+fn all_problems_of_keys_are_reported() {
     let weight = |weight| Key {
         weight,
         ..key("a", "a")
@@ -111,7 +111,7 @@ fn every_problem_of_keys_is_told() {
 }
 
 #[test]
-fn a_revoked_key_is_refused_at_once_and_its_streams_keep_their_permits() {
+fn revoked_key_is_rejected_and_streams_keep_permits() {
     let (a, b) = (limited(2, 0, 0), key("b", "b"));
     let keys = Keys::at_time(&[a.clone(), b.clone()], at(0)).unwrap();
     let before = caller(&keys, "secret").unwrap();
@@ -125,7 +125,7 @@ fn a_revoked_key_is_refused_at_once_and_its_streams_keep_their_permits() {
 }
 
 #[test]
-fn a_permit_names_its_keys_share_of_the_engine() {
+fn permit_has_the_tenant_of_the_key() {
     let heavy = Key {
         weight: 7,
         ..limited(0, 0, 0)
@@ -139,14 +139,14 @@ fn a_permit_names_its_keys_share_of_the_engine() {
 }
 
 #[test]
-fn bad_keys_replace_nothing() {
+fn invalid_keys_replace_nothing() {
     let keys = Keys::at_time(&[key("a", "a")], at(0)).unwrap();
     keys.replace(&[key("b", "b"), key("b", "c")]).unwrap_err();
     assert!(caller(&keys, "a").is_some() && caller(&keys, "b").is_none());
 }
 
 #[test]
-fn a_key_that_stays_keeps_what_it_used_under_its_new_limits() {
+fn replaced_key_keeps_its_usage_under_new_limits() {
     let keys = Keys::at_time(&[limited(2, 2, 10)], at(0)).unwrap();
     let before = caller(&keys, "secret").unwrap();
     let held = before.open_streams_permit(2).unwrap();
@@ -173,7 +173,7 @@ fn a_key_that_stays_keeps_what_it_used_under_its_new_limits() {
 }
 
 #[test]
-fn requests_come_at_their_rate() {
+fn requests_are_limited_to_the_rate() {
     let caller = the_caller(&limited(0, 3, 0));
     for _ in 0..3 {
         caller.count_request(at(0)).unwrap();
@@ -188,7 +188,7 @@ fn requests_come_at_their_rate() {
 }
 
 #[test]
-fn answers_are_charged_and_their_debt_is_waited_for() {
+fn answers_are_charged_and_debt_delays_prompts() {
     let caller = the_caller(&limited(0, 0, 60));
     let permit = caller.open_streams_permit(1).unwrap();
     permit.charge_prompt(50, at(0)).unwrap();
@@ -213,7 +213,7 @@ fn answers_are_charged_and_their_debt_is_waited_for() {
 }
 
 #[test]
-fn streams_are_opened_all_or_none_and_closed_by_drop() {
+fn streams_open_all_or_none_and_close_on_drop() {
     let caller = the_caller(&limited(3, 0, 0));
     let two = caller.open_streams_permit(2).unwrap();
     let max = NonZeroU32::new(3).unwrap();
@@ -228,7 +228,7 @@ fn streams_are_opened_all_or_none_and_closed_by_drop() {
 }
 
 #[test]
-fn a_panic_closes_its_streams() {
+fn streams_close_on_panic() {
     let caller = the_caller(&limited(1, 0, 0));
     let permit = caller.open_streams_permit(1).unwrap();
     let fell = std::thread::spawn(move || {
@@ -241,7 +241,7 @@ fn a_panic_closes_its_streams() {
 }
 
 #[test]
-fn of_many_at_once_never_more_than_the_limit_are_open() {
+fn concurrent_streams_stay_within_the_limit() {
     let caller = the_caller(&limited(3, 0, 0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -258,7 +258,7 @@ fn of_many_at_once_never_more_than_the_limit_are_open() {
 }
 
 #[test]
-fn nothing_shows_a_key_or_its_hash() {
+fn debug_output_hides_key_and_hash() {
     let hash = KeyHash::of(b"secret");
     let shown = {
         let keys = Keys::at_time(&[limited(1, 1, 1)], at(0)).unwrap();
@@ -277,7 +277,7 @@ fn nothing_shows_a_key_or_its_hash() {
 }
 
 #[test]
-fn a_hash_is_blake3s_and_reads_back() {
+fn hash_is_blake3_and_parses_back() {
     // The hash of nothing, from BLAKE3's own test vectors.
     let empty = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
     assert_eq!(KeyHash::of(b"").to_hex(), empty);
@@ -294,7 +294,7 @@ fn a_hash_is_blake3s_and_reads_back() {
 }
 
 #[test]
-fn scopes_are_sets() {
+fn scopes_behave_as_sets() {
     let two: Scopes = [Scope::Metrics, Scope::Inference].into_iter().collect();
     assert!(two.has(Scope::Metrics) && !two.has(Scope::Admin));
     assert_eq!(two.to_string(), "inference or metrics");

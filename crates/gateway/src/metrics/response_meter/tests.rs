@@ -41,7 +41,7 @@ fn samples(metrics: &GenerationMetrics) -> [u64; 3] {
 }
 
 #[test]
-fn a_frame_counts_when_it_was_taken() {
+fn frame_counts_when_taken() {
     let metrics = Arc::new(GenerationMetrics::default());
     let mut meter = metrics.open_meter(opened(true));
     assert_eq!(metrics.answers_open.get(), 1);
@@ -69,7 +69,7 @@ fn a_frame_counts_when_it_was_taken() {
 }
 
 #[test]
-fn times_are_from_arrival_and_from_frame_to_frame() {
+fn times_run_from_arrival_and_between_frames() {
     let metrics = Arc::new(GenerationMetrics::default());
     let start: Instant = wire::clock::now();
     let mut meter = metrics.open_meter(MeteredRequest {
@@ -96,7 +96,7 @@ fn times_are_from_arrival_and_from_frame_to_frame() {
 }
 
 #[test]
-fn each_way_to_leave_is_counted_once() {
+fn each_outcome_is_counted_once() {
     let failed = Turn::Broken(End::Failed(FailCode::Inference));
     for (last, want) in [
         (Some(Turn::Ended), [1, 0, 0]),
@@ -117,7 +117,7 @@ fn each_way_to_leave_is_counted_once() {
 }
 
 #[test]
-fn a_whole_answer_has_an_end_and_no_tokens_of_its_own() {
+fn collected_response_has_an_end_and_no_token_times() {
     let metrics = Arc::new(GenerationMetrics::default());
     let mut meter = metrics.open_meter(opened(false));
     meter.frame_emitted(Poll::Ready(Turn::Open), 4);
@@ -129,7 +129,7 @@ fn a_whole_answer_has_an_end_and_no_tokens_of_its_own() {
 }
 
 #[test]
-fn who_came_later_has_no_first_token_and_no_answer_of_its_own() {
+fn attached_reader_has_no_first_token_and_no_response_time() {
     let metrics = Arc::new(GenerationMetrics::default());
     let mut meter = metrics.open_meter(MeteredRequest {
         attached: true,
