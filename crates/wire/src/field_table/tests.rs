@@ -158,7 +158,7 @@ fn honored_fields_are_read() {
             };
             let place = format!("{} {}", case.title, row.name);
             let ask = asked.unwrap_or_else(|error| panic!("{place}: {}", error.message));
-            // Who asks is looked up by others.
+            // The model is resolved before the parser runs.
             if row.name != "model" {
                 assert_eq!(ask.stream_options.ignored_fields.names(), None, "{place}");
             }

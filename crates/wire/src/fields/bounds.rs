@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_counted_outside_of_strings() {
+    fn value_count_ignores_strings() {
         for (text, all, without_numbers) in [
             ("1", 1, 1),
             ("\"a,b:[{\\\",\\\\\"", 1, 1),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_holds_so_many_values() {
+    fn body_over_the_value_limit_is_rejected() {
         let lists = |n: usize| format!("[{}[]]", "[],".repeat(n - 1));
         let fits = VALUES_MAX / 2 - 2;
         assert!(count_values("tools", raw(&lists(fits)), VALUES_MAX).is_ok());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_read_one_by_one() {
+    fn token_ids_are_parsed_one_by_one() {
         let read = |text: &str| {
             parse_ids("context", raw(text), 300)
                 .map_err(|p| (p.field.to_string(), p.constraint.to_string()))

@@ -1,4 +1,4 @@
-//! Forms as callers write them, rightly and wrongly.
+//! Valid and invalid response formats.
 
 use super::*;
 use serde_json::json;
@@ -13,7 +13,7 @@ fn read(body: &str) -> Result<Option<ResponseFormat>, Vec<String>> {
     }
 }
 
-/// What the bodies below ask for, all of a kind alike.
+/// The grammar source in the bodies below, one per kind.
 fn source(kind: &str) -> GrammarSource {
     match kind {
         "object" => GrammarSource::JsonObject,

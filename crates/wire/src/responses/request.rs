@@ -238,7 +238,7 @@ fn repeated_fields(
     repeated[1..repeated.len() - 1].to_owned()
 }
 
-/// The number with as few digits as tell it from other numbers of its type.
+/// The shortest decimal that differs from every other number of the type.
 fn shortest_number(number: f32) -> Value {
     let digits: Option<f64> = number.to_string().parse().ok();
     json!(digits)
