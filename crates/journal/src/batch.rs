@@ -9,14 +9,17 @@ use crate::record_encoder::{RecordAddress, RecordError, encode_record};
 #[derive(Debug)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
+    bytes_max: usize,
     /// Number of the batch; grows with each frame that was written or given up.
     pub(crate) number: u64,
 }
 
 impl Batch {
-    pub(crate) fn new() -> Self {
+    /// A batch that is full at `bytes_max`.
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             bytes: vec![0; FRAME_HEADER_BYTES],
+            bytes_max: bytes_max.min(BATCH_BYTES_MAX),
             number: 1,
         }
     }
@@ -38,7 +41,7 @@ impl Batch {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= BATCH_BYTES_MAX
+        self.bytes.len() >= self.bytes_max
     }
 
     pub(crate) fn byte_length(&self) -> u64 {

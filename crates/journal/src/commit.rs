@@ -77,11 +77,10 @@ impl<F: FileSystem> Writer<F> {
 
     /// Segments and reserve.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.segments.bytes() + u64::from(self.has_reserve) * self.config.reserve_bytes
+        self.segments.bytes() + u64::from(self.reserve.is_some()) * self.config.reserve_bytes
     }
 
-    /// Writes the frame at the end of the current segment. What a failed write left there is cut off; where that fails,
-    /// too, the segment is not written any more.
+    /// Writes the frame at the end of the current segment.
     pub(crate) fn write_current(&mut self) -> Result<(), Impairment> {
         let Some(current) = self.current.as_mut() else {
             return Err(Impairment::WriteFailed(io::ErrorKind::NotFound));
@@ -93,9 +92,9 @@ impl<F: FileSystem> Writer<F> {
         });
         let bytes = frame.len() as u64;
         if let Err(error) = write_fully(&*current.file, frame, current.offset) {
-            let is_cut = current.is_reserve || current.file.set_length(current.offset).is_ok();
-            if !is_cut {
-                self.roll_segment();
+            if !current.is_reserve {
+                // The next write begins at the same place, so this only gives space back.
+                let _ = current.file.set_length(current.offset);
             }
             return Err(impairment_of(&error));
         }

@@ -109,6 +109,7 @@ impl<F: FileSystem> Writer<F> {
                 self.sync.frames = self.sync.frames.max(job.frames);
                 self.sync.commits = self.sync.commits.max(job.commits);
                 self.note_sync();
+                self.restore_reserve();
                 self.delete_dead_segments();
             }
             Err(error) => {
@@ -116,6 +117,11 @@ impl<F: FileSystem> Writer<F> {
                 let has_failed =
                     |file: &Arc<F::File>| job.files.iter().any(|f| Arc::ptr_eq(f, file));
                 self.current.take_if(|current| has_failed(&current.file));
+                // The current file of the job may have become a full one meanwhile.
+                self.sync.full.retain(|file| !has_failed(file));
+                if self.reserve.as_ref().is_some_and(has_failed) {
+                    self.discard_reserve();
+                }
                 self.sync.directory_is_dirty |= job.with_directory;
                 if self.health.is_writing() {
                     self.rewrite_all();

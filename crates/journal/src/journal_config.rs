@@ -1,5 +1,6 @@
 //! Sizes and times of a journal.
 
+use crate::limits::BATCH_BYTES_MAX;
 use std::time::Duration;
 
 /// Smallest segment: the headers of 128 segments fit into one.
@@ -18,6 +19,9 @@ pub struct JournalConfig {
     pub sync_interval: Duration,
     /// Bytes kept on the disk for the ends of streams while the disk is full.
     pub reserve_bytes: u64,
+    /// Bytes of records after which a frame is written without waiting for a commit; at most
+    /// [`BATCH_BYTES_MAX`](crate::BATCH_BYTES_MAX).
+    pub batch_bytes: usize,
     /// Memory for streams that are rebuilt.
     pub recovery_bytes_max: usize,
     /// Streams at a time; further ones are not durable.
@@ -31,6 +35,7 @@ impl Default for JournalConfig {
             bytes_max: 1 << 30,
             sync_interval: Duration::from_millis(100),
             reserve_bytes: 1 << 20,
+            batch_bytes: BATCH_BYTES_MAX,
             recovery_bytes_max: 1 << 30,
             streams_max: 65_536,
         }

@@ -78,6 +78,7 @@ fn new_writer<F: FileSystem>(
     boot: u64,
     scan: &Scan,
 ) -> Writer<F> {
+    let batch = Batch::new(config.batch_bytes);
     Writer {
         fs: Arc::new(fs),
         config,
@@ -91,8 +92,8 @@ fn new_writer<F: FileSystem>(
         may_have_dead_segments: true,
         segments: SegmentList::default(),
         current: None,
-        has_reserve: false,
-        batch: Batch::new(),
+        reserve: None,
+        batch,
         next_frame: scan.next_frame,
         rewritten_at: 0,
         sync: SyncState::new(scan.next_frame),

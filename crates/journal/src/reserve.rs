@@ -18,14 +18,14 @@ pub(crate) const RESERVE_NAME: &str = "reserve";
 impl<F: FileSystem> Writer<F> {
     /// Creates the reserve where the file is missing or has another size.
     pub(crate) fn create_reserve(&mut self) -> io::Result<()> {
-        if self.has_reserve || self.config.reserve_bytes == 0 {
+        if self.reserve.is_some() || self.config.reserve_bytes == 0 {
             return Ok(());
         }
         let size = self.config.reserve_bytes;
         if let Ok(file) = self.fs.open_file(RESERVE_NAME)
             && file.byte_length()? == size
         {
-            self.has_reserve = true;
+            self.reserve = Some(Arc::new(file));
             return Ok(());
         }
         let file = self.fs.create_file(RESERVE_NAME)?;
@@ -34,9 +34,27 @@ impl<F: FileSystem> Writer<F> {
             let _ = self.fs.remove_file(RESERVE_NAME);
         }
         written?;
-        self.sync.full.push(Arc::new(file));
-        self.has_reserve = true;
+        let file = Arc::new(file);
+        self.sync.full.push(Arc::clone(&file));
+        self.reserve = Some(file);
         Ok(())
+    }
+
+    /// Gives the reserve up after a failed sync.
+    pub(crate) fn discard_reserve(&mut self) {
+        self.reserve = None;
+        // Where the removal fails, too, the file is used again.
+        let _ = self.fs.remove_file(RESERVE_NAME);
+    }
+
+    /// Creates the reserve once the disk works again.
+    pub(crate) fn restore_reserve(&mut self) {
+        let has_space = self.used_bytes() + self.config.reserve_bytes <= self.config.bytes_max;
+        let is_due = has_space && self.health.is_writing() && self.now >= self.health.retry_at;
+        if self.reserve.is_none() && is_due && self.create_reserve().is_err() {
+            self.counts.errors += 1;
+            self.health.postpone(self.now);
+        }
     }
 
     /// Drops the batch but for ends of streams, and marks the gaps.
@@ -96,23 +114,20 @@ impl<F: FileSystem> Writer<F> {
 
     /// The reserve becomes the current segment.
     fn activate_reserve(&mut self) {
-        if !self.has_reserve {
+        let Some(file) = self.reserve.take() else {
             return;
-        }
+        };
         self.roll_segment();
         let name = self.next_name();
         let header = self.segment_header();
         let renamed = self.fs.rename_file(RESERVE_NAME, &name.to_string());
-        self.has_reserve = false;
-        let file = renamed.and_then(|()| self.fs.open_file(&name.to_string()));
-        let Ok(file) = file else {
+        if renamed.is_err() || write_fully(&*file, &header, 0).is_err() {
             self.counts.errors += 1;
-            return;
-        };
-        self.segments.push(name, self.config.reserve_bytes);
-        match write_fully(&file, &header, 0) {
-            Ok(()) => self.use_file(file, true),
-            Err(_) => self.counts.errors += 1,
+        } else {
+            self.use_file(file, true);
+        }
+        if renamed.is_ok() {
+            self.segments.push(name, self.config.reserve_bytes);
         }
     }
 

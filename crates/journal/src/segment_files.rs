@@ -28,7 +28,7 @@ impl<F: FileSystem> Writer<F> {
             let _ = self.fs.remove_file(&text);
         })?;
         self.segments.push(name, SEGMENT_HEADER_BYTES as u64);
-        self.use_file(file, false);
+        self.use_file(Arc::new(file), false);
         Ok(())
     }
 
@@ -47,9 +47,9 @@ impl<F: FileSystem> Writer<F> {
         header.encode()
     }
 
-    pub(crate) fn use_file(&mut self, file: F::File, is_reserve: bool) {
+    pub(crate) fn use_file(&mut self, file: Arc<F::File>, is_reserve: bool) {
         self.current = Some(CurrentSegment {
-            file: Arc::new(file),
+            file,
             offset: SEGMENT_HEADER_BYTES as u64,
             is_reserve,
         });

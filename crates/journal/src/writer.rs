@@ -38,8 +38,8 @@ pub struct Writer<F: FileSystem> {
     pub(crate) may_have_dead_segments: bool,
     pub(crate) segments: SegmentList,
     pub(crate) current: Option<CurrentSegment<F>>,
-    /// Whether the reserve's file is there.
-    pub(crate) has_reserve: bool,
+    /// The file of the reserve.
+    pub(crate) reserve: Option<Arc<F::File>>,
     pub(crate) batch: Batch,
     pub(crate) next_frame: u64,
     /// Number of the frame with the last copy of a stream: older copies are needed until a sync covers the frame.

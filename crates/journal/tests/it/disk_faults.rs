@@ -2,7 +2,7 @@
 
 use crate::driver::{Crash, Driver, small_config};
 use crate::model_disk::{Fault, FaultPlan};
-use journal::{Durability, Impairment, Integrity, Record, read_journal};
+use journal::{Durability, Impairment, Integrity, JournalConfig, Record, read_journal};
 use std::time::Duration;
 
 /// The same operations for each fault.
@@ -15,14 +15,22 @@ fn run_script(driver: &mut Driver) {
     driver.sync();
 }
 
+/// Several frames for each commit and for each copy of a stream.
+fn frequent_frames() -> JournalConfig {
+    JournalConfig {
+        batch_bytes: 200,
+        ..small_config()
+    }
+}
+
 fn count_calls() -> (u64, u64) {
-    let mut driver = Driver::new(small_config(), 5);
+    let mut driver = Driver::new(frequent_frames(), 5);
     run_script(&mut driver);
     driver.disk.calls()
 }
 
 fn run_with(faults: FaultPlan, crash: Crash) {
-    let mut driver = Driver::new(small_config(), 5);
+    let mut driver = Driver::new(frequent_frames(), 5);
     driver.has_faults = true;
     driver.disk.set_faults(faults);
     run_script(&mut driver);
@@ -34,7 +42,13 @@ fn each_failing_write_leaves_prefixes() {
     let (writes, _) = count_calls();
     assert!(writes > 60, "{writes}");
     for call in 1..=writes {
-        for fault in [Fault::Full, Fault::Broken, Fault::Interrupted, Fault::Short] {
+        for fault in [
+            Fault::Full,
+            Fault::Broken,
+            Fault::Late,
+            Fault::Interrupted,
+            Fault::Short,
+        ] {
             for cuts_fail in [false, true] {
                 for last in [call, call + 1, u64::MAX] {
                     let writes = Some((call, last, fault));

@@ -207,6 +207,7 @@ impl Driver {
         if let Some((done, lengths)) = self.running.take() {
             let syncs = self.writer.counts().syncs;
             self.writer.finish_sync(done, self.now);
+            self.disk.note_failed_syncs();
             if self.writer.counts().syncs > syncs {
                 for (id, lengths) in lengths {
                     let truth = self.truths.get_mut(&id).unwrap();

@@ -4,7 +4,7 @@
 use journal::{FileSystem, JournalFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use testing::random::Random;
 
 /// Bytes that are kept or lost together.
@@ -15,6 +15,8 @@ const PAGE_BYTES: usize = 64;
 pub(crate) enum Fault {
     Full,
     Broken,
+    /// Everything is written, and the call fails nevertheless.
+    Late,
     Interrupted,
     /// One byte is written.
     Short,
@@ -38,6 +40,9 @@ struct Inode {
     cached: Vec<u8>,
     durable: Vec<u8>,
     dirty: BTreeSet<usize>,
+    has_failed_sync: bool,
+    /// Whether the writer knows of a failed sync: then the file must not be used again.
+    is_broken: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -72,11 +77,19 @@ impl Drop for ModelLock {
 
 impl ModelDisk {
     fn lock(&self) -> MutexGuard<'_, Disk> {
-        self.0.lock().unwrap()
+        // A test that fails drops its writer, which unlocks the journal.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_faults(&self, faults: FaultPlan) {
         self.lock().faults = faults;
+    }
+
+    /// The writer knows the results of all syncs: from now on files whose sync failed must not be used.
+    pub(crate) fn note_failed_syncs(&self) {
+        for inode in &mut self.lock().inodes {
+            inode.is_broken = inode.has_failed_sync;
+        }
     }
 
     /// Calls of write and sync so far.
@@ -90,6 +103,10 @@ impl ModelDisk {
         let mut disk = self.lock().clone();
         disk.is_locked = false;
         disk.faults = FaultPlan::default();
+        for inode in &mut disk.inodes {
+            inode.has_failed_sync = false;
+            inode.is_broken = false;
+        }
         Self(Arc::new(Mutex::new(disk)))
     }
 
@@ -133,6 +150,8 @@ impl ModelDisk {
             cached: bytes.clone(),
             durable: bytes,
             dirty: BTreeSet::new(),
+            has_failed_sync: false,
+            is_broken: false,
         });
         disk.names.insert(name.to_owned(), inode);
         disk.durable_names.insert(name.to_owned(), inode);
@@ -219,7 +238,7 @@ impl Inode {
 fn error(fault: Fault) -> io::Error {
     match fault {
         Fault::Full => ErrorKind::StorageFull.into(),
-        Fault::Broken => io::Error::from_raw_os_error(5),
+        Fault::Broken | Fault::Late => io::Error::from_raw_os_error(5),
         Fault::Interrupted | Fault::Short => ErrorKind::Interrupted.into(),
     }
 }
@@ -300,12 +319,18 @@ impl JournalFile for ModelFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let mut disk = self.disk.lock();
         let mut bytes = bytes;
+        let is_broken = disk.inodes[self.inode].is_broken;
+        assert!(!is_broken, "a file is written after a failed sync");
         match disk.write_fault() {
             Some(Fault::Short) => bytes = &bytes[..1.min(bytes.len())],
             Some(fault) => {
                 // A part of the bytes may have been written nevertheless.
-                let part = bytes.len() / 2;
-                if fault == Fault::Broken {
+                let part = match fault {
+                    Fault::Broken => bytes.len() / 2,
+                    Fault::Late => bytes.len(),
+                    _ => 0,
+                };
+                if part > 0 {
                     disk.inodes[self.inode].write(&bytes[..part], offset as usize);
                 }
                 return Err(error(fault));
@@ -328,6 +353,8 @@ impl JournalFile for ModelFile {
     fn sync_data(&self) -> io::Result<()> {
         let mut disk = self.disk.lock();
         disk.syncs += 1;
+        let is_broken = disk.inodes[self.inode].is_broken;
+        assert!(!is_broken, "a file is synced after a failed sync");
         let calls = disk.syncs;
         let inode = self.inode;
         if disk
@@ -337,6 +364,7 @@ impl JournalFile for ModelFile {
         {
             // As on Linux: the pages look clean afterwards and are not written again.
             disk.inodes[inode].dirty.clear();
+            disk.inodes[inode].has_failed_sync = true;
             return Err(error(Fault::Broken));
         }
         disk.inodes[inode].sync();

@@ -3,7 +3,7 @@
 use crate::driver::{Crash, Driver, small_config};
 use crate::model_disk::ModelDisk;
 use crate::truth::{Truth, assert_is_prefix};
-use journal::{Integrity, Record, Recovered, Tokens, open_journal, read_journal};
+use journal::{Integrity, JournalConfig, Record, Recovered, Tokens, open_journal, read_journal};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -74,6 +74,47 @@ fn journal_cut_at_any_byte_is_what_the_last_complete_frame_left() {
         let recovered = read(&cut_disk(&driver.disk, place));
         let last = marks.iter().rfind(|mark| mark.bytes as usize <= place);
         assert_matches(&recovered, last.map_or(&empty, |mark| &mark.truths), place);
+    }
+}
+
+/// The copies have several frames each: without the end of its original, a copy is not used.
+#[test]
+fn journal_cut_within_a_copy_has_the_original() {
+    let config = JournalConfig {
+        batch_bytes: 64,
+        ..small_config()
+    };
+    let mut driver = Driver::new(config, 9);
+    driver.syncs = false;
+    let ids: Vec<u128> = (0..5).map(|_| driver.open()).collect();
+    for id in &ids {
+        driver.tokens(*id, 0, 60);
+        driver.steer(*id);
+        driver.end(*id, 0);
+    }
+    // Short streams fill a segment, so that the five are rewritten.
+    for _ in 0..60 {
+        let id = driver.open();
+        driver.tokens(id, 1, 100);
+        driver.forget(id);
+        driver.commit();
+    }
+    let before = driver.disk.segment_bytes() as usize;
+    driver.rewrite(10);
+    assert_eq!(driver.writer.counts().rewritten_streams, 5);
+    let after = driver.disk.segment_bytes() as usize;
+    for place in before..=after {
+        let recovered = read(&cut_disk(&driver.disk, place));
+        assert_matches(&recovered, &driver.truths, place);
+        for stream in &recovered.streams {
+            let truth = &driver.truths[&stream.id];
+            assert_eq!(
+                stream.choices[0].end.map(|end| end.0),
+                truth.ends[0],
+                "cut at {place}"
+            );
+            assert_eq!(stream.sampling, truth.sampling, "cut at {place}");
+        }
     }
 }
 
