@@ -108,7 +108,12 @@ impl Replay {
         } else {
             stream.set_description(open.body, &mut self.budget);
         }
-        if open.replaces != 0
+        // An edited file may name another stream.
+        let original = self.streams.get(&open.replaces);
+        if original.is_some_and(|original| original.id != open.id) {
+            stream.replaces = 0;
+        }
+        if stream.replaces != 0
             && let Some(unfinished) = self.copies.insert(open.replaces, raw.address.handle)
         {
             self.remove_stream(unfinished);

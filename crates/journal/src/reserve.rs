@@ -16,19 +16,19 @@ use std::sync::Arc;
 pub(crate) const RESERVE_NAME: &str = "reserve";
 
 impl<F: FileSystem> Writer<F> {
-    /// Creates the reserve where the file is missing or has another size.
+    /// Creates the reserve, in the blocks of a file that is present.
     pub(crate) fn create_reserve(&mut self) -> io::Result<()> {
         if self.reserve.is_some() || self.config.reserve_bytes == 0 {
             return Ok(());
         }
         let size = self.config.reserve_bytes;
-        if let Ok(file) = self.fs.open_file(RESERVE_NAME)
-            && file.byte_length()? == size
-        {
-            self.reserve = Some(Arc::new(file));
-            return Ok(());
-        }
-        let file = self.fs.create_file(RESERVE_NAME)?;
+        let present = self.fs.open_file(RESERVE_NAME).ok();
+        let present = present.filter(|file| file.byte_length().is_ok_and(|bytes| bytes == size));
+        // A power loss may undo the renaming but not the frames, so that zeros are written over a present file, too.
+        let file = match present {
+            Some(file) => file,
+            None => self.fs.create_file(RESERVE_NAME)?,
+        };
         let written = write_zeros(&file, size);
         if written.is_err() {
             let _ = self.fs.remove_file(RESERVE_NAME);

@@ -1,6 +1,8 @@
 //! The journal from outside: one module for each subject.
 
 mod allocation;
+mod any_bytes;
+mod arbitrary_segments;
 mod bit_flips;
 mod directory;
 mod disk_faults;

@@ -1,6 +1,7 @@
 //! Journals of newer versions: unknown kinds are skipped, unknown descriptions are kept unread, unknown layouts are
 //! rejected.
 
+use crate::arbitrary_segments::{put_segment, segment_of};
 use crate::driver::small_config;
 use crate::model_disk::ModelDisk;
 use journal::{
@@ -8,14 +9,8 @@ use journal::{
 };
 use std::time::Duration;
 
-/// Writes a segment with one frame of these records, as an independent implementation of the layout.
-fn put_segment(disk: &ModelDisk, number: u64, version: u32, records: &[(u64, Record<'_>)]) {
-    let mut segment = Vec::new();
-    segment.extend(b"\xFFMRJSEG\xFE");
-    segment.extend(version.to_le_bytes());
-    segment.extend(number.to_le_bytes());
-    let crc = crc32fast::hash(&segment);
-    segment.extend(crc.to_le_bytes());
+/// Writes a segment with one frame of these records.
+fn put_records(disk: &ModelDisk, number: u64, version: u32, records: &[(u64, Record<'_>)]) {
     let mut body = Vec::new();
     for (sequence, record) in records {
         let address = RecordAddress {
@@ -24,16 +19,7 @@ fn put_segment(disk: &ModelDisk, number: u64, version: u32, records: &[(u64, Rec
         };
         encode_record(&mut body, address, record).unwrap();
     }
-    let mut covered = (body.len() as u32).to_le_bytes().to_vec();
-    covered.extend(number.to_le_bytes());
-    covered.extend(1u64.to_le_bytes());
-    covered.extend(0u64.to_le_bytes());
-    covered.extend(&body);
-    segment.extend(b"\xFFMR\xFE");
-    segment.extend(&covered[..4]);
-    segment.extend(crc32fast::hash(&covered).to_le_bytes());
-    segment.extend(&covered[4..]);
-    disk.put(&format!("{:016x}-{number:08}.log", 1), &segment);
+    put_segment(disk, number, &segment_of(number, version, &[&body]));
 }
 
 fn tokens(first: u32, ids: &[u32]) -> Record<'_> {
@@ -59,7 +45,7 @@ fn unknown_kind_is_skipped() {
         ),
         (3, tokens(1, &[2])),
     ];
-    put_segment(&disk, 1, 1, &records);
+    put_records(&disk, 1, 1, &records);
     let found = read_journal(&disk, 1 << 20).unwrap();
     assert_eq!(found.streams[0].choices[0].ids, [1, 2]);
     assert!(found.streams[0].integrity.is_intact());
@@ -85,7 +71,7 @@ fn stream_of_a_newer_version_is_refused_and_its_bytes_survive_rewriting() {
             },
         ),
     ];
-    put_segment(&disk, 1, 1, &records);
+    put_records(&disk, 1, 1, &records);
     let (mut writer, found) = open_journal(disk.clone(), small_config()).unwrap();
     assert!(found.streams.is_empty());
     assert_eq!((found.refused[0].id, found.refused[0].version), (5, 2));
@@ -130,7 +116,7 @@ fn stream_of_a_newer_version_is_refused_and_its_bytes_survive_rewriting() {
 #[test]
 fn newer_layout_is_rejected_in_one_line_and_left_alone() {
     let disk = ModelDisk::default();
-    put_segment(&disk, 1, 2, &[(0, Record::Open(Open::new(5, b"five")))]);
+    put_records(&disk, 1, 2, &[(0, Record::Open(Open::new(5, b"five")))]);
     let before = disk.read(&disk.segments()[0]);
     let error = open_journal(disk.clone(), small_config()).unwrap_err();
     assert!(matches!(error, StartError::NewerVersion { version: 2, .. }));
@@ -150,7 +136,7 @@ fn memory_of_rebuilt_streams_is_bounded() {
     for number in 0..100 {
         records.push((u64::from(number) + 1, tokens(number * 4000, &ids)));
     }
-    put_segment(&disk, 1, 1, &records);
+    put_records(&disk, 1, 1, &records);
     let whole = read_journal(&disk, 4 << 20).unwrap();
     assert_eq!(whole.streams[0].choices[0].ids.len(), 400_000);
     let bounded = read_journal(&disk, 1 << 20).unwrap();
