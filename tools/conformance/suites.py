@@ -106,13 +106,16 @@ class Schemathesis:
     name, package, version, fast = "schemathesis", "schemathesis", "4.32.5", False
     # What is not asked for: the network, a socket, a stream without an end, and the names that the rest needs.
     LEFT_OUT = "/api/(pull|create|copy|delete)|realtime|/streams/feed|/heartbeats/|/loading/progress"
-    CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+    CHECKS = (
+        "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
+        "response_schema_conformance"
+    )
 
     def run(self, server, place):
         report = place / f"{self.name}.xml"
         report.unlink(missing_ok=True)
         command = [pathlib.Path(sys.executable).with_name("schemathesis"), "--config-file", HERE / "schemathesis.toml"]
-        command += ["run", f"{server.url}/openapi.json", "--phases=examples,coverage,fuzzing", "--max-examples=3"]
+        command += ["run", f"{server.url}/openapi.json", "--phases=examples,coverage,fuzzing", "--max-examples=3", "--mode=all"]
         command += ["--seed=1", "--generation-deterministic", "--no-shrink", "--continue-on-failure", "--no-color"]
         command += [f"--checks={self.CHECKS}", "--exclude-path-regex", self.LEFT_OUT, "--request-timeout=60"]
         command += ["--report=junit", f"--report-junit-path={report}"]

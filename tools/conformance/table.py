@@ -21,7 +21,8 @@ FOOT = """
 - **llama.cpp**: those tests of its server that concern features of both, from llama-cpp-python's source package, pointed at a running server.
 - **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).
 - **recipes**: the recipes of docs/clients.md whose clients are large (LangChain, LlamaIndex, LiteLLM, aider, Claude Code, Continue), in the versions that page names.
-- **schemathesis**: requests generated from `/openapi.json`, each response validated against it; a test is an operation.
+- **schemathesis**: valid and invalid requests generated from `/openapi.json`; a test is an operation.
+  Status, content type, header fields, JSON and events of each response are validated against the document.
   Excluded: operations that download, create and delete models, and streams without an end.
 
 The built-in model has three and a half million parameters. Where a test needs a model that understands its prompt, the row says so, and either outcome is accepted.

@@ -16,7 +16,7 @@ pub use rows::{
 use crate::fields::{self, Fields, RawJson};
 use generate::request::IgnoredFields;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The response header that names ignored fields.
 const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-millrace-ignored-fields");
@@ -64,6 +64,7 @@ impl FieldTable {
             let Treatment::Rejected { accepted, instead } = row.treatment else {
                 continue;
             };
+            fields.record(row.name, || row.schema());
             let Some(raw) = fields.raw(row.name) else {
                 continue;
             };
@@ -74,10 +75,42 @@ impl FieldTable {
         }
     }
 
+    /// Schemas of the rows by name: descriptions, and the accepted values of rejected fields.
+    pub fn properties(&self) -> serde_json::Map<String, Value> {
+        let rows = self.rows.iter();
+        rows.map(|row| (row.name.to_owned(), row.schema()))
+            .collect()
+    }
+
+    /// Records what the rows say about the schemas of their fields.
+    pub(crate) fn record(&self, fields: &Fields<'_>) {
+        for row in self.rows {
+            fields.record(row.name, || row.schema());
+        }
+    }
+
     /// Whether the field has a row, and that row is not `Honored`.
     fn has_no_effect(&self, name: &str) -> bool {
         let row = self.rows.iter().find(|row| row.name == name);
         row.is_some_and(|row| !matches!(row.treatment, Treatment::Honored(_)))
+    }
+}
+
+impl FieldRow {
+    /// Description of the field, and the values of a refused field that are accepted.
+    fn schema(&self) -> Value {
+        match self.treatment {
+            Treatment::Honored("") => json!({}),
+            Treatment::Honored(words) => json!({ "description": words }),
+            Treatment::NoEffect(reason) => json!({"description": format!("no effect: {reason}")}),
+            Treatment::Rejected { accepted, instead } => {
+                let values = accepted
+                    .iter()
+                    .filter_map(|text| serde_json::from_str(text).ok());
+                let values: Vec<Value> = values.chain([Value::Null]).collect();
+                json!({"enum": values, "description": format!("not supported: {instead}")})
+            }
+        }
     }
 }
 

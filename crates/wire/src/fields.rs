@@ -3,15 +3,18 @@
 
 pub mod bounds;
 mod raw;
+pub mod recorder;
 
 pub use bounds::begins_with_number;
 pub use raw::{JsonObject, RawJson};
 
+use self::recorder::{FieldRecorder, array_schema, integer_schema, object_schema};
 use crate::field_table::{self, FieldTable};
 use generate::error::{ApiError, Problem};
 use generate::request::IgnoredFields;
 use raw::Name;
 use serde::Deserialize;
+use serde_json::json;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -76,6 +79,8 @@ pub struct Fields<'a> {
     /// One bit per entry of the object: set when the value was read.
     read: Cell<[u128; FIELDS_MAX / 128]>,
     problems: Vec<Problem>,
+    /// Collects the schemas of the fields that are read.
+    recorder: Option<FieldRecorder>,
 }
 
 impl<'a> Fields<'a> {
@@ -104,6 +109,7 @@ impl<'a> Fields<'a> {
             object,
             read: Cell::default(),
             problems,
+            recorder: None,
         }
     }
 
@@ -123,6 +129,7 @@ impl<'a> Fields<'a> {
     /// All invalid fields at once.
     pub fn finish_request(mut self, table: &FieldTable) -> Result<IgnoredFields, ApiError> {
         table.reject_fields(&mut self);
+        table.record(&self);
         let ignored = field_table::ignored_fields(&self, table);
         self.finish()?;
         field_table::log_ignored(&ignored);
@@ -166,7 +173,7 @@ impl<'a> Fields<'a> {
     pub fn reject(&mut self, field: impl Into<String>, constraint: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
             let problem = Problem::new(field, constraint);
-            let value = self.raw(&problem.field).and_then(shown_value);
+            let value = self.find_value(&problem.field).and_then(shown_value);
             self.problems.push(Problem { value, ..problem });
         }
     }
@@ -180,6 +187,11 @@ impl<'a> Fields<'a> {
 
     /// The value of `name`; null counts as absent.
     pub fn raw(&self, name: &str) -> Option<RawJson<'a>> {
+        self.record(name, || json!({}));
+        self.find_value(name)
+    }
+
+    fn find_value(&self, name: &str) -> Option<RawJson<'a>> {
         let (i, (_, raw)) = self
             .object
             .entries()
@@ -193,6 +205,7 @@ impl<'a> Fields<'a> {
 
     /// Parses a boolean field.
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        self.record(name, || json!({"type": "boolean"}));
         let raw = self.raw(name)?;
         let value = parse_value(raw);
         if value.is_none() {
@@ -203,6 +216,10 @@ impl<'a> Fields<'a> {
 
     /// Parses a number in a range.
     pub fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Option<f32> {
+        self.record(
+            name,
+            || json!({"type": "number", "minimum": range.start(), "maximum": range.end()}),
+        );
         let raw = self.raw(name)?;
         let value: Option<f64> = if json_type(raw) == JsonType::Number {
             parse_value(raw)
@@ -227,6 +244,7 @@ impl<'a> Fields<'a> {
 
     /// Parses an integer in a range.
     pub fn integer(&mut self, name: &str, range: RangeInclusive<i128>) -> Option<i128> {
+        self.record(name, || integer_schema(&range));
         let raw = self.raw(name)?;
         let value = whole_number(raw).filter(|v| range.contains(v));
         if value.is_none() {
@@ -242,6 +260,7 @@ impl<'a> Fields<'a> {
 
     /// Parses a string field.
     pub fn string(&mut self, name: &str) -> Option<Cow<'a, str>> {
+        self.record(name, || json!({"type": "string"}));
         let raw = self.raw(name)?;
         let value = as_text(raw);
         if value.is_none() {
@@ -252,6 +271,7 @@ impl<'a> Fields<'a> {
 
     /// Parses an object field.
     pub fn object(&mut self, name: &str) -> Option<JsonObject<'a>> {
+        self.record(name, object_schema);
         let raw = self.raw(name)?;
         let value = as_object(raw);
         if value.is_none() {
@@ -269,12 +289,17 @@ impl<'a> Fields<'a> {
         let object = self
             .object(name)
             .unwrap_or_else(|| JsonObject::new(Vec::new()));
+        let recorder = self.recorder.as_ref().map(|_| FieldRecorder::default());
         let mut inner = Self {
             object,
             read: Cell::default(),
             problems: Vec::new(),
+            recorder,
         };
         let value = read(&mut inner);
+        if let Some(inner) = &inner.recorder {
+            self.record(name, || json!({"properties": inner.take()}));
+        }
         for problem in inner.problems {
             if self.problems.len() < PROBLEMS_MAX {
                 let field = format!("{name}.{}", problem.field);
@@ -286,6 +311,7 @@ impl<'a> Fields<'a> {
 
     /// Parses a list field of at most `max` values.
     pub fn array(&mut self, name: &str, max: usize) -> Option<Vec<RawJson<'a>>> {
+        self.record(name, || array_schema(max));
         let raw = self.raw(name)?;
         let value = as_list(raw, max);
         if value.is_none() {

@@ -31,6 +31,7 @@ pub mod realtime_encoder;
 pub mod reasoning_request_fields;
 pub mod request_body;
 pub mod request_parser;
+pub mod request_schema;
 pub mod requested_model;
 pub(crate) mod response_format;
 pub mod responses;

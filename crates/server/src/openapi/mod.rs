@@ -10,11 +10,10 @@
 //! parsers. The integration tests validate every response that they read against the document.
 
 mod errors;
-mod fields;
 mod operation;
 mod operations;
 mod parameters;
-mod schemas;
+mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -67,7 +66,7 @@ fn document() -> Value {
         let path = paths.entry(row.1).or_insert_with(|| json!({}));
         path[row.0] = operation::describe(row, &mut schemas);
     }
-    let mut all = schemas::all();
+    let mut all = requests::all();
     merge(&mut all, Value::Object(schemas.take_definitions(true)));
     json!({
         "openapi": "3.2.0",

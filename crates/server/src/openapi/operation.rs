@@ -143,9 +143,11 @@ fn text_content(content_type: &str) -> Value {
     json!({content_type: {"schema": {"type": "string"}}})
 }
 
+/// Server-sent events with JSON, or with `[DONE]` at the end of a stream.
 fn event_content(schema: Schema) -> Value {
     let data =
         json!({"type": "string", "contentMediaType": "application/json", "contentSchema": schema});
+    let data = json!({"anyOf": [data, {"const": "[DONE]"}]});
     let fields = json!({"data": data, "event": {"type": "string"}, "id": {"type": "string"}});
     let event = json!({"type": "object", "properties": fields, "required": ["data"]});
     json!({Framing::Sse.content_type(): {"itemSchema": event}})

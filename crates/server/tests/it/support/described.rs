@@ -100,7 +100,7 @@ fn values(essence: &str, body: &str) -> Vec<(&'static str, Value)> {
         }
         "text/event-stream" => {
             let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
-            let schema = "/itemSchema/properties/data/contentSchema";
+            let schema = "/itemSchema/properties/data/anyOf/0/contentSchema";
             data.filter_map(parse)
                 .map(|value| (schema, value))
                 .collect()

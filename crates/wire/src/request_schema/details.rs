@@ -1,0 +1,250 @@
+//! Schemas of fields that parsers read as raw JSON, and of the items of lists.
+
+use engine::INJECT_TOKENS_MAX;
+use generate::request::{
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, LOGIT_BIAS_MAX, PARTS_MAX,
+    STOP_BYTES_MAX, STOPS_MAX,
+};
+use serde_json::{Value, json};
+use text::CHOICES_IN_GRAMMAR_MAX;
+
+/// What the schema of a field has beside its recorded part.
+pub(super) struct Detail {
+    pub(super) name: &'static str,
+    pub(super) schema: fn() -> Value,
+}
+
+macro_rules! details {
+    ($($(#[$doc:meta])* $list:ident: {$($name:literal: $schema:expr,)*})*) => {$(
+        $(#[$doc])*
+        pub(super) const $list: &[Detail] = &[$(Detail { name: $name, schema: || $schema }),*];
+    )*};
+}
+
+details! {
+    /// Parameters of a generation.
+    GENERATION: {
+        "stop": stop(),
+        "logit_bias": logit_bias(),
+        "stop_token_ids": json!({"items": token_id()}),
+        "stream_options": stream_options(),
+        "priority": priority(),
+        "cache_salt": cache_salt(),
+        "response_format": response_format(),
+        "structured_outputs": structured_outputs(),
+        "guided_json": json_schema(),
+        "json_schema": json_schema(),
+        "guided_regex": json!({"type": "string"}),
+        "guided_choice": choices(),
+        "guided_grammar": grammar(),
+        "grammar": grammar(),
+        "guided_json_object": json!({"type": "boolean"}),
+        "tools": json!({"items": {"type": "object"}}),
+        "tool_choice": tool_choice(),
+    }
+    /// Sampling parameters, without options of streams.
+    SAMPLING: {
+        "stop": stop(),
+        "logit_bias": logit_bias(),
+        "stop_token_ids": json!({"items": token_id()}),
+    }
+    /// Options of a stream.
+    STREAM: {
+        "stream_options": stream_options(),
+        "priority": priority(),
+        "cache_salt": cache_salt(),
+    }
+    FORMAT: {
+        "response_format": response_format(),
+        "structured_outputs": structured_outputs(),
+        "guided_json": json_schema(),
+        "json_schema": json_schema(),
+        "guided_regex": json!({"type": "string"}),
+        "guided_choice": choices(),
+        "guided_grammar": grammar(),
+        "grammar": grammar(),
+        "guided_json_object": json!({"type": "boolean"}),
+    }
+    CHAT: {
+        "messages": json!({"minItems": 1, "items": message(&["system", "developer", "user", "assistant", "tool"])}),
+    }
+    COMPLETION: {
+        "prompt": prompts(),
+    }
+    RESPONSE: {
+        "input": json!({"anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"type": "object"}, "minItems": 1},
+        ]}),
+        "text": json!({"properties": {
+            "format": {"type": ["object", "null"]}, "verbosity": {"type": ["string", "null"]},
+        }}),
+        "metadata": json!({"additionalProperties": {"type": "string"}}),
+        "truncation": json!({"enum": ["disabled"]}),
+    }
+    MESSAGE: {
+        "messages": json!({"minItems": 1, "items": {"type": "object"}}),
+        "system": json!({"anyOf": [{"type": "string"}, {"type": "array", "items": text_part(), "maxItems": PARTS_MAX}]}),
+        "tools": json!({"items": {"type": "object"}}),
+        "thinking": json!({"required": ["type"], "properties": {
+            "type": {"enum": ["enabled", "disabled", "adaptive", "between_tools"]},
+            "budget_tokens": {"type": ["integer", "null"]},
+        }}),
+        "output_config": json!({"properties": {
+            "effort": {"type": ["string", "null"]}, "format": {"type": ["object", "null"]},
+        }}),
+        "metadata": json!({"properties": {"user_id": {"type": ["string", "null"]}}}),
+        "context_management": json!({"properties": {"edits": {"type": ["array", "null"], "items": {"type": "object"}}}}),
+        "tool_choice": json!({"required": ["type"], "properties": {"type": {"enum": ["auto", "any", "tool", "none"]}}}),
+        "max_tokens": json!({"description": "thinking.budget_tokens must be less"}),
+    }
+    MESSAGE_SAMPLING: {
+        "stop_sequences": json!({"type": "array", "items": stop_string(1), "maxItems": STOPS_MAX}),
+        "output_format": json!({"type": "object"}),
+        "logprobs": json!({"enum": [false, 0]}),
+        "top_logprobs": json!({"enum": [false, 0]}),
+        "tool_choice": json!({"anyOf": [{"type": "object"}]}),
+    }
+    AI_SDK: {
+        "id": json!({"maxLength": CONVERSATION_ID_BYTES_MAX, "description": "the chat"}),
+        "messages": json!({"minItems": 1, "items": {
+            "type": "object", "required": ["role", "parts"],
+            "properties": {
+                "role": {"enum": ["system", "user", "assistant"]},
+                "parts": {"type": "array", "items": {"type": "object", "required": ["type"]}, "maxItems": PARTS_MAX},
+            },
+        }}),
+    }
+    JOB: {
+        "job_id": json!({
+            "minLength": 1, "maxLength": crate::jobs::job_id::JOB_ID_BYTES_MAX, "pattern": "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$",
+            "description": "an identifier chosen by the caller",
+        }),
+        "prompt": json!({"anyOf": [{"type": "string"}, {"type": "array", "items": token_id(), "minItems": 1}]}),
+        "logprobs": json!({"enum": [false, 0]}),
+        "top_logprobs": json!({"enum": [false, 0]}),
+    }
+    OLLAMA: {
+        "format": json!({"anyOf": [{"enum": ["", "json"]}, {"type": "object"}]}),
+        "structured_outputs": json!({"description": "only disable_additional_properties is read"}),
+        "keep_alive": json!({"type": ["number", "string"], "description": "seconds, or a duration such as 5m"}),
+        "think": json!({"anyOf": [{"type": "boolean"}, {"enum": ["low", "medium", "high"]}]}),
+        "context": json!({"type": "array", "items": token_id()}),
+        "tool_choice": tool_choice(),
+        "tools": json!({"items": {"type": "object"}}),
+        "options": json!({"properties": {
+            "stop": stop(), "logit_bias": logit_bias(), "stop_token_ids": {"items": token_id()},
+            "response_format": response_format(), "structured_outputs": structured_outputs(),
+            "guided_json": json_schema(), "json_schema": json_schema(), "guided_regex": {"type": "string"},
+            "guided_choice": choices(), "guided_grammar": grammar(), "grammar": grammar(),
+            "guided_json_object": {"type": "boolean"},
+        }}),
+    }
+    OLLAMA_CHAT: {
+        "messages": json!({"items": message(&["system", "user", "assistant", "tool"])}),
+    }
+    UPDATE: {
+        "tokens": json!({"items": token_id(), "maxItems": INJECT_TOKENS_MAX}),
+    }
+}
+
+/// A token id of any vocabulary.
+fn token_id() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": u32::MAX})
+}
+
+fn stop_string(least: usize) -> Value {
+    json!({"type": "string", "minLength": least, "maxLength": STOP_BYTES_MAX})
+}
+
+fn stop() -> Value {
+    let list = json!({"type": "array", "items": stop_string(1), "maxItems": STOPS_MAX});
+    json!({
+        "anyOf": [stop_string(0), list],
+        "description": format!("strings of at most {STOP_BYTES_MAX} bytes; they are not part of the output"),
+    })
+}
+
+fn logit_bias() -> Value {
+    json!({
+        "type": "object", "maxProperties": LOGIT_BIAS_MAX, "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+        "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+    })
+}
+
+fn stream_options() -> Value {
+    let flag = json!({"type": ["boolean", "null"]});
+    json!({"properties": {"include_usage": flag, "continuous_usage_stats": flag}})
+}
+
+fn priority() -> Value {
+    json!({"anyOf": [
+        {"enum": ["critical", "high", "normal", "low", "background"]},
+        {"type": "integer", "description": "0 is normal; lower values are more urgent"},
+    ]})
+}
+
+fn cache_salt() -> Value {
+    json!({
+        "minLength": 1, "maxLength": CACHE_SALT_BYTES_MAX,
+        "description": "share cached prompts only with requests that have the same salt",
+    })
+}
+
+fn response_format() -> Value {
+    let with_type = |name: &str| json!({"type": "object", "required": ["type"], "properties": {"type": {"const": name}}});
+    let mut schema = with_type("json_schema");
+    schema["required"] = json!(["type", "json_schema"]);
+    schema["properties"]["json_schema"] = json!({"type": "object", "required": ["schema"], "properties": {"schema": {"type": "object"}}});
+    json!({"anyOf": [with_type("text"), with_type("json_object"), schema]})
+}
+
+fn structured_outputs() -> Value {
+    json!({"type": "object", "description": "one of json, regex, choice, grammar, json_object"})
+}
+
+fn json_schema() -> Value {
+    json!({"type": ["object", "boolean", "string"], "description": "a JSON Schema, or its text"})
+}
+
+fn choices() -> Value {
+    json!({
+        "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": CHOICES_IN_GRAMMAR_MAX,
+    })
+}
+
+fn grammar() -> Value {
+    json!({"type": "string", "description": "a Lark grammar"})
+}
+
+fn tool_choice() -> Value {
+    json!({"anyOf": [
+        {"enum": ["none", "auto", "required"]},
+        {"type": "object", "description": "the tool that must be called"},
+    ]})
+}
+
+fn text_part() -> Value {
+    json!({"type": "object", "required": ["type", "text"], "properties": {
+        "type": {"const": "text"}, "text": {"type": "string"},
+    }})
+}
+
+fn message(roles: &[&str]) -> Value {
+    json!({"type": "object", "required": ["role"], "properties": {
+        "role": {"enum": roles},
+        "content": {"anyOf": [
+            {"type": "string"}, {"type": "null"}, {"type": "array", "items": text_part(), "maxItems": PARTS_MAX},
+        ]},
+    }})
+}
+
+/// Texts, token ids, or lists of token ids.
+fn prompts() -> Value {
+    let ids = json!({"type": "array", "items": token_id(), "minItems": 1});
+    let prompt = json!({"anyOf": [{"type": "string"}, ids]});
+    json!({"anyOf": [
+        {"type": "string"}, ids,
+        {"type": "array", "items": prompt, "minItems": 1, "maxItems": CHOICES_MAX},
+    ]})
+}

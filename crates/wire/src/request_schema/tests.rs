@@ -1,0 +1,205 @@
+//! Each property of a schema is compared with the parser, value by value.
+
+use super::*;
+use std::collections::BTreeSet;
+
+/// Properties whose parsers also check what a schema cannot express, or other fields: their schemas may be wider.
+const WIDER: [&str; 27] = [
+    "best_of",
+    "context_management",
+    "format",
+    "grammar",
+    "guided_choice",
+    "guided_grammar",
+    "guided_json",
+    "input",
+    "job_id",
+    "json_schema",
+    "keep_alive",
+    "messages",
+    "min_tokens",
+    "output_config",
+    "output_format",
+    "priority",
+    "prompt",
+    "response_format",
+    "seed",
+    "structured_outputs",
+    "system",
+    "template",
+    "text",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+];
+
+/// Properties that are valid or invalid by other properties too, so that a parser may accept more.
+const NARROWER: [&str; 4] = ["keep_alive", "messages", "stream_options", "system"];
+
+fn values() -> Vec<Value> {
+    let text = r#"[true, false, -3, -2, -1, 0, 1, 2, 3, 1.5, 0.5, 1000, -1000, 1e300, "", "x", "auto", "none", "json",
+        "high", "normal", "disabled", "5m", [], [1], ["a"], [""], [[1]], [{}], {}, {"a": "b"}, {"a": 1}, {"1": 5},
+        {"1": 500}, {"type": "text"}, {"type": "json_object"}, {"type": "x"}]"#;
+    serde_json::from_str(text).expect("JSON")
+}
+
+/// The bounds of a schema and the values beside them.
+fn bounds(schema: &Value) -> Vec<Value> {
+    let mut values = Vec::new();
+    for (name, sign) in [("minimum", -1), ("maximum", 1)] {
+        match &schema[name] {
+            Value::Number(bound) if bound.is_f64() => {
+                let bound = bound.as_f64().expect("a number");
+                values.extend([json!(bound), json!(bound + 0.25 * f64::from(sign))]);
+            }
+            Value::Number(bound) => {
+                let bound: i128 = bound.to_string().parse().expect("an integer");
+                let beside = (bound + i128::from(sign)).to_string();
+                values.push(schema[name].clone());
+                values.extend(serde_json::from_str::<Value>(&beside));
+            }
+            _ => {}
+        }
+    }
+    values.extend(schema["enum"].as_array().into_iter().flatten().cloned());
+    values
+}
+
+/// Fields that the parser rejects of a body with this value at a path.
+fn rejected(request: &RequestSchema, path: &[&str], value: &Value) -> (bool, BTreeSet<String>) {
+    let mut body = value.clone();
+    for name in path.iter().rev() {
+        body = json!({ *name: body });
+    }
+    // Jobs read these fields with messages only.
+    if request.name == "JobRequest" && !matches!(path[0], "messages" | "prompt") {
+        body["messages"] = json!([{"role": "user", "content": "x"}]);
+    }
+    let (name, text) = (path.join("."), body.to_string());
+    let recorder = FieldRecorder::default();
+    let fields = Fields::parse(text.as_bytes()).expect("JSON");
+    let error = (request.parse)(fields.with_recorder(&recorder)).err();
+    let problems = error.map_or_else(Vec::new, |error| error.problems);
+    let is_of_field = |field: &str| {
+        let rest = field.strip_prefix(&*name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let is_rejected = problems.iter().any(|problem| is_of_field(&problem.field));
+    (
+        is_rejected,
+        recorder.take().into_iter().map(|(name, _)| name).collect(),
+    )
+}
+
+/// Compares a property, and the properties inside of it.
+fn compare(request: &RequestSchema, path: &[&str], schema: &Value, mismatches: &mut Vec<String>) {
+    let name = path[path.len() - 1];
+    if path[0] == "model" {
+        return;
+    }
+    let validator = jsonschema::validator_for(schema).expect("a schema");
+    for value in values().into_iter().chain(bounds(schema)) {
+        if path.len() > 1 && value.is_null() {
+            continue;
+        }
+        let (is_rejected, _) = rejected(request, path, &value);
+        let is_valid = validator.is_valid(&value);
+        let is_excused = match is_rejected {
+            true => WIDER.contains(&name) || WIDER.contains(&path[0]),
+            false => NARROWER.contains(&path[0]),
+        };
+        if is_valid == is_rejected && !is_excused {
+            let verb = if is_rejected { "rejects" } else { "accepts" };
+            mismatches.push(format!(
+                "{} {}: the parser {verb} {value}",
+                request.name,
+                path.join(".")
+            ));
+        }
+    }
+    let inner = schema["properties"].as_object().into_iter().flatten();
+    for (name, schema) in inner.filter(|_| path.len() == 1 && !WIDER.contains(&name)) {
+        compare(request, &[path[0], name], schema, mismatches);
+    }
+}
+
+#[test]
+fn schemas_accept_what_the_parsers_accept() {
+    let mut mismatches = Vec::new();
+    for request in &REQUESTS {
+        let schema = request.schema();
+        for (name, property) in schema["properties"].as_object().expect("properties") {
+            compare(request, &[name], property, &mut mismatches);
+        }
+    }
+    assert!(mismatches.is_empty(), "{mismatches:#?}");
+}
+
+#[test]
+fn schemas_have_every_field_that_the_parsers_read() {
+    for request in &REQUESTS {
+        let schema = request.schema();
+        let known = schema["properties"].as_object().expect("properties");
+        for (name, property) in known {
+            let is_typed = ["type", "enum", "anyOf", "description"]
+                .iter()
+                .any(|key| property.get(key).is_some());
+            // The table of messages has fields that counting tokens does not read.
+            let is_typed = is_typed || request.name == "MessageTokensRequest";
+            assert!(is_typed, "{} {name}: {property}", request.name);
+            for value in values() {
+                let (_, read) = rejected(request, &[name], &value);
+                let missing: Vec<_> = read
+                    .iter()
+                    .filter(|name| !known.contains_key(*name))
+                    .collect();
+                assert!(
+                    missing.is_empty(),
+                    "{} {name} {value}: {missing:?}",
+                    request.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn required_fields_are_those_that_an_empty_body_lacks() {
+    for request in &REQUESTS {
+        let fields = Fields::parse(b"{}").expect("JSON");
+        let error = (request.parse)(fields).err();
+        let problems = error.map_or_else(Vec::new, |error| error.problems);
+        let missing: BTreeSet<_> = problems
+            .iter()
+            .filter(|problem| &*problem.constraint == "is required")
+            .map(|problem| problem.field.to_string())
+            .collect();
+        let required: BTreeSet<_> = request
+            .required
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect();
+        assert_eq!(missing, required, "{}", request.name);
+    }
+}
+
+#[test]
+fn each_detail_is_of_a_field_that_a_parser_reads() {
+    let mut used = BTreeSet::new();
+    let mut all = BTreeSet::new();
+    for request in &REQUESTS {
+        let recorded = request.recorded(request.samples);
+        for list in request.details {
+            for detail in *list {
+                let key = (list.as_ptr() as usize, detail.name);
+                all.insert(key);
+                if recorded.contains_key(detail.name) {
+                    used.insert(key);
+                }
+            }
+        }
+    }
+    let unused: Vec<_> = all.difference(&used).map(|(_, name)| *name).collect();
+    assert!(unused.is_empty(), "{unused:?}");
+}
