@@ -129,7 +129,7 @@ impl Generation {
         if let Some(meter) = &mut self.meter {
             meter.frame_emitted(turn, tokens);
         }
-        self.tell_finished(turn);
+        self.report_finished(turn);
         if let Some(run) = &mut self.run {
             if turn.is_pending() {
                 run.reader_waits();
@@ -140,7 +140,7 @@ impl Generation {
     }
 
     /// Reports the whole request to its meter, after the last event.
-    fn tell_finished(&mut self, turn: Poll<Turn>) {
+    fn report_finished(&mut self, turn: Poll<Turn>) {
         let broken = match turn {
             Poll::Ready(Turn::Ended) => None,
             Poll::Ready(Turn::Broken(end)) => Some(end),

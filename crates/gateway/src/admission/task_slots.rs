@@ -11,7 +11,7 @@ pub struct TaskSlots {
     permit: Permit,
     /// Tasks that have not requested a slot yet.
     to_come: AtomicUsize,
-    bell: Arc<NotifyWaker>,
+    waker_target: Arc<NotifyWaker>,
 }
 
 /// The slot of one task; released on drop.
@@ -26,12 +26,12 @@ struct SlotRequest<'a> {
 impl TaskSlots {
     /// Slots for so many tasks.
     pub fn new(permit: Permit, tasks: usize) -> Arc<Self> {
-        let bell: Arc<NotifyWaker> = Arc::default();
-        permit.wake_on_slot(Waker::from(Arc::clone(&bell)));
+        let waker_target: Arc<NotifyWaker> = Arc::default();
+        permit.wake_on_slot(Waker::from(Arc::clone(&waker_target)));
         Arc::new(Self {
             permit,
             to_come: AtomicUsize::new(tasks),
-            bell,
+            waker_target,
         })
     }
 
@@ -50,7 +50,7 @@ impl TaskSlots {
         };
         loop {
             // Registered before the check: a grant between the check and the wait is noticed.
-            let given = self.bell.0.notified();
+            let given = self.waker_target.0.notified();
             claim.taken = self.permit.take_slot();
             if claim.taken {
                 return TaskSlot(Arc::clone(self));

@@ -176,7 +176,7 @@ impl Drop for ResponseMeter {
         if let Some(told_at) = self.told_at.take() {
             match self.outcome {
                 ResponseOutcome::Left if self.request.stream => {
-                    self.record_wait(time_since(now, told_at))
+                    self.record_wait(time_since(now, told_at));
                 }
                 _ => self.taken_since(told_at, now),
             }

@@ -17,7 +17,7 @@ use workflow::{Outcome, Value};
 #[derive(Default)]
 pub struct RunControl {
     /// Wakes the run's driver.
-    bell: Arc<NotifyWaker>,
+    waker_target: Arc<NotifyWaker>,
     cancelled: AtomicBool,
     paused: AtomicBool,
     /// Open input channels, as many as the document opens.
@@ -41,13 +41,13 @@ impl RunControl {
     /// Ends the run after its last written token.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        self.bell.0.notify_one();
+        self.waker_target.0.notify_one();
     }
 
     /// Pauses or continues the run.
     pub(crate) fn pause(&self, paused: bool) {
         self.paused.store(paused, Ordering::Release);
-        self.bell.0.notify_one();
+        self.waker_target.0.notify_one();
     }
 
     /// Writes ids into a channel, and returns how many the channel took.
@@ -88,12 +88,12 @@ impl RunControl {
 
     /// Returns when there was news since the last time.
     pub(crate) async fn wait_for_change(&self) {
-        self.bell.0.notified().await;
+        self.waker_target.0.notified().await;
     }
 
     /// Wakes the run's driver.
     pub(crate) fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.bell))
+        Waker::from(Arc::clone(&self.waker_target))
     }
 
     pub(crate) fn channel_opened(&self, channel: Arc<str>, writer: RingWriter<u32>) {

@@ -95,7 +95,7 @@ impl RunDriver {
             let place = self.place.as_mut();
             let waits = place.is_some_and(|place| place.poll_slot(cx, still).is_pending());
             if waits || still.is_some() {
-                return Poll::Pending; // the bell is rung when that changes
+                return Poll::Pending; // the waker_target is rung when that changes
             }
         }
         let event = self.run.poll(cx, clock::now());
