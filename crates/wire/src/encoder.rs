@@ -54,7 +54,7 @@ pub trait Encoder: Send {
 pub fn write_wait_comment(event: &Event<'_>, out: &mut FrameWriter<'_>) {
     match event {
         Event::Queued { position } => {
-            out.write_comment(format_args!("queued, position {position}"))
+            out.write_comment(format_args!("queued, position {position}"));
         }
         Event::Loading { state, percent } => out.write_comment(format_args!("{state} {percent} %")),
         _ => {}

@@ -8,11 +8,10 @@
 //!
 //! - *Idle*. The library has the socket. The body of a request may be arriving.
 //! - *Claimed*. The handler's response is a [`StreamedResponse`], the request's body was read to the end and was not
-//! chunked, and the client speaks HTTP/1.1: the stream waits here, and the library was given a body without an end.
+//!   chunked, and the client speaks HTTP/1.1: the stream waits here, and the library was given a body without an end.
 //! - *Written*. The library polled that body for the first frame: the response head is in the library's buffer.
 //! - *Out*. The library flushed the socket after that: the whole head is sent. From here on the connection may take
-//!   the
-//! library apart; bytes that the library has read ahead belong to the next request.
+//!   the library apart; bytes that the library has read ahead belong to the next request.
 //!
 //! All transitions happen in the one task of the connection, which polls the library, which polls the handler, the
 //! body and the socket; so the lock is never contended. The flush of an earlier response cannot be mistaken for the

@@ -8,12 +8,10 @@
 //! # States
 //!
 //! - *Small*. The state of an accepted connection. For response heads, streams, WebSockets, and responses that fit
-//!   into
-//! `send_buffer_bytes`.
+//!   into `send_buffer_bytes`.
 //! - *Large*. From the head of a longer response until the head of the next response that is not longer. The bytes
-//!   that the
-//! kernel may hold are reserved meanwhile from [`AnswerBuffers`], which bounds their sum over all connections;
-//! without a reservation the connection stays *small*.
+//!   that the kernel may hold are reserved meanwhile from [`AnswerBuffers`], which bounds their sum over all
+//!   connections; without a reservation the connection stays *small*.
 //!
 //! The state is chosen when the response head is known and applied by the next write, both in the one task of the
 //! connection. A small buffer accepts no byte while the kernel holds more than `send_buffer_bytes`. Therefore unsent

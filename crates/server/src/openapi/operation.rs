@@ -82,36 +82,36 @@ fn operation_id(method: &str, path: &str) -> String {
 fn success_responses(success: Success, schemas: &mut SchemaGenerator) -> Map<String, Value> {
     let content = match success {
         Success::Json(status, schema) => {
-            return responses([(status, "Success", json_content(schema(schemas)))]);
+            return responses([(status, "Success", json_content(&schema(schemas)))]);
         }
         Success::Generation(protocol) => {
             let of_format = protocol.schemas();
-            let json = json_content((of_format.collected)(schemas));
-            merge(json, event_content((of_format.event)(schemas)))
+            let json = json_content(&(of_format.collected)(schemas));
+            merge(json, event_content(&(of_format.event)(schemas)))
         }
         Success::JsonOrEvents(json, event) => {
-            let json = json_content(json(schemas));
-            merge(json, event_content(event(schemas)))
+            let json = json_content(&json(schemas));
+            merge(json, event_content(&event(schemas)))
         }
         Success::Lines(json, line) => {
-            let json = json_content(json(schemas));
+            let json = json_content(&json(schemas));
             let line = line(schemas);
-            merge(merge(line_content(line.clone()), json), event_content(line))
+            merge(merge(line_content(&line), json), event_content(&line))
         }
-        Success::Events(event) => event_content(event(schemas)),
+        Success::Events(event) => event_content(&event(schemas)),
         Success::Resumed(formats) => {
             let content = resumed_content(formats, schemas);
             let all = "The client has all events";
             return responses([(200, "Success", content), (204, all, json!({}))]);
         }
         Success::Probe(schema) => {
-            let content = json_content(schema(schemas));
+            let content = json_content(&schema(schemas));
             let unready = "The server is not ready: Retry-After gives the time to retry";
             return responses([(200, "Ready", content.clone()), (503, unready, content)]);
         }
         Success::Text => text_content("text/plain"),
         Success::TextOrJson(schema) => {
-            merge(text_content("text/plain"), json_content(schema(schemas)))
+            merge(text_content("text/plain"), json_content(&schema(schemas)))
         }
         Success::Page => text_content("text/html"),
         Success::Empty => json!({}),
@@ -135,7 +135,7 @@ fn responses<const N: usize>(rows: [(u16, &str, Value); N]) -> Map<String, Value
     .collect()
 }
 
-fn json_content(schema: Schema) -> Value {
+fn json_content(schema: &Schema) -> Value {
     json!({"application/json": {"schema": schema}})
 }
 
@@ -144,7 +144,7 @@ fn text_content(content_type: &str) -> Value {
 }
 
 /// Server-sent events with JSON, or with `[DONE]` at the end of a stream.
-fn event_content(schema: Schema) -> Value {
+fn event_content(schema: &Schema) -> Value {
     let data =
         json!({"type": "string", "contentMediaType": "application/json", "contentSchema": schema});
     let data = json!({"anyOf": [data, {"const": "[DONE]"}]});
@@ -154,7 +154,7 @@ fn event_content(schema: Schema) -> Value {
 }
 
 /// Lines; each may have a cursor.
-fn line_content(schema: Schema) -> Value {
+fn line_content(schema: &Schema) -> Value {
     let cursor =
         json!({"type": "string", "description": "position of the client, as Last-Event-ID"});
     let cursor = json!({"type": "object", "properties": {"cursor": cursor}});
@@ -164,7 +164,7 @@ fn line_content(schema: Schema) -> Value {
 /// Events of any of these protocols; lines for those that have lines.
 fn resumed_content(formats: &[Protocol], schemas: &mut SchemaGenerator) -> Value {
     let event = |protocol: &Protocol| (protocol.schemas().event)(schemas);
-    let content = event_content(any_of(formats.iter().map(event)));
+    let content = event_content(&any_of(formats.iter().map(event)));
     let lined = formats
         .iter()
         .filter(|protocol| protocol.framing() == Framing::Ndjson);
@@ -173,7 +173,7 @@ fn resumed_content(formats: &[Protocol], schemas: &mut SchemaGenerator) -> Value
         .collect();
     match lines.is_empty() {
         true => content,
-        false => merge(content, line_content(any_of(lines))),
+        false => merge(content, line_content(&any_of(lines))),
     }
 }
 

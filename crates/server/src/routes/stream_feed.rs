@@ -35,7 +35,7 @@ const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
 pub(crate) enum FeedMessage {
     Metrics {
         at: String,
-        metrics: MetricsSnapshot,
+        metrics: Box<MetricsSnapshot>,
     },
     Opened(StreamEvent),
     Started(StreamEvent),

@@ -69,7 +69,7 @@ impl ChoiceState {
     fn close_part(&mut self, id: FrameId, out: &mut Frames<'_, '_>) {
         match self.open.take() {
             Some((DeltaKind::Text, part)) => {
-                write_chunk(out, id, &UiMessageChunk::TextEnd { id: part })
+                write_chunk(out, id, &UiMessageChunk::TextEnd { id: part });
             }
             Some((DeltaKind::Reasoning, part)) => {
                 write_chunk(out, id, &UiMessageChunk::ReasoningEnd { id: part });

@@ -104,7 +104,7 @@ impl Conversation {
                 self.add_tool_result(fields, path, block)?;
             }
             ("assistant", Some("tool_use"), Some(block)) => {
-                self.add_tool_use(fields, path, block)?
+                self.add_tool_use(fields, path, block)?;
             }
             ("assistant", Some("thinking"), Some(block)) => {
                 let text = blocks::required_string(fields, path, block, "thinking")?;

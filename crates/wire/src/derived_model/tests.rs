@@ -69,7 +69,7 @@ fn fields_that_a_request_leaves_open_have_the_values_of_the_model() {
     let derived = derived_model(&json!({"temperature": 0, "num_predict": 7, "stop": "x"}));
     let (user, system) = (user(), system());
     let template = "{{ .System }}: {{ .Prompt }}";
-    let rows = vec![
+    let ollama = vec![
         (
             Protocol::OllamaChat,
             json!({"messages": [user], "options": {"temperature": 1}}),
@@ -81,6 +81,15 @@ fn fields_that_a_request_leaves_open_have_the_values_of_the_model() {
             json!({"prompt": "hi", "system": "Be long.", "template": template,
                    "options": {"temperature": 0, "num_predict": 7, "stop": "x"}}),
         ),
+    ];
+    expect_equal(&derived, ollama);
+}
+
+#[test]
+fn fields_that_a_request_leaves_open_have_the_values_of_the_model_outside_ollama() {
+    let derived = derived_model(&json!({"temperature": 0, "num_predict": 7, "stop": "x"}));
+    let (user, system) = (user(), system());
+    let rows = vec![
         (
             Protocol::Chat,
             json!({"messages": [system], "max_completion_tokens": 3}),

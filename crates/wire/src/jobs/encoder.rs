@@ -149,7 +149,7 @@ impl JobEncoder {
         let id = FrameId::None;
         match JobErrorCode::from_error(error) {
             JobErrorCode::Cancelled => {
-                self.write_end(id, End::Cancelled, None, Usage::default(), out)
+                self.write_end(id, End::Cancelled, None, Usage::default(), out);
             }
             _ => out.write_frame(id, None, &JobEvent::Error(JobError::new(error))),
         }

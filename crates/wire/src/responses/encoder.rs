@@ -349,7 +349,7 @@ impl Encoder for ResponsesEncoder {
             Event::Opened { .. } => self.write_opened(out),
             Event::Finished { usage, .. } => self.write_last(None, *usage, out),
             Event::Failed { end, usage } => {
-                self.write_last(Some(&finish_reason::end_error(*end)), *usage, out)
+                self.write_last(Some(&finish_reason::end_error(*end)), *usage, out);
             }
             Event::Rejected(error) => {
                 let fields = ErrorFields {

@@ -49,7 +49,7 @@ fn first_token_timeout() {
     in_the_engine(&rig, long.len() + 1);
     rig.gate.open();
     end(&rig, long, Fate::FirstToken, "");
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
     nothing_runs(&rig);
 }
 
@@ -88,7 +88,7 @@ fn idle_timeout() {
     rig.gate.open();
     end(&rig, victims, Fate::Idle, whole.text());
     for neighbor in crowd {
-        neighbor.is_unaffected(&rig);
+        neighbor.expect_unaffected(&rig);
     }
     nothing_runs(&rig);
 }
@@ -103,7 +103,7 @@ fn run_out(rig: &Rig, over: &Value, fate: Fate) {
     let neighbor = Neighbor::begin(rig);
     rig.gate.open();
     end(rig, victims, fate, whole.text());
-    neighbor.is_unaffected(rig);
+    neighbor.expect_unaffected(rig);
     nothing_runs(rig);
 }
 

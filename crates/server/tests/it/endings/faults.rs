@@ -41,7 +41,7 @@ fn normal_ends() {
             assert!(polled || story.text() == text, "{name}: {story:?}");
             assert_eq!(story.tokens, Some(tokens), "{name}, {fate:?}");
         }
-        neighbor.is_unaffected(&rig);
+        neighbor.expect_unaffected(&rig);
     }
     nothing_runs(&rig);
 }
@@ -89,7 +89,7 @@ fn failure_within_one_request() {
         let victims = victims(&rig, &says_it(), "", all);
         rig.gate.open();
         end(&rig, victims, fate, &whole[..=at]);
-        neighbor.is_unaffected(&rig);
+        neighbor.expect_unaffected(&rig);
         nothing_runs(&rig);
     }
 }
@@ -111,7 +111,7 @@ fn grammar_limit_reached() {
         let story = victim.ends(&rig, Fate::Constraint);
         assert!(story.text().len() <= 9, "{name}: {story:?}");
     }
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
     assert!(rig.engine.stats().endings().constraint > 0);
     nothing_runs(&rig);
 }
@@ -131,7 +131,7 @@ fn step_that_fails_once_affects_no_client() {
         in_the_engine(&rig, victims.len() + 1);
         rig.gate.open();
         end(&rig, victims, Fate::Length, whole.text());
-        neighbor.is_unaffected(&rig);
+        neighbor.expect_unaffected(&rig);
         assert!(rig.engine.stats().retries() > 0, "it failed");
     }
 }
@@ -154,7 +154,7 @@ fn kv_pages_short_for_all_requests() {
     in_the_engine(&rig, victims.len() + 1);
     rig.gate.open();
     end(&rig, victims, Fate::Length, whole.text());
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
     assert!(rig.engine.stats().preemptions() > 0, "pages were short");
     nothing_runs(&rig);
 }
@@ -169,7 +169,7 @@ fn request_larger_than_kv_cache() {
     // Pages are counted after the prompt is tokenized, which needs a permit; the neighbor has all permits.
     rig.gate.open();
     end(&rig, victims, Fate::NeverFits, "");
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn queue_timeout() {
     end(&rig, victims, Fate::Queue, "");
     in_the_engine(&rig, 1);
     rig.gate.open();
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn unreachable_deadline_is_rejected_before_a_step() {
     assert_eq!(rig.engine.stats().steps(), before, "nothing was computed");
     in_the_engine(&rig, 1);
     rig.gate.open();
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
 }
 
 /// Victims with some text, and a neighbor; the model waits for the gate.
@@ -241,7 +241,7 @@ fn cancellation_by_id() {
     }
     rig.gate.open();
     end(&rig, victims, Fate::Cancelled, whole.text());
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
     nothing_runs(&rig);
     let cancelled = rig.engine.stats().endings().cancelled;
     assert_eq!(cancelled, ids.len() as u64);
@@ -260,7 +260,7 @@ fn clients_that_disconnect_and_reconnect() {
     });
     rig.gate.open();
     end(&rig, back, Fate::Length, whole.text());
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
     nothing_runs(&rig);
     let cancelled = rig.engine.stats().endings().cancelled;
     assert_eq!(cancelled, plain as u64);
@@ -286,7 +286,7 @@ fn graceful_shutdown() {
     let (neighbor, victims) = begun(&rig, is_told);
     closing(&mut rig);
     end(&rig, victims, Fate::Length, whole.text());
-    neighbor.is_unaffected(&rig);
+    neighbor.expect_unaffected(&rig);
     assert_eq!(rig.stopped().cut, 0);
 }
 

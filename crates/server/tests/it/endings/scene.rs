@@ -92,7 +92,7 @@ impl Neighbor {
     }
 
     /// Checks that the response equals the response on an idle server.
-    pub(crate) fn is_unaffected(self, rig: &Rig) {
+    pub(crate) fn expect_unaffected(self, rig: &Rig) {
         static ALONE: OnceLock<Story> = OnceLock::new();
         let want = ALONE.get_or_init(|| {
             let rig = Rig::with(letters(), wide());

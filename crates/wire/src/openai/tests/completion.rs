@@ -17,11 +17,7 @@ fn invalid_completion_field_is_named() {
         ("prompt missing", json!({"prompt": null}), "prompt"),
         ("prompt type", json!({"prompt": {}}), "prompt"),
         ("prompt empty list", json!({"prompt": []}), "prompt"),
-        (
-            "prompt too many",
-            json!({"prompt": vec!["x"; 17]}),
-            "prompt",
-        ),
+        ("prompts", json!({"prompt": vec!["x"; 17]}), "prompt"),
         ("prompt id range", json!({"prompt": [1, 300]}), "prompt[1]"),
         ("prompt id type", json!({"prompt": [1, "x"]}), "prompt[1]"),
         (

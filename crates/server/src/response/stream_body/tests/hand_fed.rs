@@ -256,10 +256,10 @@ fn permit() -> Permit {
         who: 0,
     });
     let permit = ticket.ok().and_then(FutureExt::now_or_never);
+    let Some(Ok(permit)) = permit else {
+        panic!("no slot or page is free");
+    };
     permit
-        .expect("a slot is free")
-        .ok()
-        .expect("a page is free")
 }
 
 /// A permit of the anonymous key.
