@@ -30,7 +30,7 @@ use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 ///     }
 /// }
 ///
-/// let (mut writer, mut reader) = stream::ring::open(2, stream::ring::Kind::DropOldest)?;
+/// let (mut writer, mut reader) = stream::ring::open(2, stream::ring::RingKind::DropOldest)?;
 /// writer.push(Score { token: 3, logprob: -0.5 }).unwrap();
 /// assert_eq!(reader.try_next(), Some(Score { token: 3, logprob: -0.5 }));
 /// # Ok::<(), stream::ring::CapacityError>(())
