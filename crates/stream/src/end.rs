@@ -13,7 +13,7 @@ pub enum End {
     Deadline,
     /// One of the server's clocks fired.
     TimedOut(Clock),
-    /// The work itself failed; the engine goes on.
+    /// The generation failed; the engine continues.
     Failed(FailCode),
     /// The writer was dropped without an end: a bug, reported as such.
     Lost,
@@ -41,11 +41,11 @@ pub enum Clock {
     Idle,
     /// The whole request.
     Total,
-    /// The reader did not take its output.
+    /// The reader did not read for too long.
     Reader,
 }
 
-/// Machine-readable failure code; each wire protocol has its own error message.
+/// Machine-readable failure code; each wire protocol maps the codes to error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailCode {
     /// The forward pass reported an error.
@@ -56,6 +56,6 @@ pub enum FailCode {
     Panic,
     /// The server is shutting down and the drain time has passed.
     Shutdown,
-    /// The output constraint allows no token: a grammar reached one of its limits.
+    /// The output constraint allows no token: a limit of the grammar was reached.
     Constraint,
 }

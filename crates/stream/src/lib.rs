@@ -1,9 +1,9 @@
 //! Token logs, written once by a model and read by many clients at their own pace; the registry of streams by
 //! id; and [`ring`]s, fixed channels between two processors.
 //!
-//! One [`Writer`] appends plain items to a log; any number of [`Reader`]s follow, each with its own cursor.
-//! Storage is fixed-size segments taken from a [`SegmentPool`] and returned when the log's last holder is
-//! dropped. A log ends exactly once, with an [`End`].
+//! One [`Writer`] appends plain items to a log; any number of [`Reader`]s follow, each with a separate
+//! cursor. Storage is fixed-size segments taken from a [`SegmentPool`] and returned when the log's last
+//! holder is dropped. A log ends exactly once, with an [`End`].
 //!
 //! ```
 //! use stream::{End, PoolLimits, Read, SegmentPool, Stop, open};
@@ -58,7 +58,8 @@
 //! of `sync` (with a [`SEGMENT_ITEMS`] of 2) and explores interleavings and weak memory orders of small
 //! scenarios exhaustively, up to a bound on preemptions; `tests/shuttle` explores larger scenarios and the
 //! registry at random with shuttle's primitives. Property tests run the log, the registry and the ring beside a
-//! naive reference implementation. The only feature, `futures-core`, implements `Stream` for [`ring::Reader`].
+//! naive reference implementation. The only feature, `futures-core`, implements `Stream` for
+//! [`ring::RingReader`].
 //!
 //! # Limits of this crate
 //!

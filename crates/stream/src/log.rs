@@ -7,15 +7,16 @@
 //!
 //! # Protocol
 //!
-//! - The **writer** (one, `&mut`) stores an item, then publishes the item by storing `len` (Release), then wakes. To end
-//!   the log, the writer sets `end` (Release), then wakes. After `end`, `len` never changes. At a segment boundary the
-//!   writer takes a segment from the pool and stores its number in `table`, before the `len` that first needs the segment.
+//! - The **writer** (one, `&mut`) stores an item, then publishes the item by storing `len` (Release), then wakes. To
+//!   end the log, the writer sets `end` (Release), then wakes. After `end`, `len` never changes. At a segment boundary
+//!   the writer takes a segment from the pool and stores the segment's number in `table`, before the `len` that first
+//!   needs the segment.
 //! - A **reader** loads `len` (Acquire) and accesses only items and table entries below `len`. Without new items the
 //!   reader loads `end` (Acquire).
 //! - A reader that sleeps follows the protocol of [`WaitList`].
 //! - Each holder has a share of the log; the drop of the last share returns the segments.
-//! - `accepted` and `granted` only grow, so credit that the writer has seen is never taken back. The writer may see either
-//!   late: it waits a little longer than necessary, but never exceeds its credit.
+//! - `accepted` and `granted` only grow, so credit that the writer has seen is never taken back. The writer may see
+//!   either late: the writer then waits a little longer than necessary, but never exceeds the stream's credit.
 //! - A thread that stores news for the writer (more credit, the drop of the last reader) always wakes the writer
 //!   afterwards: no flag records whether the writer sleeps, so no flag can be missed. A writer that checks first and then
 //!   sleeps, with a wake in between making the sleep return at once (as `park` does), misses nothing.
@@ -38,7 +39,7 @@ use std::task::Waker;
 /// cannot fail. Unused reservations are returned when the writer ends the log, segments when the log's last
 /// holder (writer, reader or tap) is dropped.
 ///
-/// The log itself is a table of 4 bytes per segment and about 200 bytes.
+/// The memory of the log is a table of 4 bytes per segment and about 200 bytes.
 pub fn open<T: Copy + Send + Sync + 'static>(
     pool: &SegmentPool<T>,
     capacity: usize,

@@ -2,8 +2,8 @@
 //!
 //! A segment is *reserved* when a log is opened, *taken* when the writer crosses into it, and *returned* when
 //! the log's last holder is dropped. Reservations are bounded by [`PoolLimits::segments_max`]; taking a
-//! reserved segment cannot fail. A segment is allocated when it is taken and the free list is empty; from then
-//! on the pool owns and reuses it.
+//! reserved segment cannot fail. A segment is allocated when a taker finds the free list empty; from then on
+//! the pool owns and reuses the segment.
 //!
 //! # Free list
 //!
@@ -19,9 +19,9 @@
 //!
 //! Claim: `allocated` + (takers that found the list empty and have not allocated yet) <= `segments_max`. When a
 //! taker finds the list empty, each allocated segment is held by some log, and each holder, or taker about to
-//! allocate, still has its reservation (a return pushes the segment first and withdraws the reservation after).
-//! The taker has a reservation of its own, not yet used. All these reservations are distinct and at most
-//! `segments_max`.
+//! allocate, still has the reservation for that segment (a return pushes the segment first and withdraws the
+//! reservation after). The taker has one more reservation, not yet used. All these reservations are distinct
+//! and at most `segments_max`.
 
 use crate::segment::Segment;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
@@ -132,7 +132,7 @@ impl<T> SegmentPool<T> {
             .expect("a taken segment was allocated")
     }
 
-    /// Pushes a taken segment onto the free list and withdraws its reservation, in this order.
+    /// Pushes a taken segment onto the free list and withdraws the segment's reservation, in this order.
     pub(crate) fn give_back(&self, number: u32) {
         self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
         self.shared.push(number);
@@ -155,7 +155,7 @@ pub(crate) struct Reservation<T> {
 }
 
 impl<T: Copy> Reservation<T> {
-    /// Takes one segment; its reservation lasts until [`SegmentPool::give_back`].
+    /// Takes one segment; the reservation lasts until [`SegmentPool::give_back`].
     pub(crate) fn take(&mut self) -> u32 {
         assert!(
             self.untaken > 0,
@@ -263,7 +263,7 @@ impl<T> PoolState<T> {
     }
 
     /// Release publishes writes to a pushed slot, Acquire makes those of a popped slot visible. Each change of
-    /// the top is an exchange, so a pop synchronizes with all pushes before it.
+    /// the top is an exchange, so a pop synchronizes with all earlier pushes.
     fn exchange_top(&self, seen: u64, first: u32) -> Result<(), u64> {
         let tag = (seen >> 32) as u32;
         let new = u64::from(tag.wrapping_add(1)) << 32 | u64::from(first);

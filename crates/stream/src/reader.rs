@@ -77,7 +77,7 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
     }
 
     /// As [`Reader::read`], but parks the calling thread until there are new items or the end. Never
-    /// `Read::Empty`. Allocates a waker if it has to wait.
+    /// `Read::Empty`. Allocates a waker if the thread has to wait.
     ///
     /// # Panics
     /// If `buf` is empty.

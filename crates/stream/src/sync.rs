@@ -8,8 +8,8 @@ pub(crate) use std::sync::atomic::{
 pub(crate) use std::sync::{Arc, Mutex, OnceLock};
 pub(crate) use std::thread;
 
-/// `std`'s `UnsafeCell` with loom's interface: each access is a closure, so that a model checker sees where it
-/// begins and ends.
+/// `std`'s `UnsafeCell` with loom's interface: each access is a closure, so that a model checker sees the
+/// beginning and the end of the access.
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 

@@ -54,8 +54,8 @@ impl<T: Copy + Send + Sync + 'static> Tap<T> {
     }
 
     /// Grants extra credit: [`Writer::unaccepted`] counts `extra` items fewer from now on. Grants add up (to at
-    /// most `u64::MAX`) and are never taken back, so a log receives its extra credit once, not each time a
-    /// reader leaves; [`Tap::granted`] shows whether it has.
+    /// most `u64::MAX`) and are never taken back, so extra credit is granted once per log, not each time a
+    /// reader leaves; [`Tap::granted`] shows whether that has happened.
     ///
     /// [`Writer::unaccepted`]: crate::Writer::unaccepted
     pub fn grant(&self, extra: u64) {

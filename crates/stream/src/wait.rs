@@ -2,27 +2,28 @@
 //!
 //! # Protocol
 //!
-//! - A reader that found nothing stores its waker in its own slot, sets `armed`, and **checks again**; the reader sleeps
-//!   only if there is still nothing.
+//! - A reader that found nothing stores a waker in the reader's own slot, sets `armed`, and **checks again**; the
+//!   reader sleeps only if there is still nothing.
 //! - The writer publishes (a new length or the end), and then loads `armed`. If set, the writer clears `armed` and takes
 //!   and wakes the wakers of all slots: a sleeping reader is woken once, however many items are appended before the reader
 //!   runs. If `armed` is not set, the load is the only cost.
 //!
 //! # Bad interleavings
 //!
-//! *The writer publishes after the reader's check and loads `armed` before the reader sets it.* The writer has
-//! a sequentially consistent fence between publishing and loading, the reader has one between setting and its
-//! second check. One fence is first. If the reader's fence is first, the writer sees `armed` and the waker; if
-//! the writer's is first, the reader sees the published item.
+//! *The writer publishes after the reader's check and loads `armed` before the reader sets the flag.* The
+//! writer has a sequentially consistent fence between publishing and loading, the reader has one between
+//! setting and the second check. One fence is first. If the reader's fence is first, the writer sees `armed`
+//! and the waker; if the writer's is first, the reader sees the published item.
 //!
 //! *Two readers arm, and the writer, clearing `armed`, sees only the second.* The writer would clear the flag
-//! on behalf of the first reader without seeing its waker. So arming is an exchange, not a store: the second
-//! exchange continues the first's release sequence, and a thread that sees the flag set by one reader sees the
-//! wakers of all readers that had set it before. A reader that arms after the clearing leaves the flag set.
+//! on behalf of the first reader without seeing that reader's waker. So arming is an exchange, not a store:
+//! the second exchange continues the first's release sequence, and a thread that sees the flag set by one
+//! reader sees the wakers of all readers that had set it before. A reader that arms after the clearing leaves
+//! the flag set.
 //!
 //! *The writer meets a reader that is registering or leaving.* See [`Waiter`].
 //!
-//! Slots are a chain that only grows; a slot is reused by the next reader after its reader has left. There are
+//! Slots are a chain that only grows; a slot is reused by another reader after the first has left. There are
 //! as many slots as there were readers at one time (about 64 bytes each), freed with the log. Joining and
 //! waking take time in proportion to the slots.
 

@@ -3,7 +3,7 @@
 //! # States and protocol
 //!
 //! The slot's state has two bits. `0`: at rest, no access to the waker. `REGISTERING`: the reader is storing
-//! its waker. `TAKING`: a thread is taking the waker.
+//! a waker. `TAKING`: a thread is taking the waker.
 //!
 //! - The reader (one at a time) changes `0 -> REGISTERING`, stores the waker, and changes back to `0`.
 //! - A taker sets `TAKING`. If the state was `0`, the taker has exclusive access, takes the waker and clears the bit.
@@ -13,7 +13,7 @@
 //! the taker had published news. That cannot happen, because the reader's change back to `0` acquires what the
 //! taker published before setting the bit, and the reader checks once more after registering: the reader finds
 //! the news then, or had read them before. The opposite: the reader comes while a taker has access, and cannot
-//! register. The reader does not wait; it wakes itself at once and registers when polled again.
+//! register. The reader does not wait: the reader's task is woken at once and registers when polled again.
 
 use crate::sync::{AtomicBool, AtomicU8, Ordering, UnsafeCell, hint};
 use std::task::Waker;

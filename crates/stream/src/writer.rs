@@ -46,8 +46,8 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         if self.len.is_multiple_of(SEGMENT_ITEMS as u64) {
             self.log.add_segment(self.len, self.reservation.take());
         }
-        // SAFETY: a log has one writer, which counts its published items in `len`; the segment of index `len`
-        // was added when `len` crossed into it.
+        // SAFETY: a log has one writer, which counts the published items in `len`; the segment of index `len`
+        // was added when `len` crossed into that segment.
         unsafe { self.log.push(self.len, item) };
         self.len += 1;
         Ok(())

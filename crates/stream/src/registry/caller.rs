@@ -7,7 +7,7 @@ pub struct Owner(pub u64);
 /// Caller of a registry operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Sees its own streams; streams of other owners do not exist for this caller.
+    /// Sees the streams of this owner; streams of other owners do not exist for this caller.
     Owner(Owner),
     /// Sees all streams.
     Admin,

@@ -2,25 +2,26 @@
 //!
 //! # States
 //!
-//! An entry is *open* from its registration until its end is reported, then *ended* and retained until a limit
-//! of time, count or bytes is reached (the oldest end of the owner that retains most goes first, so no owner
-//! loses its share to another), then *gone*: id and owner of the last [`gone_max`](RegistryLimits::gone_max)
-//! entries are remembered, so that a request for one gets an answer of its own. An entry can also be removed at
-//! once, from either state, on request or by the drop of its [`Registration`].
+//! An entry is *open* from the registration until the stream's end is reported, then *ended* and retained until
+//! a limit of time, count or bytes is reached (the oldest end of the owner that retains most goes first, so
+//! other owners keep their shares), then *gone*: id and owner of the last
+//! [`gone_max`](RegistryLimits::gone_max) entries are remembered, so that a request for one gets a distinct
+//! answer. An entry can also be removed at once, from either state, on request or by the drop of the
+//! [`Registration`].
 //!
 //! # Reporting the end
 //!
 //! The owner of the generation calls [`Registration::ended`] (or [`Registry::ended`], by id), with the time and
-//! with the bytes of the payload from then on (for logs [`Tap::bytes`]). The registry does not poll its
-//! payloads: polling would be repeated work, and a time found by polling is late. A caller that prefers to poll
-//! can page through [`Registry::list`] as [`Caller::Admin`] and look at the payloads of open entries.
+//! with the bytes of the payload from then on (for logs [`Tap::bytes`]). The registry does not poll payloads:
+//! polling would be repeated work, and a time found by polling is late. A caller that prefers to poll can page
+//! through [`Registry::list`] as [`Caller::Admin`] and look at the payloads of open entries.
 //!
 //! # Lock
 //!
-//! One mutex guards everything. The mutex is not on the token path: a stream takes the lock a few times in its
-//! life, for a few look-ups (for a page of a list, or [`SWEEP_BATCH`] entries of a sweep, at the longest).
-//! While the lock is held no payload is dropped and no foreign code runs, so a payload may use the registry in
-//! its own drop.
+//! One mutex guards everything. The mutex is not on the token path: a stream takes the lock a few times in
+//! all, for a few look-ups (for a page of a list, or [`SWEEP_BATCH`] entries of a sweep, at the longest).
+//! While the lock is held no payload is dropped and no foreign code runs, so the drop of a payload may use the
+//! registry.
 //!
 //! [`Tap::bytes`]: crate::Tap::bytes
 
@@ -116,11 +117,11 @@ impl<E> Registry<E> {
         }
     }
 
-    /// Reports that the stream has ended at `now`; from now on its `bytes` count against
+    /// Reports that the stream has ended at `now`; from now on `bytes` count against
     /// [`retained_bytes_max`](RegistryLimits::retained_bytes_max). Older ends of the owner that retains most
-    /// make room; if that is the same owner without another end, the stream itself is removed. A stream that is
+    /// make room; if that owner has no other end than this stream's, this stream is removed. A stream that is
     /// larger than the limit is removed at once, and no other. Returns false, without an effect, if the stream
-    /// is not open, for instance because its end was reported before.
+    /// is not open, for instance because the end was reported before.
     pub fn ended(&self, id: StreamId, now: Instant, bytes: usize) -> bool {
         let mut out = Vec::new();
         self.with(|table| table.end(id, now, bytes, &mut out))
@@ -141,13 +142,13 @@ impl<E> Registry<E> {
         }
     }
 
-    /// Removes an ended entry so that its memory can be used for a stream that `owner` opens: the oldest end of
-    /// the same owner, else of the owner that retains most bytes. `None` if nothing is retained.
+    /// Removes an ended entry to free memory for a stream that `owner` opens: the oldest end of the same owner,
+    /// else of the owner that retains most bytes. `None` if nothing is retained.
     pub fn give_way(&self, owner: Owner) -> Option<Arc<E>> {
         self.with(|table| table.give_way(owner))
     }
 
-    /// Removes an entry, open or ended, and returns its payload.
+    /// Removes an entry, open or ended, and returns the payload.
     pub fn forget(&self, id: StreamId) -> Option<Arc<E>> {
         self.take_out(id, Eviction::Forgotten)
     }
@@ -193,7 +194,8 @@ impl<E> Registry<E> {
         self.with(|table| table.take_out(id, cause))
     }
 
-    /// The only place that holds the lock. Payloads that `work` removes from the table must leave it alive.
+    /// The only place that holds the lock. `work` must return the payloads that it removes from the table: a
+    /// payload is dropped without the lock.
     fn with<R>(&self, work: impl FnOnce(&mut Table<E>) -> R) -> R {
         // No change of the table panics half-way, so a poisoned table is consistent.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);

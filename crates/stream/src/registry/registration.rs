@@ -6,9 +6,9 @@ use crate::StreamId;
 use crate::sync::Arc;
 use std::time::Instant;
 
-/// The registration of an open stream. The owner of the generation holds it and reports the [end](Self::ended).
-/// A drop without an end removes the entry, so that a stream that could not start, or whose owner panicked,
-/// does not stay open forever.
+/// The registration of an open stream, held by the owner of the generation, which reports the
+/// [end](Self::ended). A drop without an end removes the entry, so that a stream that could not start, or whose
+/// owner panicked, does not stay open forever.
 ///
 /// Holds the registry and the payload, so do not store it inside that payload.
 #[must_use = "dropping a registration takes the entry out"]

@@ -1,9 +1,9 @@
 //! Fair shares of retained streams among owners.
 //!
-//! When there is no room for one more end, the owner that retains most gives up its oldest end; of several
-//! owners that retain equally much, the owner of the new end, then the owner with the larger number. So an
-//! owner that retains no more than its share (the bound divided by the owners that retain something) loses
-//! nothing to other owners, and a single owner may use everything.
+//! When there is no room for one more end, the oldest end of the owner that retains most is removed; of
+//! several owners that retain equally much, the owner of the new end comes first, then the owner with the
+//! larger number. So an owner that retains no more than a fair share (the bound divided by the owners that
+//! retain something) loses nothing to other owners, and a single owner may use everything.
 
 use super::caller::Owner;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,8 @@ impl Shares {
         });
     }
 
-    /// The end that makes room for one more end of `owner`, of `bytes`; `None` if the new end itself has to go.
+    /// The end that makes room for one more end of `owner`, of `bytes`; `None` if the new end has to be
+    /// removed.
     pub(super) fn makes_room(&self, owner: Owner, bytes: usize, room: ReachedLimit) -> Option<u64> {
         let (most, own) = match room {
             ReachedLimit::Count => (

@@ -22,7 +22,7 @@ pub(super) struct Table<E> {
     by_end: BTreeSet<(Instant, u64)>, // the ended ones; 0 ..= retained_max
     shares: Shares,                   // of the same, by owner
     gone: Gone,
-    /// All counts but `gone`, which counts itself.
+    /// All counts but the number of gone entries, which `gone` has.
     counts: RegistryCounts,
 }
 
@@ -221,7 +221,7 @@ impl<E> Table<E> {
     /// Removes ends until one more of `owner`, of `bytes`, fits. The caller knows that the end would fit alone.
     ///
     /// # Errors
-    /// The new end would displace owners within their share: it has to go itself, for this cause.
+    /// The new end would displace owners within their share: the new end has to be removed, for this cause.
     fn make_room(
         &mut self,
         owner: Owner,

@@ -1,9 +1,9 @@
-//! Wakes a side that sleeps at its end of a ring.
+//! Wakes a side that sleeps at one end of a ring.
 //!
-//! The sleeper stores its waker, sets `armed`, has a sequentially consistent fence, and checks again; only then
-//! it sleeps. The other side publishes, has such a fence, too, and loads `armed`. One fence is first: if the
-//! sleeper's, the other side sees `armed` and the waker; if the other side's, the sleeper sees what was
-//! published.
+//! The sleeper stores a waker, sets `armed`, executes a sequentially consistent fence, and checks again; only
+//! then does the sleeper sleep. The other side publishes, executes such a fence, too, and loads `armed`. One of
+//! the two fences is first: if the sleeper's, the other side sees `armed` and the waker; if the other side's,
+//! the sleeper sees what was published.
 
 use crate::sync::{AtomicBool, Ordering, fence};
 use crate::waiter::Waiter;

@@ -18,7 +18,7 @@ pub enum RingKind {
     DropOldest,
 }
 
-/// Opens a ring and allocates all its memory.
+/// Opens a ring and allocates all memory of the ring.
 ///
 /// # Errors
 /// `capacity` is 0 or above [`CAPACITY_MAX`].

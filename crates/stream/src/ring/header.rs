@@ -9,7 +9,7 @@ const OVERFLOWED: u32 = 2;
 /// Flag: the reader is gone.
 const ABANDONED: u32 = 4;
 
-/// Byte offsets of the words in the header. Each index has a cache line to itself, so that the ends disturb
+/// Byte offsets of the words in the header. Each index has a separate cache line, so that the ends disturb
 /// each other as little as possible.
 pub const HEADER_OFFSETS: [usize; 4] = [0, 128, 256, 264];
 
@@ -80,14 +80,14 @@ impl SharedHeader {
         self.consumed.0.store(consumed, Ordering::Release);
     }
 
-    /// Called by the writer before its Release fence. Itself a Release store: a thread that sees it sees
-    /// earlier publications.
+    /// Called by the writer before a Release fence. The store is a Release store, too: a thread that sees the
+    /// new count sees earlier publications.
     #[inline]
     pub(crate) fn claim(&self, claimed: u64) {
         self.claimed.0.store(claimed, Ordering::Release);
     }
 
-    /// Called by the reader after its Acquire fence.
+    /// Called by the reader after an Acquire fence.
     #[inline]
     pub(crate) fn claimed(&self) -> u64 {
         self.claimed.0.load(Ordering::Acquire)
@@ -139,7 +139,7 @@ impl SharedHeader {
     }
 }
 
-/// A snapshot of the header as a 32-bit processor sees it.
+/// A snapshot of the header in the form that a 32-bit processor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Items written, items consumed (both modulo 2^32), capacity, flags.

@@ -4,8 +4,8 @@ use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// A plain item of fixed size.
 ///
-/// It is stored as [`Item::CELLS`] cells of one width, each an atomic, so that no reading of a slot that is
-/// being overwritten is undefined. A struct says how it becomes cells and back:
+/// An item is stored as [`Item::CELLS`] cells of one width, each an atomic, so that no read of a slot during
+/// an overwrite is undefined. A struct implements the conversion to cells and back:
 ///
 /// ```
 /// use stream::ring::Item;
@@ -41,7 +41,7 @@ pub trait Item: Copy + Send + 'static {
     /// Number of cells.
     const CELLS: usize;
 
-    /// Passes each cell with its index, `0..CELLS`.
+    /// Passes the index (`0..CELLS`) and the value of each cell.
     fn put(self, cell: impl FnMut(usize, Self::Cell));
 
     /// The item of these cells. Must accept any values: cells of two items may be mixed, and such an item is

@@ -98,7 +98,7 @@ impl<T: Item> RingReader<T> {
     }
 
     /// The next item, or `None` when the ring is closed and read; parks the calling thread while there is none.
-    /// Allocates a waker if it has to wait.
+    /// Allocates a waker if the thread has to wait.
     pub fn next_blocking(&mut self) -> Option<T> {
         match self.next_item() {
             Next::Item(item) => return Some(item),

@@ -98,7 +98,8 @@ impl<T: Item> RingWriter<T> {
         Poll::Ready(())
     }
 
-    /// Writes one item; parks the calling thread while the ring is full. Allocates a waker if it has to wait.
+    /// Writes one item; parks the calling thread while the ring is full. Allocates a waker if the thread has to
+    /// wait.
     ///
     /// # Errors
     /// [`Refused::Closed`] only.
