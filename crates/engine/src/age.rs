@@ -1,6 +1,6 @@
 //! The arrival order of sequences.
 
-/// A sequence's position in arrival order: its request's queue number, then its choice number.
+/// A sequence's position in arrival order: the request's queue number, then the choice number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Age(pub(crate) u64, pub(crate) u32);
 

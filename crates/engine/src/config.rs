@@ -33,8 +33,8 @@ pub struct EngineConfig {
     /// Tokens (rows) of one step, decode and prefill together. The model's `rows_max`
     /// limits them too.
     pub step_tokens: usize,
-    /// Accounts that are remembered beyond those with a live request; the least recently used one
-    /// is evicted first, and its next request starts level with the others.
+    /// Accounts that are remembered beyond those with a live request; the least recently used account is
+    /// evicted first, and starts level with the others at the next request.
     pub accounts_max: usize,
     /// After this time without service, an account's requests of a class count as one class
     /// more urgent, and so on; one `ageing` after the critical class they go before all.
@@ -107,7 +107,8 @@ impl EngineConfig {
 }
 
 impl EngineConfig {
-    /// Returns the first bound that the draft model breaks; its presence must agree with the settings.
+    /// Returns the first bound that the draft model breaks; a draft model must be present exactly when the
+    /// settings require one.
     pub(crate) fn check_draft(&self, dims: &Dims, draft: Option<&Dims>) -> Result<(), ConfigError> {
         let wanted = usize::from(self.speculation == Speculation::Draft);
         let models = usize::from(draft.is_some());

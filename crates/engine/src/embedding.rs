@@ -1,9 +1,9 @@
-//! Embeddings: a prompt as one vector, pooled from its hidden states.
+//! Embeddings: a prompt as one vector, pooled from the prompt's hidden states.
 //!
-//! A request for an embedding is scheduled like any other and ends, without a token, when its prompt is
-//! computed. Such a request uses no pages of the prefix cache, because every hidden state is needed, and
-//! adds none. Rows are added one by one in the order of positions, so chunking the prompt differently
-//! does not change a bit.
+//! A request for an embedding is scheduled like any other and ends, without a token, when the prompt is
+//! computed. Such a request uses no pages of the prefix cache, because every hidden state is needed, and adds
+//! none. Rows are added one by one in the order of positions, so chunking the prompt differently does not
+//! change a bit.
 
 use model::Want;
 use std::sync::{Arc, OnceLock};

@@ -42,7 +42,7 @@ pub enum Next {
     Leave,
 }
 
-/// The engine: a model and the scheduler of its sequences. Stepped by its one owner.
+/// The engine: a model and the scheduler of the sequences. One owner calls [`Engine::step`].
 pub struct Engine {
     inbox: Arc<Inbox>,
     handles: Weak<HandleShared>,
@@ -113,7 +113,7 @@ impl Engine {
         })
     }
 
-    /// A handle for other threads. When all handles are dropped, the engine finishes its requests and leaves.
+    /// A handle for other threads. When all handles are dropped, the engine finishes all requests and stops.
     pub fn handle(&mut self) -> Handle {
         Handle::reuse_or_open(&mut self.handles, &self.inbox)
     }

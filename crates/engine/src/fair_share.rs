@@ -1,14 +1,13 @@
 //! Fair sharing between accounts: one virtual token counter per account and class.
 //!
-//! The algorithm is VTC (Sheng et al. 2024, "Fairness in Serving Large Language Models"). Service
-//! raises an account's counter by its cost divided by the account's weight; under contention the
-//! account with the lowest counter is served. An account whose demand begins (again) is lifted to
-//! the lowest counter among accounts with demand, so that staying away, being parked or being
-//! paused saves up no credit.
+//! The algorithm is VTC (Sheng et al. 2024, "Fairness in Serving Large Language Models"). Service raises an
+//! account's counter by the cost of the service divided by the account's weight; under contention the account
+//! with the lowest counter is served. An account whose demand begins (again) is lifted to the lowest counter
+//! among accounts with demand, so that staying away, being parked or being paused saves up no credit.
 //!
-//! A token is charged when its row is given; for the choice of the next request to start, a prompt
-//! counts from its start. Two accounts with steady demand then differ, for any length of time, by
-//! no more than the service of their running requests until those end (the paper's theorem: twice
+//! A token is charged when the row for the token is given; for the choice of the next request to start, a
+//! prompt counts from the start of its request. Two accounts with steady demand then differ, for any length
+//! of time, by no more than the service of their running requests until those end (the paper's theorem: twice
 //! the larger of a prompt and a full batch's tokens).
 //!
 //! Classes have separate counters: service in one class is no debt in another.
@@ -27,7 +26,7 @@ const UNIT: u64 = WEIGHT_MAX as u64;
 
 /// The counters of all known accounts.
 pub(crate) struct FairShares {
-    /// Account id by index, in an array of its own for a fast search.
+    /// Account id by index, in a separate array for a fast search.
     ids: Vec<u64>,
     entries: Vec<AccountEntry>,
     entries_max: usize,
@@ -198,7 +197,7 @@ impl FairShares {
         (requests, demand, uncharged)
     }
 
-    /// A new entry; in a full table it replaces the least recently used one without live requests.
+    /// Adds an entry; in a full table the new entry replaces the least recently used one without live requests.
     fn new_entry(&mut self, id: u64) -> usize {
         let entry = AccountEntry {
             weight: 1,

@@ -58,7 +58,7 @@ pub enum FaultKind {
     NotANumber,
 }
 
-/// Lets a test control forward passes: each waits for a permit and uses it up.
+/// Lets a test control forward passes: each pass waits for a permit and consumes the permit.
 #[derive(Debug, Default)]
 pub struct Gate {
     permits: Mutex<u64>,
@@ -239,7 +239,7 @@ impl FakeModel {
         self.config.faults.iter().find_map(hit)
     }
 
-    /// Fails a batch: its slots get undefined content.
+    /// Fails a batch: the slots of the batch get undefined content.
     fn spoil(&mut self, batch: &Batch, span: usize, kind: FaultKind) -> ForwardError {
         for span in batch.spans() {
             let _ = self.write(&span, true);

@@ -9,13 +9,13 @@ use std::time::Instant;
 
 /// Access to the engine thread. Cloneable; never blocks.
 ///
-/// When the last clone is dropped, the engine finishes its requests and leaves.
+/// When the last clone is dropped, the engine finishes all requests and stops.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<HandleShared>,
 }
 
-/// The state that all clones of a handle share; its drop closes the inbox.
+/// The state that all clones of a handle share; the drop closes the inbox.
 pub(crate) struct HandleShared {
     inbox: Arc<Inbox>,
 }

@@ -2,10 +2,10 @@
 //!
 //! - Requests pass through a queue behind a mutex that is held for a few moves only, never during
 //!   computation or allocation.
-//! - A cancel is a store into the slot of its request, so that a cancel is neither lost nor delayed.
-//!   A slot's ids only grow, and the larger id stays: a late cancel of an ended request
-//!   cannot overwrite that of the slot's next request.
-//! - A pause or a resume is a store too; of two for one request the later one counts.
+//! - A cancel is a store into the slot of the request, so that a cancel is neither lost nor delayed. A slot's
+//!   ids only grow, and the larger id stays: a late cancel of an ended request cannot overwrite a cancel of
+//!   the slot's next request.
+//! - A pause or a resume is a store, too; of several for one request the last counts.
 //! - After each of these, and after a reader returned credit or left, the engine thread is unparked. The thread
 //!   parks only after it has checked all of them, and an unpark in between makes the park return at once, so no
 //!   wake-up is lost.
@@ -273,7 +273,7 @@ impl Inbox {
         drop(orphans);
     }
 
-    /// Reserves queue space for a request of at most `tokens` tokens. Returns its id and slot.
+    /// Reserves queue space for a request of at most `tokens` tokens. Returns the request's id and slot.
     fn reserve_slot(&self, tokens: usize) -> Result<(RequestId, usize), Reject> {
         let mut queue = self.lock_queue();
         if queue.closed {
@@ -295,7 +295,8 @@ impl Inbox {
         Ok((RequestId(id), slot))
     }
 
-    /// Whether the id exists. A store for an id of the future would hide that of the request itself.
+    /// Whether the id was assigned. A store for a future id would hide later stores for the request that has
+    /// the slot now, because that request's id is smaller.
     fn was_given(&self, id: RequestId) -> bool {
         id.0 / self.cancels.len() as u64 <= self.lock_queue().accepted
     }

@@ -1,9 +1,8 @@
 //! The engine: which sequences run next and which token each gets.
 //!
-//! One thread owns the model and everything in this crate but the inbox, the counters and the
-//! handles. Other threads use a [`Handle`]: requests go in through a bounded inbox, tokens come out through logs. The
-//! engine never waits for a client, reads the clock only at the loop's head ([`spawn`]), and
-//! knows neither text nor HTTP.
+//! One thread owns the model and everything in this crate but the inbox, the counters and the handles. Other threads
+//! use a [`Handle`]: requests go in through a bounded inbox, tokens come out through logs. The engine never waits for
+//! a client, reads the clock only at the loop's head ([`spawn`]), and has no notion of text or HTTP.
 //!
 //! A [`Request`] is served on its [`Terms`]: class, account, clocks. An [`Observer`] is notified of the transitions of
 //! all requests, a [`Follower`] of those of one, and [`Stats`] counts them.

@@ -6,9 +6,9 @@
 //! - *used*: one or more references, each from a sequence's page table;
 //! - *cached*: no reference, content indexed in the [`PrefixIndex`], on the index's list of idle pages.
 //!
-//! A used page may be indexed too: sequences with the same prefix share it. Only full
-//! pages are indexed, and a full page is never written again; a partly filled page with more
-//! than one reference is copied before it is written.
+//! A used page may be indexed too: sequences with the same prefix share it. Only full pages are indexed, and
+//! a full page is never written again; a partly filled page with more than one reference is copied before a
+//! write.
 
 use crate::CacheSalt;
 use crate::age::Age;
@@ -26,14 +26,14 @@ pub(crate) struct Pages {
     held: Vec<u32>,
 }
 
-/// The result of the last prefix lookup. The first request in the queue looks its prompt up in each step until
-/// there are pages for the rest; the prompt is not hashed again for that.
+/// The result of the last prefix lookup. The prompt of the first request in the queue is looked up in each
+/// step until there are pages for the rest; the prompt is not hashed again for that.
 struct PrefixLookup {
     /// Age of the sequence that looked.
     age: Age,
     /// The chain before the first page.
     start: PrefixChain,
-    /// Pages found, each with its chain at that time; capacity for all pages.
+    /// Pages found, each with the chain at that time; capacity for all pages.
     found: Vec<(PageId, PrefixChain)>,
     /// [`PrefixIndex::inserted`] at the time when the next page was not found.
     missed_at: u64,
@@ -138,17 +138,17 @@ impl Pages {
         }
     }
 
-    /// Gives a whole page table back, last page first: no page is then idle before the pages
-    /// that follow it, so that eviction takes the ends of prefixes before their beginnings.
+    /// Releases a whole page table, last page first: pages become idle after the pages that follow them, so
+    /// that eviction takes the ends of prefixes before their beginnings.
     pub(crate) fn release_all(&mut self, table: &mut Vec<PageId>) {
         while let Some(page) = table.pop() {
             self.release(page);
         }
     }
 
-    /// Takes references to the indexed pages that hold the beginning of `tokens` under this salt, in
-    /// order, into the empty `table`. Returns the chain to continue from. `age` identifies the sequence, whose
-    /// tokens only grow and whose salt stays.
+    /// Takes references to the indexed pages that hold the beginning of `tokens` under this salt, in order,
+    /// into the empty `table`. Returns the chain to continue from. `age` identifies the sequence, whose tokens
+    /// are only appended to and whose salt does not change.
     pub(crate) fn reuse(
         &mut self,
         age: Age,
@@ -170,8 +170,9 @@ impl Pages {
         self.lookup.chain()
     }
 
-    /// Indexes a full, computed page. When an indexed page has the same content already, that one
-    /// replaces `page`, whose reference is given back. Returns the page to use and the chain that ends with it.
+    /// Indexes a full, computed page. When an indexed page has the same content already, the indexed page
+    /// replaces `page`, and the reference to `page` is released. Returns the page to use and the chain that
+    /// ends with it.
     pub(crate) fn index(
         &mut self,
         page: PageId,
@@ -224,7 +225,7 @@ impl Pages {
 }
 
 impl PrefixLookup {
-    /// Looks up the pages that are indexed now, starting from those found before whose chain has not changed.
+    /// Looks up the pages that are indexed now, starting from earlier found pages with an unchanged chain.
     fn update(&mut self, prefix: &PrefixIndex, age: Age, tokens: &[u32], page_tokens: usize) {
         let known = self.found.len();
         let mut found = self.found.iter();

@@ -14,7 +14,7 @@ pub(crate) struct PlannedSpan {
     pub(crate) is_sampled: bool,
 }
 
-/// A shared page that is copied before its new owner writes to the copy.
+/// A shared page that is copied before the new owner writes to the copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageCopy {
     /// Key of the new owner.

@@ -1,11 +1,11 @@
 //! The prefix index: full pages by content, so that prompts with a common prefix share pages.
 //!
-//! A page's content is its own tokens and all tokens before them. The latter are identified by the
-//! [`PrefixChain`] value that the preceding page got when it was indexed; these values are never used
-//! twice, so an entry `(chain before, tokens)` identifies the positions in the page exactly. The first
-//! page follows the request's [`CacheSalt`]: requests with different salts share no page. A
-//! hash only finds the bucket: chain and tokens are then compared, so that no collision, accidental or
-//! deliberate, gives a page to the wrong prompt.
+//! A page's content is the page's tokens and all tokens before them. The latter are identified by the
+//! [`PrefixChain`] value that the preceding page got when indexed; these values are never used twice, so an
+//! entry `(chain before, tokens)` identifies the positions in the page exactly. The first page follows the
+//! request's [`CacheSalt`]: requests with different salts share no page. A hash only finds the bucket: chain
+//! and tokens are then compared, so that no collision, accidental or deliberate, gives a page to the wrong
+//! prompt.
 //!
 //! All arrays have one entry per page and are allocated at the start.
 
@@ -88,7 +88,7 @@ impl PrefixIndex {
         self.next_chain
     }
 
-    /// The page that holds `content` after `before`, and the chain that includes it.
+    /// The page that holds `content` after `before`, and the chain that includes the page.
     pub(crate) fn find(
         &self,
         before: PrefixChain,

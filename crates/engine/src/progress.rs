@@ -22,7 +22,7 @@ pub enum Phase {
     Paused = 5,
 }
 
-/// Counters and times of one request; each is consistent in itself.
+/// Counters and times of one request; each value is consistent by itself.
 #[derive(Debug, Default)]
 pub struct Progress {
     phase: AtomicU8,
@@ -134,12 +134,12 @@ impl Progress {
         self.pauses.load(Ordering::Relaxed)
     }
 
-    /// Times a choice lost its pages to another.
+    /// Number of preemptions: a choice lost its pages to another.
     pub fn preemptions(&self) -> u64 {
         self.preemptions.load(Ordering::Relaxed)
     }
 
-    /// Times a choice resumed after it was parked for credit or paused.
+    /// Number of times that a choice resumed after parking for credit or a pause.
     pub fn resumes(&self) -> u64 {
         self.resumes.load(Ordering::Relaxed)
     }
@@ -149,13 +149,13 @@ impl Progress {
         self.gaps.count.load(Ordering::Relaxed)
     }
 
-    /// Time from a choice's token to its next one, summed, nanoseconds. Parked and paused time
-    /// is left out, preempted time is not; of tokens of the same step only the first counts.
+    /// Sum of the times from a token of a choice to the next token, nanoseconds. Parked and paused time is
+    /// excluded, preempted time is included; of tokens of the same step only the first counts.
     pub fn gaps_ns(&self) -> u64 {
         self.gaps.sum_ns.load(Ordering::Relaxed)
     }
 
-    /// The longest time from a choice's token to its next one, nanoseconds.
+    /// The longest time from a token of a choice to the next token, nanoseconds.
     pub fn gap_max_ns(&self) -> u64 {
         self.gaps.max_ns.load(Ordering::Relaxed)
     }

@@ -102,9 +102,9 @@ pub trait Constraint: Send {
     fn accept(&mut self, token: u32);
     /// Whether the text is complete: only end-of-sequence may follow.
     fn is_complete(&self) -> bool;
-    /// Appends forced tokens, at most `most`: each is the only token that the mask at its position
-    /// allows. They are verified several at a time in one forward pass; appending none changes no answer.
-    /// Never waits.
+    /// Appends forced tokens, at most `most`: each is the only token that the mask of the position allows.
+    /// They are verified several at a time in one forward pass; appending none changes no answer. Never
+    /// waits.
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
         let _ = (most, into);
     }
@@ -114,8 +114,8 @@ pub trait Constraint: Send {
 pub struct Choice {
     /// Log of the tokens, with capacity for `max_tokens` more.
     pub tokens: Writer<Token>,
-    /// Side log of the alternatives, exactly `top_logprobs` items per token, appended before the
-    /// token itself. `None` when `top_logprobs` is 0.
+    /// Side log of the alternatives, exactly `top_logprobs` items per token, appended before the token.
+    /// `None` when `top_logprobs` is 0.
     pub top: Option<Writer<TopLogprob>>,
     /// Stop condition on the text.
     pub terminator: Option<Box<dyn StopCondition>>,
@@ -140,7 +140,8 @@ pub struct Request {
     pub embedding: Option<Embedding>,
     /// Time at which the request ends with `End::Deadline`.
     pub deadline: Option<Instant>,
-    /// Tokens that a choice may be ahead of the tokens accepted by its reader before the choice is parked; 0 = no limit.
+    /// Tokens that a choice may be ahead of the tokens accepted by the reader before the choice is parked; 0 =
+    /// no limit.
     pub credit_window: u64,
     /// Terms of service.
     pub terms: Terms,

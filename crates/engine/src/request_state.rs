@@ -63,8 +63,8 @@ impl RequestState {
         let _ = std::panic::catch_unwind(move || drop(guards));
     }
 
-    /// Records the first token. Called before the token is appended, so that a reader of the token also
-    /// reads its time.
+    /// Records the first token. Called before the token is appended, so that a reader of the token also reads
+    /// the time of the token.
     pub(crate) fn note_token(&mut self, now_ns: u64) {
         if !self.has_token {
             self.has_token = true;

@@ -10,10 +10,10 @@ pub const UPDATES_MAX: usize = 256;
 
 /// An update of a running request. `None`: unchanged.
 ///
-/// An update takes effect at the head of a step, when every choice has its first token: the next token is sampled with
-/// the new parameters, after the injected tokens. These are in the log like sampled tokens (with no
-/// log-probability), count as generated, and may end a choice (by length or a stop string). A constraint holds: the
-/// first injected token that it does not allow is left out, with all after it.
+/// An update takes effect at the head of a step, when every choice has a first token: the next token is sampled with
+/// the new parameters, after the injected tokens. These are in the log like sampled tokens (with no log-probability),
+/// count as generated, and may end a choice (by length or a stop string). A constraint holds: the first injected token
+/// that the constraint does not allow is left out, with all later tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestUpdate {
     /// As [`SamplingParamsParams::temperature`].

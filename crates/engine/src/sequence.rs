@@ -1,4 +1,4 @@
-//! One choice of a request: its tokens, its page table and its scheduling state.
+//! One choice of a request: tokens, page table and scheduling state.
 
 mod inject;
 
@@ -29,7 +29,7 @@ pub(crate) enum SequenceState {
     Waiting,
     /// Holds no pages: another choice of the request computes the prompt for both.
     Forking,
-    /// Holds pages for all its tokens and computes.
+    /// Holds pages for all tokens and computes.
     Active,
     /// Gets no rows; holds pages unless they were short.
     Parked,
@@ -241,7 +241,8 @@ impl Sequence {
         )
     }
 
-    /// Appends the sampled token with its alternatives, unless the answer ends before it. Returns the end.
+    /// Appends the sampled token with its alternatives, unless the answer ends before the token. Returns the
+    /// end.
     ///
     /// Calls the caller's constraint and terminator, which may panic.
     pub(crate) fn accept_token(
@@ -277,7 +278,7 @@ impl Sequence {
         let _ = std::panic::catch_unwind(move || drop(callers));
     }
 
-    /// Panics unless the sequence is consistent in itself.
+    /// Panics unless the sequence's state is consistent.
     pub(crate) fn check(&self, page_tokens: usize) {
         let held = self.pages.len() * page_tokens;
         assert!(

@@ -10,12 +10,13 @@
 //!  +---- give_back -----------------------+
 //! ```
 //!
-//! - A sequence keeps its permit unless the request is paused or the sequence has been parked for credit for longer
+//! - A sequence keeps a permit unless the request is paused or the sequence has been parked for credit for longer
 //!   than [`PERMIT_KEPT`]. A reader that is slow for a moment therefore costs the stream nothing.
-//! - Without a permit a queued request is not started, and a started sequence is parked: no rows, and its
-//!   pages are taken first where pages are short. Preempted tokens are computed again, so no token is lost.
+//! - Without a permit a queued request is not started, and a started sequence is parked: no rows, and the
+//!   sequence's pages are taken first where pages are short. Preempted tokens are computed again, so no token
+//!   is lost.
 //! - The caller may recall a permit from a request with several choices; the youngest choice with one is parked.
-//! - An ended sequence returns its permit, or withdraws its request for one, before its log ends.
+//! - An ended sequence returns the permit, or withdraws the request for a permit, before the log ends.
 //! - A thread that frees a permit wakes the engine after that, with the waker of [`SequencePermits::wake_by`]. The engine
 //!   takes permits at the head of the next step, so no free permit is missed.
 //!
@@ -24,7 +25,7 @@
 use std::task::Waker;
 use std::time::Duration;
 
-/// Time that a sequence parked for credit keeps its permit.
+/// Time that a sequence parked for credit keeps the permit.
 pub const PERMIT_KEPT: Duration = Duration::from_millis(500);
 
 /// The permits of one request's sequences. The drop returns permits that are still held.
@@ -38,13 +39,13 @@ pub trait SequencePermits: Send {
     /// Requests a permit for one more sequence.
     fn request(&mut self);
 
-    /// Whether a sequence should return its permit and request one again, because another request waits for one. Called in
-    /// each step for requests with several choices.
+    /// Whether a sequence should return the permit and request a new one, because another request waits for a permit.
+    /// Called in each step for requests with several choices.
     fn is_recalled(&mut self) -> bool {
         false
     }
 
-    /// Withdraws the request of a sequence that has not taken its permit.
+    /// Withdraws a sequence's request for a permit that was not taken yet.
     fn withdraw(&mut self);
 
     /// Returns a permit that was taken.

@@ -8,7 +8,7 @@ pub struct EngineThread {
     thread: std::thread::JoinHandle<()>,
 }
 
-/// The engine thread panicked, which is a bug; its streams ended with `Lost`.
+/// The engine thread panicked, which is a bug; the engine's streams ended with `Lost`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnginePanicked;
 
@@ -27,7 +27,7 @@ impl EngineThread {
     }
 }
 
-/// Runs the engine on a thread of its own, named `engine`.
+/// Runs the engine on a new thread, named `engine`.
 ///
 /// The thread parks while there is no work. Every call of a handle wakes the thread, and so does a reader that
 /// returns credit or leaves; clocks that run meanwhile limit the park.

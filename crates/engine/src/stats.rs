@@ -1,5 +1,5 @@
-//! The engine's counters and gauges. The engine thread writes, any thread reads; each value is
-//! consistent in itself.
+//! The engine's counters and gauges. The engine thread writes, any thread reads; each value is consistent by
+//! itself.
 
 use crate::latency::{Latency, LatencySnapshot};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,7 +91,7 @@ read! {
     draft_faults,
     /// Pages of the draft model that sequences hold.
     draft_pages_used,
-    /// Times a choice lost its pages to another.
+    /// Number of preemptions: a choice lost its pages to another.
     preemptions,
     /// Forward passes that failed and were tried again in parts.
     retries,
@@ -101,7 +101,7 @@ read! {
     paused,
     /// Times a choice was paused.
     pauses,
-    /// Times a choice resumed after it was parked for credit or paused.
+    /// Number of times that a choice resumed after parking for credit or a pause.
     resumes,
     /// Times a request was parked for credit longer than `slow_consumer`.
     slow_consumers,
@@ -208,18 +208,18 @@ impl Stats {
         self.timed_out[clock_index(clock)].load(Ordering::Relaxed)
     }
 
-    /// Time from a request's arrival to its start.
+    /// Time from the arrival of a request to the start.
     pub fn queue_wait(&self) -> LatencySnapshot {
         self.queue_wait.snapshot()
     }
 
-    /// Time from a request's arrival to its first token.
+    /// Time from the arrival of a request to the first token.
     pub fn time_to_first_token(&self) -> LatencySnapshot {
         self.first_token.snapshot()
     }
 
-    /// Time from a choice's token to its next one. Parked and paused time is left out, preempted
-    /// time is not.
+    /// Time from a token of a choice to the next token. Parked and paused time is excluded, preempted time is
+    /// included.
     pub fn inter_token(&self) -> LatencySnapshot {
         self.inter_token.snapshot()
     }

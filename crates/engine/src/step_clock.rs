@@ -60,7 +60,7 @@ impl StepClock {
     }
 }
 
-/// The duration in nanoseconds; `u64::MAX` where it is longer.
+/// The duration in nanoseconds; `u64::MAX` for a longer duration.
 pub(crate) fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

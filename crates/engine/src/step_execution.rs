@@ -1,14 +1,13 @@
 //! The execution of a planned step: the forward pass, sampling, and recovery from failed passes.
 //!
-//! A forward pass that reports an error or panics gives no results, and the keys and values of its
-//! rows are undefined. Those rows are in pages that only their own sequence holds, at positions
-//! that do not count as computed, so nothing else is damaged: the same spans are tried again in
-//! two halves, in the same step, until the culprit is alone. A lone culprit is tried once more (a fault
-//! may pass); then its request ends with `Failed` (all choices: they share the prompt). The other requests get their
-//! tokens as without the fault, because the pass that succeeds writes the rows again. One culprit among `n` spans costs
-//! about `2 log2 n` passes. Where the model names the row that is not finite, that row's
-//! request ends and the rest is tried again at once. No request fails because of draft tokens: a culprit with draft
-//! tokens is first tried without them.
+//! A forward pass that reports an error or panics gives no results, and the keys and values of its rows are undefined.
+//! Each of those rows is in a page that only the sequence of the row holds, at a position that does not count as
+//! computed, so nothing else is damaged: the same spans are tried again in two halves, in the same step, until the
+//! culprit is alone. A lone culprit is tried once more (a fault may pass); then the culprit's request ends with
+//! `Failed` (all choices: they share the prompt). The other requests get their tokens as without the fault, because the
+//! pass that succeeds writes the rows again. One culprit among `n` spans costs about `2 log2 n` passes. Where the model
+//! names the row that is not finite, that row's request ends and the rest is tried again at once. No request fails
+//! because of draft tokens: a culprit with draft tokens is first tried without them.
 
 use crate::Stats;
 use crate::plan::{Plan, PlannedSpan};
@@ -20,7 +19,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use stream::FailCode;
 
-/// One step's plan with everything that executes it.
+/// One step's plan with everything that executes the plan.
 pub(crate) struct StepExecution<'a> {
     pub(crate) model: &'a mut dyn Forward,
     pub(crate) draft: Option<&'a mut (dyn Forward + 'static)>,
@@ -137,7 +136,7 @@ impl StepExecution<'_> {
         batched.len()
     }
 
-    /// Runs the forward pass, samples tokens from its logits and applies them, span by span.
+    /// Runs the forward pass, samples tokens from the logits and applies the tokens, span by span.
     fn run_pass(&mut self) -> Result<(), ForwardFault> {
         let StepBuffers {
             batch,
@@ -201,8 +200,9 @@ struct SpanSampling<'a> {
 }
 
 impl SpanSampling<'_> {
-    /// Samples a token from the span's first row of logits and applies it; then from each further row, as long as
-    /// the token before was the draft token. `logits`: no row, the last row, or all rows of a verification.
+    /// Samples a token from the span's first row of logits and applies the token; then from each further row, as
+    /// long as the token before was the draft token. `logits`: no row, the last row, or all rows of a
+    /// verification.
     ///
     /// Sampling and applying alternate, because a row's penalties and constraint depend on the token before.
     fn sample_and_apply(&mut self, span: &PlannedSpan, logits: &[f32], vocab: usize) {

@@ -1,13 +1,12 @@
 //! Step-time model: the number of prefill rows beside decodes that keeps a step under a target time.
 //!
-//! Decoding sequences wait for the whole step. The cost of prefill is learned from past steps:
-//! `rows = (target - decodes) / row`, where `decodes` is the last time of a step with decodes alone and
-//! `row` the time of a prefill row beyond it. An error in the first is corrected by the second, which
-//! is measured against it: for any split, the rows settle where the whole step takes the target. `row`
-//! rises at once and falls slowly, and from one step to the next the rows at most double, so that a
-//! wrong estimate never costs much: rows whose cost grows by a factor of `f` between two steps make a
-//! step of at most `f` times the target. The target yields to two minimums: [`PREFILL_ROWS_MIN`] and
-//! [`PREFILL_SHARE`].
+//! Decoding sequences wait for the whole step. The cost of prefill is learned from past steps. The model is
+//! `rows = (target - decodes) / row`, where `decodes` is the last time of a step with decodes alone and `row`
+//! the additional time of a prefill row. An error in `decodes` is corrected by `row`, which is measured
+//! against `decodes`: for any split, the rows settle where the whole step takes the target. `row` rises at
+//! once and falls slowly, and from one step to the next the rows at most double, so that a wrong estimate
+//! never costs much: rows whose cost grows by a factor of `f` between two steps make a step of at most `f`
+//! times the target. The target yields to two minimums: [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`].
 
 use crate::step_clock::duration_ns;
 use std::time::Duration;

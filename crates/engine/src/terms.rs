@@ -15,8 +15,8 @@ pub struct Terms {
     pub salt: CacheSalt,
     /// Reaction to a reader clock that runs out.
     pub policy: Policy,
-    /// Arrival, for the queue clock, the total clock and the time to first token.
-    /// `None`: the head of the step that takes it in.
+    /// Arrival, for the queue clock, the total clock and the time to first token. `None`: the head of the
+    /// step that takes the request from the inbox.
     pub since: Option<Instant>,
 }
 

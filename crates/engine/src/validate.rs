@@ -56,7 +56,7 @@ pub(crate) fn max_new_tokens(request: &Request, dims: &Dims) -> usize {
         .min(dims.context_max.saturating_sub(request.prompt.len()))
 }
 
-/// Pages of one choice at its greatest length. The last token needs no position.
+/// Pages of one choice at the greatest length. The last token needs no position.
 ///
 /// A request that needs more pages than there are is rejected. So pages may be short but never deadlock: the most urgent
 /// sequence can always run alone, with all the pages of the others.

@@ -3,7 +3,8 @@
 use super::SampleContext;
 use crate::SamplingParams;
 
-/// Whether the logits stay as they are, so that no copy is needed. (With a constraint that depends on its mask.)
+/// Whether the logits stay as they are, so that no copy is needed. False with a constraint, because that
+/// depends on the constraint's mask.
 pub(super) fn changes_nothing(context: &SampleContext<'_>) -> bool {
     let s = context.sampling;
     let penalties =

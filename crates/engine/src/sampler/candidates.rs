@@ -1,8 +1,8 @@
 //! The candidate tokens, and the filters that reduce them.
 //!
-//! Candidates are always in id order. A filter finds its cut by partial selection in
-//! a scratch copy (expected linear time, never a full sort), then keeps the candidates before the cut.
-//! "Before" is: smaller key first, and the lower id where keys are equal.
+//! Candidates are always in id order. A filter finds the cut by partial selection in a scratch copy (expected
+//! linear time, never a full sort), then keeps the candidates before the cut. "Before" is: smaller key first,
+//! and the lower id where keys are equal.
 
 use super::row::{RowWeights, max};
 
@@ -35,7 +35,7 @@ pub(super) struct Candidates {
 /// The total weight that a filter keeps a part of.
 pub(super) struct CandidateMass {
     pub(super) mass: f64,
-    /// Upper bound of the tokens in it.
+    /// Upper bound of the number of tokens in `mass`.
     count: usize,
 }
 

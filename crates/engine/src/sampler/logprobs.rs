@@ -8,8 +8,8 @@ use crate::TopLogprob;
 const BLOCK: usize = 64;
 
 /// The `count` most likely tokens, most likely first, the lower id first where equal; `norm` is
-/// [`super::row::log_sum_exp`] of the logits. One pass: nearly every block is skipped by comparing its
-/// largest logit with the last of those kept.
+/// [`super::row::log_sum_exp`] of the logits. One pass: nearly every block is skipped by comparing the
+/// block's largest logit with the last kept token's.
 pub(super) fn top(logits: &[f32], norm: f64, count: usize, out: &mut Vec<TopLogprob>) {
     out.clear();
     for (block, logits) in logits.chunks(BLOCK).enumerate() {
@@ -26,7 +26,7 @@ pub(super) fn top(logits: &[f32], norm: f64, count: usize, out: &mut Vec<TopLogp
     }
 }
 
-/// Inserts a token among the `count` most likely so far, if its logit is large enough.
+/// Inserts a token among the `count` most likely so far, if `logit` is large enough.
 fn keep(out: &mut Vec<TopLogprob>, count: usize, id: u32, logit: f32) {
     if out.len() == count {
         match out.last() {

@@ -8,7 +8,7 @@ pub(crate) fn uniform(seed: u64, choice: u32, index: u64) -> f64 {
     (hash >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Steele, Lea and Flood's SplitMix64: its increment, then its finalizer (variant 13 of Stafford).
+/// SplitMix64 of Steele, Lea and Flood: the increment, then the finalizer (variant 13 of Stafford).
 fn mix(x: u64) -> u64 {
     let z = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -122,11 +122,11 @@ fn mass(weights: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().copied().map(f64::from).sum::<f64>()
 }
 
-/// `e^x` for `x <= 0`, within three units in the last place; 0 where it would not be normal.
+/// `e^x` for `x <= 0`, within three units in the last place; 0 where the result would not be a normal number.
 fn exp(x: f32) -> f32 {
     /// Below this the result is not normal.
     const LEAST: f32 = -87.0;
-    /// One and a half times 2^23: adding it rounds to a whole number.
+    /// 1.5 * 2^23: adding this value rounds to a whole number.
     const MAGIC: f32 = 12_582_912.0;
     /// ln 2 in two parts, of which the first has few bits.
     const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];

@@ -27,9 +27,9 @@ impl Scheduler {
         Some(self.begin_verification(span.key))
     }
 
-    /// Accepts a row of finite logits, the `row`-th of its span: its position counts as computed, full pages
-    /// are indexed, and with the first row of a request the other choices share the prompt. Writes
-    /// the sequences that sample from the row into `keys`. Returns the row's draft token.
+    /// Accepts a row of finite logits, the `row`-th of the span: the row's position counts as computed, full
+    /// pages are indexed, and with the first row of a request the other choices share the prompt. Writes the
+    /// sequences that sample from the row into `keys`. Returns the row's draft token.
     pub(crate) fn apply_row(
         &mut self,
         key: usize,
@@ -53,8 +53,8 @@ impl Scheduler {
         draft
     }
 
-    /// Applies a sampled token to its sequence: appends it to the log, or ends the choice. Returns the token
-    /// if it was appended.
+    /// Applies a sampled token to the sequence: appends the token to the log, or ends the choice. Returns the
+    /// token if appended.
     pub(crate) fn apply(
         &mut self,
         key: usize,

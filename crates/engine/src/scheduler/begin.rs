@@ -50,7 +50,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives a new request its arrival time and its account's counter.
+    /// Sets the arrival time and the fair-share counter of a new request.
     fn enqueue(&mut self, at: usize) {
         let now_ns = self.clock.now_ns();
         let Some(submitted) = self.queue.get_mut(at) else {

@@ -4,7 +4,7 @@ use super::Scheduler;
 use crate::sequence::SequenceState;
 
 impl Scheduler {
-    /// Panics unless each owner is consistent in itself, pages are conserved, and accounts have the demand of the
+    /// Panics unless each owner's state is consistent, pages are conserved, and accounts have the demand of the
     /// queued requests and running sequences.
     pub(crate) fn check(&mut self) {
         let sequences = self.table.live().map(|(_, sequence)| sequence);

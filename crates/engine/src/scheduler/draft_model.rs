@@ -1,15 +1,17 @@
-//! The draft model: its proposals, and its keys and values kept in step with the sequences.
+//! The draft model: proposals, and the draft model's keys and values, kept in step with the sequences.
 //!
-//! A sequence's [`crate::speculation::DraftPageTable`] counts the positions for which the draft model has keys and values of
-//! the sequence's own tokens. Tokens are only ever appended, so those positions stay valid whatever
-//! becomes of the draft tokens: a position written for a draft token counts once the token is
-//! accepted, and is written again otherwise. A sequence that is behind (a new one, one whose prompt came from the prefix
-//! cache, one that lost its table) catches up first, a part per step, and gets draft tokens after that.
+//! A sequence's [`crate::speculation::DraftPageTable`] counts the positions for which the draft model has keys and
+//! values of the sequence's own tokens. Tokens are only ever appended, so those positions stay valid whatever becomes
+//! of the draft tokens: a position written for a draft token counts once the token is accepted, and is written again
+//! otherwise. A sequence that is behind (a new one, one whose prompt came from the prefix cache, one whose table was
+//! released) catches up first, a part per step, and gets draft tokens after that.
 //!
-//! The draft model has its own pages. A sequence that finds none goes without draft tokens; a table is
-//! given back when its sequence ends or is preempted and, where pages are short, while the sequence is parked.
+//! The draft model has separate pages. A sequence that finds no free page goes without draft tokens; a table
+//! is released when the sequence ends or is preempted and, where pages are short, while the sequence is
+//! parked.
 //!
-//! A failing draft model costs draft tokens, never an answer; after [`FAULTS_MAX`] failures it is used no more.
+//! A failing draft model costs draft tokens, never an answer; after [`FAULTS_MAX`] failures the draft model is
+//! used no more.
 
 use super::sequence_table::SequenceTable;
 use crate::pages::Pages;
@@ -37,14 +39,14 @@ pub(super) struct DraftModel {
     dims: Dims,
     pages: Pages,
     faults: u32,
-    /// Whether the last step caught up with positions, or proposed nothing where a proposal was wanted: its
-    /// time does not measure the cost of draft tokens.
+    /// Whether the last step caught up with positions, or proposed nothing where a proposal was wanted: the
+    /// time of such a step does not measure the cost of draft tokens.
     is_behind: bool,
     /// Sequences that get proposals in this step; scratch.
     keys: Vec<usize>,
 }
 
-/// The draft model's forward pass and its buffers.
+/// The draft model's forward pass and the buffers of the pass.
 pub(crate) struct DraftPass<'a> {
     pub(crate) model: &'a mut dyn Forward,
     pub(crate) batch: &'a mut Batch,
@@ -253,7 +255,7 @@ impl DraftModel {
         true
     }
 
-    /// Drops the tables of the sequences in a failed pass: its keys and values are undefined.
+    /// Drops the tables of the sequences in a failed pass: the keys and values of the pass are undefined.
     fn record_fault(&mut self, table: &mut SequenceTable, keys: &[usize]) {
         self.faults += 1;
         self.is_behind = true;
@@ -265,7 +267,7 @@ impl DraftModel {
         }
     }
 
-    /// Panics unless pages are conserved and no table is ahead of its sequence.
+    /// Panics unless pages are conserved and no table is ahead of the sequence.
     pub(super) fn check<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence> + Clone) {
         for sequence in sequences.clone() {
             let table = &sequence.drafts.table;
@@ -290,8 +292,8 @@ fn unread(sequence: &Sequence) -> usize {
     sequence.tokens.len() - sequence.drafts.table.computed
 }
 
-/// Samples a draft token as the token itself will be sampled, with the same random number, but without the
-/// constraint, whose state is that of the tokens already accepted.
+/// Samples a draft token as the sampler will sample the token at that position, with the same random number,
+/// but without the constraint: the constraint's state covers only the tokens already accepted.
 fn sample_draft(
     sequence: &mut Sequence,
     request: &RequestState,
@@ -318,7 +320,7 @@ fn sample_draft(
         },
     );
     tokens.truncate(known);
-    // Draft tokens after an end are useless; the end itself is sampled from the row before it.
+    // Draft tokens after an end token are useless; the end token is sampled from the preceding row.
     let ends = |token: &u32| !request.sampling.ignore_eos && request.eos.contains(token);
     if let Some(token) = sampled.filter(|token| !ends(token)) {
         drafts.push(last, token);

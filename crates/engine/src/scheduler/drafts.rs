@@ -1,9 +1,9 @@
 //! Draft tokens: which sequences get how many, the rows and pages these take, and their verification.
 //! [`crate::speculation`] explains why no sampled token depends on them.
 //!
-//! Verification rows write keys and values at positions that do not count as computed until the token
-//! there is sampled; the next step's row for such a position writes it again. So the rows of rejected
-//! draft tokens need no undoing but for the pages taken for them, which are given back at once.
+//! Verification rows write keys and values at positions that do not count as computed until the token there
+//! is sampled; the next step's row for such a position writes it again. So the rows of rejected draft tokens
+//! need not be undone; only the pages taken for these rows are released at once.
 
 use super::Scheduler;
 use crate::fair_share::DECODE_COST;
@@ -57,8 +57,8 @@ impl Scheduler {
         sequence.tokens_left().min(credit).saturating_sub(1)
     }
 
-    /// Puts a planned span into the batch, its draft tokens after it, unless its sequence has ended
-    /// since. Returns for how many of its rows there will be logits.
+    /// Puts a planned span and the draft tokens after the span into the batch, unless the sequence has ended
+    /// since the plan. Returns the number of rows of the span that will have logits.
     pub(crate) fn put_span(&self, span: &PlannedSpan, batch: &mut Batch) -> Option<usize> {
         let sequence = self.table.get(span.key)?;
         let rows = sequence.drafts.rows();

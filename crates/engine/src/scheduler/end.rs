@@ -11,8 +11,8 @@ use std::time::Instant;
 use stream::{Clock, End, FailCode};
 
 impl Scheduler {
-    /// Ends requests that were cancelled or abandoned, whose deadline or a clock has passed, and, after the
-    /// engine's drain deadline, all.
+    /// Ends requests that were cancelled or abandoned, whose deadline has passed or whose clock has run out,
+    /// and, after the engine's drain deadline, all.
     pub(super) fn end_expired(&mut self, state: InboxState) {
         let now = self.clock.now();
         let drained = state.drain_deadline.is_some_and(|deadline| now >= deadline);
@@ -31,7 +31,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends one choice: gives its pages and permit back, then ends its logs.
+    /// Ends one choice: releases the pages and the permit, then ends the logs.
     pub(super) fn end(&mut self, key: usize, end: End) {
         let Some(mut sequence) = self.table.take(key) else {
             return;

@@ -34,7 +34,8 @@ impl Scheduler {
         set_gauge(&stats.draft_pages_used, draft_pages);
     }
 
-    /// Sets each request's phase to that of its busiest choice. Choices of a request are neighbors in the order.
+    /// Sets each request's phase to the phase of the busiest choice. Choices of a request are neighbors in the
+    /// order.
     pub(crate) fn publish_phases(&self) {
         let mut at = 0;
         while let Some(slot) = self.table.slot_at(at) {

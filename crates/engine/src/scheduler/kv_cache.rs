@@ -27,10 +27,11 @@ impl KvCache {
         self.pages.counts()
     }
 
-    /// Takes references to the indexed pages of a sequence's beginning. Returns how many more pages its
-    /// tokens need.
+    /// Takes references to the indexed pages of a sequence's beginning. Returns how many more pages the
+    /// sequence's tokens need.
     ///
-    /// The last token is always computed, for its logits; for an embedding all tokens are.
+    /// The last token is always computed, because the logits are needed; for an embedding all tokens are
+    /// computed.
     pub(super) fn reuse_prefix(&mut self, sequence: &mut Sequence) -> usize {
         let known = match sequence.pool {
             None => &sequence.tokens[..sequence.tokens.len() - 1],
@@ -60,7 +61,7 @@ impl KvCache {
         self.pages.release_all(&mut sequence.pages);
     }
 
-    /// Takes a sequence's pages away. Its tokens are computed again when it gets new ones.
+    /// Releases all pages of a sequence. The tokens are computed again when the sequence gets new pages.
     pub(super) fn preempt(&mut self, sequence: &mut Sequence) {
         self.release(sequence);
         (sequence.computed, sequence.indexed) = (0, 0);
@@ -71,8 +72,8 @@ impl KvCache {
         }
     }
 
-    /// Makes the page of a sequence's next position writable: its own, and not shared. Returns false
-    /// when there is no page.
+    /// Makes the page of a sequence's next position writable: present and not shared. Returns false when
+    /// there is no free page.
     pub(super) fn extend(
         &mut self,
         key: usize,
@@ -144,7 +145,7 @@ impl KvCache {
         }
     }
 
-    /// Panics unless all pages are conserved and every sequence is consistent with its pages.
+    /// Panics unless all pages are conserved and every sequence agrees with the page table.
     pub(super) fn check<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence> + Clone) {
         let page_tokens = self.pages.page_tokens();
         sequences.clone().for_each(|s| s.check(page_tokens));

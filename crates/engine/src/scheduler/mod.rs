@@ -6,13 +6,13 @@
 //!   (requests by arrival, choices of a request by number). See [`priority::SchedulingPriority`] for ageing, which
 //!   bounds how long a class or an account waits, and [`crate::fair_share`] for the counters.
 //! - **Ends** come first: cancelled, abandoned, past the deadline, a clock run out. Pages are free at once.
-//! - **Decodes before prefill.** Each decoding sequence gets its row. Only where there are more sequences
+//! - **Decodes before prefill.** Each decoding sequence gets one row. Only where there are more sequences
 //!   than rows do they take turns by priority; an eighth of the rows (at least one) is then left to prefill.
 //! - **Prefill in chunks.** Beside decodes only as many rows as are expected to keep the step under its target
 //!   ([`crate::step_time`]). Half go to the prompt of the best priority; the rest to the others, by class and account,
-//!   then shortest remainder first; rows that either does not use go to the other. So a giant prompt always
-//!   advances by half, a short one behind it is through at once, and prompts of equal length are served
-//!   nearly in order.
+//!   then shortest remainder first; rows that either does not use go to the other. So a giant prompt always advances
+//!   by half, a short prompt behind the giant one completes at once, and prompts of equal length are served nearly in
+//!   order.
 //! - **Starts by priority**, within a class preempted sequences before new requests, when there are pages for all
 //!   their tokens and one more for each sequence that runs (at most an eighth of all): the headroom that keeps a
 //!   started sequence from being preempted right away. All these pages are taken at once. Starts are never reordered
@@ -20,13 +20,13 @@
 //! - **Preemption** when a running sequence needs a page and there is none: first parked sequences give theirs up, then
 //!   running ones, the claimant included; the least urgent first, of these the youngest. The oldest of the most urgent
 //!   always advances, and a sequence without service becomes more urgent: none starves.
-//! - **Parked** is a sequence `credit_window` tokens ahead of its reader, paused, or without a permit
+//! - **Parked** is a sequence `credit_window` tokens ahead of the reader, paused, or without a permit
 //!   ([`crate::sequence_permits`]): no rows; pages kept while they are not short.
 //!
 //! # Owners
 //!
-//! [`Scheduler`] composes owners, each with its own file, private state and methods, which know neither
-//! [`Scheduler`] nor, but for the table, one another's state:
+//! [`Scheduler`] composes owners, each with a separate file, private state and methods; no owner accesses
+//! [`Scheduler`] or, except for the table, another owner's state:
 //!
 //! ```text
 //! sequence_table    started requests, sequences, their keys    priority        fair-share counters and ageing
@@ -171,7 +171,7 @@ impl Scheduler {
         }
     }
 
-    /// Learns from the last step, whose duration is known at the next one's head.
+    /// Learns from the last step; the step's duration is known at the head of the next step.
     pub(crate) fn record_step(&mut self, facts: &StepFacts) {
         self.rows.record_step(facts);
         self.speculator.record_step(facts);

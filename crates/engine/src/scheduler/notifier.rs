@@ -29,7 +29,7 @@ struct ChoiceCounts {
     without_permit: usize,
     /// Start of the earliest stall.
     stalled_since_ns: Option<u64>,
-    /// Whether one choice has used up most of its credit window.
+    /// Whether one choice has used up most of the credit window.
     is_low_on_credit: bool,
 }
 
@@ -130,7 +130,7 @@ impl Notifier {
         }
     }
 
-    /// The state of a request whose choices all wait for their readers.
+    /// The state of a request all of whose choices wait for their readers.
     fn stalled_state(
         &self,
         request: &RequestState,

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Scheduler {
     /// Queued requests take permits, or stop waiting for one while they are paused. The queue clock of a
-    /// request starts when the request gets its permit.
+    /// request starts when the request gets a permit.
     pub(super) fn update_queued_permits(&mut self) {
         for at in 0..self.queue.len() {
             let Some(submitted) = self.queue.get_mut(at) else {
@@ -83,7 +83,7 @@ impl RequestState {
         };
     }
 
-    /// Returns the permit of this sequence of the request, or withdraws its request for one.
+    /// Returns the permit of this sequence, or withdraws the sequence's request for a permit.
     pub(super) fn release_permit(&mut self, sequence: &mut Sequence) {
         let permit = sequence.permit;
         let released = self.with_permits(|permits| match permit {

@@ -1,4 +1,4 @@
-//! Preemption: which sequence loses its pages where pages are short.
+//! Preemption: which sequence gives up pages where pages are short.
 
 use super::Scheduler;
 use crate::sequence::SequenceState;
@@ -17,7 +17,7 @@ impl Scheduler {
         request.progress.add_preemption();
     }
 
-    /// The sequence in this state that gives up its pages first.
+    /// The sequence in this state that gives up pages first.
     pub(super) fn next_victim(&self, state: SequenceState) -> Option<usize> {
         let holders = self.table.in_state(state);
         let holders = holders.filter(|(_, s)| !s.pages.is_empty());

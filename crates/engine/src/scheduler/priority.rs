@@ -8,12 +8,12 @@ use std::time::Duration;
 
 /// The priority of a claim on a start or on rows; the least goes first.
 ///
-/// A claim rises one class for each `ageing` in which its account was given nothing in that class
-/// ([`SchedulingPriority::rank`]). Accounts age rather than requests: otherwise the many requests of
-/// one account, which wait long, would all rise above the few of another, and shares would be
-/// lost under load. So an account with demand in class `c` (critical = 0) is served at the latest when
-/// `c + 1` times `ageing` have passed and older claims are served. Within an account and class,
-/// requests go in order of arrival, and sequences take turns.
+/// A claim rises one class for each `ageing` in which the account got no service in that class
+/// ([`SchedulingPriority::rank`]). Accounts age rather than requests: otherwise the many requests of one
+/// account, which wait long, would all rise above the few of another, and shares would be lost under load. So
+/// an account with demand in class `c` (critical = 0) is served at the latest when `c + 1` times `ageing`
+/// have passed and older claims are served. Within an account and class, requests go in order of arrival, and
+/// sequences take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SchedulingPriority {
     /// 0 = waits too long; otherwise the effective class, plus 1.
@@ -29,7 +29,7 @@ pub(super) struct SchedulingPriority {
 }
 
 impl SchedulingPriority {
-    /// Lowers a claim by service that its account gets before it.
+    /// Lowers a claim by service that the account gets before this claim.
     pub(super) fn lower_by(&mut self, price: u64) {
         if self.in_own_class {
             self.measure = self.measure.saturating_add(price);
@@ -118,7 +118,7 @@ impl PriorityPolicy {
         self.rank_claim(&claim, clock)
     }
 
-    /// The priority of a sequence's claim on rows. A parked sequence has no claim, so it does not age.
+    /// The priority of a sequence's claim on rows. A parked sequence has no claim and does not age.
     pub(super) fn row_priority(
         &self,
         fair_share: FairShareKey,

@@ -61,7 +61,7 @@ impl RequestQueue {
         self.requests.partition_point(|request| request.age() < age)
     }
 
-    /// Returns a request that was just removed from this index: the queue has capacity for it.
+    /// Puts back a request that was just removed from this index: the queue still has capacity for the request.
     pub(super) fn put_back(&mut self, at: usize, request: Box<SubmittedRequest>) {
         self.requests.insert(at, request);
     }

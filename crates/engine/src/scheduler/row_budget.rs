@@ -104,15 +104,15 @@ impl RowBudget {
             return self.rows_max.min(self.logit_rows_max);
         }
         let rows = self.rows_max - (self.rows_max / PREFILL_PART).max(1);
-        // At least one: with room for one sequence only, the queue waits for its end.
+        // At least one: where only one sequence fits, the queue waits for the end of that sequence.
         rows.min(self.logit_rows_max - 1).max(1)
     }
 
     /// Sorts decoding sequences by priority.
     ///
     /// The order is that of giving rows one by one, each to the account with the lowest counter and there to
-    /// the sequence whose last row is longest ago: the n-th row of an account in this step is ranked as if
-    /// the account's counter were n prices higher.
+    /// the sequence that got no row for the longest time: the n-th row of an account in this step is ranked
+    /// as if the account's counter were n prices higher.
     fn rank_decodes(
         &mut self,
         keys: &mut Vec<usize>,
@@ -251,8 +251,8 @@ impl RowBudget {
 }
 
 impl RowsLeft {
-    /// Adds to a sequence's chunk. The last position is left to a later step when its logits would be
-    /// one row too many.
+    /// Adds to a sequence's chunk. The last position is left to a later step when the logits of that position
+    /// would be one row too many.
     fn give_chunk(&mut self, sequence: Option<&mut Sequence>, most: usize) {
         let Some(sequence) = sequence else {
             return;

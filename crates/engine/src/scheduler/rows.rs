@@ -43,8 +43,8 @@ impl Scheduler {
         keys.extend(with_rows.map(|(key, _)| key));
     }
 
-    /// Gives a sequence a page for its next position. Where there is none, sequences are preempted for it,
-    /// itself perhaps.
+    /// Allocates a page for a sequence's next position. Without a free page, sequences are preempted, this
+    /// one possibly included.
     fn extend_pages(&mut self, key: usize, copies: &mut Vec<PageCopy>) {
         loop {
             let sequence = self.table.get_mut(key).expect("selected, so alive");

@@ -1,9 +1,9 @@
 //! All started requests and their sequences.
 //!
-//! A request has a *slot*, given by the inbox; a sequence has a *key*, given here, from its start to the
-//! step after its end. `order` holds the keys by age, so choices of a request are neighbors. Removing a
-//! sequence empties its entry at once and frees its key in [`SequenceTable::sweep`], so that code which walks
-//! `order` by index may end sequences on the way.
+//! A request has a *slot*, given by the inbox; a sequence has a *key*, given here, from the start of the
+//! sequence to the step after the end. `order` holds the keys by age, so choices of a request are neighbors.
+//! Removing a sequence empties the entry at once and frees the key in [`SequenceTable::sweep`], so that code
+//! which walks `order` by index may end sequences on the way.
 
 use crate::fair_share::FairShareKey;
 use crate::request_state::RequestState;
@@ -84,13 +84,13 @@ impl SequenceTable {
         self.sequences[key].as_mut()
     }
 
-    /// A sequence with its request.
+    /// A sequence and the request of the sequence.
     pub(super) fn pair(&self, key: usize) -> Option<(&Sequence, &RequestState)> {
         let sequence = self.sequences[key].as_ref()?;
         Some((sequence, self.requests[sequence.slot].as_ref()?))
     }
 
-    /// A sequence with its request.
+    /// A sequence and the request of the sequence.
     pub(super) fn pair_mut(&mut self, key: usize) -> Option<(&mut Sequence, &mut RequestState)> {
         let sequence = self.sequences[key].as_mut()?;
         let request = self.requests[sequence.slot].as_mut()?;
@@ -129,7 +129,7 @@ impl SequenceTable {
         self.requests[slot].take()
     }
 
-    /// Inserts a sequence at its place in the age order.
+    /// Inserts a sequence in the order of age.
     pub(super) fn insert(&mut self, sequence: Sequence) {
         let sequences = &self.sequences;
         let is_older = |key: &usize| {

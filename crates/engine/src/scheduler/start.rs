@@ -81,7 +81,7 @@ impl Scheduler {
         true
     }
 
-    /// Takes pages for all tokens of a sequence: indexed ones for its beginning, new ones for the rest.
+    /// Takes pages for all tokens of a sequence: indexed pages for the beginning, new pages for the rest.
     /// Returns false when there are too few.
     fn allocate_pages(&mut self, sequence: &mut Sequence) -> bool {
         let missing = self.kv.reuse_prefix(sequence);

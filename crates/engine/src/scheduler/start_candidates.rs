@@ -69,8 +69,8 @@ impl StartCandidates {
         }));
     }
 
-    /// Removes the candidate of the best priority. Each start changes its account's counters, so priorities are
-    /// computed anew at each call.
+    /// Removes the candidate of the best priority. Each start changes the counters of an account, so priorities
+    /// are computed anew at each call.
     pub(super) fn take_first(
         &mut self,
         policy: &PriorityPolicy,

@@ -1,8 +1,8 @@
 //! Times of events that happen after the forward pass.
 //!
-//! The clock is read once per step, at its head. A token or an end after the forward pass is recorded with that
-//! time at once, so that a reader of the token finds a time, and again at the next step's head, which
-//! follows directly and is more exact.
+//! The clock is read once per step, at the head. A token or an end after the forward pass is recorded with that
+//! time at once, so that a reader of the token finds a time, and again at the next step's head, which follows
+//! directly and has the more exact time.
 
 use super::notifier::Notifier;
 use crate::request_state::RequestState;
@@ -14,7 +14,7 @@ use stream::End;
 /// Events whose time is recorded again at the next step's head.
 pub(super) struct Timestamps {
     provisional: Vec<ProvisionalTime>,
-    /// One for each token of the last step that was not its choice's first.
+    /// One for each token of the last step that was not the first token of a choice.
     token_gaps: Vec<TokenGap>,
     /// Whether the plan of the current step is made: from then on times are provisional.
     is_planned: bool,
@@ -22,7 +22,7 @@ pub(super) struct Timestamps {
 
 /// The end of a wait for a token.
 struct TokenGap {
-    /// Start of the wait; `u64::MAX` for a token that came together with the one before it.
+    /// Start of the wait; `u64::MAX` for a token of the same step as the preceding token.
     since_ns: u64,
     progress: Arc<Progress>,
 }
@@ -64,8 +64,8 @@ impl Timestamps {
         });
     }
 
-    /// Records a later token. `since_ns` is the start of the wait for it; `None`: the token came together
-    /// with the one before it.
+    /// Records a later token. `since_ns` is the start of the wait for the token; `None`: the token is from
+    /// the same step as the preceding token.
     pub(super) fn add_token(&mut self, request: &RequestState, since_ns: Option<u64>) {
         self.token_gaps.push(TokenGap {
             since_ns: since_ns.unwrap_or(u64::MAX),

@@ -5,7 +5,7 @@ use super::profitability::DraftHistory;
 
 /// A sequence's draft tokens in the step that is being planned, and the record of earlier ones.
 pub(crate) struct DraftState {
-    /// Empty, or the sequence's last token and its draft tokens: the rows of its verification.
+    /// Empty, or the sequence's last token and the draft tokens: the rows of the verification.
     rows: Vec<u32>,
     /// Whether the draft tokens are forced: the constraint allows no others.
     is_forced: bool,
@@ -41,7 +41,7 @@ impl DraftState {
         self.rows.get(1..).unwrap_or_default()
     }
 
-    /// The sequence's last token and its draft tokens; empty without draft tokens.
+    /// The sequence's last token and the draft tokens; empty without draft tokens.
     pub(crate) fn rows(&self) -> &[u32] {
         &self.rows
     }
@@ -77,8 +77,8 @@ impl DraftState {
         self.drop_lone_token();
     }
 
-    /// Removes the first end token and all after it: tokens after an end are never sampled, and the end
-    /// itself is sampled from the row before it.
+    /// Removes the first end token and all tokens after the end token: these are never sampled, and the end
+    /// token is sampled from the preceding row.
     pub(crate) fn cut_at(&mut self, eos: &[u32]) {
         if let Some(end) = self.tokens().iter().position(|token| eos.contains(token)) {
             self.truncate(end);
