@@ -15,7 +15,7 @@ pub struct Generation {
     subscriber: Subscriber,
     reader: GenerationReader,
     meter: Option<Box<ResponseMeter>>,
-    /// The right to run a plain stream, for its client.
+    /// The right to run a plain stream, held for the stream's client.
     run: Option<StreamRun>,
     /// Cancel-on-drop guard of a generation that may be detached.
     cancel_on_drop: Option<CancelOnDrop>,
@@ -98,7 +98,7 @@ impl Generation {
     }
 
     /// Returns credit for everything read so far, after the frames have left for the client. Only for the credit
-    /// owner, and only if the client does not acknowledge tokens itself.
+    /// owner, and only if the client does not send acknowledgements.
     pub fn return_credit(&mut self) {
         let explicit = self.record().terms().explicit_acks;
         // A client whose credit was revoked for missing acknowledgements does not get credit back by reading.
@@ -139,7 +139,7 @@ impl Generation {
         turn
     }
 
-    /// Reports the whole request to its meter, after the last event.
+    /// Reports the complete request to the meter, after the last event.
     fn report_finished(&mut self, turn: Poll<Turn>) {
         let broken = match turn {
             Poll::Ready(Turn::Ended) => None,

@@ -1,6 +1,6 @@
 //! Handles on the gateway's services.
 //!
-//! Each service is shared by an `Arc`; a function takes the handles that it uses.
+//! Each service is shared by an `Arc`; a function takes only the handles that the function uses.
 
 use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
@@ -11,7 +11,7 @@ use crate::response_store::ResponseStore;
 use crate::streams::{StreamFeed, StreamLimits, StreamRegistry};
 use std::sync::Arc;
 
-/// Handles that a generation uses from its admission to its end.
+/// Handles that a generation uses from admission to end.
 #[derive(Clone)]
 pub struct GenerationHandles {
     /// The registry of streams.

@@ -12,8 +12,8 @@ type OwnedName = (Owner, JobId);
 
 /// The stream of each named job. A name belongs to one owner: another owner may use an equal name.
 ///
-/// A name is taken while its stream is in the registry. Names are checked when a request claims one, and when the
-/// table is full; no task cleans up.
+/// A name is taken while the named stream is in the registry. Names are checked when a request claims one, and
+/// when the table is full; no task cleans up.
 pub struct JobNames {
     /// At most `max`. `None`: claimed, and not a stream yet.
     names: Mutex<HashMap<OwnedName, Option<StreamId>>>,

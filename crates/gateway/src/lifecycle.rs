@@ -7,7 +7,7 @@ use tokio::sync::watch;
 /// A stage in the life of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerStage {
-    /// The server is bound; loading of its model has not begun.
+    /// The socket is bound; loading of the model has not begun.
     Unloaded,
     /// The model is being loaded.
     Loading,
@@ -32,7 +32,7 @@ impl ServerStage {
     }
 }
 
-/// The stage of a server, from its models and its graceful shutdown.
+/// The stage of a server, derived from the models and the graceful shutdown.
 pub struct Lifecycle {
     models: Arc<ModelRegistry>,
     draining: watch::Sender<bool>,
@@ -63,7 +63,7 @@ impl Lifecycle {
         match self.models.first_entry().state() {
             ModelState::Failed | ModelState::TooLarge { .. } => ServerStage::Failed,
             _ if *self.draining.borrow() => ServerStage::Draining,
-            // A request for the model waits until it is loaded.
+            // A request for the model waits until the model is loaded.
             ModelState::Unloaded | ModelState::Queued { .. } | ModelState::Loading { .. }
                 if self.models.comes_when_asked() =>
             {

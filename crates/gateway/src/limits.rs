@@ -18,7 +18,7 @@ pub struct GatewayLimits {
     pub open_requests_max: usize,
     /// Longest prompt that is tokenized on an I/O thread, in bytes.
     pub inline_prompt_bytes_max: usize,
-    /// Tokens that a stream may be ahead of its reader.
+    /// Tokens that a stream may be ahead of the reader.
     pub credit_window: u64,
     /// Bounds of the concurrency limit.
     pub adaptive_limits: AdaptiveLimits,
@@ -46,7 +46,7 @@ pub struct GatewayLimits {
     pub drain: Duration,
 }
 
-/// The limits that hold now. A request keeps the limits that it began with.
+/// The limits that hold now. A request keeps the limits from the request's start.
 pub struct LiveLimits {
     now: watch::Sender<Arc<GatewayLimits>>,
 }

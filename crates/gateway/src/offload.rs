@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 /// Requests without a permit whose work is offloaded at one time: requests with a permit must find a free thread.
 const OFFLOADED_MAX: usize = 1;
 
-/// Runs work whose duration grows with the length of a body.
+/// Runs work with a duration that grows with the length of a body.
 pub struct Offload {
     limits: Arc<LiveLimits>,
     slots: Arc<Semaphore>,
@@ -27,7 +27,7 @@ impl Offload {
     /// as soon as a slot is free.
     ///
     /// # Errors
-    /// Those of the work, and a panic in it.
+    /// Those of `work`, and a panic in `work`.
     pub async fn run_work<T: Send + 'static>(
         &self,
         body_bytes: usize,
@@ -38,7 +38,7 @@ impl Offload {
         }
         let slot = Arc::clone(&self.slots).acquire_owned().await;
         let slot = slot.map_err(|_| not_processed())?;
-        // Running work keeps its slot to the end, also if the request is dropped.
+        // Running work keeps the slot to the end, also if the request is dropped.
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
             drop(slot);

@@ -34,7 +34,7 @@ pub struct ParsedRequest {
     pub body_bytes: usize,
     /// Whether the stream continues without a client.
     pub resumable: bool,
-    /// Whether the client acknowledges tokens itself.
+    /// Whether the client sends acknowledgements.
     pub explicit_acks: bool,
     /// Overrides the priority of the body.
     pub priority: Option<Priority>,
@@ -46,7 +46,7 @@ pub struct ParsedRequest {
     pub program: Option<Program>,
 }
 
-/// A stream that is registered and whose request is in the admission queue.
+/// A registered stream with a request in the admission queue.
 pub struct OpenedStream {
     pending: PendingGeneration,
     ticket: Ticket,

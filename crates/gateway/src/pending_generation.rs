@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use wire::clock;
 
-/// A parsed request before its start. The value owns all its parts, so that the request can wait inside a response
-/// body, or without a client.
+/// A parsed request before the start. The value owns all parts of the request, so that the request can wait inside
+/// a response body, or without a client.
 pub(crate) struct PendingGeneration {
     pub(crate) handles: GenerationHandles,
     pub(crate) serving: Arc<ReadyModel>,
@@ -41,7 +41,7 @@ pub(crate) struct PendingGeneration {
 
 impl PendingGeneration {
     /// Waits for the permit and starts the generation for the stream's client; dropping the future ends the wait. A
-    /// resumable stream is run by a task of its own instead. To be called inside a runtime.
+    /// resumable stream is run by a separate task instead. To be called inside a runtime.
     pub(crate) fn run_for_client(
         self,
         ticket: Ticket,
@@ -155,7 +155,7 @@ impl PendingGeneration {
         Ok(readers)
     }
 
-    /// A program makes its requests while running. Short inputs are checked on this thread, long inputs are
+    /// A program makes requests while running. Short inputs are checked on this thread, long inputs are
     /// offloaded.
     async fn begin_program(
         &mut self,

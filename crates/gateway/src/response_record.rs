@@ -1,4 +1,4 @@
-//! A stored response: its input items, and its end.
+//! A stored response: the input items, and the end.
 //!
 //! While the response is generated, the record refers to the stream. The first lookup after the end of the stream
 //! decodes the answer from the log and releases the stream; so a client that received the end finds the whole
@@ -25,7 +25,7 @@ use wire::responses::stored_request::StoredRequest;
 
 /// Tokens of a log that are read at a time.
 const TOKENS_PER_READ: usize = 256;
-/// Bytes of a record beside its texts.
+/// Bytes of a record beside the texts.
 const FIXED_BYTES: usize = 1024;
 
 /// A response that is kept.
@@ -33,7 +33,7 @@ pub struct ResponseRecord {
     /// Id of the stream, which is the id of the response.
     pub id: StreamId,
     pub(crate) owner: Owner,
-    /// Input items, each with its id.
+    /// Input items, each with an id.
     pub items: Box<[InputItem]>,
     /// The previous response of the conversation.
     pub(crate) previous: Option<StreamId>,
@@ -53,7 +53,7 @@ pub enum ResponseLookup {
     Ended(Arc<EndedResponse>),
 }
 
-/// A response after its end.
+/// A response after the end.
 pub struct EndedResponse {
     /// The response, as JSON.
     pub body: Bytes,

@@ -1,8 +1,8 @@
-//! Stored responses, each visible to its owner only.
+//! Stored responses, each visible to the owner only.
 //!
-//! Bounded are the number of responses and the bytes of their input and output. Every use makes a response young
-//! again. A full store removes the least recently used response of the owner with the most bytes; running responses
-//! stay.
+//! The number of responses and the bytes of their input and output are bounded. Every use makes a response the most
+//! recently used one. A full store removes the least recently used response of the owner with the most bytes;
+//! running responses stay.
 
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
@@ -128,7 +128,7 @@ impl ResponseStore {
         look
     }
 
-    /// The response of this id, if the caller may see it.
+    /// The response of this id, if visible to the caller.
     ///
     /// # Errors
     /// The caller has no such response.

@@ -13,10 +13,10 @@ pub struct StreamClocks {
     pub idle: Option<Duration>,
     /// From arrival to end.
     pub total: Option<Duration>,
-    /// How long a stream may be parked because its reader takes nothing (`backpressure.ack_timeout_ms`).
+    /// How long a stream may be parked because the reader takes nothing (`backpressure.ack_timeout_ms`).
     pub reader: Option<Duration>,
     /// What happens after `reader` (`backpressure.policy`). A resumable stream is never canceled: with both `Cancel`
-    /// and `Detach` the stream goes on as if its client had left.
+    /// and `Detach` the stream continues as if the client had disconnected.
     pub policy: Policy,
 }
 
@@ -39,7 +39,7 @@ impl StreamClocks {
         self.policy == Policy::Detach && self.reader.is_some()
     }
 
-    /// How long a reader may take nothing before the detached driver revokes its credit.
+    /// How long a reader may take nothing before the detached driver revokes the reader's credit.
     pub(crate) fn reader_patience(&self) -> Option<Duration> {
         self.reader.filter(|_| self.policy != Policy::Keep)
     }

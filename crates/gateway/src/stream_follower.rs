@@ -5,11 +5,11 @@ use crate::streams::Changes;
 use generate::stream_change::Change;
 use std::task::{Context, Poll};
 
-/// Follows the state changes of a stream beside its logs.
+/// Follows the state changes of a stream beside the stream's logs.
 ///
-/// State changes and tokens arrive on separate ways. A change belongs after the tokens before it: so a change is
-/// taken when there is nothing to read, and held until there is nothing to read once more; earlier tokens are in the
-/// log by then.
+/// State changes and tokens arrive on separate paths. A change belongs after the tokens generated before the change:
+/// so a change is taken when there is nothing to read, and held until there is nothing to read once more; earlier
+/// tokens are in the log by then.
 #[derive(Default)]
 pub struct StreamFollower {
     changes: Option<Changes>,
@@ -20,7 +20,7 @@ pub struct StreamFollower {
 pub enum FollowEvent {
     /// No change; the task is woken by the next change.
     Nothing,
-    /// A change that may have tokens before it: read again.
+    /// A change that may have unread tokens before: read the logs again.
     Held,
     /// A change to be emitted now.
     Due(Change),

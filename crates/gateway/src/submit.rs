@@ -34,7 +34,7 @@ impl Resumable {
     }
 }
 
-/// A request whose body was parsed as JSON, and what the request's route and header fields add.
+/// A request whose body was parsed as JSON, and the values from the request's route and header fields.
 pub struct UnparsedRequest<'a> {
     /// Wire protocol of the body and of the response.
     pub protocol: Protocol,
@@ -50,7 +50,7 @@ pub struct UnparsedRequest<'a> {
     pub deadline: Option<Instant>,
     /// When the stream continues without a client.
     pub resumable: Resumable,
-    /// Whether the client acknowledges tokens itself.
+    /// Whether the client sends acknowledgements.
     pub explicit_acks: bool,
     /// Whether the response is streamed even if the body does not request that.
     pub streamed: bool,

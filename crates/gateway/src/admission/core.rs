@@ -1,6 +1,7 @@
 //! Admission: counts, the wait queue, measurements. No clock, no waiting.
 //!
-//! A ticket is in exactly one of four states, and in the map from its arrival until its holder leaves:
+//! A ticket is in exactly one of four states, and in the map from the arrival until the holder drops the ticket or the
+//! permit:
 //!
 //! ```text
 //! arrive -> waiting -> running <-> parked -> (leave)
@@ -9,13 +10,13 @@
 //!              +-> rejected -> (returned by poll, or leave)
 //! ```
 //!
-//! Each operation is one call under one lock: no other call comes between a check and its effect.
+//! Each operation is one call under one lock: no other call comes between a check and the effect.
 //!
 //! # Slots
 //!
 //! At most `limit` slots are held at one time; pages are reserved with each slot. A ticket is admitted with its
 //! *first* slot, whatever number of streams the request has; the ticket's sequences (or texts) then request slots one
-//! by one, and the ticket gets *further* slots as slots are free. A sequence that ends or is parked returns its slot.
+//! by one, and the ticket gets *further* slots as slots are free. A sequence that ends or is parked returns the slot.
 //!
 //! - First slots go in the order of [`super::fair_shares`]. Further slots are granted only when no ticket waits for a
 //!   first slot, to the tenant and then the ticket with the fewest slots, and never out of the last quarter of the
@@ -32,8 +33,8 @@
 //! - The next ticket in order, if pages or seats are short, waits aside for at most one ageing step while others are
 //!   admitted; then no other ticket is admitted before.
 //! - A *seat* is an entry of the engine's table for a sequence that was started and has not ended; a running ticket
-//!   has a seat for each of its streams, also while parked. Seats bound the number of parked sequences. A tenant
-//!   whose streams without a slot fill a quarter of the seats leaves the last quarter to other tenants.
+//!   has a seat for each stream of the request, also while parked. Seats bound the number of parked sequences. A
+//!   tenant whose streams without a slot fill a quarter of the seats leaves the last quarter to other tenants.
 //!
 //! A running ticket whose exact estimate is larger than the first one never waits while holding slots: the ticket
 //! returns all slots and pages and waits at the old position, so that no two tickets wait for each other.
@@ -110,7 +111,7 @@ enum TicketState {
     Rejected(Rejection),
 }
 
-/// State of a ticket, as its holder sees the ticket.
+/// State of a ticket, as reported to the ticket's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TicketStatus {
     Waiting { until: Instant },

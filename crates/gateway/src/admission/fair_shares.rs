@@ -3,16 +3,16 @@
 //! Among tickets that wait for a first slot, and parked tickets that request one again, the least [`QueuePriority`]
 //! is next:
 //!
-//! 1. **Passed over for too long.** A tenant without a grant for one ageing step after its first ticket was due
-//!    precedes all others; of several such tenants, the one that was due first.
+//! 1. **Passed over for too long.** A tenant without a grant for one ageing step after the tenant's first
+//!    ticket was due precedes all others; of several such tenants, the one that was due first.
 //! 2. **Priority.** A ticket is due one ageing step per class below `critical` after the arrival; an earlier due
 //!    time, in whole steps, goes first.
-//! 3. **Share.** Then the tenant that would have the fewest slots for its weight.
+//! 3. **Share.** Then the tenant that would have the fewest slots in proportion to the weight.
 //! 4. **Age.** Then the earlier due time, and of equal ones the earlier arrival.
 //!
 //! Tickets of one tenant are served in the order of their due times, and with a single tenant only this order counts.
-//! A tenant is passed over for at most the ageing steps of its class and one more, and is then served behind tenants
-//! that have waited longer, one ticket each: no tenant starves.
+//! A tenant is passed over for at most the ageing steps of the ticket's class and one more, and is then served behind
+//! tenants that have waited longer, one ticket each: no tenant starves.
 
 use super::queue::Rank;
 use engine::{Account, WEIGHT_MAX};

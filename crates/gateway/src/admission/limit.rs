@@ -7,7 +7,7 @@
 //!    pass before the limit may grow, so that the change takes effect first.
 //! 2. **Little used** (< 0.3): two less.
 //! 3. **Well used** (> 0.8) and known to be fast (the time to first token is known, and no known latency is above 0.8
-//!    of its target): five more.
+//!    of the target): five more.
 //!
 //! Between the thresholds the limit stays. Latency counts from the permit: queue time is no measure of how many
 //! streams may run, and a limit that shrank for queue time would make the queue longer.

@@ -1,9 +1,9 @@
 //! Admission: which request runs, which waits, which is rejected.
 //!
-//! A request is admitted before its prompt is tokenized, by an estimate of slots, pages and prefill tokens. The
+//! A request is admitted before the prompt is tokenized, by an estimate of slots, pages and prefill tokens. The
 //! request runs at once, or waits in a bounded queue with a visible position, or is rejected with a `Retry-After`. A
 //! running request holds a [`Permit`]: a slot and a number of pages, and the right to request more slots for further
-//! choices; dropping the permit releases everything. A parked sequence returns its slot and requests a slot again to
+//! choices; dropping the permit releases everything. A parked sequence returns the slot and requests a slot again to
 //! continue (see `core`).
 //!
 //! ```text
@@ -17,7 +17,8 @@
 //!
 //! The lock is held for a few lookups, never while a thread waits, computes or wakes another. Slots are granted to
 //! tickets, not to the first task that is awake: a grant happens under the lock and then wakes the ticket's holder
-//! only. A holder that has gone by then releases the slot in its drop, which grants the slot to the next ticket.
+//! only. If the holder is dropped before taking the slot, the drop releases the slot and grants the slot to the
+//! next ticket.
 
 pub(crate) mod busy_rate;
 pub(crate) mod core;
@@ -195,7 +196,7 @@ impl Shared {
     }
 }
 
-/// A ticket's entry in the core, waiting or running; its drop removes the entry.
+/// Guard of a ticket's entry in the core, waiting or running; the drop removes the entry.
 struct TicketGuard {
     shared: Arc<Shared>,
     id: queue::TicketId,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// The right to run one request, with its slots and the pages reserved with them; released on drop.
+/// The right to run one request, with slots and the pages reserved with the slots; released on drop.
 pub struct Permit {
     guard: TicketGuard,
 }
@@ -38,7 +38,7 @@ impl Permit {
     /// Replaces the estimate by the exact one, and waits for the pages if they are not free.
     ///
     /// # Errors
-    /// The ticket was rejected while it waited.
+    /// The ticket was rejected while waiting.
     pub async fn update_estimate(self, need: ResourceEstimate) -> Result<Self, Rejection> {
         match self.try_update_estimate(need) {
             Ok(permit) => Ok(permit),
@@ -78,13 +78,13 @@ impl Permit {
             .with_core(|core, _| core.take_slot(self.guard.id))
     }
 
-    /// Whether a running sequence should return its slot.
+    /// Whether a running sequence should return a slot.
     pub(crate) fn is_recalled(&self) -> bool {
         let id = self.guard.id;
         self.guard.shared.with_core(|core, _| core.is_recalled(id))
     }
 
-    /// A sequence withdraws its slot request.
+    /// Withdraws a sequence's slot request.
     pub(crate) fn cancel_slot_request(&self) {
         let id = self.guard.id;
         self.guard
@@ -92,7 +92,7 @@ impl Permit {
             .with_core(|core, now| core.cancel_slot_request(id, now));
     }
 
-    /// A sequence returns its slot. The ticket keeps its last slot if `more` sequences are still to come.
+    /// Returns a sequence's slot. The ticket keeps the last slot if `more` sequences are still to come.
     pub(crate) fn return_slot(&self, more: bool) {
         let id = self.guard.id;
         self.guard

@@ -1,6 +1,6 @@
 //! Waiting tickets in the order of their due times.
 //!
-//! A ticket is ranked once, at its arrival: due one ageing step per class below `critical` later. So a class is an
+//! A ticket is ranked once, at the arrival: due one ageing step per class below `critical` later. So a class is an
 //! advantage of so many seconds, and ageing needs no clock: a ticket that arrives more than four steps after a
 //! `background` ticket is due after that ticket, whatever the class. A rank never changes, so a position is found by
 //! bisection. The order between tenants is decided at a grant ([`super::fair_shares`]).
@@ -67,7 +67,7 @@ impl WaitQueue {
         self.ranks.is_empty()
     }
 
-    /// A ticket that waits for its first slot.
+    /// The first ticket that waits for a first slot.
     pub(crate) fn first_new(&self) -> Option<Rank> {
         self.iter().find(|rank| !rank.is_back)
     }

@@ -1,4 +1,4 @@
-//! Why a request gets no permit, and its `Retry-After`.
+//! Why a request gets no permit, and the `Retry-After` of the response.
 
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;

@@ -121,7 +121,7 @@ impl ResourceEstimator {
         Ok(need.clamped_to(self.pages_limit()))
     }
 
-    /// Pages for one prompt and its first choice, and for each further choice: choices share the prompt's full pages.
+    /// Pages for one prompt and the first choice, and for each further choice: choices share the prompt's full pages.
     fn prompt_pages(&self, prompt_tokens: usize, answers: RequestedChoices) -> (usize, usize) {
         let assumed = self.reservation.assumed_answer_tokens.max(1);
         let own = self.answer_tokens(prompt_tokens, answers.max_tokens.unwrap_or(assumed));

@@ -69,7 +69,7 @@ impl Ticket {
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            // The timer fired: poll the core again. (A timer may be early by less than its tick.)
+            // The timer fired: poll the core again. (A timer may be early by less than one timer tick.)
             self.timer = None;
         }
     }

@@ -11,7 +11,7 @@ pub(crate) const PER_MIN_MAX: u32 = 100_000_000;
 /// The largest weight.
 pub(crate) const WEIGHT_MAX: u32 = 1000;
 
-/// An API key: its name, permissions and limits. The key's text is not stored.
+/// An API key: name, permissions and limits. The key's text is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Letters, digits, `.`, `_` and `-`; the name appears in logs and metrics.

@@ -7,8 +7,8 @@
 //! permit     a stream's right     -> charged tokens        released on drop
 //! ```
 //!
-//! Keys can be replaced while the server runs. A key that stays keeps its usage; a removed key is rejected from then
-//! on, while streams opened with the key run to their end.
+//! Keys can be replaced while the server runs. A key that stays in the list keeps the counted usage; a removed key
+//! is rejected from then on, while streams opened with the key run to their end.
 //!
 //! All functions take `now` as an argument. Only `limit_exceeded` knows errors: error messages of rejections.
 
@@ -85,8 +85,8 @@ impl Keys {
         Ok(none)
     }
 
-    /// Replaces the keys. Running streams keep their permits, and a key that stays keeps its usage. A server that was
-    /// started without keys stays open: the call changes nothing then.
+    /// Replaces the keys. Running streams keep their permits, and a key that stays in the list keeps the counted
+    /// usage. A server that was started without keys stays open: the call changes nothing then.
     ///
     /// # Errors
     /// As for [`Keys::new`]; then the keys stay as they were.

@@ -1,4 +1,4 @@
-//! The right of one request to have its streams open.
+//! The right of one request to have streams open.
 
 use super::limit_exceeded::LimitExceeded;
 use super::{Caller, PrefixSharing};

@@ -10,7 +10,7 @@ use engine::CacheSalt;
 /// Which keys share cached prompts. Without keys all callers do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrefixSharing {
-    /// Each key has a cache of its own.
+    /// Each key has a separate prefix cache.
     #[default]
     PerKey,
     /// All keys share one cache.

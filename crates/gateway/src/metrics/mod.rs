@@ -41,7 +41,7 @@ const PROTOCOLS_MAX: usize = 16;
 /// One counter for each [`ResponseOutcome`].
 type OutcomeCounters = [Counter; ResponseOutcome::ALL.len()];
 
-/// Metrics of all generations, of all models. The engine counts its own work.
+/// Metrics of all generations, of all models. The work of the engines is counted by the engines.
 #[derive(Debug, Default)]
 pub struct GenerationMetrics {
     /// Responses that are being read.
@@ -52,7 +52,7 @@ pub struct GenerationMetrics {
     pub attached_open: Gauge,
     /// Subscribers that attached to an existing stream; by wire protocol, then by [`ResponseOutcome`].
     pub attached: LabelTable<OutcomeCounters, PROTOCOLS_MAX>,
-    /// From a request's arrival to the end of its complete response.
+    /// From a request's arrival to the end of the complete response.
     pub answer_time: Latency,
     /// Queue time of admitted requests.
     pub admission_wait: Latency,

@@ -47,7 +47,7 @@ pub struct OperationMetrics {
     pub durations: Vec<(Option<String>, Distribution)>,
 }
 
-/// Facts about a request after its last event.
+/// Facts about a request after the last event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedRequest {
     /// End of a failed request.
@@ -59,7 +59,7 @@ pub(crate) struct FinishedRequest {
 }
 
 impl Operations {
-    /// Records a request after its end. `None`: the client disconnected before.
+    /// Records a request after the end. `None`: the client disconnected before.
     pub(crate) fn record_request(
         &self,
         opened: MeteredRequest,

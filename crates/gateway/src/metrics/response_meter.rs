@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use wire::clock;
 use wire::protocol::Protocol;
 
-/// A connection that takes the next frame after this time or later counts as stalled by its reader; shorter times are
+/// A connection that takes the next frame after this time or later counts as stalled by the reader; shorter times are
 /// copying.
 const STALL_MIN: Duration = Duration::from_millis(1);
 
@@ -65,10 +65,10 @@ pub struct MeteredRequest {
     pub arrived: Instant,
 }
 
-/// Measures one response from its start to its last byte; the drop records the outcome.
+/// Measures one response from the start to the last byte; the drop records the outcome.
 ///
 /// A frame is *emitted* when encoded, and *taken* when the connection asks for the next frame: then the frame has
-/// left for the socket. The time between is the reader's.
+/// left for the socket. The time between the two is attributed to the reader.
 pub(crate) struct ResponseMeter {
     metrics: Arc<GenerationMetrics>,
     request: MeteredRequest,
@@ -124,7 +124,7 @@ impl ResponseMeter {
         }
     }
 
-    /// The connection took the emitted frame; `owns_credit`: its reader returns credit.
+    /// The connection took the emitted frame; `owns_credit`: the reader of the connection returns credit.
     pub(crate) fn frame_taken(&mut self, owns_credit: bool) {
         self.owns_credit = owns_credit;
         if let Some(told_at) = self.told_at.take() {

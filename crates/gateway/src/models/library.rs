@@ -1,4 +1,4 @@
-//! The model store, as the server uses it: find, load, pull, copy and delete models.
+//! The interface of the model store: find, load, pull, copy and delete models.
 
 use super::{LoadProgress, ModelFacts, ServedModel};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use wire::derived_model::DerivedModel;
 
-/// Models that a server may load beside the model it was started with, and operations on them.
+/// Models that a server may load beside the initial model, and operations on them.
 ///
 /// Every call may block: the server runs the calls on blocking threads.
 pub trait Library: Send + Sync + 'static {
@@ -59,7 +59,7 @@ pub trait Library: Send + Sync + 'static {
 pub struct LocalModel {
     /// Name in requests.
     pub name: String,
-    /// Source of the weights, as the model store names it; models with equal weights are loaded once. `None`: the
+    /// Source of the weights, by the model store's name; models with equal weights are loaded once. `None`: the
     /// model that the server was started with.
     pub weights: Option<String>,
     /// Metadata of the file.

@@ -16,7 +16,7 @@ pub struct ListedModel {
     /// Tokens that prompt and answer may have together; of a ready model.
     pub context_max: Option<usize>,
     pub(crate) state: ModelState,
-    /// `None` for the first model until its file was read.
+    /// `None` for the first model until the file was read.
     pub facts: Option<Arc<ModelFacts>>,
     /// The derived model, if the name is one of a derived model.
     pub made: Option<Arc<DerivedModel>>,

@@ -8,18 +8,18 @@ use std::time::Duration;
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// Phase of loading.
+/// Phase of loading a model.
 #[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadPhase {
-    /// Reading the file's header.
+    /// The header of the model file is read.
     #[default]
     Opening,
-    /// The vocabulary and the chat template are made.
+    /// The tokenizer and the chat template are created.
     Tokenizer,
     /// The weights are read and packed.
     Weights,
-    /// Memory is reserved, and the engine's thread is started.
+    /// Memory is reserved, and the engine is started.
     Starting,
 }
 
@@ -35,18 +35,18 @@ impl LoadPhase {
     }
 }
 
-/// How far loading is. A total of 0 is not known yet.
+/// Progress of loading a model; a total of 0 is not known yet.
 #[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct LoadProgress {
-    /// Current phase.
+    /// The current phase.
     pub phase: LoadPhase,
-    /// Bytes of the file's tensors that were packed.
+    /// Bytes of the tensors that are loaded.
     pub bytes_done: u64,
-    /// Bytes of all tensors.
+    /// Bytes of all tensors of the model.
     pub bytes_total: u64,
-    /// Tensors that were packed.
+    /// Number of tensors that are loaded.
     pub tensors_done: u64,
-    /// Number of all tensors.
+    /// Number of all tensors of the model.
     pub tensors_total: u64,
 }
 

@@ -15,8 +15,8 @@
 //!   the model, so that the model is not idle, and a later request finds the entry unloaded and queues the model
 //!   again.
 //!
-//! The task sleeps until it is notified, and checks each [`WAIT_MAX`] while a keep-alive time runs or an entry waits
-//! for memory: requests end without a notification.
+//! The task sleeps until notified, and checks each [`WAIT_MAX`] while a keep-alive time runs or an entry waits for
+//! memory: requests end without a notification.
 
 use super::{Library, LoadedModel, Loading, ModelEntry, ModelRegistry, ModelState};
 use std::sync::Arc;
@@ -55,9 +55,9 @@ pub async fn run_loader(models: Arc<ModelRegistry>, library: Arc<dyn Library>) {
 struct ModelLoader {
     models: Arc<ModelRegistry>,
     library: Arc<dyn Library>,
-    /// Ready when the model that is being loaded is, or has failed.
+    /// Completes when the model that is being loaded is ready or has failed.
     loading: Option<oneshot::Receiver<()>>,
-    /// The next entry to be loaded, and the bytes of its model.
+    /// The next entry to be loaded, and the bytes of the entry's model.
     front: Option<(Arc<ModelEntry>, u64)>,
 }
 
@@ -118,7 +118,7 @@ impl ModelLoader {
         false
     }
 
-    /// The next entry to be loaded. The bytes of its model are read once.
+    /// The next entry to be loaded. The bytes of the entry's model are determined once.
     async fn next_entry(&mut self) -> Option<(Arc<ModelEntry>, u64)> {
         if let Some(front) = &self.front {
             return Some(front.clone());
@@ -219,7 +219,7 @@ impl ModelRegistry {
             models.unloads.fetch_add(1, Ordering::Relaxed);
             models.look_again();
         });
-        // A panic of the engine was logged by the thread that closes it.
+        // A panic of the engine was logged by the thread that closes the engine.
         let _ = gone.await;
         true
     }

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! mod             a loaded model                            registry       all models
-//! model_entry     one model's state and its watchers        ready_model    a ready model with its admission
+//! model_entry     one model's state and its watchers        ready_model    a ready model and admission
 //! load_progress   progress of loading, in counts            loading        loads one model and reports the progress
-//! facts           metadata of a model's file                library        the model store, as the server uses it
-//! resolved_model  the entry that a name resolves to         pending_load   a request that waits for its model
+//! facts           metadata of a model's file                library        interface of the model store
+//! resolved_model  the entry that a name resolves to         pending_load   a request that waits for a model
 //! similar_names   suggestions for an unknown name           loader         loads, unloads and evicts models
 //! listed_model    the list of models                        limits         bounds
 //! ```
@@ -51,7 +51,7 @@ use crate::metrics::StepMetrics;
 use generate::model_handle::ModelHandle;
 use std::sync::Arc;
 
-/// A loaded model, without its weights.
+/// A loaded model, without the weights.
 pub struct ServedModel {
     /// Name in requests.
     pub id: String,

@@ -1,4 +1,4 @@
-//! The state of one model, and its watchers.
+//! The state of one model, and the watchers of that state.
 
 use super::{LoadProgress, LoadedModel, ModelKeepAlive, ReadyModel, ServedModel};
 use crate::limits::{GatewayLimits, LiveLimits};
@@ -28,7 +28,7 @@ pub enum ModelState {
     },
     /// Ready.
     Ready(Arc<ReadyModel>),
-    /// The load failed. The reason is only in the log, because it may name paths.
+    /// The load failed. The reason is only in the log, because the message may contain paths.
     Failed,
     /// Larger than the memory budget of all models.
     TooLarge {
@@ -70,7 +70,7 @@ pub struct ModelEntry {
     pub id: String,
     /// Source of the weights; `None`: the model that the server was started with.
     pub weights: Option<String>,
-    /// Time of the name, in seconds since the Unix epoch; a loaded model has a time of its own.
+    /// Time of the name, in seconds since the Unix epoch; a loaded model has a separate creation time.
     pub(crate) created_unix_s: i64,
     state: watch::Sender<ModelState>,
     stay: Mutex<Residency>,
@@ -103,7 +103,7 @@ pub(crate) struct UnloadingModel {
 }
 
 impl UnloadingModel {
-    /// Ends the engine and waits for its end; may block.
+    /// Ends the engine and waits for the end of the engine's thread; may block.
     pub(crate) fn close(self, limits: &GatewayLimits) {
         self.serving.close_admission(limits);
         drop(self.serving);
@@ -159,7 +159,7 @@ impl ModelEntry {
     /// A lease for a request. The model stays loaded while the lease exists.
     ///
     /// # Errors
-    /// The model is not ready: its progress, and `Retry-After`.
+    /// The model is not ready: the error has the loading progress and `Retry-After`.
     pub(crate) fn expect_ready(&self) -> Result<Arc<ReadyModel>, ApiError> {
         let state = self.state();
         let capacity = |code, words: String| {
@@ -331,7 +331,8 @@ impl ModelEntry {
         });
     }
 
-    /// A request holds the model until its permit exists, and the permit does while the engine works.
+    /// True if no request uses the model: a request holds the model until the permit exists, and the permit does so
+    /// while the engine works.
     fn is_unused(&self, serving: &Arc<ReadyModel>) -> bool {
         let stats = serving.model.handle.engine.stats();
         let sequences = stats.queued() + stats.running() + stats.parked() + stats.waiting();

@@ -1,14 +1,14 @@
-//! A request's wait for its model.
+//! A request's wait for a model.
 //!
-//! A request for a model that is not loaded queues the model and watches its state. The number and the duration of
-//! waits are bounded; the failure of a model ends the waits of all its requests.
+//! A request for a model that is not loaded queues the model and watches the model's state. The number and the
+//! duration of waits are bounded; the failure of a model ends the waits of all requests for that model.
 
 use super::{ModelLease, ModelRegistry, ModelState, ResolvedModel};
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A request that waits for its model; the drop ends the wait.
+/// A request that waits for a model; the drop ends the wait.
 pub struct PendingLoad {
     models: Arc<ModelRegistry>,
     /// The model that the request waits for.
@@ -76,7 +76,7 @@ impl ModelRegistry {
     /// The model of this name if ready; else the model is queued for loading. May block for the lookup of the name.
     ///
     /// # Errors
-    /// The name is unknown, or the model is not ready: its progress.
+    /// The name is unknown, or the model is not ready: the error has the loading progress.
     pub fn hold_now(&self, name: Option<&str>) -> Result<ModelLease, ApiError> {
         let named = self.find_blocking(name)?;
         named.try_lease().inspect_err(|_| {

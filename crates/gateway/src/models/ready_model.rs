@@ -1,4 +1,4 @@
-//! A ready model with its admission.
+//! A ready model, and admission to the model's engine.
 
 use super::ServedModel;
 use crate::admission::{Admission, AdmissionBounds, ResourceEstimator};
@@ -7,7 +7,7 @@ use generate::constraint::compiler::ConstraintCompiler;
 use std::sync::Arc;
 use wire::clock;
 
-/// A ready model, with the state that depends on its sizes.
+/// A ready model, with the state that depends on the model's sizes.
 pub struct ReadyModel {
     /// The loaded model.
     pub model: Arc<ServedModel>,

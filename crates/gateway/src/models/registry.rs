@@ -197,7 +197,7 @@ impl ModelRegistry {
         self.limits.now()
     }
 
-    /// Whether [`Self::close`] was called. Read after a model was put into its entry, so that one of the two calls
+    /// Whether [`Self::close`] was called. Read after a model was put into the entry, so that one of the two calls
     /// sees the other.
     pub(crate) fn is_closed(&self) -> bool {
         *self.closed.borrow()

@@ -1,10 +1,10 @@
-//! Cancels a stream when its client disconnects.
+//! Cancels a stream when the client disconnects.
 
 use super::stream_record::StreamRecord;
 use std::sync::Arc;
 
-/// Guard of a detachable stream's client: its drop cancels the stream, unless the client's credit was revoked before.
-/// Such a stream goes on as a resumable one.
+/// Guard of a detachable stream's client: the drop of the guard cancels the stream, unless the client's credit was
+/// revoked before. Such a stream continues as a resumable stream.
 pub(crate) struct CancelOnDrop(Arc<StreamRecord>);
 
 impl CancelOnDrop {

@@ -11,10 +11,10 @@ use wire::clock;
 /// Orders of a stream that are kept: the last ones.
 const UPDATES_MAX: usize = 64;
 
-/// A control update. Fields that the client left out are absent.
+/// The fields of a control update. Fields that the client did not set are absent.
 #[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize)]
 pub(crate) struct ControlUpdate {
-    /// Tokens of all choices at the time of the update, which takes effect at a later token.
+    /// Generated tokens of all choices at the time of the update. The update takes effect at a later token.
     pub(crate) after_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pause: Option<bool>,
@@ -36,7 +36,7 @@ pub(crate) struct ControlUpdate {
     pub(crate) presence_penalty: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) frequency_penalty: Option<f32>,
-    /// Injected tokens, which are in the log.
+    /// Number of injected tokens. Injected tokens are part of the output.
     #[serde(skip_serializing_if = "is_none")]
     pub(crate) injected: usize,
 }
@@ -58,10 +58,10 @@ impl ControlUpdate {
     }
 }
 
-/// A control update as the API reports it.
+/// A control update that a client made.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub(crate) struct RecordedUpdate {
-    /// When, since the stream's opening.
+    /// Milliseconds between the opening of the stream and the update.
     age_ms: u64,
     #[serde(flatten)]
     order: ControlUpdate,

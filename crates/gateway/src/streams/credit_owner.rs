@@ -2,8 +2,8 @@
 //!
 //! At first the subscriber that opened the stream. When the owner has left, the next subscriber that reads takes
 //! over, whether the subscriber resumed the stream or was attached before. A subscriber that attaches with
-//! `?govern=1` takes the credit from its owner. The credit of an owner that took nothing for too long is revoked: the
-//! stream goes on as if that subscriber had left, until a subscriber reads.
+//! `?govern=1` takes the credit from the owner. The credit of an owner that took nothing for too long is revoked: the
+//! stream continues as if that subscriber had left, until a subscriber reads.
 
 use super::stream_metrics::SocketMetrics;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

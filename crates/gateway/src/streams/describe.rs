@@ -1,4 +1,4 @@
-//! A stream as the streams API describes it.
+//! Descriptions of streams in the streams API.
 
 use super::control_history::RecordedUpdate;
 use super::end_name::end_name;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use stream::EntryState;
 
-/// A stream as the streams API describes it.
+/// The state of a stream.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Stream")]
 pub struct Description<'a> {
@@ -22,53 +22,63 @@ pub struct Description<'a> {
     /// Id of the response in the wire protocol of the request.
     response_id: &'a str,
     model: &'a str,
+    /// Wire protocol of the request.
     dialect: &'static str,
     state: &'static str,
     priority: &'static str,
-    /// Queue position from 1; absent outside the queue.
+    /// Position in the admission queue, from 1; absent while the stream is not queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
-    /// Error code of a stream that never started.
+    /// Error code of a stream that was rejected before its start; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'static str>,
+    /// Whether the stream can be read again after its end.
     resumable: bool,
+    /// Whether the client sends acknowledgements.
     explicit_acks: bool,
-    /// Whether a credit owner is attached.
+    /// Whether a client is attached whose reading returns credit.
     attached: bool,
+    /// Time at which the stream was opened, in seconds since the Unix epoch.
     created: i64,
     prompt_tokens: u64,
+    /// Prompt tokens taken from the prefix cache.
     cached_tokens: u64,
+    /// Prompt tokens that are computed or taken from the prefix cache.
     prompt_done: u64,
+    /// Generated tokens of all choices.
     completion_tokens: u64,
     speculation: Speculation,
+    /// Tokens that a choice may be ahead of its reader; 0 if unlimited.
     credit_window: u64,
     choices: Vec<Choice>,
-    /// Control updates: their number, and the last of them; absent without updates.
+    /// Control updates of the stream; absent without updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     control: Option<Control>,
     timings_ms: Timings,
     measures: StreamMetrics,
-    /// Park reason: `credit`, `detached`, `pages`, `paused`, `place`; absent while the stream is not parked.
+    /// Park reason: `credit`, `detached`, `pages`, `paused` or `place`; absent while the stream is not parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     parked: Option<&'static str>,
 }
 
-/// Control updates of the stream.
+/// Control updates of a stream.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "StreamControl")]
 struct Control {
-    /// How many times.
+    /// Number of control updates.
     told: u64,
-    /// The last updates, oldest first.
+    /// The most recent updates, oldest first.
     last: Vec<RecordedUpdate>,
 }
 
-/// Draft tokens of all choices together.
+/// Speculative decoding statistics over all choices of a stream.
 #[derive(JsonSchema, Serialize)]
 struct Speculation {
+    /// Number of draft tokens that were verified.
     drafted: u64,
+    /// Number of draft tokens that were accepted.
     accepted: u64,
-    /// `null` where nothing was guessed.
+    /// Accepted draft tokens divided by verified draft tokens; `null` without draft tokens.
     acceptance_rate: Option<f64>,
 }
 
@@ -82,28 +92,35 @@ impl Speculation {
     }
 }
 
+/// One choice of a stream.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "StreamChoice")]
 struct Choice {
     index: usize,
+    /// Generated tokens.
     tokens: u64,
+    /// Tokens that the reader has read or acknowledged.
     accepted: u64,
     /// Tokens that count against the credit window.
     unaccepted: u64,
-    /// `null` while the choice is generated.
+    /// Reason for the end of the choice; `null` while the choice is generated.
     end: Option<&'static str>,
-    /// The timeout that fired, or the code of the failure.
+    /// The timeout that fired, or the error code of the failure; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
 }
 
-/// From the stream's opening; `null` = has not happened.
+/// Times in milliseconds since the opening of the stream; `null` for events that have not happened.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "StreamTimings")]
 struct Timings {
+    /// Time of this description.
     age: u64,
+    /// Start of prefill.
     started: Option<u64>,
+    /// First generated token.
     first_token: Option<u64>,
+    /// End of the stream.
     ended: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
-//! Drives a resumable stream, or one that may become resumable, with or without its client.
+//! Drives a resumable stream, or a stream that may become resumable, with or without a client.
 //!
-//! One task per stream. The driver reads every choice to its end beside the subscribers (so that no log is abandoned,
+//! One task per stream. The driver reads every choice to the end, beside the subscribers (so that no log is abandoned,
 //! and the key is charged once, not per subscriber), grants `detached_tokens` when the client is gone, and retains the
-//! stream at its end. The driver returns no credit.
+//! stream at the stream's end. The driver returns no credit.
 
 use super::settings::StreamLimits;
 use super::stream_run::StreamRun;
@@ -17,10 +17,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// Tokens read at a time.
 const TOKENS_PER_READ: usize = 32;
-/// Checks of a stream per `detached_wait`, or per patience with its reader; at least one a second.
+/// Checks of a stream per `detached_wait`, or per `reader_patience`; at least one check a second.
 const LOOKS_PER_WAIT: u32 = 8;
 
-/// The time since which a reader has taken no more than this.
+/// The number of tokens that a reader has taken, and since when that number has not grown.
 #[derive(Clone, Copy)]
 struct ReaderProgress {
     since: Instant,
@@ -30,13 +30,13 @@ struct ReaderProgress {
 /// The driver of one stream.
 pub(crate) struct DetachedDriver {
     run: StreamRun,
-    /// `None` after its end.
+    /// By choice; `None` after the choice has ended.
     choices: Vec<Option<LogReaders>>,
     read: u64,
 }
 
 impl DetachedDriver {
-    /// A driver of a stream that was just started, with the first readers of its logs.
+    /// A driver of a stream that was just started, with the first readers of the stream's logs.
     pub(crate) fn new(run: StreamRun, readers: Vec<LogReaders>) -> Self {
         Self {
             run,
@@ -63,7 +63,7 @@ impl DetachedDriver {
                 }
             }
         }
-        // A plain stream whose credit was never revoked is removed at its end.
+        // A plain stream is removed at the end, unless credit was revoked.
         if self.run.record().is_kept() {
             self.run.finish_stream();
         }
@@ -114,7 +114,7 @@ impl DetachedDriver {
         }
     }
 
-    /// Grants `detached_tokens` to a stream that waits for credit without a client, and cancels the stream if it still
+    /// Grants `detached_tokens` to a stream that waits for credit without a client, and cancels a stream that still
     /// waits after `detached_wait`.
     fn check_credit(&self, limits: &StreamLimits, stranded: &mut Option<Instant>, now: Instant) {
         let record = self.run.record();

@@ -23,7 +23,7 @@ pub struct StreamFeed {
 /// An event in the ring.
 #[derive(Clone, Debug)]
 pub enum FeedEvent {
-    /// A stream changed its state.
+    /// The state of a stream changed.
     Change {
         /// Id of the stream.
         stream: StreamId,

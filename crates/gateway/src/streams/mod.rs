@@ -1,32 +1,32 @@
 //! Streams by name: opened once, read by many subscribers, resumed after a lost connection.
 //!
-//! Every generation is registered when its request is parsed, whichever route it came by and whether its response is
-//! streamed or collected. A subscriber that resumes a stream reads the logs from the first token, decodes without
-//! emitting up to its position, and continues from there: neither text nor frames are stored.
+//! Every generation is registered when the request is parsed, for all routes and for streamed and collected
+//! responses. A subscriber that resumes a stream reads the logs from the first token, decodes without emitting up to
+//! the subscriber's position, and continues from there: neither text nor frames are stored.
 //!
-//! A plain stream is canceled when its client disconnects, and removed at its end. A resumable stream
-//! (`X-Stream-Resumable: 1`) goes on without its client, up to its credit window and `detached_tokens`, and is kept for
-//! `retention` after its end. With the policy `detach` a plain stream becomes resumable when its client takes nothing
+//! A plain stream is canceled when the client disconnects, and removed at the end. A resumable stream
+//! (`X-Stream-Resumable: 1`) continues without a client, up to the credit window and `detached_tokens`, and is kept for
+//! `retention` after the end. With the policy `detach` a plain stream becomes resumable when the client takes nothing
 //! for too long.
 //!
 //! # The collaborators of a stream record
 //!
-//! The registry owns the [`StreamRecord`]: metadata, terms, logs and state. These values act on the record, each when
-//! it is dropped:
+//! The registry owns the [`StreamRecord`]: metadata, terms, logs and state. These values act on the record, each in
+//! the drop of the value:
 //!
-//! | value | held by | its drop |
+//! | value | held by | effect of the drop |
 //! |---|---|---|
-//! | [`StreamRun`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless `StreamRun::finish_stream` has retained it |
-//! | `DetachedDriver` | a task for each resumable or detachable stream | drops its `StreamRun`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
+//! | [`StreamRun`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels a running stream, marks the output as drained, and removes the stream from the registry, unless `StreamRun::finish_stream` has retained the stream |
+//! | `DetachedDriver` | a task for each resumable or detachable stream | drops the driver's `StreamRun`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
 //! | `CancelOnDrop` | the generation of a detachable stream's client | cancels the stream, unless the client's credit was revoked before |
-//! | [`Subscriber`] | every reader, from before it reads until it leaves | the credit owner gives credit up, and the stream gets its `detached_tokens` |
+//! | [`Subscriber`] | every reader, from before the first read until the reader leaves | the credit owner gives the credit up, and the stream gets `detached_tokens` |
 //! | `PermitHolder` | the engine, one sequence permit for each request | the admission permit is released with the last sequence permit; a stream without a driver is added to `UndeliveredStreams` |
 //!
 //! These act without a drop:
 //!
-//! - `CreditOwner`, in the record: the subscriber whose reading returns credit. Free after its owner has left; then
-//!   the next subscriber that reads takes it.
-//! - `UndeliveredStreams`: ended streams whose client has not read them to the end, within the bounds for retained
+//! - `CreditOwner`, in the record: the subscriber whose reading returns credit. There is no owner after the owner
+//!   has left; the next subscriber that reads becomes the owner.
+//! - `UndeliveredStreams`: ended streams that the client has not read to the end, within the bounds for retained
 //!   streams. The one that ended first is cut when the bounds are exceeded.
 //! - `ConnectionHandle`, in the record: closes the connection of such a stream. [`ResponseStream`] travels with the
 //!   response and connects the two.
@@ -120,7 +120,7 @@ impl StreamRegistry {
         &self.registry
     }
 
-    /// Registers a queued stream under the id of its metadata.
+    /// Registers a queued stream under the id in the stream's metadata.
     ///
     /// # Errors
     /// The registry is full.
@@ -140,7 +140,7 @@ impl StreamRegistry {
         Ok(registration)
     }
 
-    /// The stream with this id, if the caller may see it.
+    /// The stream with this id, if visible to the caller.
     ///
     /// # Errors
     /// 404: the caller has no such stream. 410: the stream was removed.

@@ -1,9 +1,9 @@
 //! The admission permit of a stream while the engine works for it.
 //!
-//! Each request of the stream brings a sequence permit to the engine, which drops it when the request's pages are
-//! free. The admission permit is released with the last of them, whether the response is read or not, and however the
-//! generation ended: canceled, failed, or with the engine itself. Before that the engine takes and returns slots
-//! through the sequence permits, one slot for each choice that may run.
+//! Each request of the stream brings a sequence permit to the engine, which drops that permit when the request's
+//! pages are free. The admission permit is released with the last sequence permit, whether the response is read or
+//! not, and however the generation ended: complete, canceled, failed, or because the engine ended. Before that the
+//! engine takes and returns slots through the sequence permits, one slot for each choice that may run.
 
 use super::stream_record::StreamRecord;
 use super::undelivered::UndeliveredStreams;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// The admission permit of a stream, shared by its sequence permits.
+/// The admission permit of a stream, shared by the stream's sequence permits.
 pub(crate) struct PermitHolder {
     permit: Permit,
     record: Weak<StreamRecord>,
@@ -54,7 +54,8 @@ impl PermitHolder {
 }
 
 impl Drop for PermitHolder {
-    /// A resumable stream is read by its driver; any other is undelivered until its client has read it.
+    /// A resumable stream is read by the detached driver; any other stream is undelivered until the client has read all
+    /// output.
     fn drop(&mut self) {
         if let Some(record) = self.record.upgrade()
             && record.started().is_some()
@@ -99,7 +100,7 @@ impl SequencePermits for SequencePermit {
 
 impl Drop for SequencePermit {
     /// Reports the time of the first token to admission before the permit is released: a short response may end before
-    /// its first token is read.
+    /// the first token is read.
     fn drop(&mut self) {
         let first_ns = self.progress.first_token_ns();
         if first_ns > 0 {

@@ -8,13 +8,13 @@ use stream::RegistryLimits;
 pub struct StreamLimits {
     /// Streams open at one time, detached ones included; beyond the limit a request is rejected with 503.
     pub open_max: usize,
-    /// How long a resumable stream can be read again after its end. Other streams are removed at their end.
+    /// How long a resumable stream can be read again after the end. Other streams are removed at the end.
     pub retention: Duration,
     /// Ended streams kept at one time; the oldest end makes room.
     pub retained_max: usize,
     /// Bytes of log segments the ended streams kept may hold; the oldest end makes room.
     pub retention_bytes: usize,
-    /// Tokens that a detached stream may generate beyond its credit window, per choice and once.
+    /// Tokens that a detached stream may generate beyond the credit window, per choice and once.
     pub detached_tokens: u64,
     /// How long a detached stream may wait for credit before the stream is canceled.
     pub detached_wait: Duration,

@@ -1,6 +1,7 @@
-//! Metrics of one stream: the engine's timings of its requests, and timings at the connection of the credit owner.
+//! Metrics of one stream: the engine's timings of the stream's requests, and timings at the connection of the credit
+//! owner.
 //!
-//! Sums, counts and longest times: a stream has no histogram of its own (histograms of all streams together are at
+//! Sums, counts and longest times: a stream has no histogram (histograms of all streams together are at
 //! `/metrics`), so that an idle stream stays small.
 
 use super::StartedGeneration;
@@ -35,49 +36,49 @@ impl SocketMetrics {
         }
     }
 
-    /// A frame waited this long for its reader.
+    /// Records that a frame waited this long for the reader.
     pub(crate) fn record_stall(&self, time: Duration) {
         self.stalled_ns
             .fetch_add(as_nanoseconds(time), Ordering::Relaxed);
     }
 }
 
-/// Metrics of a stream. Times are milliseconds, of all choices together.
+/// Metrics of a stream, over all choices.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct StreamMetrics {
-    /// From the opening to the begin of prefill; up to now, or the end, without prefill. `null` for the run of a
-    /// workflow, which has requests of its own.
+    /// Milliseconds from the opening of the stream to the start of prefill, or until now or the end without
+    /// prefill. `null` for a workflow run.
     queue_wait_ms: Option<f64>,
-    /// Times the stream was parked for want of credit.
+    /// Number of times that the stream was parked because the credit window was used up.
     parks: u64,
-    /// Times a client paused the stream.
+    /// Number of times that a client paused the stream.
     pauses: u64,
-    /// Preemptions: times the pages were taken because pages were short.
+    /// Number of preemptions: the KV cache pages were taken because pages were short.
     preemptions: u64,
-    /// Times the stream continued after it was parked or paused.
+    /// Number of times that the stream resumed after being parked or paused.
     resumes: u64,
-    /// Time parked for want of credit.
+    /// Milliseconds for which the stream was parked because the credit window was used up.
     stall_ms: f64,
-    /// Tokens after the first over the time from the first to the last, stalls included; `null`: fewer than two.
+    /// Tokens per second from the first to the last token, stalls included. `null` with fewer than two tokens.
     tokens_per_s: Option<f64>,
-    /// Inter-token latency in the engine, without the time parked.
+    /// Inter-token latency in the engine, without parked time; `null` without a second token.
     inter_token_ms: Option<GapQuantiles>,
     socket: SocketTimings,
 }
 
-/// Timings at the connection of the credit owner.
+/// Timings at the connection of the client that returns credit.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "SocketMeasures")]
 struct SocketTimings {
-    /// Frames with tokens that the connection took.
+    /// Number of frames with tokens that the connection took.
     frames: u64,
-    /// Time that frames waited for the connection, where longer than a millisecond.
+    /// Milliseconds that frames waited for the connection; waits under one millisecond are not counted.
     stall_ms: f64,
-    /// From such a frame to the next.
+    /// Time from one frame with tokens to the next; `null` without a second frame.
     inter_token_ms: Option<GapQuantiles>,
 }
 
-/// Of times between two.
+/// Mean and maximum of a time in milliseconds.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "TokenGaps")]
 struct GapQuantiles {

@@ -1,9 +1,9 @@
 //! The registry's record of a stream: metadata, logs, state, and all that a later subscriber needs to read the
 //! stream.
 //!
-//! A stream is *waiting* (for its permit) until it is *started* (the logs exist, the engine has the requests) or
-//! *rejected*. The change happens once and wakes all tasks that wait for it. A stream can be canceled in either
-//! state. The end of a stream is the end of its logs; no call reports the end here.
+//! A stream is *waiting* (for its permit) until *started* (the logs exist, the engine has the requests) or
+//! *rejected*. The change happens once and wakes all tasks that wait for the change. A stream can be canceled in
+//! either state. The end of a stream is the end of its logs; no call reports the end here.
 
 use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
@@ -97,7 +97,7 @@ impl StreamRecord {
         &self.control_history
     }
 
-    /// The connection that carries the stream to its client.
+    /// The connection that carries the stream to the client.
     pub(crate) fn connection_handle(&self) -> &ConnectionHandle {
         &self.connection
     }
@@ -326,7 +326,7 @@ impl StreamRecord {
         Some(started.choices.iter().map(taken).sum())
     }
 
-    /// Whether the stream can be read again after its end.
+    /// Whether the stream can be read again after the end.
     pub(crate) fn is_kept(&self) -> bool {
         self.terms.resumable || self.credit_owner.was_revoked()
     }

@@ -1,4 +1,4 @@
-//! The right to run a stream, from its opening to its end.
+//! The right to run a stream, from the opening to the end.
 
 use super::stream_record::{Started, StreamRecord};
 use crate::admission::LatencyReporter;
@@ -100,7 +100,7 @@ impl StreamRun {
 
 impl Drop for StreamRun {
     fn drop(&mut self) {
-        // The error for subscribers of a stream whose client left the queue.
+        // The error for subscribers of a stream that the client abandoned in the queue.
         self.record.set_rejected(cancelled_error());
         self.record.report_lost();
         if !self.record.is_over() {
@@ -110,7 +110,7 @@ impl Drop for StreamRun {
     }
 }
 
-/// The error of a request canceled before its start.
+/// The error of a request canceled before the start.
 pub(crate) fn cancelled_error() -> ApiError {
     ApiError::caller(
         ErrorKind::Cancelled,

@@ -15,14 +15,14 @@ pub struct StreamTerms {
     pub framing: Framing,
     /// Field of chat messages with the reasoning.
     pub reasoning_field: ReasoningField,
-    /// The stream goes on without its client, and is retained after its end.
+    /// The stream continues without a client, and is retained after the end.
     pub resumable: bool,
-    /// The stream becomes resumable when its client does not read for too long (`backpressure.policy: detach`).
+    /// The stream becomes resumable when the client does not read for too long (`backpressure.policy: detach`).
     pub detachable: bool,
     /// Credit comes from the client's acknowledgements alone.
     pub explicit_acks: bool,
     /// Tokens a choice may be ahead; 0 = no limit.
     pub credit_window: u64,
-    /// Tokens that a detached stream may generate beyond its credit window, per choice and once.
+    /// Tokens that a detached stream may generate beyond the credit window, per choice and once.
     pub detached_tokens: u64,
 }

@@ -1,4 +1,4 @@
-//! A reader attached to a stream, from before it reads until it leaves.
+//! A reader attached to a stream, from before the first read until the reader leaves.
 
 use super::credit_owner::SubscriberId;
 use super::stream_record::StreamRecord;
@@ -12,14 +12,14 @@ pub struct Subscriber {
 
 impl Subscriber {
     /// The subscriber of the client that opens the stream. The subscriber owns the credit from now on, also before
-    /// the start: a stream without a credit owner gets its `detached_tokens`.
+    /// the start: a stream without a credit owner gets `detached_tokens`.
     pub fn opening(record: &Arc<StreamRecord>) -> Self {
         let subscriber = Self::joining(record);
         subscriber.take_credit();
         subscriber
     }
 
-    /// A later subscriber, which takes the credit when it reads and there is no owner.
+    /// A later subscriber, which becomes the credit owner by reading while there is no owner.
     pub fn joining(record: &Arc<StreamRecord>) -> Self {
         Self {
             record: Arc::clone(record),
@@ -32,7 +32,7 @@ impl Subscriber {
         &self.record
     }
 
-    /// Takes the credit from its owner.
+    /// Takes the credit from the current owner.
     pub(crate) fn take_credit(&self) {
         self.record.credit_owner().take_credit(self.id);
     }
@@ -44,7 +44,7 @@ impl Subscriber {
 }
 
 impl Drop for Subscriber {
-    /// Gives the credit up; the stream gets its `detached_tokens`.
+    /// If this subscriber owns the credit, gives the credit up; the stream then gets `detached_tokens`.
     fn drop(&mut self) {
         if self.record.credit_owner().detach_subscriber(self.id) {
             self.record.detach_client();

@@ -1,9 +1,9 @@
-//! Streams whose generation is over and whose client has not read them to the end.
+//! Streams with a finished generation that the client has not read to the end.
 //!
-//! Such a stream holds neither engine resources nor a permit, only its logs. Its client may read as slowly as it
-//! likes while all these streams stay within the bounds of retained streams (`retained_max`, `retention_bytes`).
-//! Beyond the bounds the stream that ended first is cut: its connection is closed, since a client that does not read
-//! cannot be sent an error.
+//! Such a stream holds neither engine resources nor a permit, only logs. The client may read at any speed while all
+//! these streams stay within the bounds of retained streams (`retained_max`, `retention_bytes`). Beyond the bounds
+//! the stream that ended first is cut: the connection is closed, since a client that does not read cannot be sent an
+//! error.
 //!
 //! The engine's thread adds a stream before the log shows the end. The drop of the [`StreamRun`](super::StreamRun)
 //! removes the stream: at the end of reading, or when the client disconnects, which may be earlier. `is_drained` is
@@ -84,7 +84,7 @@ impl UndeliveredStreams {
     /// Removes a stream that is drained.
     fn remove_stream(&self, record: &StreamRecord) {
         let mut streams = self.lock_queue();
-        // The allocation lives as long as the weak reference, so no other stream has its address.
+        // The allocation lives as long as the weak reference, so no other stream has this address.
         let is_this = |ended: &UndeliveredStream| std::ptr::eq(ended.record.as_ptr(), record);
         if let Some(at) = streams.ended.iter().position(is_this)
             && let Some(ended) = streams.ended.remove(at)
@@ -116,13 +116,13 @@ impl StreamQueue {
     }
 }
 
-/// A reference from a stream to the connection of its client.
+/// A reference from a stream to the client's connection.
 #[derive(Default)]
 pub(crate) struct ConnectionHandle {
     connection: OnceLock<Arc<Notify>>,
     is_cut: AtomicBool,
     is_drained: AtomicBool,
-    /// The set that the stream may be in, once its permit is released.
+    /// The set that the stream may be in after the permit is released.
     undelivered: OnceLock<Arc<UndeliveredStreams>>,
 }
 

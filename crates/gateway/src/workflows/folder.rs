@@ -14,14 +14,14 @@ const LISTED_MAX: usize = 256;
 const NAME_CHARS_MAX: usize = 64;
 const ENDING: &str = "json";
 
-/// All workflows.
+/// The list of workflows.
 #[derive(JsonSchema, Serialize)]
 pub struct WorkflowList {
     object: &'static str,
     data: Vec<ListedWorkflow>,
 }
 
-/// A workflow of the list.
+/// A workflow, or the error of an invalid workflow document.
 #[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
 enum ListedWorkflow {
@@ -33,7 +33,7 @@ enum ListedWorkflow {
     },
 }
 
-/// A workflow, with the inputs that a form for it shows.
+/// A workflow and its inputs.
 #[derive(JsonSchema, Serialize)]
 pub struct Workflow {
     object: &'static str,
@@ -116,7 +116,7 @@ pub fn list_documents(folder: Option<&Path>) -> WorkflowList {
     }
 }
 
-/// A document, with what a form for it shows.
+/// The description of a workflow document, as in the workflow list.
 pub fn describe_document(name: &str, program: &Program) -> Workflow {
     Workflow {
         object: "workflow",

@@ -18,7 +18,7 @@ use stream::Owner;
 use wire::clock;
 use workflow::{Faults, Limits, Plan, Run, Spent};
 
-/// A program to be run, and its inputs.
+/// A program to be run, and the inputs.
 pub struct Program {
     /// The compiled program.
     pub program: Arc<workflow::Program>,
@@ -124,7 +124,7 @@ impl RunLauncher<'_> {
                 inline_bytes_max: self.inline_bytes_max,
                 ..Limits::default()
             },
-            // The program waits for the reader of its own log only, which the detached driver watches.
+            // The program waits only for the reader of the run's log, which the detached driver watches.
             terms: Terms {
                 policy: Policy::Keep,
                 clocks: Clocks {

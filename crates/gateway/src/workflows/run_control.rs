@@ -25,20 +25,23 @@ pub struct RunControl {
     outcome: OnceLock<RunResult>,
 }
 
-/// Result of a run, as the API reports it.
+/// Result of a workflow run.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "WorkflowOutcome")]
 pub struct RunResult {
+    /// Reason for the end of the run.
     end: &'static str,
+    /// The timeout that fired, or the error code of the failure; `null` otherwise.
     detail: Option<&'static str>,
-    /// At most `returned_bytes_max`, written out.
+    /// The value that the program returned; `null` without a value.
     #[schemars(with = "Option<serde_json::Value>")]
     value: Option<Box<RawValue>>,
+    /// The error of the program; `null` without an error.
     fault: Option<String>,
 }
 
 impl RunControl {
-    /// Ends the run after its last written token.
+    /// Ends the run after the last written token.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.waker_target.0.notify_one();
@@ -64,7 +67,7 @@ impl RunControl {
         }
     }
 
-    /// Closes a channel: the run sees the end of its input.
+    /// Closes a channel: the run sees the end of the channel's input.
     ///
     /// # Errors
     /// The run has no channel of this name now.

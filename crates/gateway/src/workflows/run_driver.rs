@@ -1,6 +1,6 @@
 //! Polls a run, and writes its output into the stream's log.
 //!
-//! One task per run. A run is not polled while paused, while the log is a window ahead of its reader, and without a
+//! One task per run. A run is not polled while paused, while the log is a window ahead of the reader, and without a
 //! slot ([`RunSlot`]); control calls wake the task. Each poll does a bounded piece of work and then yields; a step
 //! that is too long for that runs on a blocking thread.
 
@@ -27,7 +27,7 @@ pub(crate) struct RunDriver {
     /// The run's permit and slot, while the run works.
     pub(crate) place: Option<RunSlot>,
     pub(crate) follower: Box<dyn Follower>,
-    /// Tokens that the log may be ahead of its reader; 0 = no limit.
+    /// Tokens that the log may be ahead of the reader; 0 = no limit.
     pub(crate) credit_window: u64,
     pub(crate) alarm: Option<Pin<Box<Sleep>>>,
     /// Key that the tokens are charged to.

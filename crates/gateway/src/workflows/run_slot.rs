@@ -1,7 +1,7 @@
 //! The slot of a run: returned while the run is parked, requested again to continue.
 //!
-//! As for the engine's sequences ([`engine::SequencePermits`]): a paused run returns its slot at once, a run that
-//! waits for its reader after [`PERMIT_KEPT`]. Requests of the run in the engine then go on to the end of their
+//! As for the engine's sequences ([`engine::SequencePermits`]): a paused run returns the slot at once, a run that
+//! waits for the reader after [`PERMIT_KEPT`]. Requests of the run in the engine then go on to the end of their
 //! windows.
 
 use crate::streams::PermitHolder;
@@ -17,7 +17,7 @@ pub(crate) enum RunParkReason {
     Credit,
 }
 
-/// The slot of one run, and its permit.
+/// The slot of one run, and the permit.
 pub(crate) struct RunSlot {
     work: PermitHolder,
     state: SlotState,
@@ -27,7 +27,7 @@ enum SlotState {
     None,
     Wanted,
     Held,
-    /// The run waits for its reader and keeps the slot until this time.
+    /// The run waits for the reader and keeps the slot until this time.
     Kept(Pin<Box<Sleep>>),
 }
 

@@ -177,8 +177,8 @@ impl Core {
         true
     }
 
-    /// Recalls further slots, one for each waiting ticket: of the tenant with the most slots, and of its ticket with
-    /// the most.
+    /// Recalls further slots, one for each waiting ticket: of the tenant with the most slots, and of that tenant's
+    /// ticket with the most.
     fn recall_slots(&mut self) {
         while self.sums.recalled < self.queue.in_line() && self.sums.recallable > 0 {
             let most = self.tickets.values().filter_map(|ticket| {

@@ -4,7 +4,7 @@ use super::{Core, Rank, Rejection, TicketEntry, TicketId, TicketState};
 use std::time::Instant;
 
 impl Core {
-    /// Rejects a waiting ticket after its timeout. True: the ticket was rejected.
+    /// Rejects a waiting ticket after the timeout. True: the ticket was rejected.
     pub(crate) fn expire_ticket(&mut self, id: TicketId, now: Instant) -> bool {
         let Some(TicketEntry {
             rank,

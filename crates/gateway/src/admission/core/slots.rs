@@ -57,7 +57,7 @@ impl Core {
         self.grant_slots(now);
     }
 
-    /// Whether a running sequence of this ticket should return its slot, because a ticket without a slot waits.
+    /// Whether a running sequence of this ticket should return a slot, because a ticket without a slot waits.
     pub(crate) fn is_recalled(&mut self, id: TicketId) -> bool {
         let nobody = self.queue.is_empty();
         let recalled = self.update_running(id, |run| {
@@ -69,8 +69,8 @@ impl Core {
         recalled == Some(true)
     }
 
-    /// A sequence returns the slot that it had taken. The ticket keeps its last slot if another sequence requests
-    /// one, or `more` sequences are still to come.
+    /// A sequence returns the slot taken before. The ticket keeps the last slot if another sequence requests one,
+    /// or `more` sequences are still to come.
     pub(crate) fn return_slot(&mut self, id: TicketId, more: bool, now: Instant) {
         self.advance_measurements(now);
         let saturated = self.is_saturated();
