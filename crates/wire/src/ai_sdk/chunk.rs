@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use stream::{End, Stop};
 
-/// One chunk. Its `type` is the variant in kebab case.
+/// A chunk of a UI message stream.
 #[derive(JsonSchema, Serialize)]
 #[serde(
     tag = "type",
@@ -93,7 +93,7 @@ impl Serialize for PartId {
     }
 }
 
-/// Metadata of a message, which the protocol leaves to the server.
+/// Metadata of a message: token counts.
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 pub(super) struct MessageMetadata {
     usage: TokenUsage,

@@ -42,7 +42,7 @@ struct Blocks {
     begun: usize,
 }
 
-/// An event of a message.
+/// An event of a message stream.
 #[derive(JsonSchema, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum MessageEvent<'a> {
@@ -59,7 +59,7 @@ pub(crate) enum MessageEvent<'a> {
     },
     ContentBlockStop {
         index: usize,
-        /// Only for one of several choices.
+        /// Stop reason of the choice that ends with this block; only in responses with several choices.
         #[serde(skip_serializing_if = "Option::is_none")]
         stop_reason: Option<Option<&'static str>>,
     },
@@ -71,7 +71,7 @@ pub(crate) enum MessageEvent<'a> {
     Ping,
 }
 
-/// A message: empty, or complete.
+/// A message; without content in `message_start`.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Message")]
 pub(crate) struct MessageObject<'a> {

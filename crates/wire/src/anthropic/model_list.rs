@@ -21,12 +21,12 @@ pub struct ModelInfo<'a> {
     display_name: &'a str,
     created_at: String,
     lifecycle: &'static str,
-    /// Context length in tokens; only of a loaded model.
+    /// Context length in tokens; absent while the model is not loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_input_tokens: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<usize>,
-    /// State of a model that is not loaded.
+    /// State of a model that is not loaded; absent for a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }

@@ -37,7 +37,7 @@ pub(super) enum JobEvent<'a> {
         choice: Option<usize>,
     },
     Error(JobError<'a>),
-    /// The `type` is that of the tool-call part.
+    /// A part of a tool call.
     #[serde(untagged)]
     ToolCall {
         #[serde(flatten)]
@@ -81,12 +81,12 @@ impl<'a> ToolCallEvent<'a> {
     }
 }
 
-/// The tokens that an event covers.
+/// The range of tokens that an event covers.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct TokenRange {
     /// Index of the first token.
     i: u64,
-    /// Number of tokens; left out for one token.
+    /// Number of tokens; absent for a single token.
     #[serde(skip_serializing_if = "Option::is_none")]
     n: Option<u64>,
 }
@@ -132,7 +132,7 @@ pub(super) struct StopReason<'a> {
     pub(super) stop_sequence_matched: Option<&'a str>,
 }
 
-/// The non-streaming response.
+/// The non-streaming response of a job.
 #[derive(JsonSchema, Serialize)]
 pub(super) struct CollectedJob<'a> {
     #[serde(flatten)]

@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct ErrorLine<'a> {
     error: &'a str,
     code: &'a str,
-    /// Generated tokens; left out if there are none.
+    /// Number of generated tokens; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     eval_count: Option<u64>,
 }

@@ -26,7 +26,7 @@ pub(super) struct ChunkWriter {
     pub(super) collected: &'static str,
 }
 
-/// A chunk, or a non-streaming response.
+/// A chunk of a stream, or a non-streaming response.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "{C}Response")]
 pub(super) struct CompletionObject<'a, C> {
@@ -37,7 +37,7 @@ pub(super) struct CompletionObject<'a, C> {
     #[serde(skip_serializing_if = "Option::is_none")]
     service_tier: Option<&'static str>,
     choices: &'a [C],
-    /// `None`: the field is left out.
+    /// Token counts; `null` or absent in chunks without token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<CompletionUsage>>,
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct RejectedWith(pub &'static str);
 
-/// The body `{"error":{...}}`.
+/// The body of an error response.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Error")]
 pub struct ErrorBody<'a> {
@@ -30,7 +30,7 @@ struct ErrorObject<'a> {
     errors: Vec<FieldError<'a>>,
 }
 
-/// One field that was rejected.
+/// A rejected field of a request.
 #[derive(JsonSchema, Serialize)]
 pub struct FieldError<'a> {
     field: &'a str,

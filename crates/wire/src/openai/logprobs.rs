@@ -45,7 +45,7 @@ struct ChatLogprobsObject<'a> {
     refusal: (),
 }
 
-/// Four parallel lists, one entry per token.
+/// Log-probabilities of a choice as parallel lists with one entry per token.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "CompletionLogprobs")]
 struct CompletionLogprobsObject<T, L, A, O> {

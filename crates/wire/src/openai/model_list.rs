@@ -11,7 +11,7 @@ pub struct ModelObject<'a> {
     object: &'static str,
     created: i64,
     owned_by: &'static str,
-    /// Context length in tokens, under vLLM's name; only of a loaded model.
+    /// Context length in tokens; absent while the model is not loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_model_len: Option<usize>,
     /// How tools are rendered: `template`, `generic` (in the text of the conversation) or `none`; only of a loaded
@@ -21,7 +21,7 @@ pub struct ModelObject<'a> {
     /// Whether the model supports reasoning; only of a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<bool>,
-    /// State of a model that is not loaded.
+    /// State of a model that is not loaded; absent for a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }

@@ -5,7 +5,7 @@ use super::response_object::ResponseObject;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// An event of a response.
+/// An event of a response stream, with a sequence number.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "{T}Event")]
 pub(super) struct Numbered<T> {
@@ -15,7 +15,7 @@ pub(super) struct Numbered<T> {
     pub(super) fields: T,
 }
 
-/// All events of a response.
+/// An event of a response stream.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]

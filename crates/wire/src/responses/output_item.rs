@@ -15,7 +15,7 @@ use std::fmt::Display;
 use stream::{End, StreamId};
 use text::Tokenizer;
 
-/// An item of the output.
+/// An output item of a response.
 #[derive(JsonSchema, Serialize)]
 pub struct OutputItem<'a> {
     id: ItemId,

@@ -28,7 +28,7 @@ impl RequestFields {
     }
 }
 
-/// Fields that [`repeats`](super::request) writes, with the types that the request's parser accepts.
+/// Fields of the request that the response repeats.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct RepeatedFields {
