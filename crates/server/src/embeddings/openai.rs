@@ -64,7 +64,7 @@ pub(crate) async fn create_embeddings(
     })
 }
 
-/// The response, which is written vector by vector.
+/// The response of `/v1/embeddings`.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct EmbeddingList {
@@ -82,7 +82,7 @@ struct EmbeddingObject {
     embedding: EmbeddingVector,
 }
 
-/// Floats, or the base64 of little-endian floats.
+/// The vector as numbers, or as base64 of little-endian 32-bit floats.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]

@@ -38,9 +38,9 @@ pub(crate) fn heartbeat_body(lifecycle: Arc<Lifecycle>) -> Body {
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Heartbeat {
     r#type: &'static str,
-    /// Number of the heartbeat.
+    /// Sequence number of the heartbeat.
     seq: u64,
-    /// Heartbeats that were skipped so far.
+    /// Number of heartbeats that were skipped so far because the reader was slow.
     dropped: u64,
     at: String,
     state: &'static str,

@@ -31,13 +31,13 @@ pub(crate) async fn show_version() -> Json<Version> {
     })
 }
 
-/// The release of the server.
+/// The version of the server.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Version {
     version: &'static str,
 }
 
-/// The load of an engine.
+/// The load of an engine: sequences by state, and KV cache pages by state.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct EngineLoad {
     queued: u64,
@@ -82,12 +82,12 @@ pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Resp
     Json(health).into_response()
 }
 
-/// The stage of the server, and the load of the default model's engine.
+/// The state of the server, and the load of the default model's engine.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Health<'a> {
     status: &'static str,
     model: &'a str,
-    /// `null` while the model is not loaded.
+    /// Load of the default model's engine; `null` while the model is not loaded.
     engine: Option<EngineLoad>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Readiness {
 struct LoadingReport {
     percent: u64,
     progress: LoadProgress,
-    /// The route that streams the progress.
+    /// Path of the endpoint that streams the progress.
     progress_url: &'static str,
 }
 
@@ -139,7 +139,7 @@ pub(crate) async fn show_ready(
     })
 }
 
-/// Whether requests are accepted, and the stage of the server.
+/// Whether requests are accepted, and the state of the server.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct ReadyState {
     ready: bool,

@@ -35,7 +35,7 @@ pub(crate) struct MetricsSnapshot {
     pub(crate) step_rows: u64,
     pub(crate) draft_tokens: u64,
     pub(crate) draft_tokens_accepted: u64,
-    /// `null` if there were no draft tokens.
+    /// Accepted draft tokens divided by draft tokens; `null` without draft tokens.
     pub(crate) draft_acceptance_rate: Option<f64>,
     pub(crate) parks: u64,
     pub(crate) resumes: u64,
@@ -51,7 +51,7 @@ pub(crate) struct MetricsSnapshot {
     pub(crate) step_time: Quantiles,
 }
 
-/// Summary of a latency; quantiles are absent without samples.
+/// Count, sum and quantiles of a latency, in seconds; quantiles are absent without samples.
 #[derive(Clone, Copy, Debug, JsonSchema, PartialEq, Serialize)]
 pub(crate) struct Quantiles {
     pub(crate) count: u64,

@@ -55,7 +55,7 @@ pub(crate) async fn count_tokens(
     }))
 }
 
-/// Number of a prompt's tokens.
+/// The number of tokens in a prompt.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct MessageTokenCount {
     input_tokens: usize,

@@ -168,19 +168,19 @@ pub(crate) struct JobStatus<'a> {
     stream_id: String,
     model: &'a str,
     state: &'static str,
-    /// Position in the queue, from 1.
+    /// Position in the admission queue, from 1; absent while the job is not queued.
     position: Option<usize>,
     started_at: Option<String>,
     ended_at: Option<String>,
     tokens_out: u64,
     decode_time_ms: u64,
-    /// `null` until the job has ended.
+    /// The end of the job; `null` while the job is not finished.
     ending: Option<JobEnding<'a>>,
     /// The URL of the job's events.
     sse_url: String,
 }
 
-/// How a job ended.
+/// The end of a job: a stop reason or an error.
 #[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
 enum JobEnding<'a> {

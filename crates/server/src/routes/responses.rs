@@ -87,7 +87,7 @@ pub(crate) async fn count_input_tokens(
     }))
 }
 
-/// Number of a prompt's tokens.
+/// The number of tokens in a prompt.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct InputTokenCount {
     object: &'static str,

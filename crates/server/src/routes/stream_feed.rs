@@ -28,7 +28,7 @@ use wire::{clock, json};
 /// Length of a chunk after which no further event is appended.
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
 
-/// An event of the feed, which is written field by field.
+/// An event of the stream feed.
 #[derive(JsonSchema)]
 #[schemars(tag = "type", rename_all = "snake_case")]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -44,12 +44,14 @@ pub(crate) enum FeedMessage {
     Parked(StreamEvent),
     Resumed(StreamEvent),
     Ended(StreamEvent),
-    /// Events that this reader has missed.
+    /// The reader was too slow and missed events.
     Dropped {
+        /// Number of events missed since the last event.
         count: u64,
+        /// Number of events missed since the reader connected.
         total: u64,
     },
-    /// The server is shutting down: the last event.
+    /// The server is shutting down; this is the last event.
     Draining {},
 }
 
@@ -59,13 +61,13 @@ pub(crate) enum FeedMessage {
 pub(crate) struct StreamEvent {
     stream: String,
     at: String,
-    /// Tokens of the prompt.
+    /// Number of prompt tokens; absent while unknown.
     #[schemars(skip_serializing_if = "Option::is_none")]
     prompt: Option<u64>,
-    /// Why a stream is parked.
+    /// Park reason; only in `parked` events.
     #[schemars(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// How a stream ended.
+    /// Reason for the end of the stream; only in `ended` events.
     #[schemars(skip_serializing_if = "Option::is_none")]
     end: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]

@@ -155,7 +155,7 @@ pub(crate) struct StreamPage<'a> {
     object: &'static str,
     data: Vec<Description<'a>>,
     has_more: bool,
-    /// `after` of the next page.
+    /// Value of the parameter `after` for the next page; `null` on the last page.
     next: Option<u64>,
 }
 

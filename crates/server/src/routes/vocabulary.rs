@@ -115,12 +115,12 @@ fn parse_tokenize(
     }))
 }
 
-/// The response of `/tokenize`, which is written token by token.
+/// The response of `/tokenize`.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct Tokenized {
     count: u64,
-    /// Length of the model's context.
+    /// Context length of the model in tokens.
     max_model_len: u64,
     tokens: Vec<TokenOrPiece>,
     /// The text of each token, if `return_token_strs` is set.
@@ -128,7 +128,7 @@ pub(crate) struct Tokenized {
     token_strs: Vec<String>,
 }
 
-/// A token id; with its piece, if `with_pieces` is set.
+/// A token id, or a token id and the token's text if `with_pieces` is set.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -137,7 +137,7 @@ enum TokenOrPiece {
     Piece { id: u32, piece: TokenPiece },
 }
 
-/// The text of a token, or its bytes if they are not UTF-8.
+/// The text of a token, or the token's bytes if these are not valid UTF-8.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -146,7 +146,7 @@ enum TokenPiece {
     Bytes(Vec<u8>),
 }
 
-/// The response of `/detokenize`: the text, under both names.
+/// The response of `/detokenize`; both fields have the same text.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct Detokenized {

@@ -178,7 +178,7 @@ pub(crate) async fn show_run(
     Ok(Json(description).into_response())
 }
 
-/// The description of a run in the API.
+/// A workflow run.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "WorkflowRun")]
 pub(crate) struct RunDescription<'a> {
@@ -186,7 +186,7 @@ pub(crate) struct RunDescription<'a> {
     id: String,
     model: &'a str,
     state: &'static str,
-    /// Present once the run has ended.
+    /// Result of the run; absent before the end of the run.
     #[serde(flatten)]
     outcome: Option<&'a RunResult>,
 }
@@ -225,7 +225,7 @@ pub(crate) async fn write_channel(
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct ChannelWrite {
     object: &'static str,
-    /// Number of ids that the channel had room for.
+    /// Number of token ids that were written; the channel has no capacity for the others.
     written: usize,
     closed: bool,
 }

@@ -25,14 +25,14 @@ const NEVER_UNIX_S: u64 = 9_999_999_999;
 /// `Retry-After` while the model file is being read.
 const UNREAD_RETRY: Duration = Duration::from_secs(1);
 
-/// The supported version of Ollama's API, and the release of the server.
+/// The supported version of Ollama's API, and the version of the server.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct OllamaVersion {
     version: &'static str,
     server: &'static str,
 }
 
-/// Models, local or loaded.
+/// A list of local or of loaded models.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "{T}List")]
 pub(crate) struct OllamaModelList<T> {
@@ -62,7 +62,7 @@ pub(crate) struct OllamaLoadedModel {
 struct OllamaModelFile {
     name: String,
     model: String,
-    /// Bytes of the file; of a loaded model the bytes in memory, where they are more.
+    /// Size of the model file in bytes; for a loaded model the size in memory if larger.
     size: u64,
     digest: String,
     details: OllamaModelDetails,

@@ -23,17 +23,17 @@ const SHOWN_DIGITS: usize = 12;
 /// A line for the client, or the error that ended the download.
 type PullLine = Result<OllamaStatus, ApiError>;
 
-/// A line about an operation of the model store.
+/// Progress or result of an operation on a model.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(crate) struct OllamaStatus {
     status: String,
-    /// Checksum of the file that is downloaded.
+    /// Digest of the file that is downloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<u64>,
-    /// Bytes of the file so far.
+    /// Number of bytes downloaded so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     completed: Option<u64>,
 }
