@@ -1,6 +1,7 @@
 //! Control updates: `POST /v1/streams/{id}/control`, and `control` over a WebSocket.
 
-use crate::fields::{self, Fields};
+use crate::fields::Fields;
+use crate::fields::bounds::token_id_list;
 use engine::{INJECT_TOKENS_MAX, RequestUpdate};
 use generate::error::ApiError;
 
@@ -46,7 +47,7 @@ impl ControlRequest {
             repetition_penalty: fields.number("repetition_penalty", 0.01..=100.0),
             presence_penalty: fields.number("presence_penalty", -100.0..=100.0),
             frequency_penalty: fields.number("frequency_penalty", -100.0..=100.0),
-            inject: injected_tokens(fields),
+            inject: token_id_list(fields, "tokens", INJECT_TOKENS_MAX),
         };
         let control = Self {
             pause: fields.boolean("pause"),
@@ -67,18 +68,4 @@ impl ControlRequest {
         }
         control
     }
-}
-
-fn injected_tokens(fields: &mut Fields<'_>) -> Vec<u32> {
-    let items = fields
-        .array("tokens", INJECT_TOKENS_MAX)
-        .unwrap_or_default();
-    let mut ids = Vec::with_capacity(items.len());
-    for (at, raw) in items.into_iter().enumerate() {
-        match fields::parse_value::<u32>(raw) {
-            Some(id) => ids.push(id),
-            None => fields.reject(format!("tokens[{at}]"), "must be a token id"),
-        }
-    }
-    ids
 }

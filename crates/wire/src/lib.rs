@@ -1,5 +1,6 @@
 //! Wire protocols: bytes to values, and events to bytes.
 
+pub mod acknowledgement;
 pub mod ai_sdk;
 pub mod anthropic;
 pub mod clock;
@@ -9,6 +10,7 @@ pub mod cursor;
 pub mod derived_model;
 pub mod edit_distance;
 pub mod embeddings_input;
+pub mod embeddings_request;
 pub mod embeddings_vector;
 pub mod encoder;
 pub mod event_id;
@@ -40,6 +42,8 @@ pub mod schema;
 pub(crate) mod sse;
 pub mod status;
 pub mod tool_definitions;
+pub mod vocabulary_request;
+pub mod workflow_request;
 
 #[cfg(test)]
 #[global_allocator]

@@ -1,5 +1,6 @@
 //! Commands of a client over the WebSocket.
 
+use crate::acknowledgement::INDEX_MESSAGE;
 use crate::control_request::ControlRequest;
 use crate::fields::{Fields, RawJson};
 use crate::protocol::Protocol;
@@ -212,7 +213,7 @@ fn parse_ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
         return None;
     }
     if fields.raw("index").is_none() {
-        fields.reject("index", "must be the number of tokens the client has");
+        fields.reject("index", INDEX_MESSAGE);
     }
     let index = unsigned_field(fields, "index");
     let choice = unsigned_field(fields, "choice");

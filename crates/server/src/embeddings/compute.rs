@@ -18,6 +18,7 @@ use std::task::Poll;
 use std::time::Instant;
 use stream::{End, Owner, Read, Reader};
 use wire::clock;
+use wire::embeddings_request::EmbeddingModel;
 use wire::openai::finish_reason;
 
 /// The output of an embedding for the resource estimate.
@@ -52,7 +53,7 @@ pub(super) struct ComputedEmbeddings {
 ///
 /// # Errors
 /// The pooling of the model is not supported.
-pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), ApiError> {
+fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), ApiError> {
     let dim = model.handle.engine.hidden_dim();
     match model.facts.pooling {
         Some(pooling) if dim > 0 => Ok((pooling, dim)),
@@ -62,6 +63,18 @@ pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), Ap
             "embeddings: this model's pooling type is not supported by this server",
         )),
     }
+}
+
+/// The properties of the model that bound the fields of a request.
+///
+/// # Errors
+/// The pooling of the model is not supported.
+pub(super) fn embedding_model(model: &ServedModel) -> Result<EmbeddingModel, ApiError> {
+    let (_, dimensions) = expect_pooling(model)?;
+    Ok(EmbeddingModel {
+        vocab_size: model.handle.tokenizer.vocab_size(),
+        dimensions,
+    })
 }
 
 /// Computes the embeddings. Dropping the future (the client has disconnected) cancels the work.

@@ -1,7 +1,7 @@
 //! Ollama's `POST /api/embed`, and the older `POST /api/embeddings`, which returns one vector that is not normalized.
 
 use super::EmbeddingsResponse;
-use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, expect_pooling};
+use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, embedding_model};
 use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::request::model_lookup;
 use crate::response::error_response::Rejected;
@@ -13,19 +13,11 @@ use gateway::models::ModelLease;
 use generate::error::ApiError;
 use schemars::JsonSchema;
 use std::time::{Duration, Instant};
+use wire::embeddings_request::{self, EmbedRoute};
 use wire::embeddings_vector::{cut_and_normalize, write_floats};
-use wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
-use wire::ollama;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::{clock, embeddings_input, json};
-
-/// The two routes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EmbedRoute {
-    Embed,
-    Embeddings,
-}
+use wire::{clock, json};
 
 /// The handler of `/api/embed`.
 pub(crate) async fn embed_texts(
@@ -59,43 +51,28 @@ async fn respond(
     let lease = model_lookup::find_lease(models, Protocol::OllamaGenerate, &body).await?;
     let mut fields = body.fields();
     let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
-    let (_, dim) = expect_pooling(&serving.model)?;
-    let vocab = serving.model.handle.tokenizer.vocab_size();
-    let field = match route {
-        EmbedRoute::Embed => "input",
-        EmbedRoute::Embeddings => "prompt",
-    };
-    let texts = embeddings_input::read_inputs(&mut fields, field, vocab);
-    if route == EmbedRoute::Embeddings && texts.len() > 1 {
-        fields.reject(field, "must be one text");
-    }
-    let truncate = fields.boolean("truncate").unwrap_or(true);
-    let dimensions = fields.integer("dimensions", 1..=dim as i128);
-    ollama::keep_alive::keep_alive(&mut fields);
-    fields.string("model");
-    let table = match route {
-        EmbedRoute::Embed => &OLLAMA_EMBED,
-        EmbedRoute::Embeddings => &OLLAMA_EMBEDDINGS,
-    };
-    let ignored = fields.finish_request(table)?;
+    let model = embedding_model(&serving.model)?;
+    let parsed = embeddings_request::parse_ollama(fields, route, model)?;
     let residence = ResidenceRequest::of(Protocol::OllamaGenerate, body.fields())?;
     residence.apply_keep_alive(models).await;
     let request = EmbeddingsRequest {
-        field,
-        texts,
-        truncate,
+        field: route.input_field(),
+        texts: parsed.texts,
+        truncate: parsed.truncate,
         body_bytes: body.text().len(),
         class: scheduling.priority.unwrap_or_default(),
         deadline: scheduling.deadline,
         serving,
     };
     let embedded = compute_embeddings(&gateway.generations, &caller, request).await?;
-    let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
     let body = match route {
-        EmbedRoute::Embed => embed_response(&name, &embedded, dimensions, arrived),
-        EmbedRoute::Embeddings => embeddings_response(&embedded, dimensions),
+        EmbedRoute::Embed => embed_response(&name, &embedded, parsed.dimensions, arrived),
+        EmbedRoute::Embeddings => embeddings_response(&embedded, parsed.dimensions),
     };
-    Ok(EmbeddingsResponse { body, ignored })
+    Ok(EmbeddingsResponse {
+        body,
+        ignored: parsed.ignored,
+    })
 }
 
 /// The response of `/api/embeddings`.

@@ -1,7 +1,7 @@
 //! `POST /v1/embeddings`.
 
 use super::EmbeddingsResponse;
-use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, expect_pooling};
+use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, embedding_model};
 use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::request::model_lookup;
 use crate::response::error_response::Rejected;
@@ -11,11 +11,9 @@ use gateway::handles::Gateway;
 use gateway::models::ModelLease;
 use schemars::JsonSchema;
 use wire::embeddings_vector::{cut_and_normalize, write_base64, write_floats};
-use wire::field_table::EMBEDDINGS;
-use wire::openai::generation_fields;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::{clock, embeddings_input, json};
+use wire::{clock, embeddings_request, json};
 
 /// The handler of `/v1/embeddings`.
 pub(crate) async fn create_embeddings(
@@ -29,38 +27,22 @@ pub(crate) async fn create_embeddings(
     let lease = model_lookup::find_lease(models, Protocol::Completion, &body).await?;
     let mut fields = body.fields();
     let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
-    let (_, dim) = expect_pooling(&serving.model)?;
-    let vocab = serving.model.handle.tokenizer.vocab_size();
-    let texts = embeddings_input::read_inputs(&mut fields, "input", vocab);
-    let base64 = match fields.string("encoding_format").as_deref() {
-        None | Some("float") => false,
-        Some("base64") => true,
-        Some(_) => {
-            fields.reject("encoding_format", "must be float or base64");
-            false
-        }
-    };
-    let dimensions = fields.integer("dimensions", 1..=dim as i128);
-    let stream_options = generation_fields::stream_options(&mut fields);
-    fields.string("model");
-    let ignored = fields.finish_request(&EMBEDDINGS)?;
-    let client_deadline = stream_options
-        .deadline
-        .map(|deadline| clock::now() + deadline);
+    let model = embedding_model(&serving.model)?;
+    let parsed = embeddings_request::parse_openai(fields, model)?;
+    let client_deadline = parsed.deadline.map(|deadline| clock::now() + deadline);
     let request = EmbeddingsRequest {
         field: "input",
-        texts,
-        truncate: false,
+        texts: parsed.texts,
+        truncate: parsed.truncate,
         body_bytes: body.text().len(),
-        class: scheduling.priority.unwrap_or(stream_options.priority),
+        class: scheduling.priority.unwrap_or(parsed.priority),
         deadline: scheduling.deadline.into_iter().chain(client_deadline).min(),
         serving,
     };
     let embedded = compute_embeddings(&gateway.generations, &caller, request).await?;
-    let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
     Ok(EmbeddingsResponse {
-        body: embeddings_response(&name, &embedded, dimensions, base64),
-        ignored,
+        body: embeddings_response(&name, &embedded, parsed.dimensions, parsed.is_base64),
+        ignored: parsed.ignored,
     })
 }
 

@@ -22,6 +22,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::{LIST_PAGE_MAX, ListCursor};
+use wire::acknowledgement::Acknowledgement;
 use wire::clock;
 use wire::control_request::ControlRequest;
 use wire::cursor::{Cursor, TerminalMarker, invalid_cursor};
@@ -261,17 +262,9 @@ pub(crate) async fn acknowledge_tokens(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
-    let mut fields = Fields::parse(&body)?;
-    let index = fields.integer("index", 0..=i128::from(u64::MAX));
-    if fields.raw("index").is_none() {
-        fields.reject("index", "must be the number of tokens the client has");
-    }
     let last = stream.payload.meta().choices.saturating_sub(1);
-    let choice = fields.integer("choice", 0..=last as i128);
-    fields.finish()?;
-    let index = index.and_then(|index| u64::try_from(index).ok());
-    let choice = choice.and_then(|choice| usize::try_from(choice).ok());
-    stream.payload.acknowledge(index.unwrap_or(0), choice);
+    let ack = Acknowledgement::parse(Fields::parse(&body)?, last)?;
+    stream.payload.acknowledge(ack.index, ack.choice);
     Ok(described_stream(StatusCode::OK, &stream))
 }
 

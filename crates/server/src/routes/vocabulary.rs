@@ -22,10 +22,9 @@ use generate::prompt_limit::PromptLimit;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use text::Message;
 use wire::fields::Fields;
-use wire::openai::chat_request;
 use wire::protocol::Protocol;
+use wire::vocabulary_request::{self, TokenizeInput};
 use wire::{clock, json};
 
 /// Parses the fields of a request, and returns the work that is offloaded.
@@ -34,8 +33,6 @@ type OffloadedWork = Box<dyn FnOnce() -> Result<BytesMut, ApiError> + Send>;
 
 /// Bytes of a response; one token can take some hundred.
 const RESPONSE_BYTES_MAX: usize = 32 << 20;
-/// Bytes of detokenized text.
-const DETOKENIZED_BYTES_MAX: usize = 16 << 20;
 
 /// `POST /tokenize`.
 pub(crate) async fn tokenize_text(
@@ -76,42 +73,23 @@ async fn respond(
     Ok(([(CONTENT_TYPE, "application/json")], answer.freeze()).into_response())
 }
 
-fn parse_tokenize(
-    mut fields: Fields<'_>,
-    model: &Arc<ServedModel>,
-) -> Result<OffloadedWork, ApiError> {
-    let special = fields.boolean("add_special_tokens");
-    let added = special.or_else(|| fields.boolean("add_special"));
-    let parsed = fields.boolean("parse_special").unwrap_or(true);
-    let pieces = fields.boolean("with_pieces").unwrap_or(false);
-    let strings = fields.boolean("return_token_strs").unwrap_or(false);
-    let text = fields.string("content").map(|text| (text, false));
-    let text = text.or_else(|| fields.string("prompt").map(|text| (text, true)));
-    let text = text.map(|(text, adds)| (text.into_owned(), added.unwrap_or(adds)));
-    let conversation = match (&text, fields.raw("messages")) {
-        (Some(_), None) => None,
-        (None, Some(_)) => Some(parse_conversation(&mut fields)),
-        _ => {
-            fields.reject(
-                "content",
-                "is required, or prompt, or messages: one of them",
-            );
-            None
-        }
-    };
-    let named = ["content", "prompt", "messages"].into_iter();
-    let field = named.into_iter().find(|name| fields.raw(name).is_some());
-    let field = field.unwrap_or("content");
-    fields.finish()?;
+fn parse_tokenize(fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<OffloadedWork, ApiError> {
+    let request = vocabulary_request::parse_tokenize(fields)?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let ids = match (text, conversation) {
-            (Some((text, adds)), _) => prompt_encoder(&model).text_ids(&text, adds, parsed)?,
-            (None, Some((messages, kwargs, add_generation_prompt))) => prompt_encoder(&model)
-                .conversation_ids(messages, template_arguments(&kwargs, add_generation_prompt))?,
-            (None, None) => Vec::new(),
+        let encoder = prompt_encoder(&model);
+        let ids = match request.input {
+            TokenizeInput::Text { text, add_special } => {
+                encoder.text_ids(&text, add_special, request.parse_special)?
+            }
+            TokenizeInput::Conversation(conversation) => {
+                let add_generation_prompt = conversation.add_generation_prompt;
+                let arguments = template_arguments(&conversation.kwargs, add_generation_prompt);
+                encoder.conversation_ids(conversation.messages, arguments)?
+            }
         };
-        tokenize_response(&ids, field, pieces, strings, &model)
+        let (pieces, strings) = (request.with_pieces, request.return_token_strs);
+        tokenize_response(&ids, request.field, pieces, strings, &model)
     }))
 }
 
@@ -238,26 +216,12 @@ fn expect_fit(field: &str, out: &BytesMut) -> Result<(), ApiError> {
 }
 
 fn parse_detokenize(
-    mut fields: Fields<'_>,
+    fields: Fields<'_>,
     model: &Arc<ServedModel>,
 ) -> Result<OffloadedWork, ApiError> {
-    let vocab = model.handle.tokenizer.vocab_size();
-    let ids = match fields.raw("tokens") {
-        Some(raw) => fields.ids("tokens", raw, vocab),
-        None => {
-            fields.reject("tokens", "is required");
-            None
-        }
-    };
-    let bytes = |&id: &u32| model.handle.tokenizer.bytes(id).map_or(0, <[u8]>::len);
-    let bytes: usize = ids.iter().flatten().map(bytes).sum();
-    if bytes > DETOKENIZED_BYTES_MAX {
-        let message =
-            format!("stand for {bytes} bytes; at most {DETOKENIZED_BYTES_MAX} are returned");
-        fields.reject("tokens", message);
-    }
-    fields.finish()?;
-    let ids = ids.unwrap_or_default();
+    let tokenizer = &model.handle.tokenizer;
+    let token_bytes = |id| tokenizer.bytes(id).map_or(0, <[u8]>::len);
+    let ids = vocabulary_request::parse_detokenize(fields, tokenizer.vocab_size(), token_bytes)?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let text = detokenize::prompt_text(&model.handle.tokenizer, &ids);
@@ -275,21 +239,18 @@ fn parse_detokenize(
 }
 
 fn parse_apply_template(
-    mut fields: Fields<'_>,
+    fields: Fields<'_>,
     model: &Arc<ServedModel>,
 ) -> Result<OffloadedWork, ApiError> {
-    let (messages, kwargs, add_generation_prompt) = parse_conversation(&mut fields);
-    fields.finish()?;
+    let conversation = vocabulary_request::parse_apply_template(fields)?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let room = PromptLimit::WIDEST;
         let encoder = prompt_encoder(&model);
-        let messages = encoder.add_tools(messages, &[], false)?;
-        let text = encoder.render(
-            ("messages", &messages),
-            template_arguments(&kwargs, add_generation_prompt),
-            room,
-        )?;
+        let messages = encoder.add_tools(conversation.messages, &[], false)?;
+        let arguments =
+            template_arguments(&conversation.kwargs, conversation.add_generation_prompt);
+        let text = encoder.render(("messages", &messages), arguments, room)?;
         let mut out = BytesMut::with_capacity(text.len() + 16);
         json::raw(&mut out, "{\"prompt\":");
         json::string(&mut out, &text);
@@ -312,12 +273,4 @@ fn template_arguments(
         add_generation_prompt,
         kwargs,
     }
-}
-
-/// The messages, the arguments of the chat template, and whether the generation prompt is added.
-fn parse_conversation(fields: &mut Fields<'_>) -> (Vec<Message>, Map<String, Value>, bool) {
-    let messages = chat_request::parse_messages(fields);
-    let kwargs = chat_request::template_kwargs(fields);
-    let add_generation_prompt = fields.boolean("add_generation_prompt").unwrap_or(true);
-    (messages, kwargs, add_generation_prompt)
 }

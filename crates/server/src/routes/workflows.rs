@@ -23,18 +23,16 @@ use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions
 use generate::tools::ToolCalling;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Map;
 use std::path::PathBuf;
 use std::sync::Arc;
-use wire::fields::{self, Fields};
+use wire::fields::Fields;
 use wire::framing::Framing;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
+use wire::workflow_request::{ChannelWriteRequest, RunRequest};
 
 /// Default of `max_tokens`, if the context is not smaller.
 const TOKENS_MAX: usize = 4096;
-/// Token ids in one write to a channel.
-const IDS_MAX: usize = 4096;
 
 pub(crate) async fn list_workflows(
     State(config): State<Arc<LiveConfig>>,
@@ -90,27 +88,16 @@ fn parse_run(
     lease: ModelLease,
     program: Arc<workflow::Program>,
 ) -> Result<ParsedRequest, ApiError> {
-    let mut fields = body.fields();
-    fields.string("model"); // the model was found before
     let context_max = lease.serving.model.handle.context_max;
-    let most = context_max.min(TOKENS_MAX);
-    let requested = fields.integer("max_tokens", 1..=context_max as i128);
-    let tokens_max = requested.and_then(|tokens| usize::try_from(tokens).ok());
-    let stream = fields.raw("stream").is_none() || fields.boolean("stream") == Some(true);
-    let given = match fields.raw("kwargs") {
-        None => Map::new(),
-        Some(raw) => fields::parse_value(raw).unwrap_or_else(|| {
-            fields.reject("kwargs", "must be an object");
-            Map::new()
-        }),
-    };
-    fields.finish()?;
-    let tokens_max = tokens_max.unwrap_or(most);
+    let request = RunRequest::parse(body.fields(), context_max)?;
+    let tokens_max = request
+        .max_tokens
+        .unwrap_or_else(|| context_max.min(TOKENS_MAX));
     Ok(ParsedRequest {
         protocol: Protocol::Job,
         framing: Framing::Sse,
         lease,
-        ask: run_request(body.text(), tokens_max, stream),
+        ask: run_request(body.text(), tokens_max, request.stream),
         body_bytes: body.text().len(),
         resumable: true,
         explicit_acks: false,
@@ -119,7 +106,7 @@ fn parse_run(
         response_id: None,
         program: Some(Program {
             program,
-            given,
+            given: request.kwargs,
             tokens_max,
         }),
     })
@@ -198,19 +185,11 @@ pub(crate) async fn write_channel(
     JsonBody(body): JsonBody,
 ) -> Result<Json<ChannelWrite>, Rejected> {
     let (_, running) = find_run(&streams, &caller, &id)?;
-    let mut fields = Fields::parse(&body)?;
-    let items = fields.array("ids", IDS_MAX).unwrap_or_default();
-    let mut ids = Vec::with_capacity(items.len());
-    for (at, raw) in items.into_iter().enumerate() {
-        match fields::parse_value::<u32>(raw) {
-            Some(id) => ids.push(id),
-            None => fields.reject(format!("ids[{at}]"), "must be a token id"),
-        }
-    }
-    let close = fields.boolean("close") == Some(true);
-    fields.finish()?;
-    let written = running.write_channel(&channel, &ids).map_err(no_channel)?;
-    let closes = close && written == ids.len();
+    let request = ChannelWriteRequest::parse(Fields::parse(&body)?)?;
+    let written = running
+        .write_channel(&channel, &request.ids)
+        .map_err(no_channel)?;
+    let closes = request.close && written == request.ids.len();
     if closes {
         running.close_channel(&channel).map_err(no_channel)?;
     }

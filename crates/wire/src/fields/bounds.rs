@@ -1,6 +1,6 @@
 //! Limits of values and token ids in a body: parsed values take more memory than their JSON text.
 
-use super::{JsonType, RawJson, json_type, whole_number};
+use super::{Fields, JsonType, RawJson, json_type, parse_value, whole_number};
 use generate::error::Problem;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 /// three bytes of JSON.
 pub const VALUES_MAX: usize = 1 << 18;
 /// Limit of token ids in a list: the length of the longest context.
-const IDS_MAX: usize = 1 << 20;
+pub(crate) const IDS_MAX: usize = 1 << 20;
 /// Request fields that may be lists of token ids: ids are parsed one by one ([`parse_ids`]) and take four bytes each.
 const LISTS_OF_IDS: [&str; 4] = ["prompt", "input", "context", "tokens"];
 
@@ -81,6 +81,20 @@ pub fn parse_ids(path: &str, raw: RawJson<'_>, vocab: usize) -> Result<Vec<u32>,
         )),
         (Err(_), None) => Err(no_list()),
     }
+}
+
+/// Parses a field that is a list of at most `max` token ids of any vocabulary. An absent field is an empty list; errors
+/// are recorded in `fields`.
+pub(crate) fn token_id_list(fields: &mut Fields<'_>, name: &str, max: usize) -> Vec<u32> {
+    let items = fields.array(name, max).unwrap_or_default();
+    let mut ids = Vec::with_capacity(items.len());
+    for (i, raw) in items.into_iter().enumerate() {
+        match parse_value::<u32>(raw) {
+            Some(id) => ids.push(id),
+            None => fields.reject(format!("{name}[{i}]"), "must be a token id"),
+        }
+    }
+    ids
 }
 
 /// Parses a token id of the vocabulary.

@@ -11,5 +11,6 @@ pub mod model_name;
 pub mod modelfile;
 pub mod request;
 pub(crate) mod response_line;
+pub mod store_request;
 #[cfg(test)]
 mod tests;

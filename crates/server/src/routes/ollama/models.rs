@@ -15,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
 use wire::clock;
 use wire::fields::Fields;
-use wire::ollama::{model_name, modelfile};
+use wire::ollama::{model_name, modelfile, store_request};
 use wire::rfc3339::Nanos;
 
 /// The version of Ollama's API. Clients compare this version before they use newer fields.
@@ -177,14 +177,8 @@ pub(crate) async fn show_model(
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    let mut fields = Fields::parse(&body)?;
-    // `name` is the field's former name.
-    let name = fields.string("model").or_else(|| fields.string("name"));
-    if name.is_none() {
-        fields.reject("model", "is required");
-    }
-    fields.finish()?;
-    let listed = served.listed_model(name.as_deref()).await?;
+    let name = store_request::parse_show(Fields::parse(&body)?)?;
+    let listed = served.listed_model(Some(&name)).await?;
     let capabilities = find_capabilities(&listed).await;
     Ok(Json(model_description(&listed, capabilities)?).into_response())
 }

@@ -13,17 +13,16 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gateway::models::{DerivedModel, Library, LibraryError, ModelKeepAlive, ModelRegistry};
+use gateway::models::{Library, LibraryError, ModelKeepAlive, ModelRegistry};
 use generate::error::ApiError;
 use serde::Serialize;
-use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::fields::{Fields, JsonType, json_type};
+use wire::fields::Fields;
 use wire::framing::Framing;
 use wire::ollama::error_response::ErrorLine;
-use wire::ollama::{go_template, request};
+use wire::ollama::store_request;
 
 pub(crate) async fn pull_model(
     State(served): State<Arc<ModelRegistry>>,
@@ -32,14 +31,11 @@ pub(crate) async fn pull_model(
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    let mut fields = Fields::parse(&body)?;
-    let name = required_text(&mut fields, &["model", "name"]);
-    let is_streamed = fields.boolean("stream").unwrap_or(true);
-    fields.finish()?;
+    let request = store_request::parse_pull(Fields::parse(&body)?)?;
     let library = Arc::clone(model_store(&served, "pulling models")?);
     let retry_after = config.now().retry_after;
-    let mut lines = slots.begin_pull(served, library, name, retry_after)?;
-    if is_streamed {
+    let mut lines = slots.begin_pull(served, library, request.model, retry_after)?;
+    if request.is_streamed {
         let frames = stream::unfold(lines, |mut lines| async move {
             let line = lines.recv().await?;
             let line = match line {
@@ -68,12 +64,12 @@ pub(crate) async fn create_model(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
     let library = Arc::clone(model_store(&served, "creating models")?);
-    let mut fields = Fields::parse(&body)?;
-    let name = required_text(&mut fields, &["model", "name"]);
-    let is_streamed = fields.boolean("stream").unwrap_or(true);
-    let derived = derived_model(&mut fields);
-    fields.finish()?;
-    change_store(&served, move || library.make(&name, derived)).await?;
+    let request = store_request::parse_create(Fields::parse(&body)?)?;
+    let is_streamed = request.is_streamed;
+    change_store(&served, move || {
+        library.make(&request.model, request.derived)
+    })
+    .await?;
     let lines = ["writing manifest", "success"].map(OllamaStatus::new);
     if !is_streamed {
         return Ok(Json(&lines[1]).into_response());
@@ -86,67 +82,17 @@ pub(crate) async fn create_model(
     ))
 }
 
-/// Parses the fields of a derived model.
-fn derived_model(fields: &mut Fields<'_>) -> DerivedModel {
-    for (name, instead) in [
-        ("files", "`from` must name a local model"),
-        ("adapters", "is not supported yet by this server"),
-        ("messages", "is not supported yet by this server"),
-        ("quantize", "is not supported yet by this server"),
-        (
-            "modelfile",
-            "use `from`, `system`, `template` and `parameters`",
-        ),
-    ] {
-        if request::is_given(fields, name) {
-            fields.reject(name, instead);
-        }
-    }
-    let template =
-        request::string_field(fields, "template").filter(|template| !template.is_empty());
-    let nothing = go_template::TemplateValues {
-        system: "",
-        prompt: "",
-    };
-    if let Some(Err(why)) = template
-        .as_deref()
-        .map(|template| go_template::render(template, nothing))
-    {
-        fields.reject("template", why);
-    }
-    DerivedModel {
-        parent: required_text(fields, &["from"]),
-        system: request::string_field(fields, "system").filter(|system| !system.is_empty()),
-        template,
-        options: parse_parameters(fields),
-    }
-}
-
-/// Parses options as in a request.
-fn parse_parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
-    const NAME: &str = "parameters";
-    let Some(raw) = fields.raw(NAME) else {
-        return Map::new();
-    };
-    if json_type(raw) != JsonType::Object {
-        fields.reject(NAME, "must be an object");
-        return Map::new();
-    }
-    fields.within(NAME, request::check_options);
-    wire::fields::parse_value(raw).unwrap_or_default()
-}
-
 pub(crate) async fn copy_model(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    let mut fields = Fields::parse(&body)?;
-    let from = required_text(&mut fields, &["source"]);
-    let to = required_text(&mut fields, &["destination"]);
-    fields.finish()?;
+    let request = store_request::parse_copy(Fields::parse(&body)?)?;
     let library = Arc::clone(model_store(&served, "copying models")?);
-    change_store(&served, move || library.copy(&from, &to)).await?;
+    change_store(&served, move || {
+        library.copy(&request.source, &request.destination)
+    })
+    .await?;
     Ok(StatusCode::OK.into_response())
 }
 
@@ -156,9 +102,7 @@ pub(crate) async fn delete_model(
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    let mut fields = Fields::parse(&body)?;
-    let name = required_text(&mut fields, &["model", "name"]);
-    fields.finish()?;
+    let name = store_request::parse_delete(Fields::parse(&body)?)?;
     let library = Arc::clone(model_store(&served, "deleting models")?);
     let named = served.look_up(Some(&name)).await?;
     change_store(&served, move || library.delete(&name)).await?;
@@ -186,17 +130,6 @@ async fn change_store(
         Ok(done) => done.map_err(|why| library_error(&why)),
         Err(_) => Err(ApiError::ours("internal_error", "the operation failed")),
     }
-}
-
-/// The first of these fields that is present.
-fn required_text(fields: &mut Fields<'_>, names: &[&str]) -> String {
-    let found = names.iter().find(|name| fields.raw(name).is_some());
-    let text = found.and_then(|name| request::string_field(fields, name));
-    let text = text.filter(|text| !text.is_empty());
-    if text.is_none() {
-        fields.reject(names[0], "is required: a text");
-    }
-    text.unwrap_or_default()
 }
 
 fn model_store<'a>(

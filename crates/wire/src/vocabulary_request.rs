@@ -1,0 +1,142 @@
+//! Parsers of `/tokenize`, `/detokenize` and `/apply-template`.
+
+use crate::fields::Fields;
+use crate::openai::chat_request;
+use generate::error::ApiError;
+use serde_json::{Map, Value};
+use text::Message;
+
+/// Bytes of detokenized text.
+const DETOKENIZED_BYTES_MAX: usize = 16 << 20;
+
+/// A request to `/tokenize`.
+#[derive(Debug)]
+pub struct TokenizeRequest {
+    /// The text or conversation.
+    pub input: TokenizeInput,
+    /// Name of the field with the input.
+    pub field: &'static str,
+    /// Whether special tokens in a text are tokens.
+    pub parse_special: bool,
+    /// Whether each token is returned with its text or bytes.
+    pub with_pieces: bool,
+    /// Whether the texts of the tokens are returned as a list.
+    pub return_token_strs: bool,
+}
+
+/// The input of `/tokenize`.
+#[derive(Debug)]
+pub enum TokenizeInput {
+    /// A text.
+    Text {
+        /// The text.
+        text: String,
+        /// Whether special tokens are added at the beginning and end.
+        add_special: bool,
+    },
+    /// A conversation, which the chat template renders.
+    Conversation(ConversationRequest),
+}
+
+/// A request to `/apply-template`: a conversation and the arguments of the chat template.
+#[derive(Debug)]
+pub struct ConversationRequest {
+    /// At least one message.
+    pub messages: Vec<Message>,
+    /// Variables of the chat template.
+    pub kwargs: Map<String, Value>,
+    /// Whether the generation prompt is added.
+    pub add_generation_prompt: bool,
+}
+
+/// Parses a request to `/tokenize`.
+///
+/// # Errors
+/// All invalid fields at once.
+pub fn parse_tokenize(mut fields: Fields<'_>) -> Result<TokenizeRequest, ApiError> {
+    let special = fields.boolean("add_special_tokens");
+    let added = special.or_else(|| fields.boolean("add_special"));
+    let parse_special = fields.boolean("parse_special").unwrap_or(true);
+    let with_pieces = fields.boolean("with_pieces").unwrap_or(false);
+    let return_token_strs = fields.boolean("return_token_strs").unwrap_or(false);
+    let input = parse_input(&mut fields, added);
+    let mut named = ["content", "prompt", "messages"].into_iter();
+    let field = named.find(|name| fields.raw(name).is_some());
+    let field = field.unwrap_or("content");
+    fields.finish()?;
+    Ok(TokenizeRequest {
+        input,
+        field,
+        parse_special,
+        with_pieces,
+        return_token_strs,
+    })
+}
+
+/// Parses llama.cpp's `content`, or vLLM's `prompt` or `messages`. Special tokens are added to `prompt` by default.
+fn parse_input(fields: &mut Fields<'_>, add_special: Option<bool>) -> TokenizeInput {
+    let text = fields.string("content").map(|text| (text, false));
+    let text = text.or_else(|| fields.string("prompt").map(|text| (text, true)));
+    match (text, fields.raw("messages")) {
+        (Some((text, adds)), None) => TokenizeInput::Text {
+            text: text.into_owned(),
+            add_special: add_special.unwrap_or(adds),
+        },
+        (None, Some(_)) => TokenizeInput::Conversation(parse_conversation(fields)),
+        _ => {
+            fields.reject(
+                "content",
+                "is required, or prompt, or messages: one of them",
+            );
+            TokenizeInput::Text {
+                text: String::new(),
+                add_special: false,
+            }
+        }
+    }
+}
+
+/// Parses a request to `/detokenize`; `token_bytes` is the number of bytes of a token.
+///
+/// # Errors
+/// All invalid fields at once; tokens with more bytes of text than a response may have.
+pub fn parse_detokenize(
+    mut fields: Fields<'_>,
+    vocab_size: usize,
+    token_bytes: impl Fn(u32) -> usize,
+) -> Result<Vec<u32>, ApiError> {
+    let ids = match fields.raw("tokens") {
+        Some(raw) => fields.ids("tokens", raw, vocab_size),
+        None => {
+            fields.reject("tokens", "is required");
+            None
+        }
+    };
+    let ids = ids.unwrap_or_default();
+    let bytes: usize = ids.iter().map(|&id| token_bytes(id)).sum();
+    if bytes > DETOKENIZED_BYTES_MAX {
+        let error_message =
+            format!("stand for {bytes} bytes; at most {DETOKENIZED_BYTES_MAX} are returned");
+        fields.reject("tokens", error_message);
+    }
+    fields.finish()?;
+    Ok(ids)
+}
+
+/// Parses a request to `/apply-template`.
+///
+/// # Errors
+/// All invalid fields at once.
+pub fn parse_apply_template(mut fields: Fields<'_>) -> Result<ConversationRequest, ApiError> {
+    let conversation = parse_conversation(&mut fields);
+    fields.finish()?;
+    Ok(conversation)
+}
+
+fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
+    ConversationRequest {
+        messages: chat_request::parse_messages(fields),
+        kwargs: chat_request::template_kwargs(fields),
+        add_generation_prompt: fields.boolean("add_generation_prompt").unwrap_or(true),
+    }
+}
