@@ -75,13 +75,6 @@ impl FieldTable {
         }
     }
 
-    /// Schemas of the rows by name: descriptions, and the accepted values of rejected fields.
-    pub fn properties(&self) -> serde_json::Map<String, Value> {
-        let rows = self.rows.iter();
-        rows.map(|row| (row.name.to_owned(), row.schema()))
-            .collect()
-    }
-
     /// Records what the rows say about the schemas of their fields.
     pub(crate) fn record(&self, fields: &Fields<'_>) {
         for row in self.rows {

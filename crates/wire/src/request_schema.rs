@@ -3,22 +3,21 @@
 //! Each parser reads some small bodies with a [`FieldRecorder`]: names, types and bounds of the schema are those that
 //! the parser checks, and descriptions are those of the field tables. Fields that a parser reads as raw JSON have their
 //! schemas in `details`. The tests compare each property with the parser, value by value.
+//!
+//! ```text
+//! request_rows  each body with the parser     details  schemas of fields that are read as raw JSON
+//! ```
 
 mod details;
+mod request_rows;
+
+pub use request_rows::REQUESTS;
 
 use self::details::Detail;
-use crate::control_request::ControlRequest;
 use crate::fields::Fields;
 use crate::fields::recorder::{FieldRecorder, merge};
-use crate::request_parser::ParseContext;
-use crate::{ai_sdk, anthropic, jobs, ollama, openai, responses};
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
-
-/// A context for bodies of any model: every token id is valid.
-fn any_context() -> ParseContext<'static> {
-    ParseContext::of_vocab(u32::MAX as usize)
-}
 
 /// The body of a request.
 pub struct RequestSchema {
@@ -26,112 +25,22 @@ pub struct RequestSchema {
     pub name: &'static str,
     /// Required fields.
     required: &'static [&'static str],
+    /// Fields of which one is required; the error for a body without them names the first.
+    alternatives: &'static [&'static str],
+    /// Whether `model` is read for the model lookup, before the parser reads the other fields.
+    names_model: bool,
     /// Bodies that together make the parser read all of its fields.
     samples: &'static [&'static str],
     parse: fn(Fields<'_>) -> Result<(), ApiError>,
     details: &'static [&'static [Detail]],
 }
 
-/// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 11] = [
-    RequestSchema {
-        name: "ChatRequest",
-        required: &["messages"],
-        samples: &["{}"],
-        parse: |fields| openai::chat_request::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::CHAT],
-    },
-    RequestSchema {
-        name: "CompletionRequest",
-        required: &["prompt"],
-        samples: &["{}"],
-        parse: |fields| openai::completion_request::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::COMPLETION],
-    },
-    RequestSchema {
-        name: "ResponseRequest",
-        required: &["input"],
-        samples: &["{}"],
-        parse: |fields| responses::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::RESPONSE],
-    },
-    RequestSchema {
-        name: "MessageRequest",
-        required: &["messages", "max_tokens"],
-        samples: &["{}", r#"{"tool_choice": {}}"#],
-        parse: |fields| anthropic::message_request::parse(fields, &any_context()).map(drop),
-        details: &[
-            details::GENERATION,
-            details::MESSAGE,
-            details::MESSAGE_SAMPLING,
-        ],
-    },
-    RequestSchema {
-        name: "MessageTokensRequest",
-        required: &["messages"],
-        samples: &[
-            "{}",
-            r#"{"tool_choice": {}, "thinking": {"type": "enabled"}}"#,
-        ],
-        parse: |fields| anthropic::message_request::parse_prompt(fields).map(drop),
-        details: &[details::MESSAGE],
-    },
-    RequestSchema {
-        name: "AiSdkChatRequest",
-        required: &["messages"],
-        samples: &["{}"],
-        parse: |fields| ai_sdk::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::AI_SDK],
-    },
-    RequestSchema {
-        name: "JobRequest",
-        required: &[],
-        samples: &["{}", r#"{"messages": []}"#, r#"{"prompt": ""}"#],
-        parse: |fields| jobs::request::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::CHAT, details::JOB],
-    },
-    RequestSchema {
-        name: "OllamaChatRequest",
-        required: &[],
-        samples: &["{}"],
-        parse: |fields| ollama::chat_request::parse(fields, &any_context()).map(drop),
-        details: &[details::STREAM, details::OLLAMA, details::OLLAMA_CHAT],
-    },
-    RequestSchema {
-        name: "OllamaGenerateRequest",
-        required: &[],
-        samples: &["{}", r#"{"raw": true}"#],
-        parse: |fields| ollama::generate_request::parse(fields, &any_context()).map(drop),
-        details: &[details::STREAM, details::OLLAMA],
-    },
-    RequestSchema {
-        name: "StreamUpdateRequest",
-        required: &[],
-        samples: &["{}"],
-        parse: |mut fields| {
-            ControlRequest::from_fields(&mut fields);
-            fields.finish()
-        },
-        details: &[details::UPDATE],
-    },
-    RequestSchema {
-        name: "OllamaOptions",
-        required: &[],
-        samples: &["{}"],
-        parse: |mut fields| {
-            ollama::request::check_options(&mut fields);
-            fields.finish()
-        },
-        details: &[details::SAMPLING, details::FORMAT],
-    },
-];
-
 impl RequestSchema {
     /// The JSON schema.
     pub fn schema(&self) -> Value {
         let mut properties = self.recorded(self.samples);
-        let model = json!({"type": "string", "description": "default: the first model"});
-        if !matches!(self.name, "StreamUpdateRequest" | "OllamaOptions") {
+        if self.names_model {
+            let model = json!({"type": "string", "description": "default: the first model"});
             merge(properties.entry("model").or_insert(json!({})), model);
         }
         for detail in self.details.iter().flat_map(|details| details.iter()) {
@@ -149,7 +58,15 @@ impl RequestSchema {
                 (name, schema)
             })
             .collect();
-        json!({"type": "object", "properties": properties, "required": self.required})
+        let mut schema =
+            json!({"type": "object", "properties": properties, "required": self.required});
+        if !self.alternatives.is_empty() {
+            let alternatives = self.alternatives.iter();
+            schema["anyOf"] = alternatives
+                .map(|name| json!({"required": [name]}))
+                .collect();
+        }
+        schema
     }
 
     /// Schemas of the fields that the parser reads of some bodies.

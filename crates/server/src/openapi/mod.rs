@@ -1,19 +1,18 @@
 //! `/openapi.json`, the OpenAPI 3.2 document of the server, and `/docs`, a page that shows the document.
 //!
 //! ```text
-//! operations  every route: parameters, body, responses     requests    schemas of bodies
-//! operation   an operation object                          parameters  query parameters and header fields
-//! errors      error responses of a path                    page        `/docs`
+//! operations  every route: parameters, body, responses     parameters  query parameters and header fields
+//! operation   an operation object                          errors      error responses of a path
+//! page        `/docs`
 //! ```
 //!
 //! Schemas of responses are derived from the types that the handlers return; schemas of bodies are recorded from the
-//! parsers. The integration tests validate every response that they read against the document.
+//! parsers ([`REQUESTS`]). The integration tests validate every response that they read against the document.
 
 mod errors;
 mod operation;
 mod operations;
 mod parameters;
-mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +22,7 @@ use axum::response::{Html, IntoResponse, Response};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
+use wire::request_schema::REQUESTS;
 
 /// The description, as it is sent.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
@@ -52,7 +52,6 @@ pub(crate) async fn page() -> Response {
     ([(header::CONTENT_SECURITY_POLICY, policy)], Html(PAGE)).into_response()
 }
 
-/// The document. Schemas of responses are derived from the types that the handlers return.
 fn document() -> Value {
     let mut schemas = SchemaSettings::draft2020_12()
         .for_serialize()
@@ -66,8 +65,10 @@ fn document() -> Value {
         let path = paths.entry(row.1).or_insert_with(|| json!({}));
         path[row.0] = operation::describe(row, &mut schemas);
     }
-    let mut all = requests::all();
-    merge(&mut all, Value::Object(schemas.take_definitions(true)));
+    let bodies = REQUESTS.iter();
+    let bodies = bodies.map(|request| (request.name.to_owned(), request.schema()));
+    let mut all: Map<String, Value> = bodies.collect();
+    all.extend(schemas.take_definitions(true));
     json!({
         "openapi": "3.2.0",
         "info": {
@@ -103,11 +104,4 @@ fn tags() -> Value {
         .into_iter()
         .map(|name| json!({"name": name}))
         .collect()
-}
-
-/// Adds the members of an object.
-fn merge(object: &mut Value, more: Value) {
-    if let (Value::Object(object), Value::Object(more)) = (object, more) {
-        object.extend(more);
-    }
 }

@@ -1,6 +1,7 @@
 //! Schemas of fields that parsers read as raw JSON, and of the items of lists.
 
-use engine::INJECT_TOKENS_MAX;
+use crate::embeddings_input::INPUTS_MAX;
+use crate::fields::bounds::IDS_MAX;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, LOGIT_BIAS_MAX, PARTS_MAX,
     STOP_BYTES_MAX, STOPS_MAX,
@@ -42,28 +43,11 @@ details! {
         "tools": json!({"items": {"type": "object"}}),
         "tool_choice": tool_choice(),
     }
-    /// Sampling parameters, without options of streams.
-    SAMPLING: {
-        "stop": stop(),
-        "logit_bias": logit_bias(),
-        "stop_token_ids": json!({"items": token_id()}),
-    }
     /// Options of a stream.
     STREAM: {
         "stream_options": stream_options(),
         "priority": priority(),
         "cache_salt": cache_salt(),
-    }
-    FORMAT: {
-        "response_format": response_format(),
-        "structured_outputs": structured_outputs(),
-        "guided_json": json_schema(),
-        "json_schema": json_schema(),
-        "guided_regex": json!({"type": "string"}),
-        "guided_choice": choices(),
-        "guided_grammar": grammar(),
-        "grammar": grammar(),
-        "guided_json_object": json!({"type": "boolean"}),
     }
     CHAT: {
         "messages": json!({"minItems": 1, "items": message(&["system", "developer", "user", "assistant", "tool"])}),
@@ -127,24 +111,49 @@ details! {
     OLLAMA: {
         "format": json!({"anyOf": [{"enum": ["", "json"]}, {"type": "object"}]}),
         "structured_outputs": json!({"description": "only disable_additional_properties is read"}),
-        "keep_alive": json!({"type": ["number", "string"], "description": "seconds, or a duration such as 5m"}),
+        "keep_alive": keep_alive(),
         "think": json!({"anyOf": [{"type": "boolean"}, {"enum": ["low", "medium", "high"]}]}),
         "context": json!({"type": "array", "items": token_id()}),
         "tool_choice": tool_choice(),
         "tools": json!({"items": {"type": "object"}}),
-        "options": json!({"properties": {
-            "stop": stop(), "logit_bias": logit_bias(), "stop_token_ids": {"items": token_id()},
-            "response_format": response_format(), "structured_outputs": structured_outputs(),
-            "guided_json": json_schema(), "json_schema": json_schema(), "guided_regex": {"type": "string"},
-            "guided_choice": choices(), "guided_grammar": grammar(), "grammar": grammar(),
-            "guided_json_object": {"type": "boolean"},
-        }}),
+        "options": ollama_options(),
     }
     OLLAMA_CHAT: {
         "messages": json!({"items": message(&["system", "user", "assistant", "tool"])}),
     }
     UPDATE: {
-        "tokens": json!({"items": token_id(), "maxItems": INJECT_TOKENS_MAX}),
+        "tokens": json!({"items": token_id()}),
+    }
+    EMBEDDINGS: {
+        "input": inputs(INPUTS_MAX),
+        "encoding_format": json!({"enum": ["float", "base64"]}),
+    }
+    OLLAMA_EMBEDDINGS: {
+        "prompt": inputs(1),
+        "keep_alive": keep_alive(),
+    }
+    MODEL_NAME: {
+        "name": json!({"description": "former name of the field model"}),
+    }
+    /// Names of models in requests to the model store.
+    STORED_MODEL: {
+        "model": json!({"minLength": 1}),
+        "name": json!({"minLength": 1}),
+        "source": json!({"minLength": 1}),
+        "destination": json!({"minLength": 1}),
+        "from": json!({"minLength": 1}),
+    }
+    CREATE: {
+        "parameters": ollama_options(),
+    }
+    DETOKENIZE: {
+        "tokens": json!({"type": "array", "items": token_id(), "maxItems": IDS_MAX}),
+    }
+    WORKFLOW_RUN: {
+        "kwargs": json!({"type": "object", "description": "inputs of the run"}),
+    }
+    CHANNEL_WRITE: {
+        "ids": json!({"items": token_id()}),
     }
 }
 
@@ -247,4 +256,30 @@ fn prompts() -> Value {
         {"type": "string"}, ids,
         {"type": "array", "items": prompt, "minItems": 1, "maxItems": CHOICES_MAX},
     ]})
+}
+
+/// Texts or token ids to embed: one, or a list of at most `max`.
+fn inputs(max: usize) -> Value {
+    let text = json!({"type": "string", "minLength": 1});
+    let ids = json!({"type": "array", "items": token_id(), "minItems": 1, "maxItems": IDS_MAX});
+    let input = json!({"anyOf": [text, ids]});
+    json!({"anyOf": [
+        text, ids,
+        {"type": "array", "items": input, "minItems": 1, "maxItems": max},
+    ]})
+}
+
+fn keep_alive() -> Value {
+    json!({"type": ["number", "string"], "description": "seconds, or a duration such as 5m"})
+}
+
+/// Ollama's generation parameters.
+fn ollama_options() -> Value {
+    json!({"properties": {
+        "stop": stop(), "logit_bias": logit_bias(), "stop_token_ids": {"items": token_id()},
+        "response_format": response_format(), "structured_outputs": structured_outputs(),
+        "guided_json": json_schema(), "json_schema": json_schema(), "guided_regex": {"type": "string"},
+        "guided_choice": choices(), "guided_grammar": grammar(), "grammar": grammar(),
+        "guided_json_object": {"type": "boolean"},
+    }})
 }

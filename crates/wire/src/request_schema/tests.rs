@@ -37,6 +37,17 @@ const WIDER: [&str; 27] = [
 /// Properties that are valid or invalid by other properties too, so that a parser may accept more.
 const NARROWER: [&str; 4] = ["keep_alive", "messages", "stream_options", "system"];
 
+/// Properties with such a name whose schemas are neither wider nor narrower than the parser.
+const EXACT: [(&str, &str); 7] = [
+    ("EmbeddingRequest", "input"),
+    ("OllamaEmbedRequest", "input"),
+    ("OllamaEmbeddingsRequest", "prompt"),
+    ("OllamaCreateRequest", "messages"),
+    ("OllamaCreateRequest", "system"),
+    ("OllamaCreateRequest", "template"),
+    ("TokenizeRequest", "prompt"),
+];
+
 fn values() -> Vec<Value> {
     let text = r#"[true, false, -3, -2, -1, 0, 1, 2, 3, 1.5, 0.5, 1000, -1000, 1e300, "", "x", "auto", "none", "json",
         "high", "normal", "disabled", "5m", [], [1], ["a"], [""], [[1]], [{}], {}, {"a": "b"}, {"a": 1}, {"1": 5},
@@ -72,8 +83,9 @@ fn rejected(request: &RequestSchema, path: &[&str], value: &Value) -> (bool, BTr
     for name in path.iter().rev() {
         body = json!({ *name: body });
     }
-    // Jobs read these fields with messages only.
-    if request.name == "JobRequest" && !matches!(path[0], "messages" | "prompt") {
+    // Some fields are read with messages only.
+    let is_alternative = request.alternatives.contains(&path[0]);
+    if request.alternatives.contains(&"messages") && !is_alternative {
         body["messages"] = json!([{"role": "user", "content": "x"}]);
     }
     let (name, text) = (path.join("."), body.to_string());
@@ -85,6 +97,10 @@ fn rejected(request: &RequestSchema, path: &[&str], value: &Value) -> (bool, BTr
         let rest = field.strip_prefix(&*name);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
+    // A problem of one of the alternatives may be a problem of the first.
+    let is_of_field = |field: &str| {
+        is_of_field(field) || is_alternative && request.alternatives.first() == Some(&field)
+    };
     let is_rejected = problems.iter().any(|problem| is_of_field(&problem.field));
     (
         is_rejected,
@@ -95,9 +111,10 @@ fn rejected(request: &RequestSchema, path: &[&str], value: &Value) -> (bool, BTr
 /// Compares a property, and the properties inside of it.
 fn compare(request: &RequestSchema, path: &[&str], schema: &Value, mismatches: &mut Vec<String>) {
     let name = path[path.len() - 1];
-    if path[0] == "model" {
+    if path[0] == "model" && request.names_model {
         return;
     }
+    let is_exact = EXACT.contains(&(request.name, path[0]));
     let validator = jsonschema::validator_for(schema).expect("a schema");
     for value in values().into_iter().chain(bounds(schema)) {
         if path.len() > 1 && value.is_null() {
@@ -109,7 +126,7 @@ fn compare(request: &RequestSchema, path: &[&str], schema: &Value, mismatches: &
             true => WIDER.contains(&name) || WIDER.contains(&path[0]),
             false => NARROWER.contains(&path[0]),
         };
-        if is_valid == is_rejected && !is_excused {
+        if is_valid == is_rejected && (is_exact || !is_excused) {
             let verb = if is_rejected { "rejects" } else { "accepts" };
             mismatches.push(format!(
                 "{} {}: the parser {verb} {value}",
@@ -164,24 +181,73 @@ fn schemas_have_every_field_that_the_parsers_read() {
     }
 }
 
+/// Fields with problems, and the problems.
+fn problems(request: &RequestSchema, body: &Value) -> BTreeSet<(String, String)> {
+    let text = body.to_string();
+    let error = (request.parse)(Fields::parse(text.as_bytes()).expect("JSON")).err();
+    let problems = error.map_or_else(Vec::new, |error| error.problems);
+    let problems = problems.into_iter();
+    problems
+        .map(|problem| (problem.field.to_string(), problem.constraint.to_string()))
+        .collect()
+}
+
 #[test]
 fn required_fields_are_those_that_an_empty_body_lacks() {
     for request in &REQUESTS {
-        let fields = Fields::parse(b"{}").expect("JSON");
-        let error = (request.parse)(fields).err();
-        let problems = error.map_or_else(Vec::new, |error| error.problems);
-        let missing: BTreeSet<_> = problems
-            .iter()
-            .filter(|problem| &*problem.constraint == "is required")
-            .map(|problem| problem.field.to_string())
-            .collect();
+        let missing = problems(request, &json!({}));
+        let missing: BTreeSet<_> = missing.iter().map(|(field, _)| field.as_str()).collect();
+        let alternative = request.alternatives.first();
         let required: BTreeSet<_> = request
             .required
             .iter()
-            .map(|&name| name.to_owned())
+            .chain(alternative)
+            .copied()
             .collect();
         assert_eq!(missing, required, "{}", request.name);
     }
+}
+
+#[test]
+fn each_alternative_takes_the_place_of_the_first() {
+    for request in &REQUESTS {
+        let Some(first) = request.alternatives.first() else {
+            continue;
+        };
+        let lacks_all: Vec<_> = problems(request, &json!({}))
+            .into_iter()
+            .filter(|(field, _)| field == first)
+            .collect();
+        for name in request.alternatives {
+            let mut with_name = values().into_iter().map(|value| json!({ *name: value }));
+            let is_enough = |body| {
+                let left = problems(request, &body);
+                lacks_all.iter().all(|problem| !left.contains(problem))
+            };
+            let is_accepted = with_name.any(is_enough);
+            assert!(is_accepted, "{}: {name}", request.name);
+        }
+        let validator = jsonschema::validator_for(&request.schema()).expect("a schema");
+        assert!(!validator.is_valid(&json!({})), "{}", request.name);
+    }
+}
+
+#[test]
+fn former_field_names_are_in_the_schemas() {
+    let named: Vec<_> = REQUESTS
+        .iter()
+        .filter(|request| request.schema()["properties"].get("name").is_some())
+        .map(|request| request.name)
+        .collect();
+    assert_eq!(
+        named,
+        [
+            "OllamaShowRequest",
+            "OllamaPullRequest",
+            "OllamaDeleteRequest",
+            "OllamaCreateRequest",
+        ]
+    );
 }
 
 #[test]
