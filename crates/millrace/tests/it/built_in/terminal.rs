@@ -173,11 +173,14 @@ fn line_after_a_tool_call_is_the_result() {
     assert_eq!(second, "It is 17 degrees and sunny in Gremolux.\n");
 }
 
-/// A model whose answers take seconds.
-fn endless_model(folder: &Folder) -> String {
-    let path = folder.0.join("endless.gguf").display().to_string();
-    stdout(&millrace(&["synth", &path, "--train-context", "16384"]));
-    path
+/// Arguments with which an answer takes seconds: the schema permits no end before the context is full.
+fn endless_answer(folder: &Folder) -> [String; 3] {
+    let path = |name: &str| folder.0.join(name).display().to_string();
+    let (model, schema) = (path("endless.gguf"), path("endless.json"));
+    stdout(&millrace(&["synth", &model, "--train-context", "16384"]));
+    let list = r#"{"type": "array", "items": {"type": "integer"}, "minItems": 16000}"#;
+    std::fs::write(&schema, list).unwrap();
+    [model, "--schema".to_owned(), schema]
 }
 
 fn interrupt(child: &Child) {
@@ -189,7 +192,8 @@ fn interrupt(child: &Child) {
 #[test]
 fn interrupt_ends_the_answer_and_not_the_chat() {
     let folder = Folder::new("chat-interrupt");
-    let mut child = start_chat(&[&endless_model(&folder)]);
+    let arguments = endless_answer(&folder);
+    let mut child = start_chat(&arguments.each_ref().map(String::as_str));
     let mut stdin = child.stdin.take().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     stdin.write_all(b"hi\n").unwrap();
