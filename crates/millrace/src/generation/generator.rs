@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use stream::{End, FailCode, StreamId};
+use wire::openai::finish_reason::GRAMMAR_LIMIT_MESSAGE;
 
 /// Generates answers with one loaded model.
 pub(crate) struct Generator {
@@ -176,6 +177,7 @@ impl Answer {
             End::Failed(FailCode::NotFinite) => {
                 Err(Failure::user(format!("{}: {NOT_FINITE}", generator.name)))
             }
+            End::Failed(FailCode::Constraint) => Err(Failure::user(GRAMMAR_LIMIT_MESSAGE)),
             end => Err(Failure::bug(format!("the answer ended with {end:?}"))),
         }
     }

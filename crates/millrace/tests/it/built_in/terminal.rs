@@ -183,6 +183,25 @@ fn endless_answer(folder: &Folder) -> [String; 3] {
     [model, "--schema".to_owned(), schema]
 }
 
+#[test]
+fn schema_that_reaches_a_grammar_limit_is_an_error_of_the_user() {
+    let folder = Folder::new("run-grammar-limit");
+    let schema = write_json(
+        &folder,
+        "long.json",
+        &json!({"type": "string", "minLength": 8000}),
+    );
+    let model = endless_answer(&folder)[0].clone();
+    let output = millrace(&["run", "hi", "-m", &model, "--schema", &schema]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("the grammar of this answer reached a limit"),
+        "{errors}"
+    );
+    assert!(!errors.contains("bug"), "{errors}");
+}
+
 fn interrupt(child: &Child) {
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-INT", &pid]).status();
