@@ -1,6 +1,6 @@
 //! Records of a stream: everything that decides future tokens and frames.
 //!
-//! The same records are written to segments and sent between machines.
+//! Records are written to segments, and sent between machines, in one encoding.
 
 /// Version of a stream's opening description that this crate writes and reads.
 pub const OPEN_VERSION: u32 = 1;

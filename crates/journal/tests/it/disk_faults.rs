@@ -5,7 +5,7 @@ use crate::model_disk::{Fault, FaultPlan};
 use journal::{Durability, Impairment, Integrity, JournalConfig, Record, read_journal};
 use std::time::Duration;
 
-/// The same operations for each fault.
+/// Operations that are repeated for each fault.
 fn run_script(driver: &mut Driver) {
     driver.tokens_max = 60;
     for _ in 0..120 {

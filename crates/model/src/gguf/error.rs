@@ -99,7 +99,7 @@ pub enum GgufError {
     },
     /// Inconsistent parts of a split file.
     Split {
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// A required key is missing.

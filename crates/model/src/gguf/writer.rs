@@ -19,7 +19,7 @@ pub enum WriteError {
     Shape {
         /// The tensor.
         tensor: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// A tensor was filled with more or fewer bytes than shape and kind require.

@@ -10,7 +10,7 @@ pub struct SafetensorsError {
     what: What,
 }
 
-/// What is wrong with a file.
+/// An error in a file.
 #[derive(Debug)]
 pub(super) enum What {
     /// An error of the operating system.
