@@ -28,7 +28,7 @@ pub struct LifetimeStats {
 }
 
 impl LifetimeStats {
-    /// Of nothing.
+    /// Statistics without a value.
     pub fn new(now: Instant) -> Self {
         Self {
             open: 0,

@@ -64,7 +64,7 @@ pub struct EndedResponse {
 }
 
 impl ResponseRecord {
-    /// Of a stream that was just opened. `fresh` makes ids for items that have none.
+    /// The record of a stream that was just opened. `fresh` makes ids for items that have none.
     pub(crate) fn new(
         entry: &Arc<StreamRecord>,
         note: StoredRequest,
@@ -105,7 +105,7 @@ impl ResponseRecord {
 }
 
 impl EndedResponse {
-    /// Of a stream that is over.
+    /// The outcome of a stream that has ended.
     fn of_stream(entry: &Arc<StreamRecord>) -> Self {
         let answers = replay::answers(entry.source());
         let ends = || answers.iter().filter_map(|answer| answer.end);

@@ -47,7 +47,7 @@ struct RetryReservation {
 #[derive(Debug)]
 pub(crate) struct RetryReservations {
     out: VecDeque<RetryReservation>,
-    /// Of callers whose time came: how many returned, and how many did not; older ones count less.
+    /// Numbers of callers that returned when their reservation began and of those that did not; older ones count less.
     came: f64,
     stayed_away: f64,
     at: Instant,

@@ -1,4 +1,4 @@
-//! What is kept of a key.
+//! The hash of an API key, which is all that the server keeps of the key.
 
 use std::fmt;
 use stream::Owner;

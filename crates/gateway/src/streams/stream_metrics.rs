@@ -97,7 +97,7 @@ impl GapQuantiles {
 }
 
 impl StreamMetrics {
-    /// Of a stream, at `now`.
+    /// The metrics of a stream at `now`.
     pub(crate) fn of_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> Self {
         let started = stream.payload.started();
         let each = || started.iter().flat_map(|started| &started.requests);

@@ -24,7 +24,7 @@ pub struct StreamRun {
 }
 
 impl StreamRun {
-    /// Of a stream that waits.
+    /// The run of a stream that waits.
     pub fn new(registration: Registration<StreamRecord>, key: KeyPermit) -> Self {
         Self {
             record: Arc::clone(registration.payload()),

@@ -83,13 +83,13 @@ impl Plant {
         }
     }
 
-    /// Somebody asks, now.
+    /// A request of a new caller at the present time.
     pub(crate) fn ask(&mut self, job: Job) -> Result<u64, Rejection> {
         self.strangers += 1;
         self.ask_as(self.strangers, job)
     }
 
-    /// The same, by somebody who may have been told to come back.
+    /// A request of the caller `who`, which may have a reservation from an earlier rejection.
     pub(crate) fn ask_as(&mut self, who: u64, job: Job) -> Result<u64, Rejection> {
         let asked = AdmissionRequest {
             deadline: job.deadline,
@@ -109,7 +109,7 @@ impl Plant {
         self.core.snapshot().limit
     }
 
-    /// Nobody runs or waits.
+    /// Whether no request runs or waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.running.is_empty()
     }

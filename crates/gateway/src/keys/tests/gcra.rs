@@ -6,7 +6,7 @@ use proptest::prelude::*;
 /// A bucket with its level, in token-minutes-of-nanoseconds so that nothing is rounded.
 struct Bucket {
     per_min: u128,
-    /// What is missing: 1 token = `MINUTE_NS`; `per_min` flow in each nanosecond.
+    /// Tokens that are missing: 1 token = `MINUTE_NS`; `per_min` flow in each nanosecond.
     missing: u128,
     at_ns: u64,
 }

@@ -86,7 +86,7 @@ impl Naive {
         own.map(|t| t.held).sum()
     }
 
-    /// What is known of an account goes with its last ticket.
+    /// Forgets the accounts that have no ticket.
     pub(crate) fn forget(&mut self) {
         let all = &self.all;
         self.granted
