@@ -164,6 +164,7 @@ impl Recovered {
             is_paused: stream.is_paused,
             broke: stream.broke,
             claim: stream.claim,
+            prepared: stream.has_prepared.then_some(stream.prepared),
             outcome: stream.has_outcome.then_some(stream.outcome),
             integrity: stream.integrity,
         });

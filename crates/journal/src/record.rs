@@ -56,6 +56,13 @@ pub enum Record<'a> {
         attempt: u32,
         /// The caller's code of the reason.
         why: u32,
+        /// Tokens of all choices at the claim.
+        tokens: u64,
+    },
+    /// The prompts as they were submitted to an engine.
+    Prepared {
+        /// Encoded by the caller.
+        body: &'a [u8],
     },
     /// The response that is stored after the end.
     Kept {

@@ -117,7 +117,9 @@ impl RecordDecoder {
                 instance: body.take_varint()?,
                 attempt: body.take_u32()?,
                 why: body.take_u32()?,
+                tokens: body.take_varint()?,
             },
+            kind::PREPARED => Record::Prepared { body: body.0 },
             kind::KEPT => Record::Kept { outcome: body.0 },
             kind::FORGOTTEN => Record::Forgotten {
                 why: body.take_u32()?,

@@ -91,6 +91,7 @@ fn kind_of(record: &Record<'_>) -> u8 {
         Record::Ended { .. } => kind::ENDED,
         Record::Claimed { .. } => kind::CLAIMED,
         Record::Kept { .. } => kind::KEPT,
+        Record::Prepared { .. } => kind::PREPARED,
         Record::Forgotten { .. } => kind::FORGOTTEN,
         Record::Gap => kind::GAP,
         Record::Seal => kind::SEAL,
@@ -111,7 +112,9 @@ fn push_body(out: &mut Vec<u8>, record: &Record<'_>) {
             at_unix_us,
         } => push_numbers(out, &[cached_tokens, at_unix_us]),
         Record::Tokens(tokens) => push_tokens(out, &tokens),
-        Record::Steered { sampling: bytes } | Record::Kept { outcome: bytes } => {
+        Record::Steered { sampling: bytes }
+        | Record::Kept { outcome: bytes }
+        | Record::Prepared { body: bytes } => {
             out.extend_from_slice(bytes);
         }
         Record::Paused { on } => out.push(u8::from(on)),
@@ -126,10 +129,11 @@ fn push_body(out: &mut Vec<u8>, record: &Record<'_>) {
             instance,
             attempt,
             why,
-        } => push_numbers(
-            out,
-            &[generation, instance, u64::from(attempt), u64::from(why)],
-        ),
+            tokens,
+        } => {
+            let (attempt, why) = (u64::from(attempt), u64::from(why));
+            push_numbers(out, &[generation, instance, attempt, why, tokens]);
+        }
         Record::Forgotten { why } => push_varint(out, u64::from(why)),
         Record::Gap | Record::Seal => {}
         Record::Unknown { body, .. } => out.extend_from_slice(body),
@@ -175,7 +179,9 @@ fn check_bounds(record: &Record<'_>) -> Result<(), RecordError> {
             check_part("sampling parameters", sampling.len(), SAMPLING_BYTES_MAX)
         }
         Record::Kept { outcome } => check_part("outcome", outcome.len(), RECORD_BYTES_MAX),
-        Record::Unknown { body, .. } => check_part("body", body.len(), RECORD_BYTES_MAX),
+        Record::Prepared { body } | Record::Unknown { body, .. } => {
+            check_part("body", body.len(), RECORD_BYTES_MAX)
+        }
         Record::Broke { choice } | Record::Ended { choice, .. } => check_choice(*choice),
         Record::Tokens(tokens) => check_tokens(tokens),
         _ => Ok(()),

@@ -12,6 +12,7 @@ pub(crate) const KEPT: u8 = 9;
 pub(crate) const FORGOTTEN: u8 = 10;
 pub(crate) const SEAL: u8 = 11;
 pub(crate) const GAP: u8 = 12;
+pub(crate) const PREPARED: u8 = 13;
 
 /// Flags of a record of tokens.
 pub(crate) const HAS_LOGPROBS: u8 = 1;

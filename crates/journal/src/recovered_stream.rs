@@ -52,6 +52,9 @@ pub struct RecoveredStream {
     pub broke: Option<u32>,
     /// The last owner.
     pub claim: Option<RecoveredClaim>,
+    /// The prompts as they were submitted; `None` before the submission, and where the description has them since the
+    /// last rewriting.
+    pub prepared: Option<Vec<u8>>,
     /// The stored response.
     pub outcome: Option<Vec<u8>>,
     /// Whether records are missing.
@@ -80,6 +83,8 @@ pub struct RecoveredClaim {
     pub attempt: u32,
     /// The caller's code of the reason.
     pub why: u32,
+    /// Tokens of all choices at the claim.
+    pub tokens: u64,
     /// Number of the process that wrote the record.
     pub boot: u64,
 }

@@ -33,6 +33,8 @@ pub(crate) struct ReplayedStream {
     pub(crate) is_paused: bool,
     pub(crate) broke: Option<u32>,
     pub(crate) claim: Option<RecoveredClaim>,
+    pub(crate) has_prepared: bool,
+    pub(crate) prepared: Vec<u8>,
     pub(crate) has_outcome: bool,
     pub(crate) outcome: Vec<u8>,
     pub(crate) integrity: Integrity,
@@ -110,14 +112,21 @@ impl ReplayedStream {
                 instance,
                 attempt,
                 why,
+                tokens,
             } => {
                 self.claim = Some(RecoveredClaim {
                     generation,
                     instance,
                     attempt,
                     why,
+                    tokens,
                     boot,
                 });
+            }
+            Record::Prepared { body } => {
+                self.has_prepared = true;
+                let taken = budget.replace(&mut self.prepared, body, &mut self.held);
+                self.check_memory(taken);
             }
             Record::Kept { outcome } => {
                 self.has_outcome = true;

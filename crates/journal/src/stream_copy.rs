@@ -23,7 +23,7 @@ pub struct StreamCopy<'w, F: FileSystem> {
 }
 
 impl<F: FileSystem> StreamCopy<'_, F> {
-    /// Appends a record of the present state: owner, start, sampling parameters and pause before the tokens, so that a
+    /// Appends a record of the present state: owner, start, prompts, sampling parameters and pause before the tokens, so that a
     /// prefix of the copy is a prefix of the stream; ends and the stored response after them.
     ///
     /// # Errors

@@ -92,7 +92,16 @@ impl Driver {
             ..Truth::default()
         };
         self.truths.insert(id, truth);
+        if id % 16 == 5 {
+            self.prepare(id);
+        }
         id
+    }
+
+    fn prepare(&mut self, id: u128) {
+        let body = id.to_string().into_bytes();
+        self.append(id, &Record::Prepared { body: &body });
+        self.truths.get_mut(&id).unwrap().prepared = Some(body);
     }
 
     pub(crate) fn append(&mut self, id: u128, record: &Record<'_>) {

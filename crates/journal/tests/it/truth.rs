@@ -8,6 +8,7 @@ pub(crate) struct Truth {
     pub(crate) choices: Vec<Vec<u32>>,
     pub(crate) ends: Vec<Option<u32>>,
     pub(crate) with_logprobs: bool,
+    pub(crate) prepared: Option<Vec<u8>>,
     pub(crate) sampling: Option<Vec<u8>>,
     /// All sampling parameters so far: a power loss may bring back earlier ones.
     pub(crate) sampling_history: Vec<Vec<u8>>,
@@ -35,6 +36,9 @@ impl Truth {
 
     /// The records of the present state.
     pub(crate) fn replay(&self, mut append: impl FnMut(&Record<'_>)) {
+        if let Some(body) = &self.prepared {
+            append(&Record::Prepared { body });
+        }
         if let Some(sampling) = &self.sampling {
             append(&Record::Steered { sampling });
         }
@@ -72,6 +76,7 @@ impl Truth {
                 .map(|choice| choice.end.map(|end| end.0))
                 .collect(),
             with_logprobs: stream.id.is_multiple_of(3),
+            prepared: stream.prepared.clone(),
             sampling: stream.sampling.clone(),
             sampling_history: Vec::new(),
             is_paused: stream.is_paused,
@@ -153,6 +158,10 @@ pub(crate) fn assert_is_prefix(stream: &RecoveredStream, truth: &Truth) {
         );
     }
     assert!(
+        stream.prepared.is_none() || stream.prepared == truth.prepared,
+        "{id}"
+    );
+    assert!(
         stream.outcome.is_none() || stream.outcome == truth.outcome,
         "{id}"
     );
@@ -170,6 +179,7 @@ pub(crate) fn assert_equals(stream: &RecoveredStream, truth: &Truth) {
             "{id}.{number}"
         );
     }
+    assert_eq!(stream.prepared, truth.prepared, "{id}");
     assert_eq!(stream.sampling, truth.sampling, "{id}");
     assert_eq!(stream.is_paused, truth.is_paused, "{id}");
     assert_eq!(stream.outcome, truth.outcome, "{id}");
