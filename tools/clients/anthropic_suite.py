@@ -329,6 +329,14 @@ def cancelled(client, server):
 
 
 @check
+def resumable_stream(client, _):
+    """a resumable stream, whose first event sets the reconnection time, gives the whole message"""
+    message = client.messages.create(**options())
+    with client.messages.stream(**options(extra_headers={"X-Stream-Resumable": "1"})) as stream:
+        assert text_of(stream.get_final_message()) == text_of(message)
+
+
+@check
 def abort(client, server):
     """a client that leaves mid-stream leaves nothing running"""
     for _ in range(5):

@@ -55,6 +55,13 @@ def streamed_equals_whole(client, _):
 
 
 @check
+def resumable_stream(client, _):
+    """a resumable stream, whose first event sets the reconnection time, concatenates to the whole answer"""
+    chunks = stream(client, extra_headers={"X-Stream-Resumable": "1"})
+    assert text_of(chunks) == whole(client).choices[0].message.content
+
+
+@check
 def same_seed_same_text(client, _):
     """a seed repeats its answer; no seed gives a fresh one"""
     assert whole(client).choices[0].message.content == whole(client).choices[0].message.content

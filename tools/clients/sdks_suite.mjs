@@ -117,6 +117,21 @@ const checks = {
     assert.deepEqual(texts(streamed), texts(whole))
     assert.equal(streamed.usage.output_tokens, whole.usage.output_tokens)
   },
+  async "openai and anthropic: a resumable stream, whose first event sets the reconnection time"({ openai, anthropic }) {
+    const headers = { "x-stream-resumable": "1" }
+    const ask = { model, messages, ...certain }
+    const whole = await openai.chat.completions.create(ask)
+    let text = ""
+    for await (const chunk of await openai.chat.completions.create({ ...ask, stream: true }, { headers })) {
+      text += chunk.choices[0].delta.content ?? ""
+    }
+    assert.equal(text, whole.choices[0].message.content)
+    const input = { model, input: question, temperature: 0, max_output_tokens: 200 }
+    const response = await openai.responses.create(input)
+    assert.equal((await openai.responses.stream(input, { headers }).finalResponse()).output_text, response.output_text)
+    const message = await anthropic.messages.create(ask)
+    assert.deepEqual(texts(await anthropic.messages.stream(ask, { headers }).finalMessage()), texts(message))
+  },
   async "the AI SDK with @ai-sdk/openai-compatible"({ url }) {
     const millrace = createOpenAICompatible({
       name: "millrace", baseURL: `${url}/v1`, supportsStructuredOutputs: true, includeUsage: true,

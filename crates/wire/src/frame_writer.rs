@@ -28,6 +28,8 @@ pub struct FrameWriter<'a> {
     ids: Option<&'a EventIds>,
     /// Terminal frames that the client has received.
     known: TerminalMarker,
+    /// True until an event with the reconnection time was written, where the body has one.
+    retry_due: Option<&'a mut bool>,
     out: &'a mut BytesMut,
 }
 
@@ -38,6 +40,7 @@ impl<'a> FrameWriter<'a> {
             framing,
             ids: None,
             known: TerminalMarker::None,
+            retry_due: None,
             out,
         }
     }
@@ -45,6 +48,12 @@ impl<'a> FrameWriter<'a> {
     /// The writer with event ids, for a client that has received the terminal frames up to `known`.
     pub fn with_ids(self, ids: Option<&'a EventIds>, known: TerminalMarker) -> Self {
         Self { ids, known, ..self }
+    }
+
+    /// The writer whose next server-sent event sets the client's reconnection time, if `due`; that event clears `due`.
+    pub fn with_retry(self, due: &'a mut bool) -> Self {
+        let retry_due = Some(due);
+        Self { retry_due, ..self }
     }
 
     /// Framing of the stream.
@@ -61,6 +70,7 @@ impl<'a> FrameWriter<'a> {
         let cursor = self.cursor_for(id);
         match self.framing {
             Framing::Sse => {
+                self.write_retry();
                 sse::begin_event(cursor, name, self.out);
                 json::write(object, self.out);
                 sse::end_event(self.out);
@@ -74,6 +84,7 @@ impl<'a> FrameWriter<'a> {
     /// Writes plain text as one frame (`[DONE]`); only server-sent events have such frames.
     pub fn write_text(&mut self, id: FrameId, text: &str) {
         if self.framing == Framing::Sse && !self.is_known(id) {
+            self.write_retry();
             sse::begin_event(self.cursor_for(id), None, self.out);
             json::raw(self.out, text);
             sse::end_event(self.out);
@@ -84,6 +95,14 @@ impl<'a> FrameWriter<'a> {
     pub fn write_comment(&mut self, text: Arguments<'_>) {
         if self.framing == Framing::Sse {
             sse::write_comment(text, self.out);
+        }
+    }
+
+    fn write_retry(&mut self) {
+        if let Some(due) = &mut self.retry_due
+            && std::mem::take(*due)
+        {
+            sse::write_retry(self.out);
         }
     }
 

@@ -5,6 +5,18 @@ use crate::json;
 use bytes::BytesMut;
 use std::fmt::{Arguments, Write};
 
+/// Time after which a client of a resumable stream reconnects, in milliseconds. Browsers wait about three seconds
+/// without this field.
+const RETRY_MS: u64 = 250;
+
+/// Writes the reconnection time as the first field of an event. A block of this field alone would be an event with empty
+/// data in some clients.
+pub(crate) fn write_retry(out: &mut BytesMut) {
+    json::raw(out, "retry: ");
+    json::integer(out, RETRY_MS);
+    json::raw(out, "\n");
+}
+
 /// Writes the fields of an event up to the beginning of its data.
 pub(crate) fn begin_event(id: Option<CursorText<'_>>, name: Option<&str>, out: &mut BytesMut) {
     if let Some(id) = id {

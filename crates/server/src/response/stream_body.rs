@@ -53,11 +53,15 @@ struct FramingState {
     ids: Option<EventIds>,
     /// Terminal frames that the client has.
     known: TerminalMarker,
+    /// The next event sets the client's reconnection time.
+    retry_due: bool,
 }
 
 impl FramingState {
-    fn writer<'a>(&'a self, out: &'a mut BytesMut) -> FrameWriter<'a> {
-        FrameWriter::new(self.framing, out).with_ids(self.ids.as_ref(), self.known)
+    fn writer<'a>(&'a mut self, out: &'a mut BytesMut) -> FrameWriter<'a> {
+        FrameWriter::new(self.framing, out)
+            .with_ids(self.ids.as_ref(), self.known)
+            .with_retry(&mut self.retry_due)
     }
 }
 
@@ -113,9 +117,10 @@ impl StreamBody {
         self.header
     }
 
-    /// The body with ids in its frames.
+    /// The body with ids in its frames. The first server-sent event sets the client's reconnection time.
     pub(crate) fn with_ids(mut self, ids: EventIds) -> Self {
         self.framing.ids = Some(ids);
+        self.framing.retry_due = true;
         self
     }
 
@@ -136,6 +141,7 @@ impl StreamBody {
                 framing: encoding.framing,
                 ids: None,
                 known: TerminalMarker::None,
+                retry_due: false,
             },
             header: encoding.header,
             frames: FrameBuffer::default(),

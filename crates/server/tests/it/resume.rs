@@ -1,6 +1,7 @@
 //! Streams that are cut and read again.
 
 use crate::support::Rig;
+use crate::support::dialects::DIALECTS;
 use crate::support::named::{
     CHAT, COMPLETIONS, RESUMABLE, call, chat, completion, fake, get, kept, send, stream_id,
 };
@@ -228,4 +229,48 @@ fn unknown_cursors_are_rejected() {
         &chat(&json!({})),
     );
     assert_eq!(reply.head.status, 400);
+}
+
+#[test]
+fn resumable_streams_set_the_reconnection_time_once() {
+    let rig = Rig::with(fake(), kept());
+    for dialect in &DIALECTS {
+        let mut body = json!({"stream": true, "temperature": 1.5, "max_tokens": 6, "seed": 7});
+        (dialect.prompt)(&mut body, "hi");
+        (dialect.shape)(&mut body);
+        let path = match dialect.name {
+            name if name.starts_with("ollama") => format!("{}?format=sse", dialect.path),
+            _ => dialect.path.to_owned(),
+        };
+        let retries = |body: &str| {
+            let data = body
+                .split_terminator("\n\n")
+                .filter(|event| event.contains("data: "));
+            let retry = |event: &str| event.starts_with("retry: 250\n");
+            assert_eq!(
+                body.matches("retry").count(),
+                data.clone().filter(|e| retry(e)).count()
+            );
+            data.map(retry).collect::<Vec<_>>()
+        };
+        let check = |what: &str, reply: &str, once: bool| {
+            let retries = retries(reply);
+            let (first, rest) = retries.split_first().expect("an event");
+            assert_eq!(*first, once, "{}, {what}: {reply}", dialect.name);
+            assert!(
+                rest.iter().all(|retry| !retry),
+                "{}, {what}: {reply}",
+                dialect.name
+            );
+        };
+        let opened = call(&rig, "POST", &path, RESUMABLE, &body);
+        assert_eq!(opened.head.status, 200, "{}: {}", dialect.name, opened.body);
+        check("opened", &opened.body, true);
+        let events = format!("/v1/streams/{}/events?format=sse", stream_id(&opened.head));
+        check("read again", &get(&rig, &events, "").body, true);
+        let resumed = format!("{events}&after=3");
+        check("resumed", &get(&rig, &resumed, "").body, true);
+        let plain = call(&rig, "POST", &path, "x-stream-resumable: 0\r\n", &body);
+        check("plain", &plain.body, false);
+    }
 }

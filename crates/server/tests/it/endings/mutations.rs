@@ -248,6 +248,9 @@ fn broken_framing_is_rejected() {
         "data: {}\n",
         "data: 1\ndata: 2\n\n",
         "id: 1\n\n",
+        "retry: 250\n\n",
+        "retry: 3000\ndata: x\n\n",
+        "data: x\n\nretry: 250\ndata: y\n\n",
         "what: 1\n\n",
         "data\n\n",
     ] {

@@ -143,7 +143,9 @@ fn lines_resume_at_their_cursor() {
     let path = format!("/v1/streams/{id}/events?format=sse");
     let events = call(&rig, "GET", &path, "", &Value::Null);
     assert_eq!(events.head.get("content-type"), Some("text/event-stream"));
-    assert!(events.body.starts_with("id: ") && events.body.ends_with("data: [DONE]\n\n"));
+    assert!(
+        events.body.starts_with("retry: 250\nid: ") && events.body.ends_with("data: [DONE]\n\n")
+    );
     let path = format!("/v1/streams/{id}/events?dialect=ollama.generate");
     let again = lines(&call(&rig, "GET", &path, "", &Value::Null));
     assert_eq!(text(&again), text(&told), "in another dialect");

@@ -24,7 +24,11 @@ pub type Why = String;
 pub fn sse(text: &str) -> Result<Vec<Event>, Why> {
     let whole = text.is_empty() || text.ends_with("\n\n");
     match whole {
-        true => text.split_terminator("\n\n").map(event).collect(),
+        true => {
+            let events = text.split_terminator("\n\n");
+            let mut is_first = true;
+            events.map(|text| event(text, &mut is_first)).collect()
+        }
         false => Err(format!("cut within an event: {text:?}")),
     }
 }
@@ -52,8 +56,9 @@ fn line(text: &str) -> Result<Event, Why> {
     })
 }
 
-fn event(text: &str) -> Result<Event, Why> {
-    let (mut id, mut data, mut name) = (None, None, None);
+/// One event. The reconnection time is in the first event with data, if at all.
+fn event(text: &str, is_first: &mut bool) -> Result<Event, Why> {
+    let (mut id, mut data, mut name, mut retry) = (None, None, None, None);
     for line in text.split('\n') {
         let (field, value) = line.split_once(':').ok_or(format!("no field: {line:?}"))?;
         let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
@@ -62,16 +67,20 @@ fn event(text: &str) -> Result<Event, Why> {
             "id" => id.replace(value),
             "data" => data.replace(value),
             "event" => name.replace(value),
+            "retry" if *is_first && value == "250" => retry.replace(value),
             _ => return Err(format!("no such field: {line:?}")),
         };
         if before.is_some() {
             return Err(format!("twice in one event: {line:?}"));
         }
     }
-    match (id, data) {
-        (id, Some(data)) => Ok(Event::Data { id, name, data }),
-        (None, None) => Ok(Event::Comment),
-        (Some(id), None) => Err(format!("a place and nothing told: {id}")),
+    match (id, data, retry) {
+        (id, Some(data), _) => {
+            *is_first = false;
+            Ok(Event::Data { id, name, data })
+        }
+        (None, None, None) => Ok(Event::Comment),
+        (id, None, retry) => Err(format!("a place and nothing told: {id:?} {retry:?}")),
     }
 }
 
