@@ -16,6 +16,7 @@
 //! and tokio's timers.
 
 pub mod admission;
+pub mod durability;
 pub mod generation;
 pub mod handles;
 pub mod id_generator;

@@ -24,7 +24,9 @@ const DRAWN: [(&str, &[&str], &[&str]); 15] = [
     ),
     (
         "gateway",
-        &["engine", "generate", "stream", "text", "wire", "workflow"],
+        &[
+            "engine", "generate", "journal", "stream", "text", "wire", "workflow",
+        ],
         &["testing"],
     ),
     (

@@ -18,7 +18,14 @@ const GATEWAY: [&[&str]; 5] = [
         "stream_clocks",
     ],
     &["keys", "latency_sampler"],
-    &["limits", "metrics", "models", "streams", "workflows"],
+    &[
+        "durability",
+        "limits",
+        "metrics",
+        "models",
+        "streams",
+        "workflows",
+    ],
     &[
         "generation",
         "launch",
