@@ -34,12 +34,18 @@
 //! acknowledgement ([`Tap::accept`]), and by grants beyond that ([`Tap::grant`]), for instance for a detached
 //! stream. Neither is ever taken back.
 //!
+//! # Gates
+//!
+//! A log that is opened with [`open_gated`] has a [`Gate`]: readers and taps see items and the end only after a holder
+//! of the gate, the recorder, has shown them. Output commit is the use: a token is shown when its record is written.
+//! A gate can be opened forever, and the drop of its last holder does so.
+//!
 //! # Files
 //!
 //! | file | content |
 //! |---|---|
-//! | `log` | state shared by writer, readers and taps; the protocol between them |
-//! | `writer`, `reader`, `tap` | the three holders of a log |
+//! | `log` | state shared by the holders of a log; the protocol between them |
+//! | `writer`, `reader`, `tap`, `gate` | the four holders of a log |
 //! | `wait`, `waiter` | list of sleeping readers; one waker slot |
 //! | `pool`, `segment` | the bounded storage |
 //! | `end` | ends of streams |
@@ -68,6 +74,7 @@
 //! on the token path.
 
 mod end;
+mod gate;
 mod log;
 mod pool;
 mod reader;
@@ -83,7 +90,8 @@ mod waiter;
 mod writer;
 
 pub use end::{Clock, End, FailCode, Stop};
-pub use log::{AttachError, open};
+pub use gate::Gate;
+pub use log::{AttachError, open, open_gated};
 pub use pool::{PoolExhausted, PoolLimits, PoolStats, SegmentPool};
 pub use reader::{Read, Reader};
 pub use registry::{

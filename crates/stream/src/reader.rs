@@ -23,7 +23,7 @@ pub enum Read {
 pub struct Reader<T> {
     seat: Seat, // before `log`: the list of seats is the log's
     log: Arc<Log<T>>,
-    cursor: u64, // 0 ..= len
+    cursor: u64, // 0 ..= visible length
 }
 
 impl<T: Copy + Send + Sync + 'static> Reader<T> {
@@ -42,12 +42,12 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
     /// If `buf` is empty.
     pub fn read(&mut self, buf: &mut [T]) -> Read {
         assert!(!buf.is_empty(), "a read needs room for one item");
-        let mut count = self.log.copy_from(self.cursor, buf);
+        let mut count = self.log.copy_visible(self.cursor, buf);
         if count == 0 {
-            let Some(end) = self.log.end() else {
+            let Some(end) = self.log.visible_end() else {
                 return Read::Empty;
             };
-            count = self.log.copy_from(self.cursor, buf); // what came between the two looks
+            count = self.log.copy_visible(self.cursor, buf); // what came between the two looks
             if count == 0 {
                 return Read::Ended(end);
             }
@@ -102,7 +102,7 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
     }
 
     /// Accepts all items before `index` on behalf of the client, which returns credit to the writer. Only
-    /// grows; an index beyond the items written counts as their number.
+    /// grows; an index beyond the visible items counts as their number.
     pub fn accept(&self, index: u64) {
         self.log.accept(index);
     }
@@ -112,7 +112,7 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
         self.log.grant(extra);
     }
 
-    /// Opens another reader of the log at `index`, which is at most the length (else an error).
+    /// Opens another reader of the log at `index`, which is at most the visible length (else an error).
     pub fn attach(&self, index: u64) -> Result<Reader<T>, AttachError> {
         self.log.check_index(index)?;
         Ok(Self::start(&self.log, index))

@@ -24,6 +24,16 @@ impl StreamId {
     pub fn from_random(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
+
+    /// The id as a number, for a record on disk.
+    pub fn to_bits(self) -> u128 {
+        self.0
+    }
+
+    /// The id whose [`StreamId::to_bits`] is `bits`: an id from a record, never a new one.
+    pub fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
 }
 
 impl fmt::Display for StreamId {
@@ -76,6 +86,8 @@ mod tests {
         assert_eq!(good.parse(), Ok(id));
         assert_eq!(id.to_string(), good);
         assert_eq!(format!("{id:?}"), format!("StreamId({good})"));
+        assert_eq!(StreamId::from_bits(id.to_bits()), id);
+        assert_eq!(id.to_bits(), 0x00112233445566778899aabbccddeeff);
         let cases = [
             ("empty", ""),
             ("short", &good[1..]),

@@ -5,7 +5,8 @@ use crate::reader::Reader;
 use crate::sync::Arc;
 use crate::{End, SEGMENT_ITEMS};
 
-/// A handle that keeps a log's items, but does not keep the log from being abandoned.
+/// A handle that keeps a log's items, but does not keep the log from being abandoned. A tap of a gated log sees, as a
+/// reader does, what the [gate](crate::Gate) has shown.
 pub struct Tap<T> {
     log: Arc<Log<T>>,
 }
@@ -17,19 +18,19 @@ impl<T: Copy + Send + Sync + 'static> Tap<T> {
         }
     }
 
-    /// Items appended so far.
+    /// Visible items: those appended so far, or of a gated log those shown so far.
     pub fn len(&self) -> u64 {
-        self.log.len()
+        self.log.visible_len()
     }
 
-    /// Whether the log has no items.
+    /// Whether the log has no visible items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The end, if the log has ended.
+    /// The end, if the log has ended and the end is shown.
     pub fn end(&self) -> Option<End> {
-        self.log.end()
+        self.log.visible_end()
     }
 
     /// Current number of readers; 0 means abandoned.
@@ -48,7 +49,7 @@ impl<T: Copy + Send + Sync + 'static> Tap<T> {
     }
 
     /// Accepts items, as [`Reader::accept`], for a client that acknowledges: only grows; an index beyond the
-    /// items written counts as their number.
+    /// visible items counts as their number.
     pub fn accept(&self, index: u64) {
         self.log.accept(index);
     }
@@ -67,7 +68,7 @@ impl<T: Copy + Send + Sync + 'static> Tap<T> {
         self.log.granted()
     }
 
-    /// Current value of [`Writer::unaccepted`](crate::Writer::unaccepted).
+    /// Current value of [`Writer::unaccepted`](crate::Writer::unaccepted), counted over the visible items.
     pub fn unaccepted(&self) -> u64 {
         self.log.unaccepted(self.len())
     }
@@ -77,9 +78,9 @@ impl<T: Copy + Send + Sync + 'static> Tap<T> {
         self.log.capacity
     }
 
-    /// Bytes of the segments that hold this log's items: whole segments.
+    /// Bytes of the segments that hold this log's visible items: whole segments.
     pub fn bytes(&self) -> usize {
-        // Written items were stored in memory, so their size fits.
+        // Visible items were stored in memory, so their size fits.
         (self.len() as usize).div_ceil(SEGMENT_ITEMS) * SEGMENT_ITEMS * size_of::<T>()
     }
 

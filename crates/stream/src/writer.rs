@@ -36,7 +36,7 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         }
     }
 
-    /// Appends one item, publishes the item and wakes parked readers. Takes no lock, never waits, and allocates
+    /// Appends one item, publishes the item and wakes parked readers, or the recorder of a gated log. Takes no lock, never waits, and allocates
     /// only where the pool has not allocated the reserved segment yet.
     #[expect(unsafe_code, reason = "the writer's half of the log's protocol")]
     pub fn append(&mut self, item: T) -> Result<(), Full> {
@@ -53,7 +53,7 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         Ok(())
     }
 
-    /// Items appended so far.
+    /// Items appended so far, shown or not.
     pub fn len(&self) -> u64 {
         self.len
     }

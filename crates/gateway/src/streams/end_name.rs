@@ -35,5 +35,7 @@ fn code_name(code: FailCode) -> &'static str {
         FailCode::Panic => "panic",
         FailCode::Shutdown => "shutdown",
         FailCode::Constraint => "constraint",
+        FailCode::ModelChanged => "model_changed",
+        FailCode::CrashedEngines => "crashed_engines",
     }
 }

@@ -1,6 +1,7 @@
 //! Streams from outside: one module for each subject.
 
 mod allocation;
+mod gates;
 mod laws;
 mod model;
 mod registry;

@@ -15,6 +15,8 @@ mod sync;
 
 #[path = "../../src/end.rs"]
 mod end;
+#[path = "../../src/gate.rs"]
+mod gate;
 #[path = "../../src/log.rs"]
 mod log;
 #[path = "../../src/pool.rs"]

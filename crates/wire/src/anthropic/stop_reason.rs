@@ -88,6 +88,14 @@ mod tests {
                 End::Failed(FailCode::Constraint),
                 Err((400, "invalid_request_error", "grammar_limit")),
             ),
+            (
+                End::Failed(FailCode::ModelChanged),
+                Err((500, "api_error", "model_changed")),
+            ),
+            (
+                End::Failed(FailCode::CrashedEngines),
+                Err((500, "api_error", "crashed_engines")),
+            ),
             (End::Lost, Err((500, "api_error", "lost"))),
         ];
         for (end, want) in rows {

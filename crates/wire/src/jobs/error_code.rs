@@ -65,7 +65,7 @@ impl JobErrorCode {
             ("timeout" | "deadline_unattainable", _) => Self::Timeout,
             ("cancelled", _) => Self::Cancelled,
             ("too_long_for_memory", _) => Self::InsufficientResources,
-            ("inference_failed", _) => Self::InferenceFailed,
+            ("inference_failed" | "model_changed" | "crashed_engines", _) => Self::InferenceFailed,
             ("shutting_down" | "model_loading" | "model_unloaded" | "model_failed", _) => {
                 Self::WorkerUnhealthy
             }

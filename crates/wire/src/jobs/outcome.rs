@@ -2,7 +2,9 @@
 
 use super::error_code::JobErrorCode;
 use super::error_response::JobError;
-use crate::openai::finish_reason::{GRAMMAR_LIMIT_MESSAGE, NOT_FINITE_MESSAGE};
+use crate::openai::finish_reason::{
+    CRASHED_ENGINES_MESSAGE, GRAMMAR_LIMIT_MESSAGE, MODEL_CHANGED_MESSAGE, NOT_FINITE_MESSAGE,
+};
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::stop::ONE_CALL;
 use std::time::Duration;
@@ -115,6 +117,14 @@ fn failed_outcome(code: FailCode) -> JobOutcome {
         FailCode::Constraint => {
             error_outcome(JobErrorCode::InvalidRequest, GRAMMAR_LIMIT_MESSAGE, false)
         }
+        FailCode::ModelChanged => {
+            error_outcome(JobErrorCode::InferenceFailed, MODEL_CHANGED_MESSAGE, true)
+        }
+        FailCode::CrashedEngines => error_outcome(
+            JobErrorCode::InferenceFailed,
+            CRASHED_ENGINES_MESSAGE,
+            false,
+        ),
     }
 }
 

@@ -17,6 +17,14 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub const NOT_FINITE_MESSAGE: &str = "the model failed on this request: its logits are NaN or infinite, so its weights \
                                      are damaged or were converted wrongly";
 
+/// Error message of a stream that cannot be continued because another model has the name now, in every protocol.
+pub const MODEL_CHANGED_MESSAGE: &str = "the model was replaced while the server was down, so this answer cannot be \
+                                        continued; send the request again";
+
+/// Error message of a stream that is given up after repeated crashes, in every protocol.
+pub const CRASHED_ENGINES_MESSAGE: &str = "the server crashed repeatedly while it computed this answer, so the answer \
+                                          is not continued";
+
 /// The error of a stream that did not complete.
 pub fn end_error(end: End) -> ApiError {
     let error = finish_reason(end).err();
@@ -74,6 +82,8 @@ fn failed_error(code: FailCode) -> ApiError {
             ApiError::capacity("shutting_down", "the server is shutting down", RETRY_AFTER)
         }
         FailCode::Constraint => ApiError::bad_request(GRAMMAR_LIMIT, GRAMMAR_LIMIT_MESSAGE),
+        FailCode::ModelChanged => ApiError::ours("model_changed", MODEL_CHANGED_MESSAGE),
+        FailCode::CrashedEngines => ApiError::ours("crashed_engines", CRASHED_ENGINES_MESSAGE),
     }
 }
 
@@ -113,6 +123,14 @@ mod tests {
             (
                 End::Failed(FailCode::Constraint),
                 Err((400, "grammar_limit")),
+            ),
+            (
+                End::Failed(FailCode::ModelChanged),
+                Err((500, "model_changed")),
+            ),
+            (
+                End::Failed(FailCode::CrashedEngines),
+                Err((500, "crashed_engines")),
             ),
             (End::Lost, Err((500, "lost"))),
         ];

@@ -78,6 +78,8 @@ fn failed_stream_has_an_error_and_no_done_marker() {
         (End::Deadline, "timeout"),
         (End::Failed(FailCode::Inference), "inference_failed"),
         (End::Failed(FailCode::Shutdown), "shutting_down"),
+        (End::Failed(FailCode::ModelChanged), "model_changed"),
+        (End::Failed(FailCode::CrashedEngines), "crashed_engines"),
     ] {
         let mut fed = HandFedBody::new(
             8,

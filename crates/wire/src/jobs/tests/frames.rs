@@ -20,7 +20,7 @@ use testing::small_vocabulary::tokenizer;
 const NEVER: Duration = Duration::MAX;
 
 /// Every end of a stream.
-const ENDS: [End; 17] = [
+const ENDS: [End; 19] = [
     End::Stop(Stop::Eos),
     End::Stop(Stop::StopString(1)),
     End::Stop(Stop::ToolCalls),
@@ -37,6 +37,8 @@ const ENDS: [End; 17] = [
     End::Failed(FailCode::Panic),
     End::Failed(FailCode::Shutdown),
     End::Failed(FailCode::Constraint),
+    End::Failed(FailCode::ModelChanged),
+    End::Failed(FailCode::CrashedEngines),
     End::Lost,
 ];
 
@@ -84,6 +86,8 @@ fn every_end_has_a_stop_reason_or_an_error() {
         ("INTERNAL", Some(true)),
         ("WORKER_UNHEALTHY", Some(true)),
         ("INVALID_REQUEST", Some(false)),
+        ("INFERENCE_FAILED", Some(true)),
+        ("INFERENCE_FAILED", Some(false)),
         ("INTERNAL", Some(true)),
     ];
     for (end, want) in ENDS.into_iter().zip(want) {
@@ -102,6 +106,8 @@ fn end_before_the_first_byte_has_an_http_status() {
         (End::Failed(FailCode::Inference), 500),
         (End::Failed(FailCode::Shutdown), 503),
         (End::Failed(FailCode::Constraint), 400),
+        (End::Failed(FailCode::ModelChanged), 500),
+        (End::Failed(FailCode::CrashedEngines), 500),
         (End::Lost, 500),
     ];
     for (end, want) in rows {
