@@ -4,7 +4,10 @@
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use model::Dims;
-use server::{ModelFacts, ModelHandle, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
+use server::{
+    ModelFacts, ModelHandle, ModelIdentity, ServedModel, Server, ServerConfig, StepMetrics,
+    io_runtime,
+};
 use std::error::Error;
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
@@ -65,6 +68,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         id: "fake".to_owned(),
         created_unix_s: 0,
         facts: ModelFacts::default(),
+        identity: ModelIdentity::default(),
         steps,
         handle: ModelHandle {
             tokenizer: vocab::tokenizer(),

@@ -62,7 +62,7 @@ pub use gateway::keys::{
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel,
-    ModelFacts, ModelLimits, PullNews, ServedModel,
+    ModelFacts, ModelIdentity, ModelLimits, PullNews, ServedModel,
 };
 pub use gateway::response_limits::ResponseLimits;
 pub use gateway::stream_clocks::StreamClocks;

@@ -8,6 +8,7 @@
 //! resolved_model  the entry that a name resolves to         pending_load   a request that waits for a model
 //! similar_names   suggestions for an unknown name           loader         loads, unloads and evicts models
 //! listed_model    the list of models                        limits         bounds
+//! identity        digests of what decides tokens
 //! ```
 //!
 //! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on
@@ -16,6 +17,7 @@
 //! does not delay another.
 
 pub(crate) mod facts;
+pub(crate) mod identity;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod listed_model;
@@ -30,6 +32,7 @@ pub(crate) mod resolved_model;
 pub(crate) mod similar_names;
 
 pub use facts::ModelFacts;
+pub use identity::ModelIdentity;
 pub use library::{Library, LibraryError, LoadedModel, LocalModel, PullNews};
 pub use limits::ModelLimits;
 pub use listed_model::ListedModel;
@@ -59,6 +62,8 @@ pub struct ServedModel {
     pub created_unix_s: i64,
     /// Metadata of the model's file.
     pub facts: ModelFacts,
+    /// Identity by content.
+    pub identity: ModelIdentity,
     /// Handle for generation.
     pub handle: ModelHandle,
     /// Metrics of the engine's steps ([`StepMetrics::observer`]).

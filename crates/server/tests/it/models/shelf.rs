@@ -5,8 +5,8 @@ use engine::fake::{FakeModel, Gate};
 use engine::{Engine, EngineConfig};
 use server::{
     DerivedModel, Keys, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, LocalModel,
-    ModelFacts, ModelHandle, ModelLimits, PullNews, ServedModel, Server, ServerConfig, StepMetrics,
-    io_runtime,
+    ModelFacts, ModelHandle, ModelIdentity, ModelLimits, PullNews, ServedModel, Server,
+    ServerConfig, StepMetrics, io_runtime,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -96,6 +96,7 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         id: name.to_owned(),
         created_unix_s: 7,
         facts: ModelFacts::default(),
+        identity: ModelIdentity::default(),
         steps,
         handle: ModelHandle {
             tokenizer: vocab::tokenizer(),

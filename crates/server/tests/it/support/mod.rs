@@ -24,8 +24,8 @@ use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::{Dims, Forward};
 use server::{
-    Drained, Keys, Loading, ModelFacts, ModelHandle, ServedModel, Server, ServerConfig,
-    StepMetrics, io_runtime,
+    Drained, Keys, Loading, ModelFacts, ModelHandle, ModelIdentity, ServedModel, Server,
+    ServerConfig, StepMetrics, io_runtime,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -246,6 +246,7 @@ impl Rig {
             id: MODEL.to_owned(),
             created_unix_s: 7,
             facts: ModelFacts::default(),
+            identity: ModelIdentity::default(),
             steps,
             handle: ModelHandle {
                 tokenizer: speech.tokenizer,
