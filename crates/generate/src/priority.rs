@@ -1,7 +1,12 @@
 //! Priority classes and their names.
 
+use serde::{Deserialize, Serialize};
+
 /// Priority of a request. The order is the order of service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// Before all others.
     Critical,

@@ -2,9 +2,11 @@
 //! bounds.
 
 use crate::priority::Priority;
+use crate::request_serde::{SamplingFields, prompt_field, shared_text, verbatim};
 use crate::response_format::ResponseFormat;
 use crate::tools::{ToolCalling, Tools};
 use engine::SamplingParams;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use text::{ConstrainedTool, Message};
@@ -29,7 +31,7 @@ pub const MESSAGES_MAX: usize = 4096;
 pub const PARTS_MAX: usize = 1024;
 
 /// A request for generated text.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
     /// One or several prompts, each answered `n` times.
     pub prompts: Vec<Prompt>,
@@ -49,9 +51,11 @@ impl GenerateRequest {
 }
 
 /// How answers are generated. By default with the engine's sampling parameters and no limit but the context.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GenerationParams {
     /// Temperature, top-p, penalties and the like.
+    #[serde(with = "SamplingFields")]
     pub sampling: SamplingParams,
     /// `None`: as many as the context has room for. 0 only with `prompt_logprobs`.
     pub max_tokens: Option<usize>,
@@ -64,12 +68,14 @@ pub struct GenerationParams {
     /// `None`: a random seed.
     pub seed: Option<u64>,
     /// Structured output: the grammar that the answer must match.
+    #[serde(with = "verbatim::option")]
     pub response_format: Option<ResponseFormat>,
     /// Whether schemas that do not set `additionalProperties` forbid other members; `None`: the server's default.
     pub closed_objects: Option<bool>,
     /// How the answer may call tools.
     pub tool_calling: ToolCalling,
     /// Tools with calls that are constrained to their schemas.
+    #[serde(with = "verbatim::list")]
     pub constrained_tools: Vec<ConstrainedTool>,
     /// Reasoning budget in tokens; `None`: unlimited.
     pub reasoning_budget: Option<u64>,
@@ -91,7 +97,8 @@ impl GenerationParams {
 pub const CONVERSATION_ID_BYTES_MAX: usize = 128;
 
 /// How answers are delivered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StreamOptions {
     /// Whether events are sent as they come.
     pub stream: bool,
@@ -112,6 +119,7 @@ pub struct StreamOptions {
     /// The stream has no client: generation continues to the end without one.
     pub background: bool,
     /// The part of the request that a response of this wire protocol repeats: the inside of a JSON object.
+    #[serde(with = "shared_text::option")]
     pub repeated_fields: Option<Arc<str>>,
     /// Returns only the likeliest answers of each prompt.
     pub best_of: Option<BestOf>,
@@ -125,8 +133,8 @@ pub struct StreamOptions {
 }
 
 /// Names of request fields without effect, separated by commas.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IgnoredFields(Option<Arc<str>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IgnoredFields(#[serde(with = "shared_text::option")] Option<Arc<str>>);
 
 impl IgnoredFields {
     /// Fields of this list of names, which may be empty.
@@ -149,7 +157,7 @@ impl IgnoredFields {
 }
 
 /// Of a prompt's answers only the likeliest are emitted, in order of likelihood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BestOf {
     /// Answers returned for each prompt.
     pub returned: usize,
@@ -159,20 +167,29 @@ pub struct BestOf {
     pub logprobs: bool,
 }
 
+/// Name of the request's field that holds a prompt.
+pub type PromptField = &'static str;
+
 /// One prompt.
-#[derive(Debug, Hash, PartialEq)]
+#[derive(Clone, Debug, Hash, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Prompt {
     /// Messages, for the model's chat template.
     Conversation {
         /// The request's field, for error messages.
-        field: &'static str,
+        #[serde(with = "prompt_field")]
+        field: PromptField,
         /// Turns of the conversation.
+        #[serde(with = "verbatim::list")]
         messages: Vec<Message>,
         /// Tool definitions in OpenAI's shape.
+        #[serde(default, with = "verbatim::list")]
         tools: Vec<serde_json::Value>,
         /// The answer continues the last message, which is the assistant's and not empty.
+        #[serde(default)]
         continues: bool,
         /// Variables of the template (`chat_template_kwargs`).
+        #[serde(default, with = "verbatim::value")]
         kwargs: serde_json::Map<String, serde_json::Value>,
     },
     /// A turn that follows earlier ids.
@@ -191,12 +208,13 @@ pub enum Prompt {
 }
 
 /// A part of a prompt.
-#[derive(Debug, Hash, PartialEq)]
+#[derive(Clone, Debug, Hash, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PromptPiece {
     /// Template text: names of control tokens become control tokens.
     Template(String),
     /// User text: names of control tokens stay text. Shared by all occurrences.
-    User(Arc<str>),
+    User(#[serde(with = "shared_text")] Arc<str>),
 }
 
 impl PromptPiece {

@@ -1,6 +1,7 @@
 //! Structured output: the grammar that an answer must match, and the request's field of the grammar.
 
 use crate::error::ApiError;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use text::{GrammarError, GrammarSource};
 
@@ -8,7 +9,7 @@ use text::{GrammarError, GrammarSource};
 const NO_THREAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The grammar that an answer must match, and the request's field of the grammar.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResponseFormat {
     /// Schema, regular expression, choice or grammar.
     pub source: GrammarSource,

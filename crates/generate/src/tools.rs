@@ -1,6 +1,7 @@
 //! Tools of a request: those that the model is given, and how it may call them.
 
 use crate::response_format::ResponseFormat;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use text::{ConstrainedTool, GrammarSource};
 
@@ -21,7 +22,8 @@ pub struct Tools {
 }
 
 /// How an answer may call tools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ToolCalling {
     /// The answer must consist of tool calls; they are JSON, whichever family the model is of.
     pub required: bool,

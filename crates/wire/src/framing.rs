@@ -17,6 +17,23 @@ pub enum Framing {
 }
 
 impl Framing {
+    /// All framings.
+    pub const ALL: [Self; 3] = [Self::Sse, Self::Ndjson, Self::WebSocket];
+
+    /// Name of the framing.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sse => "sse",
+            Self::Ndjson => "ndjson",
+            Self::WebSocket => "websocket",
+        }
+    }
+
+    /// The framing with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|framing| framing.name() == name)
+    }
+
     /// The framing that a request selects by `?format=` or `Accept`, if any.
     ///
     /// # Errors

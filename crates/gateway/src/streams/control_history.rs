@@ -2,7 +2,7 @@
 
 use engine::RequestUpdate;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,7 +12,8 @@ use wire::clock;
 const UPDATES_MAX: usize = 64;
 
 /// The fields of a control update. Fields that the client did not set are absent.
-#[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ControlUpdate {
     /// Generated tokens of all choices at the time of the update. The update takes effect at a later token.
     pub(crate) after_tokens: u64,

@@ -17,6 +17,7 @@ use super::family_syntax::CallBody;
 use super::named_call::{NameOrder, NameSyntax};
 use crate::Tokenizer;
 use crate::grammar::{loosened, schema_options};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -24,7 +25,7 @@ use std::fmt::Write as _;
 const BLANKS: &str = r"[ \t\n\r]{0,8}";
 
 /// A tool whose calls are constrained.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConstrainedTool {
     /// Letters, digits, underscores, hyphens and dots.
     pub name: String,

@@ -7,13 +7,15 @@ use super::limits::GRAMMAR_BYTES_MAX;
 use crate::Tokenizer;
 use crate::answer::{CallSyntax, ConstrainedTool, call_grammar};
 use llguidance::api::TopLevelGrammar;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Alternatives in a choice.
 pub const CHOICES_IN_GRAMMAR_MAX: usize = 4096;
 
 /// Constraint of an answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GrammarSource {
     /// Any JSON object.
     JsonObject,
@@ -25,9 +27,12 @@ pub enum GrammarSource {
     Choice(Vec<String>),
     /// Text derived from the rule `start`, in llguidance's dialect of Lark.
     Lark(String),
-    /// Calls of these tools in a family's syntax, after the opening delimiter.
+    /// Calls of these tools in a family's syntax, after the opening delimiter. No request has such a source.
+    #[serde(skip)]
     Calls(CallSyntax, Vec<ConstrainedTool>),
-    /// The inner source with objects closed by default ([`GrammarSource::with_closed_objects`]).
+    /// The inner source with objects closed by default ([`GrammarSource::with_closed_objects`]). No request has
+    /// such a source.
+    #[serde(skip)]
     ClosedObjects(Box<GrammarSource>),
 }
 

@@ -41,6 +41,25 @@ pub enum ReasoningField {
     Both,
 }
 
+impl ReasoningField {
+    /// All selections.
+    pub const ALL: [Self; 3] = [Self::ReasoningContent, Self::Reasoning, Self::Both];
+
+    /// Name of the selection in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "reasoning_content",
+            Self::Reasoning => "reasoning",
+            Self::Both => "both",
+        }
+    }
+
+    /// The selection with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.name() == name)
+    }
+}
+
 /// Reasoning under the selected field names.
 #[derive(Default, JsonSchema, Serialize)]
 struct ReasoningFields<'a> {

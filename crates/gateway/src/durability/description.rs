@@ -1,0 +1,174 @@
+//! The description of a stream: everything that decides the tokens and frames of the answer, beside the tokens
+//! themselves. JSON; unknown fields are ignored, and fields that an older version did not write have defaults.
+
+use super::bounds;
+use super::by_name;
+use super::json_record::{DescriptionError, from_json, to_json};
+use crate::models::ModelIdentity;
+use generate::priority::Priority;
+use generate::prompt_record::PromptRecord;
+use generate::request::{GenerationParams, Prompt, StreamOptions};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wire::framing::Framing;
+use wire::openai::chat_encoder::ReasoningField;
+use wire::protocol::Protocol;
+
+/// Bytes of a description with prompts that are not prepared yet, and of prepared prompts. A description with
+/// prepared prompts has at most the sum of both.
+pub const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of a record's body beside the description.
+const OPEN_BYTES_MAX: usize = 1 << 10;
+
+/// Bytes of a description with prepared prompts.
+const PREPARED_DESCRIPTION_BYTES_MAX: usize = journal::RECORD_BYTES_MAX - OPEN_BYTES_MAX;
+
+/// What a stream was opened with: the body of [`journal::Open`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamDescription {
+    /// Kind of the stream.
+    pub kind: DescriptionKind,
+    /// Owner of the stream.
+    pub owner: u64,
+    /// Wire protocol of the request.
+    #[serde(with = "by_name::protocol")]
+    pub protocol: Protocol,
+    /// Framing of the response.
+    #[serde(with = "by_name::framing")]
+    pub framing: Framing,
+    /// Field of chat messages with the reasoning.
+    #[serde(with = "by_name::reasoning_field")]
+    pub reasoning_field: ReasoningField,
+    /// Credit comes from the client's acknowledgements alone.
+    pub explicit_acks: bool,
+    /// Tokens a choice may be ahead; 0 = no limit.
+    pub credit_window: u64,
+    /// Tokens that the detached stream may generate beyond the credit window, per choice.
+    pub detached_tokens: u64,
+    /// Id of the response.
+    pub response_id: String,
+    /// Creation time in responses.
+    pub created_unix_s: i64,
+    /// Wall time of the opening.
+    pub opened_unix_us: u64,
+    /// Wall time of the deadline.
+    #[serde(default)]
+    pub deadline_unix_us: Option<u64>,
+    /// Name of the model in responses.
+    pub model: String,
+    /// Id of the model's entry, by which the model is loaded.
+    pub model_key: String,
+    /// Content of the model.
+    #[serde(default)]
+    pub identity: ModelIdentity,
+    /// The model's context length at the opening, which limits the answers.
+    pub context_max: usize,
+    /// Answers per prompt.
+    pub n: usize,
+    /// How answers are generated, with the seed that was drawn.
+    pub params: GenerationParams,
+    /// How answers are delivered.
+    pub stream_options: StreamOptions,
+    /// Priority in the admission queue and in the scheduler.
+    #[serde(default)]
+    pub priority: Priority,
+    /// The prompts, in order.
+    pub prompts: RecordedPrompts,
+    /// Bytes of the request's body.
+    #[serde(default)]
+    pub body_bytes: usize,
+    /// The client's name of the job.
+    #[serde(default)]
+    pub job_id: Option<String>,
+    /// Note for the stored response.
+    #[serde(default)]
+    pub stored: Option<Value>,
+}
+
+/// What a description describes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DescriptionKind {
+    /// Answers to prompts.
+    #[default]
+    Generation,
+    /// A run of a workflow.
+    WorkflowRun,
+    /// A stored response without a stream.
+    StoredBlob,
+}
+
+/// The prompts of a stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordedPrompts {
+    /// As the client sent them.
+    Requested(Vec<Prompt>),
+    /// As the engine received them.
+    Prepared(Vec<PromptRecord>),
+}
+
+impl RecordedPrompts {
+    /// Number of prompts.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Requested(prompts) => prompts.len(),
+            Self::Prepared(prompts) => prompts.len(),
+        }
+    }
+
+    /// Whether there is no prompt.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for RecordedPrompts {
+    fn default() -> Self {
+        Self::Requested(Vec::new())
+    }
+}
+
+impl StreamDescription {
+    /// The body of [`journal::Open`].
+    ///
+    /// # Errors
+    /// The description is too long.
+    pub fn encode(&self) -> Result<Vec<u8>, DescriptionError> {
+        let bytes_max = match self.prompts {
+            RecordedPrompts::Requested(_) => DESCRIPTION_BYTES_MAX,
+            RecordedPrompts::Prepared(_) => PREPARED_DESCRIPTION_BYTES_MAX,
+        };
+        to_json(self, bytes_max)
+    }
+
+    /// The description of a body. All values are within the bounds of a request.
+    ///
+    /// # Errors
+    /// A field is missing, has another type, or a value that a request cannot have.
+    pub fn decode(body: &[u8]) -> Result<Self, DescriptionError> {
+        let description: Self = from_json(body, PREPARED_DESCRIPTION_BYTES_MAX)?;
+        bounds::check_description(&description)?;
+        Ok(description)
+    }
+
+    /// The body of [`journal::Record::Prepared`].
+    ///
+    /// # Errors
+    /// The prompts are too long.
+    pub fn encode_prepared(prompts: &[PromptRecord]) -> Result<Vec<u8>, DescriptionError> {
+        to_json(&prompts, DESCRIPTION_BYTES_MAX - OPEN_BYTES_MAX)
+    }
+
+    /// Replaces the prompts by those of a body of [`journal::Record::Prepared`].
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode), or the number of prompts is another one.
+    pub fn set_prepared(&mut self, body: &[u8]) -> Result<(), DescriptionError> {
+        let prompts: Vec<PromptRecord> = from_json(body, DESCRIPTION_BYTES_MAX)?;
+        bounds::check_prepared(&prompts, self)?;
+        self.prompts = RecordedPrompts::Prepared(prompts);
+        Ok(())
+    }
+}
