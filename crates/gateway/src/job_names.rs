@@ -71,6 +71,11 @@ impl JobNames {
         })
     }
 
+    /// Takes the name of a job that an earlier process had accepted.
+    pub(crate) fn restore_name(&self, owner: Owner, id: JobId, stream: StreamId) {
+        self.lock_names().insert((owner, id), Some(stream));
+    }
+
     /// The stream that is this owner's job of this name.
     pub fn find_stream(&self, owner: Owner, id: &JobId) -> Option<StreamId> {
         *self.lock_names().get(&(owner, id.clone()))?

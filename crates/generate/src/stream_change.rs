@@ -5,6 +5,8 @@
 pub enum Change {
     /// The stream was registered.
     Opened,
+    /// The stream of an earlier process was registered again.
+    Recovered,
     /// Prefill of the first prompt began.
     Started,
     /// The credit window is used up.

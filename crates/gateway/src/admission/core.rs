@@ -43,6 +43,7 @@
 mod check;
 pub(crate) mod entry_check;
 pub(crate) mod grant;
+pub(crate) mod readmission;
 pub(crate) mod rebound;
 pub(crate) mod rejections;
 pub(crate) mod resource_sums;
@@ -84,6 +85,8 @@ pub(crate) struct Core {
     retry_reservations: RetryReservations,
     /// A request was rejected for want of capacity, and no slot became free since.
     is_rejecting: bool,
+    /// No ticket gets a first slot, until the streams of the last process are back.
+    is_on_hold: bool,
     closed: bool,
     next_id: TicketId,
     woken: Vec<Waker>,
@@ -95,6 +98,8 @@ struct TicketEntry {
     request: AdmissionRequest,
     /// Since when the ticket waits aside.
     aside: Option<Instant>,
+    /// Admitted beyond the limits.
+    is_forced: bool,
     state: TicketState,
 }
 
@@ -136,6 +141,7 @@ impl Core {
             prefill: BusyRate::new(now),
             retry_reservations: RetryReservations::new(now),
             is_rejecting: false,
+            is_on_hold: false,
             closed: false,
             next_id: 0,
             woken: Vec::new(),
@@ -161,6 +167,7 @@ impl Core {
             rank,
             request,
             aside: None,
+            is_forced: false,
             state: self.waiting_state(&request, now),
         };
         self.tickets.insert(rank.id, ticket);
@@ -244,11 +251,11 @@ impl Core {
         let TicketState::Running(run) = &ticket.state else {
             return false;
         };
-        let (run, rank) = (run.clone(), ticket.rank);
+        let (run, rank, is_forced) = (run.clone(), ticket.rank, ticket.is_forced);
         let old = std::mem::replace(&mut ticket.request.need, need);
         let request = ticket.request;
         let (held, wanted) = (old.pages_for(run.held), need.pages_for(run.held));
-        let stays = wanted <= held || self.sums.pages - held + wanted <= pages_limit;
+        let stays = is_forced || wanted <= held || self.sums.pages - held + wanted <= pages_limit;
         self.remove_running(rank.account, old, &run);
         if stays {
             self.add_running(rank.account, need, &run);

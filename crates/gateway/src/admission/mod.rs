@@ -149,6 +149,34 @@ impl Admission {
         }
     }
 
+    /// A permit for a stream that ran in an earlier process, beyond all limits.
+    pub(crate) fn readmit(&self, request: AdmissionRequest) -> Permit {
+        let id = self
+            .shared
+            .with_core(|core, now| core.readmit_ticket(request, now));
+        Permit::new(TicketGuard {
+            shared: Arc::clone(&self.shared),
+            id,
+        })
+    }
+
+    /// A ticket for a stream that waited in an earlier process since `arrived`, in a queue of any length.
+    pub(crate) fn requeue(&self, request: AdmissionRequest, arrived: Instant) -> Ticket {
+        let id = self
+            .shared
+            .with_core(|core, now| core.requeue_ticket(request, arrived, now));
+        Ticket::new(TicketGuard {
+            shared: Arc::clone(&self.shared),
+            id,
+        })
+    }
+
+    /// Begins or ends the hold: no new request is admitted while on hold.
+    pub(crate) fn set_hold(&self, is_on_hold: bool) {
+        self.shared
+            .with_core(|core, now| core.set_hold(is_on_hold, now));
+    }
+
     /// Replaces the bounds. Running and waiting tickets stay.
     pub(crate) fn set_bounds(&self, bounds: AdmissionBounds) {
         self.shared

@@ -4,6 +4,7 @@
 //! description  what a stream was opened with       control_state  control updates of a stream
 //! end_code     ends of streams as numbers          bounds         bounds of decoded values
 //! by_name      names of wire protocols             json_record    JSON of bounded length
+//! recovery     streams of an earlier process
 //! ```
 
 mod bounds;
@@ -12,6 +13,7 @@ pub(crate) mod control_state;
 pub(crate) mod description;
 pub(crate) mod end_code;
 mod json_record;
+pub mod recovery;
 
 pub use control_state::ControlState;
 pub use description::{DESCRIPTION_BYTES_MAX, DescriptionKind, RecordedPrompts, StreamDescription};

@@ -48,6 +48,16 @@ impl Caller {
         }
     }
 
+    /// The owner of streams whose key was removed: without limits, and without a permission.
+    pub(crate) fn without_key(owner: Owner, usage: Arc<KeyUsage>) -> Self {
+        Self {
+            owner,
+            name: Arc::from("removed key"),
+            scopes: Scopes::default(),
+            ..Self::anonymous(usage)
+        }
+    }
+
     pub(crate) fn usage(&self) -> &Arc<KeyUsage> {
         &self.usage
     }

@@ -34,6 +34,7 @@ use key_usage::KeyUsage;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
+use stream::Owner;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use wire::clock;
 
@@ -129,6 +130,17 @@ impl Keys {
         }
         let place = usize::try_from(found.checked_sub(1)?).ok()?;
         Some(entries[place].caller.clone())
+    }
+
+    /// The permit of streams that an earlier process opened for this owner: never rejected, without limits if the key
+    /// was removed.
+    pub(crate) fn recovered_permit(&self, owner: Owner, streams: u32) -> KeyPermit {
+        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let listed = entries.iter().map(|entry| &entry.caller);
+        let mut callers = self.anonymous.iter().chain(listed);
+        let removed = || Caller::without_key(owner, Arc::new(KeyUsage::new(self.epoch)));
+        let caller = callers.find(|caller| caller.owner == owner);
+        KeyPermit::restore(&caller.cloned().unwrap_or_else(removed), streams)
     }
 }
 

@@ -26,6 +26,15 @@ impl KeyPermit {
         })
     }
 
+    /// The permit of streams that an earlier process had opened, whatever the limits of the key are now.
+    pub(crate) fn restore(caller: &Caller, streams: u32) -> Self {
+        caller.usage().restore_streams(streams, clock::now());
+        Self {
+            caller: caller.clone(),
+            streams,
+        }
+    }
+
     /// Tenant whose share of the engine the sequences use.
     pub fn account(&self) -> Account {
         Account {

@@ -34,14 +34,15 @@ impl Loading {
     /// The model is ready, for as long as the server runs. (During a shutdown, the model is closed at once.)
     pub fn model_ready(mut self, model: Arc<ServedModel>) {
         self.models.counts_load(&self.entry);
-        let serving = self.entry.set_ready(model, &self.models.gateway_limits());
+        let serving = self.entry.set_ready(self.ready_model(model));
         self.can_answer(&serving);
     }
 
     /// The model is ready, until unloaded.
     pub fn model_loaded(mut self, model: LoadedModel) {
         self.models.counts_load(&self.entry);
-        let serving = self.entry.set_loaded(model, &self.models.gateway_limits());
+        let serving = self.ready_model(Arc::clone(&model.model));
+        let serving = self.entry.set_loaded(model, serving);
         self.can_answer(&serving);
     }
 
@@ -51,8 +52,21 @@ impl Loading {
         self.models.loading_failed(&self.entry);
     }
 
+    fn ready_model(&self, model: Arc<ServedModel>) -> ReadyModel {
+        let serving = ReadyModel::new(model, &self.models.gateway_limits());
+        self.set_hold(&serving);
+        serving
+    }
+
+    fn set_hold(&self, serving: &ReadyModel) {
+        let is_on_hold = self.models.is_held(&self.entry);
+        serving.admission.set_hold(is_on_hold);
+    }
+
     fn can_answer(&mut self, serving: &ReadyModel) {
         self.told = true;
+        // The hold may have ended before the model was published.
+        self.set_hold(serving);
         self.models.look_again();
         if self.models.is_closed() {
             serving.close_admission(&self.models.gateway_limits());

@@ -9,6 +9,7 @@
 //! similar_names   suggestions for an unknown name           loader         loads, unloads and evicts models
 //! listed_model    the list of models                        limits         bounds
 //! identity        digests of what decides tokens
+//! admission_holds  models whose new requests wait for recovered streams
 //! ```
 //!
 //! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on
@@ -16,6 +17,7 @@
 //! so that an admitted request keeps its permit. Each model has its own engine and threads: loading or unloading one
 //! does not delay another.
 
+pub(crate) mod admission_holds;
 pub(crate) mod facts;
 pub(crate) mod identity;
 pub(crate) mod library;

@@ -1,6 +1,6 @@
 //! The state of one model, and the watchers of that state.
 
-use super::{LoadProgress, LoadedModel, ModelKeepAlive, ReadyModel, ServedModel};
+use super::{LoadProgress, LoadedModel, ModelKeepAlive, ReadyModel};
 use crate::limits::{GatewayLimits, LiveLimits};
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -245,11 +245,7 @@ impl ModelEntry {
     }
 
     /// Marks the model as loaded and ready.
-    pub(crate) fn set_loaded(
-        &self,
-        loaded: LoadedModel,
-        limits: &GatewayLimits,
-    ) -> Arc<ReadyModel> {
+    pub(crate) fn set_loaded(&self, loaded: LoadedModel, serving: ReadyModel) -> Arc<ReadyModel> {
         let mut stay = self.lock_residency();
         stay.last_used = clock::now();
         stay.held = Some(LoadedState {
@@ -257,16 +253,12 @@ impl ModelEntry {
             close: loaded.close,
         });
         drop(stay);
-        self.set_ready(loaded.model, limits)
+        self.set_ready(serving)
     }
 
     /// Sets a model that another owner closes.
-    pub(crate) fn set_ready(
-        &self,
-        model: Arc<ServedModel>,
-        limits: &GatewayLimits,
-    ) -> Arc<ReadyModel> {
-        let serving = Arc::new(ReadyModel::new(model, limits));
+    pub(crate) fn set_ready(&self, serving: ReadyModel) -> Arc<ReadyModel> {
+        let serving = Arc::new(serving);
         self.set_state(ModelState::Ready(Arc::clone(&serving)));
         serving
     }

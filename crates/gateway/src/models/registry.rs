@@ -1,5 +1,6 @@
 //! Name -> model, of all models this server may answer for.
 
+use super::admission_holds::AdmissionHolds;
 use super::resolved_model::NameCache;
 use super::{Library, Loading, ModelEntry, ModelState, ReadyModel};
 use crate::limits::{GatewayLimits, LiveLimits};
@@ -21,6 +22,7 @@ pub struct ModelRegistry {
     pub(crate) names: NameCache,
     library: OnceLock<Arc<dyn Library>>,
     limits: Arc<LiveLimits>,
+    pub(crate) holds: AdmissionHolds,
     /// Shutdown has begun: a model that becomes ready now is closed.
     closed: watch::Sender<bool>,
     /// The first model was ready once: if unloaded now, a request loads the model again.
@@ -46,6 +48,7 @@ impl ModelRegistry {
             names: NameCache::default(),
             library: OnceLock::new(),
             limits,
+            holds: AdmissionHolds::default(),
             closed: watch::Sender::new(false),
             started: AtomicBool::new(false),
             news: Notify::new(),

@@ -38,6 +38,12 @@ pub struct Description<'a> {
     explicit_acks: bool,
     /// Whether a client is attached whose reading returns credit.
     attached: bool,
+    /// How often a restarted server took the stream over; absent for a stream of this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovered: Option<u64>,
+    /// Whether tokens since the last restart are computed with another arithmetic than the tokens before; absent if not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recomputed: Option<bool>,
     /// Time at which the stream was opened, in seconds since the Unix epoch.
     created: i64,
     prompt_tokens: u64,
@@ -128,7 +134,7 @@ struct Timings {
 pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> Description<'_> {
     let record = &stream.payload;
     let (terms, meta) = (record.terms(), record.meta());
-    let started = record.started();
+    let (started, recovery) = (record.started(), record.recovery_state().note());
     let sum = |of: fn(&engine::Progress) -> u64| {
         let requests = started.iter().flat_map(|started| &started.requests);
         requests.map(|request| of(&request.progress)).sum()
@@ -152,6 +158,8 @@ pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> De
         resumable: record.is_kept(),
         explicit_acks: terms.explicit_acks,
         attached: record.credit_owner().is_taken(),
+        recovered: recovery.map(|note| note.recoveries),
+        recomputed: recovery.and_then(|note| note.is_recomputed.then_some(true)),
         created: meta.created_unix_s,
         prompt_tokens: started.map_or(0, |started| started.prompt_tokens),
         cached_tokens: sum(engine::Progress::cached_tokens),

@@ -42,7 +42,9 @@ pub(crate) mod detached_driver;
 pub(crate) mod end_name;
 pub(crate) mod feed;
 pub(crate) mod permit_holder;
+pub(crate) mod recovery_state;
 pub(crate) mod settings;
+pub(crate) mod stream_credit;
 pub(crate) mod stream_metrics;
 pub mod stream_record;
 pub(crate) mod stream_run;
@@ -60,6 +62,7 @@ pub use feed::StreamFeed;
 pub use generate::stream_source::ChoiceLog;
 pub use generate::stream_source::StartedGeneration;
 pub(crate) use permit_holder::PermitHolder;
+pub(crate) use recovery_state::RecoveryNote;
 pub use settings::StreamLimits;
 pub(crate) use stream_metrics::SocketMetrics;
 pub use stream_record::Started;
@@ -138,6 +141,24 @@ impl StreamRegistry {
             .map_err(|full| self.full_error(full))?;
         registration.payload().transitions().publish_opened(now);
         Ok(registration)
+    }
+
+    /// Registers the waiting stream of an earlier process, also beyond the limit of open streams. `None` if this process
+    /// has a stream of the same id.
+    pub(crate) fn restore(
+        &self,
+        meta: StreamMeta,
+        terms: StreamTerms,
+        note: RecoveryNote,
+        now: Instant,
+    ) -> Option<Registration<StreamRecord>> {
+        let (id, owner, opened_at) = (meta.id, terms.owner, meta.arrived);
+        let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
+        let record = StreamRecord::new(meta, terms, transitions);
+        record.recovery_state().set_note(note);
+        let registration = self.registry.restore(id, owner, opened_at, record)?;
+        registration.payload().transitions().publish_recovered(now);
+        Some(registration)
     }
 
     /// The stream with this id, if visible to the caller.

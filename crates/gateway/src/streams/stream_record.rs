@@ -8,6 +8,7 @@
 use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
 use super::end_name::end_name;
+use super::recovery_state::RecoveryState;
 use super::stream_state::StreamState;
 use super::stream_terms::StreamTerms;
 use super::transitions::Transitions;
@@ -49,10 +50,11 @@ pub struct StreamRecord {
     program: OnceLock<Arc<RunControl>>,
     /// The first failed end, which all readers report, whichever choice they read first.
     broken: OnceLock<End>,
-    credit_owner: CreditOwner,
-    paused: AtomicBool,
+    pub(super) credit_owner: CreditOwner,
+    pub(super) paused: AtomicBool,
     /// Position in the admission queue, if the request had to wait.
     queue_position: OnceLock<QueuePosition>,
+    recovery: RecoveryState,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
     /// The connection of the client that reads the stream to the end.
@@ -71,6 +73,7 @@ impl StreamRecord {
             credit_owner: CreditOwner::default(),
             paused: AtomicBool::new(false),
             queue_position: OnceLock::new(),
+            recovery: RecoveryState::default(),
             transitions,
             control_history: ControlHistory::default(),
             connection: ConnectionHandle::default(),
@@ -85,6 +88,16 @@ impl StreamRecord {
     /// Position in the admission queue; `None` if the request did not have to wait.
     pub fn queue_position(&self) -> Option<&QueuePosition> {
         self.queue_position.get()
+    }
+
+    /// Whether, and how, the stream came back after a restart.
+    pub(crate) fn recovery_state(&self) -> &RecoveryState {
+        &self.recovery
+    }
+
+    /// Whether an earlier process opened the stream: a client may have more than this process has shown so far.
+    pub fn is_recovered(&self) -> bool {
+        self.recovery.note().is_some()
     }
 
     /// State changes of the stream.
@@ -172,6 +185,7 @@ impl StreamRecord {
     /// # Errors
     /// The stream was rejected.
     pub async fn wait_for_start(&self) -> Result<&StartedGeneration, ApiError> {
+        let _waiting = self.recovery.count_reader();
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == StreamStage::Settled).await;
         match self.source.outcome() {
@@ -278,67 +292,9 @@ impl StreamRecord {
         }
     }
 
-    /// The subscriber whose reading returns credit.
-    pub(crate) fn credit_owner(&self) -> &CreditOwner {
-        &self.credit_owner
-    }
-
-    /// The client has all of `choice` (of every one, if none is named) before token `index`.
-    pub fn acknowledge(&self, index: u64, choice: Option<usize>) {
-        let Some(started) = self.started() else {
-            return;
-        };
-        let top_n = self.meta().top_n as u64;
-        for (i, log) in started.choices.iter().enumerate() {
-            if choice.is_none_or(|choice| choice == i) {
-                log.tokens.accept(index);
-                if let Some(top) = &log.top {
-                    top.accept(index.saturating_mul(top_n));
-                }
-            }
-        }
-    }
-
-    /// The client has disconnected: grants the detached credit, once.
-    pub(crate) fn detach_client(&self) {
-        let extra = self.terms.detached_tokens;
-        let Some(started) = self.started().filter(|_| extra > 0) else {
-            return;
-        };
-        for log in &started.choices {
-            if log.tokens.granted() == 0 {
-                log.tokens.grant(extra);
-            }
-        }
-    }
-
-    /// Whether the stream waits for credit that no subscriber returns.
-    pub fn is_stranded(&self) -> bool {
-        !self.credit_owner.is_taken() && self.is_out_of_credit()
-    }
-
-    /// While the stream waits for an attached reader: tokens that the reader has taken. An unchanged number means
-    /// that the reader takes nothing.
-    pub fn tokens_awaited(&self) -> Option<u64> {
-        let taken = |log: &ChoiceLog| log.tokens.len().saturating_sub(log.tokens.unaccepted());
-        let waits = self.credit_owner.is_taken() && !self.is_over() && self.is_out_of_credit();
-        let started = self.started().filter(|_| waits)?;
-        Some(started.choices.iter().map(taken).sum())
-    }
-
     /// Whether the stream can be read again after the end.
     pub(crate) fn is_kept(&self) -> bool {
         self.terms.resumable || self.credit_owner.was_revoked()
-    }
-
-    pub(crate) fn is_out_of_credit(&self) -> bool {
-        let window = self.terms.credit_window;
-        let out_of_credit = |log: &ChoiceLog| {
-            log.tokens.end().is_some() || (window > 0 && log.tokens.unaccepted() >= window)
-        };
-        let started = self.started();
-        !self.paused.load(Ordering::Relaxed)
-            && started.is_some_and(|started| started.choices.iter().all(out_of_credit))
     }
 
     /// Whether a client can have received these positions; `None` while the stream waits.

@@ -57,6 +57,11 @@ impl Transitions {
         self.publish_change(Change::Opened, None, at);
     }
 
+    /// The stream of an earlier process was registered. To be called once, before anything else.
+    pub(crate) fn publish_recovered(&self, at: Instant) {
+        self.publish_if_changed(None, at, |_| Some(Change::Recovered));
+    }
+
     /// The engine's follower for the request of this prompt.
     pub(crate) fn engine_follower(self: &Arc<Self>, prompt: usize) -> Box<dyn Follower> {
         Box::new(PromptFollower {

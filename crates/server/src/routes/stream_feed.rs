@@ -215,6 +215,7 @@ fn write_event(event: &FeedEvent, out: &mut BytesMut) {
 fn change_name(change: Change) -> &'static str {
     match change {
         Change::Opened => "opened",
+        Change::Recovered => "recovered",
         Change::Started => "started",
         Change::Backpressure => "backpressure",
         Change::SlowConsumer => "slow_consumer",

@@ -50,7 +50,8 @@ impl SubscribeOptions {
                 .with_metrics(&metrics, metered);
             StreamBody::new(generation, self.encoding, keep_alive)
         } else {
-            if known.iter().flatten().any(|known| known.begun() > 0) {
+            let has_part = known.iter().flatten().any(|known| known.begun() > 0);
+            if has_part && !record.is_recovered() {
                 return Err(invalid_cursor());
             }
             let (record, place) = (Arc::clone(record), record.queue_position().cloned());

@@ -117,6 +117,20 @@ impl<E> Registry<E> {
         }
     }
 
+    /// Registers a stream of an earlier process, also beyond the limit of open streams: that process had accepted the
+    /// stream. `None` if an entry has this id already.
+    pub fn restore(
+        &self,
+        id: StreamId,
+        owner: Owner,
+        opened_at: Instant,
+        payload: E,
+    ) -> Option<Registration<E>> {
+        let payload = Arc::new(payload);
+        self.with(|table| table.restore(id, owner, opened_at, &payload))
+            .then(|| Registration::new(self.clone(), id, payload))
+    }
+
     /// Reports that the stream has ended at `now`; from now on `bytes` count against
     /// [`retained_bytes_max`](RegistryLimits::retained_bytes_max). Older ends of the owner that retains most
     /// make room; if that owner has no other end than this stream's, this stream is removed. A stream that is

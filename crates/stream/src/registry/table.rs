@@ -106,20 +106,39 @@ impl<E> Table<E> {
             self.counts.refused += 1;
             return Err(RegisterError::Full);
         }
+        self.insert(id, owner, now, payload);
+        Ok(())
+    }
+
+    /// Adds an open entry, whatever the limits. False if an entry has the id.
+    pub(super) fn restore(
+        &mut self,
+        id: StreamId,
+        owner: Owner,
+        opened_at: Instant,
+        payload: &Arc<E>,
+    ) -> bool {
+        let is_new = !self.names.contains_key(&id);
+        if is_new {
+            self.insert(id, owner, opened_at, payload);
+        }
+        is_new
+    }
+
+    fn insert(&mut self, id: StreamId, owner: Owner, opened_at: Instant, payload: &Arc<E>) {
         self.counts.open += 1;
         self.counts.registered += 1;
         let number = self.counts.registered; // from 1 on, so that `ListCursor(0)` is the beginning
         let slot = TableEntry {
             id,
             owner,
-            opened_at: now,
+            opened_at,
             ended: None,
             payload: Arc::clone(payload),
         };
         self.slots.insert(number, slot);
         self.names.insert(id, (owner, number));
         self.by_owner.insert((owner, number));
-        Ok(())
     }
 
     /// Makes an open entry an ended one. The entries that make room, or this entry if none can, go to `out`.

@@ -53,7 +53,7 @@ impl Core {
     pub(crate) fn is_admissible(&self, rank: Rank, need: ResourceEstimate, now: Instant) -> bool {
         let before =
             |blocker| self.queue_priority(rank, 0, now) < self.queue_priority(blocker, 0, now);
-        self.fits_now(rank, need) && self.blocker.is_none_or(before)
+        !self.is_on_hold && self.fits_now(rank, need) && self.blocker.is_none_or(before)
     }
 
     /// Tickets served before this rank, if slots were granted one by one now and no ticket left.
@@ -85,7 +85,8 @@ impl Core {
     /// The ticket that gets the next first slot, of those that do not wait aside.
     fn next_ticket(&self, now: Instant) -> Option<Rank> {
         let waiting = self.queue.iter();
-        let mut waiting = waiting.filter(|rank| !self.aside.contains(&rank.id));
+        let is_held = |rank: &Rank| self.is_on_hold && !rank.is_back;
+        let mut waiting = waiting.filter(|rank| !is_held(rank) && !self.aside.contains(&rank.id));
         match self.shares.len() {
             1 => waiting.next(),
             _ => waiting.min_by_key(|&rank| self.queue_priority(rank, 0, now)),
@@ -180,7 +181,10 @@ impl Core {
     /// Recalls further slots, one for each waiting ticket: of the tenant with the most slots, and of that tenant's
     /// ticket with the most.
     fn recall_slots(&mut self) {
-        while self.sums.recalled < self.queue.in_line() && self.sums.recallable > 0 {
+        while !self.is_on_hold
+            && self.sums.recalled < self.queue.in_line()
+            && self.sums.recallable > 0
+        {
             let most = self.tickets.values().filter_map(|ticket| {
                 let TicketState::Running(run) = &ticket.state else {
                     return None;

@@ -5,6 +5,7 @@ pub(crate) mod limit;
 pub(crate) mod many_clients;
 pub(crate) mod overload;
 pub(crate) mod plant;
+pub(crate) mod readmission;
 pub(crate) mod shares;
 pub(crate) mod twin;
 

@@ -228,6 +228,22 @@ fn streams_open_all_or_none_and_close_on_drop() {
 }
 
 #[test]
+fn recovered_streams_count_for_their_key_whatever_its_limits() {
+    let limited = limited(1, 1, 1);
+    let owner = limited.hash.stream_owner();
+    let keys = Keys::at_time(&[limited], at(0)).unwrap();
+    let permits = [1, 2].map(|streams| keys.recovered_permit(owner, streams));
+    let caller = caller(&keys, "secret").unwrap();
+    assert_eq!(caller.open_streams(), 3);
+    assert!(caller.open_streams_permit(1).is_err(), "beyond the limit");
+    drop(permits);
+    assert_eq!(caller.open_streams(), 0);
+    let removed = keys.recovered_permit(Owner(7), 1000);
+    assert_eq!(removed.account().id, 7, "streams of a removed key run on");
+    assert!(removed.charge_prompt(1 << 40, at(0)).is_ok());
+}
+
+#[test]
 fn streams_close_on_panic() {
     let caller = the_caller(&limited(1, 0, 0));
     let permit = caller.open_streams_permit(1).unwrap();

@@ -71,6 +71,27 @@ fn a_full_registry_refuses_until_one_ends() {
 }
 
 #[test]
+fn restored_stream_is_listed_by_its_opening_and_counts_beyond_the_limit() {
+    let start = now();
+    let registry = Registry::new(RegistryLimits {
+        open_max: 1,
+        ..LIMITS
+    });
+    let opened_at = start - second(5);
+    let restored = [1, 2].map(|n| registry.restore(id(n), ANN, opened_at, ()).unwrap());
+    assert!(registry.restore(id(2), BOB, start, ()).is_none(), "known");
+    let page = registry.list(Caller::Admin, None, 10);
+    let listed: Vec<_> = page.entries.iter().map(|e| (e.id, e.opened_at)).collect();
+    assert_eq!(listed, [(id(1), opened_at), (id(2), opened_at)]);
+    assert!(registry.register(id(3), ANN, start, ()).is_err(), "full");
+    restored.map(|registration| registration.ended(opened_at, 0));
+    assert_eq!(registry.counts().retained, 2);
+    registry.sweep(opened_at + LIMITS.retention);
+    let gone = Missing::Gone(Eviction::Expired);
+    assert_eq!(registry.lookup(id(1), Caller::Owner(ANN)), Err(gone));
+}
+
+#[test]
 #[should_panic(expected = "was registered twice")]
 fn a_name_is_given_once() {
     let registry = Registry::new(LIMITS);

@@ -1,0 +1,182 @@
+//! Poison: requests with which the process dies again and again.
+//!
+//! A process claims a recovered stream, with a number of tokens, before the stream is submitted. So the next process knows
+//! which streams were submitted when the process died, and whether a stream has got new tokens since. A stream with new
+//! tokens is not the reason of the death, or not at this place: the count begins anew.
+
+/// Deaths in a row after which a stream runs alone.
+const DEATHS_ALONE: u32 = 2;
+/// Deaths in a row after which a stream does not run again.
+const DEATHS_MAX: u32 = 3;
+
+/// The last submission of a stream, as the journal has recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastSubmission {
+    /// Whether the stream was submitted in any process.
+    pub(crate) is_submitted: bool,
+    /// Whether a client had paused the stream, so that no step contained it.
+    pub(crate) is_paused: bool,
+    /// The last claim.
+    pub(crate) claim: Option<RecordedClaim>,
+    /// Tokens of all choices.
+    pub(crate) tokens: u64,
+}
+
+/// The parts of a recorded claim that decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedClaim {
+    /// Number of the attempt, from 1.
+    pub(crate) attempt: u32,
+    /// Tokens of all choices at the claim.
+    pub(crate) tokens: u64,
+}
+
+/// How a recovered stream is submitted. The number of the attempt is one more than the deaths in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// Beside other streams.
+    Normal { number: u32 },
+    /// While no other recovered stream is submitted.
+    Alone { number: u32 },
+    /// The stream ends.
+    Fail,
+}
+
+impl Attempt {
+    /// Number of the attempt, for the record of the claim.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Normal { number } | Self::Alone { number } => number,
+            Self::Fail => DEATHS_MAX + 1,
+        }
+    }
+}
+
+/// The attempt of this process. `is_sealed`: the last process shut down in order.
+pub(crate) fn attempt_of(last: LastSubmission, is_sealed: bool) -> Attempt {
+    let deaths = consecutive_deaths(last, is_sealed);
+    let number = deaths + 1;
+    match deaths {
+        _ if last.is_paused => Attempt::Normal { number },
+        DEATHS_MAX.. => Attempt::Fail,
+        DEATHS_ALONE.. => Attempt::Alone { number },
+        _ => Attempt::Normal { number },
+    }
+}
+
+fn consecutive_deaths(last: LastSubmission, is_sealed: bool) -> u32 {
+    let (before, tokens_then) = match last.claim {
+        Some(claim) => (claim.attempt.saturating_sub(1), claim.tokens),
+        // The process that opened the stream makes no claim.
+        None => (0, 0),
+    };
+    if last.tokens > tokens_then || !last.is_submitted {
+        return 0;
+    }
+    let deaths = before.saturating_add(u32::from(!is_sealed && !last.is_paused));
+    deaths.min(DEATHS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_kill_the_process_run_alone_and_then_fail() {
+        let normal = |number| Attempt::Normal { number };
+        let alone = |number| Attempt::Alone { number };
+        let never = LastSubmission {
+            is_submitted: false,
+            is_paused: false,
+            claim: None,
+            tokens: 0,
+        };
+        let submitted = LastSubmission {
+            is_submitted: true,
+            ..never
+        };
+        let claimed = |attempt, tokens_then, tokens| LastSubmission {
+            claim: Some(RecordedClaim {
+                attempt,
+                tokens: tokens_then,
+            }),
+            tokens,
+            ..submitted
+        };
+        let paused = |last| LastSubmission {
+            is_paused: true,
+            ..last
+        };
+        let with_tokens = LastSubmission {
+            tokens: 7,
+            ..submitted
+        };
+        let rows = [
+            ("queued", never, false, normal(1)),
+            ("first process, no token", submitted, false, normal(2)),
+            ("first process, shut down", submitted, true, normal(1)),
+            ("first process, tokens", with_tokens, false, normal(1)),
+            ("no new token", claimed(1, 7, 7), false, normal(2)),
+            ("no new token, twice", claimed(2, 7, 7), false, alone(3)),
+            (
+                "no new token, three times",
+                claimed(3, 7, 7),
+                false,
+                Attempt::Fail,
+            ),
+            ("far beyond", claimed(u32::MAX, 7, 7), false, Attempt::Fail),
+            ("new tokens", claimed(3, 7, 8), false, normal(1)),
+            ("new tokens, shut down", claimed(3, 7, 8), true, normal(1)),
+            ("shut down", claimed(2, 7, 7), true, normal(2)),
+            ("shut down while alone", claimed(3, 7, 7), true, alone(3)),
+            ("paused", paused(claimed(2, 7, 7)), false, normal(2)),
+            ("paused at once", paused(submitted), false, normal(1)),
+            ("attempt 0", claimed(0, 7, 7), false, normal(2)),
+        ];
+        for (case, last, is_sealed, attempt) in rows {
+            assert_eq!(attempt_of(last, is_sealed), attempt, "{case}");
+        }
+    }
+
+    #[test]
+    fn stream_that_advances_survives_any_number_of_deaths() {
+        let mut claim = None;
+        for tokens in 1..100 {
+            let last = LastSubmission {
+                is_submitted: true,
+                is_paused: false,
+                claim,
+                tokens,
+            };
+            let attempt = attempt_of(last, false).number();
+            assert_eq!(attempt, 1);
+            claim = Some(RecordedClaim { attempt, tokens });
+        }
+    }
+
+    #[test]
+    fn stream_that_never_advances_fails_after_three_deaths() {
+        let mut claim = None;
+        let mut attempts = Vec::new();
+        for _ in 0..3 {
+            let last = LastSubmission {
+                is_submitted: true,
+                is_paused: false,
+                claim,
+                tokens: 5 * u64::from(claim.is_some()),
+            };
+            let attempt = attempt_of(last, false);
+            attempts.push(attempt);
+            claim = Some(RecordedClaim {
+                attempt: attempt.number(),
+                tokens: 5,
+            });
+        }
+        let expected = [
+            Attempt::Normal { number: 2 },
+            Attempt::Alone { number: 3 },
+            Attempt::Fail,
+        ];
+        assert_eq!(attempts, expected);
+    }
+}

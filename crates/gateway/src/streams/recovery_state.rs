@@ -1,0 +1,52 @@
+//! Streams of an earlier process, and the readers that wait for them.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How a stream of an earlier process came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecoveryNote {
+    /// Processes that took the stream over.
+    pub(crate) recoveries: u64,
+    /// Another arithmetic computes the continuation than the answered tokens.
+    pub(crate) is_recomputed: bool,
+}
+
+/// Whether a stream came back after a restart. Readers are counted while the stream waits for the start.
+#[derive(Debug, Default)]
+pub(crate) struct RecoveryState {
+    note: OnceLock<RecoveryNote>,
+    waiting_readers: AtomicUsize,
+}
+
+/// A reader that waits for the start; the drop ends the wait.
+pub(crate) struct WaitingReader<'a>(&'a AtomicUsize);
+
+impl RecoveryState {
+    /// An earlier process opened the stream. The first note counts.
+    pub(crate) fn set_note(&self, note: RecoveryNote) {
+        let _ = self.note.set(note);
+    }
+
+    /// How the stream came back; `None` for a stream of this process.
+    pub(crate) fn note(&self) -> Option<RecoveryNote> {
+        self.note.get().copied()
+    }
+
+    /// Counts a reader that begins to wait.
+    pub(crate) fn count_reader(&self) -> WaitingReader<'_> {
+        self.waiting_readers.fetch_add(1, Ordering::Relaxed);
+        WaitingReader(&self.waiting_readers)
+    }
+
+    /// Whether a reader waits.
+    pub(crate) fn has_waiting_reader(&self) -> bool {
+        self.waiting_readers.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for WaitingReader<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
