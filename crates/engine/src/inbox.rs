@@ -138,6 +138,9 @@ impl Inbox {
                 (request.prompt.len() + max_new_tokens).div_ceil(draft.page_tokens)
             }),
         };
+        if request.paused {
+            self.set_paused(id, true);
+        }
         let mut submitted = Box::new(SubmittedRequest::new(request, id, slot, limits));
         let mut queue = self.lock_queue();
         if !queue.is_abandoned {

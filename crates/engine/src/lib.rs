@@ -50,7 +50,7 @@ pub use engine::{Engine, Next, StepReport};
 pub use handle::Handle;
 pub use latency::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
 pub use observer::{Follower, Observer, ParkReason, StepFacts, Transition};
-pub use progress::{Phase, Progress};
+pub use progress::{GivenProgress, Phase, Progress};
 pub use request::{
     Choice, Constraint, Rejected, Request, SamplingParams, StopCondition, Token, TopLogprob,
 };

@@ -42,6 +42,17 @@ pub struct Progress {
     follower: Option<Box<dyn Follower>>,
     drafted: AtomicU64,
     accepted: AtomicU64,
+    updates_begun: AtomicU64,
+    updates_applied: AtomicU64,
+    /// Values from before a restart, which the engine does not replace.
+    given: Option<GivenProgress>,
+}
+
+/// Values of a resumed request that stay as they were before the restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenProgress {
+    /// Prompt tokens that were taken from the prefix cache when the answer began.
+    pub cached_tokens: u64,
 }
 
 /// Time that choices were parked for credit: the time counted so far, up to `upto_ns`, and the number of choices
@@ -73,6 +84,15 @@ impl Progress {
         }
     }
 
+    /// Sets values that the engine does not replace: the request resumes an answer from before a restart.
+    pub fn with_given(self, given: GivenProgress) -> Self {
+        Self {
+            cached_tokens: given.cached_tokens.into(),
+            given: Some(given),
+            ..self
+        }
+    }
+
     /// The phase of the request.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
@@ -85,7 +105,7 @@ impl Progress {
         }
     }
 
-    /// Prompt tokens whose keys and values exist.
+    /// Prompt tokens whose keys and values exist; of a resumed request the tokens so far are part of the prompt.
     pub fn prompt_done(&self) -> u64 {
         self.prompt_done.load(Ordering::Relaxed)
     }
@@ -169,6 +189,18 @@ impl Progress {
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
+
+    /// Updates ([`crate::Handle::update`]) whose injected tokens may be in the logs: counted before the first of these
+    /// is appended. A reader that finds [`Progress::updates_applied`] below this count is in the middle of an update.
+    pub fn updates_begun(&self) -> u64 {
+        self.updates_begun.load(Ordering::Acquire)
+    }
+
+    /// Updates in effect: counted when all injected tokens are in the logs. The next token is sampled with the new
+    /// parameters.
+    pub fn updates_applied(&self) -> u64 {
+        self.updates_applied.load(Ordering::Acquire)
+    }
 }
 
 /// The engine's side. Times of events after the forward pass are written twice: see
@@ -189,7 +221,9 @@ impl Progress {
     }
 
     pub(crate) fn set_cached_tokens(&self, tokens: usize) {
-        self.cached_tokens.store(tokens as u64, Ordering::Relaxed);
+        if self.given.is_none() {
+            self.cached_tokens.store(tokens as u64, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn set_started(&self, ns: u64) {
@@ -240,6 +274,16 @@ impl Progress {
     pub(crate) fn add_drafts(&self, drafted: usize, accepted: usize) {
         self.drafted.fetch_add(drafted as u64, Ordering::Relaxed);
         self.accepted.fetch_add(accepted as u64, Ordering::Relaxed);
+    }
+
+    /// An update is about to be applied.
+    pub(crate) fn begin_update(&self) {
+        self.updates_begun.fetch_add(1, Ordering::Release);
+    }
+
+    /// The injected tokens of the update are in the logs.
+    pub(crate) fn finish_update(&self) {
+        self.updates_applied.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn set_ended(&self, ns: u64) {

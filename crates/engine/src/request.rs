@@ -100,6 +100,11 @@ pub trait Constraint: Send {
     fn mask(&mut self, allowed: &mut [u32]) -> bool;
     /// Accepts the token that was sampled.
     fn accept(&mut self, token: u32);
+    /// Accepts the beginning of an answer that is resumed: the state afterwards is the one after [`Constraint::accept`]
+    /// of each token. No mask is requested in between, so an implementation need not prepare one.
+    fn replay(&mut self, tokens: &[u32]) {
+        tokens.iter().for_each(|&token| self.accept(token));
+    }
     /// Whether the text is complete: only end-of-sequence may follow.
     fn is_complete(&self) -> bool;
     /// Appends forced tokens, at most `most`: each is the only token that the mask of the position allows.
@@ -112,14 +117,14 @@ pub trait Constraint: Send {
 
 /// One choice of a request. The choices of a request share the prompt's pages.
 pub struct Choice {
-    /// Log of the tokens, with capacity for `max_tokens` more.
+    /// Log of the tokens, with capacity for `max_tokens` more. The log of a resumed answer begins with the tokens so far.
     pub tokens: Writer<Token>,
     /// Side log of the alternatives, exactly `top_logprobs` items per token, appended before the token.
     /// `None` when `top_logprobs` is 0.
     pub top: Option<Writer<TopLogprob>>,
-    /// Stop condition on the text.
+    /// Stop condition on the text. Of a resumed answer: after the tokens so far.
     pub terminator: Option<Box<dyn StopCondition>>,
-    /// Output constraint.
+    /// Output constraint. Of a resumed answer: after the tokens so far ([`Constraint::replay`]).
     pub constraint: Option<Box<dyn Constraint>>,
 }
 
@@ -136,6 +141,11 @@ pub struct Request {
     pub eos: Arc<[u32]>,
     /// One or more choices; for an embedding exactly one, whose log stays empty.
     pub choices: Vec<Choice>,
+    /// Number of the first choice among the choices of its prompt, for random numbers: a resumed answer has one request
+    /// per choice, which draws the numbers of that choice. 0 where a request has all choices of its prompt.
+    pub first_choice: u32,
+    /// Whether the request is submitted paused, as by [`crate::Handle::pause`] before its first step.
+    pub paused: bool,
     /// Requests the prompt's embedding instead of generated tokens.
     pub embedding: Option<Embedding>,
     /// Time at which the request ends with `End::Deadline`.

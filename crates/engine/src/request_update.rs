@@ -16,19 +16,19 @@ pub const UPDATES_MAX: usize = 256;
 /// that the constraint does not allow is left out, with all later tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestUpdate {
-    /// As [`SamplingParamsParams::temperature`].
+    /// As [`SamplingParams::temperature`].
     pub temperature: Option<f32>,
-    /// As [`SamplingParamsParams::top_k`].
+    /// As [`SamplingParams::top_k`].
     pub top_k: Option<u32>,
-    /// As [`SamplingParamsParams::top_p`].
+    /// As [`SamplingParams::top_p`].
     pub top_p: Option<f32>,
-    /// As [`SamplingParamsParams::min_p`].
+    /// As [`SamplingParams::min_p`].
     pub min_p: Option<f32>,
-    /// As [`SamplingParamsParams::repetition_penalty`].
+    /// As [`SamplingParams::repetition_penalty`].
     pub repetition_penalty: Option<f32>,
-    /// As [`SamplingParamsParams::presence_penalty`].
+    /// As [`SamplingParams::presence_penalty`].
     pub presence_penalty: Option<f32>,
-    /// As [`SamplingParamsParams::frequency_penalty`].
+    /// As [`SamplingParams::frequency_penalty`].
     pub frequency_penalty: Option<f32>,
     /// Token ids appended to each choice, at most [`INJECT_TOKENS_MAX`].
     pub inject: Vec<u32>,
@@ -44,8 +44,8 @@ pub enum UpdateRejected {
 }
 
 impl RequestUpdate {
-    /// Applies the update to these parameters.
-    pub(crate) fn change(&self, sampling: &mut SamplingParams) {
+    /// Applies the update to these parameters, without the injected tokens.
+    pub fn change(&self, sampling: &mut SamplingParams) {
         let set = |value: &mut f32, new: Option<f32>| *value = new.unwrap_or(*value);
         set(&mut sampling.temperature, self.temperature);
         set(&mut sampling.top_p, self.top_p);

@@ -51,6 +51,8 @@ pub(crate) struct Sequence {
     /// Index of the request in the table of requests.
     pub(crate) slot: usize,
     pub(crate) age: Age,
+    /// Number among the choices of the prompt, for random numbers.
+    pub(crate) choice: u32,
     pub(crate) state: SequenceState,
     pub(crate) permit: PermitState,
     /// Prompt and generated tokens.
@@ -109,6 +111,7 @@ impl Sequence {
         Self {
             slot,
             age: Age(0, i as u32),
+            choice: i as u32,
             state: if i == 0 {
                 SequenceState::Waiting
             } else {
@@ -234,7 +237,7 @@ impl Sequence {
                 sampling: &request.sampling,
                 tokens: &self.tokens,
                 prompt_tokens: self.sampler_prompt_tokens(&request.sampling),
-                choice: self.age.1,
+                choice: self.choice,
                 eos: &request.eos,
                 constraint: self.constraint.as_deref_mut(),
             },

@@ -25,7 +25,7 @@ impl SubmittedRequest {
     ) -> Self {
         let prompt = request.prompt;
         let open_choices = request.choices.len();
-        let salt = request.terms.salt;
+        let (salt, first_choice) = (request.terms.salt, request.first_choice);
         let mut sequences: Vec<_> = request
             .choices
             .into_iter()
@@ -33,6 +33,7 @@ impl SubmittedRequest {
             .map(|(i, choice)| {
                 let mut sequence = Sequence::new(choice, i, slot, &prompt, limits);
                 (sequence.salt, sequence.chain) = (salt, PrefixChain::Start(salt));
+                sequence.choice = first_choice.saturating_add(i as u32);
                 sequence
             })
             .collect();

@@ -26,10 +26,11 @@ pub(crate) fn request_errors(
             s.answered
         )
     });
-    errors.require(s.min_tokens as usize <= request.max_tokens, || {
+    let tokens_max = request.max_tokens.saturating_add(s.answered as usize);
+    errors.require(s.min_tokens as usize <= tokens_max, || {
         format!(
-            "min_tokens is {}; at most max_tokens, {}",
-            s.min_tokens, request.max_tokens
+            "min_tokens is {}; at most max_tokens and answered together, {tokens_max}",
+            s.min_tokens
         )
     });
     (!errors.0.is_empty()).then_some(errors.0)

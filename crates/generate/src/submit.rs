@@ -155,6 +155,8 @@ impl Submission<'_> {
             max_tokens,
             eos: self.eos_ids(),
             choices,
+            first_choice: 0,
+            paused: false,
             embedding: None,
             deadline: self.deadline,
             credit_window: self.credit_window,

@@ -148,6 +148,8 @@ fn run(
             max_tokens: asked.tokens,
             eos: Arc::from([]),
             choices: vec![choice],
+            first_choice: 0,
+            paused: false,
             embedding: None,
             deadline: None,
             credit_window: 0,

@@ -119,6 +119,8 @@ impl Model {
                 terminator: None,
                 constraint: None,
             }],
+            first_choice: 0,
+            paused: false,
             embedding: Some(Embedding {
                 pooling,
                 vector: Arc::clone(vector),

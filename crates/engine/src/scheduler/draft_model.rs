@@ -314,7 +314,7 @@ fn sample_draft(
             sampling: &request.sampling,
             tokens,
             prompt_tokens,
-            choice: sequence.age.1,
+            choice: sequence.choice,
             eos: &request.eos,
             constraint: None,
         },

@@ -4,6 +4,7 @@ use super::Scheduler;
 use crate::sequence::Sequence;
 use crate::{RequestId, RequestUpdate};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use stream::FailCode;
 
 impl Scheduler {
@@ -31,12 +32,15 @@ impl Scheduler {
         };
         update.change(&mut request.sampling);
         let alternatives = request.sampling.top_logprobs as usize;
+        let progress = Arc::clone(&request.progress);
+        progress.begin_update();
         for at in 0..self.table.order_len() {
             let key = self.table.key_at(at);
             if self.table.belongs_to(key, slot) {
                 self.inject(key, &update.inject, alternatives);
             }
         }
+        progress.finish_update();
         true
     }
 

@@ -13,6 +13,7 @@ mod observers;
 mod payoff;
 mod permits;
 mod rejections;
+mod resumed;
 mod sharing;
 mod simulation;
 mod speculation;

@@ -82,6 +82,8 @@ fn answers(
                 terminator: None,
                 constraint: None,
             }],
+            first_choice: 0,
+            paused: false,
             embedding: None,
             deadline: None,
             credit_window: 0,

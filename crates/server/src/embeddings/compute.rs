@@ -262,6 +262,8 @@ impl TextEmbedder<'_> {
                 terminator: None,
                 constraint: None,
             }],
+            first_choice: 0,
+            paused: false,
             embedding: Some(Embedding {
                 pooling: self.pooling,
                 vector: Arc::clone(&vector),

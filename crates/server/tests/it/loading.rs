@@ -220,6 +220,8 @@ fn request(rig: &Rig) -> engine::Request {
         max_tokens: 1,
         eos: Arc::from([]),
         choices: vec![choice],
+        first_choice: 0,
+        paused: false,
         embedding: None,
         deadline: None,
         credit_window: 0,

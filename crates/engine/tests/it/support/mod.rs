@@ -140,6 +140,8 @@ impl Bench {
             max_tokens,
             eos: Arc::from([0]),
             choices: Vec::new(),
+            first_choice: 0,
+            paused: false,
             embedding: None,
             deadline: None,
             credit_window: 0,

@@ -195,6 +195,8 @@ impl Bench {
                 terminator: None,
                 constraint: None,
             }],
+            first_choice: 0,
+            paused: false,
             embedding: None,
             deadline: None,
             credit_window: 0,
@@ -235,6 +237,8 @@ impl Bench {
                 terminator: None,
                 constraint: None,
             }],
+            first_choice: 0,
+            paused: false,
             embedding: Some(Embedding {
                 pooling: Pooling::Last,
                 vector: Arc::clone(&vector),
