@@ -11,14 +11,15 @@ use crate::bounds::engine_config;
 use crate::clock::now;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::model_files::{ModelSource, ModelText, facts_of};
+use crate::model_files::{ModelSource, ModelText, arithmetic_name, facts_of, identity_of};
 use crate::model_lookup::find_model;
 use crate::progress_bar::LoadBar;
 use draft::DraftModel;
 use engine::{Engine, EngineThread};
 use generate::model_handle::ModelHandle;
-use model::Forward;
-use server::{LoadPhase, LoadProgress, ModelFacts, StepMetrics};
+use kernels::Isa;
+use model::{Forward, Model};
+use server::{LoadPhase, LoadProgress, ModelFacts, ModelIdentity, StepMetrics};
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
@@ -28,6 +29,7 @@ use weights::{load_options, load_weights};
 pub(crate) struct LoadedEngine {
     pub(crate) name: String,
     pub(crate) facts: ModelFacts,
+    pub(crate) identity: ModelIdentity,
     pub(crate) handle: ModelHandle,
     pub(crate) steps: Arc<StepMetrics>,
     /// Bytes of memory, with every page used.
@@ -83,19 +85,11 @@ pub(crate) fn load_from(
         log_capabilities(&template, settings.answers.with_json_fallback(answers));
     let facts = facts_of(&files, source)?;
     let draft = DraftModel::find(settings, &model_text.tokenizer)?;
-    let model = Box::new(load_weights(files, settings, report)?);
+    let isa = kernel_isa(settings.model.deterministic)?;
+    let identity = identity_of(&files, &model_text, answers, arithmetic(isa, settings));
+    let model = Box::new(load_weights(files, isa, settings, report)?);
     let context_max = model.dims().context_max;
-    let mut bytes = memory::bytes_of(&model);
-    let config = engine_config(settings);
-    let engine = match draft {
-        None => Engine::new(model, config, now()),
-        Some(draft) => {
-            let draft = draft.load()?;
-            bytes += memory::bytes_of(&draft);
-            Engine::with_draft(model, draft, config, now())
-        }
-    };
-    let mut engine = engine.map_err(Failure::user)?;
+    let (mut engine, bytes) = new_engine(model, draft, settings)?;
     let steps = Arc::new(StepMetrics::default());
     engine.observe(steps.observer());
     let (engine, thread) =
@@ -104,6 +98,7 @@ pub(crate) fn load_from(
     Ok(LoadedEngine {
         name: source.name.clone(),
         facts,
+        identity,
         handle: ModelHandle {
             eos: model_text.tokenizer.eos_ids().into(),
             tokenizer: Arc::new(model_text.tokenizer),
@@ -119,6 +114,30 @@ pub(crate) fn load_from(
         bytes,
         thread,
     })
+}
+
+/// An engine, and the bytes of its models with every page used.
+fn new_engine(
+    model: Box<Model>,
+    draft: Option<DraftModel>,
+    settings: &Settings,
+) -> Result<(Engine, u64), Failure> {
+    let mut bytes = memory::bytes_of(&model);
+    let config = engine_config(settings);
+    let engine = match draft {
+        None => Engine::new(model, config, now()),
+        Some(draft) => {
+            let draft = draft.load()?;
+            bytes += memory::bytes_of(&draft);
+            Engine::with_draft(model, draft, config, now())
+        }
+    };
+    Ok((engine.map_err(Failure::user)?, bytes))
+}
+
+fn arithmetic(isa: Isa, settings: &Settings) -> String {
+    let model = &settings.model;
+    arithmetic_name(model.kv_type, model.quantize, !isa.is_batch_invariant())
 }
 
 /// What a model supports of tools and reasoning, with a line in the log.

@@ -60,6 +60,14 @@ impl ModelFiles {
         }
     }
 
+    /// The bytes of a tensor as in the file, before any conversion; empty for an unknown tensor.
+    pub fn stored_bytes(&self, name: &str) -> Cow<'_, [u8]> {
+        match self {
+            Self::Gguf(gguf) => Cow::Borrowed(gguf.tensor(name).map_or(&[], |tensor| tensor.bytes)),
+            Self::Safetensors(safetensors) => safetensors.stored_bytes(name),
+        }
+    }
+
     /// The bytes of a tensor in its kind; empty for an unknown tensor.
     pub(crate) fn read(&self, name: &str, pool: &mut Pool) -> Result<Cow<'_, [u8]>, LoadError> {
         match self {

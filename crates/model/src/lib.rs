@@ -15,7 +15,7 @@ mod weights;
 pub use batch::{Batch, PageId, Span, SpanView, Want};
 pub use config::{Architecture, Config, ConfigError};
 pub use files::ModelFiles;
-pub use forward::{Dims, Forward, ForwardError};
+pub use forward::{ARITHMETIC_VERSION, Dims, Forward, ForwardError};
 pub use model::{
     LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGE_TOKENS_MAX, PAGES_MAX, ROWS_MAX,
 };

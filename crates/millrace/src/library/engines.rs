@@ -90,7 +90,7 @@ fn served_model(loaded: &LoadedEngine) -> ServedModel {
         id: loaded.name.clone(),
         created_unix_s: now_unix_s(),
         facts: loaded.facts.clone(),
-        identity: server::ModelIdentity::default(),
+        identity: loaded.identity.clone(),
         steps: Arc::clone(&loaded.steps),
         handle: loaded.handle.clone(),
     }

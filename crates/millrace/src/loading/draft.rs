@@ -1,7 +1,7 @@
 //! The draft model of speculative decoding: found, compared with the target model's vocabulary, and loaded with separate
 //! KV memory.
 
-use super::weights::load_weights;
+use super::weights::{kernel_isa, load_weights};
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
 use crate::model_files::ModelText;
@@ -41,7 +41,8 @@ impl DraftModel {
 
     /// Packs the draft model's weights.
     pub(super) fn load(self) -> Result<Box<Model>, Failure> {
-        load_weights(self.files, &self.settings, &mut |_| {}).map(Box::new)
+        let isa = kernel_isa(self.settings.model.deterministic)?;
+        load_weights(self.files, isa, &self.settings, &mut |_| {}).map(Box::new)
     }
 }
 

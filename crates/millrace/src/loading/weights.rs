@@ -27,10 +27,10 @@ pub(crate) fn kernel_isa(deterministic: bool) -> Result<Isa, Failure> {
 /// Packs the weights, with progress in the log and in `report`.
 pub(super) fn load_weights(
     files: ModelFiles,
+    isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<Model, Failure> {
-    let isa = kernel_isa(settings.model.deterministic)?;
     let threads = match settings.model.threads {
         Some(threads) => threads,
         None => std::thread::available_parallelism()?.get(),

@@ -5,6 +5,7 @@
 //! all tokens that end a generation.
 
 use super::ModelSource;
+use super::identity::{PartsDigest, gguf_tokenizer_digest};
 use crate::failure::Failure;
 use crate::vocabulary::vocabulary;
 use model::ModelFiles;
@@ -32,6 +33,8 @@ pub(crate) struct ModelText {
     pub(crate) tokenizer: Tokenizer,
     /// The chat template's source.
     pub(crate) template: Option<String>,
+    /// Digest of everything that decides ids.
+    pub(super) tokenizer_digest: String,
     bos: Option<u32>,
     eos: Option<u32>,
 }
@@ -45,18 +48,20 @@ impl ModelText {
             return Ok(Self {
                 tokenizer: Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?,
                 template,
+                tokenizer_digest: gguf_tokenizer_digest(files.metadata()),
                 bos: meta.bos,
                 eos: meta.eos,
             });
         };
         let rows = files.tensor("token_embd.weight");
         let embeddings = rows.map_or(0, |tensor| tensor.rows());
-        let tokenizer = tokenizer_of_folder(folder, embeddings)?;
+        let (tokenizer, tokenizer_digest) = tokenizer_of_folder(folder, embeddings)?;
         Ok(Self {
             bos: tokenizer.bos(),
             eos: tokenizer.eos(),
             tokenizer,
             template,
+            tokenizer_digest,
         })
     }
 
@@ -128,7 +133,8 @@ pub(super) fn template_source(
     })
 }
 
-fn tokenizer_of_folder(folder: &Path, embeddings: usize) -> Result<Tokenizer, Failure> {
+/// The tokenizer, and a digest of the files that decide ids.
+fn tokenizer_of_folder(folder: &Path, embeddings: usize) -> Result<(Tokenizer, String), Failure> {
     let path = folder.join(TOKENIZER);
     let Some(json) = read_file(&path, TOKENIZER_BYTES_MAX)? else {
         return Err(file_failure(
@@ -137,15 +143,33 @@ fn tokenizer_of_folder(folder: &Path, embeddings: usize) -> Result<Tokenizer, Fa
         ));
     };
     let config = read_file(&folder.join(TOKENIZER_CONFIG), BESIDE_BYTES_MAX)?;
-    let tokenizer = match config {
-        Some(config) => Tokenizer::from_json_with_config(&json, &config),
+    let tokenizer = match &config {
+        Some(config) => Tokenizer::from_json_with_config(&json, config),
         None => Tokenizer::from_json(&json),
     };
     let shown = |why: text::TokenizerError| file_failure(folder, &why);
     let ends = end_tokens(folder)?;
-    tokenizer
+    let tokenizer = tokenizer
         .and_then(|tokenizer| tokenizer.fit_embeddings(embeddings, &ends))
-        .map_err(shown)
+        .map_err(shown)?;
+    let mut digest = PartsDigest::new();
+    digest.add(&json).add(&without_template(config));
+    for id in &ends {
+        digest.add(&id.to_le_bytes());
+    }
+    Ok((tokenizer, digest.finish()))
+}
+
+/// The content of `tokenizer_config.json` without the chat template.
+fn without_template(config: Option<Vec<u8>>) -> Vec<u8> {
+    let config = config.unwrap_or_default();
+    match serde_json::from_slice(&config) {
+        Ok(Value::Object(mut fields)) => {
+            fields.remove("chat_template");
+            Value::Object(fields).to_string().into_bytes()
+        }
+        _ => config,
+    }
 }
 
 /// Tokens that end a generation, from `generation_config.json` or else from `config.json`.

@@ -43,6 +43,19 @@ impl Safetensors {
             })
     }
 
+    /// The bytes of a tensor as in the file; values derived from `config.json` as f32; empty for an unknown tensor.
+    pub(crate) fn stored_bytes(&self, name: &str) -> Cow<'_, [u8]> {
+        match self.tensor(name).map(|tensor| &tensor.data) {
+            None => Cow::Borrowed(&[]),
+            Some(Data::Made(values)) => put(values.iter().copied()),
+            Some(data) => match self.stored(data) {
+                // In range: compared with the file's length when the file was mapped.
+                Some((shard, entry)) => Cow::Borrowed(&shard.source.bytes()[entry.bytes.clone()]),
+                None => Cow::Borrowed(&[]),
+            },
+        }
+    }
+
     /// The stored name of a tensor, with the file's name.
     pub(crate) fn label(&self, name: &str) -> String {
         let stored = self
