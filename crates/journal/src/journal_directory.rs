@@ -13,6 +13,12 @@ const DIRECTORY_MODE: u32 = 0o700;
 /// The file that the process which uses the journal has locked.
 const LOCK_NAME: &str = "lock";
 
+fn writing_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(FILE_MODE);
+    options
+}
+
 /// Directory entries that are examined.
 const FILES_MAX: usize = 65_536;
 
@@ -20,18 +26,44 @@ const FILES_MAX: usize = 65_536;
 #[derive(Clone, Debug)]
 pub struct JournalDirectory {
     path: PathBuf,
+    is_read_only: bool,
 }
 
 impl JournalDirectory {
     /// The directory at `path`; created when the journal is locked.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self {
+            path: path.into(),
+            is_read_only: false,
+        }
     }
 
-    fn open_options() -> OpenOptions {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(FILE_MODE);
-        options
+    /// The directory at `path`, whose files are only read: every call that would change the disk fails.
+    pub fn read_only(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            is_read_only: true,
+        }
+    }
+
+    fn check_writable(&self) -> io::Result<()> {
+        match self.is_read_only {
+            true => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Opens a file. A link, a pipe or a directory under the name of a file is rejected, so that nothing outside the
+    /// directory is changed.
+    fn open(&self, name: &str, options: &OpenOptions) -> io::Result<File> {
+        let path = self.path.join(name);
+        match fs::symlink_metadata(&path) {
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(io::Error::other("not a regular file"));
+            }
+            _ => {}
+        }
+        options.open(path)
     }
 }
 
@@ -40,15 +72,13 @@ impl FileSystem for JournalDirectory {
     type Lock = File;
 
     fn lock_journal(&self) -> io::Result<File> {
+        self.check_writable()?;
         DirBuilder::new()
             .recursive(true)
             .mode(DIRECTORY_MODE)
             .create(&self.path)?;
         fs::set_permissions(&self.path, Permissions::from_mode(DIRECTORY_MODE))?;
-        let file = Self::open_options()
-            .create(true)
-            .truncate(false)
-            .open(self.path.join(LOCK_NAME))?;
+        let file = self.open(LOCK_NAME, writing_options().create(true).truncate(false))?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
             TryLockError::Error(error) => error,
@@ -67,21 +97,24 @@ impl FileSystem for JournalDirectory {
     }
 
     fn create_file(&self, name: &str) -> io::Result<File> {
-        Self::open_options()
-            .create(true)
-            .truncate(true)
-            .open(self.path.join(name))
+        self.check_writable()?;
+        self.open(name, writing_options().create(true).truncate(true))
     }
 
     fn open_file(&self, name: &str) -> io::Result<File> {
-        Self::open_options().open(self.path.join(name))
+        match self.is_read_only {
+            true => self.open(name, OpenOptions::new().read(true)),
+            false => self.open(name, &writing_options()),
+        }
     }
 
     fn rename_file(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check_writable()?;
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn remove_file(&self, name: &str) -> io::Result<()> {
+        self.check_writable()?;
         fs::remove_file(self.path.join(name))
     }
 

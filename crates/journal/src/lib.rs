@@ -7,7 +7,8 @@
 //!
 //! - [`Record`]: one fact about a stream; [`encode_record`] and [`RecordDecoder`] are also the encoding between machines
 //! - [`Writer`]: appends records, rewrites live streams, frees space; a state machine that the caller drives
-//! - [`open_journal`]: rebuilds the streams after a restart; [`read_journal`] reads without changing files
+//! - [`lock_journal`]: the fast part of a start, before a socket is bound; [`LockedJournal::recover`] rebuilds the streams
+//! - [`open_journal`]: both; [`read_journal`] reads without changing files
 //! - [`JournalThread`]: a writer with a thread
 //! - [`FileSystem`]: the files, real or modeled
 //!
@@ -81,7 +82,7 @@ pub use limits::{
     BATCH_BYTES_MAX, CHOICES_MAX, FRAME_BYTES_MAX, RECORD_BYTES_MAX, SAMPLING_BYTES_MAX,
     TOKENS_PER_CHOICE_MAX, TOKENS_PER_RECORD_MAX,
 };
-pub use open_journal::{open_journal, read_journal};
+pub use open_journal::{LockedJournal, lock_journal, open_journal, read_journal};
 pub use record::{Alternative, Alternatives, OPEN_VERSION, Open, REWRITTEN, Record, Tokens};
 pub use record_decoder::{DecodedRecord, NotARecord, RecordDecoder};
 pub use record_encoder::{RecordAddress, RecordError, encode_record};

@@ -1,4 +1,4 @@
-//! Starting: lock, recovery, first segment.
+//! Starting in two steps: lock and checks; recovery and first segment.
 
 use crate::batch::Batch;
 use crate::durability::Health;
@@ -10,46 +10,112 @@ use crate::record::{OPEN_VERSION, Record};
 use crate::recovered_stream::{Integrity, Recovered, RecoveredStream, RefusedStream};
 use crate::recovery::{Scan, cut_tail, list_segments, scan_segments};
 use crate::replayed_stream::ReplayedStream;
+use crate::reserve::prepare_reserve;
 use crate::segment_list::SegmentList;
 use crate::start_error::StartError;
 use crate::stream_table::{LiveStream, StreamKey, StreamTable};
 use crate::sync_job::SyncState;
 use crate::writer::Writer;
 use crate::writer_counts::WriterCounts;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Locks a journal, rebuilds its streams, and begins a new segment. All recovered streams are live: the caller forgets
-/// those that are not wanted.
+/// A locked journal of this version on a writable disk with space for a start. Nothing was read but the headers of the
+/// segments.
+pub struct LockedJournal<F: FileSystem> {
+    fs: F,
+    config: JournalConfig,
+    lock: F::Lock,
+    found: Vec<SegmentFile>,
+    reserve: Option<F::File>,
+}
+
+/// Locks a journal and checks everything that does not need the records, so that a server can do this before the socket
+/// is bound.
 ///
 /// # Errors
-/// The directory is locked, cannot be written, has no space, or was written by a newer version.
+/// The directory is locked, cannot be written, has no space, or was written by a newer version. Segments were not
+/// changed.
+pub fn lock_journal<F: FileSystem>(
+    fs: F,
+    config: JournalConfig,
+) -> Result<LockedJournal<F>, StartError> {
+    let location = fs.location();
+    let lock = fs.lock_journal().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StartError::Locked { location },
+        _ => unwritable(&fs, &config, error),
+    })?;
+    let found = list_segments(&fs)?;
+    let reserve = prepare_reserve(&fs, &config).map_err(|error| unwritable(&fs, &config, error))?;
+    Ok(LockedJournal {
+        fs,
+        config,
+        lock,
+        found,
+        reserve,
+    })
+}
+
+impl<F: FileSystem> LockedJournal<F> {
+    /// Bytes of the segments: [`recover`](Self::recover) reads as many.
+    pub fn segment_bytes(&self) -> u64 {
+        self.found.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// Rebuilds the streams, cuts the torn tail, and begins a new segment. All recovered streams are live: the caller
+    /// forgets those that are not wanted.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or has no space.
+    pub fn recover(self) -> Result<(Writer<F>, Recovered), StartError> {
+        let Self {
+            fs,
+            config,
+            lock,
+            found,
+            reserve,
+        } = self;
+        let scan = scan_segments(&fs, &found, config.recovery_bytes_max);
+        let boot = found.iter().map(|segment| segment.name.boot).max();
+        let next_number = found.last().map_or(1, |segment| segment.name.number + 1);
+        let present =
+            cut_tail(&fs, found, &scan).map_err(|error| unwritable(&fs, &config, error))?;
+        let boot = boot.unwrap_or(0).saturating_add(1);
+        let mut writer = new_writer(fs, config, lock, boot, &scan);
+        writer.add_segments(&present, next_number);
+        writer.set_reserve(reserve);
+        let created = writer.create_segment();
+        created.map_err(|error| unwritable(&*writer.fs, &writer.config, error))?;
+        let recovered = writer.add_streams(scan);
+        Ok((writer, recovered))
+    }
+}
+
+impl<F: FileSystem> fmt::Debug for LockedJournal<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockedJournal")
+            .field("location", &self.fs.location())
+            .field("segments", &self.found.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn unwritable<F: FileSystem>(fs: &F, config: &JournalConfig, error: io::Error) -> StartError {
+    let needed = config.reserve_bytes + SEGMENT_HEADER_BYTES as u64;
+    StartError::from_write(fs.location(), error, needed)
+}
+
+/// [`lock_journal`] and [`LockedJournal::recover`] in one call.
+///
+/// # Errors
+/// As of both.
 pub fn open_journal<F: FileSystem>(
     fs: F,
     config: JournalConfig,
 ) -> Result<(Writer<F>, Recovered), StartError> {
-    let location = fs.location();
-    let needed = config.reserve_bytes + SEGMENT_HEADER_BYTES as u64;
-    let unwritable = |error: io::Error| StartError::from_write(location.clone(), error, needed);
-    let lock = fs.lock_journal().map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => StartError::Locked {
-            location: location.clone(),
-        },
-        _ => unwritable(error),
-    })?;
-    let found = list_segments(&fs)?;
-    let scan = scan_segments(&fs, &found, config.recovery_bytes_max);
-    let boot = found.iter().map(|segment| segment.name.boot).max();
-    let next_number = found.last().map_or(1, |segment| segment.name.number + 1);
-    let present = cut_tail(&fs, found, &scan).map_err(unwritable)?;
-    let boot = boot.unwrap_or(0).saturating_add(1);
-    let mut writer = new_writer(fs, config, lock, boot, &scan);
-    writer.add_segments(&present, next_number);
-    writer.create_reserve().map_err(unwritable)?;
-    writer.create_segment().map_err(unwritable)?;
-    let recovered = writer.add_streams(scan);
-    Ok((writer, recovered))
+    lock_journal(fs, config)?.recover()
 }
 
 /// Rebuilds the streams of a journal without a lock and without changing files. Keys of the result belong to no writer.

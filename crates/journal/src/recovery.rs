@@ -42,7 +42,7 @@ const UNREADABLE_FRAMES: u64 = 1 << 32;
 /// The segments in order. Nothing is changed.
 pub(crate) fn list_segments<F: FileSystem>(fs: &F) -> Result<Vec<SegmentFile>, StartError> {
     let location = || fs.location();
-    let names = fs.list_files().map_err(|source| StartError::Unwritable {
+    let names = fs.list_files().map_err(|source| StartError::Unlisted {
         location: location(),
         source,
     })?;

@@ -5,6 +5,7 @@
 
 use crate::durability::Impairment;
 use crate::file_system::{FileSystem, JournalFile, write_fully};
+use crate::journal_config::JournalConfig;
 use crate::record::{REWRITTEN, Record};
 use crate::record_decoder::{RawRecord, RecordDecoder};
 use crate::record_kind as kind;
@@ -18,26 +19,17 @@ pub(crate) const RESERVE_NAME: &str = "reserve";
 impl<F: FileSystem> Writer<F> {
     /// Creates the reserve, in the blocks of a file that is present.
     pub(crate) fn create_reserve(&mut self) -> io::Result<()> {
-        if self.reserve.is_some() || self.config.reserve_bytes == 0 {
-            return Ok(());
+        if self.reserve.is_none() {
+            let file = prepare_reserve(&*self.fs, &self.config)?;
+            self.set_reserve(file);
         }
-        let size = self.config.reserve_bytes;
-        let present = self.fs.open_file(RESERVE_NAME).ok();
-        let present = present.filter(|file| file.byte_length().is_ok_and(|bytes| bytes == size));
-        // A power loss may undo the renaming but not the frames, so that zeros are written over a present file, too.
-        let file = match present {
-            Some(file) => file,
-            None => self.fs.create_file(RESERVE_NAME)?,
-        };
-        let written = write_zeros(&file, size);
-        if written.is_err() {
-            let _ = self.fs.remove_file(RESERVE_NAME);
-        }
-        written?;
-        let file = Arc::new(file);
-        self.sync.full.push(Arc::clone(&file));
-        self.reserve = Some(file);
         Ok(())
+    }
+
+    /// Uses a file of zeros as the reserve. The next sync covers the file.
+    pub(crate) fn set_reserve(&mut self, file: Option<F::File>) {
+        self.reserve = file.map(Arc::new);
+        self.sync.full.extend(self.reserve.clone());
     }
 
     /// Gives the reserve up after a failed sync.
@@ -162,6 +154,30 @@ impl<F: FileSystem> Writer<F> {
             self.health.postpone(self.now);
         }
     }
+}
+
+/// Creates the file of zeros, in the blocks of a file that is present; `None` where the reserve has no bytes.
+pub(crate) fn prepare_reserve<F: FileSystem>(
+    fs: &F,
+    config: &JournalConfig,
+) -> io::Result<Option<F::File>> {
+    let size = config.reserve_bytes;
+    if size == 0 {
+        return Ok(None);
+    }
+    let present = fs.open_file(RESERVE_NAME).ok();
+    let present = present.filter(|file| file.byte_length().is_ok_and(|bytes| bytes == size));
+    // A power loss may undo the renaming but not the frames, so that zeros are written over a present file, too.
+    let file = match present {
+        Some(file) => file,
+        None => fs.create_file(RESERVE_NAME)?,
+    };
+    let written = write_zeros(&file, size);
+    if written.is_err() {
+        let _ = fs.remove_file(RESERVE_NAME);
+    }
+    written?;
+    Ok(Some(file))
 }
 
 /// Fills a file, so that its blocks exist.

@@ -35,6 +35,13 @@ pub enum StartError {
         /// Version of the layout.
         version: u32,
     },
+    /// The directory cannot be listed.
+    Unlisted {
+        /// The directory.
+        location: String,
+        /// The cause.
+        source: io::Error,
+    },
     /// A segment cannot be opened.
     Unreadable {
         /// The directory.
@@ -91,6 +98,10 @@ impl fmt::Display for StartError {
                  program, or set another journal.directory",
                 crate::frame::LAYOUT_VERSION
             ),
+            Self::Unlisted { location, source } => write!(
+                f,
+                "journal {location}: the directory cannot be read ({source}); name a directory that this user may read"
+            ),
             Self::Unreadable {
                 location,
                 segment,
@@ -107,7 +118,9 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Unwritable { source, .. } | Self::Unreadable { source, .. } => Some(source),
+            Self::Unwritable { source, .. }
+            | Self::Unlisted { source, .. }
+            | Self::Unreadable { source, .. } => Some(source),
             _ => None,
         }
     }

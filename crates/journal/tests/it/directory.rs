@@ -1,7 +1,9 @@
 //! The real directory: modes, lock, errors of the start.
 
 use crate::driver::small_config;
-use journal::{JournalDirectory, Record, StartError, Tokens, open_journal};
+use journal::{
+    JournalDirectory, Record, StartError, Tokens, lock_journal, open_journal, read_journal,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -110,4 +112,102 @@ fn stream_survives_in_real_files() {
         (recovered.report.last_boot, writer.boot()),
         (boot, boot + 1)
     );
+}
+
+#[test]
+fn locked_journal_is_complete_after_recovery() {
+    let folder = Folder::new("journal-two-steps");
+    let directory = JournalDirectory::new(&folder.0);
+    let (mut writer, _) = open_journal(directory.clone(), small_config()).unwrap();
+    writer.open_stream(9, b"nine").unwrap();
+    writer.close(Duration::ZERO);
+    let before = fs::read_dir(&folder.0).unwrap().count();
+    let locked = lock_journal(directory.clone(), small_config()).unwrap();
+    assert!(locked.segment_bytes() > 24);
+    // No segment is begun before the records were read.
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), before);
+    let second = lock_journal(directory.clone(), small_config()).unwrap_err();
+    assert!(matches!(second, StartError::Locked { .. }));
+    let (writer, recovered) = locked.recover().unwrap();
+    assert_eq!(recovered.streams[0].id, 9);
+    drop(writer);
+    drop(lock_journal(directory.clone(), small_config()).unwrap());
+    lock_journal(directory, small_config()).expect("a dropped lock is free");
+}
+
+#[test]
+fn lock_step_detects_a_newer_version_and_a_full_disk() {
+    use crate::model_disk::{FaultPlan, ModelDisk};
+    let disk = ModelDisk::default();
+    disk.set_faults(FaultPlan {
+        capacity: Some(1000),
+        ..FaultPlan::default()
+    });
+    let error = lock_journal(disk, small_config()).unwrap_err();
+    assert!(matches!(error, StartError::Full { .. }), "{error}");
+
+    let folder = Folder::new("journal-newer");
+    let (writer, _) = open_journal(JournalDirectory::new(&folder.0), small_config()).unwrap();
+    drop(writer);
+    let log = |entry: fs::DirEntry| {
+        let path = entry.path();
+        path.extension()
+            .is_some_and(|ending| ending == "log")
+            .then_some(path)
+    };
+    let path = fs::read_dir(&folder.0)
+        .unwrap()
+        .find_map(|entry| log(entry.unwrap()))
+        .unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[8] = 77;
+    let crc = crc32fast::hash(&bytes[..20]);
+    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    let error = lock_journal(JournalDirectory::new(&folder.0), small_config()).unwrap_err();
+    let line = error.to_string();
+    assert!(
+        line.contains("has version 77, this program reads version 1; use the newer program"),
+        "{line}"
+    );
+}
+
+#[test]
+fn read_only_directory_is_never_changed() {
+    let folder = Folder::new("journal-read-only");
+    let path = folder.0.join("journal");
+    let directory = JournalDirectory::read_only(&path);
+    let error = read_journal(&directory, 1 << 20).unwrap_err();
+    let line = error.to_string();
+    assert!(
+        line.contains("the directory cannot be read") && !line.contains('\n'),
+        "{line}"
+    );
+    let error = open_journal(directory.clone(), small_config()).unwrap_err();
+    assert!(matches!(error, StartError::Unwritable { .. }), "{error}");
+    assert!(!path.exists());
+    let (mut writer, _) = open_journal(JournalDirectory::new(&path), small_config()).unwrap();
+    writer.open_stream(9, b"nine").unwrap();
+    writer.commit(Duration::ZERO);
+    let found = read_journal(&directory, 1 << 20).unwrap();
+    assert_eq!(
+        found.streams[0].id, 9,
+        "also while a process holds the lock"
+    );
+}
+
+#[test]
+fn link_in_place_of_a_file_is_rejected() {
+    let folder = Folder::new("journal-links");
+    let outside = folder.0.join("outside");
+    fs::write(&outside, "not a journal's").unwrap();
+    for name in ["lock", "reserve", "0000000000000001-00000001.log"] {
+        let path = folder.0.join(name).with_extension("d");
+        fs::create_dir(&path).unwrap();
+        std::os::unix::fs::symlink(&outside, path.join(name)).unwrap();
+        let error = open_journal(JournalDirectory::new(&path), small_config()).unwrap_err();
+        let line = error.to_string();
+        assert!(line.contains("not a regular file"), "{name}: {line}");
+        assert_eq!(fs::read(&outside).unwrap(), b"not a journal's");
+    }
 }
