@@ -1,8 +1,8 @@
 """Between a suite that makes up the names of responses and a server that remembers the ones it gave.
 
 OpenAI's own tests ask for `resp_677efb…`, which their mock server answers for whatever it is called. Here each request
-that names such a response gets one made for it first, and its name instead of the made-up one. Nothing else of a
-request, and nothing of an answer, is changed.
+that names such a response, or a stored chat completion, gets one made for it first, and its name instead of the made-up
+one. Nothing else of a request, and nothing of an answer, is changed.
 """
 
 import http.client
@@ -15,6 +15,11 @@ import threading
 MADE_UP = re.compile(rb"resp_677efb5139a88190b512bc3fef8e535d|resp_123|previous_response_id(?=\")|(?<=/)response_id")
 KEYS = re.compile(rb'"previous_response_id"\s*:')
 ASKED = {"model": "millrace-mini", "input": "Hello", "max_output_tokens": 4}
+# In `tests/api_resources/chat`: a completion, and the last item of the page before in a list of completions or messages.
+COMPLETION = re.compile(r"(?<=/chat/completions/)completion_id")
+AFTER = re.compile(r"(?<=[?&]after=)after(?=&|$)")
+# The client's type of a stored message has the role of the assistant only.
+CHAT = {"model": "millrace-mini", "messages": [{"role": "assistant", "content": "Hello"}], "max_tokens": 4, "store": True}
 HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 
@@ -63,6 +68,10 @@ class StandIn:
 
 def renamed(server, path, body):
     """The path and the body with the name of a response that is there, where they had a made-up one."""
+    if "/chat/completions" in path and (COMPLETION.search(path) or AFTER.search(path)):
+        name = json.loads(server.post("/v1/chat/completions", CHAT))["id"]
+        last = f"{name}-0" if "/messages" in path else name
+        return AFTER.sub(last, COMPLETION.sub(name, path)), body
     # The key `previous_response_id` is not its value of the same spelling.
     pieces = KEYS.split(body)
     if not MADE_UP.search(path.encode()) and not any(map(MADE_UP.search, pieces)):

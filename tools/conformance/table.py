@@ -16,7 +16,7 @@ FOOT = """
 
 - **openai**, **anthropic**: `tests/api_resources` of the clients' source packages on PyPI. They were written against a mock server that answers anything.
   The models that they name are copies of the built-in one (`/api/copy`).
-  OpenAI's made-up response ids are replaced by those of real responses, by a proxy that changes nothing else (`tools/conformance/stand_in.py`).
+  OpenAI's made-up ids of responses and chat completions are replaced by those of real ones, by a proxy that changes nothing else (`tools/conformance/stand_in.py`).
 - **langchain**: the standard integration tests of `langchain-tests`, through ChatOpenAI (chat completions and responses), ChatAnthropic and ChatOllama.
 - **llama.cpp**: those tests of its server that concern features of both, from llama-cpp-python's source package, pointed at a running server.
 - **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).

@@ -17,6 +17,8 @@
 
 pub mod admission;
 pub mod durability;
+pub mod ended_response;
+pub(crate) mod fair_lru;
 pub mod generation;
 pub mod handles;
 pub mod id_generator;
@@ -36,6 +38,8 @@ pub(crate) mod pending_generation;
 pub mod response_limits;
 pub mod response_record;
 pub mod response_store;
+pub mod stored_completions;
+pub mod stored_note;
 pub mod stream_clocks;
 pub mod stream_follower;
 pub mod streams;

@@ -8,6 +8,7 @@ use crate::keys::Caller;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, PendingGeneration};
+use crate::stored_note::StoredNote;
 use crate::streams::{StreamRecord, StreamRun, StreamTerms};
 use crate::workflows::Program;
 use generate::error::ApiError;
@@ -19,6 +20,7 @@ use stream::StreamId;
 use wire::clock;
 use wire::framing::Framing;
 use wire::protocol::Protocol;
+use wire::stored_request::StoredRequest;
 
 /// A request that was understood.
 pub struct ParsedRequest {
@@ -44,6 +46,8 @@ pub struct ParsedRequest {
     pub response_id: Option<String>,
     /// A program that is run instead.
     pub program: Option<Program>,
+    /// The part that is stored with the answer.
+    pub stored_request: Option<StoredRequest>,
 }
 
 /// A registered stream with a request in the admission queue.
@@ -52,6 +56,7 @@ pub struct OpenedStream {
     ticket: Ticket,
     record: Arc<StreamRecord>,
     ignored: IgnoredFields,
+    stored_note: Option<StoredNote>,
 }
 
 /// Counts the request against the caller's key, requests a permit, and registers the stream.
@@ -90,6 +95,9 @@ pub fn open_stream(
     let admission = &request.lease.serving.admission;
     let ticket = admission.request_permit(admission_request)?;
     let meta = stream_meta(handles, &request, now);
+    let stored_request = request.stored_request.take();
+    let note = |request| StoredNote::new(request, &meta, &handles.ids);
+    let stored_note = stored_request.map(note);
     let terms = stream_terms(handles, caller, &request);
     let registration = handles.streams.open(meta, terms, now);
     let registration = registration.map_err(|full| ApiError {
@@ -121,6 +129,7 @@ pub fn open_stream(
         ticket,
         record,
         ignored,
+        stored_note,
     })
 }
 
@@ -138,6 +147,11 @@ impl OpenedStream {
     /// Fields of the request that have no meaning here.
     pub fn ignored_fields(&self) -> &IgnoredFields {
         &self.ignored
+    }
+
+    /// The note of an answer that is to be stored.
+    pub(crate) fn take_stored_note(&mut self) -> Option<StoredNote> {
+        self.stored_note.take()
     }
 
     /// The model that the stream runs on.

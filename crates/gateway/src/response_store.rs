@@ -1,52 +1,28 @@
-//! Stored responses, each visible to the owner only.
+//! Stored responses and chat completions, each visible to the owner only.
 //!
-//! The number of responses and the bytes of their input and output are bounded. Every use makes a response the most
-//! recently used one. A full store removes the least recently used response of the owner with the most bytes;
-//! running responses stay.
+//! The container ([`FairLru`]) bounds their number and the bytes of their input and output. An answer is registered when
+//! the stream is opened, and becomes JSON at the first lookup after the end.
 
-use crate::id_generator::IdGenerator;
+use crate::ended_response::EndedResponse;
+use crate::fair_lru::FairLru;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
 use crate::response_limits::ResponseLimits;
-use crate::response_record::{self, EndedResponse, ResponseLookup, ResponseRecord};
+use crate::response_record::{self, ResponseLookup, ResponseRecord};
+use crate::stored_note::StoredNote;
 use crate::streams::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
-use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use stream::{Owner, StreamId};
-use wire::responses::stored_request::{History, StoredRequest};
-use wire::responses::{ID_PREFIX, stream_id};
+use stream::StreamId;
+use wire::clock;
+use wire::responses::ID_PREFIX;
+use wire::stored_request::{History, StoredKind};
 
-/// Responses that are kept.
+/// Answers that are stored.
 pub struct ResponseStore {
-    kept: Mutex<StoredResponses>,
+    kept: Mutex<FairLru<Arc<ResponseRecord>>>,
     limits: Arc<LiveLimits>,
-}
-
-#[derive(Default)]
-struct StoredResponses {
-    records: HashMap<StreamId, StoredRecord>,
-    owners: HashMap<Owner, OwnerShare>,
-    bytes: usize,
-    /// Of the last use.
-    stamp: u64,
-}
-
-struct StoredRecord {
-    record: Arc<ResponseRecord>,
-    bytes: usize,
-    /// Stamp of the last use; `None` while running.
-    used: Option<u64>,
-}
-
-/// Responses of one owner.
-#[derive(Default)]
-struct OwnerShare {
-    bytes: usize,
-    /// Ended responses by last use, the oldest first.
-    ended: BTreeMap<u64, StreamId>,
-    records: usize,
 }
 
 /// Input and output items up to and including a response; the oldest first.
@@ -59,7 +35,7 @@ impl History for StoredHistory {
 
     fn items(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         Box::new(self.0.iter().flat_map(|(record, outcome)| {
-            let asked = record.items.iter().map(|item| &*item.json);
+            let asked = record.note.items.iter().map(|item| &*item.json);
             asked.chain(outcome.items.iter().map(|item| &**item))
         }))
     }
@@ -80,28 +56,49 @@ impl ResponseStore {
         self.lock_stored().evict_to_fit(&limits);
     }
 
-    /// Stores the response of a stream that was just opened. To be called inside a runtime.
+    /// Stores the answer of a stream that was just opened. To be called inside a runtime.
     ///
     /// # Errors
-    /// The store is full of running responses.
+    /// The store is full of running answers.
     pub(crate) fn store_response(
         self: &Arc<Self>,
         entry: &Arc<StreamRecord>,
-        note: StoredRequest,
-        idents: &IdGenerator,
+        note: StoredNote,
     ) -> Result<(), ApiError> {
-        let record = Arc::new(ResponseRecord::new(entry, note, || idents.prefixed_id("")));
+        if self.insert_running(entry, note) {
+            return Ok(());
+        }
+        let words = "there is no room to keep another response: send \"store\": false";
+        Err(ApiError::capacity(
+            "response_store_full",
+            words,
+            self.limits.now().retry_after,
+        ))
+    }
+
+    /// Stores the answer of a stream that was recovered from the journal, unless the ended answer is stored. To be
+    /// called inside a runtime.
+    pub fn restore_running(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: StoredNote) {
+        let is_stored = self.lock_stored().get(&entry.meta().response_id).is_some();
+        if !is_stored && !self.insert_running(entry, note) {
+            tracing::warn!(
+                response = entry.meta().response_id,
+                "a recovered response is not stored: responses.stored_max or responses.stored_bytes is reached"
+            );
+        }
+    }
+
+    /// False: the store is full of running answers.
+    fn insert_running(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: StoredNote) -> bool {
+        let created = note.created_unix_us;
+        let record = Arc::new(ResponseRecord::new(entry, note));
         let limits = self.response_limits();
+        let (id, bytes) = (&record.response_id, record.record_bytes());
         let mut kept = self.lock_stored();
-        kept.insert(Arc::clone(&record));
+        kept.insert(id, (record.owner, Arc::clone(&record)), bytes, created);
         if !kept.evict_to_fit(&limits) {
-            kept.remove(record.id);
-            let words = "there is no room to keep another response: send \"store\": false";
-            return Err(ApiError::capacity(
-                "response_store_full",
-                words,
-                self.limits.now().retry_after,
-            ));
+            kept.remove(id);
+            return false;
         }
         drop(kept);
         let (store, entry) = (Arc::clone(self), Arc::clone(entry));
@@ -110,7 +107,7 @@ impl ResponseStore {
             drop(entry);
             store.look_up(&record);
         });
-        Ok(())
+        true
     }
 
     /// Where a response is.
@@ -119,9 +116,10 @@ impl ResponseStore {
         if let (ResponseLookup::Ended(outcome), true) = (&look, has_just_ended) {
             let limits = self.response_limits();
             let mut kept = self.lock_stored();
-            match outcome.is_unknown {
-                true => kept.remove(record.id),
-                false => kept.mark_ended(record.id, outcome.response_bytes()),
+            let id = &record.response_id;
+            match outcome.is_discarded {
+                true => kept.remove(id),
+                false => kept.mark_ended(id, outcome.response_bytes(), clock::unix_us()),
             }
             kept.evict_to_fit(&limits);
         }
@@ -137,16 +135,28 @@ impl ResponseStore {
         id: &str,
         caller: &Caller,
     ) -> Result<Arc<ResponseRecord>, ApiError> {
-        let found = stream_id(id).and_then(|id| self.lock_stored().mark_used(id));
-        let is_theirs = |record: &Arc<ResponseRecord>| {
-            record.owner == caller.owner || caller.scopes.has(Scope::Admin)
-        };
-        found.filter(is_theirs).ok_or_else(unknown_response)
+        self.find_record(id, StoredKind::Response, caller)
+            .ok_or_else(unknown_response)
+    }
+
+    /// The answer of this id and kind, if visible to the caller; counts as a use.
+    pub(crate) fn find_record(
+        &self,
+        id: &str,
+        kind: StoredKind,
+        caller: &Caller,
+    ) -> Option<Arc<ResponseRecord>> {
+        let mut kept = self.lock_stored();
+        let found = kept.get(id)?;
+        if found.note.kind != kind || !is_visible(found, caller) {
+            return None;
+        }
+        kept.mark_used(id, clock::unix_us())
     }
 
     /// Forgets one.
-    pub fn remove(&self, id: StreamId) {
-        self.lock_stored().remove(id);
+    pub fn remove(&self, record: &ResponseRecord) {
+        self.lock_stored().remove(&record.response_id);
     }
 
     /// Input and output items up to the response of this id.
@@ -165,7 +175,7 @@ impl ResponseStore {
                 let words = "previous_response_id: that response is still in progress";
                 return Err(previous_missing("previous_response_in_progress", words));
             };
-            next = record.previous.map(|id| format!("{ID_PREFIX}{id}"));
+            next = record.note.previous.map(|id| format!("{ID_PREFIX}{id}"));
             said.push((record, outcome));
             if said.len() > MESSAGES_MAX {
                 let words = format!("previous_response_id: has more than {MESSAGES_MAX} before it");
@@ -176,101 +186,19 @@ impl ResponseStore {
         Ok(StoredHistory(said))
     }
 
-    fn response_limits(&self) -> ResponseLimits {
+    pub(crate) fn response_limits(&self) -> ResponseLimits {
         self.limits.now().responses
     }
 
-    fn lock_stored(&self) -> MutexGuard<'_, StoredResponses> {
+    pub(crate) fn lock_stored(&self) -> MutexGuard<'_, FairLru<Arc<ResponseRecord>>> {
         // Nothing panics half-way through a change.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl StoredResponses {
-    fn insert(&mut self, record: Arc<ResponseRecord>) {
-        let bytes = record.record_bytes();
-        let share = self.owners.entry(record.owner).or_default();
-        share.bytes += bytes;
-        share.records += 1;
-        self.bytes += bytes;
-        let slot = StoredRecord {
-            bytes,
-            used: None,
-            record,
-        };
-        self.records.insert(slot.record.id, slot);
-    }
-
-    /// The response has ended and takes `bytes` more; counts as a use.
-    fn mark_ended(&mut self, id: StreamId, bytes: usize) {
-        let Some(slot) = self.records.get_mut(&id) else {
-            return;
-        };
-        self.stamp += 1;
-        slot.bytes += bytes;
-        slot.used = Some(self.stamp);
-        self.bytes += bytes;
-        if let Some(share) = self.owners.get_mut(&slot.record.owner) {
-            share.bytes += bytes;
-            share.ended.insert(self.stamp, id);
-        }
-    }
-
-    /// Marks a response as used.
-    fn mark_used(&mut self, id: StreamId) -> Option<Arc<ResponseRecord>> {
-        let slot = self.records.get_mut(&id)?;
-        if let Some(used) = &mut slot.used
-            && let Some(share) = self.owners.get_mut(&slot.record.owner)
-        {
-            self.stamp += 1;
-            share.ended.remove(used);
-            share.ended.insert(self.stamp, id);
-            *used = self.stamp;
-        }
-        Some(Arc::clone(&slot.record))
-    }
-
-    fn remove(&mut self, id: StreamId) {
-        let Some(slot) = self.records.remove(&id) else {
-            return;
-        };
-        self.bytes -= slot.bytes;
-        let owner = slot.record.owner;
-        let Some(share) = self.owners.get_mut(&owner) else {
-            return;
-        };
-        share.bytes -= slot.bytes;
-        share.records -= 1;
-        slot.used.map(|used| share.ended.remove(&used));
-        if share.records == 0 {
-            self.owners.remove(&owner);
-        }
-    }
-
-    /// Makes room until all that is kept is within bounds; false where that cannot be.
-    fn evict_to_fit(&mut self, limits: &ResponseLimits) -> bool {
-        while self.records.len() > limits.stored_max || self.bytes > limits.stored_bytes {
-            let with_ended = self.owners.values().filter(|share| !share.ended.is_empty());
-            let most = with_ended.max_by_key(|share| share.bytes);
-            let Some(oldest) = most.and_then(|share| share.ended.values().next().copied()) else {
-                return false;
-            };
-            self.remove(oldest);
-        }
-        true
-    }
-
-    /// Whether all sums are right.
-    #[cfg(test)]
-    fn check_sums(&self) {
-        let sum: usize = self.records.values().map(|slot| slot.bytes).sum();
-        let shares: usize = self.owners.values().map(|share| share.bytes).sum();
-        let records: usize = self.owners.values().map(|share| share.records).sum();
-        let ended: usize = self.owners.values().map(|share| share.ended.len()).sum();
-        let used = self.records.values().filter(|slot| slot.used.is_some());
-        assert_eq!((sum, shares), (self.bytes, self.bytes));
-        assert_eq!((records, ended), (self.records.len(), used.count()));
-    }
+/// Whether the caller may see an answer.
+pub(crate) fn is_visible(record: &ResponseRecord, caller: &Caller) -> bool {
+    record.owner == caller.owner || caller.scopes.has(Scope::Admin)
 }
 
 fn unknown_response() -> ApiError {
@@ -286,7 +214,3 @@ fn no_such_previous() -> ApiError {
 fn previous_missing(code: &'static str, words: &str) -> ApiError {
     ApiError::field("previous_response_id", code, words)
 }
-
-#[cfg(test)]
-#[path = "response_store_tests.rs"]
-mod tests;

@@ -14,7 +14,7 @@ use wire::jobs::job_id::JobId;
 use wire::protocol::Protocol;
 use wire::request_parser::ParsedBody;
 use wire::requested_model::RequestedModel;
-use wire::responses::stored_request::History;
+use wire::stored_request::History;
 
 /// When the stream of a request is resumable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,17 +97,14 @@ impl UnparsedRequest<'_> {
             deadline: self.deadline,
             response_id: job_id.map(|id| id.as_str().to_owned()),
             program: None,
+            stored_request,
         };
-        let opened = open_stream(&gateway.generations, caller, parsed)?;
+        let mut opened = open_stream(&gateway.generations, caller, parsed)?;
         if let Some(claim) = claim {
             claim.assign_stream(opened.record().id());
         }
-        if let Some(stored_request) = stored_request {
-            gateway.responses.store_response(
-                opened.record(),
-                stored_request,
-                &gateway.generations.ids,
-            )?;
+        if let Some(note) = opened.take_stored_note() {
+            gateway.responses.store_response(opened.record(), note)?;
         }
         Ok(opened)
     }

@@ -16,6 +16,7 @@ use crate::routes::jobs;
 use crate::routes::models;
 use crate::routes::ollama;
 use crate::routes::responses;
+use crate::routes::stored_completions;
 use crate::routes::stream_feed;
 use crate::routes::streams;
 use crate::routes::vocabulary;
@@ -57,7 +58,10 @@ macro_rules! routes {
 /// All routes.
 pub(crate) const ROUTES: &[Route] = routes! {
     "/metrics": get(metrics::show_metrics);
-    "/v1/chat/completions": post(generation::chat_completion);
+    "/v1/chat/completions": post(generation::chat_completion) get(stored_completions::list_completions);
+    "/v1/chat/completions/{id}": get(stored_completions::show_completion) post(stored_completions::update_completion)
+        delete(stored_completions::delete_completion);
+    "/v1/chat/completions/{id}/messages": get(stored_completions::list_messages);
     "/v1/completions": post(generation::text_completion);
     "/v1/ai-sdk/chat": post(ai_sdk::create_message);
     "/v1/ai-sdk/chat/{id}/stream": get(ai_sdk::reconnect_chat);

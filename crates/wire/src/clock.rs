@@ -23,6 +23,17 @@ pub fn unix_s() -> i64 {
         .map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
 }
 
+/// Microseconds since the Unix epoch.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "wall time is read where a record is stamped"
+)]
+pub fn unix_us() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX))
+}
+
 /// Wall-clock time of an instant. Both clocks are compared once per process, so one instant always has one wall-clock
 /// time.
 #[expect(

@@ -4,6 +4,7 @@ use crate::schema::written_as;
 use bytes::{BufMut, BytesMut};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 use std::fmt::{self, Display, Write};
 use std::io;
 
@@ -45,6 +46,12 @@ pub fn to_vec(value: &impl Serialize) -> BytesMut {
     let mut out = BytesMut::new();
     write(value, &mut out);
     out
+}
+
+/// The shortest decimal that differs from every other number of the type.
+pub fn shortest_number(number: f32) -> Value {
+    let digits: Option<f64> = number.to_string().parse().ok();
+    digits.into()
 }
 
 /// A log-probability. JSON has no infinities: like OpenAI, a probability of 0 is written as -9999.

@@ -1,10 +1,11 @@
 //! The query string of a request, by name.
 
+use crate::metadata::METADATA_MAX;
 use generate::error::ApiError;
 use http::Uri;
 
-/// Limit of fields in a query string.
-const FIELDS_MAX: usize = 16;
+/// Limit of fields in a query string: all entries of a `metadata` filter, and others.
+const FIELDS_MAX: usize = METADATA_MAX + 16;
 
 /// The fields of a query string.
 pub struct Query(Vec<(String, String)>);
@@ -33,6 +34,14 @@ impl Query {
         fields
             .find(|(field, _)| field == name)
             .map(|(_, value)| value.as_str())
+    }
+
+    /// Members of an object in the notation `object[member]=value`.
+    pub fn members(&self, object: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(move |(field, value)| {
+            let member = field.strip_prefix(object)?.strip_prefix('[')?;
+            Some((member.strip_suffix(']')?, value.as_str()))
+        })
     }
 
     /// The first value of `name` as a number from 0 to `max`.

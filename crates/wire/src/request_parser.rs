@@ -3,7 +3,7 @@
 use crate::fields::Fields;
 use crate::jobs::job_id::JobId;
 use crate::model_defaults::ModelDefaults;
-use crate::responses::stored_request::{History, StoredRequest};
+use crate::stored_request::{History, StoredRequest};
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
 
@@ -30,7 +30,7 @@ pub struct ParsedBody {
     pub request: GenerateRequest,
     /// Job id chosen by the caller (jobs API).
     pub job_id: Option<JobId>,
-    /// The part of the request that is stored (Responses API).
+    /// The part of the request that is stored (Responses API; chat completions with `store`).
     pub stored_request: Option<StoredRequest>,
 }
 

@@ -4,14 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::ResponseLimits;
 
-/// Stored responses (`/v1/responses`), which can be fetched and continued. They are in memory: a restart
-/// deletes them.
+/// Stored responses (`/v1/responses`), which can be fetched and continued, and chat completions with `store: true`. They
+/// are in memory: a restart deletes them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Responses {
-    /// Maximum number of stored responses; beyond it the least recently used one of the owner with the most is evicted.
+    /// Maximum number of stored responses and chat completions; beyond it the least recently used one of the owner with
+    /// the most is evicted.
     pub(crate) stored_max: usize,
-    /// Maximum bytes of stored responses; evicted likewise.
+    /// Maximum bytes of stored responses and chat completions; evicted likewise.
     pub(crate) stored_bytes: usize,
 }
 

@@ -25,10 +25,12 @@ use gateway::workflows::folder::{Workflow, WorkflowList};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 use wire::anthropic::model_list::{ModelInfo, ModelPage};
+use wire::item_page::{ItemPage, RawItem};
 use wire::ollama::error_response::ErrorLine;
 use wire::openai::model_list::{ModelList, ModelObject};
+use wire::openai::stored_completion::{DeletedCompletion, StoredCompletion, StoredMessage};
 use wire::protocol::Protocol;
-use wire::responses::input_page::InputItemPage;
+use wire::responses::input_item::InputItem;
 use wire::schema::{SchemaFn, either, of};
 
 /// Method, path, tag, summary, schema of the body (empty without a body), parameters, and the response without an
@@ -65,6 +67,11 @@ const OLLAMA_ANSWER: SchemaFn = |schemas: &mut SchemaGenerator| -> Schema {
 #[rustfmt::skip]
 pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/v1/chat/completions", "OpenAI", "Create a chat completion", "ChatRequest", GENERATES, Generation(Protocol::Chat)),
+    ("get", "/v1/chat/completions", "OpenAI", "List stored chat completions; metadata[name]=value filters by metadata", "", &["model", "metadata", "item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<StoredCompletion<'static>>>>)),
+    ("get", "/v1/chat/completions/{id}", "OpenAI", "Get a stored chat completion", "", NONE, Json(200, of::<StoredCompletion<'static>>)),
+    ("post", "/v1/chat/completions/{id}", "OpenAI", "Replace the metadata of a stored chat completion", "MetadataUpdate", NONE, Json(200, of::<StoredCompletion<'static>>)),
+    ("delete", "/v1/chat/completions/{id}", "OpenAI", "Delete a stored chat completion", "", NONE, Json(200, of::<DeletedCompletion>)),
+    ("get", "/v1/chat/completions/{id}/messages", "OpenAI", "List the messages of a stored chat completion's request", "", &["item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<StoredMessage>>>)),
     ("post", "/v1/completions", "OpenAI", "Create a completion of a prompt", "CompletionRequest", GENERATES, Generation(Protocol::Completion)),
     ("post", "/v1/embeddings", "OpenAI", "Create embeddings of texts or token ids", "EmbeddingRequest", URGENT, Json(200, of::<EmbeddingList>)),
     ("get", "/v1/models", "OpenAI", "List models; in Anthropic's format if the header anthropic-version is sent", "", &["anthropic_version", "model_limit", "after_id", "before_id"], Json(200, either::<ModelList<'static>, ModelPage<'static>>)),
@@ -74,7 +81,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/responses/{id}", "Responses", "Get a stored response, or replay its events", "", &["stream", "starting_after"], Generation(Protocol::Responses)),
     ("delete", "/v1/responses/{id}", "Responses", "Delete a stored response", "", NONE, Json(200, of::<DeletedResponse>)),
     ("post", "/v1/responses/{id}/cancel", "Responses", "Cancel a background response", "", NONE, Json(200, RESPONSE)),
-    ("get", "/v1/responses/{id}/input_items", "Responses", "List the input items of a stored response", "", &["item_limit", "order", "after_item"], Json(200, of::<InputItemPage<'static>>)),
+    ("get", "/v1/responses/{id}/input_items", "Responses", "List the input items of a stored response", "", &["item_limit", "order", "after_item"], Json(200, of::<ItemPage<'static, RawItem<InputItem>>>)),
     ("post", "/v1/messages", "Anthropic", "Create a message", "MessageRequest", GENERATES, Generation(Protocol::Messages)),
     ("post", "/v1/messages/count_tokens", "Anthropic", "Count the input tokens of a message", "MessageTokensRequest", NONE, Json(200, of::<MessageTokenCount>)),
     ("post", "/v1/ai-sdk/chat", "AI SDK", "Answer a chat as a UI message stream", "AiSdkChatRequest", GENERATES, Generation(Protocol::AiSdkUi)),

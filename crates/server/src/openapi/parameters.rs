@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use stream::LIST_PAGE_MAX;
+use wire::metadata::METADATA_MAX;
 use wire::openai::generation_fields::DEADLINE_MS_MAX;
 use wire::protocol::Protocol;
 
@@ -29,9 +30,24 @@ pub(super) fn all() -> Value {
         "framing": query("format", json!({"enum": ["sse", "ndjson"]}), "framing of the events, for protocols that have both"),
         "govern": query("govern", flag(), "1: this reader returns credit from now on"),
         "stream_limit": query("limit", number(LIST_PAGE_MAX as u64), "streams per page"),
-        "item_limit": query("limit", number(wire::responses::input_page::PAGE_MAX), "items per page"),
+        "item_limit": query("limit", number(wire::item_page::PAGE_MAX), "items per page"),
         "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: newest first"),
+        "oldest_first": query("order", json!({"enum": ["asc", "desc"]}), "asc, the default: oldest first"),
+        "model": query("model", text(), "the model's name in the completion"),
+        "metadata": metadata_filter(),
         "stream": query("stream", json!({"enum": ["true", "false"]}), "true: stream the events"),
         "starting_after": query("starting_after", number(u64::MAX), "a sequence_number; events after it are sent"),
+    })
+}
+
+/// `metadata[name]=value`.
+fn metadata_filter() -> Value {
+    json!({
+        "name": "metadata",
+        "in": "query",
+        "style": "deepObject",
+        "explode": true,
+        "schema": {"type": "object", "maxProperties": METADATA_MAX, "additionalProperties": {"type": "string"}},
+        "description": "metadata[name]=value: completions with these entries",
     })
 }

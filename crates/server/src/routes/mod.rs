@@ -7,6 +7,7 @@ pub(crate) mod jobs;
 pub(crate) mod models;
 pub(crate) mod ollama;
 pub(crate) mod responses;
+pub(crate) mod stored_completions;
 pub(crate) mod stream_feed;
 pub(crate) mod stream_watch;
 pub(crate) mod streams;

@@ -13,9 +13,10 @@ use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
+use gateway::ended_response::EndedResponse;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::response_record::{self, EndedResponse, ResponseLookup, ResponseRecord};
+use gateway::response_record::{self, ResponseLookup, ResponseRecord};
 use gateway::response_store::ResponseStore;
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
 use generate::error::{ApiError, ErrorKind};
@@ -27,14 +28,17 @@ use std::sync::Arc;
 use wire::clock;
 use wire::event_id::EventIds;
 use wire::framing::Framing;
+use wire::item_page::{ItemOrder, PageQuery, RawItem};
+use wire::json;
 use wire::protocol::Encoding;
 use wire::protocol::FollowState;
 use wire::protocol::Protocol;
 use wire::query::Query;
 use wire::request_parser::ParseContext;
 use wire::responses::ResponsesEncoder;
-use wire::responses::stored_request::History;
-use wire::responses::{input_page, request, response_object, sequence_number};
+use wire::responses::input_item::InputItem;
+use wire::responses::{request, response_object, sequence_number};
+use wire::stored_request::{History, StoredItem};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
 /// ended response.
@@ -94,12 +98,12 @@ pub(crate) struct InputTokenCount {
     input_tokens: usize,
 }
 
-/// Extractor: the stored response in the path, if visible to the caller.
+/// Extractor: the stored response or chat completion in the path, if visible to the caller.
 pub(crate) struct ResponseInPath {
-    id: String,
-    caller: Caller,
-    store: Arc<ResponseStore>,
-    streams: Arc<StreamRegistry>,
+    pub(super) id: String,
+    pub(super) caller: Caller,
+    pub(super) store: Arc<ResponseStore>,
+    pub(super) streams: Arc<StreamRegistry>,
 }
 
 impl FromRequestParts<App> for ResponseInPath {
@@ -223,7 +227,7 @@ pub(crate) async fn delete_response(
     if let ResponseLookup::Running(entry) = response.store.look_up(&record) {
         entry.cancel();
     }
-    response.store.remove(record.id);
+    response.store.remove(&record);
     response.forget_stream(record);
     Ok(Json(DeletedResponse {
         id: response.id,
@@ -248,8 +252,19 @@ pub(crate) async fn cancel_response(response: ResponseInPath) -> Result<Response
 
 pub(crate) async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Response, Rejected> {
     let record = response.find_record()?;
-    let page = input_page::input_page(&record.items, &Query::of(&uri)?)?;
-    Ok(json_response(page))
+    let query = Query::of(&uri)?;
+    let page = PageQuery::parse(&query, ItemOrder::NewestFirst)?;
+    Ok(json_response(item_list::<InputItem>(&record, &page)?))
+}
+
+/// A page of the items of a stored request, as JSON.
+pub(super) fn item_list<S>(
+    record: &ResponseRecord,
+    page: &PageQuery<'_>,
+) -> Result<Bytes, ApiError> {
+    let json = |item: &StoredItem| RawItem::<S>::new(&item.json);
+    let page = page.page(&record.note.items, |item| &item.id, |_| true, json)?;
+    Ok(json::to_vec(&page).freeze())
 }
 
 /// A response that has not ended.
@@ -257,7 +272,7 @@ fn so_far(entry: &StreamRecord) -> Bytes {
     response_object::response_so_far(entry.source(), entry.state() == StreamState::Queued)
 }
 
-fn json_response(body: Bytes) -> Response {
+pub(super) fn json_response(body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

@@ -109,6 +109,7 @@ fn parse_run(
             given: request.kwargs,
             tokens_max,
         }),
+        stored_request: None,
     })
 }
 

@@ -101,10 +101,11 @@ fn rejected_request_heads() {
     let good = ask().to_string();
     let with = |fields: &str| post_bytes(CHAT, fields, good.as_bytes());
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes();
+    let put = |path: &str| format!("PUT {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes();
     let patience = format!("{JSON}request-timeout-ms: soon\r\n");
     for (label, bytes, status, code) in [
         ("no such path", get("/v2"), 404, "not_found"),
-        ("wrong method", get(CHAT), 405, "method_not_allowed"),
+        ("wrong method", put(CHAT), 405, "method_not_allowed"),
         (
             "a page's without content type",
             with("origin: http://localhost\r\n"),

@@ -41,6 +41,7 @@ mod silent_readers;
 mod slow_reader;
 mod soak;
 mod speech;
+mod stored_completions;
 mod streams;
 mod structured;
 mod support;

@@ -1,6 +1,6 @@
 //! JSON values and objects that keep the text of the client.
 
-use super::{FIELDS_MAX, JsonType, json_type};
+use super::{FIELDS_MAX, Fields, JsonType, json_type};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -64,6 +64,13 @@ impl<'a> JsonObject<'a> {
             let before = self.0[..i].iter().filter(|(n, _)| n == name).count();
             (before == 1).then_some(name.as_ref())
         })
+    }
+}
+
+impl Fields<'_> {
+    /// Whether the object has a field `name`, null included.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.object.entries().any(|(given, _)| given == name)
     }
 }
 

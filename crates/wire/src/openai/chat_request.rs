@@ -1,7 +1,7 @@
 //! Parser of `POST /v1/chat/completions`.
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
-use crate::openai::generation_fields;
+use crate::openai::{generation_fields, stored_completion};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
@@ -23,8 +23,9 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let mut stream_options = generation_fields::stream_options(&mut fields);
     let n = generation_fields::choice_count(&mut fields, 1);
     parse_logprobs(&mut fields, &mut params.sampling);
+    let stored_request = stored_completion::parse_store(&mut fields, &params);
     stream_options.ignored_fields = fields.finish_request(&field_table::CHAT)?;
-    Ok(GenerateRequest {
+    let request = GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "messages",
             messages,
@@ -35,8 +36,11 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         n,
         params,
         stream_options,
-    }
-    .into())
+    };
+    Ok(ParsedBody {
+        stored_request,
+        ..request.into()
+    })
 }
 
 /// Parses `logprobs` and `top_logprobs`.

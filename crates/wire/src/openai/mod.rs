@@ -10,5 +10,6 @@ pub mod finish_reason;
 pub mod generation_fields;
 pub(crate) mod logprobs;
 pub mod model_list;
+pub mod stored_completion;
 #[cfg(test)]
 mod tests;

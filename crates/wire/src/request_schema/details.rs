@@ -2,6 +2,7 @@
 
 use crate::embeddings_input::INPUTS_MAX;
 use crate::fields::bounds::IDS_MAX;
+use crate::metadata::{METADATA_CHARS_MAX, METADATA_MAX, METADATA_NAME_CHARS_MAX};
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, LOGIT_BIAS_MAX, PARTS_MAX,
     STOP_BYTES_MAX, STOPS_MAX,
@@ -63,8 +64,17 @@ details! {
         "text": json!({"properties": {
             "format": {"type": ["object", "null"]}, "verbosity": {"type": ["string", "null"]},
         }}),
-        "metadata": json!({"additionalProperties": {"type": "string"}}),
         "truncation": json!({"enum": ["disabled"]}),
+    }
+    METADATA: {
+        "metadata": json!({
+            "maxProperties": METADATA_MAX,
+            "propertyNames": {"maxLength": METADATA_NAME_CHARS_MAX},
+            "additionalProperties": {"type": "string", "maxLength": METADATA_CHARS_MAX},
+        }),
+    }
+    CLEARED_METADATA: {
+        "metadata": json!({"type": ["object", "null"]}),
     }
     MESSAGE: {
         "messages": json!({"minItems": 1, "items": {"type": "object"}}),

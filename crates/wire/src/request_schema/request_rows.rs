@@ -5,6 +5,7 @@ use crate::acknowledgement::Acknowledgement;
 use crate::control_request::ControlRequest;
 use crate::embeddings_request::{self, EmbedRoute, EmbeddingModel};
 use crate::fields::Fields;
+use crate::metadata;
 use crate::ollama::store_request;
 use crate::request_parser::ParseContext;
 use crate::workflow_request::{ChannelWriteRequest, RunRequest};
@@ -35,12 +36,20 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 24] = [
+pub const REQUESTS: [RequestSchema; 25] = [
     RequestSchema {
         name: "ChatRequest",
         required: &["messages"],
         parse: |fields| openai::chat_request::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::CHAT],
+        details: &[details::GENERATION, details::CHAT, details::METADATA],
+        ..DEFAULT
+    },
+    RequestSchema {
+        name: "MetadataUpdate",
+        required: &["metadata"],
+        names_model: false,
+        parse: |fields| metadata::parse_update(fields).map(drop),
+        details: &[details::METADATA, details::CLEARED_METADATA],
         ..DEFAULT
     },
     RequestSchema {
@@ -54,7 +63,7 @@ pub const REQUESTS: [RequestSchema; 24] = [
         name: "ResponseRequest",
         required: &["input"],
         parse: |fields| responses::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::RESPONSE],
+        details: &[details::GENERATION, details::RESPONSE, details::METADATA],
         ..DEFAULT
     },
     RequestSchema {

@@ -23,20 +23,18 @@
 pub(crate) mod conversation;
 pub mod encoder;
 pub(crate) mod event;
-pub mod input_page;
+pub mod input_item;
 pub mod output_item;
 pub mod request;
 pub(crate) mod request_fields;
 pub mod response_object;
 pub mod sequence_number;
-pub mod stored_request;
 pub(crate) mod text_format;
 pub(crate) mod tools;
 
 pub use encoder::ResponsesEncoder;
 pub(crate) use encoder::SCHEMAS;
 pub use request::parse;
-pub use stored_request::StoredRequest;
 
 use stream::StreamId;
 

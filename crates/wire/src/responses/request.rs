@@ -1,13 +1,16 @@
 //! Parser of `POST /v1/responses`.
 
 use super::conversation::{self, ConversationBuilder};
-use super::stored_request::{History, StoredRequest};
+
 use super::{text_format, tools};
 use crate::field_table;
 use crate::fields::{self, Fields};
+use crate::json;
+use crate::metadata::parse_metadata;
 use crate::model_defaults::ModelDefaults;
 use crate::openai::{chat_request, generation_fields};
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::stored_request::{History, StoredKind, StoredRequest};
 use engine::SamplingParams;
 use generate::error::ApiError;
 use generate::request::{
@@ -18,10 +21,6 @@ use serde_json::{Value, json};
 
 /// Error message for unsupported features.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
-/// Limits of `metadata`: entries, and bytes of names and values.
-const METADATA_MAX: usize = 16;
-const METADATA_NAME_BYTES_MAX: usize = 64;
-const METADATA_BYTES_MAX: usize = 512;
 /// Value of `include` that requests log-probabilities.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
@@ -78,8 +77,8 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         stream_options,
     };
     let stored = StoredRequest {
-        items: items.unwrap_or_default(),
         previous: before.and_then(|history| history.id()),
+        ..StoredRequest::new(StoredKind::Response, items.unwrap_or_default())
     };
     Ok(ParsedBody {
         stored_request: is_stored.then_some(stored),
@@ -157,25 +156,7 @@ fn check_ignored_fields(fields: &mut Fields<'_>) {
         Some("auto") => fields.reject("truncation", format!("other than disabled {NOT_SUPPORTED}")),
         Some(_) => fields.reject("truncation", "must be auto or disabled"),
     }
-    check_metadata(fields);
-}
-
-fn check_metadata(fields: &mut Fields<'_>) {
-    let Some(metadata) = fields.object("metadata") else {
-        return;
-    };
-    let is_valid = |(name, raw): (&str, fields::RawJson<'_>)| {
-        let value = fields::as_text(raw);
-        let fits = value.is_some_and(|value| value.len() <= METADATA_BYTES_MAX);
-        fits && name.len() <= METADATA_NAME_BYTES_MAX
-    };
-    if metadata.entries().count() > METADATA_MAX || !metadata.entries().all(is_valid) {
-        let error_message = format!(
-            "must be an object of at most {METADATA_MAX} strings of {METADATA_BYTES_MAX} bytes, with \
-             names of {METADATA_NAME_BYTES_MAX}"
-        );
-        fields.reject("metadata", error_message);
-    }
+    parse_metadata(fields);
 }
 
 /// Parses the stream options, and whether the response is stored.
@@ -225,21 +206,15 @@ fn repeated_fields(
         "safety_identifier": or("safety_identifier", Value::Null),
         "service_tier": "default",
         "store": is_stored,
-        "temperature": or("temperature", shortest_number(sampling.temperature)),
+        "temperature": or("temperature", json::shortest_number(sampling.temperature)),
         "text": over("text", json!({"format": {"type": "text"}})),
         "tool_choice": or("tool_choice", json!("auto")),
         "tools": or("tools", json!([])),
         "top_logprobs": sampling.top_logprobs,
-        "top_p": or("top_p", shortest_number(sampling.top_p)),
+        "top_p": or("top_p", json::shortest_number(sampling.top_p)),
         "truncation": "disabled",
         "user": or("user", Value::Null),
     });
     let repeated = repeated.to_string();
     repeated[1..repeated.len() - 1].to_owned()
-}
-
-/// The shortest decimal that differs from every other number of the type.
-fn shortest_number(number: f32) -> Value {
-    let digits: Option<f64> = number.to_string().parse().ok();
-    json!(digits)
 }

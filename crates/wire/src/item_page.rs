@@ -1,0 +1,140 @@
+//! Lists of stored items, in pages, as in OpenAI's API.
+
+use crate::query::Query;
+use generate::error::ApiError;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+/// Items on a page by default.
+const PAGE: usize = 20;
+/// Items on a page at most.
+pub const PAGE_MAX: u64 = 100;
+
+/// Order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemOrder {
+    /// `asc`.
+    OldestFirst,
+    /// `desc`.
+    NewestFirst,
+}
+
+/// The requested page of a list: `limit`, `order`, `after`.
+pub struct PageQuery<'q> {
+    limit: usize,
+    order: ItemOrder,
+    after: Option<&'q str>,
+}
+
+impl<'q> PageQuery<'q> {
+    /// Parses the fields of a query string.
+    ///
+    /// # Errors
+    /// An invalid limit or order.
+    pub fn parse(query: &'q Query, default: ItemOrder) -> Result<Self, ApiError> {
+        let limit = query.number("limit", PAGE_MAX)?;
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+        let order = match query.get("order") {
+            None => default,
+            Some("desc") => ItemOrder::NewestFirst,
+            Some("asc") => ItemOrder::OldestFirst,
+            Some(_) => {
+                let error_message = "order: must be asc or desc";
+                return Err(ApiError::field("order", "invalid_value", error_message));
+            }
+        };
+        Ok(Self {
+            limit: limit.unwrap_or(PAGE).max(1),
+            order,
+            after: query.get("after"),
+        })
+    }
+
+    /// The page of `items`, which are the oldest first. Items that `keep` leaves out are on no page.
+    ///
+    /// # Errors
+    /// `after` is the id of no item.
+    pub fn page<'i, T, S>(
+        &self,
+        items: &'i [T],
+        id: impl Fn(&'i T) -> &'i str,
+        keep: impl Fn(&T) -> bool,
+        json: impl Fn(&'i T) -> RawItem<S>,
+    ) -> Result<ItemPage<'i, RawItem<S>>, ApiError> {
+        let mut all: Vec<&T> = items.iter().collect();
+        if self.order == ItemOrder::NewestFirst {
+            all.reverse();
+        }
+        let from = match self.after {
+            None => 0,
+            Some(after) => {
+                let position = all.iter().position(|item| id(item) == after);
+                position.ok_or_else(unknown_after)? + 1
+            }
+        };
+        let mut rest = all[from..].iter().copied().filter(|item| keep(item));
+        let page: Vec<&T> = rest.by_ref().take(self.limit).collect();
+        Ok(ItemPage {
+            object: "list",
+            first_id: page.first().map(|item| id(item)),
+            last_id: page.last().map(|item| id(item)),
+            has_more: rest.next().is_some(),
+            data: page.into_iter().map(json).collect(),
+        })
+    }
+}
+
+fn unknown_after() -> ApiError {
+    let error_message = "after: must be the id of an item of this list";
+    ApiError::field("after", "invalid_value", error_message)
+}
+
+/// A page of items.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "{T}Page")]
+pub struct ItemPage<'a, T> {
+    object: &'static str,
+    data: Vec<T>,
+    first_id: Option<&'a str>,
+    last_id: Option<&'a str>,
+    has_more: bool,
+}
+
+/// An item as JSON; `S` has the schema of the item.
+pub struct RawItem<S> {
+    json: Box<RawValue>,
+    schema: PhantomData<S>,
+}
+
+impl<S> RawItem<S> {
+    /// An item of this JSON; invalid JSON becomes `null`.
+    pub fn new(json: &str) -> Self {
+        Self {
+            json: serde_json::from_str(json).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+            schema: PhantomData,
+        }
+    }
+}
+
+impl<S> Serialize for RawItem<S> {
+    fn serialize<W: Serializer>(&self, serializer: W) -> Result<W::Ok, W::Error> {
+        self.json.serialize(serializer)
+    }
+}
+
+impl<S: JsonSchema> JsonSchema for RawItem<S> {
+    fn inline_schema() -> bool {
+        S::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        S::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        S::json_schema(generator)
+    }
+}
