@@ -1,11 +1,15 @@
-//! From a prompt in a request to prompt ids: rendered, tokenized, measured.
+//! From a prompt in a request to prompt ids: rendered, tokenized, measured; or restored from a record.
+
+mod prompt_errors;
+mod restored;
 
 use crate::detokenize::prompt_text;
-use crate::error::{ApiError, Blame, ErrorKind};
+use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::PromptLimit;
 use crate::request::{Prompt, PromptPiece};
+use prompt_errors::{template_failed, tokenizer_failed, too_long};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,6 +26,17 @@ pub struct PreparedPrompt {
     pub echo_text: Option<Arc<str>>,
     /// How the answer is parsed.
     pub reading: ParserConfig,
+    /// The source of `reading`; `None`: the default.
+    pub rendered: Option<RenderedPrompt>,
+}
+
+/// A rendered conversation with its tools, from which the parsing of the answer follows.
+#[derive(Debug)]
+pub struct RenderedPrompt {
+    /// The text.
+    pub text: String,
+    /// Tool definitions in OpenAI's shape.
+    pub tools: Vec<Value>,
 }
 
 /// Prompt ids, the text that they came from where the prompt was a text, and how the answer is parsed.
@@ -29,6 +44,7 @@ struct EncodedPrompt {
     ids: Vec<u32>,
     text: Option<String>,
     reading: ParserConfig,
+    rendered: Option<RenderedPrompt>,
 }
 
 /// What a chat template is given beside the messages.
@@ -121,7 +137,12 @@ impl<'a> PromptEncoder<'a> {
         let field = field_of(&prompt);
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
         let room = PromptLimit::of_context(self.model);
-        let EncodedPrompt { ids, text, reading } = self.encode_prompt(prompt, wanted, room)?;
+        let EncodedPrompt {
+            ids,
+            text,
+            reading,
+            rendered,
+        } = self.encode_prompt(prompt, wanted, room)?;
         if ids.is_empty() {
             return Err(ApiError::field(
                 field,
@@ -143,6 +164,7 @@ impl<'a> PromptEncoder<'a> {
             at_text_start,
             echo_text,
             reading,
+            rendered,
         })
     }
 
@@ -209,6 +231,7 @@ impl<'a> PromptEncoder<'a> {
         let encoded = EncodedPrompt::plain(tokenizer.encode_rendered(&text), None)?;
         Ok(EncodedPrompt {
             reading: ParserConfig::new(self.model.answers, &tools, &text, tokenizer, wanted),
+            rendered: Some(RenderedPrompt { text, tools }),
             ..encoded
         })
     }
@@ -221,15 +244,15 @@ impl<'a> PromptEncoder<'a> {
         wanted: ParseOptions,
         room: PromptLimit,
     ) -> Result<EncodedPrompt, ApiError> {
-        let EncodedPrompt { ids, reading, .. } = self.encode_prompt(then, wanted, room)?;
-        let bos = self.model.tokenizer.bos();
+        let then = self.encode_prompt(then, wanted, room)?;
+        let (ids, bos) = (&then.ids, self.model.tokenizer.bos());
         let repeats_bos = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
         let mut all = context;
         all.extend_from_slice(&ids[usize::from(repeats_bos)..]);
         Ok(EncodedPrompt {
             ids: all,
             text: None,
-            reading,
+            ..then
         })
     }
 
@@ -308,6 +331,7 @@ impl EncodedPrompt {
             ids: ids.map_err(|e| tokenizer_failed(&e))?,
             text,
             reading: ParserConfig::default(),
+            rendered: None,
         })
     }
 }
@@ -341,54 +365,6 @@ fn cut_at_sentinel(field: &str, text: &mut String) -> Result<(), ApiError> {
     };
     text.truncate(at);
     Ok(())
-}
-
-fn template_failed(error: TemplateError, field: &str, room: PromptLimit) -> ApiError {
-    match error {
-        TemplateError::Refused(why) => ApiError::field(
-            field,
-            "template_refused",
-            format!("{field}: the model's chat template rejected it: {why}"),
-        ),
-        TemplateError::TooLong(most) if most == room.bytes_max() => {
-            room.too_long(field, &format!("more than {most}"))
-        }
-        TemplateError::TooLong(most) => ApiError::field(
-            field,
-            "too_long",
-            format!(
-                "{field}: the model's template makes a value of more than {most} bytes or items of it"
-            ),
-        ),
-        TemplateError::Broken(why) | TemplateError::NoThread(why) => {
-            tracing::error!(why, "chat template failed");
-            ApiError::ours(
-                "template_broken",
-                "the model's chat template failed on this conversation",
-            )
-        }
-    }
-}
-
-fn too_long(field: &str, prompt_tokens: usize, context_max: usize) -> ApiError {
-    ApiError::field(
-        field,
-        "context_length_exceeded",
-        format!(
-            "{field}: the prompt has {prompt_tokens} tokens and the model's context {context_max}, \
-             of which one at least must be left for the answer"
-        ),
-    )
-}
-
-fn tokenizer_failed(error: &TokenizerError) -> ApiError {
-    tracing::error!(%error, "tokenizer failed");
-    ApiError::new(
-        ErrorKind::Internal,
-        Blame::Ours,
-        "tokenizer_failed",
-        "the prompt could not be tokenized",
-    )
 }
 
 #[cfg(test)]

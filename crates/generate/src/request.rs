@@ -167,7 +167,7 @@ pub struct BestOf {
     pub logprobs: bool,
 }
 
-/// Name of the request's field that holds a prompt.
+/// Name of the request's field that holds a prompt. An alias, because serde takes a reference for borrowed input.
 pub type PromptField = &'static str;
 
 /// One prompt.

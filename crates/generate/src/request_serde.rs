@@ -27,18 +27,17 @@ pub(crate) struct SamplingFields {
 
 /// The field that a prompt came in, as one of the names that parsers use.
 pub(crate) mod prompt_field {
-    use crate::request::PromptField;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    const NAMES: [PromptField; 3] = ["messages", "prompt", "input"];
+    const NAMES: [&str; 3] = ["messages", "prompt", "input"];
 
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "the signature is serde's"
     )]
     pub(crate) fn serialize<S: Serializer>(
-        field: &PromptField,
+        field: &&'static str,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         field.serialize(serializer)
@@ -46,7 +45,7 @@ pub(crate) mod prompt_field {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<PromptField, D::Error> {
+    ) -> Result<&'static str, D::Error> {
         let name = String::deserialize(deserializer)?;
         let known = NAMES.into_iter().find(|known| *known == name);
         known.ok_or_else(|| D::Error::custom(format!("{name:?} is no field of a prompt")))
@@ -158,6 +157,78 @@ pub(crate) mod verbatim {
         ) -> Result<Vec<T>, D::Error> {
             let values = Vec::<Verbatim<T>>::deserialize(deserializer)?;
             Ok(values.into_iter().map(|value| value.0).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::request::GenerationParams;
+    use engine::SamplingParams;
+    use proptest::prelude::*;
+
+    fn read(json: &str) -> Result<GenerationParams, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    /// The bits of a number after encoding and decoding.
+    fn survive(value: f32) -> Option<[u32; 2]> {
+        let params = GenerationParams {
+            sampling: SamplingParams {
+                temperature: value,
+                logit_bias: vec![(1, value)],
+                ..SamplingParams::default()
+            },
+            ..GenerationParams::default()
+        };
+        let json = serde_json::to_string(&params).expect("JSON");
+        let sampling = read(&json).ok()?.sampling;
+        Some([
+            sampling.temperature.to_bits(),
+            sampling.logit_bias[0].1.to_bits(),
+        ])
+    }
+
+    fn check_bits(bits: u32) {
+        let value = f32::from_bits(bits);
+        let expected = value.is_finite().then_some([bits; 2]);
+        assert_eq!(survive(value), expected, "{bits:#x}");
+    }
+
+    #[test]
+    fn floats_at_the_edges_survive_json() {
+        for exponent in 0..=255u32 {
+            for mantissa in [0, 1, 2, 3, 0x40_0000, 0x55_5555, 0x7f_fffe, 0x7f_ffff] {
+                for sign in [0, 1 << 31] {
+                    check_bits(sign | exponent << 23 | mantissa);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn absent_params_have_defaults() {
+        assert_eq!(read("{}").expect("params"), GenerationParams::default());
+        let params = read(r#"{"sampling":{"top_k":5},"unknown":{}}"#).expect("params");
+        let sampling = SamplingParams {
+            top_k: 5,
+            ..SamplingParams::default()
+        };
+        assert_eq!(params.sampling, sampling);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn floats_survive_json(bits in any::<u32>()) {
+            check_bits(bits);
+        }
+
+        #[test]
+        fn doubles_in_nested_json_survive(bits in any::<u64>()) {
+            let value = serde_json::json!([f64::from_bits(bits)]);
+            let again: serde_json::Value = serde_json::from_str(&value.to_string()).expect("JSON");
+            prop_assert_eq!(again, value);
         }
     }
 }

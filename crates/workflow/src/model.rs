@@ -81,6 +81,7 @@ impl Model {
             at_text_start: false,
             echo_text: None,
             reading: ParserConfig::default(),
+            rendered: None,
         };
         let started = submission.start(vec![prompt], &NoHost);
         let (generation, readers) = started.map_err(|why| trouble(&why))?;

@@ -1,9 +1,9 @@
 //! The control updates of a stream: those in effect, those that wait, and the last ones for readers.
 
-use super::bounds;
+use super::bounds::{require, require_count, require_ids, require_range, require_unix_us};
 use super::json_record::{DescriptionError, from_json, to_json};
-use crate::streams::control_history::ControlUpdate;
-use engine::RequestUpdate;
+use crate::streams::control_history::{TimedUpdate, UPDATES_RECORDED_MAX};
+use engine::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX};
 use serde::{Deserialize, Serialize};
 
 /// The control updates of a stream: the body of [`journal::Record::Steered`].
@@ -24,16 +24,6 @@ pub struct ControlState {
     pub(crate) history: Vec<TimedUpdate>,
 }
 
-/// A control update with its wall time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct TimedUpdate {
-    /// Wall time of the update.
-    pub(crate) at_unix_us: u64,
-    /// The update.
-    pub(crate) update: ControlUpdate,
-}
-
 impl ControlState {
     /// The body of [`journal::Record::Steered`].
     ///
@@ -49,9 +39,44 @@ impl ControlState {
     /// A field has another type, or a value that an update cannot have.
     pub fn decode(body: &[u8]) -> Result<Self, DescriptionError> {
         let state: Self = from_json(body, journal::SAMPLING_BYTES_MAX)?;
-        bounds::check_control_state(&state)?;
+        state.check()?;
         Ok(state)
     }
+
+    fn check(&self) -> Result<(), DescriptionError> {
+        require(self.applied <= self.count, || {
+            format!("applied: is {}; at most {}", self.applied, self.count)
+        })?;
+        check_update("in_effect", &self.in_effect, 0)?;
+        // As many wait for the next step as wait for the first tokens of their requests.
+        require_count("pending", self.pending.len(), 2 * UPDATES_MAX)?;
+        for update in &self.pending {
+            check_update("pending", update, INJECT_TOKENS_MAX)?;
+        }
+        require_count("history", self.history.len(), UPDATES_RECORDED_MAX)?;
+        for entry in &self.history {
+            require_unix_us("history.at_unix_us", entry.at_unix_us)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_update(
+    name: &str,
+    update: &RequestUpdate,
+    inject_max: usize,
+) -> Result<(), DescriptionError> {
+    for (value, range) in [
+        (update.temperature, 0.0..=100.0),
+        (update.top_p, 0.0..=1.0),
+        (update.min_p, 0.0..=1.0),
+        (update.repetition_penalty, 0.0..=100.0),
+        (update.presence_penalty, -100.0..=100.0),
+        (update.frequency_penalty, -100.0..=100.0),
+    ] {
+        value.map_or(Ok(()), |value| require_range(name, value, range))?;
+    }
+    require_ids(name, &update.inject, inject_max)
 }
 
 /// The encoding of [`RequestUpdate`].
@@ -102,3 +127,6 @@ mod update_list {
         Ok(updates.into_iter().map(|update| update.0).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,20 @@
 //! The description of a stream: everything that decides the tokens and frames of the answer, beside the tokens
 //! themselves. JSON; unknown fields are ignored, and fields that an older version did not write have defaults.
 
-use super::bounds;
+use super::bounds::{
+    check_options, check_params, check_prepared, check_requested, require, require_name,
+    require_tokens, require_unix_s, require_unix_us,
+};
 use super::by_name;
 use super::json_record::{DescriptionError, from_json, to_json};
 use crate::models::ModelIdentity;
 use generate::priority::Priority;
 use generate::prompt_record::PromptRecord;
-use generate::request::{GenerationParams, Prompt, StreamOptions};
+use generate::request::{CHOICES_MAX, GenerationParams, Prompt, StreamOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wire::framing::Framing;
+use wire::jobs::job_id::{JOB_ID_MESSAGE, JobId};
 use wire::openai::chat_encoder::ReasoningField;
 use wire::protocol::Protocol;
 
@@ -149,7 +153,7 @@ impl StreamDescription {
     /// A field is missing, has another type, or a value that a request cannot have.
     pub fn decode(body: &[u8]) -> Result<Self, DescriptionError> {
         let description: Self = from_json(body, PREPARED_DESCRIPTION_BYTES_MAX)?;
-        bounds::check_description(&description)?;
+        description.check()?;
         Ok(description)
     }
 
@@ -167,8 +171,51 @@ impl StreamDescription {
     /// As [`decode`](Self::decode), or the number of prompts is another one.
     pub fn set_prepared(&mut self, body: &[u8]) -> Result<(), DescriptionError> {
         let prompts: Vec<PromptRecord> = from_json(body, DESCRIPTION_BYTES_MAX)?;
-        bounds::check_prepared(&prompts, self)?;
+        let expected = self.prompts.len();
+        require(prompts.len() == expected, || {
+            format!("prompts: are {}; the request has {expected}", prompts.len())
+        })?;
+        check_prepared(&prompts, self.context_max)?;
         self.prompts = RecordedPrompts::Prepared(prompts);
         Ok(())
     }
+
+    /// Rejects what no parser of a wire protocol builds.
+    fn check(&self) -> Result<(), DescriptionError> {
+        let (n, prompts) = (self.n, self.prompts.len());
+        let choices = n.saturating_mul(prompts);
+        let is_generation = self.kind == DescriptionKind::Generation;
+        require(
+            choices <= CHOICES_MAX && (choices > 0 || !is_generation),
+            || format!("n: {n} for each of {prompts} prompts; from 1 to {CHOICES_MAX} in all"),
+        )?;
+        for (name, text) in [
+            ("response_id", &self.response_id),
+            ("model", &self.model),
+            ("model_key", &self.model_key),
+        ] {
+            require_name(name, text)?;
+        }
+        if let Some(id) = &self.job_id {
+            require(JobId::parse(id).is_some(), || {
+                format!("job_id: {JOB_ID_MESSAGE}")
+            })?;
+        }
+        require_unix_s("created_unix_s", self.created_unix_s)?;
+        require_unix_us("opened_unix_us", self.opened_unix_us)?;
+        require_unix_us("deadline_unix_us", self.deadline_unix_us.unwrap_or(0))?;
+        require_tokens("credit_window", self.credit_window)?;
+        require_tokens("detached_tokens", self.detached_tokens)?;
+        require_tokens("context_max", self.context_max as u64)?;
+        require_tokens("body_bytes", self.body_bytes as u64)?;
+        check_params(&self.params)?;
+        check_options(&self.stream_options, n)?;
+        match &self.prompts {
+            RecordedPrompts::Requested(prompts) => check_requested(prompts),
+            RecordedPrompts::Prepared(prompts) => check_prepared(prompts, self.context_max),
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::clock;
 
-/// Orders of a stream that are kept: the last ones.
-const UPDATES_MAX: usize = 64;
+/// Updates of a stream that are kept: the last ones.
+pub(crate) const UPDATES_RECORDED_MAX: usize = 64;
 
 /// The fields of a control update. Fields that the client did not set are absent.
 #[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,16 @@ pub(crate) struct RecordedUpdate {
     order: ControlUpdate,
 }
 
+/// A control update with its wall time, for records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TimedUpdate {
+    /// Wall time of the update.
+    pub(crate) at_unix_us: u64,
+    /// The update.
+    pub(crate) update: ControlUpdate,
+}
+
 /// The control updates of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct ControlHistory(Mutex<UpdateLog>);
@@ -83,7 +93,7 @@ impl ControlHistory {
     pub(crate) fn add_update(&self, order: ControlUpdate) {
         let mut kept = self.lock_log();
         kept.all += 1;
-        if kept.last.len() == UPDATES_MAX {
+        if kept.last.len() == UPDATES_RECORDED_MAX {
             kept.last.pop_front();
         }
         kept.last.push_back((clock::now(), order));
@@ -98,6 +108,41 @@ impl ControlHistory {
             order: order.clone(),
         });
         (kept.all, told.collect())
+    }
+
+    /// Number of updates, and the last of them with wall times. The wall time is `now_unix_us` at `now`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the recorder and recovery"))]
+    pub(crate) fn timed_updates(&self, now: Instant, now_unix_us: u64) -> (u64, Vec<TimedUpdate>) {
+        let kept = self.lock_log();
+        let timed = kept.last.iter().map(|(at, order)| {
+            let age = now.saturating_duration_since(*at).as_micros();
+            let age_us = u64::try_from(age).unwrap_or(u64::MAX);
+            TimedUpdate {
+                at_unix_us: now_unix_us.saturating_sub(age_us),
+                update: order.clone(),
+            }
+        });
+        (kept.all, timed.collect())
+    }
+
+    /// Replaces all updates by those of a record. An update whose time is not representable (before the start of the
+    /// machine) has the time `now`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the recorder and recovery"))]
+    pub(crate) fn restore_updates(
+        &self,
+        (count, updates): (u64, Vec<TimedUpdate>),
+        now: Instant,
+        now_unix_us: u64,
+    ) {
+        let timed = updates.into_iter().map(|timed| {
+            let age_us = now_unix_us.saturating_sub(timed.at_unix_us);
+            let at = now.checked_sub(Duration::from_micros(age_us));
+            (at.unwrap_or(now), timed.update)
+        });
+        let mut kept = self.lock_log();
+        kept.all = count;
+        kept.last = timed.collect();
+        kept.last.truncate(UPDATES_RECORDED_MAX);
     }
 
     fn lock_log(&self) -> MutexGuard<'_, UpdateLog> {
@@ -121,6 +166,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn restored_updates_keep_their_wall_times() {
+        let (orders, now) = (ControlHistory::default(), clock::now());
+        let update = |at_unix_us, after_tokens| TimedUpdate {
+            at_unix_us,
+            update: ControlUpdate {
+                after_tokens,
+                ..ControlUpdate::default()
+            },
+        };
+        let updates = vec![update(5_000_000, 1), update(9_000_000, 2)];
+        orders.restore_updates((7, updates.clone()), now, 10_000_000);
+        assert_eq!(orders.timed_updates(now, 10_000_000), (7, updates));
+        let later = now + Duration::from_secs(3);
+        let (_, timed) = orders.timed_updates(later, 13_000_000);
+        assert_eq!(timed[0].at_unix_us, 5_000_000);
+    }
+
+    #[test]
     fn last_updates_are_recorded_and_all_are_counted() {
         let (orders, opened) = (ControlHistory::default(), clock::now());
         for after_tokens in 0..100 {
@@ -131,7 +194,7 @@ mod tests {
             });
         }
         let (all, last) = orders.recorded_updates(opened);
-        assert_eq!((all, last.len()), (100, UPDATES_MAX));
+        assert_eq!((all, last.len()), (100, UPDATES_RECORDED_MAX));
         assert_eq!(last[0].order.after_tokens, 36);
         let json = serde_json::to_value(&last[63].order).expect("JSON");
         assert_eq!(json, serde_json::json!({"after_tokens": 99, "stop": true}));

@@ -1,0 +1,56 @@
+//! Errors of prompts.
+
+use crate::error::{ApiError, Blame, ErrorKind};
+use crate::prompt_limit::PromptLimit;
+use text::{TemplateError, TokenizerError};
+
+/// The error of a chat template that failed on this field.
+pub(super) fn template_failed(error: TemplateError, field: &str, room: PromptLimit) -> ApiError {
+    match error {
+        TemplateError::Refused(why) => ApiError::field(
+            field,
+            "template_refused",
+            format!("{field}: the model's chat template rejected it: {why}"),
+        ),
+        TemplateError::TooLong(most) if most == room.bytes_max() => {
+            room.too_long(field, &format!("more than {most}"))
+        }
+        TemplateError::TooLong(most) => ApiError::field(
+            field,
+            "too_long",
+            format!(
+                "{field}: the model's template makes a value of more than {most} bytes or items of it"
+            ),
+        ),
+        TemplateError::Broken(why) | TemplateError::NoThread(why) => {
+            tracing::error!(why, "chat template failed");
+            ApiError::ours(
+                "template_broken",
+                "the model's chat template failed on this conversation",
+            )
+        }
+    }
+}
+
+/// The error of a prompt without room for an answer.
+pub(super) fn too_long(field: &str, prompt_tokens: usize, context_max: usize) -> ApiError {
+    ApiError::field(
+        field,
+        "context_length_exceeded",
+        format!(
+            "{field}: the prompt has {prompt_tokens} tokens and the model's context {context_max}, \
+             of which one at least must be left for the answer"
+        ),
+    )
+}
+
+/// The error of a prompt that the tokenizer rejects.
+pub(super) fn tokenizer_failed(error: &TokenizerError) -> ApiError {
+    tracing::error!(%error, "tokenizer failed");
+    ApiError::new(
+        ErrorKind::Internal,
+        Blame::Ours,
+        "tokenizer_failed",
+        "the prompt could not be tokenized",
+    )
+}
