@@ -33,6 +33,10 @@ impl SubmissionHost for StreamHost<'_> {
     fn free_segments(&self) -> bool {
         self.streams.free_segments(self.owner)
     }
+
+    fn set_requests(&self, count: usize) {
+        self.record.transitions().set_requests(count);
+    }
 }
 
 /// Submits all prompts of a stream and starts the stream, or neither. Returns the first readers of the logs.

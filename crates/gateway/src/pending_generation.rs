@@ -138,6 +138,7 @@ impl PendingGeneration {
             params: &ask.params,
             constraints: &constraints,
             n: ask.n,
+            context_max: self.serving.model.handle.context_max,
             seed: ask.params.seed.unwrap_or_else(|| handles.ids.next_seed()),
             deadline: self.deadline,
             terms: self.engine_terms(),

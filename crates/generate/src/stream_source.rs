@@ -5,7 +5,7 @@ use crate::output::parser_config::ParserConfig;
 use crate::stream_meta::StreamMeta;
 use engine::{Handle, Progress, RequestId, Token, TopLogprob};
 use std::sync::{Arc, OnceLock};
-use stream::Tap;
+use stream::{Gate, Tap};
 use text::Tokenizer;
 
 /// A request that the engine accepted.
@@ -14,6 +14,17 @@ pub struct Submitted {
     pub id: RequestId,
     /// Counts and timestamps that the engine keeps current.
     pub progress: Arc<Progress>,
+    /// Number of the prompt that the request answers.
+    pub prompt: usize,
+}
+
+/// Counts of a resumed generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResumedCounts {
+    /// Prompt tokens that were taken from the prefix cache before the restart, over all prompts.
+    pub cached_tokens: u64,
+    /// Tokens of each prompt.
+    pub prompt_tokens: Vec<u64>,
 }
 
 /// A generation with open logs and submitted requests.
@@ -22,18 +33,54 @@ pub struct StartedGeneration {
     pub engine: Handle,
     /// Ids to text.
     pub tokenizer: Arc<Tokenizer>,
-    /// One request per prompt.
+    /// One request per prompt; of a resumed generation, one per choice that had not ended, in order of choices.
     pub requests: Vec<Submitted>,
     /// One log per choice.
     pub choices: Vec<ChoiceLog>,
     /// Tokens of all prompts.
     pub prompt_tokens: u64,
+    /// Counts from before the restart; `None`: the generation was not resumed.
+    pub resumed: Option<ResumedCounts>,
+}
+
+impl StartedGeneration {
+    /// Prompt tokens that were taken from the prefix cache, over all prompts.
+    pub fn cached_tokens(&self) -> u64 {
+        match &self.resumed {
+            Some(counts) => counts.cached_tokens,
+            None => self
+                .requests
+                .iter()
+                .map(|r| r.progress.cached_tokens())
+                .sum(),
+        }
+    }
+
+    /// Prompt tokens whose keys and values exist, over all prompts. Of a resumed generation each prompt counts once,
+    /// without the tokens so far, which the engine's prompts contain; all of a prompt whose choices have ended.
+    pub fn prompt_done(&self) -> u64 {
+        let Some(counts) = &self.resumed else {
+            return self.requests.iter().map(|r| r.progress.prompt_done()).sum();
+        };
+        let done = counts
+            .prompt_tokens
+            .iter()
+            .enumerate()
+            .map(|(prompt, &all)| {
+                let requests = self.requests.iter().filter(|r| r.prompt == prompt);
+                let done = requests.map(|r| r.progress.prompt_done()).max();
+                done.map_or(all, |done| done.min(all))
+            });
+        done.sum()
+    }
 }
 
 /// The logs of one choice and the options of the output pipeline.
 pub struct ChoiceLog {
     /// Sampled tokens.
     pub tokens: Tap<Token>,
+    /// The recorder's handle to the log of tokens, where the stream is recorded.
+    pub gate: Option<Gate<Token>>,
     /// Alternatives of each token, where requested.
     pub top: Option<Tap<TopLogprob>>,
     /// Whether the first token begins a text.

@@ -69,6 +69,7 @@ impl Model {
             params: &params,
             constraints: &OutputConstraints::default(),
             n: 1,
+            context_max: self.handle.context_max,
             seed,
             deadline: terms.deadline,
             terms: terms.terms,

@@ -162,8 +162,8 @@ pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> De
         recomputed: recovery.and_then(|note| note.is_recomputed.then_some(true)),
         created: meta.created_unix_s,
         prompt_tokens: started.map_or(0, |started| started.prompt_tokens),
-        cached_tokens: sum(engine::Progress::cached_tokens),
-        prompt_done: sum(engine::Progress::prompt_done),
+        cached_tokens: started.map_or(0, StartedGeneration::cached_tokens),
+        prompt_done: started.map_or(0, StartedGeneration::prompt_done),
         completion_tokens: choices.iter().map(|choice| choice.tokens).sum(),
         speculation: Speculation::new(
             sum(engine::Progress::drafted),

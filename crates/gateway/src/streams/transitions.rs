@@ -33,7 +33,7 @@ pub(crate) struct Transitions {
 struct CurrentState {
     change: Change,
     started: bool,
-    /// Prompts that have not ended.
+    /// Requests that have not ended: one per prompt, or of a resumed stream one per choice.
     open: usize,
 }
 
@@ -69,6 +69,15 @@ impl Transitions {
             // The index is left out with a single prompt.
             prompt: (self.prompts > 1).then_some(prompt),
         })
+    }
+
+    /// A resumed stream has this many requests: the stream ends with the last of them. To be called before the first
+    /// of them is submitted.
+    pub(crate) fn set_requests(&self, count: usize) {
+        self.now.send_if_modified(|now| {
+            now.open = count;
+            false
+        });
     }
 
     /// The last state change.

@@ -95,6 +95,7 @@ impl RunLauncher<'_> {
         let choice = ChoiceLog {
             echoed: 0,
             tokens: tokens.tap(),
+            gate: None,
             top: None,
             at_text_start: false,
             reading: ParserConfig::default(),
@@ -108,6 +109,7 @@ impl RunLauncher<'_> {
                 requests: Vec::new(),
                 choices: vec![choice],
                 prompt_tokens: 0,
+                resumed: None,
             },
             program: Some(running),
         };

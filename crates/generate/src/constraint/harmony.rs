@@ -207,6 +207,19 @@ impl Constraint for HarmonyConstraint {
         };
     }
 
+    fn replay(&mut self, tokens: &[u32]) {
+        let mut left = tokens;
+        while let Some((&token, rest)) = left.split_first()
+            && self.at != HarmonyState::Answering
+        {
+            self.accept(token);
+            left = rest;
+        }
+        if let Some(form) = &mut self.form {
+            form.replay(left);
+        }
+    }
+
     fn is_complete(&self) -> bool {
         let form = self
             .form

@@ -43,7 +43,7 @@ impl MaskWorker {
         matcher: GrammarMatcher,
         vocab: usize,
     ) -> GrammarConstraint {
-        let forced = matcher.forced_tokens().collect();
+        let forced: Vec<_> = matcher.forced_tokens().collect();
         let walk = Arc::new(GrammarState(Mutex::new(Step {
             matcher,
             mask: vec![0; vocab.div_ceil(32)],
@@ -54,6 +54,7 @@ impl MaskWorker {
         GrammarConstraint {
             walk,
             masks: Arc::clone(self),
+            needs_mask: forced.is_empty(),
             forced,
         }
     }
@@ -114,6 +115,34 @@ pub(crate) struct GrammarConstraint {
     masks: Arc<MaskWorker>,
     /// Forced tokens, kept so that a query does not wait for a mask.
     forced: Vec<u32>,
+    /// Whether the next token is neither forced nor excluded.
+    needs_mask: bool,
+}
+
+impl GrammarConstraint {
+    /// Accepts tokens without a request for the next mask.
+    pub(crate) fn advance(&mut self, tokens: &[u32]) {
+        let mut step = self.walk.lock_step();
+        step.is_there = false;
+        for &token in tokens {
+            if let Err(error) = step.matcher.accept(token) {
+                step.give_up(&error);
+            }
+        }
+        self.forced.clear();
+        let is_over = step.broken || step.matcher.is_complete();
+        if !is_over {
+            self.forced.extend(step.matcher.forced_tokens());
+        }
+        self.needs_mask = !is_over && self.forced.is_empty();
+    }
+
+    /// Requests the mask of the next token, where the next token is not forced.
+    pub(crate) fn prepare_mask(&self) {
+        if self.needs_mask {
+            self.masks.request_mask(&self.walk);
+        }
+    }
 }
 
 impl engine::Constraint for GrammarConstraint {
@@ -127,19 +156,13 @@ impl engine::Constraint for GrammarConstraint {
     }
 
     fn accept(&mut self, token: u32) {
-        let mut step = self.walk.lock_step();
-        step.is_there = false;
-        if let Err(error) = step.matcher.accept(token) {
-            step.give_up(&error);
-        }
-        self.forced.clear();
-        let is_over = step.broken || step.matcher.is_complete();
-        if !is_over {
-            self.forced.extend(step.matcher.forced_tokens());
-        }
-        drop(step);
-        if !is_over && self.forced.is_empty() {
-            self.masks.request_mask(&self.walk);
+        self.replay(&[token]);
+    }
+
+    fn replay(&mut self, tokens: &[u32]) {
+        if !tokens.is_empty() {
+            self.advance(tokens);
+            self.prepare_mask();
         }
     }
 

@@ -4,8 +4,7 @@
 //! computed in one pass, and they are logged, streamed and resumed as any answer.
 
 use crate::error::ApiError;
-use engine::{Constraint, StopCondition, Token, TopLogprob};
-use stream::{Full, Writer};
+use engine::{Constraint, StopCondition};
 
 /// Log-probability of a prompt's first token, which has no context.
 pub const UNSCORED: f32 = f32::NAN;
@@ -46,6 +45,14 @@ impl Constraint for ForcedTokens {
         }
     }
 
+    fn replay(&mut self, tokens: &[u32]) {
+        let forced = self.left.len().min(tokens.len());
+        self.left.truncate(self.left.len() - forced);
+        if let Some(then) = &mut self.then {
+            then.replay(&tokens[forced..]);
+        }
+    }
+
     fn is_complete(&self) -> bool {
         self.left.is_empty() && self.then.as_ref().is_some_and(|then| then.is_complete())
     }
@@ -80,21 +87,6 @@ impl StopCondition for SkipPrompt {
         }
         self.then.push(token)
     }
-}
-
-/// Writes a prompt's first token into the logs of the answer, with `top_n` placeholders as alternatives.
-pub(crate) fn begin(
-    first: u32,
-    tokens: &mut Writer<Token>,
-    top: Option<(&mut Writer<TopLogprob>, usize)>,
-) -> Result<(), Full> {
-    let (id, logprob) = (first, UNSCORED);
-    if let Some((top, n)) = top {
-        for _ in 0..n {
-            top.append(TopLogprob { id, logprob })?;
-        }
-    }
-    tokens.append(Token { id, logprob })
 }
 
 /// Tokens that the engine is to generate: the prompt's others and `wanted` more. At least one.

@@ -122,6 +122,19 @@ impl Constraint for ReasoningBudget {
         };
     }
 
+    fn replay(&mut self, tokens: &[u32]) {
+        let mut left = tokens;
+        while let Some((&token, rest)) = left.split_first()
+            && self.at != BudgetState::Answering
+        {
+            self.accept(token);
+            left = rest;
+        }
+        if let Some(form) = &mut self.form {
+            form.replay(left);
+        }
+    }
+
     fn is_complete(&self) -> bool {
         let form = self
             .form

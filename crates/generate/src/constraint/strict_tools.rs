@@ -42,6 +42,22 @@ impl StrictCalls {
             vocab,
         }
     }
+
+    /// Accepts a token without a request for the next mask of a call.
+    fn advance(&mut self, token: u32) {
+        if let Some(call) = &mut self.call {
+            call.advance(&[token]);
+            let _ = self.watch.accept_token(token);
+            if call.is_complete() {
+                self.call = None;
+                self.watch.restart();
+            }
+            return;
+        }
+        let opened = self.watch.accept_token(token);
+        let grammar = opened.and_then(|opening| self.grammars.then.get(opening)?.as_ref());
+        self.call = grammar.map(|grammar| self.masks.start(grammar.matcher(), self.vocab));
+    }
 }
 
 impl Constraint for StrictCalls {
@@ -65,18 +81,14 @@ impl Constraint for StrictCalls {
     }
 
     fn accept(&mut self, token: u32) {
-        if let Some(call) = &mut self.call {
-            call.accept(token);
-            let _ = self.watch.accept_token(token);
-            if call.is_complete() {
-                self.call = None;
-                self.watch.restart();
-            }
-            return;
+        self.replay(&[token]);
+    }
+
+    fn replay(&mut self, tokens: &[u32]) {
+        tokens.iter().for_each(|&token| self.advance(token));
+        if let Some(call) = self.call.as_ref().filter(|_| !tokens.is_empty()) {
+            call.prepare_mask();
         }
-        let opened = self.watch.accept_token(token);
-        let grammar = opened.and_then(|opening| self.grammars.then.get(opening)?.as_ref());
-        self.call = grammar.map(|grammar| self.masks.start(grammar.matcher(), self.vocab));
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
@@ -119,8 +131,14 @@ impl Constraint for WithoutDelimiters {
     }
 
     fn accept(&mut self, token: u32) {
-        self.form.accept(token);
-        let _ = self.watch.accept_token(token);
+        self.replay(&[token]);
+    }
+
+    fn replay(&mut self, tokens: &[u32]) {
+        self.form.replay(tokens);
+        for &token in tokens {
+            let _ = self.watch.accept_token(token);
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -148,6 +166,11 @@ impl Constraint for ChainedConstraint {
     fn accept(&mut self, token: u32) {
         self.first.accept(token);
         self.second.accept(token);
+    }
+
+    fn replay(&mut self, tokens: &[u32]) {
+        self.first.replay(tokens);
+        self.second.replay(tokens);
     }
 
     fn is_complete(&self) -> bool {

@@ -293,6 +293,19 @@ impl Constraint for TextReasoningBudget {
         }
     }
 
+    fn replay(&mut self, tokens: &[u32]) {
+        let mut left = tokens;
+        while let Some((&token, rest)) = left.split_first()
+            && self.at != DelimiterState::Answering
+        {
+            self.accept(token);
+            left = rest;
+        }
+        if let Some(form) = &mut self.form {
+            form.content_mut().replay(left);
+        }
+    }
+
     fn is_complete(&self) -> bool {
         let form = self
             .form

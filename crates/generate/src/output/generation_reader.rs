@@ -3,7 +3,7 @@
 use crate::output::choice_reader::{ChoiceReader, ChoiceTurn, LogReaders};
 use crate::output::event::{Event, EventSink, Times, Usage};
 use crate::output::position::Position;
-use crate::stream_source::StreamSource;
+use crate::stream_source::{StartedGeneration, StreamSource};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;
@@ -95,10 +95,8 @@ impl GenerationReader {
     /// Counts up to now.
     pub fn usage(&self) -> Usage {
         let started = self.source.started();
-        let requests = started.map_or(&[][..], |started| &started.requests);
-        let cached = requests.iter().map(|r| r.progress.cached_tokens());
         Usage {
-            cached_tokens: cached.sum(),
+            cached_tokens: started.map_or(0, StartedGeneration::cached_tokens),
             reasoning_tokens: self
                 .choices
                 .iter()

@@ -54,7 +54,7 @@ pub fn usage(source: &StreamSource, answers: &[CollectedAnswer]) -> Usage {
     let tokens = started.choices.iter().map(ChoiceLog::answered);
     Usage {
         prompt_tokens: started.prompt_tokens,
-        cached_tokens: requests.iter().map(|r| r.progress.cached_tokens()).sum(),
+        cached_tokens: started.cached_tokens(),
         completion_tokens: tokens.sum(),
         reasoning_tokens: answers.iter().map(|answer| answer.reasoning_tokens).sum(),
         times: Times::of(&started.engine, requests),

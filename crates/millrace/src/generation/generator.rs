@@ -144,6 +144,7 @@ impl Generator {
             params,
             constraints: &self.constraints.compile(&constraints)?,
             n: 1,
+            context_max: self.model.context_max,
             seed: params.seed.unwrap_or_else(fresh_seed),
             deadline: None,
             terms: Terms::default(),

@@ -213,6 +213,7 @@ pub(super) fn start(run: &mut StreamRun, readers: &[LogReaders]) {
     let log = |readers: &LogReaders| ChoiceLog {
         echoed: 0,
         tokens: readers.tokens.tap(),
+        gate: None,
         top: readers.top.as_ref().map(stream::Reader::tap),
         at_text_start: false,
         reading: ParserConfig::default(),
@@ -226,6 +227,7 @@ pub(super) fn start(run: &mut StreamRun, readers: &[LogReaders]) {
             requests: Vec::new(),
             choices: readers.iter().map(log).collect(),
             prompt_tokens: 3,
+            resumed: None,
         },
         program: None,
     };
