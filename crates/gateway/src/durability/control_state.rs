@@ -30,7 +30,7 @@ impl ControlState {
     /// # Errors
     /// The updates that wait are too long.
     pub fn encode(&self) -> Result<Vec<u8>, DescriptionError> {
-        to_json(self, journal::SAMPLING_BYTES_MAX)
+        to_json::<Self>(self, journal::SAMPLING_BYTES_MAX)
     }
 
     /// The updates of a body. All values are within the bounds of an update.

@@ -138,13 +138,13 @@ impl StreamDescription {
     /// The body of [`journal::Open`].
     ///
     /// # Errors
-    /// The description is too long.
+    /// The description is too long, or JSON of the client is nested deeper than the limit for decoding.
     pub fn encode(&self) -> Result<Vec<u8>, DescriptionError> {
         let bytes_max = match self.prompts {
             RecordedPrompts::Requested(_) => DESCRIPTION_BYTES_MAX,
             RecordedPrompts::Prepared(_) => PREPARED_DESCRIPTION_BYTES_MAX,
         };
-        to_json(self, bytes_max)
+        to_json::<Self>(self, bytes_max)
     }
 
     /// The description of a body. All values are within the bounds of a request.
@@ -160,9 +160,9 @@ impl StreamDescription {
     /// The body of [`journal::Record::Prepared`].
     ///
     /// # Errors
-    /// The prompts are too long.
+    /// The prompts are too long, or tools are nested deeper than the limit for decoding.
     pub fn encode_prepared(prompts: &[PromptRecord]) -> Result<Vec<u8>, DescriptionError> {
-        to_json(&prompts, DESCRIPTION_BYTES_MAX - OPEN_BYTES_MAX)
+        to_json::<Vec<PromptRecord>>(&prompts, DESCRIPTION_BYTES_MAX - OPEN_BYTES_MAX)
     }
 
     /// Replaces the prompts by those of a body of [`journal::Record::Prepared`].

@@ -2,8 +2,12 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::ser::Formatter;
 use std::fmt;
 use std::io;
+
+/// Nesting that is decoded in any case: values of clients are parsed by themselves, each to serde_json's limit of 127.
+const SAFE_DEPTH: usize = 100;
 
 /// Why the body of a record cannot be encoded or decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +29,9 @@ impl fmt::Display for DescriptionError {
 
 impl std::error::Error for DescriptionError {}
 
-/// JSON of at most `bytes_max` bytes. The work is bounded by `bytes_max`, whatever the length of the value is.
-pub(super) fn to_json(
+/// JSON of at most `bytes_max` bytes, which can be decoded as a `T`. The work is bounded by `bytes_max`, whatever the
+/// length of the value is.
+pub(super) fn to_json<T: DeserializeOwned>(
     value: &impl Serialize,
     bytes_max: usize,
 ) -> Result<Vec<u8>, DescriptionError> {
@@ -34,11 +39,17 @@ pub(super) fn to_json(
         bytes: Vec::new(),
         bytes_max,
     };
-    match serde_json::to_writer(&mut writer, value) {
-        Ok(()) => Ok(writer.bytes),
-        Err(error) if error.is_io() => Err(DescriptionError::TooLong(bytes_max)),
-        Err(error) => Err(DescriptionError::Invalid(error.to_string())),
+    let mut nesting = Nesting::default();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut writer, &mut nesting);
+    match value.serialize(&mut serializer) {
+        Ok(()) => {}
+        Err(error) if error.is_io() => return Err(DescriptionError::TooLong(bytes_max)),
+        Err(error) => return Err(DescriptionError::Invalid(error.to_string())),
     }
+    if nesting.deepest > SAFE_DEPTH {
+        from_json::<T>(&writer.bytes, bytes_max)?;
+    }
+    Ok(writer.bytes)
 }
 
 /// The value of a JSON text of at most `bytes_max` bytes. An error names the field.
@@ -56,6 +67,42 @@ pub(super) fn from_json<T: DeserializeOwned>(
         let why = named.map_or_else(|| error.to_string(), |named| named.to_string());
         DescriptionError::Invalid(why)
     })
+}
+
+/// Measures how deep lists and objects are nested.
+#[derive(Default)]
+struct Nesting {
+    depth: usize,
+    deepest: usize,
+}
+
+impl Nesting {
+    fn open(&mut self) {
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
+    }
+}
+
+impl Formatter for &mut Nesting {
+    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open();
+        writer.write_all(b"[")
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth -= 1;
+        writer.write_all(b"]")
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open();
+        writer.write_all(b"{")
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth -= 1;
+        writer.write_all(b"}")
+    }
 }
 
 struct BoundedWriter {

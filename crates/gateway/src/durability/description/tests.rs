@@ -133,18 +133,35 @@ fn member_order_of_nested_json_survives() {
 }
 
 #[test]
-fn values_nested_as_deep_as_a_body_may_be_survive() {
-    // A body itself has four levels around the schema of a tool.
-    let depth = 122;
-    let nested = format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
-    let body = format!(
-        r#"{{"messages":[{{"role":"user","content":"x"}}],"chat_template_kwargs":{{"k":{nested}}},
-            "tools":[{{"type":"function","function":{{"name":"f","parameters":{nested}}}}}]}}"#
-    );
-    let request =
-        parsed(Protocol::Chat, body.as_bytes()).unwrap_or_else(|e| panic!("{}", e.message));
-    let description = described(Protocol::Chat, request);
-    assert_eq!(round_trip(&description), description);
+fn nested_values_survive_or_are_not_encoded() {
+    for depth in [50, 110, 121, 122, 123, 124, 125, 126, 127, 128] {
+        let nested = format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+        let message = r#""messages":[{"role":"user","content":"x"}]"#;
+        let tool = r#"[{"type":"function","function":{"name":"f","parameters":PLACE}}]"#;
+        let call = r#"{"function":{"name":"f","arguments":PLACE}}"#;
+        let arguments = serde_json::to_string(&nested).expect("JSON");
+        let in_call = call.replace("PLACE", &arguments);
+        let bodies = [
+            format!(r#"{{{message},"chat_template_kwargs":{{"k":{nested}}}}}"#),
+            format!(
+                r#"{{{message},"tools":{}}}"#,
+                tool.replace("PLACE", &nested)
+            ),
+            format!(r#"{{{message},"json_schema":{nested}}}"#),
+            format!(r#"{{"messages":[{{"role":"assistant","tool_calls":[{in_call}]}}]}}"#),
+        ];
+        for body in bodies {
+            let Ok(request) = parsed(Protocol::Chat, body.as_bytes()) else {
+                assert!(depth > 124, "{depth}: {body}");
+                continue;
+            };
+            let description = described(Protocol::Chat, request);
+            match description.encode() {
+                Ok(_) => assert_eq!(round_trip(&description), description),
+                Err(error) => assert!(depth > 121, "{depth}: {error}: {body}"),
+            }
+        }
+    }
 }
 
 #[test]
