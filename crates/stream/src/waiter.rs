@@ -67,8 +67,8 @@ impl Waiter {
             self.swap(&mut waker);
             self.state.swap(REST, Ordering::AcqRel);
         } else if let Some(waker) = waker {
-            waker.wake();
             hint::spin_loop(); // the taker is a few instructions from leaving
+            waker.wake(); // last: a thread that yields in loom forgets an earlier wake
         }
     }
 

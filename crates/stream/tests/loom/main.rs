@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::enum_variant_names, reason = "the same")]
 
+mod gates;
 mod rings;
 mod sync;
 
