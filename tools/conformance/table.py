@@ -19,6 +19,8 @@ FOOT = """
   OpenAI's made-up ids of responses and chat completions are replaced by those of real ones, by a proxy that changes nothing else (`tools/conformance/stand_in.py`).
 - **langchain**: the standard integration tests of `langchain-tests`, through ChatOpenAI (chat completions and responses), ChatAnthropic and ChatOllama.
 - **llama.cpp**: those tests of its server that concern features of both, from llama-cpp-python's source package, pointed at a running server.
+- **durable-streams**: checks of this project through the unmodified client of the protocol (`tools/clients`).
+  The protocol's own suite begins almost every test with a write; streams here are read only.
 - **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).
 - **recipes**: the recipes of docs/clients.md whose clients are large (LangChain, LlamaIndex, LiteLLM, aider, Claude Code, Continue), in the versions that page names.
 - **schemathesis**: valid and invalid requests generated from `/openapi.json`; a test is an operation.

@@ -27,11 +27,12 @@ const SUITES: [&str; 6] = [
 const AGENT_PACKAGES: [&str; 2] = ["instructor==1.17.0", "openai-agents==0.24.0"];
 const AGENT_SUITES: [&str; 1] = ["agents_suite.py"];
 /// The npm packages of the suites for Node: the newest that run on Node 20.
-pub(crate) const NODE_PACKAGES: [&str; 10] = [
+pub(crate) const NODE_PACKAGES: [&str; 11] = [
     "@ai-sdk/anthropic@3.0.139",
     "@ai-sdk/openai-compatible@2.0.91",
     "@ai-sdk/react@3.0.327",
     "@anthropic-ai/sdk@1.12.0",
+    "@durable-streams/client@0.2.7",
     "ai@6.0.326",
     "ollama@0.6.4",
     "openai@6.49.0",
@@ -39,7 +40,12 @@ pub(crate) const NODE_PACKAGES: [&str; 10] = [
     "react-test-renderer@19.2.1",
     "zod@4.6.7",
 ];
-const NODE_SUITES: [&str; 3] = ["ai_sdk_ui_suite.mjs", "ollama_suite.mjs", "sdks_suite.mjs"];
+const NODE_SUITES: [&str; 4] = [
+    "ai_sdk_ui_suite.mjs",
+    "durable_streams_suite.mjs",
+    "ollama_suite.mjs",
+    "sdks_suite.mjs",
+];
 
 /// Runs every suite in `tools/clients`, but for the one of `conformance`.
 pub(crate) fn run() -> Outcome {

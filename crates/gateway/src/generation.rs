@@ -44,6 +44,12 @@ impl Generation {
         Some(Self::with_reader(subscriber, reader))
     }
 
+    /// The reader with one token per event, and one choice after another, as [`GenerationReader::by_step`].
+    pub fn by_step(self) -> Self {
+        let reader = self.reader.by_step();
+        Self { reader, ..self }
+    }
+
     fn with_reader(subscriber: Subscriber, reader: GenerationReader) -> Self {
         Self {
             subscriber,

@@ -11,6 +11,7 @@ use crate::request::paths;
 use crate::response::error_response::{self, Rejected};
 use crate::routes::ai_sdk;
 use crate::routes::anthropic;
+use crate::routes::durable_streams;
 use crate::routes::generation;
 use crate::routes::jobs;
 use crate::routes::models;
@@ -75,6 +76,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/streams/{id}/control": post(streams::update_stream);
     "/v1/streams/{id}/pause": post(streams::pause_stream);
     "/v1/streams/{id}/resume": post(streams::resume_stream);
+    "/v1/stream/{id}": get(durable_streams::read_stream) head(durable_streams::show_tail);
     "/v1/inference": post(jobs::run_inference);
     "/v1/jobs": post(jobs::submit_job);
     "/v1/jobs/{id}": get(jobs::show_job) delete(jobs::delete_job);

@@ -8,6 +8,7 @@ pub mod codings;
 pub mod control_request;
 pub mod cursor;
 pub mod derived_model;
+pub mod durable_streams;
 pub mod edit_distance;
 pub mod embeddings_input;
 pub mod embeddings_request;

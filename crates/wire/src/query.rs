@@ -44,6 +44,11 @@ impl Query {
         })
     }
 
+    /// Number of fields with this name.
+    pub fn count(&self, name: &str) -> usize {
+        self.0.iter().filter(|(field, _)| field == name).count()
+    }
+
     /// The first value of `name` as a number from 0 to `max`.
     ///
     /// # Errors

@@ -44,6 +44,7 @@ pub(crate) mod feed;
 pub(crate) mod permit_holder;
 pub(crate) mod recovery_state;
 pub(crate) mod settings;
+pub mod step_offsets;
 pub(crate) mod stream_credit;
 pub(crate) mod stream_metrics;
 pub mod stream_record;

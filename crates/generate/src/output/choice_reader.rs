@@ -60,6 +60,8 @@ pub struct ChoiceReader {
     step: u64,
     /// The position of the client: output up to this position is not emitted again.
     known: Position,
+    /// Tokens that may share an event.
+    tokens_per_event: usize,
     /// Tokens read so far.
     pub read: u64,
     emitted: u64,
@@ -98,8 +100,18 @@ impl ChoiceReader {
             echo_text: log.echo_text.clone(),
             step: 0,
             known,
+            tokens_per_event: TOKENS_PER_EVENT,
             read: 0,
             emitted: known.begun().saturating_sub(before),
+        }
+    }
+
+    /// The reader with one token per event: events then depend neither on time nor on the client's position.
+    pub fn by_step(self) -> Self {
+        Self {
+            tokens_per_event: 1,
+            emitted: 0,
+            ..self
         }
     }
 
@@ -128,7 +140,7 @@ impl ChoiceReader {
             }; TOKENS_PER_EVENT];
             let behind = usize::try_from(self.known.steps.saturating_sub(self.step));
             let room = match behind {
-                Ok(0) => TOKENS_PER_EVENT,
+                Ok(0) => self.tokens_per_event,
                 behind => behind.unwrap_or(usize::MAX).min(TOKENS_PER_EVENT),
             };
             match readers.tokens.poll_read(cx, &mut buffer[..room]) {
@@ -187,6 +199,9 @@ impl ChoiceReader {
             };
             let event = Event::from_part(&placed, at);
             if placed.is_known {
+                if self.tokens_per_event == 1 {
+                    self.emitted = placed.read;
+                }
                 sink.replay(&event);
             } else {
                 self.emitted = placed.read;
@@ -232,6 +247,11 @@ impl ChoiceReader {
     /// Reasoning tokens among the tokens read.
     pub fn reasoning_tokens(&self) -> u64 {
         self.pipeline.reasoning_tokens()
+    }
+
+    /// Whether the end was not read.
+    pub fn is_open(&self) -> bool {
+        self.readers.is_some()
     }
 
     /// Returns credit for everything read so far.

@@ -30,6 +30,8 @@ pub struct GenerationReader {
     first_end: Option<End>,
     /// First choice of the next turn, if a turn ended early.
     next: usize,
+    /// Choices are read one after another.
+    one_by_one: bool,
     usage: Usage,
 }
 
@@ -55,6 +57,7 @@ impl GenerationReader {
             open: choices.len(),
             choices,
             next: 0,
+            one_by_one: false,
             broken: None,
             first_end: None,
             usage: Usage {
@@ -70,6 +73,17 @@ impl GenerationReader {
         let logs = &source.started()?.choices;
         let readers: Result<Vec<_>, _> = logs.iter().map(LogReaders::attach).collect();
         Self::new(source, readers.ok()?, known)
+    }
+
+    /// The reader with one token per event, and one choice after another: the sequence of events is the same for all
+    /// readers at all times. Output of a choice is emitted after the ends of the choices before.
+    pub fn by_step(self) -> Self {
+        let choices = self.choices.into_iter();
+        Self {
+            choices: choices.map(ChoiceReader::by_step).collect(),
+            one_by_one: true,
+            ..self
+        }
     }
 
     /// Number of choices.
@@ -109,9 +123,29 @@ impl GenerationReader {
         }
     }
 
-    /// Returns credit for everything read so far.
+    /// Returns credit for everything read so far. A reader of one choice after another returns the credit of the later
+    /// choices as well: these must not wait for the end of the current one.
     pub fn return_credit(&self) {
         self.choices.iter().for_each(ChoiceReader::accept);
+        let later = if self.one_by_one {
+            self.current_choice() + 1
+        } else {
+            self.choices.len()
+        };
+        let logs = self
+            .source
+            .started()
+            .map_or(&[][..], |started| &started.choices);
+        for log in logs.iter().skip(later) {
+            log.tokens.accept(u64::MAX);
+            log.top.iter().for_each(|top| top.accept(u64::MAX));
+        }
+    }
+
+    /// The first choice that is not read to its end.
+    fn current_choice(&self) -> usize {
+        let open = self.choices.iter().position(ChoiceReader::is_open);
+        open.unwrap_or(self.choices.len())
     }
 
     /// One turn over the choices, at most one delta and one end each. A turn ends early when `sink` returns false, and
@@ -124,8 +158,12 @@ impl GenerationReader {
         stop: &mut dyn FnMut(End) -> End,
     ) -> Poll<Turn> {
         let (from, n) = (std::mem::take(&mut self.next), self.choices.len());
+        let turn = match self.one_by_one {
+            true => (self.current_choice()..n.min(self.current_choice() + 1)).chain(0..0),
+            false => (from..n).chain(0..from),
+        };
         let mut emitted = false;
-        for index in (from..n).chain(0..from) {
+        for index in turn {
             let choice = &mut self.choices[index];
             let Poll::Ready(found) = choice.poll(cx, &mut self.usage.completion_tokens, sink)
             else {

@@ -134,7 +134,10 @@ fn required_scopes(path: &str) -> Scopes {
         "/api/pull" | "/api/create" | "/api/copy" | "/api/delete" => Scopes::of(&[Scope::Admin]),
         "/v1/streams/feed" => Scopes::of(&[Scope::Admin]),
         "/v1/heartbeats/stream" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
-        path if path == "/v1/streams" || path.starts_with("/v1/streams/") => {
+        path if path == "/v1/streams"
+            || path.starts_with("/v1/streams/")
+            || path.starts_with("/v1/stream/") =>
+        {
             Scopes::of(&[Scope::Inference, Scope::Admin])
         }
         _ => Scopes::of(&[Scope::Inference]),

@@ -3,7 +3,7 @@
 use super::errors;
 use super::operations::Operation;
 use crate::access::authentication;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 use wire::framing::Framing;
 use wire::protocol::Protocol;
@@ -24,6 +24,9 @@ pub(super) enum Success {
     Events(SchemaFn),
     /// The events of a stream in one of these protocols; 204 if the client has them all.
     Resumed(&'static [Protocol]),
+    /// A list of messages, or events of such lists and of control events; 204 without a message, 304 if the client has
+    /// them.
+    Messages(SchemaFn, SchemaFn),
     /// JSON with 200, or with 503 while the server is not ready.
     Probe(SchemaFn),
     Text,
@@ -103,6 +106,18 @@ fn success_responses(success: Success, schemas: &mut SchemaGenerator) -> Map<Str
             let content = resumed_content(formats, schemas);
             let all = "The client has all events";
             return responses([(200, "Success", content), (204, all, json!({}))]);
+        }
+        Success::Messages(message, control) => {
+            let list = json_schema!({"type": "array", "items": message(schemas)});
+            let events = event_content(&any_of([list.clone(), control(schemas)]));
+            let content = merge(json_content(&list), events);
+            let none = "No message in time; the header Stream-Closed names an ended stream";
+            let same = "The client has these messages";
+            return responses([
+                (200, "Success", content),
+                (204, none, json!({})),
+                (304, same, json!({})),
+            ]);
         }
         Success::Probe(schema) => {
             let content = json_content(&schema(schemas));

@@ -1,8 +1,8 @@
 //! The operations: every route with its parameters, body and responses.
 
 use super::operation::Success::{
-    self, Empty, Events, Generation, Json, JsonOrEvents, Lines, Page, Probe, Resumed, Text,
-    TextOrJson, Unsupported, WebSocket,
+    self, Empty, Events, Generation, Json, JsonOrEvents, Lines, Messages, Page, Probe, Resumed,
+    Text, TextOrJson, Unsupported, WebSocket,
 };
 use crate::embeddings::ollama::{OllamaEmbedding, OllamaEmbeddings};
 use crate::embeddings::openai::EmbeddingList;
@@ -25,6 +25,8 @@ use gateway::workflows::folder::{Workflow, WorkflowList};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 use wire::anthropic::model_list::{ModelInfo, ModelPage};
+use wire::durable_streams::live_read::ControlEvent;
+use wire::durable_streams::message::DurableMessage;
 use wire::item_page::{ItemPage, RawItem};
 use wire::ollama::error_response::ErrorLine;
 use wire::openai::model_list::{ModelList, ModelObject};
@@ -49,6 +51,7 @@ pub(super) type Operation = (
 const GENERATES: &[&str] = &["resumable", "acks", "priority", "deadline"];
 const LINES: &[&str] = &["framing", "resumable", "acks", "priority", "deadline"];
 const RESUMES: &[&str] = &["after", "last_event", "dialect", "framing", "govern"];
+const READS: &[&str] = &["offset", "live", "cursor", "if_none_match"];
 const URGENT: &[&str] = &["priority", "deadline"];
 const LISTS: &[&str] = &["stream_limit", "after_stream"];
 const NONE: &[&str] = &[];
@@ -112,6 +115,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/streams/{id}", "Streams", "Get a stream's state", "", NONE, Json(200, STREAM)),
     ("delete", "/v1/streams/{id}", "Streams", "Cancel a stream, or delete one that has ended", "", NONE, Json(202, either::<Description<'static>, StreamGone<'static>>)),
     ("get", "/v1/streams/{id}/events", "Streams", "Read a stream again, from a cursor and in any wire protocol", "", RESUMES, Resumed(&Protocol::ALL)),
+    ("get", "/v1/stream/{id}", "Streams", "Read a stream's messages after an offset (Durable Streams protocol)", "", READS, Messages(of::<DurableMessage<'static>>, of::<ControlEvent>)),
+    ("head", "/v1/stream/{id}", "Streams", "Get the offset after a stream's last message (Durable Streams protocol)", "", NONE, Empty),
     ("post", "/v1/streams/{id}/ack", "Streams", "Acknowledge received tokens", "StreamAcknowledgement", NONE, Json(200, STREAM)),
     ("post", "/v1/streams/{id}/pause", "Streams", "Pause a stream", "", NONE, Json(200, STREAM)),
     ("post", "/v1/streams/{id}/resume", "Streams", "Resume a paused stream", "", NONE, Json(200, STREAM)),

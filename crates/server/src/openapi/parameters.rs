@@ -36,6 +36,10 @@ pub(super) fn all() -> Value {
         "model": query("model", text(), "the model's name in the completion"),
         "metadata": metadata_filter(),
         "stream": query("stream", json!({"enum": ["true", "false"]}), "true: stream the events"),
+        "offset": query("offset", text(), "-1: from the beginning; now: from the end; or an offset that the stream has sent"),
+        "live": query("live", json!({"enum": ["long-poll", "sse"]}), "how to wait for further messages"),
+        "cursor": query("cursor", text(), "Stream-Cursor of the last live read"),
+        "if_none_match": header("If-None-Match", text(), "ETag of messages that the client has"),
         "starting_after": query("starting_after", number(u64::MAX), "a sequence_number; events after it are sent"),
     })
 }

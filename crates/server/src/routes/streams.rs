@@ -187,6 +187,16 @@ impl FromRequestParts<App> for StreamInPath {
     }
 }
 
+impl StreamInPath {
+    /// The record of the stream.
+    ///
+    /// # Errors
+    /// The stream is unknown to the caller, or gone.
+    pub(crate) fn into_record(self) -> Result<Arc<StreamRecord>, ApiError> {
+        self.found.map(|found| found.payload)
+    }
+}
+
 pub(crate) async fn show_stream(stream: StreamInPath) -> Result<Response, Rejected> {
     Ok(described_stream(StatusCode::OK, &stream.found?))
 }

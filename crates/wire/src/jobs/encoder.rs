@@ -137,12 +137,7 @@ impl JobEncoder {
     }
 
     fn stop_reason(&self, reason: &'static str, stop: Option<u16>) -> StopReason<'_> {
-        let stops = &self.source.meta().stops;
-        let stop = stop.and_then(|index| stops.get(usize::from(index)));
-        StopReason {
-            stop_reason: reason,
-            stop_sequence_matched: stop.map(String::as_str),
-        }
+        StopReason::new(reason, stop, &self.source.meta().stops)
     }
 
     fn write_rejected(&self, error: &ApiError, out: &mut FrameWriter<'_>) {

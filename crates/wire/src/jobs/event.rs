@@ -52,7 +52,7 @@ pub(super) enum JobEvent<'a> {
 /// Part of a tool call, in jobs and in WebSocket messages.
 #[derive(JsonSchema, Serialize)]
 #[serde(tag = "type")]
-pub(crate) enum ToolCallEvent<'a> {
+pub enum ToolCallEvent<'a> {
     #[serde(rename = "tool_call")]
     Start {
         call: u32,
@@ -83,7 +83,7 @@ impl<'a> ToolCallEvent<'a> {
 
 /// The range of tokens that an event covers.
 #[derive(JsonSchema, Serialize)]
-pub(crate) struct TokenRange {
+pub struct TokenRange {
     /// Index of the first token.
     i: u64,
     /// Number of tokens; absent for a single token.
@@ -125,11 +125,23 @@ impl JobCounts {
     }
 }
 
+/// Why a choice ended.
 #[derive(JsonSchema, Serialize)]
-pub(super) struct StopReason<'a> {
-    pub(super) stop_reason: &'static str,
+pub struct StopReason<'a> {
+    stop_reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) stop_sequence_matched: Option<&'a str>,
+    stop_sequence_matched: Option<&'a str>,
+}
+
+impl<'a> StopReason<'a> {
+    /// The reason with the stop string of this index, if one matched.
+    pub(crate) fn new(stop_reason: &'static str, stop: Option<u16>, stops: &'a [String]) -> Self {
+        let stop = stop.and_then(|index| stops.get(usize::from(index)));
+        Self {
+            stop_reason,
+            stop_sequence_matched: stop.map(String::as_str),
+        }
+    }
 }
 
 /// The non-streaming response of a job.

@@ -1,0 +1,221 @@
+//! A reader of a stream's messages for one request.
+
+use super::read_options::invalid_offset;
+use bytes::BytesMut;
+use gateway::generation::Generation;
+use gateway::streams::step_offsets::{OffsetPlace, failure_offset, offset_place};
+use gateway::streams::stream_record::StreamRecord;
+use gateway::streams::subscriber::Subscriber;
+use generate::error::ApiError;
+use generate::output::event::{Event, EventSink};
+use generate::output::generation_reader::Turn;
+use generate::output::position::Position;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use tokio::task::yield_now;
+use wire::durable_streams::message::MessageWriter;
+use wire::durable_streams::step_offset::StepOffset;
+
+/// Bytes of messages after which a read ends.
+const READ_BYTES_ENOUGH: usize = 256 << 10;
+
+/// A state of a client after the messages that were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReadState {
+    /// Whether the client has all messages so far.
+    pub(super) is_up_to_date: bool,
+    /// Whether the client has all messages of an ended stream.
+    pub(super) is_closed: bool,
+}
+
+const UP_TO_DATE: ReadState = ReadState {
+    is_up_to_date: true,
+    is_closed: false,
+};
+const CLOSED: ReadState = ReadState {
+    is_up_to_date: true,
+    is_closed: true,
+};
+
+/// A reader from an offset to the end of a stream.
+pub(super) struct MessageReader {
+    record: Arc<StreamRecord>,
+    writer: MessageWriter,
+    offset: StepOffset,
+    source: MessageSource,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per request, and nearly always the large one"
+)]
+enum MessageSource {
+    /// The stream is not started.
+    Waiting,
+    Reading(Generation),
+    /// The client has all messages.
+    Closed,
+}
+
+impl MessageReader {
+    /// A reader of the messages after an offset.
+    ///
+    /// # Errors
+    /// The stream does not have the offset.
+    pub(super) fn open(record: &Arc<StreamRecord>, offset: StepOffset) -> Result<Self, ApiError> {
+        let source = match offset_place(record, offset).ok_or_else(invalid_offset)? {
+            OffsetPlace::AfterFailure => MessageSource::Closed,
+            OffsetPlace::Positions(known) if record.started().is_some() => {
+                MessageSource::Reading(attach_reader(record, &known).ok_or_else(invalid_offset)?)
+            }
+            OffsetPlace::Positions(_) => MessageSource::Waiting,
+        };
+        Ok(Self {
+            writer: MessageWriter::new(record.source()),
+            record: Arc::clone(record),
+            offset,
+            source,
+        })
+    }
+
+    /// The offset after the messages that were read.
+    pub(super) fn offset_text(&self) -> String {
+        let choices = self.record.meta().choices;
+        self.offset.of_choices(choices).to_string()
+    }
+
+    /// Appends the messages that exist, up to the limit of a read.
+    pub(super) async fn read_available(&mut self, out: &mut BytesMut) -> ReadState {
+        let woken = Arc::new(WakeFlag::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        loop {
+            let polled = self.poll_messages(&mut Context::from_waker(&waker), out);
+            match polled {
+                Poll::Ready(state) => return state,
+                // The output pipeline interrupts the replay of what the client has.
+                Poll::Pending if woken.take() => yield_now().await,
+                Poll::Pending => return UP_TO_DATE,
+            }
+        }
+    }
+
+    /// Waits for a message or the end, and appends the messages. May be dropped between two messages.
+    pub(super) async fn read_next(&mut self, out: &mut BytesMut) -> ReadState {
+        if matches!(self.source, MessageSource::Waiting) {
+            // A rejection is a message too.
+            let _ = self.record.wait_for_start().await;
+        }
+        poll_fn(|cx| self.poll_messages(cx, out)).await
+    }
+
+    /// Returns credit for what was read, when no further read follows.
+    pub(super) fn finish(mut self) {
+        if let MessageSource::Reading(generation) = &mut self.source {
+            generation.return_credit();
+        }
+    }
+
+    /// `Pending` if there are no messages, without a waker where the stream is not started.
+    fn poll_messages(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<ReadState> {
+        if let MessageSource::Reading(generation) = &mut self.source {
+            generation.return_credit();
+        }
+        loop {
+            match &mut self.source {
+                MessageSource::Closed => return Poll::Ready(CLOSED),
+                MessageSource::Waiting => {
+                    if !self.begin(out) {
+                        return Poll::Pending;
+                    }
+                }
+                MessageSource::Reading(_) if out.len() >= READ_BYTES_ENOUGH => {
+                    return Poll::Ready(ReadState {
+                        is_up_to_date: false,
+                        is_closed: false,
+                    });
+                }
+                MessageSource::Reading(generation) => {
+                    let mut sink = MessageSink {
+                        writer: &self.writer,
+                        offset: &mut self.offset,
+                        out,
+                    };
+                    match generation.poll_turn(cx, &mut sink) {
+                        Poll::Pending if out.is_empty() => return Poll::Pending,
+                        Poll::Pending => return Poll::Ready(UP_TO_DATE),
+                        Poll::Ready(Turn::Open) => {}
+                        Poll::Ready(Turn::Ended) => self.source = MessageSource::Closed,
+                        Poll::Ready(Turn::Broken(end)) => {
+                            let tokens = generation.usage().completion_tokens;
+                            self.writer.write_failure(end, tokens, out);
+                            self.close_after_failure();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to read a stream that was not started before; false if the stream still waits. A stream that never starts
+    /// has one message, the rejection.
+    fn begin(&mut self, out: &mut BytesMut) -> bool {
+        if let Some(error) = self.record.rejection() {
+            self.writer.write_rejection(error, out);
+            self.close_after_failure();
+            return true;
+        }
+        let nothing = vec![Position::default(); self.record.meta().choices];
+        let Some(generation) = attach_reader(&self.record, &nothing) else {
+            return false;
+        };
+        self.source = MessageSource::Reading(generation);
+        true
+    }
+
+    fn close_after_failure(&mut self) {
+        self.offset = failure_offset(&self.record);
+        self.source = MessageSource::Closed;
+    }
+}
+
+/// A reader after these positions; `None` if the stream is not started or has not come so far.
+fn attach_reader(record: &Arc<StreamRecord>, known: &[Position]) -> Option<Generation> {
+    let generation = Generation::attach(Subscriber::joining(record), Some(known))?;
+    Some(generation.by_step())
+}
+
+/// Writes the messages of one turn. A turn ends between two steps.
+struct MessageSink<'a> {
+    writer: &'a MessageWriter,
+    offset: &'a mut StepOffset,
+    out: &'a mut BytesMut,
+}
+
+impl EventSink for MessageSink<'_> {
+    fn emit(&mut self, event: Event<'_>) -> bool {
+        self.writer.write_event(&event, self.out);
+        let position = event.position().filter(|position| position.parts == 0);
+        if let (Some(choice), Some(Position { steps, .. })) = (event.choice(), position) {
+            *self.offset = StepOffset { choice, steps };
+        }
+        self.out.len() < READ_BYTES_ENOUGH
+    }
+}
+
+/// Set if a poll is to be repeated at once.
+#[derive(Default)]
+struct WakeFlag(AtomicBool);
+
+impl WakeFlag {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Wake for WakeFlag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,205 @@
+//! `/v1/stream/{id}`: the read side of the Durable Streams protocol (durable-streams.dev) for every stream.
+//!
+//! ```text
+//! read_options    query parameters and If-None-Match
+//! message_reader  the messages after an offset, read from the stream's logs
+//! event_body      a live read as server-sent events
+//! ```
+//!
+//! A read replays the stream's logs up to the offset, as every resumed reader does, and keeps nothing.
+
+mod event_body;
+mod message_reader;
+mod read_options;
+
+use self::message_reader::{MessageReader, ReadState};
+use self::read_options::{ReadFrom, ReadMode, ReadOptions, matches_tag};
+use crate::response::error_response::Rejected;
+use crate::response::stream_response::{StreamResponder, with_stream_id};
+use crate::routes::streams::StreamInPath;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{BufMut, BytesMut};
+use gateway::streams::step_offsets::{StreamTail, stream_tail};
+use gateway::streams::stream_record::StreamRecord;
+use generate::error::ApiError;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use wire::clock;
+use wire::durable_streams::live_read;
+use wire::durable_streams::step_offset::StepOffset;
+use wire::query::Query;
+
+/// Limit of the time that a long poll waits for a message. Proxies close requests without a response after 30 s and
+/// more. The keep-alive period, if shorter, is the limit.
+const LONG_POLL_MAX: Duration = Duration::from_secs(20);
+
+const NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
+const UP_TO_DATE: HeaderName = HeaderName::from_static("stream-up-to-date");
+const CLOSED: HeaderName = HeaderName::from_static("stream-closed");
+const CURSOR: HeaderName = HeaderName::from_static("stream-cursor");
+const TRUE: HeaderValue = HeaderValue::from_static("true");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The position of the tail changes at any time.
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// Messages belong to one caller and may be deleted: a cache sends a request for each use, which is answered with 304.
+const VALIDATED: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+/// `GET`: the messages after an offset.
+pub(crate) async fn read_stream(
+    State(responder): State<StreamResponder>,
+    stream: StreamInPath,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Rejected> {
+    let record = stream.into_record()?;
+    let options = ReadOptions::parse(&Query::of(&uri)?, record.meta().choices)?;
+    let response = match options.mode {
+        ReadMode::Events => {
+            let reader = MessageReader::open(&record, start_offset(&record, options.from))?;
+            event_body::event_response(reader, options.cursor, responder.keep_alive())
+        }
+        ReadMode::CatchUp if options.from == ReadFrom::Tail => tail_response(&record, true),
+        ReadMode::CatchUp | ReadMode::LongPoll => {
+            read_once(&record, &options, &headers, responder.keep_alive()).await?
+        }
+    };
+    Ok(with_stream_id(response, &record))
+}
+
+/// `HEAD`: the offset after the last message, and whether more will follow.
+pub(crate) async fn show_tail(stream: StreamInPath) -> Result<Response, Rejected> {
+    let record = stream.into_record()?;
+    Ok(with_stream_id(tail_response(&record, false), &record))
+}
+
+fn start_offset(record: &StreamRecord, from: ReadFrom) -> StepOffset {
+    match from {
+        ReadFrom::Offset(offset) => offset,
+        ReadFrom::Tail => stream_tail(record).offset,
+    }
+}
+
+/// The offset of the tail without messages; with `has_body`, an empty list and whether the client is up to date.
+fn tail_response(record: &StreamRecord, has_body: bool) -> Response {
+    let StreamTail { offset, is_closed } = stream_tail(record);
+    let mut response = match has_body {
+        true => Body::from("[]").into_response(),
+        false => Body::empty().into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    insert_offset(headers, &offset_text(record, offset));
+    if has_body {
+        headers.insert(UP_TO_DATE, TRUE);
+    }
+    if is_closed {
+        headers.insert(CLOSED, TRUE);
+    }
+    response
+}
+
+/// The messages that there are after an offset; a long poll waits for the first.
+async fn read_once(
+    record: &Arc<StreamRecord>,
+    options: &ReadOptions,
+    headers: &HeaderMap,
+    keep_alive: Duration,
+) -> Result<Response, ApiError> {
+    let start = start_offset(record, options.from);
+    let mut reader = MessageReader::open(record, start)?;
+    let mut messages = BytesMut::new();
+    let mut state = reader.read_available(&mut messages).await;
+    let is_live = options.mode == ReadMode::LongPoll;
+    if is_live && messages.is_empty() && !state.is_closed {
+        let next = reader.read_next(&mut messages);
+        state = timeout(keep_alive.min(LONG_POLL_MAX), next)
+            .await
+            .unwrap_or(state);
+    }
+    let next = reader.offset_text();
+    reader.finish();
+    let mut response = match is_live && messages.is_empty() {
+        true => no_messages(),
+        false => {
+            let tag = entity_tag(record, &offset_text(record, start), &next, state);
+            message_response(&messages, tag, headers)
+        }
+    };
+    let headers = response.headers_mut();
+    insert_offset(headers, &next);
+    if state.is_up_to_date {
+        headers.insert(UP_TO_DATE, TRUE);
+    }
+    if state.is_closed {
+        headers.insert(CLOSED, TRUE);
+    }
+    if is_live && !state.is_closed {
+        headers.insert(
+            CURSOR,
+            HeaderValue::from(next_cursor(options.cursor.as_deref())),
+        );
+    }
+    Ok(response)
+}
+
+/// The response of a long poll without a message.
+fn no_messages() -> Response {
+    (StatusCode::NO_CONTENT, [(header::CACHE_CONTROL, NO_STORE)]).into_response()
+}
+
+/// The messages as a list, or 304 for a client that has them.
+fn message_response(messages: &[u8], tag: String, headers: &HeaderMap) -> Response {
+    let mut response = match matches_tag(headers, &tag) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => {
+            let mut list = BytesMut::with_capacity(messages.len() + 2);
+            list.put_u8(b'[');
+            list.put_slice(messages);
+            list.put_u8(b']');
+            let json = [
+                (header::CONTENT_TYPE, JSON),
+                (
+                    header::X_CONTENT_TYPE_OPTIONS,
+                    HeaderValue::from_static("nosniff"),
+                ),
+            ];
+            (json, list.freeze()).into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, VALIDATED);
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// The entity tag of the messages between two offsets; the end of the stream changes the tag.
+fn entity_tag(record: &StreamRecord, start: &str, next: &str, state: ReadState) -> String {
+    let closed = if state.is_closed { ":c" } else { "" };
+    format!("\"{}:{start}:{next}{closed}\"", record.id())
+}
+
+fn offset_text(record: &StreamRecord, offset: StepOffset) -> String {
+    offset.of_choices(record.meta().choices).to_string()
+}
+
+fn insert_offset(headers: &mut HeaderMap, offset: &str) {
+    if let Ok(offset) = HeaderValue::try_from(offset) {
+        headers.insert(NEXT_OFFSET, offset);
+    }
+}
+
+/// The cursor after the client's. The nanoseconds of the clock are random enough: any number will do.
+fn next_cursor(client: Option<&str>) -> u64 {
+    let now = u64::try_from(clock::unix_s()).unwrap_or_default();
+    let random = clock::wall(clock::now());
+    let random = random.duration_since(std::time::UNIX_EPOCH);
+    let random = random.map_or(0, |at| u64::from(at.subsec_nanos()));
+    live_read::response_cursor(client, now, random)
+}
