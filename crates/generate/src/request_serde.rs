@@ -92,14 +92,14 @@ pub(crate) mod shared_text {
     }
 }
 
-/// JSON of a client. Each value is parsed by itself, with a recursion limit of its own: a value that is nested as deeply
-/// as a body may be does not exceed the limit for being a part of a record.
+/// JSON of a client. Each value is parsed separately, so that serde_json's recursion limit counts from that value: a
+/// deeply nested value of a body does not exceed the limit as a part of a record.
 pub(crate) mod verbatim {
     use serde::de::{DeserializeOwned, Error};
     use serde::{Deserialize, Deserializer};
     use serde_json::value::RawValue;
 
-    /// A value that is parsed from its own text.
+    /// A value that is parsed from a text without the surrounding JSON.
     struct Verbatim<T>(T);
 
     impl<'de, T: DeserializeOwned> Deserialize<'de> for Verbatim<T> {

@@ -5,9 +5,14 @@ use serde::de::DeserializeOwned;
 use serde_json::ser::Formatter;
 use std::fmt;
 use std::io;
+use wire::fields::bounds::VALUES_MAX;
 
 /// Nesting that is decoded in any case: values of clients are parsed by themselves, each to serde_json's limit of 127.
 const SAFE_DEPTH: usize = 100;
+
+/// Lists, objects and members of a body: parsed ones take up to about 100 times the bytes of their text. A request has
+/// at most [`VALUES_MAX`], of which a description has up to three copies (tools, their schemas, the grammar of calls).
+const PARTS_MAX: usize = 4 * VALUES_MAX;
 
 /// Why the body of a record cannot be encoded or decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +51,7 @@ pub(super) fn to_json<T: DeserializeOwned>(
         Err(error) if error.is_io() => return Err(DescriptionError::TooLong(bytes_max)),
         Err(error) => return Err(DescriptionError::Invalid(error.to_string())),
     }
+    require_parts(nesting.parts)?;
     if nesting.deepest > SAFE_DEPTH {
         from_json::<T>(&writer.bytes, bytes_max)?;
     }
@@ -60,6 +66,7 @@ pub(super) fn from_json<T: DeserializeOwned>(
     if bytes.len() > bytes_max {
         return Err(DescriptionError::TooLong(bytes_max));
     }
+    require_parts(part_count(bytes))?;
     serde_json::from_slice(bytes).map_err(|error| {
         // Paths cost time, so that they are computed for errors only.
         let mut json = serde_json::Deserializer::from_slice(bytes);
@@ -69,16 +76,44 @@ pub(super) fn from_json<T: DeserializeOwned>(
     })
 }
 
-/// Measures how deep lists and objects are nested.
+fn require_parts(parts: usize) -> Result<(), DescriptionError> {
+    if parts > PARTS_MAX {
+        let why = format!("has more than {PARTS_MAX} lists, objects and members");
+        return Err(DescriptionError::Invalid(why));
+    }
+    Ok(())
+}
+
+/// Number of lists, objects and members in a JSON text.
+fn part_count(json: &[u8]) -> usize {
+    let (mut parts, mut in_string, mut is_escaped) = (0, false, false);
+    for byte in json {
+        if in_string {
+            in_string = is_escaped || *byte != b'"';
+            is_escaped = *byte == b'\\' && !is_escaped;
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'[' | b'{' | b':' => parts += 1,
+            _ => {}
+        }
+    }
+    parts
+}
+
+/// Measures how deep lists and objects are nested, and counts lists, objects and members.
 #[derive(Default)]
 struct Nesting {
     depth: usize,
     deepest: usize,
+    parts: usize,
 }
 
 impl Nesting {
     fn open(&mut self) {
         self.depth += 1;
+        self.parts += 1;
         self.deepest = self.deepest.max(self.depth);
     }
 }
@@ -97,6 +132,11 @@ impl Formatter for &mut Nesting {
     fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
         self.open();
         writer.write_all(b"{")
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.parts += 1;
+        writer.write_all(b":")
     }
 
     fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {

@@ -179,6 +179,25 @@ fn body_over_the_bound_is_not_parsed() {
     );
 }
 
+#[test]
+fn values_that_take_more_memory_than_a_request_are_an_error() {
+    let lists = |count: usize| {
+        let list = format!("[{}[]]", "[],".repeat(count - 1));
+        let json = changed("/stored", json!("PLACE")).replace("\"PLACE\"", &list);
+        StreamDescription::decode(json.as_bytes()).is_ok()
+    };
+    let most = 4 * wire::fields::bounds::VALUES_MAX;
+    assert!(lists(most - 200) && !lists(most));
+    let stored = |count: usize| StreamDescription {
+        stored: Some(Value::from(vec![json!([]); count])),
+        ..full_description()
+    };
+    assert!(stored(most - 200).encode().is_ok() && stored(most).encode().is_err());
+    let text = format!("\"{}\"", r#"[{:\"\\"#.repeat(most / 2));
+    let json = changed("/stored", json!("PLACE")).replace("\"PLACE\"", &text);
+    assert!(StreamDescription::decode(json.as_bytes()).is_ok());
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_descriptions_or_errors(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
