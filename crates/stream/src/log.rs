@@ -61,7 +61,7 @@ use std::task::Waker;
 /// cannot fail. Unused reservations are returned when the writer ends the log, segments when the log's last
 /// holder (writer, reader or tap) is dropped.
 ///
-/// The memory of the log is a table of 4 bytes per segment and about 200 bytes.
+/// The memory of the log is a table of 4 bytes per segment and 216 bytes, with one reader.
 pub fn open<T: Copy + Send + Sync + 'static>(
     pool: &SegmentPool<T>,
     capacity: usize,
@@ -74,7 +74,7 @@ pub fn open<T: Copy + Send + Sync + 'static>(
 /// As [`open`], but readers and taps see items and the end only after a holder of the gate has shown them.
 /// `recorder` is woken on the writer's thread by each append and by the end, and must be fast and not wait.
 ///
-/// A gated log needs about 40 bytes more.
+/// A gated log needs 24 bytes more.
 pub fn open_gated<T: Copy + Send + Sync + 'static>(
     pool: &SegmentPool<T>,
     capacity: usize,

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use stream::{
     End, Owner, PoolLimits, Read, Reader, Registry, RegistryLimits, SEGMENT_ITEMS, SegmentPool,
-    StreamId, Writer, open,
+    StreamId, Writer, open, open_gated,
 };
 use testing::heap::{thread_allocations, thread_held};
 
@@ -48,6 +48,59 @@ fn appending_and_reading_allocate_nothing_after_warm_up() {
         drop(reader);
     });
     assert_eq!(second, 0);
+}
+
+#[test]
+fn showing_and_reading_a_gated_log_allocate_nothing_after_warm_up() {
+    let pool = SegmentPool::new(PoolLimits { segments_max: 3 });
+    drop(filled(&pool));
+    let (mut writer, mut reader, gate) = open_gated(&pool, ITEMS, Waker::noop().clone()).unwrap();
+    let made = allocations(|| {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut buf = [0; 8];
+        for item in 0..ITEMS as u64 {
+            writer.append(item).unwrap();
+            assert_eq!(reader.poll_read(&mut cx, &mut buf), Poll::Pending);
+            assert_eq!(gate.copy_written(item, &mut buf), 1);
+            gate.show(gate.written_len());
+            let found = reader.poll_read(&mut cx, &mut buf);
+            assert_eq!(found, Poll::Ready(Read::Items(1)));
+            reader.accept(item);
+        }
+        writer.finish(End::Length);
+        gate.clone().show_end();
+        assert_eq!(reader.read(&mut buf), Read::Ended(End::Length));
+        drop((reader, gate));
+    });
+    assert_eq!(made, 0);
+}
+
+/// A log that has used all segments of the pool.
+fn filled(pool: &SegmentPool<u64>) -> (Writer<u64>, Reader<u64>) {
+    let (mut writer, reader) = open(pool, ITEMS).unwrap();
+    (0..ITEMS as u64).for_each(|item| writer.append(item).unwrap());
+    (writer, reader)
+}
+
+/// As `open` and `open_gated` say: of a log with one segment and one reader.
+const LOG_BYTES_MAX: i64 = 220;
+const GATE_BYTES_MAX: i64 = 24;
+
+#[test]
+fn open_logs_hold_no_more_than_promised() {
+    let pool = SegmentPool::<u64>::new(PoolLimits { segments_max: 3 });
+    let before = thread_held();
+    let plain = open(&pool, 1).unwrap();
+    let held = thread_held() - before;
+    let before = thread_held();
+    let gated = open_gated(&pool, 1, Waker::noop().clone()).unwrap();
+    let held_gated = thread_held() - before;
+    assert!(held <= LOG_BYTES_MAX, "{held}");
+    assert!(
+        held_gated <= held + GATE_BYTES_MAX,
+        "{held_gated} and {held}"
+    );
+    drop((plain, gated));
 }
 
 #[test]

@@ -1,56 +1,18 @@
 //! Random operations on a log's holders, compared step by step with a `Vec` and a few integers.
 
+mod follower;
+mod ops;
+
+use follower::{Follower, Wakes};
+use ops::{CAPACITY, Op, SEGMENTS, op};
 use proptest::prelude::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::Ordering;
+use std::task::Waker;
 use stream::{
-    AttachError, End, FailCode, PoolLimits, Read, Reader, SEGMENT_ITEMS, SegmentPool, Tap, Writer,
-    open,
+    AttachError, End, FailCode, Gate, PoolLimits, Read, Reader, SEGMENT_ITEMS, SegmentPool, Tap,
+    Writer, open, open_gated,
 };
-
-#[derive(Clone, Debug)]
-enum Op {
-    Append { items: usize },
-    Finish,
-    DropWriter,
-    Read { reader: usize, room: usize },
-    Poll { reader: usize, room: usize },
-    Accept { reader: usize, index: u64 },
-    AcceptByTap { tap: usize, index: u64 },
-    Grant { reader: usize, extra: u64 },
-    GrantByTap { tap: usize, extra: u64 },
-    AttachToReader { reader: usize, index: u64 },
-    AttachToTap { tap: usize, index: u64 },
-    Tap { reader: usize },
-    DropReader { reader: usize },
-    DropTap { tap: usize },
-}
-
-const SEGMENTS: usize = 3;
-/// Not a multiple of the segment, so that the last one is never full.
-const CAPACITY: usize = SEGMENTS * SEGMENT_ITEMS - 100;
-
-fn op() -> impl Strategy<Value = Op> {
-    let index = || 0..CAPACITY as u64 + 50;
-    let extra = || prop_oneof![8 => 0..100u64, 1 => Just(u64::MAX)];
-    prop_oneof![
-        6 => (1..200usize).prop_map(|items| Op::Append { items }),
-        1 => Just(Op::Finish),
-        1 => Just(Op::DropWriter),
-        6 => (0..8usize, 1..400usize).prop_map(|(reader, room)| Op::Read { reader, room }),
-        6 => (0..8usize, 1..400usize).prop_map(|(reader, room)| Op::Poll { reader, room }),
-        2 => (0..8usize, index()).prop_map(|(reader, index)| Op::Accept { reader, index }),
-        2 => (0..8usize, index()).prop_map(|(tap, index)| Op::AcceptByTap { tap, index }),
-        1 => (0..8usize, extra()).prop_map(|(reader, extra)| Op::Grant { reader, extra }),
-        1 => (0..8usize, extra()).prop_map(|(tap, extra)| Op::GrantByTap { tap, extra }),
-        2 => (0..8usize, index()).prop_map(|(reader, index)| Op::AttachToReader { reader, index }),
-        2 => (0..8usize, index()).prop_map(|(tap, index)| Op::AttachToTap { tap, index }),
-        2 => (0..8usize).prop_map(|reader| Op::Tap { reader }),
-        2 => (0..8usize).prop_map(|reader| Op::DropReader { reader }),
-        1 => (0..8usize).prop_map(|tap| Op::DropTap { tap }),
-    ]
-}
 
 /// The log under test beside what it ought to be.
 struct Pair {
@@ -62,63 +24,29 @@ struct Pair {
     accepted: u64,
     granted: u64,
     end: Option<End>,
-}
-
-/// A reader, where it ought to be, and how often it was woken and ought to have been.
-struct Follower {
-    reader: Reader<u32>,
-    cursor: usize,
-    wakes: Arc<Wakes>,
-    wakes_due: usize,
-    sleeping: bool,
-}
-
-#[derive(Default)]
-struct Wakes(AtomicUsize);
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Follower {
-    fn new(reader: Reader<u32>, cursor: usize) -> Self {
-        Self {
-            reader,
-            cursor,
-            wakes: Arc::default(),
-            wakes_due: 0,
-            sleeping: false,
-        }
-    }
-
-    fn poll(&mut self, buf: &mut [u32]) -> Read {
-        let waker = Waker::from(Arc::clone(&self.wakes));
-        match self.reader.poll_read(&mut Context::from_waker(&waker), buf) {
-            Poll::Ready(found) => {
-                assert_ne!(found, Read::Empty, "ready with nothing");
-                found
-            }
-            Poll::Pending => {
-                self.sleeping = true;
-                Read::Empty
-            }
-        }
-    }
-
-    /// The log has something new: a sleeper is woken, once.
-    fn news(&mut self) {
-        self.wakes_due += usize::from(std::mem::take(&mut self.sleeping));
-    }
+    /// Holders of the gate; none in a log without one.
+    gates: Vec<Gate<u32>>,
+    /// Items that the gate has shown; `None` if everything is visible.
+    shown: Option<usize>,
+    is_gated: bool,
+    recorder_wakes: Arc<Wakes>,
+    recorder_wakes_due: usize,
 }
 
 impl Pair {
-    fn new() -> Self {
+    fn new(is_gated: bool) -> Self {
         let pool = SegmentPool::new(PoolLimits {
             segments_max: SEGMENTS,
         });
-        let (writer, reader) = open(&pool, CAPACITY).unwrap();
+        let recorder_wakes = Arc::new(Wakes::default());
+        let (writer, reader, gates) = if is_gated {
+            let recorder = Waker::from(Arc::clone(&recorder_wakes));
+            let (writer, reader, gate) = open_gated(&pool, CAPACITY, recorder).unwrap();
+            (writer, reader, vec![gate])
+        } else {
+            let (writer, reader) = open(&pool, CAPACITY).unwrap();
+            (writer, reader, Vec::new())
+        };
         let readers = vec![Follower::new(reader, 0)];
         Self {
             pool,
@@ -129,7 +57,24 @@ impl Pair {
             accepted: 0,
             granted: 0,
             end: None,
+            gates,
+            shown: is_gated.then_some(0),
+            is_gated,
+            recorder_wakes,
+            recorder_wakes_due: 0,
         }
+    }
+
+    /// What readers ought to see.
+    fn visible(&self) -> (&[u32], Option<End>) {
+        match self.shown {
+            Some(shown) => (&self.items[..shown], None),
+            None => (&self.items, self.end),
+        }
+    }
+
+    fn visible_len(&self) -> u64 {
+        self.visible().0.len() as u64
     }
 
     fn apply(&mut self, op: &Op) {
@@ -173,6 +118,67 @@ impl Pair {
                 };
                 self.taps.swap_remove(i);
             }
+            Op::Show { len } => self.show(len),
+            Op::ShowEnd => self.show_end(),
+            Op::OpenGate => self.open_gate(),
+            Op::CloneGate => self.gates.extend(self.gates.first().cloned()),
+            Op::DropGate => self.drop_gate(),
+        }
+    }
+
+    fn show(&mut self, len: u64) {
+        let Some(gate) = self.gates.first() else {
+            return;
+        };
+        gate.show(len);
+        let len = self.items.len().min(len as usize);
+        if let Some(shown) = &mut self.shown
+            && *shown < len
+        {
+            *shown = len;
+            self.news();
+        }
+    }
+
+    fn show_end(&mut self) {
+        let Some(gate) = self.gates.first() else {
+            return;
+        };
+        gate.show_end();
+        if self.end.is_some() {
+            self.opened();
+        }
+    }
+
+    fn open_gate(&mut self) {
+        let Some(gate) = self.gates.first() else {
+            return;
+        };
+        gate.open();
+        self.opened();
+    }
+
+    fn drop_gate(&mut self) {
+        if self.gates.pop().is_some() && self.gates.is_empty() {
+            self.opened();
+        }
+    }
+
+    fn opened(&mut self) {
+        if self.shown.take().is_some() {
+            self.news();
+        }
+    }
+
+    fn news(&mut self) {
+        self.readers.iter_mut().for_each(Follower::news);
+    }
+
+    /// The writer wrote an item or the end.
+    fn written(&mut self) {
+        self.recorder_wakes_due += usize::from(self.is_gated);
+        if self.shown.is_none() {
+            self.news();
         }
     }
 
@@ -185,7 +191,7 @@ impl Pair {
         assert_eq!(writer.append(item).is_ok(), fits);
         if fits {
             self.items.push(item);
-            self.readers.iter_mut().for_each(Follower::news);
+            self.written();
         }
     }
 
@@ -195,18 +201,18 @@ impl Pair {
         };
         how(writer, end);
         self.end = Some(end);
-        self.readers.iter_mut().for_each(Follower::news);
+        self.written();
     }
 
     fn read(&mut self, reader: usize, room: usize, how: fn(&mut Follower, &mut [u32]) -> Read) {
         let Some(i) = pick(&self.readers, reader) else {
             return;
         };
-        let follower = &mut self.readers[i];
         let mut buf = vec![0; room];
-        let new = &self.items[follower.cursor..];
-        let found = how(follower, &mut buf);
-        let expected = match (new.len().min(room), self.end) {
+        let found = how(&mut self.readers[i], &mut buf);
+        let (items, end) = self.visible();
+        let new = &items[self.readers[i].cursor..];
+        let expected = match (new.len().min(room), end) {
             (0, None) => Read::Empty,
             (0, Some(end)) => Read::Ended(end),
             (count, _) => Read::Items(count),
@@ -214,7 +220,7 @@ impl Pair {
         assert_eq!(found, expected);
         if let Read::Items(count) = found {
             assert_eq!(buf[..count], new[..count]);
-            follower.cursor += count;
+            self.readers[i].cursor += count;
         }
     }
 
@@ -247,11 +253,11 @@ impl Pair {
     }
 
     fn accepted(&mut self, index: u64) {
-        self.accepted = self.accepted.max(index.min(self.items.len() as u64));
+        self.accepted = self.accepted.max(index.min(self.visible_len()));
     }
 
     fn attached(&mut self, outcome: Result<Reader<u32>, AttachError>, index: u64) {
-        let len = self.items.len() as u64;
+        let len = self.visible_len();
         match outcome {
             Ok(reader) => {
                 assert!(index <= len);
@@ -266,38 +272,57 @@ impl Pair {
 
     fn check(&self) {
         let len = self.items.len() as u64;
-        let unaccepted = (len - self.accepted).saturating_sub(self.granted);
+        let unaccepted = |len: u64| (len - self.accepted).saturating_sub(self.granted);
         if let Some(writer) = &self.writer {
             assert_eq!((writer.len(), writer.is_empty()), (len, len == 0));
             assert_eq!(writer.capacity(), CAPACITY);
             assert_eq!(writer.is_abandoned(), self.readers.is_empty());
-            assert_eq!(writer.unaccepted(), unaccepted);
+            assert_eq!(writer.unaccepted(), unaccepted(len));
         }
         for follower in &self.readers {
             assert_eq!(follower.reader.cursor(), follower.cursor as u64);
             assert_eq!(follower.wakes.0.load(Ordering::Relaxed), follower.wakes_due);
         }
+        let (items, end) = self.visible();
+        let len = items.len() as u64;
         for tap in &self.taps {
-            assert_eq!(
-                (tap.len(), tap.is_empty(), tap.end()),
-                (len, len == 0, self.end)
-            );
+            assert_eq!((tap.len(), tap.is_empty(), tap.end()), (len, len == 0, end));
             assert_eq!(
                 (tap.accepted(), tap.granted(), tap.unaccepted()),
-                (self.accepted, self.granted, unaccepted)
+                (self.accepted, self.granted, unaccepted(len))
             );
             assert_eq!(tap.readers(), self.readers.len());
             assert_eq!(tap.is_abandoned(), self.readers.is_empty());
             assert_eq!(tap.capacity(), CAPACITY);
-            let in_use = self.pool.stats().in_use;
-            assert_eq!(tap.bytes(), in_use * SEGMENT_ITEMS * size_of::<u32>());
+            let segments = items.len().div_ceil(SEGMENT_ITEMS);
+            assert_eq!(tap.bytes(), segments * SEGMENT_ITEMS * size_of::<u32>());
         }
+        self.check_gates();
         self.check_pool();
+    }
+
+    fn check_gates(&self) {
+        let mut buf = [0; 50];
+        for gate in &self.gates {
+            let len = self.items.len();
+            assert_eq!(
+                (gate.written_len(), gate.written_end()),
+                (len as u64, self.end)
+            );
+            assert_eq!(gate.shown_len(), self.visible_len());
+            assert_eq!(gate.is_open(), self.shown.is_none());
+            let from = len.saturating_sub(40);
+            let count = gate.copy_written(from as u64, &mut buf);
+            assert_eq!(buf[..count], self.items[from..]);
+        }
+        let wakes = self.recorder_wakes.0.load(Ordering::Relaxed);
+        assert_eq!(wakes, self.recorder_wakes_due);
     }
 
     fn check_pool(&self) {
         let taken = self.items.len().div_ceil(SEGMENT_ITEMS);
-        let held = self.writer.is_some() || !self.readers.is_empty() || !self.taps.is_empty();
+        let readable = !self.readers.is_empty() || !self.taps.is_empty();
+        let held = self.writer.is_some() || readable || !self.gates.is_empty();
         let in_use = if held { taken } else { 0 };
         let reserved = if self.writer.is_some() {
             SEGMENTS
@@ -318,8 +343,8 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn a_log_is_a_list_with_an_end(ops in prop::collection::vec(op(), 1..80)) {
-        let mut pair = Pair::new();
+    fn a_log_is_a_list_with_an_end(is_gated: bool, ops in prop::collection::vec(op(), 1..80)) {
+        let mut pair = Pair::new(is_gated);
         pair.check();
         for op in &ops {
             pair.apply(op);

@@ -52,7 +52,7 @@ fn no_wake_is_lost_between_writer_and_recorder() {
     });
 }
 
-/// As above, and the reader keeps up with the recorder by sleeping.
+/// The recorder keeps up with the writer, and the reader with the recorder, both by sleeping.
 #[test]
 fn no_wake_is_lost_between_writer_recorder_and_reader() {
     explore(1, || {
@@ -170,7 +170,7 @@ fn the_length_is_final_after_the_written_end() {
     });
 }
 
-/// Nobody but the writer and the thread that opens the gate wakes the sleeping reader.
+/// Only the writer and the thread that opens the gate can wake the sleeping reader.
 #[test]
 fn gate_opened_while_the_writer_appends_loses_no_wake() {
     explore(3, || {

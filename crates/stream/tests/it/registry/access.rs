@@ -84,7 +84,9 @@ fn restored_stream_is_listed_by_its_opening_and_counts_beyond_the_limit() {
     let listed: Vec<_> = page.entries.iter().map(|e| (e.id, e.opened_at)).collect();
     assert_eq!(listed, [(id(1), opened_at), (id(2), opened_at)]);
     assert!(registry.register(id(3), ANN, start, ()).is_err(), "full");
-    restored.map(|registration| registration.ended(opened_at, 0));
+    for registration in restored {
+        registration.ended(opened_at, 0);
+    }
     assert_eq!(registry.counts().retained, 2);
     registry.sweep(opened_at + LIMITS.retention);
     let gone = Missing::Gone(Eviction::Expired);
