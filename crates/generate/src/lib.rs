@@ -6,7 +6,7 @@
 //! constraint   which tokens may come next                         stop             stop strings, as the engine sees them
 //! stream_meta  what is fixed when a stream is opened              stream_source    metadata and token logs
 //! output       token log -> text, reasoning, tool calls, events   model_handle     a loaded model
-//! submit       prompt ids -> open logs, engine requests           tools            tools and how they may be called
+//! submit       start and resumption: prompt ids -> logs, requests tools            tools and how they may be called
 //! detokenize   a list of ids -> text
 //! ```
 

@@ -16,7 +16,11 @@ const DRAWN: [(&str, &[&str], &[&str]); 15] = [
         &["engine", "generate", "stream", "text"],
         &["model", "testing"],
     ),
-    ("generate", &["engine", "stream", "text"], &["testing"]),
+    (
+        "generate",
+        &["engine", "stream", "text"],
+        &["model", "testing"],
+    ),
     (
         "wire",
         &["engine", "generate", "stream", "text"],

@@ -31,7 +31,7 @@ impl OpenedLogs {
 }
 
 impl LogWriters {
-    /// Appends one token after its alternatives.
+    /// Appends the alternatives of one token, then the token.
     pub(super) fn append(&mut self, token: Token, top: &[TopLogprob]) -> Result<(), ApiError> {
         let mut append = || {
             if let Some(log) = &mut self.top {

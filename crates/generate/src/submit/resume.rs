@@ -4,7 +4,7 @@
 //! replayed into the stop condition and the output constraint, so both are in the state of the uninterrupted answer; where
 //! the last of them ends the answer, the choice ends as in the engine, without a request. Random numbers, penalties and
 //! `min_tokens` count the tokens so far as generated ([`SamplingParams::answered`]), and the number of the choice selects
-//! its random numbers ([`Request::first_choice`]).
+//! the random numbers ([`Request::first_choice`]).
 //!
 //! The tokens so far are in the logs before the request is submitted, are shown, and count as accepted: credit for a
 //! reader that has not come back is granted anew.
@@ -21,10 +21,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use stream::{End, FailCode, Stop};
 
-/// One choice as it was before the restart.
+/// One choice before the restart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResumedChoice {
-    /// All items of the log, including the prompt's tokens at its beginning (`prompt_logprobs`) and injected tokens.
+    /// All items of the log, including the prompt's tokens at the beginning (`prompt_logprobs`) and injected tokens.
     pub tokens: Vec<Token>,
     /// Alternatives of each token, in order. (tokens.len(), top_logprobs)
     pub top: Vec<TopLogprob>,
@@ -32,7 +32,7 @@ pub struct ResumedChoice {
     pub end: Option<End>,
 }
 
-/// A generation as it was before the restart.
+/// A generation before the restart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResumedGeneration {
     /// The choices of all prompts, in order. (prompts, n)

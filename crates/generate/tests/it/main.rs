@@ -1,0 +1,4 @@
+//! Integration tests of generations, over a fake model.
+
+mod resume;
+mod support;
