@@ -2,6 +2,7 @@
 //!
 //! Each service is shared by an `Arc`; a function takes only the handles that the function uses.
 
+use crate::durability::JournalSlot;
 use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
 use crate::limits::LiveLimits;
@@ -22,6 +23,8 @@ pub struct GenerationHandles {
     pub ids: Arc<IdGenerator>,
     /// Metrics of generations.
     pub metrics: Arc<GenerationMetrics>,
+    /// The journal of durable streams.
+    pub journal: Arc<JournalSlot>,
 }
 
 /// Handles that opening a stream for a request uses.
@@ -56,6 +59,7 @@ impl Gateway {
                 limits,
                 ids: Arc::new(IdGenerator::new()),
                 metrics,
+                journal: Arc::default(),
             },
         }
     }

@@ -1,6 +1,7 @@
 //! Submission of an admitted stream.
 
 use crate::admission::Permit;
+use crate::durability::DurableStream;
 use crate::streams::{PermitHolder, Started, StreamRecord, StreamRegistry, StreamRun};
 use engine::{Progress, SequencePermits};
 use generate::error::ApiError;
@@ -8,6 +9,7 @@ use generate::output::choice_reader::LogReaders;
 use generate::prompt::PreparedPrompt;
 use generate::submit::{Submission, SubmissionHost};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 use stream::Owner;
 
@@ -28,6 +30,10 @@ impl SubmissionHost for StreamHost<'_> {
 
     fn permits(&self, progress: &Arc<Progress>) -> Option<Box<dyn SequencePermits>> {
         Some(self.work.sequence_permit(progress, self.epoch))
+    }
+
+    fn recorder(&self) -> Option<Waker> {
+        self.record.durable().map(DurableStream::waker)
     }
 
     fn free_segments(&self) -> bool {

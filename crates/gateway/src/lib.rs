@@ -42,6 +42,7 @@ pub mod stored_completions;
 pub mod stored_note;
 pub mod stream_clocks;
 pub mod stream_follower;
+pub(crate) mod stream_opening;
 pub mod streams;
 pub mod submit;
 pub mod workflows;

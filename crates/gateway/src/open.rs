@@ -9,6 +9,7 @@ use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, PendingGeneration};
 use crate::stored_note::StoredNote;
+use crate::stream_opening::StreamOpening;
 use crate::streams::{StreamRecord, StreamRun, StreamTerms};
 use crate::workflows::Program;
 use generate::error::ApiError;
@@ -36,6 +37,8 @@ pub struct ParsedRequest {
     pub body_bytes: usize,
     /// Whether the stream continues without a client.
     pub resumable: bool,
+    /// Whether a resumable stream is recorded in the journal.
+    pub durable: bool,
     /// Whether the client sends acknowledgements.
     pub explicit_acks: bool,
     /// Overrides the priority of the body.
@@ -44,6 +47,8 @@ pub struct ParsedRequest {
     pub deadline: Option<Instant>,
     /// Id of the response; `None`: a new id.
     pub response_id: Option<String>,
+    /// Note for the stored response, in the stream's description.
+    pub stored: Option<serde_json::Value>,
     /// A program that is run instead.
     pub program: Option<Program>,
     /// The part that is stored with the answer.
@@ -73,6 +78,9 @@ pub fn open_stream(
     if let Some(priority) = request.priority {
         request.ask.stream_options.priority = priority;
     }
+    // The seed is part of the stream's description, so that a continued stream draws the same numbers.
+    let seed = &mut request.ask.params.seed;
+    *seed = Some(seed.unwrap_or_else(|| handles.ids.next_seed()));
     let ask = &request.ask;
     let key = caller.open_streams_permit(ask.choices())?;
     let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
@@ -92,16 +100,23 @@ pub fn open_stream(
         deadline: request.deadline.into_iter().chain(client_deadline).min(),
         who: handles.ids.fingerprint_of(&(caller.owner.0, &ask.prompts)),
     };
-    let admission = &request.lease.serving.admission;
-    let ticket = admission.request_permit(admission_request)?;
+    let serving = Arc::clone(&request.lease.serving);
+    let ticket = serving.admission.request_permit(admission_request)?;
     let meta = stream_meta(handles, &request, now);
     let stored_request = request.stored_request.take();
     let note = |request| StoredNote::new(request, &meta, &handles.ids);
     let stored_note = stored_request.map(note);
     let terms = stream_terms(handles, caller, &request);
-    let registration = handles.streams.open(meta, terms, now);
+    let opening = StreamOpening {
+        request: &mut request,
+        meta: &meta,
+        terms: &terms,
+        deadline: admission_request.deadline,
+    };
+    let (durable, description) = opening.record_opening(handles).unzip();
+    let registration = handles.streams.open(meta, terms, durable, now);
     let registration = registration.map_err(|full| ApiError {
-        retry_after: admission.next_slot().or(full.retry_after),
+        retry_after: serving.admission.next_slot().or(full.retry_after),
         ..full
     })?;
     let record = Arc::clone(registration.payload());
@@ -113,6 +128,7 @@ pub fn open_stream(
         serving: request.lease.serving,
         ask: request.ask,
         program: request.program,
+        description,
         body_bytes: request.body_bytes,
         run: StreamRun::new(registration, key),
         deadline: admission_request.deadline,

@@ -1,6 +1,7 @@
 //! From a ticket to a running generation: wait, prepare, update the estimate, launch.
 
 use crate::admission::{Permit, Priority, RequestedChoices, Ticket};
+use crate::durability::{RecordedPrompts, StreamDescription};
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
 use crate::launch;
@@ -31,6 +32,8 @@ pub(crate) struct PendingGeneration {
     pub(crate) ask: GenerateRequest,
     /// A workflow run in place of a generation.
     pub(crate) program: Option<workflows::Program>,
+    /// The description of a recorded stream, without prompts.
+    pub(crate) description: Option<StreamDescription>,
     /// Length of the request's body, which bounds the work of preparing prompts.
     pub(crate) body_bytes: usize,
     pub(crate) run: StreamRun,
@@ -132,6 +135,7 @@ impl PendingGeneration {
         let sizing = self.serving.resource_estimator(&self.handles.limits.now());
         let need = sizing.exact_estimate(lengths(), requested_choices(&self.ask))?;
         let permit = permit.update_estimate(need).await?;
+        self.record_prompts(&prompts);
         let (handles, ask) = (&self.handles, &self.ask);
         let submission = Submission {
             model: &self.serving.model.handle,
@@ -154,6 +158,22 @@ impl PendingGeneration {
             "submitted"
         );
         Ok(readers)
+    }
+
+    /// Records the prompts of a durable stream before the engine has them. Prompts that are too long make the stream not
+    /// durable.
+    fn record_prompts(&mut self, prompts: &[PreparedPrompt]) {
+        let record = Arc::clone(self.run.record());
+        let Some((durable, mut description)) = record.durable().zip(self.description.take()) else {
+            return;
+        };
+        let prompts: Vec<_> = prompts.iter().map(PreparedPrompt::to_record).collect();
+        let body = StreamDescription::encode_prepared(&prompts);
+        description.prompts = RecordedPrompts::Prepared(prompts);
+        match body.and_then(|body| Ok((body, description.encode()?))) {
+            Ok((body, description)) => durable.record_prompts(body, description),
+            Err(_) => durable.give_up(),
+        }
     }
 
     /// A program makes requests while running. Short inputs are checked on this thread, long inputs are

@@ -50,6 +50,8 @@ pub struct UnparsedRequest<'a> {
     pub deadline: Option<Instant>,
     /// When the stream continues without a client.
     pub resumable: Resumable,
+    /// Whether a resumable stream is recorded in the journal.
+    pub durable: bool,
     /// Whether the client sends acknowledgements.
     pub explicit_acks: bool,
     /// Whether the response is streamed even if the body does not request that.
@@ -90,12 +92,14 @@ impl UnparsedRequest<'_> {
             framing: self.framing,
             lease,
             resumable: resumable || request.stream_options.background,
+            durable: self.durable,
             explicit_acks: self.explicit_acks,
             ask: request,
             body_bytes: self.body_bytes + model_bytes.unwrap_or(0),
             priority: self.priority,
             deadline: self.deadline,
             response_id: job_id.map(|id| id.as_str().to_owned()),
+            stored: None,
             program: None,
             stored_request,
         };

@@ -24,6 +24,9 @@ pub struct JournalConfig {
     pub batch_bytes: usize,
     /// Memory for streams that are rebuilt.
     pub recovery_bytes_max: usize,
+    /// Shortest time between the beginnings of two turns of a [`JournalThread`](crate::JournalThread), so that records of
+    /// a busy server share a write. The first record after a quiet time does not wait.
+    pub turn_interval: Duration,
     /// Streams at a time; further ones are not durable.
     pub streams_max: usize,
 }
@@ -37,6 +40,7 @@ impl Default for JournalConfig {
             reserve_bytes: 1 << 20,
             batch_bytes: BATCH_BYTES_MAX,
             recovery_bytes_max: 1 << 30,
+            turn_interval: Duration::from_micros(500),
             streams_max: 65_536,
         }
     }

@@ -143,7 +143,10 @@ struct Turns<F: FileSystem, R, C> {
 
 impl<F: FileSystem, R: Recorder<F>, C: Fn() -> Duration> Turns<F, R, C> {
     fn run(mut self) {
+        let mut turn_at = None;
         loop {
+            self.pace_turn(turn_at);
+            turn_at = Some((self.clock)());
             let is_stopping = self.signal.is_stopping.load(Ordering::Acquire);
             self.signal.is_raised.store(false, Ordering::Release);
             self.recorder.collect_records(&mut self.writer);
@@ -159,6 +162,20 @@ impl<F: FileSystem, R: Recorder<F>, C: Fn() -> Duration> Turns<F, R, C> {
             }
         }
         self.finish();
+    }
+
+    /// Waits until the turn interval has passed since the last turn. The flag of the waker is not cleared before, so that
+    /// wakes in this time cost no system call.
+    fn pace_turn(&self, last: Option<Duration>) {
+        let interval = self.writer.config.turn_interval;
+        let due = last.map_or(Duration::ZERO, |last| last + interval);
+        while !self.signal.is_stopping.load(Ordering::Acquire) {
+            let rest = due.saturating_sub((self.clock)());
+            if rest.is_zero() {
+                return;
+            }
+            thread::park_timeout(rest);
+        }
     }
 
     fn exchange_syncs(&mut self) {

@@ -174,6 +174,14 @@ impl<F: FileSystem> Writer<F> {
         stream.next_sequence += 1;
     }
 
+    /// Begins another frame if the present one has no place for so many bytes, so that the next records of that size are
+    /// written together or not at all.
+    pub fn keep_together(&mut self, bytes: usize) {
+        if self.batch.byte_length() + bytes as u64 > crate::BATCH_BYTES_MAX as u64 {
+            self.flush_batch();
+        }
+    }
+
     fn flush_full_batch(&mut self) {
         if self.batch.is_full() {
             self.flush_batch();
@@ -214,6 +222,11 @@ impl<F: FileSystem> Writer<F> {
     /// Streams with a stored response that were forgotten for space since the last call.
     pub fn take_released(&mut self) -> Vec<StreamKey> {
         std::mem::take(&mut self.released)
+    }
+
+    /// Most bytes of live streams.
+    pub fn live_bytes_max(&self) -> u64 {
+        self.config.live_bytes_max()
     }
 
     /// Number of this process.

@@ -12,9 +12,11 @@ use crate::connection::socket_options;
 use crate::router::build_router;
 use crate::routes::stream_feed;
 use axum::Router;
+use gateway::durability::{JournalSlot, StreamJournal};
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
+use gateway::streams::StreamFeed;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +29,9 @@ use tokio::task::JoinSet;
 
 /// Pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// Time that the journal may take to write the seal.
+const JOURNAL_STOP_MAX: Duration = Duration::from_secs(10);
 
 /// A server that is bound to an address and does not serve yet.
 pub struct Server {
@@ -96,6 +101,18 @@ impl Server {
         self
     }
 
+    /// Records resumable streams in a journal that was read before.
+    #[must_use]
+    pub fn with_stream_journal(self, journal: Arc<StreamJournal>) -> Self {
+        self.app.gateway.generations.journal.set(journal);
+        self
+    }
+
+    /// The feed of state changes, for the journal.
+    pub fn stream_feed(&self) -> StreamFeed {
+        self.app.feed.clone()
+    }
+
     /// A handle that changes limits and timeouts of the running server.
     pub fn reconfigure(&self) -> Reconfigure {
         Reconfigure {
@@ -139,6 +156,8 @@ impl Server {
         let loader = models.library().map(|library| {
             tokio::spawn(models::run_loader(Arc::clone(&models), Arc::clone(library)))
         });
+        let journal = Arc::clone(&app.gateway.generations.journal);
+        let watchdog = tokio::spawn(gateway::durability::watch_journal(Arc::clone(&journal)));
         #[cfg(feature = "otlp")]
         let otlp = crate::otlp::Exporter::start(&app, local);
         #[cfg(not(feature = "otlp"))]
@@ -158,6 +177,8 @@ impl Server {
             .await;
         sweeper.abort();
         exporter.abort();
+        watchdog.abort();
+        stop_journal(&journal).await;
         if let Some(loader) = loader {
             loader.abort();
             let released = tokio::task::spawn_blocking(move || models.release_bytes());
@@ -229,12 +250,33 @@ impl AcceptLoop {
     async fn drain_connections(mut self) -> Drained {
         let config = self.app.config.now();
         self.draining.send_replace(true);
+        if let Some(journal) = self.app.gateway.generations.journal.get() {
+            journal.begin_shutdown();
+        }
         self.app.lifecycle.begin_shutdown();
         let all = async { while self.connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(config.drain + config.drain_flush, all).await;
         let cut = self.connections.len();
         self.connections.shutdown().await;
         Drained { cut }
+    }
+}
+
+/// Seals the journal, so that the next process knows that this one did not die. A disk that hangs does not keep the
+/// process.
+async fn stop_journal(journal: &JournalSlot) {
+    let Some(journal) = journal.get().map(Arc::clone) else {
+        return;
+    };
+    let (stopped, is_stopped) = tokio::sync::oneshot::channel();
+    let thread = std::thread::Builder::new().name("journal-stop".to_owned());
+    let stopping = thread.spawn(move || {
+        journal.stop();
+        let _ = stopped.send(());
+    });
+    let is_stopped = tokio::time::timeout(JOURNAL_STOP_MAX, is_stopped);
+    if stopping.is_err() || is_stopped.await.is_err() {
+        tracing::error!("the journal could not be sealed: the disk does not answer");
     }
 }
 

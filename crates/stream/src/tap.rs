@@ -84,6 +84,11 @@ impl<T: Copy + Send + Sync + 'static> Tap<T> {
         (self.len() as usize).div_ceil(SEGMENT_ITEMS) * SEGMENT_ITEMS * size_of::<T>()
     }
 
+    /// Copies items from index `from` on into `buf`, as many as there are and fit. Returns their number.
+    pub fn copy_items(&self, from: u64, buf: &mut [T]) -> usize {
+        self.log.copy_visible(from, buf)
+    }
+
     /// Opens a reader at `index`; an abandoned open log becomes watched again.
     pub fn attach(&self, index: u64) -> Result<Reader<T>, AttachError> {
         self.log.check_index(index)?;

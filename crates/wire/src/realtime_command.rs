@@ -54,6 +54,8 @@ pub struct OpenCommand<'a> {
     pub body: &'a str,
     /// Whether the stream is resumable; `None`: the default of the wire protocol.
     pub resumable: Option<bool>,
+    /// Whether a resumable stream is recorded in the journal.
+    pub durable: bool,
     /// Whether credit is returned by acknowledgements only.
     pub explicit_acks: bool,
 }
@@ -166,6 +168,7 @@ fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
         fields.reject("dialect", format!("must be one of {known}"));
     }
     let resumable = fields.boolean("resumable");
+    let durable = fields.boolean("durable").unwrap_or(true);
     let explicit_acks = match fields.string("acks").as_deref() {
         None | Some("socket") => false,
         Some("explicit") => true,
@@ -185,6 +188,7 @@ fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
         protocol: protocol?,
         body: body?,
         resumable,
+        durable,
         explicit_acks,
     })
 }
@@ -262,13 +266,13 @@ mod tests {
     const ROWS: &[(&str, &[&str])] = &[
         (r#"{"type":"open","body":{}}"#, &[]),
         (
-            r#"{"type":"open","dialect":"openai.chat","body":{},"acks":"explicit","resumable":true}"#,
+            r#"{"type":"open","dialect":"openai.chat","body":{},"acks":"explicit","resumable":true,"durable":false}"#,
             &[],
         ),
         (r#"{"type":"open"}"#, &["body"]),
         (
-            r#"{"type":"open","dialect":"x","acks":"y","resumable":1}"#,
-            &["dialect", "resumable", "acks", "body"],
+            r#"{"type":"open","dialect":"x","acks":"y","resumable":1,"durable":2}"#,
+            &["dialect", "resumable", "durable", "acks", "body"],
         ),
         (r#"{"type":"attach","stream":"a"}"#, &[]),
         (

@@ -38,7 +38,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 15] = [
         &[
             "engine", "gateway", "generate", "stream", "text", "wire", "workflow",
         ],
-        &["model", "testing"],
+        &["journal", "model", "testing"],
     ),
     ("bench", &["kernels", "model"], &[]),
     (

@@ -5,17 +5,52 @@
 //! end_code     ends of streams as numbers          bounds         bounds of decoded values
 //! by_name      names of wire protocols             json_record    JSON of bounded length
 //! recovery     streams of an earlier process
+//! rejection    errors of streams that never start
+//!
+//! stream_journal   the journal with its thread     durable_stream   a stream's handle to its records
+//! recorder         the journal's caller            rewriting        live streams once more, from memory
+//! stream_slot      what handle and recorder share  stream_logs      gates and side logs of a stream
+//! recorded_stream  what was recorded of a stream   watchdog         a journal that makes no progress
 //! ```
+//!
+//! # Output commit
+//!
+//! The token logs of a durable stream are gated: readers see a token, or an end, after the record was written. An append
+//! wakes the recorder on the journal's thread; the recorder copies what is new into the journal, commits, and shows what
+//! the journal has acknowledged. The engine waits for nothing of this. Where the journal makes no progress the watchdog
+//! opens the gates: a stream never ends, and never stands still for longer than two seconds, because the disk is bad.
 
 mod bounds;
 mod by_name;
+mod control_progress;
 pub(crate) mod control_state;
 pub(crate) mod description;
+mod durable_stream;
 pub(crate) mod end_code;
+mod journal_metrics;
+mod journal_state;
 mod json_record;
+mod recorded_stream;
+mod recorder;
 pub mod recovery;
+pub mod rejection;
+mod rewriting;
+mod stream_journal;
+mod stream_logs;
+mod stream_news;
+
+mod stream_slot;
+mod token_buffers;
+mod unix_time;
+mod watchdog;
 
 pub use control_state::ControlState;
 pub use description::{DESCRIPTION_BYTES_MAX, DescriptionKind, RecordedPrompts, StreamDescription};
+pub use durable_stream::{DurableStream, StoredBlob};
 pub use end_code::{end_code, end_from_code};
+pub use journal_metrics::JournalGauges;
 pub use json_record::DescriptionError;
+pub use stream_journal::{AdoptedStream, JournalSlot, StreamJournal};
+pub use stream_news::Claim;
+pub(crate) use unix_time::unix_us;
+pub use watchdog::watch_journal;

@@ -35,10 +35,21 @@ pub fn apply_control(mut update: ControlRequest, record: &StreamRecord) -> Resul
         end_thinking: update.end_thinking,
         ..ControlUpdate::new(&update.changes)
     };
+    let mut steering = record.steering().lock();
     if update.changes != RequestUpdate::default() {
+        let next = steering.accept(&update.changes, record.updates_applied());
+        let is_recorded = record.durable().is_some();
+        if is_recorded && next.is_none() {
+            return Err(too_many_updates());
+        }
         update_request(&update.changes, record)?;
+        if let Some(next) = next.filter(|_| is_recorded) {
+            *steering = next;
+        }
     }
     record.control_history().add_update(order);
+    record.record_control(&steering);
+    drop(steering);
     if let Some(paused) = update.pause {
         record.pause(paused);
     }
@@ -60,11 +71,13 @@ fn update_request(steer: &RequestUpdate, record: &StreamRecord) -> Result<(), Ap
     };
     told.map_err(|why| match why {
         UpdateRejected::Invalid(why) => ApiError::bad_request("invalid_value", why),
-        UpdateRejected::Full => {
-            let words = "too many control updates are pending";
-            ApiError::capacity("overloaded", words, Duration::from_secs(1))
-        }
+        UpdateRejected::Full => too_many_updates(),
     })
+}
+
+fn too_many_updates() -> ApiError {
+    let words = "too many control updates are pending";
+    ApiError::capacity("overloaded", words, Duration::from_secs(1))
 }
 
 /// Token ids of ordinary text: control tokens in the text are encoded as text.

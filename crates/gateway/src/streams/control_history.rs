@@ -111,7 +111,6 @@ impl ControlHistory {
     }
 
     /// Number of updates, and the last of them with wall times. The wall time is `now_unix_us` at `now`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the recorder and recovery"))]
     pub(crate) fn timed_updates(&self, now: Instant, now_unix_us: u64) -> (u64, Vec<TimedUpdate>) {
         let kept = self.lock_log();
         let timed = kept.last.iter().map(|(at, order)| {

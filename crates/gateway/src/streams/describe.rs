@@ -34,6 +34,8 @@ pub struct Description<'a> {
     refused: Option<&'static str>,
     /// Whether the stream can be read again after its end.
     resumable: bool,
+    /// Whether the stream continues after a restart of the server.
+    durable: bool,
     /// Whether the client sends acknowledgements.
     explicit_acks: bool,
     /// Whether a client is attached whose reading returns credit.
@@ -156,6 +158,7 @@ pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> De
         position: record.queue_position().and_then(QueuePosition::position),
         refused: record.rejection().map(|error| error.code),
         resumable: record.is_kept(),
+        durable: record.is_durable(),
         explicit_acks: terms.explicit_acks,
         attached: record.credit_owner().is_taken(),
         recovered: recovery.map(|note| note.recoveries),

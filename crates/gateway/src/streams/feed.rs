@@ -34,6 +34,13 @@ pub enum FeedEvent {
         /// Time of the change.
         at: Instant,
     },
+    /// A durable stream does not outlive the process any more.
+    Undurable {
+        /// Id of the stream.
+        stream: StreamId,
+        /// Time of the change.
+        at: Instant,
+    },
     /// A snapshot of the metrics, as JSON.
     Metrics {
         /// The snapshot.

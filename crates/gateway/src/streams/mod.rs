@@ -44,10 +44,12 @@ pub(crate) mod feed;
 pub(crate) mod permit_holder;
 pub(crate) mod recovery_state;
 pub(crate) mod settings;
+pub(crate) mod steering;
 pub mod step_offsets;
 pub(crate) mod stream_credit;
 pub(crate) mod stream_metrics;
 pub mod stream_record;
+pub(crate) mod stream_records;
 pub(crate) mod stream_run;
 pub mod stream_state;
 pub(crate) mod stream_terms;
@@ -77,6 +79,7 @@ pub(crate) use transitions::Changes;
 pub use undelivered::ResponseStream;
 pub(crate) use undelivered::UndeliveredStreams;
 
+use crate::durability::DurableStream;
 use crate::keys::{Caller, Scope};
 use generate::error::{ApiError, ErrorKind};
 use generate::stream_meta::StreamMeta;
@@ -124,7 +127,8 @@ impl StreamRegistry {
         &self.registry
     }
 
-    /// Registers a queued stream under the id in the stream's metadata.
+    /// Registers a queued stream under the id in the stream's metadata; with the records of a durable stream, whose
+    /// retention ends with the record's.
     ///
     /// # Errors
     /// The registry is full.
@@ -132,13 +136,15 @@ impl StreamRegistry {
         &self,
         meta: StreamMeta,
         terms: StreamTerms,
+        durable: Option<DurableStream>,
         now: Instant,
     ) -> Result<Registration<StreamRecord>, ApiError> {
         let (id, owner) = (meta.id, terms.owner);
         let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
+        let record = StreamRecord::new(meta, terms, durable, transitions);
         let registration = self
             .registry
-            .register(id, owner, now, StreamRecord::new(meta, terms, transitions))
+            .register(id, owner, now, record)
             .map_err(|full| self.full_error(full))?;
         registration.payload().transitions().publish_opened(now);
         Ok(registration)
@@ -150,12 +156,13 @@ impl StreamRegistry {
         &self,
         meta: StreamMeta,
         terms: StreamTerms,
+        durable: Option<DurableStream>,
         note: RecoveryNote,
         now: Instant,
     ) -> Option<Registration<StreamRecord>> {
         let (id, owner, opened_at) = (meta.id, terms.owner, meta.arrived);
         let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
-        let record = StreamRecord::new(meta, terms, transitions);
+        let record = StreamRecord::new(meta, terms, durable, transitions);
         record.recovery_state().set_note(note);
         let registration = self.registry.restore(id, owner, opened_at, record)?;
         registration.payload().transitions().publish_recovered(now);

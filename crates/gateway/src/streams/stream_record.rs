@@ -9,11 +9,13 @@ use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
 use super::end_name::end_name;
 use super::recovery_state::RecoveryState;
+use super::steering::Steering;
 use super::stream_state::StreamState;
 use super::stream_terms::StreamTerms;
 use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;
 use crate::admission::QueuePosition;
+use crate::durability::DurableStream;
 use crate::workflows::RunControl;
 use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
 use generate::error::ApiError;
@@ -57,13 +59,21 @@ pub struct StreamRecord {
     recovery: RecoveryState,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
+    steering: Steering,
+    /// The records in the journal, if the stream is recorded.
+    durable: Option<DurableStream>,
     /// The connection of the client that reads the stream to the end.
     connection: ConnectionHandle,
 }
 
 impl StreamRecord {
     /// A stream that waits.
-    pub(crate) fn new(meta: StreamMeta, terms: StreamTerms, transitions: Arc<Transitions>) -> Self {
+    pub(crate) fn new(
+        meta: StreamMeta,
+        terms: StreamTerms,
+        durable: Option<DurableStream>,
+        transitions: Arc<Transitions>,
+    ) -> Self {
         Self {
             source: Arc::new(StreamSource::new(meta)),
             terms,
@@ -76,6 +86,8 @@ impl StreamRecord {
             recovery: RecoveryState::default(),
             transitions,
             control_history: ControlHistory::default(),
+            steering: Steering::default(),
+            durable,
             connection: ConnectionHandle::default(),
         }
     }
@@ -108,6 +120,16 @@ impl StreamRecord {
     /// Control updates of the stream.
     pub(crate) fn control_history(&self) -> &ControlHistory {
         &self.control_history
+    }
+
+    /// Control updates that the engine has accepted.
+    pub(crate) fn steering(&self) -> &Steering {
+        &self.steering
+    }
+
+    /// The records of the stream in the journal.
+    pub(crate) fn durable(&self) -> Option<&DurableStream> {
+        self.durable.as_ref()
     }
 
     /// The connection that carries the stream to the client.
@@ -149,6 +171,9 @@ impl StreamRecord {
         if let Some(program) = program {
             let _ = self.program.set(program);
         }
+        if let Some(durable) = &self.durable {
+            durable.attach_logs(&generation, self.meta().logprobs, self.meta().top_n);
+        }
         if !self.source.settle(Ok(generation)) {
             return;
         }
@@ -164,6 +189,11 @@ impl StreamRecord {
             "cancelled" => ("cancelled", None),
             code => ("refused", Some(code)),
         };
+        if self.source.outcome().is_none()
+            && let Some(durable) = &self.durable
+        {
+            durable.reject(&error);
+        }
         if self.source.settle(Err(error)) {
             self.transitions.publish_ended(how, why, clock::now());
             self.stage.send_replace(StreamStage::Settled);
@@ -227,6 +257,9 @@ impl StreamRecord {
             return false;
         }
         self.paused.store(paused, Ordering::Relaxed);
+        if let Some(durable) = &self.durable {
+            durable.pause(paused);
+        }
         self.each_open(if paused {
             Handle::pause
         } else {

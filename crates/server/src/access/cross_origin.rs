@@ -18,7 +18,7 @@ use generate::error::{ApiError, ErrorKind};
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 /// Header fields of responses that a page may read, in addition to the CORS-safelisted ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "x-request-id, request-id, x-stream-id, retry-after, retry-after-ms, x-should-retry, x-millrace-ignored-fields, \
+    "x-request-id, request-id, x-stream-id, x-stream-durable, retry-after, retry-after-ms, x-should-retry, x-millrace-ignored-fields, \
      etag, stream-next-offset, stream-up-to-date, stream-closed, stream-cursor",
 );
 /// How long a browser may cache the response to a preflight.

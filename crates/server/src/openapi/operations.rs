@@ -48,8 +48,15 @@ pub(super) type Operation = (
 );
 
 /// Parameters of operations that generate.
-const GENERATES: &[&str] = &["resumable", "acks", "priority", "deadline"];
-const LINES: &[&str] = &["framing", "resumable", "acks", "priority", "deadline"];
+const GENERATES: &[&str] = &["resumable", "durable", "acks", "priority", "deadline"];
+const LINES: &[&str] = &[
+    "framing",
+    "resumable",
+    "durable",
+    "acks",
+    "priority",
+    "deadline",
+];
 const RESUMES: &[&str] = &["after", "last_event", "dialect", "framing", "govern"];
 const READS: &[&str] = &["offset", "live", "cursor", "if_none_match"];
 const URGENT: &[&str] = &["priority", "deadline"];

@@ -15,6 +15,7 @@ pub(super) fn all() -> Value {
     let number = |max: u64| json!({"type": "integer", "minimum": 0, "maximum": max});
     json!({
         "resumable": header("X-Stream-Resumable", json!({"enum": ["0", "1", "false", "true"]}), "1: the stream goes on when the client disconnects, and can be resumed"),
+        "durable": header("X-Stream-Durable", json!({"enum": ["0", "1", "false", "true"]}), "0: a resumable stream is not recorded, and does not outlive the server"),
         "acks": header("X-Stream-Acks", json!({"enum": ["socket", "explicit"]}), "what returns credit: bytes written to the socket, or explicit acknowledgements"),
         "priority": header("X-Priority", json!({"enum": ["critical", "high", "normal", "low", "background"]}), "overrides the body's priority"),
         "deadline": header("Request-Timeout-Ms", json!({"type": "integer", "minimum": 1, "maximum": DEADLINE_MS_MAX}), "deadline of the request in milliseconds"),

@@ -126,6 +126,7 @@ impl SessionHandler {
                 open.resumable.unwrap_or(open.protocol == Protocol::Job),
             ),
             explicit_acks: open.explicit_acks,
+            durable: open.durable,
             streamed: true,
             lease: None,
         };

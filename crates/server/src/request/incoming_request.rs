@@ -23,6 +23,7 @@ pub(crate) struct IncomingRequest {
     caller: Caller,
     scheduling: SchedulingHeaders,
     explicit_acks: bool,
+    durable: bool,
     resumable: Resumable,
     body: RequestBody,
 }
@@ -43,6 +44,7 @@ impl IncomingRequest {
             caller: request.caller,
             scheduling: request.scheduling,
             explicit_acks: request.stream.explicit_acks,
+            durable: request.stream.is_durable(),
             resumable: Resumable::from_choice(request.stream.resumable == Some(true)),
             body: RequestBody::parse(request.body)?,
         })
@@ -110,6 +112,7 @@ impl IncomingRequest {
             deadline: self.scheduling.deadline,
             resumable: self.resumable,
             explicit_acks: self.explicit_acks,
+            durable: self.durable,
             streamed: false,
             lease,
         };

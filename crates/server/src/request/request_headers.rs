@@ -78,6 +78,8 @@ pub(crate) fn parse_priority(headers: &HeaderMap) -> Result<Option<Priority>, Ap
 
 /// The header that selects a resumable stream.
 const RESUMABLE: &str = "x-stream-resumable";
+/// The header that keeps a resumable stream out of the journal.
+const DURABLE: &str = "x-stream-durable";
 /// The header that selects what returns credit: acknowledgements of the client, or the socket.
 const ACKS: &str = "x-stream-acks";
 
@@ -86,6 +88,8 @@ const ACKS: &str = "x-stream-acks";
 pub(crate) struct StreamHeaders {
     /// `None` if the header is absent.
     pub(crate) resumable: Option<bool>,
+    /// `None` if the header is absent.
+    pub(crate) durable: Option<bool>,
     pub(crate) explicit_acks: bool,
 }
 
@@ -104,11 +108,8 @@ impl StreamHeaders {
             }
             meant
         };
-        let resumable = read(RESUMABLE, "must be 1 or 0", |text| match text {
-            "1" | "true" => Some(true),
-            "0" | "false" => Some(false),
-            _ => None,
-        });
+        let resumable = read(RESUMABLE, "must be 1 or 0", parse_flag);
+        let durable = read(DURABLE, "must be 1 or 0", parse_flag);
         let explicit_acks = read(ACKS, "must be explicit or socket", |text| match text {
             "explicit" => Some(true),
             "socket" => Some(false),
@@ -119,8 +120,22 @@ impl StreamHeaders {
         }
         Ok(Self {
             resumable,
+            durable,
             explicit_acks: explicit_acks.unwrap_or(false),
         })
+    }
+
+    /// Whether a resumable stream is recorded in the journal.
+    pub(crate) fn is_durable(self) -> bool {
+        self.durable != Some(false)
+    }
+}
+
+fn parse_flag(text: &str) -> Option<bool> {
+    match text {
+        "1" | "true" => Some(true),
+        "0" | "false" => Some(false),
+        _ => None,
     }
 }
 
@@ -143,9 +158,17 @@ mod tests {
     fn stream_headers_are_parsed_and_invalid_ones_are_rejected() {
         let stream = |resumable, explicit_acks| StreamHeaders {
             resumable,
+            durable: None,
             explicit_acks,
         };
-        let rows: [(&[_], _); 4] = [
+        let rows: [(&[_], _); 5] = [
+            (
+                &[(DURABLE, "0")],
+                StreamHeaders {
+                    durable: Some(false),
+                    ..stream(None, false)
+                },
+            ),
             (&[], stream(None, false)),
             (&[(RESUMABLE, "1")], stream(Some(true), false)),
             (
@@ -160,7 +183,7 @@ mod tests {
         for (fields, want) in rows {
             assert_eq!(parse(fields).ok(), Some(want), "{fields:?}");
         }
-        let error = parse(&[(RESUMABLE, "yes"), (ACKS, "2")]).expect_err("invalid");
-        assert_eq!((error.kind, error.problems.len()), (ErrorKind::Invalid, 2));
+        let error = parse(&[(RESUMABLE, "yes"), (ACKS, "2"), (DURABLE, "")]).expect_err("invalid");
+        assert_eq!((error.kind, error.problems.len()), (ErrorKind::Invalid, 3));
     }
 }

@@ -25,6 +25,9 @@ use wire::protocol::{EncoderSettings, Encoding, ProtocolHeader};
 /// The header with the id of a response's stream.
 pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-stream-id");
 
+/// The header that states whether a resumable stream continues after a restart of the server.
+const STREAM_DURABLE: HeaderName = HeaderName::from_static("x-stream-durable");
+
 /// Builds the responses of opened streams.
 #[derive(Clone)]
 pub(crate) struct StreamResponder {
@@ -67,11 +70,14 @@ impl StreamResponder {
     pub(crate) async fn respond(&self, opened: OpenedStream) -> Response {
         let record = Arc::clone(opened.record());
         let ignored = opened.ignored_fields().clone();
-        let response = self.try_respond(opened).await;
-        response.unwrap_or_else(|error| {
-            let response = record.terms().protocol.error(&error);
-            with_stream(response, &record, &ignored)
-        })
+        match self.try_respond(opened).await {
+            Ok(response) => response,
+            Err(error) => {
+                record.wait_written().await;
+                let response = record.terms().protocol.error(&error);
+                with_stream(response, &record, &ignored)
+            }
+        }
     }
 
     /// The response to the request that opened the stream.
@@ -86,7 +92,9 @@ impl StreamResponder {
         } else {
             non_streaming_response(opened).await
         };
-        response.map(|response| with_stream(response, &record, &ignored))
+        let response = response?;
+        record.wait_written().await;
+        Ok(with_stream(response, &record, &ignored))
     }
 
     /// The body of a response whose head is sent before the request is admitted. A rejection becomes an event of the
@@ -188,10 +196,17 @@ fn with_stream(
     response
 }
 
-/// Adds the header with the stream id to a response.
+/// Adds the header with the stream id to a response, and for a resumable stream the header of durability.
 pub(crate) fn with_stream_id(mut response: Response, record: &StreamRecord) -> Response {
     if let Ok(id) = HeaderValue::try_from(record.id().to_string()) {
         response.headers_mut().insert(STREAM_ID, id);
+    }
+    if record.terms().resumable {
+        let is_durable = match record.is_durable() {
+            true => HeaderValue::from_static("1"),
+            false => HeaderValue::from_static("0"),
+        };
+        response.headers_mut().insert(STREAM_DURABLE, is_durable);
     }
     response
 }

@@ -52,7 +52,9 @@ pub(crate) async fn submit_job(
     let request =
         IncomingRequest::new(Protocol::Job, Framing::Sse, request)?.with_resumable(Resumable::Yes);
     let opened = request.opened(responder.gateway()).await?;
-    Ok(submitted_job(&opened.run_detached()))
+    let record = opened.run_detached();
+    record.wait_written().await;
+    Ok(submitted_job(&record))
 }
 
 pub(crate) async fn show_job(job: JobInPath) -> Result<Response, Rejected> {

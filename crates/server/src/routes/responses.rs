@@ -55,6 +55,7 @@ pub(crate) async fn create_response(
         return Ok(responder.respond(opened).await);
     }
     let entry = opened.run_detached();
+    entry.wait_written().await;
     Ok(with_stream_id(json_response(so_far(&entry)), &entry))
 }
 

@@ -190,6 +190,12 @@ fn write_event(event: &FeedEvent, out: &mut BytesMut) {
             json::raw(out, ",\"metrics\":");
             out.extend_from_slice(snapshot);
         }
+        FeedEvent::Undurable { stream, at } => {
+            json::raw(out, "data: {\"type\":\"undurable\",\"stream\":\"");
+            json::raw(out, &stream.to_string());
+            json::raw(out, "\"");
+            write_time(*at, out);
+        }
         FeedEvent::Change {
             stream,
             change,

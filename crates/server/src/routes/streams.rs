@@ -244,17 +244,21 @@ pub(crate) async fn delete_stream(
 }
 
 pub(crate) async fn pause_stream(stream: StreamInPath) -> Result<Response, Rejected> {
-    Ok(set_paused(&stream.found?, true)?)
+    Ok(set_paused(&stream.found?, true).await?)
 }
 
 pub(crate) async fn resume_stream(stream: StreamInPath) -> Result<Response, Rejected> {
-    Ok(set_paused(&stream.found?, false)?)
+    Ok(set_paused(&stream.found?, false).await?)
 }
 
-fn set_paused(stream: &stream::Entry<StreamRecord>, paused: bool) -> Result<Response, ApiError> {
+async fn set_paused(
+    stream: &stream::Entry<StreamRecord>,
+    paused: bool,
+) -> Result<Response, ApiError> {
     if !stream.payload.pause(paused) {
         return Err(not_running());
     }
+    stream.payload.wait_written().await;
     Ok(described_stream(StatusCode::OK, stream))
 }
 
@@ -264,6 +268,7 @@ pub(crate) async fn update_stream(
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
     control::apply_control(ControlRequest::parse(&body)?, &stream.payload)?;
+    stream.payload.wait_written().await;
     Ok(described_stream(StatusCode::OK, &stream))
 }
 

@@ -76,6 +76,7 @@ pub(crate) async fn run_workflow(
         priority: request.scheduling.priority,
         deadline: request.scheduling.deadline,
         resumable: true,
+        durable: request.stream.is_durable(),
         explicit_acks: request.stream.explicit_acks,
         ..parsed.await?
     };
@@ -100,10 +101,12 @@ fn parse_run(
         ask: run_request(body.text(), tokens_max, request.stream),
         body_bytes: body.text().len(),
         resumable: true,
+        durable: true,
         explicit_acks: false,
         priority: None,
         deadline: None,
         response_id: None,
+        stored: None,
         program: Some(Program {
             program,
             given: request.kwargs,

@@ -10,6 +10,7 @@ mod control;
 mod crowds;
 mod dashboard;
 mod doors;
+mod durability;
 mod durable_streams;
 mod embeddings;
 mod endings;

@@ -5,6 +5,7 @@ pub mod automaton;
 pub mod client;
 pub mod described;
 pub mod dialects;
+pub mod disk;
 pub mod echo;
 pub mod exported;
 pub mod framing;
@@ -20,6 +21,9 @@ pub mod ui_messages;
 pub use testing::small_vocabulary as vocab;
 pub use testing::wait::{PATIENCE, wait_until};
 
+use ::gateway::durability::StreamJournal;
+use ::gateway::streams::StreamFeed;
+use ::journal::FileSystem;
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::{Dims, Forward};
@@ -27,6 +31,7 @@ use server::{
     Drained, Keys, Loading, ModelFacts, ModelHandle, ModelIdentity, ServedModel, Server,
     ServerConfig, StepMetrics, io_runtime,
 };
+use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,6 +82,13 @@ struct Speech {
     tokenizer: Arc<Tokenizer>,
 }
 
+type StartJournal = Box<dyn FnOnce(StreamFeed) -> Arc<StreamJournal>>;
+
+thread_local! {
+    /// Makes the journal of the next server that this thread starts.
+    static NEXT_JOURNAL: RefCell<Option<StartJournal>> = const { RefCell::new(None) };
+}
+
 /// A running server.
 pub struct Rig {
     pub addr: SocketAddr,
@@ -114,6 +126,17 @@ impl Rig {
     /// A server whose model waits for the gate before each pass.
     pub fn gated(fake: FakeConfig, config: ServerConfig) -> Self {
         Self::behind(fake, config, Arc::new(Keys::anonymous()))
+    }
+
+    /// A server whose model waits for the gate before each pass, and that records streams on this disk.
+    pub fn recorded(fake: FakeConfig, config: ServerConfig, disk: impl FileSystem) -> Self {
+        Self::set_next_journal(move |feed| disk::start_journal(disk, feed));
+        Self::gated(fake, config)
+    }
+
+    /// Makes the journal of the next server that this thread starts.
+    pub fn set_next_journal(start: impl FnOnce(StreamFeed) -> Arc<StreamJournal> + 'static) {
+        NEXT_JOURNAL.with_borrow_mut(|next| *next = Some(Box::new(start)));
     }
 
     /// The same, for callers with these keys.
@@ -266,7 +289,16 @@ impl Rig {
         let (server, loading) = {
             let _inside = runtime.enter();
             let (server, loading) = Server::bind_early(config, MODEL).expect("a free port");
-            (server.with_keys(keys), loading)
+            let server = server.with_keys(keys);
+            let journal = NEXT_JOURNAL.with_borrow_mut(Option::take);
+            let server = match journal {
+                Some(start) => {
+                    let journal = start(server.stream_feed());
+                    server.with_stream_journal(journal)
+                }
+                None => server,
+            };
+            (server, loading)
         };
         let addr = server.local_addr();
         let (stop, stopped) = oneshot::channel();

@@ -203,7 +203,7 @@ pub(super) fn generation(meta: StreamMeta, readers: Vec<LogReaders>) -> Generati
 /// A registered stream that has not started.
 pub(super) fn registered(meta: StreamMeta, terms: StreamTerms) -> StreamRun {
     let streams = StreamRegistry::new(StreamLimits::default(), KEEP_ALIVE, StreamFeed::new());
-    let registration = streams.open(meta, terms, clock::now());
+    let registration = streams.open(meta, terms, None, clock::now());
     let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
     StreamRun::new(registration, key_permit())
 }

@@ -1,0 +1,133 @@
+//! A stream's handle to its records in the journal.
+
+use super::ControlState;
+use super::rejection;
+use super::stream_logs::StreamLogs;
+use super::stream_news::{Claim, PreparedNews};
+use super::stream_slot::StreamSlot;
+use generate::error::ApiError;
+use generate::stream_source::StartedGeneration;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// How long a response waits until the stream's beginning is in the journal.
+const WRITTEN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The records of one stream. The drop ends their retention.
+pub struct DurableStream {
+    slot: Arc<StreamSlot>,
+}
+
+impl DurableStream {
+    pub(crate) fn new(slot: Arc<StreamSlot>) -> Self {
+        Self { slot }
+    }
+
+    /// Records the prompts of a submission: `body` for the record, `description` for a rewriting.
+    pub(crate) fn record_prompts(&self, body: Vec<u8>, description: Vec<u8>) {
+        self.slot.set_description_bytes(description.len());
+        self.slot.change(|inbox| {
+            inbox.news.prepared = Some(PreparedNews {
+                body: body.into(),
+                description: description.into(),
+            });
+        });
+    }
+
+    /// Reads the logs of a generation from now on.
+    pub(crate) fn attach_logs(
+        &self,
+        generation: &StartedGeneration,
+        has_logprobs: bool,
+        top_n: usize,
+    ) {
+        let logs = StreamLogs::new(generation, has_logprobs, top_n);
+        self.slot.change(|inbox| {
+            if let Some(logs) = logs.as_ref().filter(|_| inbox.is_open) {
+                logs.open_gates();
+            }
+            inbox.logs = logs;
+        });
+    }
+
+    /// Records that this process takes a recovered stream over.
+    pub fn claim(&self, claim: Claim) {
+        self.slot.change(|inbox| inbox.news.claim = Some(claim));
+    }
+
+    /// Records the control updates of the stream.
+    pub(crate) fn steer(&self, control: ControlState) {
+        self.slot.change(|inbox| inbox.news.control = Some(control));
+    }
+
+    /// Records whether a client has paused the stream.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.slot
+            .change(|inbox| inbox.news.is_paused = Some(is_paused));
+    }
+
+    /// Records why the stream will never start. A shutdown is no reason: the stream starts in the next process.
+    pub(crate) fn reject(&self, error: &ApiError) {
+        if self.slot.state.is(|state| &state.is_shutting_down) {
+            return;
+        }
+        let outcome: Arc<[u8]> = rejection::encode(error).into();
+        self.slot.change(|inbox| inbox.news.outcome = Some(outcome));
+    }
+
+    /// Waits until everything recorded so far is in the journal, at most a second. Returns whether the stream is
+    /// durable.
+    pub async fn written(&self) -> bool {
+        let _ = tokio::time::timeout(WRITTEN_TIMEOUT, self.slot.wait_for_changes()).await;
+        self.is_durable()
+    }
+
+    /// Whether everything recorded so far is in the journal, and the stream continues after a restart of the process.
+    pub fn is_durable(&self) -> bool {
+        self.slot.is_durable()
+    }
+
+    /// Wakes the recorder when the logs of the stream grow.
+    pub(crate) fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.slot))
+    }
+
+    /// Makes the stream not durable, forever.
+    pub(crate) fn give_up(&self) {
+        self.slot.open_gates();
+        self.slot.note_news();
+    }
+}
+
+impl Drop for DurableStream {
+    fn drop(&mut self) {
+        self.slot.release();
+    }
+}
+
+/// An object in the journal that is not a stream. The drop ends the retention.
+pub struct StoredBlob(DurableStream);
+
+impl StoredBlob {
+    pub(crate) fn new(slot: Arc<StreamSlot>) -> Self {
+        Self(DurableStream::new(slot))
+    }
+
+    /// As [`DurableStream::written`].
+    pub async fn written(&self) -> bool {
+        self.0.written().await
+    }
+
+    /// Whether the object is in the journal. The journal may give objects up for space.
+    pub fn is_durable(&self) -> bool {
+        self.0.is_durable()
+    }
+}
+
+impl From<DurableStream> for StoredBlob {
+    /// An object that was recovered.
+    fn from(recovered: DurableStream) -> Self {
+        Self(recovered)
+    }
+}

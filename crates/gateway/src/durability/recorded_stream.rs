@@ -1,0 +1,248 @@
+//! What was recorded of one stream: all that a rewriting needs beside the tokens, which the logs have.
+
+use super::{ControlState, StreamDescription, end_code};
+
+use super::stream_logs::StreamLogs;
+use super::stream_news::{Claim, StreamNews};
+use super::unix_time::unix_us;
+use generate::output::generation_reader::is_good;
+use journal::{AppendError, FileSystem, Record, RecoveredStream, StreamKey, Writer};
+use std::sync::Arc;
+use stream::End;
+use wire::clock;
+
+/// The recorder's knowledge of one stream.
+#[derive(Default)]
+pub(crate) struct RecordedStream {
+    /// Changes of the handle that were taken.
+    pub(crate) changes: u64,
+    /// `None` before the beginning was appended, and after the stream was forgotten.
+    pub(crate) key: Option<StreamKey>,
+    /// The description, with the prompts from the submission on.
+    pub(crate) description: Arc<[u8]>,
+    /// What an earlier process has recorded; `None` after the logs were attached.
+    pub(crate) recovered: Option<Arc<RecoveredStream>>,
+    pub(crate) claim: Option<Claim>,
+    /// Cached tokens and wall time.
+    pub(crate) started: Option<(u64, u64)>,
+    pub(crate) control: Option<ControlState>,
+    /// A control state that is not recorded yet.
+    news_of_control: Option<ControlState>,
+    /// Control updates that were applied by earlier processes.
+    applied_before: u64,
+    pub(crate) is_paused: bool,
+    pub(crate) broke: Option<u32>,
+    pub(crate) choices: Vec<RecordedChoice>,
+    pub(crate) outcome: Option<Arc<[u8]>>,
+}
+
+/// The recorded part of one choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RecordedChoice {
+    pub(crate) tokens: u64,
+    /// Code of the end, and wall time.
+    pub(crate) end: Option<(u32, u64)>,
+}
+
+impl RecordedStream {
+    /// The state that an earlier process has left.
+    pub(crate) fn of_recovered(stream: &Arc<RecoveredStream>) -> Self {
+        let claim = stream.claim.map(|claim| Claim {
+            generation: claim.generation,
+            instance: claim.instance,
+            attempt: claim.attempt,
+            why: claim.why,
+            tokens: claim.tokens,
+        });
+        let choices = stream.choices.iter().map(|choice| RecordedChoice {
+            tokens: choice.ids.len() as u64,
+            end: choice.end,
+        });
+        let control = stream.sampling.as_deref();
+        let control = control.and_then(|bytes| ControlState::decode(bytes).ok());
+        Self {
+            changes: 0,
+            key: Some(stream.key),
+            description: described(stream),
+            claim,
+            started: stream.started.map(|s| (s.cached_tokens, s.at_unix_us)),
+            applied_before: control.as_ref().map_or(0, |control| control.applied),
+            control,
+            news_of_control: None,
+            is_paused: stream.is_paused,
+            broke: stream.broke,
+            choices: choices.collect(),
+            outcome: stream.outcome.as_deref().map(Arc::from),
+            recovered: Some(Arc::clone(stream)),
+        }
+    }
+
+    /// Appends the changes of the stream's handle, but for the control state, which stands behind the tokens. An error
+    /// means that the journal takes no more of this stream.
+    pub(crate) fn append_news<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        id: u128,
+        news: StreamNews,
+    ) -> Result<(), AppendError> {
+        if let Some(description) = news.open {
+            self.key = Some(writer.open_stream(id, &description)?);
+            self.description = description;
+        }
+        let Some(key) = self.key else {
+            return Ok(());
+        };
+        if let Some(claim) = news.claim {
+            writer.append(key, &claim.to_record())?;
+            self.claim = Some(claim);
+        }
+        if let Some(prepared) = news.prepared {
+            let body = &prepared.body;
+            writer.append(key, &Record::Prepared { body })?;
+            self.description = prepared.description;
+        }
+        if let Some(on) = news.is_paused.filter(|on| *on != self.is_paused) {
+            writer.append(key, &Record::Paused { on })?;
+            self.is_paused = on;
+        }
+        if let Some(outcome) = news.outcome {
+            writer.append(key, &Record::Kept { outcome: &outcome })?;
+            self.outcome = Some(outcome);
+        }
+        self.news_of_control = news.control.or(self.news_of_control.take());
+        Ok(())
+    }
+
+    /// Whether a control state will follow the tokens: `applied` updates of this process are in the logs.
+    pub(crate) fn has_control_news(&self, applied: u64) -> bool {
+        let is_behind = |control: &ControlState| {
+            !control.pending.is_empty() && control.applied < self.applied_before + applied
+        };
+        self.news_of_control.is_some() || self.control.as_ref().is_some_and(is_behind)
+    }
+
+    /// Appends the control state, without the updates that are in the recorded tokens.
+    pub(crate) fn append_control<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        key: StreamKey,
+        applied: u64,
+    ) -> Result<(), AppendError> {
+        let Some(mut control) = self.news_of_control.take().or_else(|| self.control.take()) else {
+            return Ok(());
+        };
+        control.mark_applied(self.applied_before + applied);
+        // The handle has compared the length with the bound.
+        if let Ok(sampling) = control.encode() {
+            writer.append(
+                key,
+                &Record::Steered {
+                    sampling: &sampling,
+                },
+            )?;
+        }
+        self.control = Some(control);
+        Ok(())
+    }
+
+    /// Appends the start of the stream's requests in this process, once.
+    pub(crate) fn append_start<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        key: StreamKey,
+        logs: &StreamLogs,
+    ) -> Result<(), AppendError> {
+        if self.started.is_some() {
+            return Ok(());
+        }
+        let Some(started) = logs.started_at() else {
+            return Ok(());
+        };
+        let (cached_tokens, at_unix_us) = (started.cached_tokens, unix_us(started.at));
+        self.started = Some((cached_tokens, at_unix_us));
+        let record = Record::Started {
+            cached_tokens,
+            at_unix_us,
+        };
+        writer.append(key, &record)
+    }
+
+    /// Appends the end of a choice whose tokens were appended; the first bad end of the stream is recorded, too.
+    pub(crate) fn append_end<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        key: StreamKey,
+        choice: usize,
+        end: End,
+    ) -> Result<(), AppendError> {
+        // The format's bound on choices is below 2^32.
+        let number = choice as u32;
+        if !is_good(end) && self.broke.is_none() {
+            writer.append(key, &Record::Broke { choice: number })?;
+            self.broke = Some(number);
+        }
+        let (end, at_unix_us) = (end_code(end), unix_us(clock::now()));
+        let record = Record::Ended {
+            choice: number,
+            end,
+            at_unix_us,
+        };
+        writer.append(key, &record)?;
+        if let Some(recorded) = self.choices.get_mut(choice) {
+            recorded.end = Some((end, at_unix_us));
+        }
+        Ok(())
+    }
+
+    /// The description and the state before the tokens, as records.
+    pub(crate) fn state_records(&self, mut append: impl FnMut(&Record<'_>)) {
+        if let Some(claim) = self.claim {
+            append(&claim.to_record());
+        }
+        if let Some((cached_tokens, at_unix_us)) = self.started {
+            append(&Record::Started {
+                cached_tokens,
+                at_unix_us,
+            });
+        }
+        if let Some(control) = &self.control {
+            let sampling = control.encode().unwrap_or_default();
+            append(&Record::Steered {
+                sampling: &sampling,
+            });
+        }
+        if self.is_paused {
+            append(&Record::Paused { on: true });
+        }
+    }
+
+    /// The state after the tokens, as records.
+    pub(crate) fn end_records(&self, mut append: impl FnMut(&Record<'_>)) {
+        if let Some(choice) = self.broke {
+            append(&Record::Broke { choice });
+        }
+        for (choice, recorded) in self.choices.iter().enumerate() {
+            if let Some((end, at_unix_us)) = recorded.end {
+                append(&Record::Ended {
+                    choice: choice as u32,
+                    end,
+                    at_unix_us,
+                });
+            }
+        }
+        if let Some(outcome) = &self.outcome {
+            append(&Record::Kept { outcome });
+        }
+    }
+}
+
+/// The description with the submitted prompts, where they were recorded.
+fn described(stream: &RecoveredStream) -> Arc<[u8]> {
+    let with_prompts = |body: &[u8]| {
+        let mut description = StreamDescription::decode(&stream.description).ok()?;
+        description.set_prepared(body).ok()?;
+        description.encode().ok()
+    };
+    let merged = stream.prepared.as_deref().and_then(with_prompts);
+    merged.as_deref().unwrap_or(&stream.description).into()
+}

@@ -1,0 +1,172 @@
+//! Errors of streams that were rejected before their start, in the journal: later readers get the same error, also after
+//! a restart.
+
+use super::journal_state::lock;
+use generate::error::{ApiError, Blame, ErrorKind, Problem};
+use serde::{Deserialize, Serialize};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Error codes that were read from journals and that live as long as the process.
+const CODES_MAX: usize = 256;
+
+/// Bytes of such a code.
+const CODE_BYTES_MAX: usize = 64;
+
+/// Kinds of errors by name. The names are final: files on disk have them.
+const KINDS: [(ErrorKind, &str); 20] = [
+    (ErrorKind::Invalid, "invalid"),
+    (ErrorKind::Unauthenticated, "unauthenticated"),
+    (ErrorKind::Forbidden, "forbidden"),
+    (ErrorKind::NotFound, "not_found"),
+    (ErrorKind::MethodNotAllowed, "method_not_allowed"),
+    (ErrorKind::RequestTimeout, "request_timeout"),
+    (ErrorKind::Conflict, "conflict"),
+    (ErrorKind::Gone, "gone"),
+    (ErrorKind::TooLarge, "too_large"),
+    (ErrorKind::UnsupportedMedia, "unsupported_media"),
+    (ErrorKind::Misdirected, "misdirected"),
+    (ErrorKind::Unprocessable, "unprocessable"),
+    (ErrorKind::UpgradeRequired, "upgrade_required"),
+    (ErrorKind::RateLimited, "rate_limited"),
+    (ErrorKind::Cancelled, "cancelled"),
+    (ErrorKind::Internal, "internal"),
+    (ErrorKind::NotSupported, "not_supported"),
+    (ErrorKind::Upstream, "upstream"),
+    (ErrorKind::Unavailable, "unavailable"),
+    (ErrorKind::TimedOut, "timed_out"),
+];
+
+const BLAMES: [(Blame, &str); 3] = [
+    (Blame::Caller, "caller"),
+    (Blame::Capacity, "capacity"),
+    (Blame::Ours, "ours"),
+];
+
+/// An error as JSON.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct RecordedError {
+    kind: String,
+    blame: String,
+    code: String,
+    message: String,
+    problems: Vec<RecordedProblem>,
+    retry_after_ms: Option<u64>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct RecordedProblem {
+    field: String,
+    constraint: String,
+    value: Option<Box<str>>,
+}
+
+/// The error as the body of [`journal::Record::Kept`].
+pub fn encode(error: &ApiError) -> Vec<u8> {
+    let problem = |problem: &Problem| RecordedProblem {
+        field: problem.field.clone(),
+        constraint: problem.constraint.clone(),
+        value: problem.value.clone(),
+    };
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let recorded = RecordedError {
+        kind: name_of(&KINDS, error.kind).to_owned(),
+        blame: name_of(&BLAMES, error.blame).to_owned(),
+        code: error.code.to_owned(),
+        message: error.message.clone(),
+        problems: error.problems.iter().map(problem).collect(),
+        retry_after_ms: error.retry_after.map(milliseconds),
+    };
+    // Strings and numbers are always JSON.
+    serde_json::to_vec(&recorded).unwrap_or_default()
+}
+
+/// The error of a body. Unknown kinds and codes are those of an internal error.
+pub fn decode(body: &[u8]) -> ApiError {
+    let recorded: RecordedError = serde_json::from_slice(body).unwrap_or_default();
+    let problem = |problem: RecordedProblem| Problem {
+        field: problem.field,
+        constraint: problem.constraint,
+        value: problem.value,
+    };
+    ApiError {
+        kind: find_name(&KINDS, &recorded.kind).unwrap_or(ErrorKind::Internal),
+        blame: find_name(&BLAMES, &recorded.blame).unwrap_or(Blame::Ours),
+        code: static_code(&recorded.code),
+        message: recorded.message,
+        problems: recorded.problems.into_iter().map(problem).collect(),
+        retry_after: recorded.retry_after_ms.map(Duration::from_millis),
+    }
+}
+
+fn name_of<T: Copy + PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
+    let found = names.iter().find(|(known, _)| *known == value);
+    found.map_or("", |(_, name)| name)
+}
+
+fn find_name<T: Copy>(names: &[(T, &'static str)], name: &str) -> Option<T> {
+    let found = names.iter().find(|(_, known)| *known == name);
+    found.map(|(value, _)| *value)
+}
+
+/// A code that lives as long as the process. There are few codes; the number of those from edited files is bounded.
+fn static_code(code: &str) -> &'static str {
+    static CODES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut codes = lock(&CODES);
+    if let Some(known) = codes.iter().find(|known| **known == code) {
+        return known;
+    }
+    if code.is_empty() || code.len() > CODE_BYTES_MAX || codes.len() >= CODES_MAX {
+        return "internal_error";
+    }
+    let code: &'static str = Box::leak(code.into());
+    codes.push(code);
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_is_read_back() {
+        let errors = [
+            ApiError::field("min_tokens", "invalid_value", "min_tokens: is too large"),
+            ApiError::capacity("overloaded", "later", Duration::from_secs(7)),
+            ApiError::ours("internal_error", "a bug"),
+        ];
+        for error in errors {
+            let read = decode(&encode(&error));
+            assert_eq!(format!("{read:?}"), format!("{error:?}"));
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own() {
+        for (kind, name) in KINDS {
+            assert_eq!(find_name(&KINDS, name), Some(kind), "{name}");
+            assert_eq!(name_of(&KINDS, kind), name);
+        }
+    }
+
+    #[test]
+    fn damaged_body_is_an_internal_error() {
+        for body in ["", "[]", "{\"kind\": 7}", "{\"code\": \"\"}"] {
+            let error = decode(body.as_bytes());
+            assert_eq!(
+                (error.kind, error.code),
+                (ErrorKind::Internal, "internal_error"),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn encoding_is_stable() {
+        let json = r#"{"kind":"unavailable","blame":"capacity","code":"overloaded","message":"later","problems":[],"retry_after_ms":7000}"#;
+        let error = ApiError::capacity("overloaded", "later", Duration::from_secs(7));
+        assert_eq!(String::from_utf8(encode(&error)).expect("UTF-8"), json);
+    }
+}

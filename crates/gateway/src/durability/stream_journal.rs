@@ -1,0 +1,162 @@
+//! The journal of the server's streams.
+
+use super::DESCRIPTION_BYTES_MAX;
+use super::durable_stream::{DurableStream, StoredBlob};
+use super::journal_metrics::JournalGauges;
+use super::journal_state::{JournalState, lock};
+use super::recorded_stream::RecordedStream;
+use super::recorder::StreamRecorder;
+use super::stream_news::StreamNews;
+use super::stream_slot::{StreamInbox, StreamSlot};
+use crate::streams::feed::StreamFeed;
+use journal::{FileSystem, JournalThread, Recovered, RecoveredStream, Writer};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
+use wire::clock;
+
+/// The journal with its thread.
+pub struct StreamJournal {
+    pub(crate) state: Arc<JournalState>,
+    /// `None` after [`StreamJournal::stop`].
+    pub(crate) thread: Mutex<Option<JournalThread>>,
+}
+
+/// A stream that an earlier process has left.
+pub struct AdoptedStream {
+    /// Everything that was recorded.
+    pub recovered: Arc<RecoveredStream>,
+    /// The handle for further records. The drop ends the retention of the stream.
+    pub durable: DurableStream,
+}
+
+/// The place of a journal that is set when the journal was read.
+#[derive(Default)]
+pub struct JournalSlot(OnceLock<Arc<StreamJournal>>);
+
+impl JournalSlot {
+    /// The journal, if there is one by now.
+    pub fn get(&self) -> Option<&Arc<StreamJournal>> {
+        self.0.get()
+    }
+
+    /// Sets the journal. To be called once.
+    pub fn set(&self, journal: Arc<StreamJournal>) {
+        let _ = self.0.set(journal);
+    }
+}
+
+impl StreamJournal {
+    /// Starts the threads. All recovered streams are live and can be rewritten; those whose handle is dropped are
+    /// forgotten. Streams that cease to be durable are published to `feed`.
+    ///
+    /// # Errors
+    /// A thread cannot be created.
+    pub fn start<F: FileSystem>(
+        writer: Writer<F>,
+        recovered: Recovered,
+        feed: StreamFeed,
+    ) -> io::Result<(Arc<Self>, Vec<AdoptedStream>)> {
+        let bytes_max = usize::try_from(writer.live_bytes_max()).unwrap_or(usize::MAX);
+        let state = JournalState::new(bytes_max, feed);
+        let (mut slots, mut adopted) = (Vec::new(), Vec::new());
+        for stream in recovered.streams {
+            let (key, recovered) = (stream.key, Arc::new(stream));
+            let slot = adopt_slot(&state, &recovered);
+            slot.set_durable(writer.is_durable(key));
+            slots.push((key, Arc::clone(&slot)));
+            let durable = DurableStream::new(slot);
+            adopted.push(AdoptedStream { recovered, durable });
+        }
+        let recorder = StreamRecorder::new(Arc::clone(&state), slots.into_iter());
+        let start = clock::now();
+        let thread = JournalThread::start(writer, recorder, move || clock::now() - start)?;
+        state.set_waker(thread.waker());
+        let journal = Self {
+            state,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok((Arc::new(journal), adopted))
+    }
+
+    /// Begins a stream. `None`: the journal does not work, or the description is too large.
+    pub fn open_stream(&self, id: u128, description: Vec<u8>) -> Option<DurableStream> {
+        let slot = self.insert_slot(id, description, None)?;
+        Some(DurableStream::new(slot))
+    }
+
+    /// Records an object that is not a stream. `None` as for [`StreamJournal::open_stream`].
+    pub fn store_blob(
+        &self,
+        id: u128,
+        description: Vec<u8>,
+        outcome: Vec<u8>,
+    ) -> Option<StoredBlob> {
+        let slot = self.insert_slot(id, description, Some(outcome.into()))?;
+        Some(StoredBlob::new(slot))
+    }
+
+    fn insert_slot(
+        &self,
+        id: u128,
+        description: Vec<u8>,
+        outcome: Option<Arc<[u8]>>,
+    ) -> Option<Arc<StreamSlot>> {
+        let bytes = description.len() + outcome.as_ref().map_or(0, |outcome| outcome.len());
+        let is_accepted = self.is_working()
+            && bytes <= DESCRIPTION_BYTES_MAX
+            && self.state.take_description_bytes(bytes);
+        is_accepted.then(|| {
+            let news = StreamNews {
+                open: Some(description.into()),
+                outcome,
+                ..StreamNews::default()
+            };
+            let inbox = StreamInbox {
+                news,
+                changes: 1,
+                ..StreamInbox::default()
+            };
+            StreamSlot::insert(&self.state, id, bytes, RecordedStream::default(), inbox)
+        })
+    }
+
+    /// Whether streams that begin now are recorded.
+    fn is_working(&self) -> bool {
+        let state = &self.state;
+        !state.is(|state| &state.is_stalled) && !state.is(|state| &state.is_stopped)
+    }
+
+    /// Begins the shutdown: from now on an end by the shutdown is neither recorded nor shown, so that the streams
+    /// continue in the next process.
+    pub fn begin_shutdown(&self) {
+        self.state.is_shutting_down.store(true, Ordering::Release);
+    }
+
+    /// Writes everything with the seal, and ends the threads. Handles that are dropped later forget nothing. Blocks
+    /// while the disk does.
+    pub fn stop(&self) {
+        self.begin_shutdown();
+        self.state.is_stopped.store(true, Ordering::Release);
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            thread.stop();
+        }
+    }
+
+    /// Counts and sizes for metrics.
+    pub fn gauges(&self) -> JournalGauges {
+        let slots = self.state.live_slots();
+        JournalGauges {
+            behind_tokens: slots.iter().map(|slot| slot.hidden_tokens()).sum(),
+            ..self.state.metrics.get()
+        }
+    }
+}
+
+fn adopt_slot(state: &Arc<JournalState>, recovered: &Arc<RecoveredStream>) -> Arc<StreamSlot> {
+    let recorded = RecordedStream::of_recovered(recovered);
+    let bytes = recorded.description.len();
+    state.replace_description_bytes(0, bytes);
+    StreamSlot::insert(state, recovered.id, bytes, recorded, StreamInbox::default())
+}

@@ -1,0 +1,155 @@
+//! The logs of a durable stream, as the recorder reads them.
+
+use super::token_buffers::TokenBuffers;
+use engine::{Phase, Progress, Token, TopLogprob};
+use generate::stream_source::StartedGeneration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{End, Gate, Tap};
+
+/// Gates and side logs of all choices, and the engine's counters.
+pub(crate) struct StreamLogs {
+    choices: Box<[GatedChoice]>,
+    requests: Box<[Arc<Progress>]>,
+    /// When the engine's timestamps begin.
+    epoch: Instant,
+    has_logprobs: bool,
+    top_n: usize,
+}
+
+struct GatedChoice {
+    gate: Gate<Token>,
+    top: Option<Tap<TopLogprob>>,
+}
+
+/// How far the writer of a choice's log is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WrittenChoice {
+    pub(crate) tokens: u64,
+    pub(crate) end: Option<End>,
+}
+
+/// The start of the first request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StartedAt {
+    pub(crate) cached_tokens: u64,
+    pub(crate) at: Instant,
+}
+
+impl StreamLogs {
+    /// The logs of a generation whose token logs are gated; `None` if one of them is not. Log-probabilities and `top_n`
+    /// alternatives for each token are recorded where the answer has them.
+    pub(crate) fn new(
+        generation: &StartedGeneration,
+        has_logprobs: bool,
+        top_n: usize,
+    ) -> Option<Self> {
+        let choices = generation.choices.iter().map(|choice| {
+            Some(GatedChoice {
+                gate: choice.gate.clone()?,
+                top: choice.top.clone(),
+            })
+        });
+        let requests = generation.requests.iter();
+        Some(Self {
+            choices: choices.collect::<Option<_>>()?,
+            requests: requests.map(|r| Arc::clone(&r.progress)).collect(),
+            epoch: generation.engine.epoch(),
+            has_logprobs,
+            top_n,
+        })
+    }
+
+    /// Shows everything from now on at once.
+    pub(crate) fn open_gates(&self) {
+        self.choices.iter().for_each(|choice| choice.gate.open());
+    }
+
+    /// Shows the tokens of a choice before `tokens`.
+    pub(crate) fn show_tokens(&self, choice: usize, tokens: u64) {
+        if let Some(choice) = self.choices.get(choice) {
+            choice.gate.show(tokens);
+        }
+    }
+
+    /// Shows all tokens and the end of a choice.
+    pub(crate) fn show_end(&self, choice: usize) {
+        if let Some(choice) = self.choices.get(choice) {
+            choice.gate.show_end();
+        }
+    }
+
+    /// Tokens that readers do not see yet.
+    pub(crate) fn hidden_tokens(&self) -> u64 {
+        let hidden = |c: &GatedChoice| c.gate.written_len().saturating_sub(c.gate.shown_len());
+        self.choices.iter().map(hidden).sum()
+    }
+
+    /// How far all choices are written.
+    pub(crate) fn read_written(&self, written: &mut Vec<WrittenChoice>) {
+        written.clear();
+        written.extend(self.choices.iter().map(|choice| {
+            // The end first: a log that has ended grows no more.
+            let end = choice.gate.written_end();
+            let tokens = choice.gate.written_len();
+            WrittenChoice { tokens, end }
+        }));
+    }
+
+    /// Control updates that all requests have applied.
+    pub(crate) fn updates_applied(&self) -> u64 {
+        self.each_open(Progress::updates_applied)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Control updates that a request has begun to apply.
+    pub(crate) fn updates_begun(&self) -> u64 {
+        self.each_open(Progress::updates_begun).max().unwrap_or(0)
+    }
+
+    fn each_open(&self, count: fn(&Progress) -> u64) -> impl Iterator<Item = u64> {
+        let open = self
+            .requests
+            .iter()
+            .filter(|progress| progress.phase() != Phase::Ended);
+        open.map(move |progress| count(progress))
+    }
+
+    /// The start, once a request has begun with its prompt.
+    pub(crate) fn started_at(&self) -> Option<StartedAt> {
+        let stamps = self.requests.iter().map(|progress| progress.started_ns());
+        let first = stamps.filter(|&ns| ns > 0).min()?;
+        let cached = self
+            .requests
+            .iter()
+            .map(|progress| progress.cached_tokens());
+        Some(StartedAt {
+            cached_tokens: cached.sum(),
+            at: self.epoch + Duration::from_nanos(first),
+        })
+    }
+
+    /// Copies tokens of a choice from `from` on, before `end`, as many as the buffers hold.
+    pub(crate) fn copy_tokens(
+        &self,
+        choice: usize,
+        from: u64,
+        end: u64,
+        buffers: &mut TokenBuffers,
+    ) {
+        buffers.clear();
+        let Some(choice) = self.choices.get(choice) else {
+            return;
+        };
+        let count = buffers.copy_tokens(from, end, self.has_logprobs, |buffer| {
+            choice.gate.copy_written(from, buffer)
+        });
+        if let Some(top) = choice.top.as_ref().filter(|_| self.top_n > 0) {
+            let first = from * self.top_n as u64;
+            buffers.copy_alternatives(count, self.top_n, |at, buffer| {
+                top.copy_items(first + at as u64, buffer)
+            });
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The record of a stream's beginning.
+
+use crate::durability::{
+    DescriptionKind, DurableStream, RecordedPrompts, StreamDescription, unix_us,
+};
+use crate::handles::GenerationHandles;
+use crate::open::ParsedRequest;
+use crate::streams::StreamTerms;
+use generate::stream_meta::StreamMeta;
+use std::time::Instant;
+use wire::protocol::Protocol;
+
+/// A stream that is about to be registered.
+pub(crate) struct StreamOpening<'a> {
+    pub(crate) request: &'a mut ParsedRequest,
+    pub(crate) meta: &'a StreamMeta,
+    pub(crate) terms: &'a StreamTerms,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl StreamOpening<'_> {
+    /// Records the beginning of a resumable stream, if there is a journal and the client wants that. The description is
+    /// for the record of the prepared prompts, and has none.
+    pub(crate) fn record_opening(
+        self,
+        handles: &GenerationHandles,
+    ) -> Option<(DurableStream, StreamDescription)> {
+        let is_wanted = self.terms.resumable && self.request.durable;
+        let journal = handles.journal.get().filter(|_| is_wanted)?;
+        let mut description = self.describe();
+        let prompts = std::mem::take(&mut self.request.ask.prompts);
+        description.prompts = RecordedPrompts::Requested(prompts);
+        let encoded = description.encode();
+        if let RecordedPrompts::Requested(prompts) = std::mem::take(&mut description.prompts) {
+            self.request.ask.prompts = prompts;
+        }
+        let durable = journal.open_stream(self.meta.id.to_bits(), encoded.ok()?)?;
+        Some((durable, description))
+    }
+
+    /// The description without prompts.
+    fn describe(&self) -> StreamDescription {
+        let (request, meta, terms) = (&*self.request, self.meta, self.terms);
+        let model = &request.lease.serving.model;
+        let job_id = request.response_id.clone();
+        StreamDescription {
+            kind: match request.program {
+                Some(_) => DescriptionKind::WorkflowRun,
+                None => DescriptionKind::Generation,
+            },
+            owner: terms.owner.0,
+            protocol: terms.protocol,
+            framing: terms.framing,
+            reasoning_field: terms.reasoning_field,
+            explicit_acks: terms.explicit_acks,
+            credit_window: terms.credit_window,
+            detached_tokens: terms.detached_tokens,
+            response_id: meta.response_id.clone(),
+            created_unix_s: meta.created_unix_s,
+            opened_unix_us: unix_us(meta.arrived),
+            deadline_unix_us: self.deadline.map(unix_us),
+            model: meta.model.clone(),
+            model_key: model.id.clone(),
+            identity: model.identity.clone(),
+            context_max: model.handle.context_max,
+            n: request.ask.n,
+            params: request.ask.params.clone(),
+            stream_options: request.ask.stream_options.clone(),
+            priority: meta.stream_options.priority,
+            prompts: RecordedPrompts::default(),
+            body_bytes: request.body_bytes,
+            job_id: job_id.filter(|_| terms.protocol == Protocol::Job),
+            stored: request.stored.clone(),
+        }
+    }
+}

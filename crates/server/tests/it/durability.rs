@@ -1,0 +1,289 @@
+//! Durable streams while the server runs: what is shown is in the journal, and a bad disk ends no stream.
+
+use crate::support::disk::{Disk, Writes};
+use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id};
+use crate::support::sse::{Heard, frames};
+use crate::support::{Rig, wait_until};
+use journal::{Integrity, RecoveredStream};
+use serde_json::{Value, json};
+use server::ServerConfig;
+use stream::{End, FailCode};
+
+/// A code of the journal for this end.
+fn code(end: End) -> u32 {
+    gateway::durability::end_code(end)
+}
+
+fn described(rig: &Rig, id: &str) -> Value {
+    get(rig, &format!("/v1/streams/{id}"), "").json()
+}
+
+/// Tokens that readers see.
+fn shown_tokens(rig: &Rig, id: &str) -> u64 {
+    described(rig, id)["completion_tokens"].as_u64().unwrap()
+}
+
+fn recorded_tokens(stream: &RecoveredStream) -> usize {
+    stream.choices.iter().map(|choice| choice.ids.len()).sum()
+}
+
+/// Tokens whose log-probabilities are in a chunk.
+fn emitted_tokens(chunk: &str) -> usize {
+    let chunk: Value = serde_json::from_str(chunk).unwrap_or_default();
+    let tokens = chunk["choices"][0]["logprobs"]["content"].as_array();
+    tokens.map_or(0, Vec::len)
+}
+
+#[test]
+fn token_that_a_reader_has_is_in_the_file() {
+    let disk = Disk::new("commit");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    let mut client = send(
+        &rig,
+        "POST",
+        CHAT,
+        RESUMABLE,
+        &chat(&json!({"n": 2, "logprobs": true, "top_logprobs": 2})),
+    );
+    rig.gate.allow(1);
+    let head = client.head();
+    assert_eq!(head.get("x-stream-durable"), Some("1"));
+    let id = stream_id(&head);
+    let opened = disk
+        .stream(&id)
+        .expect("the beginning is written before the head");
+    assert_eq!(opened.integrity, Integrity::Intact);
+    let mut text = String::new();
+    let mut shown = 0;
+    while !text.contains("[DONE]") {
+        text += &client.chunk().expect("the stream is not over");
+        let heard = frames(&text)
+            .iter()
+            .map(|frame| emitted_tokens(&frame.data))
+            .sum();
+        assert!(heard >= shown);
+        shown = heard;
+        let stream = disk.stream(&id).expect("a live stream");
+        assert!(recorded_tokens(&stream) >= shown, "{shown} of {stream:?}");
+        rig.gate.allow(1);
+    }
+    rig.gate.open();
+    let stream = disk.stream(&id).expect("retained");
+    assert_eq!(shown, 48);
+    for choice in &stream.choices {
+        assert_eq!((choice.ids.len(), choice.logprobs.len()), (24, 24));
+        assert_eq!(choice.alternative_counts, [2; 24]);
+        assert_eq!(choice.end.map(|end| end.0), Some(code(End::Length)));
+    }
+    assert!(stream.started.is_some() && stream.prepared.is_some() && stream.broke.is_none());
+    assert_eq!(described(&rig, &id)["durable"], true);
+    let again = get(&rig, &format!("/v1/streams/{id}/events"), "");
+    assert_eq!(again.head.get("x-stream-durable"), Some("1"));
+    assert_eq!(Heard::of(&frames(&again.body)), Heard::of(&frames(&text)));
+}
+
+#[test]
+fn stream_is_recorded_only_if_it_is_resumable_and_the_client_agrees() {
+    let disk = Disk::new("opt-out");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    rig.gate.open();
+    let cases = [
+        ("plain", "", None, false),
+        ("resumable", RESUMABLE, Some("1"), true),
+        (
+            "opted out",
+            "x-stream-resumable: 1\r\nx-stream-durable: 0\r\n",
+            Some("0"),
+            false,
+        ),
+    ];
+    for (case, fields, header, is_recorded) in cases {
+        let reply = call(&rig, "POST", CHAT, fields, &chat(&json!({})));
+        assert_eq!(reply.head.get("x-stream-durable"), header, "{case}");
+        let id = stream_id(&reply.head);
+        assert_eq!(disk.stream(&id).is_some(), is_recorded, "{case}");
+    }
+    let reply = call(
+        &rig,
+        "POST",
+        CHAT,
+        "x-stream-durable: yes\r\n",
+        &chat(&json!({})),
+    );
+    assert_eq!(reply.head.status, 400);
+    assert!(reply.body.contains("x-stream-durable"), "{}", reply.body);
+}
+
+#[test]
+fn held_writes_hide_tokens_until_the_watchdog_opens_the_gate() {
+    let disk = Disk::new("stall");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    let mut client = send(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    rig.gate.allow(2);
+    let id = stream_id(&client.head());
+    wait_until("two tokens are shown", || shown_tokens(&rig, &id) == 2);
+    disk.set_writes(Writes::Held);
+    rig.gate.open();
+    wait_until("all tokens are generated", || {
+        rig.engine.stats().tokens_generated() == 24
+    });
+    let shown = shown_tokens(&rig, &id);
+    let is_durable = described(&rig, &id)["durable"] == true;
+    assert!(shown == 2 || !is_durable, "{shown} tokens are shown");
+    let text = client.body();
+    assert!(text.contains("[DONE]"), "{text}");
+    assert_eq!(described(&rig, &id)["durable"], false);
+    let reply = call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    assert_eq!(reply.head.get("x-stream-durable"), Some("0"));
+    disk.set_writes(Writes::Done);
+    wait_until("streams are durable again", || {
+        let reply = call(
+            &rig,
+            "POST",
+            CHAT,
+            RESUMABLE,
+            &chat(&json!({"max_tokens": 1})),
+        );
+        reply.head.get("x-stream-durable") == Some("1")
+    });
+    assert!(
+        disk.stream(&id).is_none(),
+        "readers know more than the journal"
+    );
+}
+
+#[test]
+fn full_disk_ends_no_stream_and_streams_are_durable_again_afterwards() {
+    let disk = Disk::new("full");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    let mut client = send(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    rig.gate.allow(2);
+    let id = stream_id(&client.head());
+    wait_until("two tokens are shown", || shown_tokens(&rig, &id) == 2);
+    disk.set_writes(Writes::Full);
+    rig.gate.open();
+    let text = client.body();
+    assert!(text.contains("[DONE]"), "{text}");
+    wait_until("the client is told", || {
+        described(&rig, &id)["durable"] == false
+    });
+    disk.set_writes(Writes::Done);
+    wait_until("the stream is rewritten", || {
+        described(&rig, &id)["durable"] == true
+    });
+    let stream = disk.stream(&id).expect("a live stream");
+    assert_eq!(
+        (stream.integrity, recorded_tokens(&stream)),
+        (Integrity::Intact, 24)
+    );
+    assert_eq!(
+        stream.choices[0].end.map(|end| end.0),
+        Some(code(End::Length))
+    );
+}
+
+#[test]
+fn removed_stream_is_forgotten() {
+    let disk = Disk::new("forget");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    rig.gate.open();
+    let reply = call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    let id = stream_id(&reply.head);
+    assert!(disk.stream(&id).is_some());
+    call(
+        &rig,
+        "DELETE",
+        &format!("/v1/streams/{id}"),
+        "",
+        &Value::Null,
+    );
+    wait_until("the stream is forgotten", || disk.stream(&id).is_none());
+}
+
+#[test]
+fn control_update_and_pause_are_on_disk_before_the_response() {
+    let disk = Disk::new("control");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    let mut client = send(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    rig.gate.allow(1);
+    let id = stream_id(&client.head());
+    wait_until("a token is shown", || shown_tokens(&rig, &id) == 1);
+    let path = format!("/v1/streams/{id}");
+    let steer = json!({"temperature": 0.5, "text": "ab"});
+    assert_eq!(
+        call(&rig, "POST", &format!("{path}/control"), "", &steer)
+            .head
+            .status,
+        200
+    );
+    let control = |stream: &RecoveredStream| {
+        let body = stream.sampling.as_ref().expect("a control update");
+        gateway::durability::ControlState::decode(body).expect("a control state")
+    };
+    let steered = control(&disk.stream(&id).expect("a live stream"));
+    assert_eq!(
+        (steered.count, steered.applied, steered.pending.len()),
+        (1, 0, 1)
+    );
+    assert_eq!(steered.pending[0].temperature, Some(0.5));
+    let pause = call(&rig, "POST", &format!("{path}/pause"), "", &Value::Null);
+    assert_eq!(pause.head.status, 200, "{}", pause.body);
+    assert!(disk.stream(&id).expect("a live stream").is_paused);
+    call(&rig, "POST", &format!("{path}/resume"), "", &Value::Null);
+    rig.gate.open();
+    client.body();
+    let stream = disk.stream(&id).expect("retained");
+    let steered = control(&stream);
+    assert_eq!((steered.applied, steered.pending.len()), (1, 0));
+    assert_eq!(steered.in_effect.temperature, Some(0.5));
+    assert!(!stream.is_paused && steered.in_effect.inject.is_empty());
+}
+
+#[test]
+fn rejection_before_the_start_is_recorded() {
+    let disk = Disk::new("rejected");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    rig.gate.open();
+    let long = "a".repeat(4000);
+    let body = chat(&json!({"messages": [{"role": "user", "content": long}]}));
+    let reply = call(&rig, "POST", CHAT, RESUMABLE, &body);
+    assert_eq!(reply.head.status, 400, "{}", reply.body);
+    let stream = disk.stream(&stream_id(&reply.head)).expect("retained");
+    let error = gateway::durability::rejection::decode(&stream.outcome.expect("an error"));
+    let code = reply.json()["error"]["code"].clone();
+    assert_eq!(code, error.code);
+}
+
+#[test]
+fn shutdown_neither_ends_nor_forgets_streams() {
+    let disk = Disk::new("shutdown");
+    let config = ServerConfig {
+        drain: std::time::Duration::from_millis(10),
+        drain_flush: std::time::Duration::from_millis(200),
+        ..kept()
+    };
+    let mut rig = Rig::recorded(fake(), config, disk.clone());
+    let mut running = send(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    rig.gate.allow(3);
+    let id = stream_id(&running.head());
+    wait_until("three tokens are shown", || shown_tokens(&rig, &id) == 3);
+    let pause = format!("/v1/streams/{id}/pause");
+    call(&rig, "POST", &pause, "", &Value::Null);
+    rig.ask_to_stop();
+    rig.gate.open();
+    let drained = rig.stopped();
+    assert_eq!(drained.cut, 1, "the connection is closed without an end");
+    drop(rig);
+    let found = disk.read();
+    assert!(found.report.is_sealed);
+    let stream = disk
+        .stream(&id)
+        .expect("the stream continues in the next process");
+    assert_eq!(stream.integrity, Integrity::Intact);
+    let end = stream.choices[0].end.map(|end| end.0);
+    assert!(
+        end.is_none(),
+        "{end:?} {}",
+        code(End::Failed(FailCode::Shutdown))
+    );
+}
