@@ -1,6 +1,6 @@
 //! The control updates of a stream: those in effect, those that wait, and the last ones for readers.
 
-use super::bounds::{require, require_count, require_ids, require_range, require_unix_us};
+use super::bounds::{require_count, require_ids, require_range, require_unix_us};
 use super::json_record::{DescriptionError, from_json, to_json};
 use crate::streams::control_history::{TimedUpdate, UPDATES_RECORDED_MAX};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ControlState {
-    /// Updates that were accepted since the opening.
+    /// Control updates since the opening, also those that are not the engine's (pauses, a stop).
     pub count: u64,
     /// Updates of the engine's parameters and tokens whose effect is in the logs.
     pub applied: u64,
@@ -44,9 +44,6 @@ impl ControlState {
     }
 
     fn check(&self) -> Result<(), DescriptionError> {
-        require(self.applied <= self.count, || {
-            format!("applied: is {}; at most {}", self.applied, self.count)
-        })?;
         check_update("in_effect", &self.in_effect, 0)?;
         // As many wait for the next step as wait for the first tokens of their requests.
         require_count("pending", self.pending.len(), 2 * UPDATES_MAX)?;

@@ -65,7 +65,8 @@ fn control_state_is_golden() {
 #[test]
 fn control_state_out_of_bounds_is_rejected() {
     for (body, field) in [
-        (r#"{"count":1,"applied":2}"#, "applied"),
+        (r#"{"count":-1}"#, "count"),
+        (r#"{"applied":1.5}"#, "applied"),
         (r#"{"in_effect":{"temperature":101}}"#, "in_effect"),
         (
             r#"{"in_effect":{"temperature":null,"top_p":1e39}}"#,
