@@ -3,6 +3,7 @@
 mod answers;
 mod bench;
 mod eval;
+mod journal;
 mod keys;
 mod models;
 mod program;
@@ -13,6 +14,7 @@ mod serve;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use eval::EvalArgs;
+pub(crate) use journal::{InspectJournalArgs, JournalArgs, JournalCommand};
 pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs};
 pub(crate) use models::{LibraryArgs, PsArgs, PullArgs, RmArgs};
 pub(crate) use program::{Output, ProgramArgs};
@@ -104,6 +106,8 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Create, list and revoke API keys.
     Keys(KeysArgs),
+    /// Look at the journal of durable streams, or check it, without a server.
+    Journal(JournalArgs),
     /// Benchmark a model beside the machine's limits, or load-test any OpenAI-compatible server.
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -1,4 +1,4 @@
-//! One binary: serve, run, chat, pull, models, ps, inspect, rm, synth, config, keys, bench, eval, version. Flags become settings, settings become
+//! One binary: serve, run, chat, pull, models, ps, inspect, rm, synth, config, keys, journal, bench, eval, version. Flags become settings, settings become
 //! a model, an engine and a server; all else is in the crates below.
 
 mod args;
@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod failure;
 mod generation;
+mod journal_opening;
 mod key_file;
 mod keyring;
 mod library;
@@ -56,6 +57,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Pull(args) => commands::pull::pull(&args),
         Command::Models(args) => commands::models::models(&args),
         Command::Keys(args) => commands::keys::keys(&args),
+        Command::Journal(args) => commands::journal::journal(&args),
         Command::Bench(command) => commands::bench::bench(&command),
         Command::Eval(args) => commands::eval::eval(&args),
         Command::Ps(args) => commands::ps::ps(&args),

@@ -56,6 +56,9 @@ pub use config::server_config::ServerConfig;
 #[cfg(fuzzing)]
 pub use connection::in_memory::InMemoryServer;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
+pub use gateway::durability::{
+    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
+};
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };

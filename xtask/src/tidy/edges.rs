@@ -44,8 +44,8 @@ const DRAWN: [(&str, &[&str], &[&str]); 15] = [
     (
         "millrace",
         &[
-            "bench", "engine", "generate", "kernels", "model", "server", "stream", "text", "wire",
-            "workflow",
+            "bench", "engine", "generate", "journal", "kernels", "model", "server", "stream",
+            "text", "wire", "workflow",
         ],
         &["testing"],
     ),

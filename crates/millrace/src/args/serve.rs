@@ -52,6 +52,9 @@ pub(crate) struct ServeArgs {
     /// Maximum number of tokens computed in one step.
     #[arg(long, value_name = "N", visible_alias = "max-num-batched-tokens")]
     pub(crate) step_tokens: Option<usize>,
+    /// Directory of the journal of durable streams; '' = no journal.
+    #[arg(long, value_name = "DIR", visible_alias = "journal-directory")]
+    pub(crate) journal: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) answers: AnswerArgs,
 }
@@ -74,6 +77,7 @@ impl ServeArgs {
             .flag("keys.file", self.keys.as_ref())
             .flag("server.no_auth", self.no_auth.then_some(&true))
             .flag("engine.sequences_max", self.sequences.as_ref())
+            .flag("journal.directory", self.journal.as_ref())
             .flag("engine.step_tokens", self.step_tokens.as_ref())
             .finish()
     }

@@ -6,6 +6,7 @@ mod columns;
 pub(crate) mod config;
 pub(crate) mod eval;
 pub(crate) mod inspect;
+pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod models;
 mod prompt_arguments;

@@ -3,6 +3,7 @@
 use crate::args::ServeArgs;
 use crate::bounds::server_config;
 use crate::failure::Failure;
+use crate::journal_opening::lock_journal;
 use crate::keyring::Keyring;
 use crate::library::Library;
 use crate::model_lookup::find_model;
@@ -16,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Serves until SIGINT or SIGTERM, then lets running streams finish. SIGHUP reads the settings and the key file again.
-/// The socket is bound after the check of the model's header; while the model is loaded, early clients get the progress
+/// The socket is bound after the check of the model's header and of the journal; while the model is loaded, early clients get the progress
 /// of the load.
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
@@ -25,6 +26,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let settings = config.settings.clone();
     let source = find_model(&settings)?;
     loading::check_header(&source, &settings)?;
+    let _journal = lock_journal(&settings)?;
     let name = source.name.clone();
     let library = Arc::new(Library::new(settings.clone(), source));
     let runtime = server::io_runtime(settings.server.io_threads)?;

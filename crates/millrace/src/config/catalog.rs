@@ -40,6 +40,8 @@ const MS_OR_NONE: (u64, u64) = (0, HOUR_MS);
 const CLOCK: (u64, u64) = (0, 604_800_000);
 /// Up to a day.
 const SECONDS: (u64, u64) = (0, 86_400);
+/// Bytes of a journal. The lower bound holds the longest description of a stream (8 MiB) among the live streams.
+const JOURNAL_BYTES: (u64, u64) = (32 << 20, 1 << 40);
 /// Tokens of one sequence.
 const TOKENS: (u64, u64) = (1, 1 << 24);
 
@@ -108,6 +110,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number_setting("streams.detached_wait_s", SECONDS, Live),
     number_setting("responses.stored_max", NONE_OR_MORE, Live),
     number_setting("responses.stored_bytes", (0, 1 << 40), Live),
+    other_setting("journal.directory", Restart),
+    number_setting("journal.sync_ms", MS_OR_NONE, Restart),
+    number_setting("journal.bytes_max", JOURNAL_BYTES, Restart),
+    other_setting("journal.required", Restart),
     number_setting("backpressure.max_unacked_tokens", (0, 1 << 40), Live),
     number_setting("backpressure.slow_consumer_threshold_ms", MS, Live),
     number_setting("backpressure.ack_timeout_ms", CLOCK, Live),

@@ -85,11 +85,17 @@ mod tests {
             ("engine.ageing_ms", 99.into()),
             ("clocks.total_ms", 7.into()),
             ("server.bind", "127.0.0.1:1".into()),
+            ("journal.sync_ms", 7.into()),
             ("keys.file", "keys.yaml".into()),
         ]);
         let changes = Changes::between(&old, new).unwrap();
         assert_eq!(changes.live, ["engine.ageing_ms", "clocks.total_ms"]);
-        let restart = ["engine.sequences_max", "server.bind", "keys.file"];
+        let restart = [
+            "engine.sequences_max",
+            "server.bind",
+            "keys.file",
+            "journal.sync_ms",
+        ];
         assert_eq!(changes.restart, restart);
         let settings = &changes.config.settings;
         assert_eq!(settings.engine.sequences_max, 8);

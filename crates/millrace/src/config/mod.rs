@@ -8,6 +8,7 @@ mod changes;
 mod check;
 mod environment;
 mod file;
+mod journal;
 mod keys;
 mod kv_type;
 mod layers;
@@ -29,6 +30,7 @@ mod workflows;
 
 pub(crate) use answers::{Field, ReasoningParser, ToolParser};
 pub(crate) use changes::Changes;
+pub(crate) use journal::JournalPlace;
 pub(crate) use kv_type::KvType;
 pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use origin::Origin;

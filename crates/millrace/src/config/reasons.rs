@@ -226,6 +226,22 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ),
     ("responses.stored_bytes", "16 KiB for each"),
     (
+        "journal.directory",
+        "resumable streams outlive the process without configuration; a restart on the same port finds the streams",
+    ),
+    (
+        "journal.sync_ms",
+        "ten syncs a second do not slow a disk, and a power loss is rarer than a crash",
+    ),
+    (
+        "journal.bytes_max",
+        "thirty million tokens of live streams, and as many again while these are rewritten",
+    ),
+    (
+        "journal.required",
+        "a directory that was chosen must work; without a choice a read-only home must not prevent the start",
+    ),
+    (
         "backpressure.max_unacked_tokens",
         "some seconds of reading; more would be computed for clients that have disconnected",
     ),

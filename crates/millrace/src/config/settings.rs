@@ -4,8 +4,8 @@ use super::keys::Keys;
 use super::models::Models;
 use super::workflows::Workflows;
 use super::{
-    KvType, Preset, Quantize, answers::Answers, bind, log::Log, realtime::Realtime,
-    responses::Responses,
+    KvType, Preset, Quantize, answers::Answers, bind, journal::Journal, log::Log,
+    realtime::Realtime, responses::Responses,
 };
 use engine::EngineConfig;
 use schemars::JsonSchema;
@@ -32,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) reservation: Reservation,
     pub(crate) streams: Streams,
     pub(crate) responses: Responses,
+    pub(crate) journal: Journal,
     pub(crate) backpressure: Backpressure,
     pub(crate) clocks: Clocks,
     pub(crate) realtime: Realtime,

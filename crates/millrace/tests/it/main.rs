@@ -7,6 +7,7 @@ mod command_line;
 mod config;
 mod early;
 mod end_to_end;
+mod journal;
 mod keys;
 mod models;
 #[cfg(feature = "otlp")]

@@ -29,6 +29,8 @@ pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     let nobodys = std::env::temp_dir().join("millrace-tests-have-no-cache");
     command.args(args).env("XDG_CACHE_HOME", nobodys);
+    // Nor their journal: no directory can be created below a file.
+    command.env("XDG_STATE_HOME", "/dev/null");
     // Nor their settings and keys.
     let is_theirs = |name: &str| name.starts_with("MILLRACE_") && name != "MILLRACE_ISA";
     for (name, _) in std::env::vars().filter(|(name, _)| is_theirs(name)) {

@@ -1,0 +1,88 @@
+//! `millrace journal`: a journal on disk, without a server.
+//!
+//! ```text
+//! inspect  segments and streams      verify   damage, for scripts
+//! stream   what is shown of a stream
+//! ```
+
+mod inspect;
+mod stream;
+mod verify;
+
+use crate::args::{JournalArgs, JournalCommand};
+use crate::failure::Failure;
+use journal::{JournalDirectory, Recovered, StartError, read_journal};
+use std::fs;
+use std::path::Path;
+
+/// Memory for the rebuilt streams; further ones are reported as lost.
+const MEMORY_BYTES_MAX: usize = 1 << 30;
+
+/// Readings before a journal that a server changes meanwhile is given up.
+const READINGS_MAX: usize = 5;
+
+/// Directory entries that are looked at.
+const ENTRIES_MAX: usize = 65_536;
+
+/// Runs the subcommand.
+pub(crate) fn journal(args: &JournalArgs) -> Result<(), Failure> {
+    match &args.command {
+        JournalCommand::Inspect(args) => inspect::inspect(args),
+        JournalCommand::Verify { directory } => verify::verify(directory),
+    }
+}
+
+/// Files of a journal.
+#[derive(Debug, Default)]
+struct JournalFiles {
+    segments: u64,
+    segment_bytes: u64,
+    /// Bytes of all files.
+    bytes: u64,
+}
+
+/// Reads a journal without changing files.
+fn read(directory: &Path) -> Result<(JournalFiles, Recovered), Failure> {
+    let files = find_files(directory)?;
+    let source = JournalDirectory::read_only(directory);
+    for reading in 1.. {
+        match read_journal(&source, MEMORY_BYTES_MAX) {
+            // A server deletes segments while the journal is read.
+            Err(StartError::Unreadable { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound && reading < READINGS_MAX => {}
+            Ok(found) if found.report.read_errors > 0 && reading < READINGS_MAX => {}
+            Ok(found) => return Ok((files, found)),
+            Err(why) => return Err(Failure::user(why)),
+        }
+    }
+    Err(Failure::bug("readings of a journal have no end"))
+}
+
+/// The files of a directory that is a journal.
+fn find_files(directory: &Path) -> Result<JournalFiles, Failure> {
+    let shown = directory.display();
+    let failed = |why: std::io::Error| {
+        Failure::user(format!(
+            "journal {shown}: the directory cannot be read ({why})"
+        ))
+    };
+    let mut files = JournalFiles::default();
+    let mut has_lock = false;
+    for entry in fs::read_dir(directory).map_err(failed)?.take(ENTRIES_MAX) {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let bytes = entry.metadata().map_or(0, |metadata| metadata.len());
+        if name.to_string_lossy().ends_with(".log") {
+            files.segments += 1;
+            files.segment_bytes += bytes;
+        }
+        has_lock |= name == "lock";
+        files.bytes += bytes;
+    }
+    match files.segments == 0 && !has_lock {
+        true => Err(Failure::user(format!(
+            "journal {shown}: the directory has no journal: neither a lock file nor a segment (*.log)"
+        ))),
+        false => Ok(files),
+    }
+}

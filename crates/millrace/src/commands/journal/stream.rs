@@ -1,0 +1,169 @@
+//! A stream of a journal, as it is shown: state, times and counts; the prompts only on request.
+
+use journal::{Integrity, LossReason, RecoveredStream};
+use serde_json::{Value, json};
+use server::{DescriptionKind, RecordedPrompts, StreamDescription, end_from_code};
+use stream::StreamId;
+
+/// What a record shows of a stream.
+pub(super) struct ShownStream<'r> {
+    recovered: &'r RecoveredStream,
+    description: Result<StreamDescription, String>,
+}
+
+impl<'r> ShownStream<'r> {
+    pub(super) fn new(recovered: &'r RecoveredStream) -> Self {
+        let described = StreamDescription::decode(&recovered.description);
+        let described = described.and_then(|mut description| {
+            if let Some(body) = &recovered.prepared {
+                description.set_prepared(body)?;
+            }
+            Ok(description)
+        });
+        Self {
+            recovered,
+            description: described.map_err(|why| why.to_string()),
+        }
+    }
+
+    pub(super) fn id(&self) -> StreamId {
+        StreamId::from_bits(self.recovered.id)
+    }
+
+    /// Why the description cannot be used.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.description.as_ref().err().map(String::as_str)
+    }
+
+    pub(super) fn model(&self) -> &str {
+        self.description
+            .as_ref()
+            .map_or("?", |stream| &stream.model)
+    }
+
+    /// Tokens of each choice.
+    pub(super) fn tokens(&self) -> Vec<usize> {
+        let choices = self.recovered.choices.iter();
+        choices.map(|choice| choice.ids.len()).collect()
+    }
+
+    /// What a server does with the stream at the next start.
+    pub(super) fn state(&self) -> &'static str {
+        let Ok(description) = &self.description else {
+            return "unreadable";
+        };
+        let choices = description.prompts.len().saturating_mul(description.n);
+        let ended = self
+            .recovered
+            .choices
+            .iter()
+            .filter(|choice| choice.end.is_some());
+        match description.kind {
+            DescriptionKind::StoredBlob => "stored",
+            _ if self.recovered.outcome.is_some() => "rejected",
+            _ if matches!(self.recovered.integrity, Integrity::Lost(_)) => "lost",
+            DescriptionKind::WorkflowRun => "workflow",
+            DescriptionKind::Generation if ended.count() >= choices => "ended",
+            DescriptionKind::Generation if self.recovered.is_paused => "paused",
+            DescriptionKind::Generation if self.recovered.started.is_some() => "unfinished",
+            DescriptionKind::Generation => "not started",
+        }
+    }
+
+    /// Ends of the choices, in order; `-` for a choice without an end.
+    pub(super) fn ends(&self) -> Vec<String> {
+        let name = |(code, _): (u32, u64)| format!("{:?}", end_from_code(code));
+        let choices = self.recovered.choices.iter();
+        choices
+            .map(|choice| choice.end.map_or_else(|| "-".to_owned(), name))
+            .collect()
+    }
+
+    pub(super) fn opened_at(&self) -> Option<String> {
+        let description = self.description.as_ref().ok()?;
+        timestamp(description.opened_unix_us)
+    }
+
+    /// Wall time of the last end, where all choices have ended.
+    fn ended_at(&self) -> Option<String> {
+        let ends = self.recovered.choices.iter().map(|choice| choice.end);
+        let last = ends
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .map(|(_, at)| at)
+            .max()?;
+        timestamp(last)
+    }
+
+    pub(super) fn integrity(&self) -> &'static str {
+        integrity_name(self.recovered.integrity)
+    }
+
+    /// The prompts as JSON.
+    pub(super) fn prompts(&self) -> Value {
+        match self
+            .description
+            .as_ref()
+            .map(|description| &description.prompts)
+        {
+            Err(_) => Value::Null,
+            Ok(RecordedPrompts::Requested(prompts)) => json!(prompts),
+            Ok(RecordedPrompts::Prepared(prompts)) => prompts
+                .iter()
+                .map(|prompt| match &prompt.text {
+                    Some(text) => json!(text),
+                    None => json!({ "ids": prompt.ids }),
+                })
+                .collect(),
+        }
+    }
+
+    /// All that is shown as one object, without prompts and answers.
+    pub(super) fn to_json(&self, has_text: bool) -> Value {
+        let description = self.description.as_ref().ok();
+        let claim = self.recovered.claim;
+        let mut shown = json!({
+            "id": self.id().to_string(),
+            "state": self.state(),
+            "integrity": self.integrity(),
+            "problem": self.problem(),
+            "model": description.map(|stream| &stream.model),
+            "protocol": description.map(|stream| stream.protocol.name()),
+            "response_id": description.map(|stream| &stream.response_id),
+            "job_id": description.and_then(|stream| stream.job_id.as_ref()),
+            "choices": description.map(|stream| stream.prompts.len().saturating_mul(stream.n)),
+            "tokens": self.tokens(),
+            "ends": self.ends(),
+            "opened_at": self.opened_at(),
+            "ended_at": self.ended_at(),
+            "deadline_at": description
+                .and_then(|stream| stream.deadline_unix_us)
+                .and_then(timestamp),
+            "process": self.recovered.boot,
+            "attempt": claim.map(|claim| claim.attempt),
+            "generation": claim.map(|claim| claim.generation),
+            "identity": description.map(|stream| &stream.identity),
+        });
+        if has_text && let Some(fields) = shown.as_object_mut() {
+            fields.insert("prompts".to_owned(), self.prompts());
+        }
+        shown
+    }
+}
+
+fn timestamp(unix_us: u64) -> Option<String> {
+    let us = i64::try_from(unix_us).ok()?;
+    let at = jiff::Timestamp::from_microsecond(us).ok()?;
+    Some(at.to_string())
+}
+
+fn integrity_name(integrity: Integrity) -> &'static str {
+    match integrity {
+        Integrity::Intact => "intact",
+        Integrity::TailInDoubt => "tail in doubt",
+        Integrity::Lost(LossReason::Hole) => "records are missing",
+        Integrity::Lost(LossReason::NotWritten) => "records were not written",
+        Integrity::Lost(LossReason::Contradiction) => "records contradict each other",
+        Integrity::Lost(LossReason::Memory) => "too large to be rebuilt",
+    }
+}

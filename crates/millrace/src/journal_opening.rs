@@ -1,0 +1,48 @@
+//! Opening the journal of durable streams: everything that can fail is checked before the socket is bound, and reported
+//! in one line.
+
+use crate::config::{JournalPlace, Settings};
+use crate::failure::Failure;
+use journal::{JournalDirectory, LockedJournal, StartError};
+
+/// Locks the journal of the settings. `None`: the server runs without one, for a reason that is in the log.
+///
+/// # Errors
+/// A journal that is required cannot be locked or written, has no space, or was written by a newer version.
+pub(crate) fn lock_journal(
+    settings: &Settings,
+) -> Result<Option<LockedJournal<JournalDirectory>>, Failure> {
+    let journal = &settings.journal;
+    let is_required = journal.is_required();
+    let path = match journal.place(settings.server.bind) {
+        JournalPlace::Directory(path) => path,
+        JournalPlace::Off => {
+            tracing::info!("durable streams are off: journal.directory is empty");
+            return Ok(None);
+        }
+        JournalPlace::NoDefault(why) if is_required => {
+            return Err(Failure::user(format!(
+                "journal.required is true, but there is no default directory: {why}; set journal.directory"
+            )));
+        }
+        JournalPlace::NoDefault(why) => {
+            tracing::info!("durable streams are off: {why}, so journal.directory has no default");
+            return Ok(None);
+        }
+    };
+    match journal::lock_journal(JournalDirectory::new(path), journal.config()) {
+        Ok(locked) => Ok(Some(locked)),
+        Err(why) => start_without(&why, is_required),
+    }
+}
+
+/// A required journal ends the start; without another one the server starts, and streams end with the process.
+fn start_without<T>(why: &StartError, is_required: bool) -> Result<Option<T>, Failure> {
+    if is_required {
+        return Err(Failure::user(format!(
+            "{why}; or set journal.required: false to start without durable streams"
+        )));
+    }
+    tracing::error!("no stream of this process is durable: {why}");
+    Ok(None)
+}
