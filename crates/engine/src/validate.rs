@@ -28,8 +28,12 @@ pub(crate) fn request_errors(
     });
     let tokens_max = request.max_tokens.saturating_add(s.answered as usize);
     errors.require(s.min_tokens as usize <= tokens_max, || {
+        let bound = match s.answered {
+            0 => "max_tokens",
+            _ => "max_tokens and answered together",
+        };
         format!(
-            "min_tokens is {}; at most max_tokens and answered together, {tokens_max}",
+            "min_tokens is {}; at most {bound}, {tokens_max}",
             s.min_tokens
         )
     });

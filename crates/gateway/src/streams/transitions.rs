@@ -233,6 +233,18 @@ mod tests {
     }
 
     #[test]
+    fn resumed_stream_ends_with_the_last_of_its_requests() {
+        let all = opened(1);
+        all.set_requests(2);
+        let now = clock::now();
+        let (a, b) = (all.engine_follower(0), all.engine_follower(0));
+        a.transition(Transition::Ended(End::Stop(Stop::Eos)), now);
+        assert_eq!(all.last_change(), Change::Opened, "one of two");
+        b.transition(Transition::Ended(End::Length), now);
+        assert_eq!(all.last_change(), LENGTH);
+    }
+
+    #[test]
     fn stream_that_never_started_ends_too() {
         let all = opened(1);
         all.publish_ended("refused", Some("queue_timeout"), clock::now());
