@@ -8,6 +8,7 @@ use generate::output::collected::CollectedAnswer;
 use generate::output::replay;
 use std::sync::Arc;
 use stream::End;
+use wire::clock;
 use wire::json;
 use wire::openai::{finish_reason, stored_completion};
 use wire::protocol::EncoderSettings;
@@ -21,6 +22,8 @@ pub struct EndedResponse {
     pub body: Bytes,
     /// Output items of a response as JSON.
     pub(crate) items: Box<[Box<str>]>,
+    /// Wall time at which the end was noticed.
+    pub(crate) ended_unix_us: u64,
     /// The answer is not to be stored: a response that never started and whose id the client never received, or a
     /// chat completion that failed.
     pub(crate) is_discarded: bool,
@@ -56,6 +59,7 @@ impl EndedResponse {
                 .iter()
                 .map(|item| serde_json::to_string(item).unwrap_or_default().into())
                 .collect(),
+            ended_unix_us: clock::unix_us(),
             is_discarded: entry.rejection().is_some() && !opening.resumable,
         }
     }
@@ -85,6 +89,7 @@ impl EndedResponse {
         Self {
             body: exact_bytes(body.as_bytes()),
             items: Box::default(),
+            ended_unix_us: clock::unix_us(),
             is_discarded: false,
         }
     }
@@ -93,6 +98,7 @@ impl EndedResponse {
         Self {
             body: Bytes::new(),
             items: Box::default(),
+            ended_unix_us: clock::unix_us(),
             is_discarded: true,
         }
     }

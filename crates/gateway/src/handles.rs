@@ -50,16 +50,19 @@ impl Gateway {
     ) -> Self {
         let now = limits.now();
         let streams = StreamRegistry::new(now.streams, now.retry_after, feed);
+        let (journal, ids) = (Arc::<JournalSlot>::default(), Arc::new(IdGenerator::new()));
+        let responses =
+            ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), Arc::clone(&ids));
         Self {
             models,
-            responses: Arc::new(ResponseStore::new(Arc::clone(&limits))),
+            responses: Arc::new(responses),
             job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
             generations: GenerationHandles {
                 streams: Arc::new(streams),
                 limits,
-                ids: Arc::new(IdGenerator::new()),
+                ids,
                 metrics,
-                journal: Arc::default(),
+                journal,
             },
         }
     }

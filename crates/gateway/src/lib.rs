@@ -40,6 +40,7 @@ pub mod response_record;
 pub mod response_store;
 pub mod stored_completions;
 pub mod stored_note;
+pub mod stored_snapshot;
 pub mod stream_clocks;
 pub mod stream_follower;
 pub(crate) mod stream_opening;

@@ -4,8 +4,11 @@
 //! decodes the answer from the log and releases the stream; so a client that received the end finds the whole
 //! response at once.
 
+use crate::durability::{DescriptionKind, StoredBlob, StreamJournal};
 use crate::ended_response::EndedResponse;
+use crate::id_generator::IdGenerator;
 use crate::stored_note::StoredNote;
+use crate::stored_snapshot::{SNAPSHOT_VERSION, StoredSnapshot};
 use crate::streams::StreamRecord;
 use engine::Token;
 use futures_util::StreamExt;
@@ -13,6 +16,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use stream::{Owner, Read, StreamId};
+use wire::clock;
 use wire::metadata::Metadata;
 
 /// Tokens of a log that are read at a time.
@@ -34,6 +38,30 @@ pub struct ResponseRecord {
     /// Metadata of a chat completion, which can be replaced.
     metadata: Mutex<Arc<Metadata>>,
     state: Mutex<RecordState>,
+    /// The ended answer in the journal.
+    blob: Mutex<StoredCopy>,
+}
+
+/// The copy of an answer in the journal.
+#[derive(Default)]
+struct StoredCopy {
+    /// Wall time of the snapshot; 0 before the first.
+    taken_unix_us: u64,
+    blob: Option<Arc<StoredBlob>>,
+}
+
+/// The snapshots around a change of an answer.
+pub(crate) struct WrittenSnapshot {
+    before: Option<Arc<StoredBlob>>,
+    new: Arc<StoredBlob>,
+}
+
+impl WrittenSnapshot {
+    /// Waits until the new snapshot is in the journal, and then ends the retention of the one before.
+    pub(crate) async fn written(self) {
+        self.new.written().await;
+        drop(self.before);
+    }
 }
 
 enum RecordState {
@@ -61,6 +89,69 @@ impl ResponseRecord {
             metadata: Mutex::new(Arc::new(note.metadata.clone())),
             note,
             state: Mutex::new(RecordState::Running(Arc::clone(entry))),
+            blob: Mutex::default(),
+        }
+    }
+
+    /// The record of an answer that an earlier process has stored.
+    pub(crate) fn restored(
+        snapshot: StoredSnapshot,
+        outcome: Arc<EndedResponse>,
+        blob: StoredBlob,
+    ) -> Self {
+        Self {
+            response_id: snapshot.response_id.into(),
+            id: snapshot.stream,
+            model: snapshot.model.into(),
+            owner: Owner(snapshot.owner),
+            metadata: Mutex::new(Arc::new(snapshot.note.metadata.clone())),
+            note: snapshot.note,
+            state: Mutex::new(RecordState::Ended(outcome)),
+            blob: Mutex::new(StoredCopy {
+                taken_unix_us: snapshot.taken_unix_us,
+                blob: Some(Arc::new(blob)),
+            }),
+        }
+    }
+
+    /// Wall time of the last snapshot; 0 without a snapshot.
+    pub(crate) fn taken_unix_us(&self) -> u64 {
+        lock(&self.blob).taken_unix_us
+    }
+
+    /// Writes a snapshot of the ended answer to the journal. Without space in the journal, the snapshot of before stays.
+    pub(crate) fn write_snapshot(
+        &self,
+        outcome: &EndedResponse,
+        journal: &StreamJournal,
+        ids: &IdGenerator,
+    ) -> Option<WrittenSnapshot> {
+        // Under the lock: the last snapshot has the last metadata.
+        let mut copy = lock(&self.blob);
+        let taken_unix_us = clock::unix_us().max(copy.taken_unix_us + 1);
+        let snapshot = self.snapshot(outcome, taken_unix_us);
+        let (description, outcome) = snapshot.encode(outcome).ok()?;
+        let id = u128::from_be_bytes(ids.next_random());
+        let new = Arc::new(journal.store_blob(id, description, outcome)?);
+        copy.taken_unix_us = taken_unix_us;
+        let before = copy.blob.replace(Arc::clone(&new));
+        Some(WrittenSnapshot { before, new })
+    }
+
+    fn snapshot(&self, outcome: &EndedResponse, taken_unix_us: u64) -> StoredSnapshot {
+        StoredSnapshot {
+            kind: DescriptionKind::StoredBlob,
+            version: SNAPSHOT_VERSION,
+            response_id: self.response_id.to_string(),
+            stream: self.id,
+            owner: self.owner.0,
+            model: self.model.to_string(),
+            ended_unix_us: outcome.ended_unix_us,
+            taken_unix_us,
+            note: StoredNote {
+                metadata: Metadata::clone(&self.metadata()),
+                ..self.note.clone()
+            },
         }
     }
 

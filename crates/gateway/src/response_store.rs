@@ -3,13 +3,16 @@
 //! The container ([`FairLru`]) bounds their number and the bytes of their input and output. An answer is registered when
 //! the stream is opened, and becomes JSON at the first lookup after the end.
 
+use crate::durability::{AdoptedStream, JournalSlot, StoredBlob};
 use crate::ended_response::EndedResponse;
 use crate::fair_lru::FairLru;
+use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
 use crate::response_limits::ResponseLimits;
-use crate::response_record::{self, ResponseLookup, ResponseRecord};
+use crate::response_record::{self, ResponseLookup, ResponseRecord, WrittenSnapshot};
 use crate::stored_note::StoredNote;
+use crate::stored_snapshot::{self, StoredSnapshot};
 use crate::streams::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
@@ -23,6 +26,10 @@ use wire::stored_request::{History, StoredKind};
 pub struct ResponseStore {
     kept: Mutex<FairLru<Arc<ResponseRecord>>>,
     limits: Arc<LiveLimits>,
+    journal: Arc<JournalSlot>,
+    ids: Arc<IdGenerator>,
+    /// Answers of an earlier process that this one cannot read. Their bytes stay in the journal.
+    unreadable: Mutex<Vec<StoredBlob>>,
 }
 
 /// Input and output items up to and including a response; the oldest first.
@@ -43,10 +50,17 @@ impl History for StoredHistory {
 
 impl ResponseStore {
     /// None yet.
-    pub(crate) fn new(limits: Arc<LiveLimits>) -> Self {
+    pub(crate) fn new(
+        limits: Arc<LiveLimits>,
+        journal: Arc<JournalSlot>,
+        ids: Arc<IdGenerator>,
+    ) -> Self {
         Self {
             kept: Mutex::default(),
             limits,
+            journal,
+            ids,
+            unreadable: Mutex::default(),
         }
     }
 
@@ -88,6 +102,65 @@ impl ResponseStore {
         }
     }
 
+    /// Restores the stored answers among the streams of a journal, and returns the others.
+    pub fn restore_answers(&self, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
+        let is_answer = |stream: &AdoptedStream| {
+            stored_snapshot::is_stored_answer(&stream.recovered.description)
+        };
+        let (answers, streams): (Vec<_>, Vec<_>) = adopted.into_iter().partition(is_answer);
+        for AdoptedStream { recovered, durable } in answers {
+            let outcome = recovered.outcome.as_deref();
+            self.restore(&recovered.description, outcome, durable.into());
+        }
+        streams
+    }
+
+    /// Restores an answer that an earlier process has written to the journal. An answer that cannot be read is logged,
+    /// and stays in the journal.
+    fn restore(&self, description: &[u8], outcome: Option<&[u8]>, blob: StoredBlob) {
+        match StoredSnapshot::decode(description, outcome.unwrap_or_default()) {
+            Ok((snapshot, outcome)) => self.insert_ended(snapshot, outcome, blob),
+            Err(error) => {
+                tracing::warn!(%error, "a stored response of an earlier process cannot be read, and stays in the journal");
+                let mut unreadable = self
+                    .unreadable
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                unreadable.push(blob);
+            }
+        }
+    }
+
+    /// Inserts a restored answer, unless a later snapshot of the answer is stored. The answer replaces that of a recovered
+    /// stream.
+    fn insert_ended(&self, snapshot: StoredSnapshot, outcome: EndedResponse, blob: StoredBlob) {
+        let (created, taken) = (snapshot.note.created_unix_us, snapshot.taken_unix_us);
+        let (ended, response_bytes) = (outcome.ended_unix_us, outcome.response_bytes());
+        let record = Arc::new(ResponseRecord::restored(snapshot, Arc::new(outcome), blob));
+        let (id, bytes) = (&record.response_id, record.record_bytes());
+        let limits = self.response_limits();
+        let mut kept = self.lock_stored();
+        if kept
+            .get(id)
+            .is_some_and(|known| known.taken_unix_us() >= taken)
+        {
+            return;
+        }
+        kept.insert(id, (record.owner, Arc::clone(&record)), bytes, created);
+        kept.mark_ended(id, response_bytes, ended);
+        kept.evict_to_fit(&limits);
+    }
+
+    /// Writes the ended answer to the journal, if there is one.
+    pub(crate) fn write_snapshot(
+        &self,
+        record: &ResponseRecord,
+        outcome: &EndedResponse,
+    ) -> Option<WrittenSnapshot> {
+        let journal = self.journal.get()?;
+        record.write_snapshot(outcome, journal, &self.ids)
+    }
+
     /// False: the store is full of running answers.
     fn insert_running(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: StoredNote) -> bool {
         let created = note.created_unix_us;
@@ -114,16 +187,30 @@ impl ResponseStore {
     pub fn look_up(&self, record: &Arc<ResponseRecord>) -> ResponseLookup {
         let (look, has_just_ended) = record.look_up();
         if let (ResponseLookup::Ended(outcome), true) = (&look, has_just_ended) {
-            let limits = self.response_limits();
-            let mut kept = self.lock_stored();
-            let id = &record.response_id;
-            match outcome.is_discarded {
-                true => kept.remove(id),
-                false => kept.mark_ended(id, outcome.response_bytes(), clock::unix_us()),
-            }
-            kept.evict_to_fit(&limits);
+            self.record_end(record, outcome);
         }
         look
+    }
+
+    /// The answer has ended: from now on the answer can be evicted, and is in the journal.
+    fn record_end(&self, record: &Arc<ResponseRecord>, outcome: &EndedResponse) {
+        let limits = self.response_limits();
+        let id = &record.response_id;
+        let mut kept = self.lock_stored();
+        // Not where the answer was deleted, or restored from a snapshot.
+        if kept.get(id).is_none_or(|known| !Arc::ptr_eq(known, record)) {
+            return;
+        }
+        if outcome.is_discarded {
+            return kept.remove(id);
+        }
+        kept.mark_ended(id, outcome.response_bytes(), outcome.ended_unix_us);
+        kept.evict_to_fit(&limits);
+        let is_stored = kept.get(id).is_some();
+        drop(kept);
+        if is_stored {
+            self.write_snapshot(record, outcome);
+        }
     }
 
     /// The response of this id, if visible to the caller.
@@ -214,3 +301,7 @@ fn no_such_previous() -> ApiError {
 fn previous_missing(code: &'static str, words: &str) -> ApiError {
     ApiError::field("previous_response_id", code, words)
 }
+
+#[cfg(test)]
+#[path = "response_store_tests.rs"]
+mod tests;

@@ -59,8 +59,16 @@ impl ResponseStore {
             .collect()
     }
 
-    /// Replaces the metadata of a chat completion.
-    pub fn set_metadata(&self, completion: &mut StoredChat, metadata: Metadata) {
+    /// Replaces the metadata of a chat completion, also in the journal.
+    pub async fn set_metadata(&self, completion: &mut StoredChat, metadata: Metadata) {
+        self.replace_metadata(completion, metadata);
+        let written = self.write_snapshot(&completion.record, &completion.outcome);
+        if let Some(written) = written {
+            written.written().await;
+        }
+    }
+
+    fn replace_metadata(&self, completion: &mut StoredChat, metadata: Metadata) {
         let record = &completion.record;
         let limits = self.response_limits();
         let mut kept = self.lock_stored();

@@ -57,23 +57,45 @@ impl StoredNote {
     }
 }
 
-/// An id in hexadecimal.
-mod optional_id {
-    use super::{Deserialize, Deserializer, Serialize, Serializer, StreamId};
+/// A stream's id in hexadecimal.
+pub(crate) mod hex_id {
+    use super::{Deserialize, Deserializer, Serializer, StreamId};
 
+    pub(crate) fn serialize<S: Serializer>(
+        id: &StreamId,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<StreamId, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A stream's id in hexadecimal, or null.
+mod optional_id {
+    use super::{Deserialize, Deserializer, Serialize, Serializer, StreamId, hex_id};
+
+    #[derive(Serialize, Deserialize)]
+    struct HexId(#[serde(with = "hex_id")] StreamId);
+
+    #[expect(clippy::ref_option, reason = "the signature that serde calls")]
     pub(super) fn serialize<S: Serializer>(
         id: &Option<StreamId>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        id.map(|id| id.to_string()).serialize(serializer)
+        id.map(HexId).serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<StreamId>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        let parse = |text: String| text.parse().map_err(serde::de::Error::custom);
-        text.map(parse).transpose()
+        let id = Option::<HexId>::deserialize(deserializer)?;
+        Ok(id.map(|id| id.0))
     }
 }
 

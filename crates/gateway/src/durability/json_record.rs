@@ -36,7 +36,7 @@ impl std::error::Error for DescriptionError {}
 
 /// JSON of at most `bytes_max` bytes, which can be decoded as a `T`. The work is bounded by `bytes_max`, whatever the
 /// length of the value is.
-pub(super) fn to_json<T: DeserializeOwned>(
+pub(crate) fn to_json<T: DeserializeOwned>(
     value: &impl Serialize,
     bytes_max: usize,
 ) -> Result<Vec<u8>, DescriptionError> {
@@ -59,7 +59,7 @@ pub(super) fn to_json<T: DeserializeOwned>(
 }
 
 /// The value of a JSON text of at most `bytes_max` bytes. An error names the field.
-pub(super) fn from_json<T: DeserializeOwned>(
+pub(crate) fn from_json<T: DeserializeOwned>(
     bytes: &[u8],
     bytes_max: usize,
 ) -> Result<T, DescriptionError> {

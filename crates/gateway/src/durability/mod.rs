@@ -50,6 +50,7 @@ pub use durable_stream::{DurableStream, StoredBlob};
 pub use end_code::{end_code, end_from_code};
 pub use journal_metrics::JournalGauges;
 pub use json_record::DescriptionError;
+pub(crate) use json_record::{from_json, to_json};
 pub use stream_journal::{AdoptedStream, JournalSlot, StreamJournal};
 pub use stream_news::Claim;
 pub(crate) use unix_time::unix_us;

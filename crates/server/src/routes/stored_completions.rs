@@ -57,7 +57,7 @@ pub(crate) async fn update_completion(
     let mut found = completion.find_completion()?;
     let body = RequestBody::parse(body)?;
     let metadata = metadata::parse_update(body.fields())?;
-    completion.store.set_metadata(&mut found, metadata);
+    completion.store.set_metadata(&mut found, metadata).await;
     Ok(json_response(found.json().into()))
 }
 

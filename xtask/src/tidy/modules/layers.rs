@@ -37,6 +37,7 @@ const GATEWAY: [&[&str]; 5] = [
         "response_store",
         "stored_completions",
         "stored_note",
+        "stored_snapshot",
         "stream_follower",
     ],
     &["handles", "pending_generation"],

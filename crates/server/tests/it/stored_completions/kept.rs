@@ -50,6 +50,10 @@ fn only_completions_that_ended_well_are_visible() {
     assert_eq!(get(rig.addr, CHAT).json()["data"], json!([]));
     // A completion whose client disconnects is cancelled, and never stored.
     drop(client);
+    let only_ours = "\nmillrace_connections_open 1\n";
+    wait_until("the server notices the disconnect", || {
+        get(rig.addr, "/metrics").body.contains(only_ours)
+    });
     rig.gate.open();
     rig.wait_until_empty();
     assert_eq!(get(rig.addr, &path).head.status, 404);

@@ -1,0 +1,211 @@
+//! An ended answer as bytes for the journal, from which a later process restores the answer.
+//!
+//! ```text
+//! description  StoredSnapshot: the request, owner, times, metadata
+//! outcome      SnapshotOutcome: the answer and the output items as JSON, byte for byte
+//! ```
+
+use crate::durability::{
+    DESCRIPTION_BYTES_MAX, DescriptionError, DescriptionKind, from_json, to_json,
+};
+use crate::ended_response::EndedResponse;
+use crate::stored_note::{StoredNote, hex_id};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use stream::StreamId;
+
+/// Version of snapshots that are taken now.
+pub(crate) const SNAPSHOT_VERSION: u32 = 1;
+
+/// Description of an ended answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredSnapshot {
+    pub(crate) kind: DescriptionKind,
+    /// Version of the format. A version above [`SNAPSHOT_VERSION`] is not read.
+    pub(crate) version: u32,
+    /// Id of the response.
+    pub(crate) response_id: String,
+    #[serde(with = "hex_id")]
+    pub(crate) stream: StreamId,
+    pub(crate) owner: u64,
+    /// The model's name in the response.
+    pub(crate) model: String,
+    /// Wall time of the end.
+    pub(crate) ended_unix_us: u64,
+    /// Wall time of this snapshot: the last one of an answer counts.
+    pub(crate) taken_unix_us: u64,
+    /// The request, with the metadata of this time.
+    pub(crate) note: StoredNote,
+}
+
+/// The answer.
+#[derive(Serialize, Deserialize)]
+struct SnapshotOutcome {
+    body: Box<RawValue>,
+    items: Vec<Box<RawValue>>,
+}
+
+/// The kind of any description.
+#[derive(Deserialize)]
+struct KindOfDescription {
+    kind: DescriptionKind,
+}
+
+/// Whether a recovered description is that of a stored answer, not of a stream.
+pub fn is_stored_answer(description: &[u8]) -> bool {
+    let kind = serde_json::from_slice::<KindOfDescription>(description);
+    kind.is_ok_and(|described| described.kind == DescriptionKind::StoredBlob)
+}
+
+impl StoredSnapshot {
+    /// Description and outcome.
+    ///
+    /// # Errors
+    /// The description is longer than a description may be.
+    pub(crate) fn encode(
+        &self,
+        outcome: &EndedResponse,
+    ) -> Result<(Vec<u8>, Vec<u8>), DescriptionError> {
+        let raw = |json: &[u8]| serde_json::from_slice(json).map_err(invalid);
+        let items = outcome.items.iter().map(|item| raw(item.as_bytes()));
+        let outcome = SnapshotOutcome {
+            body: raw(&outcome.body)?,
+            items: items.collect::<Result<_, _>>()?,
+        };
+        let description = to_json::<Self>(self, DESCRIPTION_BYTES_MAX)?;
+        let outcome = serde_json::to_vec(&outcome).map_err(invalid)?;
+        Ok((description, outcome))
+    }
+
+    /// The answer of these bytes.
+    ///
+    /// # Errors
+    /// The bytes are of a later version, or were changed.
+    pub(crate) fn decode(
+        description: &[u8],
+        outcome: &[u8],
+    ) -> Result<(Self, EndedResponse), DescriptionError> {
+        let snapshot: Self = from_json(description, DESCRIPTION_BYTES_MAX)?;
+        if snapshot.kind != DescriptionKind::StoredBlob || snapshot.version > SNAPSHOT_VERSION {
+            let found = format!(
+                "kind {:?}, version {}; this program reads version {SNAPSHOT_VERSION}",
+                snapshot.kind, snapshot.version
+            );
+            return Err(DescriptionError::Invalid(found));
+        }
+        let outcome: SnapshotOutcome = serde_json::from_slice(outcome).map_err(invalid)?;
+        let items = outcome.items.iter().map(|item| item.get().into());
+        let outcome = EndedResponse {
+            body: Bytes::copy_from_slice(outcome.body.get().as_bytes()),
+            items: items.collect(),
+            ended_unix_us: snapshot.ended_unix_us,
+            is_discarded: false,
+        };
+        Ok((snapshot, outcome))
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "an argument of `map_err`")]
+fn invalid(error: serde_json::Error) -> DescriptionError {
+    DescriptionError::Invalid(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use wire::stored_request::{StoredItem, StoredKind};
+
+    fn snapshot() -> StoredSnapshot {
+        StoredSnapshot {
+            kind: DescriptionKind::StoredBlob,
+            version: SNAPSHOT_VERSION,
+            response_id: "resp_1".to_owned(),
+            stream: StreamId::from_random([1; 16]),
+            owner: u64::MAX,
+            model: "m".to_owned(),
+            ended_unix_us: 3,
+            taken_unix_us: 4,
+            note: StoredNote {
+                kind: StoredKind::Response,
+                created_unix_us: 2,
+                items: Box::new([StoredItem {
+                    id: "msg_1".into(),
+                    json: r#"{"id":"msg_1"}"#.into(),
+                }]),
+                previous: None,
+                metadata: [("a".to_owned(), "b".to_owned())].into(),
+                repeated_fields: String::new(),
+            },
+        }
+    }
+
+    fn ended() -> EndedResponse {
+        EndedResponse {
+            body: Bytes::from_static(br#"{"x":1.50,"y":[1e400]}"#),
+            items: Box::new([r#"{"z":0.1000}"#.into()]),
+            ended_unix_us: 3,
+            is_discarded: false,
+        }
+    }
+
+    #[test]
+    fn snapshot_is_restored_byte_for_byte() {
+        let (description, outcome) = snapshot().encode(&ended()).expect("short");
+        assert!(is_stored_answer(&description));
+        let golden = concat!(
+            r#"{"kind":"stored_blob","version":1,"response_id":"resp_1","#,
+            r#""stream":"01010101010101010101010101010101","owner":18446744073709551615,"model":"m","#,
+            r#""ended_unix_us":3,"taken_unix_us":4,"note":{"kind":"response","created_unix_us":2,"#,
+            r#""items":[{"id":"msg_1","json":"{\"id\":\"msg_1\"}"}],"previous":null,"#,
+            r#""metadata":{"a":"b"},"repeated_fields":""}}"#,
+        );
+        assert_eq!(String::from_utf8_lossy(&description), golden);
+        let golden = r#"{"body":{"x":1.50,"y":[1e400]},"items":[{"z":0.1000}]}"#;
+        assert_eq!(String::from_utf8_lossy(&outcome), golden);
+        let (decoded, response) = StoredSnapshot::decode(&description, &outcome).expect("good");
+        assert_eq!(decoded, snapshot());
+        assert_eq!(
+            (response.body, response.items),
+            (ended().body, ended().items)
+        );
+    }
+
+    #[test]
+    fn changed_snapshot_is_an_error() {
+        let (description, outcome) = snapshot().encode(&ended()).expect("short");
+        let changed = |name: &str, value: Value| {
+            let mut json: Value = serde_json::from_slice(&description).expect("JSON");
+            json[name] = value;
+            json.to_string().into_bytes()
+        };
+        let cut = &description[..description.len() - 1];
+        for (label, description, outcome) in [
+            ("later version", &*changed("version", json!(2)), &*outcome),
+            (
+                "another kind",
+                &changed("kind", json!("generation")),
+                &outcome,
+            ),
+            ("owner", &changed("owner", json!("me")), &outcome),
+            ("stream", &changed("stream", json!("1")), &outcome),
+            ("cut description", cut, &outcome),
+            ("cut outcome", &description, &outcome[..5]),
+            ("no outcome", &description, b""),
+        ] {
+            assert!(
+                StoredSnapshot::decode(description, outcome).is_err(),
+                "{label}"
+            );
+        }
+        for other in [
+            &b"{}"[..],
+            b"",
+            br#"{"kind":"generation"}"#,
+            br#"{"kind":"later"}"#,
+        ] {
+            assert!(!is_stored_answer(other));
+        }
+    }
+}
