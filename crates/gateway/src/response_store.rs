@@ -16,6 +16,8 @@ use crate::stored_snapshot::{self, StoredSnapshot};
 use crate::streams::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
+use serde::Deserialize;
+use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::StreamId;
 use wire::clock;
@@ -88,6 +90,17 @@ impl ResponseStore {
             words,
             self.limits.now().retry_after,
         ))
+    }
+
+    /// As [`ResponseStore::restore_running`], with the note in the stream's description. To be called inside a runtime.
+    pub fn restore_described(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: &Value) {
+        match StoredNote::deserialize(note) {
+            Ok(note) => self.restore_running(entry, note),
+            Err(error) => {
+                let response = &entry.meta().response_id;
+                tracing::warn!(%error, response, "a recovered response is not stored: the note cannot be read");
+            }
+        }
     }
 
     /// Stores the answer of a stream that was recovered from the journal, unless the ended answer is stored. To be
