@@ -3,6 +3,7 @@
 //! Each service is shared by an `Arc`; a function takes only the handles that the function uses.
 
 use crate::durability::JournalSlot;
+use crate::durability::RegistrationBarrier;
 use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
 use crate::limits::LiveLimits;
@@ -38,6 +39,8 @@ pub struct Gateway {
     pub job_names: Arc<JobNames>,
     /// Handles of a generation.
     pub generations: GenerationHandles,
+    /// Requests that name a stream wait for the streams of earlier processes.
+    pub registration: Arc<RegistrationBarrier>,
 }
 
 impl Gateway {
@@ -64,6 +67,7 @@ impl Gateway {
                 metrics,
                 journal,
             },
+            registration: Arc::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use engine::{Progress, SequencePermits};
 use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;
 use generate::prompt::PreparedPrompt;
-use generate::submit::{Submission, SubmissionHost};
+use generate::submit::{ResumedGeneration, Submission, SubmissionHost};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -21,6 +21,24 @@ struct StreamHost<'a> {
     /// When the engine's timestamps begin.
     epoch: Instant,
     owner: Owner,
+}
+
+impl<'a> StreamHost<'a> {
+    fn new(
+        submission: &Submission<'_>,
+        permit: Permit,
+        streams: &'a StreamRegistry,
+        record: &Arc<StreamRecord>,
+    ) -> Self {
+        let undelivered = streams.undelivered_streams();
+        Self {
+            record: Arc::clone(record),
+            streams,
+            work: Arc::new(PermitHolder::new(permit, record, undelivered)),
+            epoch: submission.model.engine.epoch(),
+            owner: record.terms().owner,
+        }
+    }
 }
 
 impl SubmissionHost for StreamHost<'_> {
@@ -45,7 +63,7 @@ impl SubmissionHost for StreamHost<'_> {
     }
 }
 
-/// Submits all prompts of a stream and starts the stream, or neither. Returns the first readers of the logs.
+/// Submits all prompts of a stream, or none, for [`StreamRun::start_stream`]. Returns the first readers of the logs, too.
 ///
 /// # Errors
 /// The token pools or the engine have no room.
@@ -53,25 +71,60 @@ pub(crate) fn start_stream(
     submission: &Submission<'_>,
     prompts: Vec<PreparedPrompt>,
     permit: Permit,
-    (streams, run): (&StreamRegistry, &mut StreamRun),
-) -> Result<Vec<LogReaders>, ApiError> {
-    let reporter = permit.latency_reporter();
-    let host = StreamHost {
-        record: Arc::clone(run.record()),
-        streams,
-        work: Arc::new(PermitHolder::new(
-            permit,
-            run.record(),
-            streams.undelivered_streams(),
-        )),
-        epoch: submission.model.engine.epoch(),
-        owner: run.record().terms().owner,
-    };
+    (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
+) -> Result<(Started, Vec<LogReaders>), ApiError> {
+    let host = StreamHost::new(submission, permit, streams, record);
     let (generation, readers) = submission.start(prompts, &host)?;
-    let started = Started {
-        generation,
-        program: None,
+    Ok((Started::of_generation(generation), readers))
+}
+
+/// Submits the rest of a stream of an earlier process, for [`StreamRun::start_stream`]. Returns the first readers of the
+/// logs, too.
+///
+/// # Errors
+/// As for [`start_stream`].
+pub(crate) fn resume_stream(
+    submission: &Submission<'_>,
+    (prompts, resumed): (Vec<PreparedPrompt>, ResumedGeneration),
+    permit: Permit,
+    (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
+) -> Result<(Started, Vec<LogReaders>), ApiError> {
+    let host = StreamHost::new(submission, permit, streams, record);
+    let (generation, readers) = submission.resume(prompts, resumed, &host)?;
+    Ok((Started::of_generation(generation), readers))
+}
+
+/// Makes the tokens of a stream readable whose choices have all ended.
+///
+/// # Errors
+/// The token pools have no room.
+pub(crate) fn restore_ended(
+    submission: &Submission<'_>,
+    (prompts, resumed): (Vec<PreparedPrompt>, ResumedGeneration),
+    (streams, run): (&StreamRegistry, &StreamRun),
+) -> Result<(), ApiError> {
+    let host = EndedHost {
+        record: run.record(),
+        streams,
     };
-    run.start_stream(started, reporter);
-    Ok(readers)
+    let (generation, _) = submission.resume(prompts, resumed, &host)?;
+    run.record().set_started(Started::of_generation(generation));
+    run.record().publish_written_end();
+    Ok(())
+}
+
+/// The host of a stream without engine requests.
+struct EndedHost<'a> {
+    record: &'a Arc<StreamRecord>,
+    streams: &'a StreamRegistry,
+}
+
+impl SubmissionHost for EndedHost<'_> {
+    fn recorder(&self) -> Option<Waker> {
+        self.record.durable().map(DurableStream::waker)
+    }
+
+    fn free_segments(&self) -> bool {
+        self.streams.free_segments(self.record.terms().owner)
+    }
 }

@@ -9,6 +9,7 @@
 //! open        a `GenerateRequest` -> an `OpenedStream`, registered by id         admission  permits, the queue, `Retry-After`
 //! launch      prompt ids -> engine requests, by crate `generate`                 streams    the registry of streams
 //! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
+//! durability  records of streams in the journal                                  recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! ```
 //!
@@ -35,6 +36,7 @@ pub(crate) mod notify_waker;
 pub mod offload;
 pub mod open;
 pub(crate) mod pending_generation;
+pub mod recovery;
 pub mod response_limits;
 pub mod response_record;
 pub mod response_store;

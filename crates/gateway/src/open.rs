@@ -47,6 +47,8 @@ pub struct ParsedRequest {
     pub deadline: Option<Instant>,
     /// Id of the response; `None`: a new id.
     pub response_id: Option<String>,
+    /// Note for the stored response, in the stream's description.
+    pub stored: Option<serde_json::Value>,
     /// A program that is run instead.
     pub program: Option<Program>,
     /// The part that is stored with the answer.
@@ -110,7 +112,6 @@ pub fn open_stream(
         meta: &meta,
         terms: &terms,
         deadline: admission_request.deadline,
-        stored_note: stored_note.as_ref(),
     };
     let (durable, description) = opening.record_opening(handles).unzip();
     let registration = handles.streams.open(meta, terms, durable, now);
@@ -128,6 +129,7 @@ pub fn open_stream(
         ask: request.ask,
         program: request.program,
         description,
+        context_max: serving.model.handle.context_max,
         body_bytes: request.body_bytes,
         run: StreamRun::new(registration, key),
         deadline: admission_request.deadline,

@@ -34,6 +34,8 @@ pub(crate) struct PendingGeneration {
     pub(crate) program: Option<workflows::Program>,
     /// The description of a recorded stream, without prompts.
     pub(crate) description: Option<StreamDescription>,
+    /// The model's context length when the stream was opened.
+    pub(crate) context_max: usize,
     /// Length of the request's body, which bounds the work of preparing prompts.
     pub(crate) body_bytes: usize,
     pub(crate) run: StreamRun,
@@ -136,28 +138,35 @@ impl PendingGeneration {
         let need = sizing.exact_estimate(lengths(), requested_choices(&self.ask))?;
         let permit = permit.update_estimate(need).await?;
         self.record_prompts(&prompts);
+        let reporter = permit.latency_reporter();
+        let stream = (&*self.handles.streams, self.run.record());
+        let submission = self.submission(&constraints);
+        let (started, readers) = launch::start_stream(&submission, prompts, permit, stream)?;
+        self.run.start_stream(started, reporter);
+        tracing::debug!(
+            choices = readers.len(),
+            stream = self.ask.stream_options.stream,
+            "submitted"
+        );
+        Ok(readers)
+    }
+
+    /// The submission of the request, with these constraints.
+    pub(crate) fn submission<'a>(&'a self, constraints: &'a OutputConstraints) -> Submission<'a> {
         let (handles, ask) = (&self.handles, &self.ask);
-        let submission = Submission {
+        Submission {
             model: &self.serving.model.handle,
             params: &ask.params,
-            constraints: &constraints,
+            constraints,
             n: ask.n,
-            context_max: self.serving.model.handle.context_max,
+            context_max: self.context_max,
             seed: ask.params.seed.unwrap_or_else(|| handles.ids.next_seed()),
             deadline: self.deadline,
             terms: self.engine_terms(),
             credit_window: self.run.record().terms().credit_window,
             reports_prompt: ask.stream_options.return_context,
             retry_after: handles.limits.now().retry_after,
-        };
-        let stream = (&*handles.streams, &mut self.run);
-        let readers = launch::start_stream(&submission, prompts, permit, stream)?;
-        tracing::debug!(
-            choices = readers.len(),
-            stream = ask.stream_options.stream,
-            "submitted"
-        );
-        Ok(readers)
+        }
     }
 
     /// Records the prompts of a durable stream before the engine has them. Prompts that are too long make the stream not
@@ -246,12 +255,11 @@ impl PendingGeneration {
             self.ask.stream_options.echo && !self.ask.params.prompt_logprobs,
         );
         let served = Arc::clone(&self.serving.model);
-        let wanted = ParseOptions {
-            tool_calling: self.ask.params.tool_calling,
-            structured_output: self.ask.params.response_format.is_some(),
-        };
+        let wanted = self.parse_options();
+        // The date that a template may show is the same after a restart.
+        let now_unix_s = self.run.record().meta().created_unix_s;
         let prepare = move || {
-            let encoder = PromptEncoder::new(&served.handle, clock::unix_s());
+            let encoder = PromptEncoder::new(&served.handle, now_unix_s);
             encoder.prepare(prompts, echo, wanted)
         };
         if self.body_bytes <= self.handles.limits.now().inline_prompt_bytes_max {
@@ -262,8 +270,16 @@ impl PendingGeneration {
             .unwrap_or_else(|_| Err(unprepared_error()))
     }
 
+    /// How the answer is parsed.
+    pub(crate) fn parse_options(&self) -> ParseOptions {
+        ParseOptions {
+            tool_calling: self.ask.params.tool_calling,
+            structured_output: self.ask.params.response_format.is_some(),
+        }
+    }
+
     /// Cached constraints at once; others are compiled on a thread that may block.
-    async fn output_constraints(
+    pub(crate) async fn output_constraints(
         &self,
         prompts: &[PreparedPrompt],
     ) -> Result<OutputConstraints, ApiError> {

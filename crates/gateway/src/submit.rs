@@ -99,6 +99,7 @@ impl UnparsedRequest<'_> {
             priority: self.priority,
             deadline: self.deadline,
             response_id: job_id.map(|id| id.as_str().to_owned()),
+            stored: None,
             program: None,
             stored_request,
         };

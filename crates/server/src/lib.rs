@@ -67,6 +67,7 @@ pub use gateway::models::{
     DerivedModel, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel,
     ModelFacts, ModelIdentity, ModelLimits, PullNews, ServedModel,
 };
+pub use gateway::recovery::StartingJournal;
 pub use gateway::response_limits::ResponseLimits;
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::streams::StreamLimits;

@@ -8,6 +8,7 @@ use crate::metrics;
 use crate::openapi;
 use crate::realtime::handshake;
 use crate::request::paths;
+use crate::request::registration_wait;
 use crate::response::error_response::{self, Rejected};
 use crate::routes::ai_sdk;
 use crate::routes::anthropic;
@@ -127,13 +128,20 @@ pub(crate) const ROUTES: &[Route] = routes! {
 
 /// All routes, behind the authentication layer.
 pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
-    let metrics = Arc::clone(&app.metrics);
+    let (metrics, barrier) = (
+        Arc::clone(&app.metrics),
+        Arc::clone(&app.gateway.registration),
+    );
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
     ROUTES
         .iter()
         .fold(Router::new(), add)
         .fallback(not_found)
         .method_not_allowed_fallback(async || not_allowed())
+        .layer(from_fn_with_state(
+            barrier,
+            registration_wait::wait_for_registration,
+        ))
         .layer(from_fn(error_response::write_errors))
         .layer(from_fn_with_state(
             Arc::new(authentication),

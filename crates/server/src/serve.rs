@@ -16,6 +16,8 @@ use gateway::durability::{JournalSlot, StreamJournal};
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
+use gateway::recovery::StartingJournal;
+use gateway::recovery::starting_journal::{hold_requests, recover_streams};
 use gateway::streams::StreamFeed;
 use std::future::Future;
 use std::io;
@@ -41,6 +43,7 @@ pub struct Server {
     limiter: Arc<ConnectionLimiter>,
     hosts: Arc<RwLock<HostAllowList>>,
     keys: Arc<Keys>,
+    journal: Option<StartingJournal>,
 }
 
 /// Result of a graceful shutdown.
@@ -84,6 +87,7 @@ impl Server {
             limiter,
             hosts,
             keys: Arc::new(Keys::anonymous()),
+            journal: None,
         };
         Ok((server, loading))
     }
@@ -99,6 +103,17 @@ impl Server {
     pub fn with_library(self, library: Arc<dyn Library>) -> Self {
         self.app.models.set_library(library);
         self
+    }
+
+    /// Continues the streams of a journal, and records resumable streams there. The journal is read while the server
+    /// serves; until then, requests that may concern a stream wait. To be called before the first model is ready.
+    #[must_use]
+    pub fn with_journal(self, journal: StartingJournal) -> Self {
+        hold_requests(&self.app.gateway);
+        Self {
+            journal: Some(journal),
+            ..self
+        }
     }
 
     /// Records resumable streams in a journal that was read before.
@@ -144,8 +159,13 @@ impl Server {
             limiter,
             hosts,
             keys,
+            journal,
             local,
         } = self;
+        let recovery = journal.map(|journal| {
+            let (gateway, keys) = (app.gateway.clone(), Arc::clone(&keys));
+            tokio::spawn(async move { recover_streams(journal, gateway, keys).await.run().await })
+        });
         let sweeper = tokio::spawn(Arc::clone(&app.sources.streams).sweep_expired());
         let exporter = tokio::spawn(stream_feed::export_snapshots(
             app.sources.clone(),
@@ -179,6 +199,10 @@ impl Server {
         exporter.abort();
         watchdog.abort();
         stop_journal(&journal).await;
+        // Streams that are not submitted yet are left to the next process.
+        if let Some(recovery) = recovery {
+            recovery.abort();
+        }
         if let Some(loader) = loader {
             loader.abort();
             let released = tokio::task::spawn_blocking(move || models.release_bytes());

@@ -4,7 +4,7 @@
 //! description  what a stream was opened with       control_state  control updates of a stream
 //! end_code     ends of streams as numbers          bounds         bounds of decoded values
 //! by_name      names of wire protocols             json_record    JSON of bounded length
-//! recovery     streams of an earlier process
+//! registration_barrier   requests wait until recovered streams are registered
 //! rejection    errors of streams that never start
 //!
 //! stream_journal   the journal with its thread     durable_stream   a stream's handle to its records
@@ -32,7 +32,7 @@ mod journal_state;
 mod json_record;
 mod recorded_stream;
 mod recorder;
-pub mod recovery;
+mod registration_barrier;
 pub mod rejection;
 mod rewriting;
 mod stream_journal;
@@ -51,6 +51,7 @@ pub use end_code::{end_code, end_from_code};
 pub use journal_metrics::JournalGauges;
 pub use json_record::DescriptionError;
 pub(crate) use json_record::{from_json, to_json};
+pub use registration_barrier::RegistrationBarrier;
 pub use stream_journal::{AdoptedStream, JournalSlot, StreamJournal};
 pub use stream_news::Claim;
 pub(crate) use unix_time::unix_us;

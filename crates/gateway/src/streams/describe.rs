@@ -162,7 +162,7 @@ pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> De
         explicit_acks: terms.explicit_acks,
         attached: record.credit_owner().is_taken(),
         recovered: recovery.map(|note| note.recoveries),
-        recomputed: recovery.and_then(|note| note.is_recomputed.then_some(true)),
+        recomputed: record.recovery_state().is_recomputed().then_some(true),
         created: meta.created_unix_s,
         prompt_tokens: started.map_or(0, |started| started.prompt_tokens),
         cached_tokens: started.map_or(0, StartedGeneration::cached_tokens),

@@ -43,6 +43,7 @@ pub(crate) mod end_name;
 pub(crate) mod feed;
 pub(crate) mod permit_holder;
 pub(crate) mod recovery_state;
+pub(crate) mod restored_record;
 pub(crate) mod settings;
 pub(crate) mod steering;
 pub mod step_offsets;
@@ -120,6 +121,11 @@ impl StreamRegistry {
     /// Ended streams that were not read to the end.
     pub(crate) fn undelivered_streams(&self) -> &Arc<UndeliveredStreams> {
         &self.undelivered
+    }
+
+    /// The feed of state changes.
+    pub(crate) fn feed(&self) -> &StreamFeed {
+        &self.feed
     }
 
     /// The registry, for counts.

@@ -1,21 +1,22 @@
 //! Streams of an earlier process, and the readers that wait for them.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// How a stream of an earlier process came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecoveryNote {
     /// Processes that took the stream over.
     pub(crate) recoveries: u64,
-    /// Another arithmetic computes the continuation than the answered tokens.
-    pub(crate) is_recomputed: bool,
+    /// Whether a client had paused the stream.
+    pub(crate) is_paused: bool,
 }
 
 /// Whether a stream came back after a restart. Readers are counted while the stream waits for the start.
 #[derive(Debug, Default)]
 pub(crate) struct RecoveryState {
     note: OnceLock<RecoveryNote>,
+    is_recomputed: AtomicBool,
     waiting_readers: AtomicUsize,
 }
 
@@ -31,6 +32,21 @@ impl RecoveryState {
     /// How the stream came back; `None` for a stream of this process.
     pub(crate) fn note(&self) -> Option<RecoveryNote> {
         self.note.get().copied()
+    }
+
+    /// Processes that took the stream over.
+    pub(crate) fn recoveries(&self) -> u64 {
+        self.note().map_or(0, |note| note.recoveries)
+    }
+
+    /// Another arithmetic computes the continuation than the answered tokens.
+    pub(crate) fn set_recomputed(&self) {
+        self.is_recomputed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Self::set_recomputed`] was called.
+    pub(crate) fn is_recomputed(&self) -> bool {
+        self.is_recomputed.load(Ordering::Relaxed)
     }
 
     /// Counts a reader that begins to wait.

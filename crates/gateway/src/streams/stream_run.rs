@@ -35,6 +35,17 @@ impl StreamRun {
         }
     }
 
+    /// The run of a stream that an earlier process opened, and for whose tokens the key was charged.
+    pub(crate) fn restored(
+        registration: Registration<StreamRecord>,
+        key: KeyPermit,
+        charged: u64,
+    ) -> Self {
+        let mut run = Self::new(registration, key);
+        run.charged = charged;
+        run
+    }
+
     /// The stream.
     pub fn record(&self) -> &Arc<StreamRecord> {
         &self.record
@@ -55,8 +66,20 @@ impl StreamRun {
     pub(crate) fn reject_stream(mut self, error: &ApiError) {
         self.record.set_rejected(error.clone());
         if self.record.terms().resumable {
-            self.end_stream();
+            self.end_stream(clock::now());
         }
+    }
+
+    /// Readers of a recovered stream get this error. The journal has the reason already, or is to keep the stream for
+    /// another process.
+    pub(crate) fn reject_recovered(mut self, error: ApiError) {
+        self.record.restore_rejection(error);
+        self.end_stream(clock::now());
+    }
+
+    /// The recovered stream has ended at this time.
+    pub(crate) fn finish_recovered(mut self, at: Instant) {
+        self.end_stream(at);
     }
 
     /// Nothing was there to read.
@@ -86,14 +109,14 @@ impl StreamRun {
 
     /// All choices have ended: the stream is kept from here on.
     pub(crate) fn finish_stream(mut self) {
-        self.end_stream();
+        self.end_stream(clock::now());
     }
 
-    fn end_stream(&mut self) {
+    fn end_stream(&mut self, at: Instant) {
         self.record.report_lost();
         let bytes = self.record.memory_bytes();
         if let Some(registration) = self.registration.take() {
-            registration.ended(clock::now(), bytes);
+            registration.ended(at, bytes);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::library::Library;
 use crate::model_lookup::find_model;
 use crate::reload::{Reload, Reloading};
 use crate::{loading, logging};
-use server::{Loading, Server};
+use server::{Loading, Server, StartingJournal};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let settings = config.settings.clone();
     let source = find_model(&settings)?;
     loading::check_header(&source, &settings)?;
-    let _journal = lock_journal(&settings)?;
+    let journal = lock_journal(&settings)?;
     let name = source.name.clone();
     let library = Arc::new(Library::new(settings.clone(), source));
     let runtime = server::io_runtime(settings.server.io_threads)?;
@@ -40,6 +40,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         let server = server
             .with_keys(Arc::clone(&ring.keys))
             .with_library(others);
+        let server = match journal {
+            Some(locked) => server.with_journal(StartingJournal::new(locked)),
+            None => server,
+        };
         let reload = Reload {
             args: args.clone(),
             ring,

@@ -33,6 +33,7 @@ mod otlp;
 mod realtime;
 mod refusals;
 mod responses;
+mod restarts;
 mod resume;
 mod scored;
 mod sharing;

@@ -22,8 +22,9 @@ pub use testing::small_vocabulary as vocab;
 pub use testing::wait::{PATIENCE, wait_until};
 
 use ::gateway::durability::StreamJournal;
+use ::gateway::recovery::StartingJournal;
 use ::gateway::streams::StreamFeed;
-use ::journal::FileSystem;
+use ::journal::{FileSystem, JournalConfig, JournalDirectory, lock_journal};
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::{Dims, Forward};
@@ -33,6 +34,7 @@ use server::{
 };
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
@@ -82,11 +84,11 @@ struct Speech {
     tokenizer: Arc<Tokenizer>,
 }
 
-type StartJournal = Box<dyn FnOnce(StreamFeed) -> Arc<StreamJournal>>;
+type PrepareServer = Box<dyn FnOnce(Server) -> Server>;
 
 thread_local! {
-    /// Makes the journal of the next server that this thread starts.
-    static NEXT_JOURNAL: RefCell<Option<StartJournal>> = const { RefCell::new(None) };
+    /// Prepares the next server that this thread starts.
+    static NEXT_SERVER: RefCell<Option<PrepareServer>> = const { RefCell::new(None) };
 }
 
 /// A running server.
@@ -136,7 +138,24 @@ impl Rig {
 
     /// Makes the journal of the next server that this thread starts.
     pub fn set_next_journal(start: impl FnOnce(StreamFeed) -> Arc<StreamJournal> + 'static) {
-        NEXT_JOURNAL.with_borrow_mut(|next| *next = Some(Box::new(start)));
+        Self::set_next_server(|server| {
+            let journal = start(server.stream_feed());
+            server.with_stream_journal(journal)
+        });
+    }
+
+    /// The next server that this thread starts continues the streams of the journal in this folder.
+    pub fn set_next_directory(path: PathBuf) {
+        Self::set_next_server(|server| {
+            let locked = lock_journal(JournalDirectory::new(path), JournalConfig::default());
+            server.with_journal(StartingJournal::new(
+                locked.expect("no other server has it"),
+            ))
+        });
+    }
+
+    fn set_next_server(prepare: impl FnOnce(Server) -> Server + 'static) {
+        NEXT_SERVER.with_borrow_mut(|next| *next = Some(Box::new(prepare)));
     }
 
     /// The same, for callers with these keys.
@@ -290,12 +309,9 @@ impl Rig {
             let _inside = runtime.enter();
             let (server, loading) = Server::bind_early(config, MODEL).expect("a free port");
             let server = server.with_keys(keys);
-            let journal = NEXT_JOURNAL.with_borrow_mut(Option::take);
-            let server = match journal {
-                Some(start) => {
-                    let journal = start(server.stream_feed());
-                    server.with_stream_journal(journal)
-                }
+            let prepare = NEXT_SERVER.with_borrow_mut(Option::take);
+            let server = match prepare {
+                Some(prepare) => prepare(server),
                 None => server,
             };
             (server, loading)

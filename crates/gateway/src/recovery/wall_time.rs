@@ -3,7 +3,8 @@
 //! Durations that pass while no process runs count: a deadline, a retention and a total timeout go on. The wall clock may
 //! be set back or forward meanwhile, so no conversion may underflow.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use wire::clock;
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,16 @@ impl WallTime {
     /// The two clocks show these times at one moment.
     pub(crate) fn new(now: Instant, now_unix_us: u64) -> Self {
         Self { now, now_unix_us }
+    }
+
+    /// This moment.
+    pub(crate) fn now() -> Self {
+        Self::new(clock::now(), clock::unix_us())
+    }
+
+    /// Wall time of this moment.
+    pub(crate) fn now_unix_us(self) -> u64 {
+        self.now_unix_us
     }
 
     /// The instant of a wall time; `now` for one that this machine's clock cannot represent.
@@ -34,12 +45,6 @@ impl WallTime {
     pub(crate) fn past_instant(self, unix_us: u64) -> Instant {
         self.instant(unix_us).min(self.now)
     }
-}
-
-/// Microseconds since the Unix epoch.
-pub(crate) fn unix_us(at: SystemTime) -> u64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,0 +1,264 @@
+//! Recovered streams of all models, from the registration to the last submission.
+//!
+//! One task for each model. The task waits for the model, makes ended streams readable, and submits the others one after
+//! another. The order ([`next_candidate`]) is evaluated before each submission, because clients come back meanwhile. At most [`COMPUTING_MAX`] streams compute their answered tokens at one time, so that the order matters. New
+//! requests for the model are on hold until every stream was submitted.
+
+use super::attempt::Attempt;
+use super::continuation::Continuation;
+use super::continuation_order::{Candidate, next_candidate};
+use super::model_match::ModelMatch;
+use super::model_wait::ModelWait;
+use super::restored_stream::{RestoredStream, RestoredStreams, model_missing};
+use super::settlement::settle_stream;
+use super::stream_plan::StreamPlan;
+use crate::admission::AdmissionRequest;
+use crate::durability::DurableStream;
+use crate::handles::{Gateway, GenerationHandles};
+use crate::models::{ModelEntry, ModelRegistry, ReadyModel};
+use crate::pending_generation::{PendingGeneration, requested_choices};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use stream::{End, FailCode};
+use tokio::task::JoinSet;
+
+/// Submitted streams without a new token, of one model.
+const COMPUTING_MAX: usize = 8;
+
+/// Registered streams of earlier processes, which wait for their models.
+pub struct Recovery {
+    handles: GenerationHandles,
+    models: Arc<ModelRegistry>,
+    streams: Vec<RestoredStream>,
+    /// Records for a version that can read them.
+    unreadable: Vec<DurableStream>,
+}
+
+/// Streams of one model.
+struct ModelStreams {
+    entry: Arc<ModelEntry>,
+    streams: Vec<RestoredStream>,
+}
+
+impl Recovery {
+    pub(crate) fn new(gateway: &Gateway, restored: RestoredStreams) -> Self {
+        Self {
+            handles: gateway.generations.clone(),
+            models: Arc::clone(&gateway.models),
+            streams: restored.streams,
+            unreadable: restored.unreadable,
+        }
+    }
+
+    /// Submits all streams; ready when the process ends, or when all are submitted. Dropping the future leaves the
+    /// streams to the next process.
+    pub async fn run(self) {
+        let groups = group_streams(&self.models, self.streams).await;
+        self.models
+            .hold_only(groups.iter().map(|group| group.entry.weights.clone()));
+        let mut tasks = JoinSet::new();
+        for group in groups {
+            let recovery = ModelRecovery {
+                handles: self.handles.clone(),
+                models: Arc::clone(&self.models),
+            };
+            tasks.spawn(recovery.run(group));
+        }
+        while tasks.join_next().await.is_some() {}
+        self.handles.metrics.recovery.note_submitted();
+        tracing::info!("recovered streams are submitted");
+        if !self.unreadable.is_empty() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Streams by the entry of their model. A model that is not found by name may be the first one under another name: the
+/// contents are compared later.
+async fn group_streams(
+    models: &Arc<ModelRegistry>,
+    streams: Vec<RestoredStream>,
+) -> Vec<ModelStreams> {
+    let mut by_name: BTreeMap<String, Vec<RestoredStream>> = BTreeMap::new();
+    for stream in streams {
+        let name = stream.description.model_key.clone();
+        by_name.entry(name).or_default().push(stream);
+    }
+    let mut groups: Vec<ModelStreams> = Vec::new();
+    for (name, streams) in by_name {
+        let found = models.look_up(Some(&name)).await;
+        let entry = found.map_or_else(|_| Arc::clone(models.first_entry()), |found| found.entry);
+        let known = groups
+            .iter_mut()
+            .find(|group| group.entry.weights == entry.weights);
+        match known {
+            Some(group) => group.streams.extend(streams),
+            None => groups.push(ModelStreams { entry, streams }),
+        }
+    }
+    groups
+}
+
+/// The recovery of one model's streams.
+struct ModelRecovery {
+    handles: GenerationHandles,
+    models: Arc<ModelRegistry>,
+}
+
+/// Ends the hold of a model's new requests, however the recovery ends.
+struct HeldModel<'a>(&'a ModelRegistry, &'a ModelEntry);
+
+impl Drop for HeldModel<'_> {
+    fn drop(&mut self) {
+        self.0.release_hold(self.1);
+    }
+}
+
+impl ModelRecovery {
+    async fn run(self, group: ModelStreams) {
+        let ModelStreams { entry, streams } = group;
+        let _held = HeldModel(&self.models, &entry);
+        let wait = ModelWait::new(&entry);
+        let Some(serving) = wait.ready_model(&self.models).await else {
+            return self.reject_all(&entry, streams);
+        };
+        let (mut ended, mut continued, mut queued) = (Vec::new(), Vec::new(), Vec::new());
+        for stream in streams {
+            match planned(stream, &serving) {
+                PlannedStream::Rejected => {}
+                PlannedStream::Ended(stream, end) => ended.push((stream, end)),
+                PlannedStream::Continued(stream, attempt) => continued.push((stream, attempt)),
+                PlannedStream::Queued(stream) => queued.push(stream),
+            }
+        }
+        let settle = async {
+            for (stream, end) in ended {
+                settle_stream(&self.handles, &serving, stream, end).await;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(settle, self.submit_all(&serving, continued, queued));
+    }
+
+    /// The streams of a model that cannot be loaded. Ended streams stay in the journal for a process with the model.
+    fn reject_all(&self, entry: &ModelEntry, streams: Vec<RestoredStream>) {
+        tracing::error!(
+            model = entry.id,
+            streams = streams.len(),
+            "recovered streams cannot continue: the model could not be loaded"
+        );
+        for stream in streams {
+            reject_without_model(stream);
+        }
+    }
+
+    async fn submit_all(
+        &self,
+        serving: &Arc<ReadyModel>,
+        mut continued: Vec<(RestoredStream, Attempt)>,
+        queued: Vec<RestoredStream>,
+    ) {
+        let mut computing = JoinSet::new();
+        let mut queued = Some(queued);
+        while let Some(next) = next_candidate(continued.iter().map(candidate)) {
+            let (stream, attempt) = continued.swap_remove(next);
+            let is_alone = matches!(attempt, Attempt::Alone { .. });
+            if is_alone {
+                // Streams that run alone are the last ones; the others have their places in the queue before.
+                self.requeue_all(serving, queued.take());
+            }
+            let room = if is_alone { 1 } else { COMPUTING_MAX };
+            while computing.len() >= room {
+                computing.join_next().await;
+            }
+            match Continuation::new(&self.handles, serving, stream) {
+                Ok(continuation) => drop(computing.spawn(continuation.submit(attempt))),
+                // Only streams with prompts are planned to continue.
+                Err(pending) => requeue(*pending, serving),
+            }
+            if is_alone {
+                while computing.join_next().await.is_some() {}
+            }
+        }
+        self.requeue_all(serving, queued);
+        // Streams continue without this task.
+        computing.detach_all();
+    }
+
+    /// Streams that waited for a permit wait again, in the order of their opening.
+    fn requeue_all(&self, serving: &Arc<ReadyModel>, queued: Option<Vec<RestoredStream>>) {
+        for stream in queued.into_iter().flatten() {
+            let Err(pending) = Continuation::new(&self.handles, serving, stream) else {
+                continue;
+            };
+            requeue(*pending, serving);
+        }
+    }
+}
+
+fn requeue(pending: PendingGeneration, serving: &ReadyModel) {
+    let record = Arc::clone(pending.run.record());
+    let estimator = serving.resource_estimator(&pending.handles.limits.now());
+    let need = estimator.estimate_bytes(
+        pending.body_bytes,
+        pending.ask.prompts.len(),
+        requested_choices(&pending.ask),
+    );
+    let request = AdmissionRequest {
+        class: pending.class,
+        account: pending.run.key().account(),
+        need,
+        is_recallable: true,
+        deadline: pending.deadline,
+        who: pending.handles.ids.fingerprint_of(&record.id()),
+    };
+    let ticket = serving.admission.requeue(request, record.meta().arrived);
+    drop(pending.run_in_task(ticket));
+}
+
+fn candidate((stream, attempt): &(RestoredStream, Attempt)) -> Candidate {
+    Candidate {
+        has_reader: stream.run.record().recovery_state().has_waiting_reader(),
+        class: stream.description.priority,
+        tokens_to_compute: stream.tokens_to_compute(),
+        attempt: *attempt,
+        place: stream.place,
+    }
+}
+
+/// A stream with the plan for the loaded model.
+enum PlannedStream {
+    Rejected,
+    Ended(RestoredStream, End),
+    Continued(RestoredStream, Attempt),
+    Queued(RestoredStream),
+}
+
+fn planned(stream: RestoredStream, serving: &ReadyModel) -> PlannedStream {
+    let matched = ModelMatch::of(&stream.description.identity, &serving.model.identity);
+    match (matched, stream.plan.clone()) {
+        (ModelMatch::Other, _) | (ModelMatch::Readable, StreamPlan::Queued) => {
+            reject_without_model(stream);
+            PlannedStream::Rejected
+        }
+        (_, StreamPlan::Ended(end)) => PlannedStream::Ended(stream, end),
+        (ModelMatch::Readable, _) => {
+            PlannedStream::Ended(stream, End::Failed(FailCode::ModelChanged))
+        }
+        (ModelMatch::Same { is_recomputed }, StreamPlan::Continued(attempt)) => {
+            if is_recomputed {
+                stream.run.record().recovery_state().set_recomputed();
+            }
+            PlannedStream::Continued(stream, attempt)
+        }
+        (ModelMatch::Same { .. }, _) => PlannedStream::Queued(stream),
+    }
+}
+
+fn reject_without_model(stream: RestoredStream) {
+    let error = model_missing(&stream.description.model);
+    match stream.plan {
+        StreamPlan::Ended(_) => stream.run.reject_recovered(error),
+        _ => stream.run.reject_stream(&error),
+    }
+}

@@ -1,0 +1,41 @@
+//! The wait of recovered streams for their model.
+
+use crate::models::{ModelEntry, ModelRegistry, ModelState, ReadyModel};
+use std::sync::Arc;
+
+/// The streams of a model wait for the model; the drop ends the wait. The model is not unloaded meanwhile.
+pub(crate) struct ModelWait<'a>(&'a ModelEntry);
+
+impl<'a> ModelWait<'a> {
+    pub(crate) fn new(entry: &'a ModelEntry) -> Self {
+        entry.count_waiting(true);
+        Self(entry)
+    }
+
+    /// The model, after it was loaded: by the start of the server, or because of this call. `None`: the load failed.
+    /// The wait has no bound of time, because the streams' clients wait as long as they like.
+    pub(crate) async fn ready_model(&self, models: &ModelRegistry) -> Option<Arc<ReadyModel>> {
+        let mut states = self.0.watch_state();
+        loop {
+            let state = states.borrow_and_update().clone();
+            match state {
+                ModelState::Ready(serving) => return Some(serving),
+                // A server without its first model ends, or a request loads the model again.
+                ModelState::Failed | ModelState::TooLarge { .. } if self.0.weights.is_none() => {}
+                ModelState::Failed | ModelState::TooLarge { .. } => return None,
+                ModelState::Unloaded if models.library().is_some() => {
+                    models.request_load(self.0);
+                }
+                ModelState::Unloaded | ModelState::Queued { .. } | ModelState::Loading { .. } => {}
+            }
+            // The sender lives as long as the entry.
+            let _ = states.changed().await;
+        }
+    }
+}
+
+impl Drop for ModelWait<'_> {
+    fn drop(&mut self) {
+        self.0.count_waiting(false);
+    }
+}

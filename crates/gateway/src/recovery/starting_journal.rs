@@ -1,0 +1,105 @@
+//! A journal between the lock and the registration of its streams.
+
+use super::coordinator::Recovery;
+use super::restored_stream::{RestoredStreams, restore_streams};
+use crate::durability::{AdoptedStream, StreamJournal};
+use crate::handles::Gateway;
+use crate::keys::Keys;
+use crate::streams::StreamFeed;
+use journal::{FileSystem, LockedJournal, RecoveryReport};
+use std::sync::Arc;
+use stream::StreamId;
+use wire::clock;
+
+/// A locked journal whose records are not read yet.
+pub struct StartingJournal(ReadJournal);
+
+type ReadJournal = Box<dyn FnOnce(StreamFeed) -> Result<ReadStreams, String> + Send>;
+
+/// The running journal with its streams.
+struct ReadStreams {
+    journal: Arc<StreamJournal>,
+    adopted: Vec<AdoptedStream>,
+    report: RecoveryReport,
+    refused: Vec<u128>,
+}
+
+impl StartingJournal {
+    /// A journal that was locked.
+    pub fn new<F: FileSystem>(locked: LockedJournal<F>) -> Self
+    where
+        LockedJournal<F>: Send,
+    {
+        Self(Box::new(|feed| {
+            let read = locked.recover();
+            let (writer, recovered) = read.map_err(|why| why.to_string())?;
+            let report = recovered.report;
+            let refused = recovered.refused.iter().map(|stream| stream.id).collect();
+            let started = StreamJournal::start(writer, recovered, feed);
+            let (journal, adopted) = started.map_err(|why| why.to_string())?;
+            Ok(ReadStreams {
+                journal,
+                adopted,
+                report,
+                refused,
+            })
+        }))
+    }
+}
+
+/// Puts requests on hold until [`recover_streams`] has registered the streams. To be called before the first model is
+/// ready.
+pub fn hold_requests(gateway: &Gateway) {
+    gateway.registration.close();
+    gateway.models.hold_all_models();
+}
+
+/// Reads the journal on a thread that may block, and registers the streams. Without a readable journal the server runs on
+/// without durable streams. The result continues the streams.
+pub async fn recover_streams(
+    starting: StartingJournal,
+    gateway: Gateway,
+    keys: Arc<Keys>,
+) -> Recovery {
+    let begun = clock::now();
+    let feed = gateway.generations.streams.feed().clone();
+    let read = tokio::task::spawn_blocking(move || starting.0(feed));
+    let read = read
+        .await
+        .unwrap_or_else(|_| Err("a bug in the journal".to_owned()));
+    let restored = match read {
+        Ok(read) => {
+            log_report(&read);
+            gateway.generations.journal.set(read.journal);
+            restore_streams(&gateway, &keys, read.adopted, read.report.is_sealed)
+        }
+        Err(why) => {
+            tracing::error!("no stream of this process is durable: {why}");
+            RestoredStreams::default()
+        }
+    };
+    let metrics = &gateway.generations.metrics.recovery;
+    metrics.set_begun(begun);
+    restored.count(metrics);
+    gateway.registration.open();
+    Recovery::new(&gateway, restored)
+}
+
+fn log_report(read: &ReadStreams) {
+    let report = &read.report;
+    if report.last_boot > 0 {
+        tracing::info!(
+            streams = read.adopted.len(),
+            segments = report.segments,
+            bytes = report.bytes,
+            cut_bytes = report.cut_bytes,
+            damages = report.damages,
+            is_sealed = report.is_sealed,
+            "the journal was read"
+        );
+    }
+    for id in &read.refused {
+        let id = StreamId::from_bits(*id);
+        tracing::warn!(stream = %id, "a newer version wrote the stream; its records stay");
+    }
+}
