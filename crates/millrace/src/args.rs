@@ -11,16 +11,20 @@ mod reach;
 mod run;
 mod secret;
 mod serve;
+mod streams;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use eval::EvalArgs;
 pub(crate) use journal::{InspectJournalArgs, JournalArgs, JournalCommand};
 pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs};
-pub(crate) use models::{LibraryArgs, PsArgs, PullArgs, RmArgs};
+pub(crate) use models::{LibraryArgs, PullArgs, RmArgs};
 pub(crate) use program::{Output, ProgramArgs};
 pub(crate) use run::{ChatArgs, GenerateArgs, RunArgs};
 pub(crate) use secret::Secret;
 pub(crate) use serve::ServeArgs;
+pub(crate) use streams::{
+    FollowArgs, ServerArgs, StreamArgs, StreamListArgs, StreamsArgs, StreamsCommand,
+};
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Quantize, Speculation};
 use clap::{Args, Parser, Subcommand};
@@ -94,7 +98,9 @@ pub(crate) enum Command {
     #[command(visible_aliases = ["list", "ls"])]
     Models(LibraryArgs),
     /// List the loaded models of a running server.
-    Ps(PsArgs),
+    Ps(ServerArgs),
+    /// List, show, follow and cancel the streams of a running server.
+    Streams(StreamsArgs),
     /// Show the contents of a model: a GGUF file, a directory of safetensors, or a local model's name.
     #[command(visible_alias = "show")]
     Inspect(InspectArgs),

@@ -1,4 +1,4 @@
-//! One binary: serve, run, chat, pull, models, ps, inspect, rm, synth, config, keys, journal, bench, eval, version. Flags become settings, settings become
+//! One binary: serve, run, chat, pull, models, ps, streams, inspect, rm, synth, config, keys, journal, bench, eval, version. Flags become settings, settings become
 //! a model, an engine and a server; all else is in the crates below.
 
 mod args;
@@ -61,6 +61,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Bench(command) => commands::bench::bench(&command),
         Command::Eval(args) => commands::eval::eval(&args),
         Command::Ps(args) => commands::ps::ps(&args),
+        Command::Streams(args) => commands::streams::streams(&args),
         Command::Rm(args) => commands::rm::rm(&args),
         Command::Version => commands::version(),
     }

@@ -1,6 +1,6 @@
 //! Flags of the commands about which models there are.
 
-use super::{ModelArgs, Secret};
+use super::ModelArgs;
 use crate::config::{Config, ConfigError};
 use clap::Args;
 use std::path::PathBuf;
@@ -18,23 +18,6 @@ pub(crate) struct RmArgs {
     /// Model names, as in `millrace list`.
     #[arg(value_name = "MODEL", required = true)]
     pub(crate) names: Vec<String>,
-    #[command(flatten)]
-    pub(crate) library: LibraryArgs,
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct PsArgs {
-    /// URL of the server; default: the configured address, or http://127.0.0.1:8420.
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<String>,
-    /// API key to send.
-    #[arg(
-        long,
-        env = "MILLRACE_API_KEY",
-        hide_env_values = true,
-        value_name = "KEY"
-    )]
-    pub(crate) api_key: Option<Secret>,
     #[command(flatten)]
     pub(crate) library: LibraryArgs,
 }

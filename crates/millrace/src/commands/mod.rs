@@ -14,7 +14,9 @@ pub(crate) mod ps;
 pub(crate) mod pull;
 pub(crate) mod rm;
 pub(crate) mod run;
+mod running_server;
 pub(crate) mod serve;
+pub(crate) mod streams;
 pub(crate) mod synth;
 pub(crate) mod workflow;
 

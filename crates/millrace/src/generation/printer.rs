@@ -79,7 +79,7 @@ impl<'a> AnswerPrinter<'a> {
     }
 
     /// Ends the last line of the answer.
-    pub(super) fn finish(&mut self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.end_reasoning();
         if self.last != LastPart::Call {
             writeln!(self.out)?;
@@ -87,12 +87,21 @@ impl<'a> AnswerPrinter<'a> {
         self.flush()
     }
 
+    /// Ends the last line of the answer, and begins another answer.
+    pub(crate) fn begin_next(&mut self) -> io::Result<()> {
+        self.finish()?;
+        (self.last, self.ends_line) = (LastPart::Nothing, true);
+        self.call = OpenCall::default();
+        Ok(())
+    }
+
     /// Writes buffered content.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    fn print_text(&mut self, kind: DeltaKind, text: &str) -> io::Result<()> {
+    /// Prints text or reasoning.
+    pub(crate) fn print_text(&mut self, kind: DeltaKind, text: &str) -> io::Result<()> {
         match kind {
             _ if text.is_empty() => {}
             DeltaKind::Text => {
@@ -137,7 +146,8 @@ impl<'a> AnswerPrinter<'a> {
         };
     }
 
-    fn print_call(&mut self, part: ToolCallPart<'_>) -> io::Result<()> {
+    /// Takes a part of a tool call; a complete call is printed.
+    pub(crate) fn print_call(&mut self, part: ToolCallPart<'_>) -> io::Result<()> {
         match part {
             ToolCallPart::Start { name, .. } => {
                 self.end_reasoning();

@@ -1,10 +1,12 @@
 //! Live reads: the cursor that keeps caches from answering with an old response again, and the control event after the
 //! messages of an event stream.
 
+use super::step_offset::OffsetText;
 use crate::json;
+use crate::schema::written_as;
 use bytes::BytesMut;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Beginning of the protocol's time in seconds since the Unix epoch: 2024-10-09T00:00:00Z.
 const CURSOR_EPOCH_S: u64 = 1_728_432_000;
@@ -24,16 +26,27 @@ pub fn response_cursor(client: Option<&str>, now_unix_s: u64, random: u64) -> u6
     }
 }
 
+/// A cursor as text.
+pub struct LiveCursor(pub u64);
+
+written_as!(LiveCursor => String);
+
+impl Serialize for LiveCursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
 /// The control event of an event stream: the client's position after the messages before.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DurableStreamControl")]
 pub struct ControlEvent {
     /// The offset to continue from.
-    pub stream_next_offset: String,
+    pub stream_next_offset: OffsetText,
     /// The cursor to send with the next request; absent at the end of the stream.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stream_cursor: Option<String>,
+    pub stream_cursor: Option<LiveCursor>,
     /// True if the client has all messages.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub up_to_date: bool,

@@ -1,6 +1,8 @@
 //! Offsets: sixteen digits, the number of steps. Where a stream has several choices, six digits of the choice and `_`
 //! precede the steps. Offsets of one stream sort as text in the order of their positions.
 
+use crate::schema::written_as;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::fmt::Display;
 
@@ -62,6 +64,14 @@ impl Display for OffsetText {
             write!(f, "{choice:0CHOICE_DIGITS$}_")?;
         }
         write!(f, "{steps:0STEP_DIGITS$}")
+    }
+}
+
+written_as!(OffsetText => String);
+
+impl Serialize for OffsetText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

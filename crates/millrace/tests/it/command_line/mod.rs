@@ -4,6 +4,7 @@ mod answer_flags;
 mod library;
 mod prompts;
 mod serving;
+mod streams;
 
 use crate::support::{millrace, stdout};
 use std::io::{BufRead, BufReader};
@@ -26,7 +27,7 @@ fn help_has_a_summary_and_three_examples() {
     assert!(help.starts_with("Millrace runs language models"), "{help}");
     let examples = help.lines().filter(|line| line.starts_with("  millrace "));
     assert_eq!(examples.count(), 3, "{help}");
-    for command in ["run", "pull", "serve", "ps", "rm", "version"] {
+    for command in ["run", "pull", "serve", "ps", "streams", "rm", "version"] {
         assert!(
             help.contains(&format!("\n  {command} ")),
             "{command}: {help}"

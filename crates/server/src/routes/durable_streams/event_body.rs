@@ -11,7 +11,8 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use wire::clock;
-use wire::durable_streams::live_read::{self, ControlEvent};
+use wire::durable_streams::live_read::{self, ControlEvent, LiveCursor};
+use wire::frame_buffer::FrameBuffer;
 use wire::framing::Framing;
 
 /// Age at which a body ends; the client continues with a new request. Required by the protocol, so that caches can
@@ -31,6 +32,8 @@ pub(super) fn event_response(
         ends_at: clock::now() + BODY_AGE_MAX,
         has_begun: false,
         is_over: false,
+        messages: BytesMut::new(),
+        chunks: FrameBuffer::default(),
     };
     let chunks = unfold(body, |mut body| async move {
         let chunk = body.next_chunk().await?;
@@ -47,6 +50,9 @@ struct EventBody {
     ends_at: Instant,
     has_begun: bool,
     is_over: bool,
+    /// Messages of one chunk; kept for reuse.
+    messages: BytesMut,
+    chunks: FrameBuffer,
 }
 
 impl EventBody {
@@ -56,33 +62,35 @@ impl EventBody {
         if self.is_over {
             return None;
         }
-        let mut messages = BytesMut::new();
-        let mut out = BytesMut::new();
+        self.messages.clear();
         if !std::mem::replace(&mut self.has_begun, true) {
-            let state = self.reader.read_available(&mut messages).await;
-            self.write_read(&messages, state, &mut out);
-            return Some(out.freeze());
+            let state = self.reader.read_available(&mut self.messages).await;
+            return self.encode_read(state);
         }
         let left = self.ends_at.saturating_duration_since(clock::now());
         let wait = self.keep_alive.min(left);
-        match timeout(wait, self.reader.read_next(&mut messages)).await {
-            Ok(state) => self.write_read(&messages, state, &mut out),
-            Err(_) if wait == left => return None,
-            Err(_) => live_read::write_ping(&mut out),
+        match timeout(wait, self.reader.read_next(&mut self.messages)).await {
+            Ok(state) => self.encode_read(state),
+            Err(_) if wait == left => None,
+            Err(_) => {
+                live_read::write_ping(self.chunks.begin_frame());
+                self.chunks.take_frame()
+            }
         }
-        Some(out.freeze())
     }
 
-    fn write_read(&mut self, messages: &[u8], state: ReadState, out: &mut BytesMut) {
+    fn encode_read(&mut self, state: ReadState) -> Option<Bytes> {
         self.is_over = state.is_closed;
-        let cursor = (!state.is_closed).then(|| next_cursor(self.cursor.as_deref()).to_string());
         let control = ControlEvent {
             stream_next_offset: self.reader.offset_text(),
-            stream_cursor: cursor,
+            stream_cursor: (!state.is_closed)
+                .then(|| LiveCursor(next_cursor(self.cursor.as_deref()))),
             up_to_date: state.is_up_to_date,
             stream_closed: state.is_closed,
         };
-        live_read::write_messages(messages, out);
+        let out = self.chunks.begin_frame();
+        live_read::write_messages(&self.messages, out);
         live_read::write_control(&control, out);
+        self.chunks.take_frame()
     }
 }

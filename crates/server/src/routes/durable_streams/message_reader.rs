@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use tokio::task::yield_now;
 use wire::durable_streams::message::MessageWriter;
-use wire::durable_streams::step_offset::StepOffset;
+use wire::durable_streams::step_offset::{OffsetText, StepOffset};
 
 /// Bytes of messages after which a read ends.
 const READ_BYTES_ENOUGH: usize = 256 << 10;
@@ -81,9 +81,9 @@ impl MessageReader {
     }
 
     /// The offset after the messages that were read.
-    pub(super) fn offset_text(&self) -> String {
+    pub(super) fn offset_text(&self) -> OffsetText {
         let choices = self.record.meta().choices;
-        self.offset.of_choices(choices).to_string()
+        self.offset.of_choices(choices)
     }
 
     /// Appends the messages that exist, up to the limit of a read.

@@ -121,7 +121,7 @@ async fn read_once(
             .await
             .unwrap_or(state);
     }
-    let next = reader.offset_text();
+    let next = reader.offset_text().to_string();
     reader.finish();
     let mut response = match is_live && messages.is_empty() {
         true => no_messages(),

@@ -1,0 +1,173 @@
+//! Requests to a running server.
+
+use crate::args::{Secret, ServerArgs};
+use crate::config::{Settings, bind};
+use crate::failure::Failure;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use ureq::http::{Response, StatusCode};
+use ureq::{Agent, Body};
+
+/// Bytes of a response.
+const RESPONSE_BYTES_MAX: u64 = 4 << 20;
+/// Time without a byte after which a request fails.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// A server and the key to send.
+pub(super) struct RunningServer {
+    url: String,
+    api_key: Option<Secret>,
+    agent: Agent,
+}
+
+/// Why a request has no response to read.
+pub(super) enum RequestError {
+    /// The server cannot be reached, is starting or is overloaded: a later request may succeed.
+    Unavailable(Failure),
+    /// The request was rejected.
+    Rejected(Failure),
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Unavailable(failure) | RequestError::Rejected(failure) => failure,
+        }
+    }
+}
+
+/// An error response; other fields are ignored.
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ErrorMessage,
+}
+
+#[derive(Deserialize)]
+struct ErrorMessage {
+    message: String,
+}
+
+impl RunningServer {
+    /// The server of these flags, or of the settings.
+    ///
+    /// # Errors
+    /// The settings are invalid.
+    pub(super) fn new(args: &ServerArgs) -> Result<Self, Failure> {
+        let config = args.library.settings()?;
+        let url = match &args.url {
+            None => url_of_settings(&config.settings),
+            Some(url) if url.contains("://") => url.trim_end_matches('/').to_owned(),
+            // The syntax of `--bind`; other text has a host name for the resolver.
+            Some(authority) => match bind::parse(authority) {
+                Ok(address) => format!("http://{address}"),
+                Err(_) => format!("http://{}", authority.trim_end_matches('/')),
+            },
+        };
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_connect(Some(SILENCE))
+            .timeout_recv_response(Some(SILENCE));
+        Ok(Self {
+            url,
+            api_key: args.api_key.clone(),
+            agent: agent.build().into(),
+        })
+    }
+
+    /// The JSON of a `GET`.
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        let request = self.agent.get(format!("{}{path}", self.url));
+        let request = request.config().timeout_per_read(Some(SILENCE)).build();
+        self.read_json(path, self.checked(path, self.with_key(request).call())?)
+    }
+
+    /// The JSON of a `DELETE`.
+    pub(super) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        let request = self.agent.delete(format!("{}{path}", self.url));
+        let request = request.config().timeout_per_read(Some(SILENCE)).build();
+        self.read_json(path, self.checked(path, self.with_key(request).call())?)
+    }
+
+    /// The lines of a response without an end in time.
+    pub(super) fn read_lines(&self, path: &str) -> Result<impl BufRead + use<>, RequestError> {
+        let request = self.agent.get(format!("{}{path}", self.url));
+        let response = self.checked(path, self.with_key(request).call())?;
+        Ok(BufReader::new(response.into_body().into_reader()))
+    }
+
+    fn with_key<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.api_key {
+            Some(key) => request.header("authorization", format!("Bearer {}", key.reveal())),
+            None => request,
+        }
+    }
+
+    /// The response to a request that succeeded.
+    fn checked(
+        &self,
+        path: &str,
+        response: Result<Response<Body>, ureq::Error>,
+    ) -> Result<Response<Body>, RequestError> {
+        let url = &self.url;
+        let unreachable = |why| RequestError::Unavailable(self.unreachable(&why));
+        let mut response = response.map_err(unreachable)?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if matches!(status, StatusCode::UNAUTHORIZED) {
+            return Err(RequestError::Rejected(Failure::user(format!(
+                "the server at {url} requires an API key: --api-key KEY, or the variable MILLRACE_API_KEY"
+            ))));
+        }
+        let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX);
+        let body = body.read_to_string().unwrap_or_default();
+        let failure = Failure::user(match serde_json::from_str::<ErrorBody>(&body) {
+            Ok(body) => format!("{url}{path} answered {status}: {}", body.error.message),
+            Err(_) => format!("{url}{path} answered {status}"),
+        });
+        Err(match status.is_server_error() {
+            true => RequestError::Unavailable(failure),
+            false => RequestError::Rejected(failure),
+        })
+    }
+
+    fn read_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        mut response: Response<Body>,
+    ) -> Result<T, Failure> {
+        let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX);
+        let text = body
+            .read_to_string()
+            .map_err(|why| self.unreachable(&why))?;
+        serde_json::from_str(&text).map_err(|why| {
+            Failure::user(format!(
+                "{}{path} returned an unexpected response: {why}",
+                self.url
+            ))
+        })
+    }
+
+    fn unreachable(&self, why: &ureq::Error) -> Failure {
+        Failure::user(format!(
+            "no server answers at {}: {why}\n  `millrace serve` starts one; --url says where another is",
+            self.url
+        ))
+    }
+}
+
+/// URL of a server with these settings, from this machine.
+fn url_of_settings(settings: &Settings) -> String {
+    let bind = settings.server.bind;
+    let host = match bind.ip() {
+        IpAddr::V4(host) if host.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(host) if host.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        host => host,
+    };
+    format!("http://{}", SocketAddr::new(host, bind.port()))
+}
