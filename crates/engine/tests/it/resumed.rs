@@ -233,6 +233,21 @@ fn tokens_so_far_do_not_use_up_credit() {
 }
 
 #[test]
+fn deadline_that_passed_before_the_restart_ends_the_answer() {
+    let said = &uninterrupted(EngineConfig::default(), &greedy())[0];
+    let mut bench = bench();
+    let request = Request {
+        deadline: Some(bench.now),
+        ..resumed(&bench, said, 0, 8, &greedy())
+    };
+    let mut asked = resume(&bench, request, said, 8);
+    bench.run();
+    assert_eq!(asked.answers[0].seen(), (8, Some(End::Deadline)));
+    assert_eq!(asked.answers[0].ids(), said.ids()[..8]);
+    bench.assert_empty();
+}
+
+#[test]
 fn updates_are_counted_when_they_are_in_effect() {
     let mut bench = bench();
     let mut asked = bench.ask(bench.request(&PROMPT, 12), 2);
