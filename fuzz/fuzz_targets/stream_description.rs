@@ -11,8 +11,10 @@ use gateway::durability::{ControlState, DescriptionError, RecordedPrompts, Strea
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
 use libfuzzer_sys::fuzz_target;
+use serde_json::json;
 use std::sync::LazyLock;
 use text::Capabilities;
+use wire::derived_model::DerivedModel;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::requested_model::RequestedModel;
@@ -21,6 +23,19 @@ use wire::requested_model::RequestedModel;
 static BARE: LazyLock<StreamDescription> = LazyLock::new(|| {
     let old = include_bytes!("../../crates/gateway/src/durability/description/tests/old.json");
     StreamDescription::decode(old).expect("a description")
+});
+
+/// Defaults of each kind, for a model named `derived`.
+static DERIVED: LazyLock<DerivedModel> = LazyLock::new(|| {
+    let options = json!({
+        "temperature": 0.5, "num_predict": 9, "stop": ["a", "b"], "seed": 3, "min_tokens": 4, "top_k": 5,
+    });
+    DerivedModel {
+        parent: "fake".to_owned(),
+        system: Some("s".to_owned()),
+        template: Some("{{ .System }}{{ .Prompt }}".to_owned()),
+        options: options.as_object().cloned().unwrap_or_default(),
+    }
 });
 
 fn check_round_trip(description: &StreamDescription) {
@@ -32,7 +47,11 @@ fn check_round_trip(description: &StreamDescription) {
     match StreamDescription::decode(&body) {
         Ok(decoded) => {
             // Bytes are compared, too: `==` of objects ignores the order of members.
-            assert!(decoded == *description, "{}", String::from_utf8_lossy(&body));
+            assert!(
+                decoded == *description,
+                "{}",
+                String::from_utf8_lossy(&body)
+            );
             assert_eq!(decoded.encode(), Ok(body));
         }
         Err(error) => panic!("{error}: {}", String::from_utf8_lossy(&body)),
@@ -65,10 +84,10 @@ fn check_control_state(body: &[u8]) {
 fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
     let body = RequestBody::parse(Bytes::copy_from_slice(body))?;
     let mut fields = body.fields();
-    fields.string("model");
+    let name = fields.string("model");
     let model = RequestedModel {
         id: "fake",
-        derived: None,
+        derived: (name.as_deref() == Some("derived")).then(|| &*DERIVED),
         capabilities: Capabilities {
             thinking: true,
             ..Capabilities::default()
@@ -76,7 +95,9 @@ fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
         vocab_size: 300,
     };
     let unknown = |_: &str| Err(ApiError::bad_request("not_found", "no response"));
-    protocol.parse(fields, model, &unknown).map(|parsed| parsed.request)
+    protocol
+        .parse(fields, model, &unknown)
+        .map(|parsed| parsed.request)
 }
 
 fn check_request(protocol: Protocol, body: &[u8]) {
