@@ -13,7 +13,7 @@ use crate::stream_opening::StreamOpening;
 use crate::streams::{StreamRecord, StreamRun, StreamTerms};
 use crate::workflows::Program;
 use generate::error::ApiError;
-use generate::request::{GenerateRequest, IgnoredFields};
+use generate::request::{GenerateRequest, GenerationParams, IgnoredFields};
 use generate::stream_meta::StreamMeta;
 use std::sync::Arc;
 use std::time::Instant;
@@ -78,9 +78,10 @@ pub fn open_stream(
     if let Some(priority) = request.priority {
         request.ask.stream_options.priority = priority;
     }
-    // The seed is part of the stream's description, so that a continued stream draws the same numbers.
-    let seed = &mut request.ask.params.seed;
-    *seed = Some(seed.unwrap_or_else(|| handles.ids.next_seed()));
+    let closed_objects = handles.limits.now().closed_objects;
+    resolve_params(&mut request.ask.params, closed_objects, || {
+        handles.ids.next_seed()
+    });
     let ask = &request.ask;
     let key = caller.open_streams_permit(ask.choices())?;
     let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
@@ -236,5 +237,36 @@ fn stream_terms(
             false => limits.credit_window,
         },
         detached_tokens,
+    }
+}
+
+/// Sets the parameters that the request leaves to the server. The stream's description has the values: after a restart the
+/// stream draws the same random numbers, and settings that changed do not change the grammar.
+fn resolve_params(
+    params: &mut GenerationParams,
+    closed_objects: bool,
+    new_seed: impl FnOnce() -> u64,
+) {
+    params.seed = Some(params.seed.unwrap_or_else(new_seed));
+    params.closed_objects.get_or_insert(closed_objects);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn params_that_the_request_sets_are_kept() {
+        let mut given = GenerationParams {
+            seed: Some(3),
+            closed_objects: Some(false),
+            ..GenerationParams::default()
+        };
+        let mut absent = GenerationParams::default();
+        for params in [&mut given, &mut absent] {
+            resolve_params(params, true, || 7);
+        }
+        assert_eq!((given.seed, given.closed_objects), (Some(3), Some(false)));
+        assert_eq!((absent.seed, absent.closed_objects), (Some(7), Some(true)));
     }
 }
