@@ -54,6 +54,8 @@ pub enum FaultKind {
     NotFinite,
     /// `forward` panics.
     Panic,
+    /// `forward` ends the process, as a fault of the processor or the driver does.
+    Abort,
     /// The logits of rows that attend to that token (with `FaultAt::Call`, of the first span) are NaN.
     NotANumber,
 }
@@ -243,6 +245,9 @@ impl FakeModel {
     fn spoil(&mut self, batch: &Batch, span: usize, kind: FaultKind) -> ForwardError {
         for span in batch.spans() {
             let _ = self.write(&span, true);
+        }
+        if kind == FaultKind::Abort {
+            std::process::abort();
         }
         assert!(
             kind != FaultKind::Panic,
