@@ -9,6 +9,8 @@ mod early;
 mod end_to_end;
 mod journal;
 mod keys;
+#[cfg(feature = "mini")]
+mod kill;
 mod models;
 #[cfg(feature = "otlp")]
 mod otlp;

@@ -50,6 +50,30 @@ pub fn command(args: &[&str]) -> Command {
     command
 }
 
+/// The program with a file system of its own at `folder`, of so many KiB; `None` where that is not permitted.
+pub fn on_small_disk(program: &Command, folder: &std::path::Path, kib: usize) -> Option<Command> {
+    let wrap = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+        command.arg(folder);
+        command
+    };
+    let mount = format!("mount -t tmpfs -o size={kib}k tmpfs \"$0\"");
+    let tried = wrap(&mount).stderr(Stdio::null()).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let mut command = wrap(&format!("{mount} && exec \"$@\""));
+    command.arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Some(command)
+}
+
 pub fn stdout(output: &Output) -> String {
     let shown = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{shown}");
@@ -91,12 +115,17 @@ impl Serving {
 
     /// The same as soon as it listens, before its model is loaded.
     pub fn early(args: &[&str], vars: &[(&str, &str)], log: impl Into<Stdio>) -> Self {
-        let mut child = command(args)
+        let mut command = command(args);
+        command.envs(vars.iter().copied()).stderr(log);
+        Self::spawn(command)
+    }
+
+    /// A server that was not started yet.
+    pub fn spawn(mut command: Command) -> Self {
+        let mut child = command
             // Answers are compared with one another: they must not depend on what shares a step.
             .env("MILLRACE_MODEL_DETERMINISTIC", "true")
-            .envs(vars.iter().copied())
             .stdout(Stdio::piped())
-            .stderr(log)
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
