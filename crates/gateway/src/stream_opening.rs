@@ -35,6 +35,10 @@ impl StreamOpening<'_> {
             self.request.ask.prompts = prompts;
         }
         let durable = journal.open_stream(self.meta.id.to_bits(), encoded.ok()?)?;
+        let durable = match description.kind {
+            DescriptionKind::WorkflowRun => durable.without_continuation(),
+            DescriptionKind::Generation | DescriptionKind::StoredBlob => durable,
+        };
         Some((durable, description))
     }
 

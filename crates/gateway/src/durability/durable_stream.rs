@@ -17,11 +17,20 @@ const WRITTEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The records of one stream. The drop ends their retention.
 pub struct DurableStream {
     slot: Arc<StreamSlot>,
+    /// Whether the stream continues after a restart of the process.
+    can_continue: bool,
 }
 
 impl DurableStream {
     pub(crate) fn new(slot: Arc<StreamSlot>) -> Self {
-        Self { slot }
+        let can_continue = true;
+        Self { slot, can_continue }
+    }
+
+    /// The records of a stream that is lost with the process, and that a later process only knows by name.
+    pub(crate) fn without_continuation(mut self) -> Self {
+        self.can_continue = false;
+        self
     }
 
     /// Records the prompts of a submission: `body` for the record, `description` for a rewriting.
@@ -85,7 +94,7 @@ impl DurableStream {
 
     /// Whether everything recorded so far is in the journal, and the stream continues after a restart of the process.
     pub fn is_durable(&self) -> bool {
-        self.slot.is_durable()
+        self.can_continue && self.slot.is_durable()
     }
 
     /// Wakes the recorder when the logs of the stream grow.

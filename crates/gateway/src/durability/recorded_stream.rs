@@ -116,7 +116,7 @@ impl RecordedStream {
     /// Whether a control state will follow the tokens: `applied` updates of this process are in the logs.
     pub(crate) fn has_control_news(&self, applied: u64) -> bool {
         let is_behind = |control: &ControlState| {
-            !control.pending.is_empty() && control.applied < self.applied_before + applied
+            !control.pending.is_empty() && control.applied < self.applied_before.saturating_add(applied)
         };
         self.news_of_control.is_some() || self.control.as_ref().is_some_and(is_behind)
     }
@@ -131,7 +131,7 @@ impl RecordedStream {
         let Some(mut control) = self.news_of_control.take().or_else(|| self.control.take()) else {
             return Ok(());
         };
-        control.mark_applied(self.applied_before + applied);
+        control.mark_applied(self.applied_before.saturating_add(applied));
         // The handle has compared the length with the bound.
         if let Ok(sampling) = control.encode() {
             writer.append(

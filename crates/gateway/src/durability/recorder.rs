@@ -156,9 +156,9 @@ impl StreamRecorder {
             drop(inbox);
             return recorded.append_control(writer, key, 0);
         };
-        let applied = logs.updates_applied();
+        let (applied, applied_count) = (logs.updates_applied(), logs.applied_count());
         logs.read_written(&mut self.written);
-        if logs.updates_begun() > applied {
+        if logs.begun_count() != applied_count {
             drop(inbox);
             slot.note_news();
             return Ok(());

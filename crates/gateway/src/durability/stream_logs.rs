@@ -96,24 +96,28 @@ impl StreamLogs {
         }));
     }
 
-    /// Control updates that all requests have applied.
+    /// Control updates that all requests have applied which have not ended. A request that has not begun yet applies
+    /// updates later than the others.
     pub(crate) fn updates_applied(&self) -> u64 {
-        self.each_open(Progress::updates_applied)
-            .min()
-            .unwrap_or(u64::MAX)
-    }
-
-    /// Control updates that a request has begun to apply.
-    pub(crate) fn updates_begun(&self) -> u64 {
-        self.each_open(Progress::updates_begun).max().unwrap_or(0)
-    }
-
-    fn each_open(&self, count: fn(&Progress) -> u64) -> impl Iterator<Item = u64> {
         let open = self
             .requests
             .iter()
             .filter(|progress| progress.phase() != Phase::Ended);
-        open.map(move |progress| count(progress))
+        let applied = open.map(|progress| progress.updates_applied());
+        applied.min().unwrap_or(u64::MAX)
+    }
+
+    /// Updates that requests have applied, all requests together. A number below [`Self::begun_count`] means that one is
+    /// being applied.
+    pub(crate) fn applied_count(&self) -> u64 {
+        let requests = self.requests.iter();
+        requests.map(|progress| progress.updates_applied()).sum()
+    }
+
+    /// Updates that requests have begun to apply, all requests together.
+    pub(crate) fn begun_count(&self) -> u64 {
+        let requests = self.requests.iter();
+        requests.map(|progress| progress.updates_begun()).sum()
     }
 
     /// The start, once a request has begun with its prompt.

@@ -37,13 +37,13 @@ pub fn apply_control(mut update: ControlRequest, record: &StreamRecord) -> Resul
     };
     let mut steering = record.steering().lock();
     if update.changes != RequestUpdate::default() {
-        let next = steering.accept(&update.changes, record.updates_applied());
-        let is_recorded = record.durable().is_some();
-        if is_recorded && next.is_none() {
-            return Err(too_many_updates());
-        }
+        let accept = |_| {
+            let next = steering.accept(&update.changes, record.updates_applied());
+            next.ok_or_else(too_many_updates)
+        };
+        let next = record.durable().map(accept).transpose()?;
         update_request(&update.changes, record)?;
-        if let Some(next) = next.filter(|_| is_recorded) {
+        if let Some(next) = next {
             *steering = next;
         }
     }
