@@ -62,6 +62,7 @@ impl App {
                 metrics: Arc::clone(&metrics),
                 models: Arc::clone(&models),
                 streams: Arc::clone(&gateway.generations.streams),
+                journal: Arc::clone(&gateway.generations.journal),
             },
             unadmitted: UnadmittedHandles {
                 models: Arc::clone(&models),

@@ -1,6 +1,7 @@
 //! All metric families of `GET /metrics`. `docs/metrics.md` describes each; a test compares the names.
 
 mod engine;
+mod journal;
 mod recovery;
 
 use super::prometheus_text::{Labels, PrometheusText};
@@ -33,6 +34,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     write_exports(&mut text, &sources.metrics);
     write_streams(&mut text, sources.streams.registry().counts());
     recovery::write_recovery(&mut text, &sources.metrics.generations.recovery);
+    journal::write_journal(&mut text, &sources.journal);
     let state = sources.models.first_entry().state();
     write_loading(&mut text, &state);
     write_models(&mut text, &sources.models);

@@ -20,6 +20,7 @@ pub(crate) use http::{count_request, show_metrics};
 pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 
 use self::http::StatusCounters;
+use gateway::durability::JournalSlot;
 use gateway::metrics::GenerationMetrics;
 use gateway::metrics::count::{Counter, Gauge};
 use gateway::metrics::label_table::LabelTable;
@@ -54,6 +55,7 @@ pub(crate) struct MetricsSources {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) models: Arc<ModelRegistry>,
     pub(crate) streams: Arc<StreamRegistry>,
+    pub(crate) journal: Arc<JournalSlot>,
 }
 
 impl Metrics {
