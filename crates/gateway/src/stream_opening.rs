@@ -27,7 +27,7 @@ impl StreamOpening<'_> {
     ) -> Option<(DurableStream, StreamDescription)> {
         let is_wanted = self.terms.resumable && self.request.durable;
         let journal = handles.journal.get().filter(|_| is_wanted)?;
-        let mut description = self.describe();
+        let mut description = self.describe(handles.limits.now().closed_objects);
         let prompts = std::mem::take(&mut self.request.ask.prompts);
         description.prompts = RecordedPrompts::Requested(prompts);
         let encoded = description.encode();
@@ -42,11 +42,13 @@ impl StreamOpening<'_> {
         Some((durable, description))
     }
 
-    /// The description without prompts.
-    fn describe(&self) -> StreamDescription {
+    /// The description without prompts. Settings that decide the answer are part of the description.
+    fn describe(&self, closed_objects: bool) -> StreamDescription {
         let (request, meta, terms) = (&*self.request, self.meta, self.terms);
         let model = &request.lease.serving.model;
         let job_id = request.response_id.clone();
+        let mut params = request.ask.params.clone();
+        params.closed_objects.get_or_insert(closed_objects);
         StreamDescription {
             kind: match request.program {
                 Some(_) => DescriptionKind::WorkflowRun,
@@ -68,7 +70,7 @@ impl StreamOpening<'_> {
             identity: model.identity.clone(),
             context_max: model.handle.context_max,
             n: request.ask.n,
-            params: request.ask.params.clone(),
+            params,
             stream_options: request.ask.stream_options.clone(),
             priority: meta.stream_options.priority,
             prompts: RecordedPrompts::default(),

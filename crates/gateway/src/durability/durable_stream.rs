@@ -45,12 +45,7 @@ impl DurableStream {
     }
 
     /// Reads the logs of a generation from now on.
-    pub(crate) fn attach_logs(
-        &self,
-        generation: &StartedGeneration,
-        has_logprobs: bool,
-        top_n: usize,
-    ) {
+    pub fn attach_logs(&self, generation: &StartedGeneration, has_logprobs: bool, top_n: usize) {
         let logs = StreamLogs::new(generation, has_logprobs, top_n);
         self.slot.change(|inbox| {
             if let Some(logs) = logs.as_ref().filter(|_| inbox.is_open) {
@@ -98,7 +93,7 @@ impl DurableStream {
     }
 
     /// Wakes the recorder when the logs of the stream grow.
-    pub(crate) fn waker(&self) -> Waker {
+    pub fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.slot))
     }
 

@@ -116,7 +116,8 @@ impl RecordedStream {
     /// Whether a control state will follow the tokens: `applied` updates of this process are in the logs.
     pub(crate) fn has_control_news(&self, applied: u64) -> bool {
         let is_behind = |control: &ControlState| {
-            !control.pending.is_empty() && control.applied < self.applied_before.saturating_add(applied)
+            !control.pending.is_empty()
+                && control.applied < self.applied_before.saturating_add(applied)
         };
         self.news_of_control.is_some() || self.control.as_ref().is_some_and(is_behind)
     }

@@ -43,7 +43,8 @@ impl SteeringState {
     /// record.
     pub(crate) fn accept(&self, update: &RequestUpdate, applied: u64) -> Option<Self> {
         let mut next = self.clone();
-        next.state.mark_applied(self.applied_before.saturating_add(applied));
+        next.state
+            .mark_applied(self.applied_before.saturating_add(applied));
         next.state.pending.push(update.clone());
         let bytes = next.state.encode().ok()?.len();
         (bytes + HISTORY_BYTES_MAX <= journal::SAMPLING_BYTES_MAX).then_some(next)

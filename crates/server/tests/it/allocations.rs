@@ -4,6 +4,7 @@
 
 use crate::support::client::{Client, get, request};
 use crate::support::dialects::{DIALECTS, Dialect};
+use crate::support::disk::Disk;
 use crate::support::talk::Talk;
 use crate::support::{Rig, named, wait_until};
 use serde_json::{Value, json};
@@ -131,5 +132,25 @@ fn tokens_cost_no_allocation_from_the_step_to_the_socket() {
         over_a_websocket(&rig, &mut talk, &n.to_string())
     });
     drop(talk);
+    rig.gate.open();
+}
+
+#[test]
+fn durable_tokens_cost_no_allocation_on_the_journal_s_thread_either() {
+    if run_in_child(durable_tokens_cost_no_allocation_on_the_journal_s_thread_either) {
+        return;
+    }
+    heap::count_process_without_this_thread();
+    let streams = StreamLimits {
+        retained_max: 1,
+        ..StreamLimits::default()
+    };
+    let disk = Disk::new("allocations");
+    let rig = Rig::recorded(named::fake(), named::with(streams), disk);
+    wait_until("it serves", || get(rig.addr, "/health").head.status == 200);
+    for dialect in &DIALECTS {
+        let label = format!("{}, durable", dialect.name);
+        expect_none(&label, || over_http(&rig, dialect, named::RESUMABLE));
+    }
     rig.gate.open();
 }
