@@ -46,7 +46,7 @@ impl DurableStream {
 
     /// Reads the logs of a generation from now on.
     pub fn attach_logs(&self, generation: &StartedGeneration, has_logprobs: bool, top_n: usize) {
-        let logs = StreamLogs::new(generation, has_logprobs, top_n);
+        let logs = StreamLogs::new(generation, has_logprobs, top_n).map(Arc::new);
         self.slot.change(|inbox| {
             if let Some(logs) = logs.as_ref().filter(|_| inbox.is_open) {
                 logs.open_gates();

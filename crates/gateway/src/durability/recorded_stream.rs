@@ -113,6 +113,11 @@ impl RecordedStream {
         Ok(())
     }
 
+    /// Whether there is a control state.
+    pub(crate) fn is_steered(&self) -> bool {
+        self.control.is_some() || self.news_of_control.is_some()
+    }
+
     /// Whether a control state will follow the tokens: `applied` updates of this process are in the logs.
     pub(crate) fn has_control_news(&self, applied: u64) -> bool {
         let is_behind = |control: &ControlState| {

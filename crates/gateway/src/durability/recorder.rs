@@ -12,7 +12,8 @@
 use super::journal_metrics::JournalGauges;
 use super::journal_state::{JournalState, lock};
 use super::recorded_stream::{RecordedChoice, RecordedStream};
-use super::stream_logs::WrittenChoice;
+use super::stream_logs::{StreamLogs, WrittenChoice};
+use super::stream_news::StreamNews;
 use super::stream_slot::StreamSlot;
 use super::token_buffers::TokenBuffers;
 use journal::{AppendError, Durability, FileSystem, Record, Recorder, StreamKey, Writer};
@@ -49,17 +50,23 @@ const THIS_TURN: u64 = u64::MAX;
 struct PendingShow {
     /// Number of the commit that contains the record.
     commit: u64,
-    slot: Arc<StreamSlot>,
     shown: Shown,
 }
 
 enum Shown {
     /// Tokens of a choice before this index.
-    Tokens { choice: usize, tokens: u64 },
+    Tokens {
+        logs: Arc<StreamLogs>,
+        choice: usize,
+        tokens: u64,
+    },
     /// The end of a choice.
-    End { choice: usize },
+    End {
+        logs: Arc<StreamLogs>,
+        choice: usize,
+    },
     /// The first changes of the handle.
-    Changes(u64),
+    Changes { slot: Arc<StreamSlot>, changes: u64 },
 }
 
 /// Whatever may change which streams are durable.
@@ -68,14 +75,6 @@ struct SeenState {
     durability: Durability,
     gaps: usize,
     rewritten: u64,
-}
-
-/// One stream of a turn.
-struct StreamTurn<'a, F: FileSystem> {
-    writer: &'a mut Writer<F>,
-    slot: &'a Arc<StreamSlot>,
-    recorded: &'a mut RecordedStream,
-    key: StreamKey,
 }
 
 impl StreamRecorder {
@@ -103,70 +102,77 @@ impl StreamRecorder {
         slot.clear_news();
         let mut recorded = lock(&slot.recorded);
         let mut inbox = lock(&slot.inbox);
-        let news = std::mem::take(&mut inbox.news);
-        let (changes, is_forgotten, is_open) = (inbox.changes, inbox.is_forgotten, inbox.is_open);
-        if inbox.logs.is_some() {
-            recorded.recovered = None;
-        }
-        drop(inbox);
-        if is_forgotten || is_open {
-            self.forget_stream(writer, slot, &mut recorded);
-            return;
-        }
-        let is_new = recorded.key.is_none();
-        let mut appended = recorded.append_news(writer, slot.id, news);
-        if let Some(key) = recorded.key {
-            if is_new {
-                self.slots.insert(key, Arc::clone(slot));
-            }
-            if appended.is_ok() {
-                let recorded = &mut recorded;
-                appended = self.record_logs(StreamTurn {
-                    writer,
-                    slot,
-                    recorded,
-                    key,
-                });
-            }
-        }
-        match appended {
-            Ok(()) if changes > recorded.changes => {
-                recorded.changes = changes;
-                self.push_pending(slot, Shown::Changes(changes));
-            }
-            Ok(()) => {}
-            Err(error) => {
-                tracing::warn!(%error, "a stream is not recorded");
+        let logs = inbox.logs.clone();
+        let has_changes = inbox.changes > recorded.changes;
+        let mut appended = Ok(());
+        if has_changes {
+            let news = std::mem::take(&mut inbox.news);
+            let is_over = inbox.is_forgotten || inbox.is_open;
+            recorded.changes = inbox.changes;
+            drop(inbox);
+            if is_over {
                 self.forget_stream(writer, slot, &mut recorded);
-                slot.open_gates();
+                return;
             }
+            appended = self.record_changes(writer, slot, &mut recorded, news);
+        } else {
+            drop(inbox);
+        }
+        if let (Ok(()), Some(key)) = (&appended, recorded.key) {
+            appended = self.record_logs(writer, slot, &mut recorded, (key, logs));
+        }
+        if let Err(error) = appended {
+            tracing::warn!(%error, "a stream is not recorded");
+            self.forget_stream(writer, slot, &mut recorded);
+            slot.open_gates();
         }
     }
 
+    fn record_changes<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        slot: &Arc<StreamSlot>,
+        recorded: &mut RecordedStream,
+        news: StreamNews,
+    ) -> Result<(), AppendError> {
+        let is_new = recorded.key.is_none();
+        recorded.append_news(writer, slot.id, news)?;
+        if let Some(key) = recorded.key.filter(|_| is_new) {
+            self.slots.insert(key, Arc::clone(slot));
+        }
+        self.push_pending(Shown::Changes {
+            slot: Arc::clone(slot),
+            changes: recorded.changes,
+        });
+        Ok(())
+    }
+
     /// Appends what the logs have beyond the recorded tokens.
-    fn record_logs<F: FileSystem>(&mut self, turn: StreamTurn<'_, F>) -> Result<(), AppendError> {
-        let StreamTurn {
-            writer,
-            slot,
-            recorded,
-            key,
-        } = turn;
-        let inbox = lock(&slot.inbox);
-        let Some(logs) = &inbox.logs else {
-            drop(inbox);
-            return recorded.append_control(writer, key, 0);
+    fn record_logs<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        slot: &Arc<StreamSlot>,
+        recorded: &mut RecordedStream,
+        (key, logs): (StreamKey, Option<Arc<StreamLogs>>),
+    ) -> Result<(), AppendError> {
+        let Some(logs) = logs else {
+            return match recorded.has_control_news(0) {
+                true => recorded.append_control(writer, key, 0),
+                false => Ok(()),
+            };
         };
-        let (applied, applied_count) = (logs.updates_applied(), logs.applied_count());
+        recorded.recovered = None;
+        let is_steered = recorded.is_steered();
+        let applied = is_steered.then(|| (logs.updates_applied(), logs.applied_count()));
         logs.read_written(&mut self.written);
-        if logs.begun_count() != applied_count {
-            drop(inbox);
+        if applied.is_some_and(|(_, count)| logs.begun_count() != count) {
             slot.note_news();
             return Ok(());
         }
-        recorded.append_start(writer, key, logs)?;
-        drop(inbox);
-        let has_control_news = recorded.has_control_news(applied);
-        if has_control_news {
+        recorded.append_start(writer, key, &logs)?;
+        let applied = applied.map(|(applied, _)| applied);
+        let applied = applied.filter(|applied| recorded.has_control_news(*applied));
+        if applied.is_some() {
             writer.keep_together(CONTROL_FRAME_BYTES);
         }
         if recorded.choices.len() < self.written.len() {
@@ -174,28 +180,28 @@ impl StreamRecorder {
             recorded.choices.resize(self.written.len(), none);
         }
         for choice in 0..self.written.len() {
-            let written = self.written[choice];
-            self.record_choice(writer, slot, recorded, (key, choice, written))?;
+            self.record_choice(writer, recorded, &logs, (key, choice))?;
         }
-        if has_control_news {
-            recorded.append_control(writer, key, applied)?;
+        match applied {
+            Some(applied) => recorded.append_control(writer, key, applied),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn record_choice<F: FileSystem>(
         &mut self,
         writer: &mut Writer<F>,
-        slot: &Arc<StreamSlot>,
         recorded: &mut RecordedStream,
-        (key, choice, written): (StreamKey, usize, WrittenChoice),
+        logs: &Arc<StreamLogs>,
+        (key, choice): (StreamKey, usize),
     ) -> Result<(), AppendError> {
+        let written = self.written[choice];
         let from = recorded.choices[choice].tokens;
         let mut at = from;
         while at < written.tokens {
-            self.copy_tokens(slot, choice, at, written.tokens);
+            logs.copy_tokens(choice, at, written.tokens, &mut self.buffers);
             if self.buffers.len() == 0 {
-                break; // The handle was dropped meanwhile.
+                break;
             }
             // The format's bound on choices is below 2^32.
             let tokens = self.buffers.as_record(choice as u32, at);
@@ -203,22 +209,21 @@ impl StreamRecorder {
             at += self.buffers.len() as u64;
         }
         recorded.choices[choice].tokens = at;
-        let is_complete = at == written.tokens && recorded.choices[choice].end.is_none();
-        let end = written.end.filter(|end| is_complete && self.is_final(*end));
+        let is_open = recorded.choices[choice].end.is_none();
+        let end = written.end.filter(|end| is_open && self.is_final(*end));
+        let logs = Arc::clone(logs);
         if let Some(end) = end {
             recorded.append_end(writer, key, choice, end)?;
-            self.push_pending(slot, Shown::End { choice });
+            self.push_pending(Shown::End { logs, choice });
         } else if at > from {
-            self.push_pending(slot, Shown::Tokens { choice, tokens: at });
+            let tokens = at;
+            self.push_pending(Shown::Tokens {
+                logs,
+                choice,
+                tokens,
+            });
         }
         Ok(())
-    }
-
-    fn copy_tokens(&mut self, slot: &StreamSlot, choice: usize, from: u64, end: u64) {
-        self.buffers.clear();
-        if let Some(logs) = &lock(&slot.inbox).logs {
-            logs.copy_tokens(choice, from, end, &mut self.buffers);
-        }
     }
 
     /// An end by the shutdown is none: the stream continues in the next process.
@@ -226,12 +231,9 @@ impl StreamRecorder {
         end != End::Failed(FailCode::Shutdown) || !self.state.is(|state| &state.is_shutting_down)
     }
 
-    fn push_pending(&mut self, slot: &Arc<StreamSlot>, shown: Shown) {
-        self.pending.push_back(PendingShow {
-            commit: THIS_TURN,
-            slot: Arc::clone(slot),
-            shown,
-        });
+    fn push_pending(&mut self, shown: Shown) {
+        let commit = THIS_TURN;
+        self.pending.push_back(PendingShow { commit, shown });
     }
 
     /// Removes a stream from the journal. Without effect on a stream that was removed before.
@@ -251,22 +253,16 @@ impl StreamRecorder {
     }
 
     fn show_acknowledged(&mut self, acknowledged: u64) {
-        while self
-            .pending
-            .front()
-            .is_some_and(|show| show.commit <= acknowledged)
-        {
-            let Some(PendingShow { slot, shown, .. }) = self.pending.pop_front() else {
-                return;
-            };
-            if let Shown::Changes(changes) = shown {
-                slot.acknowledge(changes);
-            } else if let Some(logs) = &lock(&slot.inbox).logs {
-                match shown {
-                    Shown::Tokens { choice, tokens } => logs.show_tokens(choice, tokens),
-                    Shown::End { choice } => logs.show_end(choice),
-                    Shown::Changes(_) => {}
-                }
+        let is_acknowledged = |show: &mut PendingShow| show.commit <= acknowledged;
+        while let Some(show) = self.pending.pop_front_if(is_acknowledged) {
+            match show.shown {
+                Shown::Tokens {
+                    logs,
+                    choice,
+                    tokens,
+                } => logs.show_tokens(choice, tokens),
+                Shown::End { logs, choice } => logs.show_end(choice),
+                Shown::Changes { slot, changes } => slot.acknowledge(changes),
             }
         }
     }
@@ -294,16 +290,13 @@ impl StreamRecorder {
 
     /// A stream whose beginning was appended in this turn is durable from the acknowledgement on.
     fn note_new_streams<F: FileSystem>(&self, writer: &Writer<F>) {
-        for show in self
-            .pending
-            .iter()
-            .rev()
-            .take_while(|show| show.commit == THIS_TURN)
-        {
-            if matches!(show.shown, Shown::Changes(_)) && !show.slot.is_durable() {
-                let key = lock(&show.slot.recorded).key;
-                show.slot
-                    .set_durable(key.is_some_and(|key| writer.is_durable(key)));
+        let is_new = |show: &&PendingShow| show.commit == THIS_TURN;
+        for show in self.pending.iter().rev().take_while(is_new) {
+            if let Shown::Changes { slot, .. } = &show.shown
+                && !slot.is_durable()
+            {
+                let key = lock(&slot.recorded).key;
+                slot.set_durable(key.is_some_and(|key| writer.is_durable(key)));
             }
         }
     }

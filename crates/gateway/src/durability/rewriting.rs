@@ -39,15 +39,15 @@ fn copy_logs<F: FileSystem>(
     recorded: &RecordedStream,
     buffers: &mut TokenBuffers,
 ) {
+    let Some(logs) = lock(&slot.inbox).logs.clone() else {
+        return; // The handle was dropped: the stream is about to be forgotten.
+    };
     for (choice, end) in recorded.choices.iter().enumerate() {
         let mut at = 0;
         while at < end.tokens {
-            buffers.clear();
-            if let Some(logs) = &lock(&slot.inbox).logs {
-                logs.copy_tokens(choice, at, end.tokens, buffers);
-            }
+            logs.copy_tokens(choice, at, end.tokens, buffers);
             if buffers.len() == 0 {
-                return; // The handle was dropped: the stream is about to be forgotten.
+                return;
             }
             append(copy, &Record::Tokens(buffers.as_record(choice as u32, at)));
             at += buffers.len() as u64;

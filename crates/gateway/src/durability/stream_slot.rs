@@ -45,7 +45,7 @@ pub(crate) struct StreamInbox {
     pub(crate) news: StreamNews,
     /// Number of changes ever.
     pub(crate) changes: u64,
-    pub(crate) logs: Option<StreamLogs>,
+    pub(crate) logs: Option<Arc<StreamLogs>>,
     /// Whether the records are not needed any more.
     pub(crate) is_forgotten: bool,
     /// Whether readers see everything at once, forever.
@@ -144,6 +144,7 @@ impl StreamSlot {
     pub(crate) fn open_gates(&self) {
         let mut inbox = lock(&self.inbox);
         inbox.is_open = true;
+        inbox.changes += 1;
         if let Some(logs) = &inbox.logs {
             logs.open_gates();
         }
@@ -166,7 +167,7 @@ impl StreamSlot {
     /// Tokens that readers do not see yet.
     pub(crate) fn hidden_tokens(&self) -> u64 {
         let inbox = lock(&self.inbox);
-        inbox.logs.as_ref().map_or(0, StreamLogs::hidden_tokens)
+        inbox.logs.as_ref().map_or(0, |logs| logs.hidden_tokens())
     }
 }
 
