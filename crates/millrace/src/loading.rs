@@ -18,7 +18,7 @@ use draft::DraftModel;
 use engine::{Engine, EngineThread};
 use generate::model_handle::ModelHandle;
 use kernels::Isa;
-use model::{Forward, Model};
+use model::{Forward, Model, ModelFiles};
 use server::{LoadPhase, LoadProgress, ModelFacts, ModelIdentity, StepMetrics};
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
@@ -86,7 +86,7 @@ pub(crate) fn load_from(
     let facts = facts_of(&files, source)?;
     let draft = DraftModel::find(settings, &model_text.tokenizer)?;
     let isa = kernel_isa(settings.model.deterministic)?;
-    let identity = identity_of(&files, &model_text, answers, arithmetic(isa, settings));
+    let identity = find_identity(&files, &model_text, answers, arithmetic(isa, settings));
     let model = Box::new(load_weights(files, isa, settings, report)?);
     let context_max = model.dims().context_max;
     let (mut engine, bytes) = new_engine(model, draft, settings)?;
@@ -133,6 +133,22 @@ fn new_engine(
         }
     };
     Ok((engine.map_err(Failure::user)?, bytes))
+}
+
+fn find_identity(
+    files: &ModelFiles,
+    model_text: &ModelText,
+    answers: AnswerFormat,
+    arithmetic: String,
+) -> ModelIdentity {
+    let started = now();
+    let identity = identity_of(files, model_text, answers, arithmetic);
+    let ms = (now() - started).as_secs_f64() * 1000.0;
+    tracing::debug!(
+        weights = identity.weights,
+        "the model was identified in {ms:.1} ms"
+    );
+    identity
 }
 
 fn arithmetic(isa: Isa, settings: &Settings) -> String {

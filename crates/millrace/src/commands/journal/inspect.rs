@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::io::Write;
 
 /// Shows the journal of a directory.
-pub(super) fn inspect(args: &InspectJournalArgs) -> Result<(), Failure> {
-    let (files, found) = super::read(&args.directory)?;
+pub(super) fn inspect_journal(args: &InspectJournalArgs) -> Result<(), Failure> {
+    let (files, found) = super::read_directory(&args.directory)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         let shown = to_json(&files, &found, args.text);
@@ -69,12 +69,12 @@ fn print_summary(
         out,
         "process {}: {}",
         report.last_boot,
-        last_process(report)
+        process_state(report)
     )?;
     Ok(())
 }
 
-fn last_process(report: &RecoveryReport) -> &'static str {
+fn process_state(report: &RecoveryReport) -> &'static str {
     match report.is_sealed {
         true => "shut down in order",
         false => "is running, or was killed",

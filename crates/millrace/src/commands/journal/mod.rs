@@ -27,8 +27,8 @@ const ENTRIES_MAX: usize = 65_536;
 /// Runs the subcommand.
 pub(crate) fn journal(args: &JournalArgs) -> Result<(), Failure> {
     match &args.command {
-        JournalCommand::Inspect(args) => inspect::inspect(args),
-        JournalCommand::Verify { directory } => verify::verify(directory),
+        JournalCommand::Inspect(args) => inspect::inspect_journal(args),
+        JournalCommand::Verify { directory } => verify::verify_journal(directory),
     }
 }
 
@@ -42,7 +42,7 @@ struct JournalFiles {
 }
 
 /// Reads a journal without changing files.
-fn read(directory: &Path) -> Result<(JournalFiles, Recovered), Failure> {
+fn read_directory(directory: &Path) -> Result<(JournalFiles, Recovered), Failure> {
     let files = find_files(directory)?;
     let source = JournalDirectory::read_only(directory);
     for reading in 1.. {

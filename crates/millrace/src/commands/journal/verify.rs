@@ -7,9 +7,9 @@ use std::io::Write;
 use std::path::Path;
 
 /// Reads every record; an error after the last line if anything is damaged.
-pub(super) fn verify(directory: &Path) -> Result<(), Failure> {
-    let (_, found) = super::read(directory)?;
-    let lines = damages(&found);
+pub(super) fn verify_journal(directory: &Path) -> Result<(), Failure> {
+    let (_, found) = super::read_directory(directory)?;
+    let lines = list_damages(&found);
     let mut out = std::io::stdout().lock();
     for line in &lines {
         writeln!(out, "{line}")?;
@@ -36,7 +36,7 @@ pub(super) fn verify(directory: &Path) -> Result<(), Failure> {
     }
 }
 
-fn damages(found: &Recovered) -> Vec<String> {
+fn list_damages(found: &Recovered) -> Vec<String> {
     let report = &found.report;
     let counts = [
         (report.damages, "places where synced frames are missing"),
