@@ -105,7 +105,8 @@ pub fn open_stream(
     let ticket = serving.admission.request_permit(admission_request)?;
     let meta = stream_meta(handles, &request, now);
     let stored_request = request.stored_request.take();
-    let note = |request| StoredNote::new(request, &meta, &handles.ids);
+    let (durable, ids) = (request.durable, &handles.ids);
+    let note = |request| StoredNote::new(request, durable, &meta, ids);
     let stored_note = stored_request.map(note);
     let terms = stream_terms(handles, caller, &request);
     let opening = StreamOpening {

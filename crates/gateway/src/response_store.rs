@@ -170,7 +170,7 @@ impl ResponseStore {
         record: &ResponseRecord,
         outcome: &EndedResponse,
     ) -> Option<WrittenSnapshot> {
-        let journal = self.journal.get()?;
+        let journal = self.journal.get().filter(|_| record.note.is_durable)?;
         record.write_snapshot(outcome, journal, &self.ids)
     }
 

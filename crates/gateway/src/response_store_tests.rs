@@ -104,6 +104,7 @@ impl Process {
             previous: None,
             metadata: Metadata::new(),
             repeated_fields: String::new(),
+            is_durable: true,
         };
         let snapshot = StoredSnapshot {
             kind: DescriptionKind::StoredBlob,

@@ -28,11 +28,24 @@ pub struct StoredNote {
     /// Request fields that a stored chat completion repeats: members of a JSON object, without braces.
     #[serde(default)]
     pub repeated_fields: String,
+    /// Whether the ended answer is written to the journal; the client decides.
+    #[serde(skip, default = "is_durable_by_default")]
+    pub is_durable: bool,
+}
+
+/// A note that was read was written, so that the client has agreed.
+fn is_durable_by_default() -> bool {
+    true
 }
 
 impl StoredNote {
     /// The note of a request whose stream is about to be opened.
-    pub(crate) fn new(request: StoredRequest, meta: &StreamMeta, ids: &IdGenerator) -> Self {
+    pub(crate) fn new(
+        request: StoredRequest,
+        is_durable: bool,
+        meta: &StreamMeta,
+        ids: &IdGenerator,
+    ) -> Self {
         let (kind, items) = (request.kind, request.items.into_iter().enumerate());
         let item = |(index, item)| match kind {
             StoredKind::Response => input_item::stored_item(item, || ids.prefixed_id("")),
@@ -47,6 +60,7 @@ impl StoredNote {
             previous: request.previous,
             metadata: request.metadata,
             repeated_fields: request.repeated_fields,
+            is_durable,
         }
     }
 
@@ -116,6 +130,7 @@ mod tests {
             previous: Some(StreamId::from_random([7; 16])),
             metadata: [("a".to_owned(), "b".to_owned())].into(),
             repeated_fields: r#""seed":7"#.to_owned(),
+            is_durable: true,
         };
         let golden = concat!(
             r#"{"kind":"chat_completion","created_unix_us":5,"items":[{"id":"chatcmpl-1-0","#,

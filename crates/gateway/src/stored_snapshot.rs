@@ -58,6 +58,35 @@ pub fn is_stored_answer(description: &[u8]) -> bool {
     kind.is_ok_and(|described| described.kind == DescriptionKind::StoredBlob)
 }
 
+/// A stored answer without the texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSummary {
+    /// Id of the response.
+    pub response_id: String,
+    /// The model's name in the response.
+    pub model: String,
+    /// Wall time of the request.
+    pub created_unix_us: u64,
+    /// Wall time of the end.
+    pub ended_unix_us: u64,
+}
+
+impl StoredSummary {
+    /// The summary of a description for which [`is_stored_answer`] is true.
+    ///
+    /// # Errors
+    /// The bytes are of a later version, or were changed.
+    pub fn decode(description: &[u8]) -> Result<Self, DescriptionError> {
+        let snapshot = StoredSnapshot::decode_description(description)?;
+        Ok(Self {
+            response_id: snapshot.response_id,
+            model: snapshot.model,
+            created_unix_us: snapshot.note.created_unix_us,
+            ended_unix_us: snapshot.ended_unix_us,
+        })
+    }
+}
+
 impl StoredSnapshot {
     /// Description and outcome.
     ///
@@ -86,14 +115,7 @@ impl StoredSnapshot {
         description: &[u8],
         outcome: &[u8],
     ) -> Result<(Self, EndedResponse), DescriptionError> {
-        let snapshot: Self = from_json(description, DESCRIPTION_BYTES_MAX)?;
-        if snapshot.kind != DescriptionKind::StoredBlob || snapshot.version > SNAPSHOT_VERSION {
-            let found = format!(
-                "kind {:?}, version {}; this program reads version {SNAPSHOT_VERSION}",
-                snapshot.kind, snapshot.version
-            );
-            return Err(DescriptionError::Invalid(found));
-        }
+        let snapshot = Self::decode_description(description)?;
         let outcome: SnapshotOutcome = serde_json::from_slice(outcome).map_err(invalid)?;
         let items = outcome.items.iter().map(|item| item.get().into());
         let outcome = EndedResponse {
@@ -103,6 +125,18 @@ impl StoredSnapshot {
             is_discarded: false,
         };
         Ok((snapshot, outcome))
+    }
+
+    fn decode_description(description: &[u8]) -> Result<Self, DescriptionError> {
+        let snapshot: Self = from_json(description, DESCRIPTION_BYTES_MAX)?;
+        if snapshot.kind != DescriptionKind::StoredBlob || snapshot.version > SNAPSHOT_VERSION {
+            let found = format!(
+                "kind {:?}, version {}; this program reads version {SNAPSHOT_VERSION}",
+                snapshot.kind, snapshot.version
+            );
+            return Err(DescriptionError::Invalid(found));
+        }
+        Ok(snapshot)
     }
 }
 
@@ -137,6 +171,7 @@ mod tests {
                 previous: None,
                 metadata: [("a".to_owned(), "b".to_owned())].into(),
                 repeated_fields: String::new(),
+                is_durable: true,
             },
         }
     }
@@ -154,6 +189,11 @@ mod tests {
     fn snapshot_is_restored_byte_for_byte() {
         let (description, outcome) = snapshot().encode(&ended()).expect("short");
         assert!(is_stored_answer(&description));
+        let summary = StoredSummary::decode(&description).expect("good");
+        assert_eq!(
+            (&*summary.response_id, summary.ended_unix_us),
+            ("resp_1", 3)
+        );
         let golden = concat!(
             r#"{"kind":"stored_blob","version":1,"response_id":"resp_1","#,
             r#""stream":"01010101010101010101010101010101","owner":18446744073709551615,"model":"m","#,

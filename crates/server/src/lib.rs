@@ -69,6 +69,7 @@ pub use gateway::models::{
 };
 pub use gateway::recovery::StartingJournal;
 pub use gateway::response_limits::ResponseLimits;
+pub use gateway::stored_snapshot::{StoredSummary, is_stored_answer};
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::streams::StreamLimits;
 pub use generate::model_handle::ModelHandle;

@@ -2,13 +2,16 @@
 
 use journal::{Integrity, LossReason, RecoveredStream};
 use serde_json::{Value, json};
-use server::{DescriptionKind, RecordedPrompts, StreamDescription, end_from_code};
+use server::{DescriptionKind, RecordedPrompts, StoredSummary, StreamDescription};
+use server::{end_from_code, is_stored_answer};
 use stream::StreamId;
 
 /// What a record shows of a stream.
 pub(super) struct ShownStream<'r> {
     recovered: &'r RecoveredStream,
     description: Result<StreamDescription, String>,
+    /// Where the object is a stored answer, which has another description.
+    stored: Option<StoredSummary>,
 }
 
 impl<'r> ShownStream<'r> {
@@ -20,9 +23,17 @@ impl<'r> ShownStream<'r> {
             }
             Ok(description)
         });
+        let description = &recovered.description;
+        let stored = is_stored_answer(description).then(|| StoredSummary::decode(description));
+        let (stored, problem) = match stored.transpose() {
+            Ok(stored) => (stored, None),
+            Err(why) => (None, Some(why)),
+        };
+        let described = problem.map_or(described, Err);
         Self {
             recovered,
             description: described.map_err(|why| why.to_string()),
+            stored,
         }
     }
 
@@ -32,10 +43,16 @@ impl<'r> ShownStream<'r> {
 
     /// Why the description cannot be used.
     pub(super) fn problem(&self) -> Option<&str> {
-        self.description.as_ref().err().map(String::as_str)
+        let problem = self.description.as_ref().err();
+        problem
+            .filter(|_| self.stored.is_none())
+            .map(String::as_str)
     }
 
     pub(super) fn model(&self) -> &str {
+        if let Some(stored) = &self.stored {
+            return &stored.model;
+        }
         self.description
             .as_ref()
             .map_or("?", |stream| &stream.model)
@@ -49,6 +66,9 @@ impl<'r> ShownStream<'r> {
 
     /// What a server does with the stream at the next start.
     pub(super) fn state(&self) -> &'static str {
+        if self.stored.is_some() {
+            return "stored";
+        }
         let Ok(description) = &self.description else {
             return "unreadable";
         };
@@ -80,12 +100,16 @@ impl<'r> ShownStream<'r> {
     }
 
     pub(super) fn opened_at(&self) -> Option<String> {
-        let description = self.description.as_ref().ok()?;
-        timestamp(description.opened_unix_us)
+        let described = self.description.as_ref().ok();
+        let stored = self.stored.as_ref().map(|stored| stored.created_unix_us);
+        timestamp(stored.or(described.map(|stream| stream.opened_unix_us))?)
     }
 
     /// Wall time of the last end, where all choices have ended.
     fn ended_at(&self) -> Option<String> {
+        if let Some(stored) = &self.stored {
+            return timestamp(stored.ended_unix_us);
+        }
         let ends = self.recovered.choices.iter().map(|choice| choice.end);
         let last = ends
             .collect::<Option<Vec<_>>>()?
@@ -120,16 +144,18 @@ impl<'r> ShownStream<'r> {
 
     /// All that is shown as one object, without prompts and answers.
     pub(super) fn to_json(&self, has_text: bool) -> Value {
-        let description = self.description.as_ref().ok();
+        let (description, stored) = (self.description.as_ref().ok(), self.stored.as_ref());
         let claim = self.recovered.claim;
         let mut shown = json!({
             "id": self.id().to_string(),
             "state": self.state(),
             "integrity": self.integrity(),
             "problem": self.problem(),
-            "model": description.map(|stream| &stream.model),
+            "model": stored.map(|stored| &stored.model).or(description.map(|stream| &stream.model)),
             "protocol": description.map(|stream| stream.protocol.name()),
-            "response_id": description.map(|stream| &stream.response_id),
+            "response_id": stored
+                .map(|stored| &stored.response_id)
+                .or(description.map(|stream| &stream.response_id)),
             "job_id": description.and_then(|stream| stream.job_id.as_ref()),
             "choices": description.map(|stream| stream.prompts.len().saturating_mul(stream.n)),
             "tokens": self.tokens(),

@@ -172,6 +172,40 @@ fn damage_is_a_line_and_an_exit_code() {
 }
 
 #[test]
+fn stored_answer_is_shown_without_texts() {
+    let folder = Folder::new("journal-stored");
+    let mut writer = open(&folder.0);
+    let stored = |version: u32| {
+        format!(
+            r#"{{"kind":"stored_blob","version":{version},"response_id":"resp_1","stream":"{FULL_ID}","owner":1,
+            "model":"tiny","ended_unix_us":1753600001000000,"taken_unix_us":1753600001000000,
+            "note":{{"kind":"response","created_unix_us":1,"items":[{{"id":"msg_1","json":"secret"}}]}}}}"#
+        )
+    };
+    let key = writer.open_stream(7, stored(1).as_bytes()).unwrap();
+    writer
+        .append(key, &Record::Kept { outcome: b"{}" })
+        .unwrap();
+    writer.commit(Duration::ZERO);
+    let shown: Value = serde_json::from_str(&inspect(&folder.0, &["--json"])).unwrap();
+    let stream = &shown["streams"][0];
+    for (name, want) in [
+        ("state", "stored"),
+        ("model", "tiny"),
+        ("response_id", "resp_1"),
+        ("ended_at", "2025-07-27T07:06:41Z"),
+    ] {
+        assert_eq!(stream[name], want, "{shown}");
+    }
+    assert!(!shown.to_string().contains("secret"), "{shown}");
+    assert_eq!(verify(&folder.0).0, Some(0));
+    // A later version is a line, and no reason to touch the record.
+    writer.open_stream(8, stored(2).as_bytes()).unwrap();
+    writer.commit(Duration::ZERO);
+    assert!(inspect(&folder.0, &[]).contains("unreadable"));
+}
+
+#[test]
 fn description_that_cannot_be_read_is_damage() {
     let folder = Folder::new("journal-description");
     let mut writer = open(&folder.0);
