@@ -47,8 +47,6 @@ pub struct ParsedRequest {
     pub deadline: Option<Instant>,
     /// Id of the response; `None`: a new id.
     pub response_id: Option<String>,
-    /// Note for the stored response, in the stream's description.
-    pub stored: Option<serde_json::Value>,
     /// A program that is run instead.
     pub program: Option<Program>,
     /// The part that is stored with the answer.
@@ -114,6 +112,7 @@ pub fn open_stream(
         meta: &meta,
         terms: &terms,
         deadline: admission_request.deadline,
+        stored_note: stored_note.as_ref(),
     };
     let (durable, description) = opening.record_opening(handles).unzip();
     let registration = handles.streams.open(meta, terms, durable, now);

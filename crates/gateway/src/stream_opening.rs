@@ -5,6 +5,7 @@ use crate::durability::{
 };
 use crate::handles::GenerationHandles;
 use crate::open::ParsedRequest;
+use crate::stored_note::StoredNote;
 use crate::streams::StreamTerms;
 use generate::stream_meta::StreamMeta;
 use std::time::Instant;
@@ -16,6 +17,8 @@ pub(crate) struct StreamOpening<'a> {
     pub(crate) meta: &'a StreamMeta,
     pub(crate) terms: &'a StreamTerms,
     pub(crate) deadline: Option<Instant>,
+    /// The note of an answer that is to be stored.
+    pub(crate) stored_note: Option<&'a StoredNote>,
 }
 
 impl StreamOpening<'_> {
@@ -76,7 +79,9 @@ impl StreamOpening<'_> {
             prompts: RecordedPrompts::default(),
             body_bytes: request.body_bytes,
             job_id: job_id.filter(|_| terms.protocol == Protocol::Job),
-            stored: request.stored.clone(),
+            stored: self
+                .stored_note
+                .and_then(|note| serde_json::to_value(note).ok()),
         }
     }
 }

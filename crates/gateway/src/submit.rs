@@ -99,7 +99,6 @@ impl UnparsedRequest<'_> {
             priority: self.priority,
             deadline: self.deadline,
             response_id: job_id.map(|id| id.as_str().to_owned()),
-            stored: None,
             program: None,
             stored_request,
         };

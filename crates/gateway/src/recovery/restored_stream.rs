@@ -166,6 +166,11 @@ impl Registration<'_> {
         let Some(run) = self.register(&description, &recovered, durable, &plan) else {
             return;
         };
+        let is_expired = matches!(plan, StreamPlan::Expired);
+        if let Some(note) = description.stored.as_ref().filter(|_| !is_expired) {
+            let responses = &self.gateway.responses;
+            responses.restore_described(run.record(), note);
+        }
         match plan {
             StreamPlan::Expired => {
                 restored.expired += 1;

@@ -71,7 +71,8 @@ pub async fn recover_streams(
         Ok(read) => {
             log_report(&read);
             gateway.generations.journal.set(read.journal);
-            restore_streams(&gateway, &keys, read.adopted, read.report.is_sealed)
+            let streams = gateway.responses.restore_answers(read.adopted);
+            restore_streams(&gateway, &keys, streams, read.report.is_sealed)
         }
         Err(why) => {
             tracing::error!("no stream of this process is durable: {why}");

@@ -106,7 +106,6 @@ fn parse_run(
         priority: None,
         deadline: None,
         response_id: None,
-        stored: None,
         program: Some(Program {
             program,
             given: request.kwargs,

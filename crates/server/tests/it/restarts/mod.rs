@@ -5,3 +5,4 @@
 
 mod copies;
 mod every_token;
+mod stored;
