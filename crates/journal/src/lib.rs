@@ -12,7 +12,7 @@
 //! - [`JournalThread`]: a writer with a thread
 //! - [`FileSystem`]: the files, real or modeled
 //!
-//! Nothing uses the crate yet; the recorder of the server's streams is the intended caller.
+//! The caller is the recorder of the server's streams, in crate `gateway`.
 //!
 //! ```
 //! use journal::{JournalConfig, JournalDirectory, Record, Tokens, open_journal};
