@@ -33,7 +33,7 @@ pub struct GenerationHandles {
 pub struct Gateway {
     /// All models.
     pub models: Arc<ModelRegistry>,
-    /// Stored responses of the Responses API.
+    /// Stored responses and chat completions.
     pub responses: Arc<ResponseStore>,
     /// Names of jobs that clients have chosen.
     pub job_names: Arc<JobNames>,

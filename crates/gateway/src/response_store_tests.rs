@@ -44,6 +44,15 @@ fn limits(responses: ResponseLimits) -> Arc<LiveLimits> {
     }))
 }
 
+/// A journal that is rewritten soon.
+fn small_journal() -> JournalConfig {
+    JournalConfig {
+        segment_bytes: 256 << 10,
+        bytes_max: 32 << 20,
+        ..JournalConfig::default()
+    }
+}
+
 /// A process with a journal in a folder of its own.
 struct Process {
     folder: Folder,
@@ -61,8 +70,7 @@ impl Process {
 
     fn start(folder: Folder, responses: ResponseLimits) -> Self {
         let directory = JournalDirectory::new(journal_path(&folder));
-        let (writer, recovered) =
-            open_journal(directory, JournalConfig::default()).expect("a journal");
+        let (writer, recovered) = open_journal(directory, small_journal()).expect("a journal");
         let (journal, adopted) =
             StreamJournal::start(writer, recovered, StreamFeed::new()).expect("a thread");
         let slot = Arc::<JournalSlot>::default();
@@ -135,6 +143,16 @@ impl Process {
         let blob = blob.expect("a working journal");
         assert!(blob.written().await);
         self.store.restore(&description, Some(&outcome), blob);
+    }
+
+    /// Names of the journal's segments, the oldest first.
+    fn segments(&self) -> Vec<String> {
+        let files = std::fs::read_dir(journal_path(&self.folder)).expect("the journal");
+        let names = files.map(|file| file.expect("a file").file_name());
+        let names = names.map(|name| name.to_string_lossy().into_owned());
+        let mut segments: Vec<String> = names.filter(|name| name.ends_with(".log")).collect();
+        segments.sort();
+        segments
     }
 
     /// Ids of all answers, the oldest first.
@@ -246,6 +264,33 @@ async fn bounds_hold_after_a_restart() {
     };
     let narrow = first.next_with(one);
     assert_eq!(narrow.ids(), ["resp_d"], "the last one that ended");
+}
+
+#[tokio::test]
+async fn answers_survive_the_rewriting_of_the_journal() {
+    let mut process = Process::first();
+    process.keep("resp_a", StoredKind::Response, 10).await;
+    process
+        .keep("chatcmpl-b", StoredKind::ChatCompletion, 20)
+        .await;
+    // Once written by this process, once recovered.
+    for _ in 0..2 {
+        let first_segment = process.segments().swap_remove(0);
+        // Other objects come and go until the first segment is deleted.
+        let bytes = vec![b' '; 32 << 10];
+        while process.segments().contains(&first_segment) {
+            let id = u128::from_be_bytes(process.store.ids.next_random());
+            let other = process.journal.store_blob(id, bytes.clone(), bytes.clone());
+            assert!(other.expect("a working journal").written().await);
+        }
+        process = process.next();
+        assert_eq!(process.ids(), ["resp_a", "chatcmpl-b"]);
+        let found = process.store.find_response("resp_a", &process.caller);
+        let ResponseLookup::Ended(outcome) = process.store.look_up(&found.expect("stored")) else {
+            panic!("the response has ended");
+        };
+        assert_eq!(outcome.body, r#"{"id":"resp_a","x":1.50}"#);
+    }
 }
 
 #[tokio::test]

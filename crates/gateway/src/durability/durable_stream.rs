@@ -1,6 +1,7 @@
 //! A stream's handle to its records in the journal.
 
 use super::ControlState;
+use super::journal_state::lock;
 use super::rejection;
 use super::stream_logs::StreamLogs;
 use super::stream_news::{Claim, PreparedNews};
@@ -132,6 +133,8 @@ impl StoredBlob {
 impl From<DurableStream> for StoredBlob {
     /// An object that was recovered.
     fn from(recovered: DurableStream) -> Self {
+        // The description and the outcome are enough for a rewriting.
+        lock(&recovered.slot.recorded).recovered = None;
         Self(recovered)
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use server::ResponseLimits;
 
 /// Stored responses (`/v1/responses`), which can be fetched and continued, and chat completions with `store: true`. They
-/// are in memory: a restart deletes them.
+/// survive a restart if there is a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Responses {
