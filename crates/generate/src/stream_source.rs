@@ -5,6 +5,7 @@ use crate::output::parser_config::ParserConfig;
 use crate::stream_meta::StreamMeta;
 use engine::{Handle, Progress, RequestId, Token, TopLogprob};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 use stream::{Gate, Tap};
 use text::Tokenizer;
 
@@ -25,6 +26,10 @@ pub struct ResumedCounts {
     pub cached_tokens: u64,
     /// Tokens of each prompt.
     pub prompt_tokens: Vec<u64>,
+    /// When the first request began.
+    pub started: Option<Instant>,
+    /// When the last choice ended, of a generation without requests.
+    pub ended: Option<Instant>,
 }
 
 /// A generation with open logs and submitted requests.

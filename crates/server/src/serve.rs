@@ -176,6 +176,8 @@ impl Server {
         let loader = models.library().map(|library| {
             tokio::spawn(models::run_loader(Arc::clone(&models), Arc::clone(library)))
         });
+        // The drop of the registry's streams ends their retention in the journal, unless the journal was stopped before.
+        let services = app.clone();
         let journal = Arc::clone(&app.gateway.generations.journal);
         let watchdog = tokio::spawn(gateway::durability::watch_journal(Arc::clone(&journal)));
         #[cfg(feature = "otlp")]
@@ -203,6 +205,7 @@ impl Server {
         if let Some(recovery) = recovery {
             recovery.abort();
         }
+        drop(services);
         if let Some(loader) = loader {
             loader.abort();
             let released = tokio::task::spawn_blocking(move || models.release_bytes());

@@ -5,6 +5,7 @@ use super::first_news::wait_for_news;
 use super::recorded_choices;
 use super::restored_stream::RestoredStream;
 use super::stream_plan::lost_error;
+use super::wall_time::WallTime;
 use crate::admission::{AdmissionRequest, Permit};
 use crate::durability::{Claim, ControlState, RecordedPrompts};
 use crate::handles::GenerationHandles;
@@ -147,9 +148,12 @@ impl Continuation {
             // The last recorded tokens had ended every choice.
             record.publish_written_end();
         }
-        for update in &self.control.pending {
-            // The first process had accepted the update, and the engine has no others.
-            let _ = record.update_request(update);
+        if !self.control.pending.is_empty() {
+            for update in &self.control.pending {
+                // The first process had accepted the update, and the engine has no others.
+                let _ = record.update_request(update);
+            }
+            record.pause(self.recovered.is_paused);
         }
         Ok(readers)
     }
@@ -190,10 +194,16 @@ impl Continuation {
     /// The generation as it was before the restart.
     pub(crate) fn resumed(&self) -> ResumedGeneration {
         let (recovered, meta) = (&self.recovered, self.pending.run.record().meta());
+        let wall = WallTime::now();
         ResumedGeneration {
             choices: recorded_choices::resumed_choices(&recovered.choices, meta),
             cached_tokens: recovered.started.map_or(0, |started| started.cached_tokens),
-            paused: recovered.is_paused,
+            started: recovered
+                .started
+                .map(|started| wall.past_instant(started.at_unix_us)),
+            ended: None,
+            // Updates that were accepted are in effect from the first new token on.
+            paused: recovered.is_paused || !self.control.pending.is_empty(),
             updates: vec![self.control.in_effect.clone()],
         }
     }

@@ -175,6 +175,7 @@ impl Registration<'_> {
             StreamPlan::Expired => {
                 restored.expired += 1;
                 let ended_at = stream_plan::ended_unix_us(&recovered);
+                run.record().restore_rejection(stream_plan::lost_error());
                 run.finish_recovered(self.wall.past_instant(ended_at));
             }
             StreamPlan::Rejected(error) => {

@@ -12,6 +12,7 @@ use generate::constraint::compiler::OutputConstraints;
 use generate::error::ApiError;
 use journal::Integrity;
 use std::sync::Arc;
+use std::time::Instant;
 use stream::End;
 
 /// Makes the tokens of a stream readable. Choices without a recorded end get `end`.
@@ -29,7 +30,7 @@ pub(crate) async fn settle_stream(
         // Only streams with prompts are planned to be readable.
         return;
     };
-    match try_settle(&continuation, end).await {
+    match try_settle(&continuation, end, ended_at).await {
         Ok(()) => continuation.into_run().finish_recovered(ended_at),
         Err(error) => {
             tracing::error!(code = error.code, "a recovered stream cannot be read");
@@ -38,10 +39,15 @@ pub(crate) async fn settle_stream(
     }
 }
 
-async fn try_settle(continuation: &Continuation, end: End) -> Result<(), ApiError> {
+async fn try_settle(
+    continuation: &Continuation,
+    end: End,
+    ended_at: Instant,
+) -> Result<(), ApiError> {
     let (pending, recovered) = (continuation.pending(), continuation.recovered());
     let mut resumed = continuation.resumed();
     resumed.paused = false;
+    resumed.ended = Some(ended_at);
     let is_damaged = matches!(recovered.integrity, Integrity::Lost(_));
     for choice in &mut resumed.choices {
         choice.end = choice.end.filter(|_| !is_damaged).or(Some(end));

@@ -62,7 +62,9 @@ pub(crate) fn plan_of(
     let ends = stream.choices.iter().filter(|choice| choice.end.is_some());
     let has_ended = ends.count() == choices;
     let is_expired = |at| at + context.retention.as_micros() <= u128::from(context.now_unix_us);
-    if has_ended && is_expired(u128::from(ended_unix_us(stream))) {
+    // An answer to be stored is read from the tokens once more.
+    let is_stored = description.stored.is_some();
+    if has_ended && !is_stored && is_expired(u128::from(ended_unix_us(stream))) {
         return StreamPlan::Expired;
     }
     let is_prepared = matches!(description.prompts, RecordedPrompts::Prepared(_));

@@ -4,8 +4,8 @@ use crate::error::ApiError;
 use crate::output::pipeline::PlacedPart;
 use crate::output::position::Position;
 use crate::stream_change::Change;
-use crate::stream_source::Submitted;
-use engine::{Handle, Progress, Token, TopLogprob};
+use crate::stream_source::StartedGeneration;
+use engine::{Progress, Token, TopLogprob};
 use std::time::{Duration, Instant};
 use stream::End;
 use text::{Part, Tokenizer};
@@ -279,19 +279,22 @@ pub struct Times {
 }
 
 impl Times {
-    /// Times of a stream with these requests.
-    pub fn of(engine: &Handle, requests: &[Submitted]) -> Self {
+    /// Times of a generation. Those from before a restart precede those of this process's requests.
+    pub fn of(generation: &StartedGeneration) -> Self {
+        let (engine, requests) = (&generation.engine, &generation.requests);
+        let before = generation.resumed.as_ref();
         let at = |ns: u64| (ns > 0).then(|| engine.epoch() + Duration::from_nanos(ns));
         let stamps =
             |stamp: fn(&Progress) -> u64| requests.iter().map(move |r| at(stamp(&r.progress)));
         let all_ended = stamps(Progress::ended_ns).all(|at| at.is_some());
+        let started = stamps(Progress::started_ns).flatten().min();
+        let ended = stamps(Progress::ended_ns).flatten().max();
         Self {
-            started: stamps(Progress::started_ns).flatten().min(),
+            started: before.and_then(|counts| counts.started).or(started),
             first_token: stamps(Progress::first_token_ns).flatten().min(),
-            ended: stamps(Progress::ended_ns)
-                .flatten()
-                .max()
-                .filter(|_| all_ended),
+            ended: ended
+                .filter(|_| all_ended)
+                .or(before.and_then(|counts| counts.ended)),
         }
     }
 

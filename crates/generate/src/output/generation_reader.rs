@@ -116,9 +116,7 @@ impl GenerationReader {
                 .iter()
                 .map(ChoiceReader::reasoning_tokens)
                 .sum(),
-            times: started.map_or_else(Times::default, |started| {
-                Times::of(&started.engine, &started.requests)
-            }),
+            times: started.map_or_else(Times::default, Times::of),
             ..self.usage
         }
     }

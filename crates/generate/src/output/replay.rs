@@ -50,14 +50,13 @@ pub fn usage(source: &StreamSource, answers: &[CollectedAnswer]) -> Usage {
     let Some(started) = source.started() else {
         return Usage::default();
     };
-    let requests = &started.requests;
     let tokens = started.choices.iter().map(ChoiceLog::answered);
     Usage {
         prompt_tokens: started.prompt_tokens,
         cached_tokens: started.cached_tokens(),
         completion_tokens: tokens.sum(),
         reasoning_tokens: answers.iter().map(|answer| answer.reasoning_tokens).sum(),
-        times: Times::of(&started.engine, requests),
+        times: Times::of(started),
     }
 }
 

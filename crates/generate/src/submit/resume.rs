@@ -19,6 +19,7 @@ use crate::stream_source::{ResumedCounts, StartedGeneration};
 use engine::{Choice, GivenProgress, Request, RequestUpdate, SamplingParams, Token, TopLogprob};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 use stream::{End, FailCode, Stop};
 
 /// One choice before the restart.
@@ -39,6 +40,10 @@ pub struct ResumedGeneration {
     pub choices: Vec<ResumedChoice>,
     /// Prompt tokens that were taken from the prefix cache, over all prompts.
     pub cached_tokens: u64,
+    /// When the first request began.
+    pub started: Option<Instant>,
+    /// When the last choice ended, if all have ended.
+    pub ended: Option<Instant>,
     /// Whether the generation is paused.
     pub paused: bool,
     /// Control updates in effect, in order; their injected tokens are among the tokens so far. Updates that are not in
@@ -95,6 +100,8 @@ impl Submission<'_> {
                 .iter()
                 .map(|prompt| prompt.ids.len() as u64)
                 .collect(),
+            started: resumed.started,
+            ended: resumed.ended,
         };
         host.set_requests(open.len());
         let mut requests = SubmittedRequests::new(self.model, open.len());

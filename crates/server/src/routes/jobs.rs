@@ -224,7 +224,7 @@ fn sse_url(record: &StreamRecord) -> String {
 
 fn describe_job(record: &StreamRecord) -> JobStatus<'_> {
     let started = record.started();
-    let times = started.map_or_else(Times::default, |s| Times::of(&s.engine, &s.requests));
+    let times = started.map_or_else(Times::default, Times::of);
     let tokens = started.map_or(0, |s| {
         s.choices.iter().map(ChoiceLog::answered).sum::<u64>()
     });

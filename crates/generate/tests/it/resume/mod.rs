@@ -53,6 +53,7 @@ fn check_cut(case: &Case, whole: &[ResumedChoice], cut: usize, updates: &[Reques
         cached_tokens: 3,
         paused: false,
         updates: updates.to_vec(),
+        ..ResumedGeneration::default()
     };
     let started = bench.resume(resumed, &host);
     assert_eq!(host.requests.get(), Some(started.requests.len()), "{label}");
@@ -174,7 +175,7 @@ fn ended_generation_needs_no_request_and_paused_one_waits() {
         choices: whole.iter().map(|c| cut_choice(c, cut, 3)).collect(),
         cached_tokens: 0,
         paused: true,
-        updates: Vec::new(),
+        ..ResumedGeneration::default()
     };
     for (cut, requests) in [(9, 0), (8, 0), (7, 2)] {
         let mut bench = Bench::new(&case);

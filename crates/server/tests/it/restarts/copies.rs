@@ -1,12 +1,18 @@
 //! A server whose journal is copied while the server runs.
 
-use crate::support::Rig;
 use crate::support::named::get;
+use crate::support::{Rig, wait_until};
+use engine::EngineConfig;
 use engine::fake::FakeConfig;
+use journal::{
+    JournalConfig, JournalDirectory, Record, Recovered, RecoveredStream, open_journal, read_journal,
+};
 use serde_json::Value;
-use server::ServerConfig;
+use server::{Keys, ServerConfig};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 use testing::folder::Folder;
 
 /// A running server with a journal in a folder.
@@ -25,9 +31,22 @@ impl Journaled {
     }
 
     fn over(folder: Folder, fake: FakeConfig, config: ServerConfig) -> Self {
+        let mut loading = Self::loading(folder, fake, config);
+        loading.rig.ready();
+        loading
+    }
+
+    fn loading(folder: Folder, fake: FakeConfig, config: ServerConfig) -> Self {
         Rig::set_next_directory(journal_path(&folder));
-        let rig = Rig::gated(fake, config);
+        let keys = Arc::new(Keys::anonymous());
+        let rig = Rig::early(fake, EngineConfig::default(), config, keys);
         Self { rig, folder }
+    }
+
+    /// What a process that started now would find.
+    pub(crate) fn read(&self) -> Recovered {
+        let directory = JournalDirectory::new(journal_path(&self.folder));
+        read_journal(&directory, 1 << 30).expect("a journal")
     }
 
     /// The journal as a kill at this moment would leave it.
@@ -47,6 +66,13 @@ impl Journaled {
         get(&self.rig, &format!("/v1/streams/{id}"), "").json()
     }
 
+    /// All frames of the stream, read after the end, so that their number does not depend on the reader's speed.
+    pub(crate) fn whole(&self, id: &str) -> String {
+        self.rig.gate.open();
+        wait_until("the end", || self.describe(id)["state"] == "ended");
+        get(&self.rig, &format!("/v1/streams/{id}/events"), "").body
+    }
+
     /// Tokens that readers see.
     pub(crate) fn shown_tokens(&self, id: &str) -> u64 {
         self.describe(id)["completion_tokens"].as_u64().unwrap()
@@ -57,6 +83,23 @@ impl Copied {
     /// A gated server on the copy.
     pub(crate) fn start(self, fake: FakeConfig, config: ServerConfig) -> Journaled {
         Journaled::over(self.0, fake, config)
+    }
+
+    /// The same, whose model is being loaded.
+    pub(crate) fn start_loading(self, fake: FakeConfig, config: ServerConfig) -> Journaled {
+        Journaled::loading(self.0, fake, config)
+    }
+
+    /// A further process appends records and dies.
+    pub(crate) fn append(self, record: impl Fn(&RecoveredStream) -> Record<'static>) -> Self {
+        let directory = JournalDirectory::new(journal_path(&self.0));
+        let opened = open_journal(directory, JournalConfig::default());
+        let (mut writer, recovered) = opened.expect("nobody has the copy");
+        for stream in &recovered.streams {
+            writer.append(stream.key, &record(stream)).unwrap();
+        }
+        writer.commit(Duration::ZERO);
+        self
     }
 }
 

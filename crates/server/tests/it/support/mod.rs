@@ -89,6 +89,8 @@ type PrepareServer = Box<dyn FnOnce(Server) -> Server>;
 thread_local! {
     /// Prepares the next server that this thread starts.
     static NEXT_SERVER: RefCell<Option<PrepareServer>> = const { RefCell::new(None) };
+    /// Content of the next server's model.
+    static NEXT_IDENTITY: RefCell<Option<ModelIdentity>> = const { RefCell::new(None) };
 }
 
 /// A running server.
@@ -152,6 +154,11 @@ impl Rig {
                 locked.expect("no other server has it"),
             ))
         });
+    }
+
+    /// The next server that this thread starts has a model with this content.
+    pub fn set_next_identity(identity: ModelIdentity) {
+        NEXT_IDENTITY.with_borrow_mut(|next| *next = Some(identity));
     }
 
     fn set_next_server(prepare: impl FnOnce(Server) -> Server + 'static) {
@@ -288,7 +295,9 @@ impl Rig {
             id: MODEL.to_owned(),
             created_unix_s: 7,
             facts: ModelFacts::default(),
-            identity: ModelIdentity::default(),
+            identity: NEXT_IDENTITY
+                .with_borrow_mut(Option::take)
+                .unwrap_or_default(),
             steps,
             handle: ModelHandle {
                 tokenizer: speech.tokenizer,
