@@ -49,6 +49,8 @@ fn small_journal() -> JournalConfig {
     JournalConfig {
         segment_bytes: 256 << 10,
         bytes_max: 32 << 20,
+        // Records are acknowledged after they were synced, so that rewriting keeps up with the objects of a test.
+        sync_interval: Duration::ZERO,
         ..JournalConfig::default()
     }
 }
@@ -93,14 +95,11 @@ impl Process {
     }
 
     fn next_with(&self, responses: ResponseLimits) -> Self {
-        let folder = Folder::new("stored");
-        let to = journal_path(&folder);
-        std::fs::create_dir_all(&to).expect("a folder");
-        for file in std::fs::read_dir(journal_path(&self.folder)).expect("the journal") {
-            let file = file.expect("a file");
-            std::fs::copy(file.path(), to.join(file.file_name())).expect("a copy");
-        }
-        Self::start(folder, responses)
+        // A segment that is deleted meanwhile was written again elsewhere.
+        let copy = std::iter::repeat_with(|| copy_journal(&self.folder))
+            .flatten()
+            .next();
+        Self::start(copy.expect("a copy"), responses)
     }
 
     /// Stores an answer that has ended at this time.
@@ -173,6 +172,18 @@ impl Process {
         }
         panic!("{:?} in the journal, not {want:?}", self.next().ids());
     }
+}
+
+/// A copy of a journal; `None` if a segment was deleted meanwhile.
+fn copy_journal(from: &Folder) -> Option<Folder> {
+    let folder = Folder::new("stored");
+    let to = journal_path(&folder);
+    std::fs::create_dir_all(&to).ok()?;
+    for file in std::fs::read_dir(journal_path(from)).ok()? {
+        let file = file.ok()?;
+        std::fs::copy(file.path(), to.join(file.file_name())).ok()?;
+    }
+    Some(folder)
 }
 
 fn journal_path(folder: &Folder) -> PathBuf {
