@@ -6,7 +6,11 @@
 
 import assert from "node:assert/strict"
 
-import { BUILT_IN as model, load, run } from "./suite.mjs"
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+
+import { BUILT_IN as model, load, run, start } from "./suite.mjs"
 
 const { DurableStream, stream } = await load("@durable-streams/client")
 
@@ -43,7 +47,72 @@ async function read(address, options) {
 
 const text = (items) => items.map((item) => item.t ?? "").join("")
 
+/// Reads a stream while its server is killed with SIGKILL and started again, `kills` times; returns all messages, and
+/// how many calls of the client that took: a call that fails is followed by one from the last offset on.
+async function readThroughKills(live, over, kills) {
+  const folder = mkdtempSync(join(tmpdir(), "millrace-kill-"))
+  const variables = { XDG_CACHE_HOME: folder, MILLRACE_JOURNAL_DIRECTORY: join(folder, "journal") }
+  let { server, url } = await start(["--bind", "127.0.0.1:0"], variables)
+  const bind = url.replace("http://", "")
+  const items = []
+  let [killed, calls, next, offset, closed] = [0, 0, KILL_EACH, "-1", false]
+  let restarting = Promise.resolve()
+  const restart = async () => {
+    const gone = new Promise((left) => server.on("exit", left))
+    server.kill("SIGKILL")
+    await gone
+    server = (await start(["--bind", bind], variables)).server
+  }
+  const take = (batch) => {
+    items.push(...batch.items)
+    ;({ offset, streamClosed: closed } = batch)
+    if (items.length < next || killed === kills) return
+    next = items.length + KILL_EACH
+    killed += 1
+    restarting = restarting.then(restart)
+  }
+  try {
+    const { address } = await open(url, over)
+    const backoffOptions = { initialDelay: 50, maxDelay: 250, multiplier: 1.5 }
+    while (!closed) {
+      calls += 1
+      assert.ok(calls <= kills + 1, "a call fails at a kill only")
+      const response = await stream({ url: address, offset, live, backoffOptions })
+      await new Promise((ended) => {
+        response.closed.catch(ended)
+        response.subscribeJson((batch) => {
+          take(batch)
+          if (closed) ended()
+        })
+      })
+    }
+    await restarting
+    const again = await stream({ url: address, live: false })
+    assert.deepEqual(await again.json(), items, "a later read")
+    return { items, killed, calls }
+  } finally {
+    await restarting.catch(() => {})
+    server.kill("SIGKILL")
+    rmSync(folder, { recursive: true })
+  }
+}
+
+/// Messages between two kills.
+const KILL_EACH = 60
+
 const checks = {
+  async "an answer is read through three kills -9 of the server: by long polls in one call, as events from the last offset on"({ url }) {
+    for (const over of [{ max_tokens: 600 }, { max_tokens: 400, temperature: 1, seed: 7, n: 2 }]) {
+      const { address } = await open(url, over)
+      const { items: uncut } = await read(address, { live: "sse" })
+      for (const live of ["long-poll", "sse"]) {
+        const { items, killed, calls } = await readThroughKills(live, over, 3)
+        assert.deepEqual(items, uncut)
+        assert.equal(killed, 3)
+        assert.ok(live === "sse" || calls === 1, `${calls} calls`)
+      }
+    }
+  },
   async "a running stream is read to its end, by long polls and as events"({ url }) {
     for (const live of ["long-poll", "sse", true]) {
       const { address } = await open(url)

@@ -22,12 +22,19 @@ async function serve(folder) {
   const file = join(folder, `${TINY}.gguf`)
   const synth = ["synth", file, "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
   execFileSync(binary, synth, { stdio: "ignore" })
+  return start([file, "--bind", "127.0.0.1:0"], { XDG_CACHE_HOME: folder })
+}
+
+/// Starts a server with these arguments and variables; gives the process and the address when it takes requests.
+export async function start(args, variables) {
   const stdio = ["ignore", "pipe", "inherit"]
-  const env = { ...process.env, XDG_CACHE_HOME: folder }
-  const server = spawn(binary, ["serve", file, "--bind", "127.0.0.1:0", "--deterministic"], { stdio, env })
+  const env = { ...process.env, ...variables }
+  const server = spawn(binary, ["serve", ...args, "--deterministic"], { stdio, env })
   for await (const line of createInterface({ input: server.stdout })) {
     const found = / serves .*(http:\/\/127\.0\.0\.1:\d+)/.exec(line)
-    if (found) return { server, url: found[1] }
+    if (!found) continue
+    server.stdout.resume()
+    return { server, url: found[1] }
   }
   throw new Error("the server stopped before it listened")
 }
@@ -36,7 +43,6 @@ async function serve(folder) {
 export async function run(connect, checks) {
   const folder = mkdtempSync(join(tmpdir(), "millrace-"))
   const { server, url } = await serve(folder)
-  server.stdout.resume()
   const connected = { url, ...(await connect(url)) }
   let failed = 0
   for (const [label, check] of Object.entries(checks)) {

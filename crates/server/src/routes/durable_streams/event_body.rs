@@ -65,12 +65,14 @@ impl EventBody {
         self.messages.clear();
         if !std::mem::replace(&mut self.has_begun, true) {
             let state = self.reader.read_available(&mut self.messages).await;
-            return self.encode_read(state);
+            return self.encode_read(state.ok()?);
         }
         let left = self.ends_at.saturating_duration_since(clock::now());
         let wait = self.keep_alive.min(left);
         match timeout(wait, self.reader.read_next(&mut self.messages)).await {
-            Ok(state) => self.encode_read(state),
+            Ok(Ok(state)) => self.encode_read(state),
+            // The next request for the offset is rejected.
+            Ok(Err(_)) => None,
             Err(_) if wait == left => None,
             Err(_) => {
                 live_read::write_ping(self.chunks.begin_frame());

@@ -65,12 +65,9 @@ impl MessageReader {
     /// # Errors
     /// The stream does not have the offset.
     pub(super) fn open(record: &Arc<StreamRecord>, offset: StepOffset) -> Result<Self, ApiError> {
-        let source = match offset_place(record, offset).ok_or_else(invalid_offset)? {
-            OffsetPlace::AfterFailure => MessageSource::Closed,
-            OffsetPlace::Positions(known) if record.started().is_some() => {
-                MessageSource::Reading(attach_reader(record, &known).ok_or_else(invalid_offset)?)
-            }
-            OffsetPlace::Positions(_) => MessageSource::Waiting,
+        let source = match is_recovering(record) {
+            true => MessageSource::Waiting,
+            false => open_source(record, offset)?,
         };
         Ok(Self {
             writer: MessageWriter::new(record.source()),
@@ -87,7 +84,13 @@ impl MessageReader {
     }
 
     /// Appends the messages that exist, up to the limit of a read.
-    pub(super) async fn read_available(&mut self, out: &mut BytesMut) -> ReadState {
+    ///
+    /// # Errors
+    /// The recovered stream does not have the offset.
+    pub(super) async fn read_available(
+        &mut self,
+        out: &mut BytesMut,
+    ) -> Result<ReadState, ApiError> {
         let woken = Arc::new(WakeFlag::default());
         let waker = Waker::from(Arc::clone(&woken));
         loop {
@@ -96,13 +99,16 @@ impl MessageReader {
                 Poll::Ready(state) => return state,
                 // The output pipeline interrupts the replay of what the client has.
                 Poll::Pending if woken.take() => yield_now().await,
-                Poll::Pending => return UP_TO_DATE,
+                Poll::Pending => return Ok(UP_TO_DATE),
             }
         }
     }
 
     /// Waits for a message or the end, and appends the messages. May be dropped between two messages.
-    pub(super) async fn read_next(&mut self, out: &mut BytesMut) -> ReadState {
+    ///
+    /// # Errors
+    /// The recovered stream does not have the offset.
+    pub(super) async fn read_next(&mut self, out: &mut BytesMut) -> Result<ReadState, ApiError> {
         if matches!(self.source, MessageSource::Waiting) {
             // A rejection is a message too.
             let _ = self.record.wait_for_start().await;
@@ -118,23 +124,27 @@ impl MessageReader {
     }
 
     /// `Pending` if there are no messages, without a waker where the stream is not started.
-    fn poll_messages(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<ReadState> {
+    fn poll_messages(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut BytesMut,
+    ) -> Poll<Result<ReadState, ApiError>> {
         if let MessageSource::Reading(generation) = &mut self.source {
             generation.return_credit();
         }
         loop {
             match &mut self.source {
-                MessageSource::Closed => return Poll::Ready(CLOSED),
+                MessageSource::Closed => return Poll::Ready(Ok(CLOSED)),
                 MessageSource::Waiting => {
-                    if !self.begin(out) {
+                    if !self.begin(out)? {
                         return Poll::Pending;
                     }
                 }
                 MessageSource::Reading(_) if out.len() >= READ_BYTES_ENOUGH => {
-                    return Poll::Ready(ReadState {
+                    return Poll::Ready(Ok(ReadState {
                         is_up_to_date: false,
                         is_closed: false,
-                    });
+                    }));
                 }
                 MessageSource::Reading(generation) => {
                     let mut sink = MessageSink {
@@ -144,7 +154,7 @@ impl MessageReader {
                     };
                     match generation.poll_turn(cx, &mut sink) {
                         Poll::Pending if out.is_empty() => return Poll::Pending,
-                        Poll::Pending => return Poll::Ready(UP_TO_DATE),
+                        Poll::Pending => return Poll::Ready(Ok(UP_TO_DATE)),
                         Poll::Ready(Turn::Open) => {}
                         Poll::Ready(Turn::Ended) => self.source = MessageSource::Closed,
                         Poll::Ready(Turn::Broken(end)) => {
@@ -160,24 +170,41 @@ impl MessageReader {
 
     /// Begins to read a stream that was not started before; false if the stream still waits. A stream that never starts
     /// has one message, the rejection.
-    fn begin(&mut self, out: &mut BytesMut) -> bool {
-        if let Some(error) = self.record.rejection() {
+    fn begin(&mut self, out: &mut BytesMut) -> Result<bool, ApiError> {
+        let rejection = self.record.rejection();
+        if rejection.is_none() && self.record.started().is_none() {
+            return Ok(false);
+        }
+        self.source = open_source(&self.record, self.offset)?;
+        if let (Some(error), MessageSource::Waiting) = (rejection, &self.source) {
             self.writer.write_rejection(error, out);
             self.close_after_failure();
-            return true;
         }
-        let nothing = vec![Position::default(); self.record.meta().choices];
-        let Some(generation) = attach_reader(&self.record, &nothing) else {
-            return false;
-        };
-        self.source = MessageSource::Reading(generation);
-        true
+        Ok(true)
     }
 
     fn close_after_failure(&mut self) {
         self.offset = failure_offset(&self.record);
         self.source = MessageSource::Closed;
     }
+}
+
+/// Whether the offsets of a stream are unknown: an earlier process opened the stream, which has not started here.
+pub(super) fn is_recovering(record: &StreamRecord) -> bool {
+    record.is_recovered() && record.started().is_none() && record.rejection().is_none()
+}
+
+/// The messages after an offset.
+fn open_source(record: &Arc<StreamRecord>, offset: StepOffset) -> Result<MessageSource, ApiError> {
+    Ok(
+        match offset_place(record, offset).ok_or_else(invalid_offset)? {
+            OffsetPlace::AfterFailure => MessageSource::Closed,
+            OffsetPlace::Positions(known) if record.started().is_some() => {
+                MessageSource::Reading(attach_reader(record, &known).ok_or_else(invalid_offset)?)
+            }
+            OffsetPlace::Positions(_) => MessageSource::Waiting,
+        },
+    )
 }
 
 /// A reader after these positions; `None` if the stream is not started or has not come so far.

@@ -12,7 +12,7 @@ mod event_body;
 mod message_reader;
 mod read_options;
 
-use self::message_reader::{MessageReader, ReadState};
+use self::message_reader::{MessageReader, ReadState, is_recovering};
 use self::read_options::{ReadFrom, ReadMode, ReadOptions, matches_tag};
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::{StreamResponder, with_stream_id};
@@ -37,6 +37,9 @@ use wire::query::Query;
 /// more. The keep-alive period, if shorter, is the limit.
 const LONG_POLL_MAX: Duration = Duration::from_secs(20);
 
+/// Time after which a client may send a request again for a stream that is being recovered.
+const RECOVERY_RETRY: Duration = Duration::from_secs(1);
+
 const NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
 const UP_TO_DATE: HeaderName = HeaderName::from_static("stream-up-to-date");
 const CLOSED: HeaderName = HeaderName::from_static("stream-closed");
@@ -57,6 +60,9 @@ pub(crate) async fn read_stream(
 ) -> Result<Response, Rejected> {
     let record = stream.into_record()?;
     let options = ReadOptions::parse(&Query::of(&uri)?, record.meta().choices)?;
+    if options.mode == ReadMode::CatchUp || options.from == ReadFrom::Tail {
+        wait_for_recovery(&record, responder.keep_alive()).await?;
+    }
     let response = match options.mode {
         ReadMode::Events => {
             let reader = MessageReader::open(&record, start_offset(&record, options.from))?;
@@ -71,9 +77,29 @@ pub(crate) async fn read_stream(
 }
 
 /// `HEAD`: the offset after the last message, and whether more will follow.
-pub(crate) async fn show_tail(stream: StreamInPath) -> Result<Response, Rejected> {
+pub(crate) async fn show_tail(
+    State(responder): State<StreamResponder>,
+    stream: StreamInPath,
+) -> Result<Response, Rejected> {
     let record = stream.into_record()?;
+    wait_for_recovery(&record, responder.keep_alive()).await?;
     Ok(with_stream_id(tail_response(&record, false), &record))
+}
+
+/// Waits until the offsets of a recovered stream are known.
+///
+/// # Errors
+/// The stream is not recovered in time.
+async fn wait_for_recovery(record: &StreamRecord, keep_alive: Duration) -> Result<(), ApiError> {
+    if is_recovering(record) {
+        // A rejection is a message too.
+        let started = timeout(keep_alive.min(LONG_POLL_MAX), record.wait_for_start()).await;
+        started.map(drop).map_err(|_| {
+            let message = "the stream is being recovered after a restart of the server";
+            ApiError::capacity("recovering", message, RECOVERY_RETRY)
+        })?;
+    }
+    Ok(())
 }
 
 fn start_offset(record: &StreamRecord, from: ReadFrom) -> StepOffset {
@@ -113,13 +139,13 @@ async fn read_once(
     let start = start_offset(record, options.from);
     let mut reader = MessageReader::open(record, start)?;
     let mut messages = BytesMut::new();
-    let mut state = reader.read_available(&mut messages).await;
+    let mut state = reader.read_available(&mut messages).await?;
     let is_live = options.mode == ReadMode::LongPoll;
     if is_live && messages.is_empty() && !state.is_closed {
         let next = reader.read_next(&mut messages);
         state = timeout(keep_alive.min(LONG_POLL_MAX), next)
             .await
-            .unwrap_or(state);
+            .unwrap_or(Ok(state))?;
     }
     let next = reader.offset_text().to_string();
     reader.finish();
