@@ -54,7 +54,7 @@ pub(crate) struct ServeArgs {
     pub(crate) step_tokens: Option<usize>,
     /// Directory of the journal of durable streams; '' = no journal.
     #[arg(long, value_name = "DIR", visible_alias = "journal-directory")]
-    pub(crate) journal: Option<PathBuf>,
+    pub(crate) journal: Option<String>, // clap rejects an empty path
     #[command(flatten)]
     pub(crate) answers: AnswerArgs,
 }

@@ -1,6 +1,6 @@
 //! Start of a server: a journal that cannot be used is one line before the socket answers.
 
-use crate::support::{Folder, Serving, command, millrace_with};
+use crate::support::{Folder, Serving, command, millrace_with, stdout};
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -158,6 +158,9 @@ fn journal_that_is_off_creates_nothing() {
     let state = path_text(&folder.0);
     let (_, log) = start_on_a_used_port(&[("XDG_STATE_HOME", state), (DIRECTORY, "")]);
     assert!(log.contains("durable streams are off"), "{log}");
+    let args = ["config", "--journal", ""];
+    let shown = stdout(&millrace_with(&args, &[(DIRECTORY, "/somewhere")]));
+    assert!(shown.contains("  directory: \"\" "), "{shown}");
     // Port 0 has no default directory: the next server would not find the streams.
     let serving = Serving::start_with(&SERVE, &[("XDG_STATE_HOME", state)], Stdio::null());
     assert!(serving.terminate().success());
