@@ -1,12 +1,13 @@
 //! Durable streams while the server runs: what is shown is in the journal, and a bad disk ends no stream.
 
-use crate::support::disk::{Disk, Writes};
-use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id};
+use crate::support::disk::{self, Disk, Writes};
+use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};
 use crate::support::sse::{Heard, frames};
 use crate::support::{Rig, wait_until};
-use journal::{Integrity, RecoveredStream};
+use gateway::durability::StreamDescription;
+use journal::{Integrity, JournalConfig, RecoveredStream};
 use serde_json::{Value, json};
-use server::ServerConfig;
+use server::{ServerConfig, StreamLimits};
 use stream::{End, FailCode};
 
 /// A code of the journal for this end.
@@ -237,6 +238,83 @@ fn control_update_and_pause_are_on_disk_before_the_response() {
     assert_eq!((steered.applied, steered.pending.len()), (1, 0));
     assert_eq!(steered.in_effect.temperature, Some(0.5));
     assert!(!stream.is_paused && steered.in_effect.inject.is_empty());
+}
+
+/// A metric without labels.
+fn metric(rig: &Rig, name: &str) -> f64 {
+    let text = get(rig, "/metrics", "").body;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.expect("a family").parse().expect("a number")
+}
+
+#[test]
+fn live_stream_is_rewritten_from_memory_and_is_found_unchanged() {
+    let disk = Disk::new("rewriting");
+    let sizes = JournalConfig {
+        segment_bytes: 16 << 10,
+        bytes_max: 1 << 20,
+        reserve_bytes: 4 << 10,
+        ..JournalConfig::default()
+    };
+    let one_retained = StreamLimits {
+        retained_max: 1,
+        ..StreamLimits::default()
+    };
+    let files = disk.clone();
+    Rig::set_next_journal(move |feed| disk::start_journal_with(files, sizes, feed));
+    let rig = Rig::gated(fake(), with(one_retained));
+    let body = chat(&json!({"n": 2, "logprobs": true, "top_logprobs": 2}));
+    let mut client = send(&rig, "POST", CHAT, RESUMABLE, &body);
+    rig.gate.allow(3);
+    let id = stream_id(&client.head());
+    wait_until("some tokens are shown", || shown_tokens(&rig, &id) >= 2);
+    let path = format!("/v1/streams/{id}");
+    let steer = json!({"temperature": 0.5, "pause": true});
+    let reply = call(&rig, "POST", &format!("{path}/control"), "", &steer);
+    assert_eq!(reply.head.status, 200, "{}", reply.body);
+    rig.gate.open();
+    wait_until("the stream is paused", || {
+        described(&rig, &id)["state"] == "paused"
+    });
+    let before = disk.stream(&id).expect("a live stream");
+    wait_until("the stream is rewritten", || {
+        call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+        metric(&rig, "millrace_journal_rewritten_streams_total") > 1.0
+    });
+    let after = disk.stream(&id).expect("a live stream");
+    assert_eq!(
+        (after.integrity, after.is_paused),
+        (Integrity::Intact, true)
+    );
+    assert!(
+        after.prepared.is_none(),
+        "the prompts are in the description"
+    );
+    let description = |stream: &RecoveredStream| {
+        let mut description =
+            StreamDescription::decode(&stream.description).expect("a description");
+        if let Some(prompts) = &stream.prepared {
+            description.set_prepared(prompts).expect("prompts");
+        }
+        description
+    };
+    assert_eq!(description(&after), description(&before));
+    assert!(recorded_tokens(&after) >= recorded_tokens(&before));
+    for (after, before) in after.choices.iter().zip(&before.choices) {
+        assert!(after.ids.starts_with(&before.ids));
+        assert!(after.logprobs.starts_with(&before.logprobs));
+        assert!(after.alternatives.starts_with(&before.alternatives));
+    }
+    assert_eq!(
+        after.started.map(|s| s.at_unix_us),
+        before.started.map(|s| s.at_unix_us)
+    );
+    call(&rig, "POST", &format!("{path}/resume"), "", &Value::Null);
+    let text = client.body();
+    assert!(text.contains("[DONE]"), "{text}");
+    assert_eq!(metric(&rig, "millrace_journal_errors_total"), 0.0);
 }
 
 #[test]

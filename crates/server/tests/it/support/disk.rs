@@ -80,7 +80,16 @@ impl Disk {
 
 /// Opens a journal on this disk and starts its thread; what was there before is forgotten.
 pub fn start_journal(disk: impl FileSystem, feed: StreamFeed) -> Arc<StreamJournal> {
-    let (writer, recovered) = open_journal(disk, JournalConfig::default()).expect("a journal");
+    start_journal_with(disk, JournalConfig::default(), feed)
+}
+
+/// The same, with these sizes and times.
+pub fn start_journal_with(
+    disk: impl FileSystem,
+    config: JournalConfig,
+    feed: StreamFeed,
+) -> Arc<StreamJournal> {
+    let (writer, recovered) = open_journal(disk, config).expect("a journal");
     let (journal, _adopted) = StreamJournal::start(writer, recovered, feed).expect("a thread");
     journal
 }
