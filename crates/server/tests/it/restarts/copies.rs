@@ -30,6 +30,15 @@ impl Journaled {
         Self::over(Folder::new(name), fake, config)
     }
 
+    /// A gated server on the journal in a folder, which stays.
+    pub(crate) fn in_folder(folder: &Path, fake: FakeConfig, config: ServerConfig) -> Self {
+        Rig::set_next_directory(folder.join("journal"));
+        Self {
+            rig: Rig::gated(fake, config),
+            folder: Folder::new("none"),
+        }
+    }
+
     fn over(folder: Folder, fake: FakeConfig, config: ServerConfig) -> Self {
         let mut loading = Self::loading(folder, fake, config);
         loading.rig.ready();

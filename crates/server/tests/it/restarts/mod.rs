@@ -7,5 +7,6 @@ mod control;
 mod copies;
 mod endings;
 mod every_token;
+mod poison;
 mod stored;
 mod waiting;
