@@ -146,6 +146,9 @@ fn find_identity(
     let ms = (now() - started).as_secs_f64() * 1000.0;
     tracing::debug!(
         weights = identity.weights,
+        tokenizer = identity.tokenizer,
+        template = identity.template,
+        arithmetic = identity.arithmetic,
         "the model was identified in {ms:.1} ms"
     );
     identity

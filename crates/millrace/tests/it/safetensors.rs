@@ -149,3 +149,69 @@ fn folder_is_run_and_inspected_and_missing_files_are_named() {
         );
     }
 }
+
+/// The model's digests in the log: weights, tokenizer, template.
+fn digests(folder: &Path, flags: &[&str]) -> [String; 3] {
+    let path = folder.to_str().unwrap();
+    let args = ["run", path, "--log", "debug", "--max-tokens", "1"];
+    let output = millrace(&[&args, flags, &["A"]].concat());
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{log}");
+    let line = log
+        .lines()
+        .find(|line| line.contains("the model was identified"));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    ["weights", "tokenizer", "template"].map(|name| {
+        let (_, rest) = line.split_once(&format!("{name}=\"")).expect(name);
+        let digest = rest.split('"').next().unwrap();
+        assert_eq!(digest.len(), 64, "{line}");
+        digest.to_owned()
+    })
+}
+
+fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
+    let mut json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    edit(&mut json);
+    std::fs::write(path, json.to_string()).unwrap();
+}
+
+/// Changes one bit of the last weight of a file.
+fn change_weight(folder: &Path) {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let path = paths
+        .find(|path| {
+            path.extension()
+                .is_some_and(|ending| ending == "safetensors")
+        })
+        .unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let place = bytes.len() - 2;
+    bytes[place] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn identity_changes_with_the_part_that_changes() {
+    let (saved, _) = both();
+    let folder = &saved.folder;
+    let plain = digests(folder, &[]);
+    assert_eq!(digests(folder, &[]), plain, "two loads");
+    let changed = |other: &[String; 3]| -> [bool; 3] {
+        std::array::from_fn(|part| other[part] != plain[part])
+    };
+    // The types of the loaded tensors count, not only the stored bytes.
+    let quantized = digests(folder, &["--quantize", "q8_0"]);
+    assert_eq!(changed(&quantized), [true, false, false]);
+    change_weight(folder);
+    assert_eq!(changed(&digests(folder, &[])), [true, false, false]);
+    edit_json(&folder.join("tokenizer_config.json"), |config| {
+        let template = config["chat_template"].as_str().unwrap();
+        config["chat_template"] = json!(format!("{template} "));
+    });
+    assert_eq!(changed(&digests(folder, &[])), [true, false, true]);
+    edit_json(&folder.join("tokenizer.json"), |tokenizer| {
+        tokenizer["model"]["merges"].as_array_mut().unwrap().pop();
+    });
+    assert_eq!(changed(&digests(folder, &[])), [true, true, true]);
+}
