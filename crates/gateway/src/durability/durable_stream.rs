@@ -93,6 +93,11 @@ impl DurableStream {
         self.can_continue && self.slot.is_durable()
     }
 
+    /// Whether the stream is recorded; `is_durable` follows once the records are written.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.can_continue && !self.slot.is_open()
+    }
+
     /// Wakes the recorder when the logs of the stream grow.
     pub fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.slot))

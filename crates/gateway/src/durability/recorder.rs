@@ -107,10 +107,13 @@ impl StreamRecorder {
         let mut appended = Ok(());
         if has_changes {
             let news = std::mem::take(&mut inbox.news);
-            let is_over = inbox.is_forgotten || inbox.is_open;
+            let (is_forgotten, is_open) = (inbox.is_forgotten, inbox.is_open);
             recorded.changes = inbox.changes;
             drop(inbox);
-            if is_over {
+            if is_open {
+                slot.set_durable(false);
+            }
+            if is_open || is_forgotten {
                 self.forget_stream(writer, slot, &mut recorded);
                 return;
             }

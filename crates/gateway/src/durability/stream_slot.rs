@@ -110,8 +110,12 @@ impl StreamSlot {
         self.is_durable.load(Ordering::Acquire)
     }
 
-    /// Sets whether the stream is durable; the end of durability is published to the feed.
+    /// Sets whether the stream is durable; the end of durability is published to the feed. A stream whose gates were opened
+    /// stays as it is.
     pub(crate) fn set_durable(&self, is_durable: bool) {
+        if is_durable && lock(&self.inbox).is_open {
+            return;
+        }
         let was_durable = self.is_durable.swap(is_durable, Ordering::AcqRel);
         if was_durable && !is_durable {
             let stream = StreamId::from_bits(self.id);
@@ -138,6 +142,11 @@ impl StreamSlot {
             }
             notified.await;
         }
+    }
+
+    /// Whether the recording was given up.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.inbox).is_open
     }
 
     /// Gives the recording up: readers see everything at once, and nothing waits for the journal.

@@ -31,6 +31,11 @@ impl StreamRecord {
         self.durable().is_some_and(DurableStream::is_durable)
     }
 
+    /// Whether the stream is recorded, so that it continues after a restart of the process once the records are written.
+    pub fn is_recorded(&self) -> bool {
+        self.durable().is_some_and(DurableStream::is_recorded)
+    }
+
     /// Waits until everything that a client was told by now is in the journal, at most a second. Returns whether the
     /// stream is durable.
     pub async fn wait_written(&self) -> bool {

@@ -25,7 +25,7 @@ pub(super) fn stream_reply(kind: &str, record: &StreamRecord, request: Option<&s
     let reply = json!({
         "type": kind, "stream": record.id().to_string(), "response_id": meta.response_id,
         "dialect": terms.protocol.name(), "model": meta.model, "choices": meta.choices,
-        "resumable": terms.resumable, "durable": record.is_durable(), "acks": acks, "credit_window": terms.credit_window,
+        "resumable": terms.resumable, "durable": record.is_recorded(), "acks": acks, "credit_window": terms.credit_window,
     });
     with_field(reply, "request", request)
 }

@@ -119,6 +119,8 @@ fn stream_is_recorded_only_if_it_is_resumable_and_the_client_agrees() {
 fn held_writes_hide_tokens_until_the_watchdog_opens_the_gate() {
     let disk = Disk::new("stall");
     let rig = Rig::recorded(fake(), kept(), disk.clone());
+    let mut feed = send(&rig, "GET", "/v1/streams/feed", "", &Value::Null);
+    assert_eq!(feed.head().status, 200);
     let mut client = send(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
     rig.gate.allow(2);
     let id = stream_id(&client.head());
@@ -134,6 +136,11 @@ fn held_writes_hide_tokens_until_the_watchdog_opens_the_gate() {
     let text = client.body();
     assert!(text.contains("[DONE]"), "{text}");
     assert_eq!(described(&rig, &id)["durable"], false);
+    let undurable = format!("{{\"type\":\"undurable\",\"stream\":\"{id}\"");
+    let mut events = String::new();
+    while !events.contains(&undurable) {
+        events += &feed.chunk().expect("the feed goes on");
+    }
     let reply = call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
     assert_eq!(reply.head.get("x-stream-durable"), Some("0"));
     disk.set_writes(Writes::Done);
