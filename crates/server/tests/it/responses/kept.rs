@@ -3,12 +3,10 @@
 use super::{RESPONSES, code, create, delete, ended, hello, path_of, text_of};
 use crate::support::client::{get, post};
 use crate::support::named::{call, fake as endless, send, with};
+use crate::support::owners::{call_as, owners_rig};
 use crate::support::{Rig, config, fake};
 use serde_json::{Value, json};
-use server::{
-    Key, KeyHash, KeyLimits, Keys, ResponseLimits, Scope, Scopes, ServerConfig, StreamLimits,
-};
-use std::sync::Arc;
+use server::{ResponseLimits, ServerConfig, StreamLimits};
 
 fn limited(stored_max: usize, stored_bytes: usize) -> ServerConfig {
     ServerConfig {
@@ -310,27 +308,11 @@ fn store_full_of_running_responses_is_full() {
     assert_eq!(whole.json()["status"], "incomplete", "the other made room");
 }
 
-fn key(name: &str, scopes: &[Scope]) -> Key {
-    Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(name.as_bytes()),
-        scopes: Scopes::of(scopes),
-        limits: KeyLimits::default(),
-        weight: 1,
-    }
-}
-
 #[test]
 fn responses_are_invisible_to_other_owners() {
-    let keys = [
-        key("key_one_0123456789", &[Scope::Inference]),
-        key("key_two_0123456789", &[Scope::Inference]),
-        key("key_boss_0123456789", &[Scope::Inference, Scope::Admin]),
-    ];
-    let rig = Rig::keyed(config(), &Arc::new(Keys::new(&keys).expect("good keys")));
-    let ask = |who: &str, method: &str, path: &str, body: &Value| {
-        let field = format!("authorization: Bearer key_{who}_0123456789\r\n");
-        call(&rig, method, path, &field, body)
+    let rig = owners_rig();
+    let ask = |owner: &str, method: &str, path: &str, body: &Value| {
+        call_as(&rig, owner, method, path, body)
     };
     let told = ask("one", "POST", RESPONSES, &hello(&json!({}))).json();
     let path = path_of(&told);
@@ -342,7 +324,7 @@ fn responses_are_invisible_to_other_owners() {
     };
     assert_eq!(statuses("one"), [200; 3]);
     assert_eq!(statuses("two"), [404; 3]);
-    assert_eq!(statuses("boss"), [200; 3]);
+    assert_eq!(statuses("admin"), [200; 3]);
     assert_eq!(ask("two", "DELETE", &path, &Value::Null).head.status, 404);
     let over = hello(&json!({"previous_response_id": told["id"]}));
     let refused = ask("two", "POST", RESPONSES, &over);

@@ -7,6 +7,7 @@ mod refused;
 
 use crate::support::client::{Reply, post};
 use crate::support::named::{call, get};
+use crate::support::owners::rejection as code;
 use crate::support::{Rig, vocab, wait_until};
 use serde_json::{Value, json};
 
@@ -52,9 +53,4 @@ fn text_of(response: &Value) -> &str {
 
 fn delete(rig: &Rig, path: &str) -> Reply {
     call(rig, "DELETE", path, "", &Value::Null)
-}
-
-fn code(reply: &Reply) -> (u16, String) {
-    let code = reply.json()["error"]["code"].as_str().map(str::to_owned);
-    (reply.head.status, code.unwrap_or_default())
 }

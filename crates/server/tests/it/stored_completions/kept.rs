@@ -2,11 +2,11 @@
 
 use super::{code, create, ids, path_of, stored, stored_stream};
 use crate::support::client::{get, post};
-use crate::support::named::{CHAT, RESUMABLE, call, fake as endless, send};
+use crate::support::named::{CHAT, RESUMABLE, fake as endless, send};
+use crate::support::owners::{call_as, owners_rig};
 use crate::support::{Rig, config, fake, wait_until};
 use serde_json::{Map, Value, json};
-use server::{Key, KeyHash, KeyLimits, Keys, ResponseLimits, Scope, Scopes, ServerConfig};
-use std::sync::Arc;
+use server::{ResponseLimits, ServerConfig};
 
 fn limited(stored_max: usize, stored_bytes: usize) -> ServerConfig {
     ServerConfig {
@@ -105,27 +105,11 @@ fn store_full_of_running_completions_is_full() {
     });
 }
 
-fn key(name: &str, scopes: &[Scope]) -> Key {
-    Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(name.as_bytes()),
-        scopes: Scopes::of(scopes),
-        limits: KeyLimits::default(),
-        weight: 1,
-    }
-}
-
 #[test]
 fn completions_are_invisible_to_other_owners() {
-    let keys = [
-        key("key_one_0123456789", &[Scope::Inference]),
-        key("key_two_0123456789", &[Scope::Inference]),
-        key("key_admin_0123456789", &[Scope::Inference, Scope::Admin]),
-    ];
-    let rig = Rig::keyed(config(), &Arc::new(Keys::new(&keys).expect("good keys")));
+    let rig = owners_rig();
     let ask = |owner: &str, method: &str, path: &str, body: &Value| {
-        let field = format!("authorization: Bearer key_{owner}_0123456789\r\n");
-        call(&rig, method, path, &field, body)
+        call_as(&rig, owner, method, path, body)
     };
     let path = path_of(&ask("one", "POST", CHAT, &stored(&json!({}))).json());
     let statuses = |owner: &str| {

@@ -3,8 +3,9 @@
 mod kept;
 
 use crate::support::Rig;
-use crate::support::client::{Reply, get, post};
+use crate::support::client::{get, post};
 use crate::support::named::{CHAT, RESUMABLE, call, chat};
+use crate::support::owners::rejection as code;
 use serde_json::{Map, Value, json};
 
 /// Members of a stored completion that the non-streaming response does not have.
@@ -45,11 +46,6 @@ fn ids(list: &Value) -> Vec<&str> {
     let data = list["data"].as_array().expect("a list").iter();
     data.map(|item| item["id"].as_str().expect("an id"))
         .collect()
-}
-
-fn code(reply: &Reply) -> (u16, String) {
-    let code = reply.json()["error"]["code"].as_str().map(str::to_owned);
-    (reply.head.status, code.unwrap_or_default())
 }
 
 /// A stored completion, split into the members of the response and the added members.

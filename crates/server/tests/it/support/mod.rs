@@ -12,6 +12,7 @@ pub mod framing;
 pub mod logged;
 pub mod messages;
 pub mod named;
+pub mod owners;
 pub mod responses;
 pub mod sse;
 pub mod talk;

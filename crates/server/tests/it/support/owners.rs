@@ -1,0 +1,45 @@
+//! Three callers with keys: two owners and an administrator.
+
+use super::client::Reply;
+use super::named::call;
+use super::{Rig, config};
+use serde_json::Value;
+use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes};
+use std::sync::Arc;
+
+/// A server for the callers `one`, `two` and `admin`.
+pub fn owners_rig() -> Rig {
+    let keys = [
+        key("one", &[Scope::Inference]),
+        key("two", &[Scope::Inference]),
+        key("admin", &[Scope::Inference, Scope::Admin]),
+    ];
+    Rig::keyed(config(), &Arc::new(Keys::new(&keys).expect("good keys")))
+}
+
+/// A request of a caller.
+pub fn call_as(rig: &Rig, owner: &str, method: &str, path: &str, body: &Value) -> Reply {
+    let field = format!("authorization: Bearer {}\r\n", key_text(owner));
+    call(rig, method, path, &field, body)
+}
+
+/// Status and error code of a rejection.
+pub fn rejection(reply: &Reply) -> (u16, String) {
+    let code = reply.json()["error"]["code"].as_str().map(str::to_owned);
+    (reply.head.status, code.unwrap_or_default())
+}
+
+fn key(owner: &str, scopes: &[Scope]) -> Key {
+    let name = key_text(owner);
+    Key {
+        hash: KeyHash::of(name.as_bytes()),
+        name,
+        scopes: Scopes::of(scopes),
+        limits: KeyLimits::default(),
+        weight: 1,
+    }
+}
+
+fn key_text(owner: &str) -> String {
+    format!("key_{owner}_0123456789")
+}
