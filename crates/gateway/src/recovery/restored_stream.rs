@@ -217,7 +217,13 @@ impl Registration<'_> {
             is_paused: recovered.is_paused && is_open,
         };
         let streams = &self.gateway.generations.streams;
-        let registration = streams.restore(meta, terms, Some(durable), note, clock::now())?;
+        let registration = streams.restore(
+            meta,
+            terms,
+            Some(durable),
+            (note, description.opened_unix_us),
+            clock::now(),
+        )?;
         let job_id = description.job_id.as_deref();
         if let Some(job_id) = job_id.and_then(|job_id| JobId::parse(job_id)) {
             self.gateway.job_names.restore_name(owner, job_id, id);

@@ -80,7 +80,7 @@ pub(crate) use transitions::Changes;
 pub use undelivered::ResponseStream;
 pub(crate) use undelivered::UndeliveredStreams;
 
-use crate::durability::DurableStream;
+use crate::durability::{DurableStream, unix_us};
 use crate::keys::{Caller, Scope};
 use generate::error::{ApiError, ErrorKind};
 use generate::stream_meta::StreamMeta;
@@ -145,12 +145,12 @@ impl StreamRegistry {
         durable: Option<DurableStream>,
         now: Instant,
     ) -> Result<Registration<StreamRecord>, ApiError> {
-        let (id, owner) = (meta.id, terms.owner);
+        let (id, owner, place) = (meta.id, terms.owner, unix_us(meta.arrived));
         let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
         let record = StreamRecord::new(meta, terms, durable, transitions);
         let registration = self
             .registry
-            .register(id, owner, now, record)
+            .register_from(id, owner, (now, place), record)
             .map_err(|full| self.full_error(full))?;
         registration.payload().transitions().publish_opened(now);
         Ok(registration)
@@ -163,14 +163,16 @@ impl StreamRegistry {
         meta: StreamMeta,
         terms: StreamTerms,
         durable: Option<DurableStream>,
-        note: RecoveryNote,
+        (note, opened_unix_us): (RecoveryNote, u64),
         now: Instant,
     ) -> Option<Registration<StreamRecord>> {
         let (id, owner, opened_at) = (meta.id, terms.owner, meta.arrived);
         let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
         let record = StreamRecord::new(meta, terms, durable, transitions);
         record.recovery_state().set_note(note);
-        let registration = self.registry.restore(id, owner, opened_at, record)?;
+        let registration = self
+            .registry
+            .restore(id, owner, (opened_at, opened_unix_us), record)?;
         registration.payload().transitions().publish_recovered(now);
         Some(registration)
     }

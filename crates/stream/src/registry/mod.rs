@@ -105,10 +105,25 @@ impl<E> Registry<E> {
         now: Instant,
         payload: E,
     ) -> Result<Registration<E>, RegistryFull> {
+        self.register_from(id, owner, (now, 0), payload)
+    }
+
+    /// As [`Self::register`]; the entry's number is at least the given one. With numbers that follow the wall clock, a
+    /// [`ListCursor`] is valid in the next process, too.
+    ///
+    /// # Panics
+    /// As [`Self::register`].
+    pub fn register_from(
+        &self,
+        id: StreamId,
+        owner: Owner,
+        opened: (Instant, u64),
+        payload: E,
+    ) -> Result<Registration<E>, RegistryFull> {
         let payload = Arc::new(payload);
         let outcome = self.with(|table| {
             let open_max = table.limits().open_max;
-            (table.open(id, owner, now, &payload), open_max)
+            (table.open(id, owner, opened, &payload), open_max)
         });
         match outcome {
             (Ok(()), _) => Ok(Registration::new(self.clone(), id, payload)),
@@ -118,16 +133,16 @@ impl<E> Registry<E> {
     }
 
     /// Registers a stream of an earlier process, also beyond the limit of open streams: that process had accepted the
-    /// stream. `None` if an entry has this id already.
+    /// stream. The number as for [`Self::register_from`]. `None` if an entry has this id already.
     pub fn restore(
         &self,
         id: StreamId,
         owner: Owner,
-        opened_at: Instant,
+        opened: (Instant, u64),
         payload: E,
     ) -> Option<Registration<E>> {
         let payload = Arc::new(payload);
-        self.with(|table| table.restore(id, owner, opened_at, &payload))
+        self.with(|table| table.restore(id, owner, opened, &payload))
             .then(|| Registration::new(self.clone(), id, payload))
     }
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::time::Instant;
 
-/// All entries, open and ended. Each has a number, in order of opening.
+/// All entries, open and ended. Each has a number, in order of opening, at least the number that the caller gives.
 pub(super) struct Table<E> {
     limits: RegistryLimits,
     slots: BTreeMap<u64, TableEntry<E>>, // by number; 0 ..= open_max + retained_max
@@ -22,6 +22,7 @@ pub(super) struct Table<E> {
     by_end: BTreeSet<(Instant, u64)>, // the ended ones; 0 ..= retained_max
     shares: Shares,                   // of the same, by owner
     gone: Gone,
+    last_number: u64,
     /// All counts but the number of gone entries, which `gone` has.
     counts: RegistryCounts,
 }
@@ -59,6 +60,7 @@ impl<E> Table<E> {
             by_end: BTreeSet::new(),
             shares: Shares::default(),
             gone: Gone::new(limits.gone_max),
+            last_number: 0,
             counts: RegistryCounts::default(),
         }
     }
@@ -96,7 +98,7 @@ impl<E> Table<E> {
         &mut self,
         id: StreamId,
         owner: Owner,
-        now: Instant,
+        (now, at_least): (Instant, u64),
         payload: &Arc<E>,
     ) -> Result<(), RegisterError> {
         if self.names.contains_key(&id) {
@@ -106,7 +108,7 @@ impl<E> Table<E> {
             self.counts.refused += 1;
             return Err(RegisterError::Full);
         }
-        self.insert(id, owner, now, payload);
+        self.insert(id, owner, (now, at_least), payload);
         Ok(())
     }
 
@@ -115,20 +117,28 @@ impl<E> Table<E> {
         &mut self,
         id: StreamId,
         owner: Owner,
-        opened_at: Instant,
+        opened: (Instant, u64),
         payload: &Arc<E>,
     ) -> bool {
         let is_new = !self.names.contains_key(&id);
         if is_new {
-            self.insert(id, owner, opened_at, payload);
+            self.insert(id, owner, opened, payload);
         }
         is_new
     }
 
-    fn insert(&mut self, id: StreamId, owner: Owner, opened_at: Instant, payload: &Arc<E>) {
+    fn insert(
+        &mut self,
+        id: StreamId,
+        owner: Owner,
+        (opened_at, at_least): (Instant, u64),
+        payload: &Arc<E>,
+    ) {
         self.counts.open += 1;
         self.counts.registered += 1;
-        let number = self.counts.registered; // from 1 on, so that `ListCursor(0)` is the beginning
+        // From 1 on, so that `ListCursor(0)` is the beginning.
+        let number = at_least.max(self.last_number.saturating_add(1));
+        self.last_number = number;
         let slot = TableEntry {
             id,
             owner,

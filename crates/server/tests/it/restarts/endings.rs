@@ -5,7 +5,8 @@ use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, 
 use crate::support::{Rig, wait_until};
 use journal::Record;
 use serde_json::{Value, json};
-use server::{ModelIdentity, StreamLimits};
+use server::{ModelIdentity, ServerConfig, StreamLimits};
+use std::path::PathBuf;
 use std::time::Duration;
 
 fn events(id: &str) -> String {
@@ -198,4 +199,49 @@ fn stream_with_another_arithmetic_continues_and_says_so() {
     let reply = get(&restarted.rig, &events(&id), "");
     assert!(reply.body.contains("[DONE]"), "{}", reply.body);
     assert_eq!(restarted.describe(&id)["recomputed"], true);
+}
+
+#[test]
+fn deadline_that_has_passed_meanwhile_ends_the_stream() {
+    let original = Journaled::gated("deadline", fake(), kept());
+    let body = chat(&json!({"max_tokens": 20}));
+    let fields = format!("{RESUMABLE}request-timeout-ms: 300\r\n");
+    let mut client = send(&original.rig, "POST", CHAT, &fields, &body);
+    let id = stream_id(&client.head());
+    original.rig.gate.allow(2);
+    wait_until("tokens", || original.shown_tokens(&id) == 2);
+    let copied = original.copy();
+    original.rig.gate.open();
+    wait_until("the end of the original", || {
+        original.describe(&id)["state"] == "ended"
+    });
+    // The other server starts after the deadline.
+    wait_until("the deadline", || {
+        original.describe(&id)["timings_ms"]["age"].as_u64() > Some(300)
+    });
+    let restarted = copied.start(fake(), kept());
+    restarted.rig.gate.open();
+    let reply = get(&restarted.rig, &events(&id), "");
+    assert!(reply.body.contains("timeout"), "{}", reply.body);
+    let described = restarted.describe(&id);
+    assert_eq!(described["choices"][0]["end"], "deadline", "{described}");
+    assert_eq!(described["completion_tokens"], 2);
+}
+
+#[test]
+fn workflow_run_is_lost() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    let config = ServerConfig {
+        workflows: Some(folder),
+        ..kept()
+    };
+    let original = Journaled::gated("workflow", fake(), config.clone());
+    let path = "/v1/workflows/streamed_generation/runs";
+    let body = json!({"kwargs": {"prompt": "hi", "max_tokens": 30}});
+    let mut client = send(&original.rig, "POST", path, "", &body);
+    let id = stream_id(&client.head());
+    let restarted = original.copy().start(fake(), config);
+    let reply = get(&restarted.rig, &events(&id), "");
+    assert!(reply.body.contains("was lost when"), "{}", reply.body);
+    assert_eq!(restarted.describe(&id)["refused"], "stream_lost");
 }

@@ -146,3 +146,30 @@ fn stream_continues_after_an_orderly_shutdown() {
         Heard::of(&frames(&uninterrupted))
     );
 }
+
+#[test]
+fn page_of_streams_begun_before_a_restart_goes_on_after_it() {
+    let original = Journaled::gated("list", fake(), kept());
+    original.rig.gate.open();
+    let open = || {
+        let body = chat(&json!({"max_tokens": 2}));
+        stream_id(&call(&original.rig, "POST", CHAT, RESUMABLE, &body).head)
+    };
+    let opened: Vec<String> = (0..5).map(|_| open()).collect();
+    let page = |journaled: &Journaled, after: &Value| {
+        let after = after.as_u64().unwrap_or(0);
+        let path = format!("/v1/streams?limit=2&after={after}");
+        get(&journaled.rig, &path, "").json()
+    };
+    let ids = |page: &Value| -> Vec<String> {
+        let streams = page["data"].as_array().unwrap().iter();
+        let id = |stream: &Value| stream["id"].as_str().unwrap().to_owned();
+        streams.map(id).collect()
+    };
+    let first = page(&original, &Value::Null);
+    assert_eq!(ids(&first), opened[..2]);
+    let restarted = original.copy().start(fake(), kept());
+    let second = page(&restarted, &first["next"]);
+    assert_eq!(ids(&second), opened[2..4]);
+    assert_eq!(ids(&page(&restarted, &second["next"])), opened[4..]);
+}

@@ -78,8 +78,17 @@ fn restored_stream_is_listed_by_its_opening_and_counts_beyond_the_limit() {
         ..LIMITS
     });
     let opened_at = start - second(5);
-    let restored = [1, 2].map(|n| registry.restore(id(n), ANN, opened_at, ()).unwrap());
-    assert!(registry.restore(id(2), BOB, start, ()).is_none(), "known");
+    let restored = [1, 2].map(|n| {
+        registry
+            .restore(id(n), ANN, (opened_at, 50 * n), ())
+            .unwrap()
+    });
+    assert!(
+        registry.restore(id(2), BOB, (start, 0), ()).is_none(),
+        "known"
+    );
+    let after = registry.list(Caller::Admin, Some(ListCursor(99)), 10);
+    assert_eq!(after.entries.len(), 1, "numbers are those of the caller");
     let page = registry.list(Caller::Admin, None, 10);
     let listed: Vec<_> = page.entries.iter().map(|e| (e.id, e.opened_at)).collect();
     assert_eq!(listed, [(id(1), opened_at), (id(2), opened_at)]);
