@@ -82,7 +82,7 @@ mod tests {
         ];
         for (first, ended, speed, want) in rows {
             let pace = ReplayPace::new(&stream(first, ended), speed);
-            let found = pace.token_times.iter().map(|time| time.as_millis());
+            let found = pace.token_times.iter().map(Duration::as_millis);
             assert_eq!(
                 found.collect::<Vec<_>>(),
                 want,

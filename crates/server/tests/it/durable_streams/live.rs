@@ -105,7 +105,7 @@ fn reader_of_messages_returns_credit() {
     for over in [json!({"max_tokens": 80}), json!({"n": 3, "max_tokens": 40})] {
         let config = ServerConfig {
             credit_window: WINDOW,
-            ..with(limits.clone())
+            ..with(limits)
         };
         let rig = Rig::gated(fake(), config);
         let (client, id) = running_chat(&rig, &over);
