@@ -7,6 +7,7 @@ mod control;
 mod copies;
 mod endings;
 mod every_token;
+mod offsets;
 mod poison;
 mod stored;
 mod waiting;
