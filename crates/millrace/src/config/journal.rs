@@ -132,7 +132,8 @@ mod tests {
             let place = default_place(bind, variable);
             match expected {
                 "" => assert!(matches!(place, JournalPlace::NoDefault(_)), "{place:?}"),
-                path if cfg!(target_os = "macos") && state != Some("/s") => drop(path),
+                // Another directory below the home.
+                _ if cfg!(target_os = "macos") && state != Some("/s") => {}
                 path => assert_eq!(place, JournalPlace::Directory(path.into())),
             }
         }
