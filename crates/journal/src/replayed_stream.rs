@@ -93,8 +93,7 @@ impl ReplayedStream {
             }
             Record::Steered { sampling } => {
                 self.has_sampling = true;
-                let taken = budget.replace(&mut self.sampling, sampling, &mut self.held);
-                self.check_memory(taken);
+                self.replace_part(|stream| &mut stream.sampling, sampling, budget);
             }
             Record::Paused { on } => self.is_paused = on,
             Record::Broke { choice } => self.broke = self.broke.or(Some(choice)),
@@ -125,17 +124,27 @@ impl ReplayedStream {
             }
             Record::Prepared { body } => {
                 self.has_prepared = true;
-                let taken = budget.replace(&mut self.prepared, body, &mut self.held);
-                self.check_memory(taken);
+                self.replace_part(|stream| &mut stream.prepared, body, budget);
             }
             Record::Kept { outcome } => {
                 self.has_outcome = true;
-                let taken = budget.replace(&mut self.outcome, outcome, &mut self.held);
-                self.check_memory(taken);
+                self.replace_part(|stream| &mut stream.outcome, outcome, budget);
             }
             Record::Gap => self.lose(LossReason::NotWritten),
             Record::Open(_) | Record::Forgotten { .. } | Record::Seal | Record::Unknown { .. } => {}
         }
+    }
+
+    fn replace_part(
+        &mut self,
+        part: fn(&mut Self) -> &mut Vec<u8>,
+        bytes: &[u8],
+        budget: &mut MemoryBudget,
+    ) {
+        let mut kept = std::mem::take(part(self));
+        let taken = budget.replace(&mut kept, bytes, &mut self.held);
+        *part(self) = kept;
+        self.check_memory(taken);
     }
 
     fn check_memory(&mut self, taken: Option<()>) {

@@ -126,7 +126,6 @@ impl ControlHistory {
 
     /// Replaces all updates by those of a record. An update whose time is not representable (before the start of the
     /// machine) has the time `now`.
-
     pub(crate) fn restore_updates(
         &self,
         (count, updates): (u64, Vec<TimedUpdate>),

@@ -256,6 +256,16 @@ fn metric(rig: &Rig, name: &str) -> f64 {
     line.expect("a family").parse().expect("a number")
 }
 
+/// The description with the submitted prompts.
+fn description_of(stream: &RecoveredStream) -> StreamDescription {
+    let description = StreamDescription::decode(&stream.description);
+    let mut description = description.expect("a description");
+    if let Some(prompts) = &stream.prepared {
+        description.set_prepared(prompts).expect("prompts");
+    }
+    description
+}
+
 #[test]
 fn live_stream_is_rewritten_from_memory_and_is_found_unchanged() {
     let disk = Disk::new("rewriting");
@@ -299,15 +309,7 @@ fn live_stream_is_rewritten_from_memory_and_is_found_unchanged() {
         after.prepared.is_none(),
         "the prompts are in the description"
     );
-    let description = |stream: &RecoveredStream| {
-        let mut description =
-            StreamDescription::decode(&stream.description).expect("a description");
-        if let Some(prompts) = &stream.prepared {
-            description.set_prepared(prompts).expect("prompts");
-        }
-        description
-    };
-    assert_eq!(description(&after), description(&before));
+    assert_eq!(description_of(&after), description_of(&before));
     assert!(recorded_tokens(&after) >= recorded_tokens(&before));
     for (after, before) in after.choices.iter().zip(&before.choices) {
         assert!(after.ids.starts_with(&before.ids));
