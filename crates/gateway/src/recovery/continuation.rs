@@ -29,7 +29,7 @@ const CLAIM_RESTART: u32 = 1;
 /// Pause before a stream is submitted again for which the engine or the token pools had no room.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// A stream whose model is ready, with prepared prompts.
+/// A stream with prepared prompts and a ready model.
 pub(crate) struct Continuation {
     pending: PendingGeneration,
     prompts: Arc<[PromptRecord]>,

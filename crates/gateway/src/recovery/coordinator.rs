@@ -11,6 +11,7 @@ use super::model_match::ModelMatch;
 use super::model_wait::ModelWait;
 use super::restored_stream::{RestoredStream, RestoredStreams, model_missing};
 use super::settlement::settle_stream;
+use super::starting_journal::HeldRequests;
 use super::stream_plan::StreamPlan;
 use crate::admission::AdmissionRequest;
 use crate::durability::DurableStream;
@@ -27,8 +28,7 @@ const COMPUTING_MAX: usize = 8;
 
 /// Registered streams of earlier processes, which wait for their models.
 pub struct Recovery {
-    handles: GenerationHandles,
-    models: Arc<ModelRegistry>,
+    held: HeldRequests,
     streams: Vec<RestoredStream>,
     /// Records for a version that can read them.
     unreadable: Vec<DurableStream>,
@@ -41,10 +41,9 @@ struct ModelStreams {
 }
 
 impl Recovery {
-    pub(crate) fn new(gateway: &Gateway, restored: RestoredStreams) -> Self {
+    pub(crate) fn new(held: HeldRequests, restored: RestoredStreams) -> Self {
         Self {
-            handles: gateway.generations.clone(),
-            models: Arc::clone(&gateway.models),
+            held,
             streams: restored.streams,
             unreadable: restored.unreadable,
         }
@@ -53,19 +52,23 @@ impl Recovery {
     /// Submits all streams; ready when the process ends, or when all are submitted. Dropping the future leaves the
     /// streams to the next process.
     pub async fn run(self) {
-        let groups = group_streams(&self.models, self.streams).await;
-        self.models
-            .hold_only(groups.iter().map(|group| group.entry.weights.clone()));
+        let Gateway {
+            generations,
+            models,
+            ..
+        } = &self.held.0;
+        let groups = group_streams(models, self.streams).await;
+        models.hold_only(groups.iter().map(|group| group.entry.weights.clone()));
         let mut tasks = JoinSet::new();
         for group in groups {
             let recovery = ModelRecovery {
-                handles: self.handles.clone(),
-                models: Arc::clone(&self.models),
+                handles: generations.clone(),
+                models: Arc::clone(models),
             };
             tasks.spawn(recovery.run(group));
         }
         while tasks.join_next().await.is_some() {}
-        self.handles.metrics.recovery.note_submitted();
+        generations.metrics.recovery.note_submitted();
         tracing::info!("recovered streams are submitted");
         if !self.unreadable.is_empty() {
             std::future::pending::<()>().await;

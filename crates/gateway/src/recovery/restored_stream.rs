@@ -19,7 +19,7 @@ use stream::{Owner, StreamId};
 use wire::clock;
 use wire::jobs::job_id::JobId;
 
-/// A registered stream that waits for its model.
+/// A registered stream that waits for the model.
 pub(crate) struct RestoredStream {
     pub(crate) run: StreamRun,
     pub(crate) description: StreamDescription,
@@ -48,10 +48,10 @@ impl RestoredStream {
 #[derive(Default)]
 pub(crate) struct RestoredStreams {
     pub(crate) streams: Vec<RestoredStream>,
-    /// Streams whose description this version cannot read: the records stay until the process ends, and are there for a
-    /// version that can.
+    /// Streams with a description that this version cannot read. The records stay in the journal, for a version that
+    /// can.
     pub(crate) unreadable: Vec<DurableStream>,
-    /// Streams whose retention is over.
+    /// Streams past their retention.
     pub(crate) expired: u64,
     /// Streams that were rejected before their start, or are lost.
     pub(crate) rejected: u64,
@@ -76,7 +76,7 @@ impl RestoredStreams {
     }
 }
 
-/// A stream whose description was read.
+/// A stream with its decoded description.
 struct DescribedStream {
     description: StreamDescription,
     adopted: AdoptedStream,
@@ -235,7 +235,7 @@ impl Registration<'_> {
     }
 }
 
-/// The error of a stream whose model is not there.
+/// The error of a stream without its model.
 pub(crate) fn model_missing(model: &str) -> ApiError {
     ApiError::ours(
         "model_changed",

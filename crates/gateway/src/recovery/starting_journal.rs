@@ -1,4 +1,4 @@
-//! A journal between the lock and the registration of its streams.
+//! A journal between the lock and the registration of the streams.
 
 use super::coordinator::Recovery;
 use super::restored_stream::{RestoredStreams, restore_streams};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
 
-/// A locked journal whose records are not read yet.
+/// A locked journal before the reading of the records.
 pub struct StartingJournal(ReadJournal);
 
 type ReadJournal = Box<dyn FnOnce(StreamFeed) -> Result<ReadStreams, String> + Send>;
@@ -61,6 +61,7 @@ pub async fn recover_streams(
     gateway: Gateway,
     keys: Arc<Keys>,
 ) -> Recovery {
+    let held = HeldRequests(gateway.clone());
     let begun = clock::now();
     let feed = gateway.generations.streams.feed().clone();
     let read = tokio::task::spawn_blocking(move || starting.0(feed));
@@ -83,7 +84,17 @@ pub async fn recover_streams(
     metrics.set_begun(begun);
     restored.count(metrics);
     gateway.registration.open();
-    Recovery::new(&gateway, restored)
+    Recovery::new(held, restored)
+}
+
+/// Requests on hold. The drop releases all of them, also after a panic of the recovery.
+pub(crate) struct HeldRequests(pub(crate) Gateway);
+
+impl Drop for HeldRequests {
+    fn drop(&mut self) {
+        self.0.registration.open();
+        self.0.models.hold_only([]);
+    }
 }
 
 fn log_report(read: &ReadStreams) {

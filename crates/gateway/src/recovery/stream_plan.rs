@@ -17,7 +17,7 @@ pub(crate) enum StreamPlan {
     Rejected(ApiError),
     /// The tokens are readable; choices without a recorded end get this one.
     Ended(End),
-    /// The stream waited for its permit, and does so again.
+    /// The stream waited for a permit, and waits again.
     Queued,
     /// The stream is computed on.
     Continued(Attempt),
