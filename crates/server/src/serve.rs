@@ -27,7 +27,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -162,10 +162,7 @@ impl Server {
             journal,
             local,
         } = self;
-        let recovery = journal.map(|journal| {
-            let (gateway, keys) = (app.gateway.clone(), Arc::clone(&keys));
-            tokio::spawn(async move { recover_streams(journal, gateway, keys).await.run().await })
-        });
+        let recovery = journal.map(|journal| start_recovery(journal, &app, &keys));
         let sweeper = tokio::spawn(Arc::clone(&app.sources.streams).sweep_expired());
         let exporter = tokio::spawn(stream_feed::export_snapshots(
             app.sources.clone(),
@@ -287,6 +284,12 @@ impl AcceptLoop {
         self.connections.shutdown().await;
         Drained { cut }
     }
+}
+
+/// Continues the streams of a journal in a task.
+fn start_recovery(journal: StartingJournal, app: &App, keys: &Arc<Keys>) -> JoinHandle<()> {
+    let (gateway, keys) = (app.gateway.clone(), Arc::clone(keys));
+    tokio::spawn(async move { recover_streams(journal, gateway, keys).await.run().await })
 }
 
 /// Seals the journal, so that the next process knows that this one did not die. A disk that hangs does not keep the

@@ -18,12 +18,10 @@ pub(crate) fn usable_tokens(choice: &RecoveredChoice, logprobs: bool, top_n: usi
     if logprobs {
         usable = usable.min(choice.logprobs.len());
     }
-    if top_n > 0 {
+    if let Some(alternatives) = choice.alternatives.len().checked_div(top_n) {
         let counts = choice.alternative_counts.iter();
         let complete = counts.take_while(|&&count| usize::from(count) == top_n);
-        usable = usable
-            .min(complete.count())
-            .min(choice.alternatives.len() / top_n);
+        usable = usable.min(complete.count()).min(alternatives);
     }
     usable
 }

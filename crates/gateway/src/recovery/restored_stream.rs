@@ -225,7 +225,7 @@ impl Registration<'_> {
             clock::now(),
         )?;
         let job_id = description.job_id.as_deref();
-        if let Some(job_id) = job_id.and_then(|job_id| JobId::parse(job_id)) {
+        if let Some(job_id) = job_id.and_then(JobId::parse) {
             self.gateway.job_names.restore_name(owner, job_id, id);
         }
         let choices = u32::try_from(choices).unwrap_or(u32::MAX);

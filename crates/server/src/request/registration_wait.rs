@@ -47,7 +47,7 @@ fn concerns_streams(path: &str) -> bool {
         let rest = path.strip_prefix(*root);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    path != "/" && !WITHOUT_STREAMS.iter().any(|root| is_under(&root))
+    path != "/" && !WITHOUT_STREAMS.iter().any(is_under)
 }
 
 #[cfg(test)]
