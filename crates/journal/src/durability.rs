@@ -85,6 +85,11 @@ impl Health {
         self.delay = (self.delay * 2).min(RETRY_MAX);
     }
 
+    /// Space was freed: the next attempt is due soon, at most once a second.
+    pub(crate) fn retry_soon(&mut self, now: Duration) {
+        self.retry_at = self.retry_at.min(now + RETRY_FIRST);
+    }
+
     /// Records are written again; the next failure waits as long as if there had been no success in between.
     pub(crate) fn resume(&mut self) {
         self.durability = Durability::Durable;

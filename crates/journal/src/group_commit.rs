@@ -44,7 +44,8 @@ impl<F: FileSystem> Writer<F> {
         }
         let last = self.sync.started_at;
         let due = last.map_or(self.now, |last| last + self.config.sync_interval);
-        let is_failing = self.durability() != Durability::Durable;
+        // On a full disk, too, files are synced: the file of a deleted segment takes space until it is closed.
+        let is_failing = self.durability() != Durability::Durable && self.health.is_writing();
         Some(if is_failing {
             due.max(self.health.retry_at)
         } else {

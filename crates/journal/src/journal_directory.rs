@@ -1,6 +1,8 @@
 //! The journal's files in a directory of the operating system.
 
 use crate::file_system::{FileSystem, JournalFile};
+use crate::reserve::RESERVE_NAME;
+use crate::segment_name::SegmentName;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
@@ -53,6 +55,22 @@ impl JournalDirectory {
         }
     }
 
+    /// Rejects a directory with files of others, whose mode must not be changed: a home, or a directory for temporary
+    /// files.
+    fn check_contents(&self) -> io::Result<()> {
+        for name in self.list_files()? {
+            let is_own =
+                name == LOCK_NAME || name == RESERVE_NAME || SegmentName::parse(&name).is_some();
+            if !is_own {
+                let why = format!(
+                    "contains {name:?}, which is no file of a journal; name an empty directory"
+                );
+                return Err(io::Error::other(why));
+            }
+        }
+        Ok(())
+    }
+
     /// Opens a file. A link, a pipe or a directory under the name of a file is rejected, so that nothing outside the
     /// directory is changed.
     fn open(&self, name: &str, options: &OpenOptions) -> io::Result<File> {
@@ -77,6 +95,7 @@ impl FileSystem for JournalDirectory {
             .recursive(true)
             .mode(DIRECTORY_MODE)
             .create(&self.path)?;
+        self.check_contents()?;
         fs::set_permissions(&self.path, Permissions::from_mode(DIRECTORY_MODE))?;
         let file = self.open(LOCK_NAME, writing_options().create(true).truncate(false))?;
         file.try_lock().map_err(|error| match error {

@@ -146,6 +146,7 @@ impl<F: FileSystem> Writer<F> {
         self.gaps -= usize::from(stream.has_gap);
         self.kept -= usize::from(stream.is_kept);
         self.may_have_dead_segments = true;
+        self.health.retry_soon(self.now);
         if stream.base.is_some() {
             let why = why.max(crate::REWRITTEN + 1);
             let pushed = self

@@ -38,6 +38,26 @@ fn open_directory_of_others_is_closed() {
 }
 
 #[test]
+fn directory_with_other_files_is_rejected_and_not_changed() {
+    let folder = Folder::new("journal-other-files");
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.0.join("letter.txt"), b"dear").unwrap();
+    let error = open_journal(JournalDirectory::new(&folder.0), small_config()).unwrap_err();
+    let line = error.to_string();
+    assert!(
+        line.contains("letter.txt") && line.contains("empty directory"),
+        "{line}"
+    );
+    assert!(!line.contains('\n'), "{line}");
+    assert_eq!(mode_of(&folder.0), 0o755, "the mode is unchanged");
+    assert_eq!(
+        fs::read_dir(&folder.0).unwrap().count(),
+        1,
+        "nothing was added"
+    );
+}
+
+#[test]
 fn second_writer_is_rejected_in_one_line() {
     let folder = Folder::new("journal-lock");
     let directory = JournalDirectory::new(&folder.0);
