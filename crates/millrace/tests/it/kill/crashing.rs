@@ -102,7 +102,7 @@ impl Client {
         }
         let reading = read_events(address, &head, "", SILENCE).ok()?;
         let status = reading.status;
-        self.take(reading);
+        self.take(&reading);
         Some(status)
     }
 
@@ -119,14 +119,14 @@ impl Client {
         };
         let head = self.request_head();
         let reading = read_watched(&address, &head, "", PATIENCE, &mut kill).expect("a response");
-        self.take(reading);
+        self.take(&reading);
         server.kill();
     }
 
     /// Reads on to the end of the stream.
     pub(crate) fn read_to_end(&mut self, address: &str) {
         let reading = read_events(address, &self.request_head(), "", PATIENCE).expect("a response");
-        self.take(reading);
+        self.take(&reading);
         assert!(self.is_over, "{}: the stream has no end", self.case);
     }
 
@@ -140,7 +140,7 @@ impl Client {
     }
 
     /// Events up to the last one with an id: those behind come again.
-    fn take(&mut self, reading: Reading) {
+    fn take(&mut self, reading: &Reading) {
         if reading.status == 204 {
             self.is_over = true;
             return;

@@ -5,6 +5,7 @@
 
 mod crashing;
 mod event_reader;
+mod full_disk;
 mod requests;
 mod transcript;
 
