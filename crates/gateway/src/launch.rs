@@ -85,7 +85,7 @@ pub(crate) fn start_stream(
 /// As for [`start_stream`].
 pub(crate) fn resume_stream(
     submission: &Submission<'_>,
-    (prompts, resumed): (Vec<PreparedPrompt>, ResumedGeneration),
+    (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
     permit: Permit,
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
@@ -100,7 +100,7 @@ pub(crate) fn resume_stream(
 /// The token pools have no room.
 pub(crate) fn restore_ended(
     submission: &Submission<'_>,
-    (prompts, resumed): (Vec<PreparedPrompt>, ResumedGeneration),
+    (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
     (streams, run): (&StreamRegistry, &StreamRun),
 ) -> Result<(), ApiError> {
     let host = EndedHost {

@@ -12,6 +12,7 @@ use crate::stored_note::StoredNote;
 use crate::stream_opening::StreamOpening;
 use crate::streams::{StreamRecord, StreamRun, StreamTerms};
 use crate::workflows::Program;
+use engine::Account;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, GenerationParams, IgnoredFields};
 use generate::stream_meta::StreamMeta;
@@ -80,32 +81,14 @@ pub fn open_stream(
     resolve_params(&mut request.ask.params, closed_objects, || {
         handles.ids.next_seed()
     });
-    let ask = &request.ask;
-    let key = caller.open_streams_permit(ask.choices())?;
-    let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
-    let admission_request = AdmissionRequest {
-        class: ask.stream_options.priority,
-        account: key.account(),
-        need: request
-            .lease
-            .serving
-            .resource_estimator(&handles.limits.now())
-            .estimate_bytes(
-                request.body_bytes,
-                ask.prompts.len(),
-                pending_generation::requested_choices(ask),
-            ),
-        is_recallable: request.program.is_none(),
-        deadline: request.deadline.into_iter().chain(client_deadline).min(),
-        who: handles.ids.fingerprint_of(&(caller.owner.0, &ask.prompts)),
-    };
+    let key = caller.open_streams_permit(request.ask.choices())?;
+    let admission_request = admission_request(handles, caller, &request, (key.account(), now));
     let serving = Arc::clone(&request.lease.serving);
     let ticket = serving.admission.request_permit(admission_request)?;
     let meta = stream_meta(handles, &request, now);
     let stored_request = request.stored_request.take();
     let (durable, ids) = (request.durable, &handles.ids);
-    let note = |request| StoredNote::new(request, durable, &meta, ids);
-    let stored_note = stored_request.map(note);
+    let stored_note = stored_request.map(|note| StoredNote::new(note, durable, &meta, ids));
     let terms = stream_terms(handles, caller, &request);
     let opening = StreamOpening {
         request: &mut request,
@@ -149,6 +132,33 @@ pub fn open_stream(
         ignored,
         stored_note,
     })
+}
+
+/// The request of a permit for a stream of this account, at the time of arrival.
+fn admission_request(
+    handles: &GenerationHandles,
+    caller: &Caller,
+    request: &ParsedRequest,
+    (account, now): (Account, Instant),
+) -> AdmissionRequest {
+    let ask = &request.ask;
+    let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
+    let estimator = request
+        .lease
+        .serving
+        .resource_estimator(&handles.limits.now());
+    AdmissionRequest {
+        class: ask.stream_options.priority,
+        account,
+        need: estimator.estimate_bytes(
+            request.body_bytes,
+            ask.prompts.len(),
+            pending_generation::requested_choices(ask),
+        ),
+        is_recallable: request.program.is_none(),
+        deadline: request.deadline.into_iter().chain(client_deadline).min(),
+        who: handles.ids.fingerprint_of(&(caller.owner.0, &ask.prompts)),
+    }
 }
 
 impl OpenedStream {

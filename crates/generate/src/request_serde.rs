@@ -32,10 +32,6 @@ pub(crate) mod prompt_field {
 
     const NAMES: [&str; 3] = ["messages", "prompt", "input"];
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "the signature is serde's"
-    )]
     pub(crate) fn serialize<S: Serializer>(
         field: &&'static str,
         serializer: S,

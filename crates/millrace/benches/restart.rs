@@ -9,7 +9,6 @@
 #[allow(dead_code, reason = "a part is used")]
 mod event_reader;
 #[path = "../../server/benches/load/mod.rs"]
-#[allow(dead_code, reason = "a part is used")]
 mod load;
 
 use event_reader::read_watched;

@@ -91,7 +91,7 @@ mod writer;
 
 pub use end::{Clock, End, FailCode, Stop};
 pub use gate::Gate;
-pub use log::{AttachError, open, open_gated};
+pub use log::{AttachError, GatedLog, open, open_gated};
 pub use pool::{PoolExhausted, PoolLimits, PoolStats, SegmentPool};
 pub use reader::{Read, Reader};
 pub use registry::{

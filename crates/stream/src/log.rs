@@ -71,6 +71,9 @@ pub fn open<T: Copy + Send + Sync + 'static>(
     Ok((writer, reader))
 }
 
+/// Writer, first reader and gate of a gated log.
+pub type GatedLog<T> = (Writer<T>, Reader<T>, Gate<T>);
+
 /// As [`open`], but readers and taps see items and the end only after a holder of the gate has shown them.
 /// `recorder` is woken on the writer's thread by each append and by the end, and must be fast and not wait.
 ///
@@ -79,7 +82,7 @@ pub fn open_gated<T: Copy + Send + Sync + 'static>(
     pool: &SegmentPool<T>,
     capacity: usize,
     recorder: Waker,
-) -> Result<(Writer<T>, Reader<T>, Gate<T>), PoolExhausted> {
+) -> Result<GatedLog<T>, PoolExhausted> {
     let (writer, log) = open_log(pool, capacity, Some(recorder))?;
     let reader = Reader::start(&log, 0);
     Ok((writer, reader, Gate::new(log)))

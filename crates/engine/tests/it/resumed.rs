@@ -37,10 +37,10 @@ impl Said {
     }
 
     /// All values with the bits of their log-probabilities.
-    fn bits(&self) -> (Vec<(u32, u32)>, Vec<(u32, u32)>, Option<End>) {
+    fn bits(&self) -> ([Vec<(u32, u32)>; 2], Option<End>) {
         let tokens = self.tokens.iter().map(|t| (t.id, t.logprob.to_bits()));
         let top = self.top.iter().map(|t| (t.id, t.logprob.to_bits()));
-        (tokens.collect(), top.collect(), self.end)
+        ([tokens.collect(), top.collect()], self.end)
     }
 }
 

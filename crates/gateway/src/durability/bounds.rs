@@ -44,6 +44,10 @@ pub(super) fn require_count(name: &str, count: usize, most: usize) -> Result<(),
 }
 
 /// Requires a number in a range; NaN is in none.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a range is written at each call"
+)]
 pub(super) fn require_range<T: PartialOrd + std::fmt::Display>(
     name: &str,
     value: T,

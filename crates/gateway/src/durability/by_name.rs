@@ -7,10 +7,6 @@ macro_rules! by_name {
             use serde::de::Error;
             use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-            #[expect(
-                clippy::trivially_copy_pass_by_ref,
-                reason = "the signature is serde's"
-            )]
             pub(in crate::durability) fn serialize<S: Serializer>(
                 value: &$Enum,
                 serializer: S,

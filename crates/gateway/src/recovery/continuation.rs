@@ -137,7 +137,7 @@ impl Continuation {
         let (run, streams) = (&self.pending.run, &*self.pending.handles.streams);
         let (started, readers) = launch::resume_stream(
             &self.pending.submission(&constraints),
-            (prompts, resumed),
+            (&prompts, resumed),
             permit,
             (streams, run.record()),
         )?;

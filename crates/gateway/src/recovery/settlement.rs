@@ -58,7 +58,7 @@ async fn try_settle(
     let constraints = OutputConstraints::default();
     let submission = pending.submission(&constraints);
     let streams = &*pending.handles.streams;
-    launch::restore_ended(&submission, (prompts, resumed), (streams, &pending.run))?;
+    launch::restore_ended(&submission, (&prompts, resumed), (streams, &pending.run))?;
     if let Some(broke) = broke {
         pending.run.record().record_failure(broke);
     }

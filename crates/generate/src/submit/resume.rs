@@ -70,13 +70,13 @@ impl Submission<'_> {
     /// As [`Submission::start`]; or the choices do not belong to the prompts.
     pub fn resume(
         &self,
-        prompts: Vec<PreparedPrompt>,
+        prompts: &[PreparedPrompt],
         resumed: ResumedGeneration,
         host: &dyn SubmissionHost,
     ) -> Result<(StartedGeneration, Vec<LogReaders>), ApiError> {
         let mut opened = OpenedLogs::with_capacity(resumed.choices.len());
         let mut limits = Vec::with_capacity(prompts.len());
-        for prompt in &prompts {
+        for prompt in prompts {
             limits.push(self.answer_limits(prompt)?);
         }
         if resumed.choices.len() != prompts.len() * self.n {

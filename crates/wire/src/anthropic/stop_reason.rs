@@ -37,6 +37,7 @@ mod tests {
     use stream::{Clock, FailCode};
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a row for each end")]
     fn every_end_has_a_stop_reason_or_an_error() {
         let rows = [
             (End::Stop(Stop::Eos), Ok(("end_turn", None))),

@@ -166,6 +166,7 @@ pub(super) fn sampled_cases() -> Vec<Case> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 pub(super) fn constrained_cases() -> Vec<Case> {
     let think = AnswerFormat {
         tools: ToolFamily::Hermes,

@@ -100,7 +100,7 @@ fn resumed_answers_equal_uninterrupted_ones_bit_for_bit() {
         let whole = check(&case);
         let ends = || whole.iter().map(|choice| choice.end);
         let has_stop = ends().any(|end| matches!(end, Some(End::Stop(Stop::StopString(_)))));
-        assert!(has_stop == !case.params.stops.is_empty(), "{}", case.label);
+        assert_ne!(has_stop, case.params.stops.is_empty(), "{}", case.label);
     }
 }
 

@@ -181,7 +181,7 @@ impl<'a> Bench<'a> {
         resumed: ResumedGeneration,
         host: &RecordingHost,
     ) -> Result<StartedGeneration, ApiError> {
-        let started = self.submission().resume(self.prompts(), resumed, host);
+        let started = self.submission().resume(&self.prompts(), resumed, host);
         started.map(keep_watched)
     }
 

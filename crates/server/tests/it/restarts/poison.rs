@@ -109,8 +109,7 @@ fn request_that_ends_the_process_three_times_fails() {
     }
     let folder = Folder::new("poison");
     std::fs::create_dir_all(&folder.0).expect("a folder");
-    let mut crashes = 0;
-    for _ in 0..STARTS_MAX {
+    for crashes in 0..STARTS_MAX {
         let status = run_server(&folder);
         if status.success() {
             assert_eq!(crashes, 3, "deaths of the process");
@@ -121,7 +120,6 @@ fn request_that_ends_the_process_three_times_fails() {
             Some(6),
             "an abort, not a failed assertion: {status}"
         );
-        crashes += 1;
     }
     panic!("the process never stays alive");
 }
