@@ -1,8 +1,8 @@
 //! Row-wise arithmetic.
 //!
 //! Each function takes one row, or rows laid end to end where elements do not interact. An element-wise result
-//! depends on its own element only; the order of additions in a norm depends on the row's length and the level
-//! alone. So a row's result never depends on the other rows of the batch.
+//! depends on its own element only; the order of additions in a norm depends on the row's length alone at all levels
+//! with vectors. So a row's result never depends on the other rows of the batch, nor on the width of the vectors.
 
 mod reference;
 #[cfg(test)]

@@ -156,7 +156,7 @@ fn find_identity(
 
 fn arithmetic(isa: Isa, settings: &Settings) -> String {
     let model = &settings.model;
-    arithmetic_name(model.kv_type, model.quantize, !isa.is_batch_invariant())
+    arithmetic_name(model.kv_type, model.quantize, isa)
 }
 
 /// What a model supports of tools and reasoning, with a line in the log.

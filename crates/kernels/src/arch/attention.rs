@@ -153,13 +153,21 @@ pub(crate) unsafe fn softmax<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
     // SAFETY: whole vectors within `scores`.
     unsafe {
         let max = row_max::<L>(at, len);
-        let (mut sum, shift) = (L::splat(0.0), L::splat(softmax_shift(max)));
-        for i in (0..len).step_by(L::WIDTH) {
-            let weight = exp(L::load(at.add(i)).sub(shift));
-            weight.store(at.add(i));
-            sum = sum.add(weight);
+        // Added in the order of vectors of `LANES` elements at every width.
+        let (mut sums, shift) = ([L::splat(0.0); 2], L::splat(softmax_shift(max)));
+        for i in (0..len).step_by(LANES) {
+            for (half, sum) in sums.iter_mut().take(LANES / L::WIDTH).enumerate() {
+                let at = at.add(i + half * L::WIDTH);
+                let weight = exp(L::load(at).sub(shift));
+                weight.store(at);
+                *sum = sum.add(weight);
+            }
         }
-        (max, sum.sum())
+        let sum = match L::WIDTH == LANES {
+            true => sums[0].sum(),
+            false => sums[0].add(sums[1]).sum(),
+        };
+        (max, sum)
     }
 }
 

@@ -47,27 +47,39 @@ macro_rules! zip {
     }};
 }
 
+/// The order of additions is that of vectors of [`LANES`] elements at every width: a narrower vector has two
+/// accumulators in place of one.
 #[inline(always)]
 pub(crate) unsafe fn sum_of_squares<L: Lanes>(x: &[f32]) -> f32 {
     // SAFETY: loads stay within `x`.
     unsafe {
-        let mut sums = [L::splat(0.0); SUMS];
-        let mut strides = x.chunks_exact(L::WIDTH * SUMS);
+        let mut sums = [[L::splat(0.0); 2]; SUMS];
+        let mut strides = x.chunks_exact(LANES * SUMS);
         for stride in &mut strides {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                let v = L::load(stride.as_ptr().add(i * L::WIDTH));
+            for (i, halves) in sums.iter_mut().enumerate() {
+                for (half, sum) in halves.iter_mut().take(LANES / L::WIDTH).enumerate() {
+                    let v = L::load(stride.as_ptr().add(i * LANES + half * L::WIDTH));
+                    *sum = v.mul_add(v, *sum);
+                }
+            }
+        }
+        for (rest, halves) in strides.remainder().chunks(LANES).zip(&mut sums) {
+            for (rest, sum) in rest.chunks(L::WIDTH).zip(halves) {
+                let v = if rest.len() == L::WIDTH {
+                    L::load(rest.as_ptr())
+                } else {
+                    L::load_part(rest.as_ptr(), rest.len())
+                };
                 *sum = v.mul_add(v, *sum);
             }
         }
-        for (rest, sum) in strides.remainder().chunks(L::WIDTH).zip(&mut sums) {
-            let v = if rest.len() == L::WIDTH {
-                L::load(rest.as_ptr())
-            } else {
-                L::load_part(rest.as_ptr(), rest.len())
-            };
-            *sum = v.mul_add(v, *sum);
+        let [a, b, c, d] = sums;
+        let low = a[0].add(b[0]).add(c[0].add(d[0]));
+        if L::WIDTH == LANES {
+            low.sum()
+        } else {
+            low.add(a[1].add(b[1]).add(c[1].add(d[1]))).sum()
         }
-        sums[0].add(sums[1]).add(sums[2].add(sums[3])).sum()
     }
 }
 

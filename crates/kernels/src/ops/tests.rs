@@ -246,6 +246,34 @@ fn different_lengths_are_rejected() {
     add_assign(Isa::best(), &mut [0.0; 4], &[0.0; 3]);
 }
 
+/// Levels with vectors, without tiles.
+fn vector_levels() -> impl Iterator<Item = Isa> {
+    Isa::available().filter(|isa| isa.name() != "scalar" && isa.name() != "amx")
+}
+
+#[test]
+fn vector_levels_give_equal_bits() {
+    for len in (1..200).chain([256, 576, 1000, 4096]) {
+        let (x, up) = (noise(len, 3.0), noise(len + 1, 2.0));
+        let run = |isa| {
+            let mut y = x.clone();
+            silu_mul(isa, &mut y, &up[..len]);
+            gelu_mul(isa, &mut y, &up[1..]);
+            softcap(isa, &mut y, 20.0);
+            let mut out = vec![0.0; len];
+            rms_norm(isa, &y, &up[..len], 1e-5, &mut out);
+            out.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        };
+        let mut all = vector_levels().map(|isa| (isa, run(isa)));
+        let Some((_, wanted)) = all.next() else {
+            return;
+        };
+        for (isa, found) in all {
+            assert_eq!(found, wanted, "{isa}, {len} elements");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]

@@ -11,6 +11,7 @@
 
 use super::ModelText;
 use crate::config::{KvType, Quantize};
+use kernels::Isa;
 use model::gguf::{Gguf, Value};
 use model::{ARITHMETIC_VERSION, ModelFiles};
 use server::ModelIdentity;
@@ -37,9 +38,9 @@ pub(crate) fn identity_of(
     }
 }
 
-/// What decides the bits of a result beside weights and tokens. `has_tiles`: results depend on the number of rows in a
-/// step (decision 0008).
-pub(crate) fn arithmetic_name(kv: KvType, quantize: Option<Quantize>, has_tiles: bool) -> String {
+/// What decides the bits of a result beside weights and tokens. All vector levels without tiles give equal bits (decision
+/// 0001); with tiles, results depend on the number of rows in a step (decision 0008).
+pub(crate) fn arithmetic_name(kv: KvType, quantize: Option<Quantize>, isa: Isa) -> String {
     let kv = match kv {
         KvType::F16 => "f16",
         KvType::Q8 => "q8_0",
@@ -49,8 +50,12 @@ pub(crate) fn arithmetic_name(kv: KvType, quantize: Option<Quantize>, has_tiles:
         Some(Quantize::Q8) => "q8_0",
         Some(Quantize::Q4K) => "q4_k",
     };
-    let tiles = if has_tiles { "on" } else { "off" };
-    format!("version {ARITHMETIC_VERSION}, kv {kv}, weights {weights}, tiles {tiles}")
+    let level = match isa.name() {
+        "scalar" => "scalar",
+        _ if isa.is_batch_invariant() => "vectors",
+        _ => "tiles",
+    };
+    format!("version {ARITHMETIC_VERSION}, kv {kv}, weights {weights}, {level}")
 }
 
 /// A hash over parts with their lengths, so that no two lists of parts are one sequence of bytes.
@@ -168,7 +173,7 @@ mod tests {
     fn identity(bytes: Vec<u8>) -> ModelIdentity {
         let files: ModelFiles = Gguf::from_bytes(bytes).unwrap().into();
         let text = ModelText::read(&ModelSource::built_in(), &files).unwrap();
-        let arithmetic = arithmetic_name(KvType::F16, None, false);
+        let arithmetic = arithmetic_name(KvType::F16, None, Isa::best());
         identity_of(&files, &text, AnswerFormat::default(), arithmetic)
     }
 
@@ -189,10 +194,8 @@ mod tests {
         for digest in [&identity.weights, &identity.tokenizer, &identity.template] {
             assert_eq!(digest.len(), 64);
         }
-        assert_eq!(
-            identity.arithmetic,
-            "version 1, kv f16, weights stored, tiles off"
-        );
+        let settings = "version 1, kv f16, weights stored, ";
+        assert!(identity.arithmetic.starts_with(settings));
     }
 
     /// Which digests change with one bit of the file.
@@ -256,17 +259,19 @@ mod tests {
     #[test]
     fn settings_that_decide_bits_are_named() {
         let rows = [
-            (KvType::Q8, None, true, "kv q8_0, weights stored, tiles on"),
-            (
-                KvType::F16,
-                Some(Quantize::Q4K),
-                false,
-                "kv f16, weights q4_k, tiles off",
-            ),
+            (KvType::Q8, None, "kv q8_0, weights stored"),
+            (KvType::F16, Some(Quantize::Q4K), "kv f16, weights q4_k"),
         ];
-        for (kv, quantize, has_tiles, expected) in rows {
-            let name = arithmetic_name(kv, quantize, has_tiles);
-            assert!(name.ends_with(expected), "{name}");
+        for isa in Isa::available() {
+            let level = match isa.name() {
+                "scalar" => "scalar",
+                "amx" => "tiles",
+                _ => "vectors",
+            };
+            for (kv, quantize, expected) in rows {
+                let name = arithmetic_name(kv, quantize, isa);
+                assert!(name.ends_with(&format!("{expected}, {level}")), "{name}");
+            }
         }
     }
 }

@@ -51,7 +51,7 @@ fn logits_and_greedy_ids_equal_llama_cpp() {
 }
 
 /// Both arithmetics, if this machine has both, the batch-invariant one with either format of keys and values.
-/// Batch-invariant ISAs compute equal bits; `MILLRACE_ISA` selects one.
+/// Vector levels without tiles compute equal bits; `MILLRACE_ISA` selects one.
 fn every_path() -> impl Iterator<Item = (Isa, KvKind)> {
     let steady = Isa::detect();
     let fastest = Some(Isa::fastest()).filter(|isa| *isa != steady);

@@ -1,7 +1,10 @@
 //! Law 7: neither other sequences in the batch nor the division of the prompt change a bit of a row.
 
-use crate::support::{PAGE, ROWS, ids, load, logits, pages};
-use model::{Batch, Forward, Model, Want};
+use crate::support::case::Case;
+use crate::support::{PAGE, ROWS, ids, load, logits, options, pages};
+use kernels::{Isa, Pool};
+use model::gguf::Gguf;
+use model::{Batch, Forward, LoadOptions, Model, Want};
 use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, with and without quantization.
@@ -181,5 +184,34 @@ fn copied_page_equals_original() {
         step(&mut model, 200, &[0, 1]); // writes over page 1 only
         let copied = step(&mut model, 3, &[0, 40]);
         assert!(first == copied, "{case}");
+    }
+}
+
+/// A stream that is continued on another machine has the tokens of the first one.
+#[test]
+fn vector_levels_give_equal_bits() {
+    let is_vector = |isa: &Isa| isa.is_batch_invariant() && isa.name() != "scalar";
+    for line in CASES {
+        let case = Case::parse(line).unwrap();
+        let bytes = case.spec.to_bytes().unwrap();
+        let run = |isa| {
+            let gguf = Gguf::from_bytes(bytes.clone()).unwrap();
+            let options = LoadOptions {
+                kv: case.kv,
+                ..options(None)
+            };
+            let mut model = Model::load(gguf, isa, Pool::new(2), &options, &mut |_| {}).unwrap();
+            let prompt = ids(4, 70, model.dims().vocab);
+            bits(&logits(&mut model, &prompt, 0))
+        };
+        let mut all = Isa::available()
+            .filter(is_vector)
+            .map(|isa| (isa, run(isa)));
+        let Some((first, wanted)) = all.next() else {
+            return;
+        };
+        for (isa, found) in all {
+            assert!(found == wanted, "{line}: {isa} and {first} differ");
+        }
     }
 }

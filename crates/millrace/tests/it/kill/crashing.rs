@@ -43,6 +43,12 @@ impl Crashing {
         self.serving = Some(serving);
     }
 
+    /// Sets a variable for the next process.
+    pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
+        self.vars.retain(|(known, _)| known != name);
+        self.vars.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Ends the process as `kill -9` does.
     pub(crate) fn kill(&mut self) {
         drop(self.serving.take()); // the drop kills and waits

@@ -46,6 +46,8 @@ enum Onward {
     Acknowledged,
     /// The process is killed and started again: recovered tokens count as accepted.
     Killed,
+    /// The same, and the next process computes with another instruction set.
+    Moved,
 }
 
 /// One stream with the request that opened it.
@@ -59,6 +61,8 @@ struct Scene {
     server: Crashing,
     opened: Vec<Opened>,
     clients: Vec<Client>,
+    /// Those of this machine that give equal bits, for the processes after the first one in turn.
+    instruction_sets: Vec<&'static str>,
 }
 
 impl Scene {
@@ -69,6 +73,10 @@ impl Scene {
             server,
             opened: Vec::new(),
             clients: Vec::new(),
+            instruction_sets: kernels::Isa::available()
+                .map(|isa| isa.name())
+                .filter(|name| !["scalar", "amx"].contains(name))
+                .collect(),
         };
         for request in requests {
             let head = format!(
@@ -104,8 +112,12 @@ impl Scene {
             }
             match onward {
                 Onward::Acknowledged => self.acknowledge(),
-                Onward::Killed => {
+                Onward::Killed | Onward::Moved => {
                     self.server.kill();
+                    if onward == Onward::Moved {
+                        let isa = &self.instruction_sets[round % self.instruction_sets.len()];
+                        self.server.set_variable("MILLRACE_ISA", isa);
+                    }
                     self.server.restart();
                 }
             }
@@ -191,11 +203,11 @@ impl Scene {
 
 /// Kills the server each seven tokens, and compares what every client received with an uninterrupted run, and with one read
 /// of the whole stream.
-fn check(name: &str, requests: fn() -> Vec<Request>) {
+fn check(name: &str, requests: fn() -> Vec<Request>, onward: Onward) {
     let mut whole = Scene::open(&format!("{name}-whole"), requests());
     whole.run(Onward::Acknowledged);
     let mut killed = Scene::open(&format!("{name}-killed"), requests());
-    let rounds = killed.run(Onward::Killed);
+    let rounds = killed.run(onward);
     assert!(rounds as u64 >= 28 / WINDOW, "{rounds} kills");
     let address = killed.server.address();
     for (client, uninterrupted) in killed.clients.iter().zip(&whole.clients) {
@@ -220,12 +232,17 @@ fn check(name: &str, requests: fn() -> Vec<Request>) {
 
 #[test]
 fn every_kind_of_state_survives_a_kill_each_seven_tokens() {
-    check("kill-state", all_requests);
+    check("kill-state", all_requests, Onward::Killed);
 }
 
 #[test]
 fn every_protocol_survives_a_kill_each_seven_tokens() {
-    check("kill-protocols", in_every_protocol);
+    check("kill-protocols", in_every_protocol, Onward::Killed);
+}
+
+#[test]
+fn stream_continues_on_another_instruction_set() {
+    check("kill-moved", all_requests, Onward::Moved);
 }
 
 /// A running stream, killed after a random number of its events.
