@@ -74,7 +74,7 @@ impl Scene {
             opened: Vec::new(),
             clients: Vec::new(),
             instruction_sets: kernels::Isa::available()
-                .map(|isa| isa.name())
+                .map(kernels::Isa::name)
                 .filter(|name| !["scalar", "amx"].contains(name))
                 .collect(),
         };
