@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 15] = [
+const DRAWN: [(&str, &[&str], &[&str]); 16] = [
     ("journal", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
@@ -29,23 +29,28 @@ const DRAWN: [(&str, &[&str], &[&str]); 15] = [
     (
         "gateway",
         &[
-            "engine", "generate", "journal", "stream", "text", "wire", "workflow",
+            "cluster", "engine", "generate", "journal", "stream", "text", "wire", "workflow",
         ],
         &["testing"],
     ),
     (
         "server",
         &[
-            "engine", "gateway", "generate", "stream", "text", "wire", "workflow",
+            "cluster", "engine", "gateway", "generate", "stream", "text", "wire", "workflow",
         ],
         &["journal", "model", "testing"],
+    ),
+    (
+        "cluster",
+        &["engine", "generate", "journal", "model", "stream", "text"],
+        &["testing"],
     ),
     ("bench", &["kernels", "model"], &[]),
     (
         "millrace",
         &[
-            "bench", "engine", "generate", "journal", "kernels", "model", "server", "stream",
-            "text", "wire", "workflow",
+            "bench", "cluster", "engine", "generate", "journal", "kernels", "model", "server",
+            "stream", "text", "wire", "workflow",
         ],
         &["testing"],
     ),

@@ -1,0 +1,10 @@
+//! Several instances of Millrace over NATS: gateways, engines, and the records that let one take over from another.
+//!
+//! A gateway owns streams: token logs, journal, frames. An engine computes tokens. Tokens travel on core NATS; records of
+//! streams are copied to JetStream.
+//!
+//! ```text
+//! names   names of instances and of NATS subjects
+//! ```
+
+pub mod names;

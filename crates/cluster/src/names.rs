@@ -1,0 +1,154 @@
+//! Names of clusters, instances and NATS subjects.
+
+use std::fmt;
+
+/// Bytes of a cluster's name.
+pub const CLUSTER_NAME_MAX: usize = 32;
+
+/// A name of a cluster that can be part of a subject: 1 to 32 of `a`-`z`, `0`-`9` and `-`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterName(String);
+
+impl ClusterName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// The name is empty, longer than [`CLUSTER_NAME_MAX`], or has other characters.
+    pub fn new(name: &str) -> Result<Self, String> {
+        let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if name.is_empty() || name.len() > CLUSTER_NAME_MAX || !name.bytes().all(is_valid) {
+            return Err(format!(
+                "a cluster's name has 1 to {CLUSTER_NAME_MAX} of a-z, 0-9 and -, not {name:?}"
+            ));
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The id of a process in a cluster, drawn when the process starts; 16 hexadecimal digits in text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InstanceId(pub u64);
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl std::str::FromStr for InstanceId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        if text.len() != 16 || !text.bytes().all(is_hex) {
+            return Err("an instance id has 16 hexadecimal digits".to_owned());
+        }
+        u64::from_str_radix(text, 16)
+            .map(Self)
+            .map_err(|why| why.to_string())
+    }
+}
+
+/// The subjects of one cluster.
+#[derive(Clone, Debug)]
+pub struct Subjects {
+    prefix: String,
+}
+
+impl Subjects {
+    /// The subjects of the cluster of this name.
+    pub fn new(cluster: &ClusterName) -> Self {
+        Self {
+            prefix: format!("mr.{}", cluster.as_str()),
+        }
+    }
+
+    /// Heartbeats of all instances.
+    pub fn heartbeat(&self) -> String {
+        format!("{}.hb", self.prefix)
+    }
+
+    /// Requests for an engine: each is answered.
+    pub fn run(&self, engine: InstanceId) -> String {
+        format!("{}.e.{engine}.run", self.prefix)
+    }
+
+    /// Control and credit for the requests of an engine.
+    pub fn control(&self, engine: InstanceId) -> String {
+        format!("{}.e.{engine}.ctl", self.prefix)
+    }
+
+    /// Requests for tokens that did not arrive.
+    pub fn read(&self, engine: InstanceId) -> String {
+        format!("{}.e.{engine}.read", self.prefix)
+    }
+
+    /// Tokens for a gateway.
+    pub fn tokens(&self, gateway: InstanceId) -> String {
+        format!("{}.g.{gateway}.t", self.prefix)
+    }
+
+    /// Requests for the owner of a stream; only the owner answers.
+    pub fn find(&self) -> String {
+        format!("{}.find", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_names_are_parts_of_subjects() {
+        for good in ["a", "eu-west-1", &"x".repeat(CLUSTER_NAME_MAX)] {
+            assert_eq!(ClusterName::new(good).unwrap().as_str(), good);
+        }
+        let long = "x".repeat(CLUSTER_NAME_MAX + 1);
+        for bad in ["", "A", "a.b", "a b", "a*", ">", "ä", &long] {
+            let why = ClusterName::new(bad).unwrap_err();
+            assert!(why.contains("1 to 32"), "{why}");
+        }
+    }
+
+    #[test]
+    fn instance_ids_have_16_hexadecimal_digits() {
+        for id in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
+            let text = InstanceId(id).to_string();
+            assert_eq!(text.len(), 16);
+            assert_eq!(text.parse(), Ok(InstanceId(id)));
+        }
+        for bad in [
+            "",
+            "1",
+            "0123456789ABCDEF",
+            "+123456789abcdef",
+            "0123456789abcdefg",
+        ] {
+            assert!(bad.parse::<InstanceId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn subjects_of_two_clusters_differ() {
+        let of = |name| Subjects::new(&ClusterName::new(name).unwrap());
+        let (a, b) = (of("a"), of("b"));
+        let id = InstanceId(7);
+        assert_eq!(a.run(id), "mr.a.e.0000000000000007.run");
+        for subject in [Subjects::heartbeat, Subjects::find] {
+            assert_ne!(subject(&a), subject(&b));
+        }
+        for subject in [
+            Subjects::run,
+            Subjects::control,
+            Subjects::read,
+            Subjects::tokens,
+        ] {
+            assert_ne!(subject(&a, id), subject(&b, id));
+        }
+    }
+}
