@@ -4,7 +4,9 @@
 //! streams are copied to JetStream.
 //!
 //! ```text
-//! names   names of instances and of NATS subjects
+//! messages   messages between gateways and engines
+//! names      names of instances and of NATS subjects
 //! ```
 
+pub mod messages;
 pub mod names;
