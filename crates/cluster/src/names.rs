@@ -1,5 +1,6 @@
 //! Names of clusters, instances and NATS subjects.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Bytes of a cluster's name.
@@ -31,8 +32,25 @@ impl ClusterName {
 }
 
 /// The id of a process in a cluster, drawn when the process starts; 16 hexadecimal digits in text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(into = "String", try_from = "String")]
 pub struct InstanceId(pub u64);
+
+impl From<InstanceId> for String {
+    fn from(id: InstanceId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for InstanceId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
 
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

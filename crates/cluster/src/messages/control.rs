@@ -1,14 +1,16 @@
 //! Orders of a gateway for the requests on one engine.
 
-use super::MessageError;
 use super::bytes::{Reader, push_varint};
+use super::update::{push_update, take_update};
+use super::{MESSAGE_BYTES_MAX, MessageError, VERSION, open_message};
+use crate::names::InstanceId;
+use engine::RequestUpdate;
 
 /// Orders in one message.
 pub const ORDERS_MAX: usize = 4096;
-const VERSION: u8 = 1;
 
 /// What an engine is to do with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum OrderKind {
     /// End the request.
     Cancel,
@@ -16,23 +18,28 @@ pub enum OrderKind {
     Pause,
     /// Compute on after a pause.
     Resume,
-    /// The gateway accepted the tokens of a choice below this index: the engine may compute on.
+    /// The gateway accepted the items of a choice's log below this index: the engine may compute on.
     Credit {
         /// Number of the choice within the request.
         choice: u32,
-        /// Tokens of the choice that were accepted.
+        /// Items of the log that were accepted.
         accepted: u32,
     },
+    /// Change the sampling parameters, inject tokens.
+    Update(Box<RequestUpdate>),
+    /// The gateway has all tokens and ends, or no interest: nothing has to be kept for a read.
+    Forget,
 }
 
 /// An order for one attempt of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     /// The gateway's number of the request.
     pub handle: u64,
     /// The gateway counts how often it placed the request; an order for another attempt is stale.
     pub attempt: u32,
-    /// Counts the orders of this attempt: an order whose number was already applied is ignored.
+    /// Counts the orders of this attempt from 1 on: an engine applies only the one after the last that it applied. 0 for
+    /// `Credit` and `Forget`, which are applied when they arrive.
     pub sequence: u32,
     /// What is to be done.
     pub kind: OrderKind,
@@ -41,49 +48,64 @@ pub struct Order {
 /// Appends the message of these orders to `out`, whose capacity is reused.
 ///
 /// # Errors
-/// There are more than [`ORDERS_MAX`] orders; `out` is unchanged.
-pub fn encode_orders(orders: &[Order], out: &mut Vec<u8>) -> Result<(), MessageError> {
+/// There are more than [`ORDERS_MAX`] orders, or the message is longer than [`MESSAGE_BYTES_MAX`]; `out` is unchanged.
+pub fn encode_orders(
+    gateway: InstanceId,
+    orders: &[Order],
+    out: &mut Vec<u8>,
+) -> Result<(), MessageError> {
     if orders.len() > ORDERS_MAX {
         return Err(MessageError::TooMany("orders", ORDERS_MAX));
     }
+    let start = out.len();
     out.push(VERSION);
+    push_varint(out, gateway.0);
     push_varint(out, orders.len() as u64);
-    for order in orders {
-        push_varint(out, order.handle);
-        push_varint(out, order.attempt.into());
-        push_varint(out, order.sequence.into());
-        match order.kind {
-            OrderKind::Cancel => out.push(0),
-            OrderKind::Pause => out.push(1),
-            OrderKind::Resume => out.push(2),
-            OrderKind::Credit { choice, accepted } => {
-                out.push(3);
-                push_varint(out, choice.into());
-                push_varint(out, accepted.into());
-            }
-        }
+    orders.iter().for_each(|order| push_order(out, order));
+    if out.len() - start > MESSAGE_BYTES_MAX {
+        out.truncate(start);
+        return Err(MessageError::TooMany("bytes", MESSAGE_BYTES_MAX));
     }
     Ok(())
 }
 
-/// Reads the orders of a message.
+fn push_order(out: &mut Vec<u8>, order: &Order) {
+    push_varint(out, order.handle);
+    push_varint(out, order.attempt.into());
+    push_varint(out, order.sequence.into());
+    match &order.kind {
+        OrderKind::Cancel => out.push(0),
+        OrderKind::Pause => out.push(1),
+        OrderKind::Resume => out.push(2),
+        OrderKind::Credit { choice, accepted } => {
+            out.push(3);
+            push_varint(out, u64::from(*choice));
+            push_varint(out, u64::from(*accepted));
+        }
+        OrderKind::Update(update) => {
+            out.push(4);
+            push_update(out, update);
+        }
+        OrderKind::Forget => out.push(5),
+    }
+}
+
+/// Reads the gateway and the orders of a message.
 ///
 /// # Errors
-/// The version is another one, a count is above [`ORDERS_MAX`], or bytes are missing, unknown or left over.
-pub fn decode_orders(message: &[u8]) -> Result<Vec<Order>, MessageError> {
-    let mut reader = Reader(message);
-    match reader.take_u8() {
-        Some(VERSION) => {}
-        Some(other) => return Err(MessageError::Version(other)),
-        None => return Err(MessageError::Malformed("orders")),
-    }
-    let malformed = MessageError::Malformed("orders");
-    let count = reader.take_u64().ok_or(malformed)?;
-    if count > ORDERS_MAX as u64 {
-        return Err(MessageError::TooMany("orders", ORDERS_MAX));
-    }
-    let orders: Option<Vec<_>> = (0..count).map(|_| take_order(&mut reader)).collect();
-    orders.filter(|_| reader.0.is_empty()).ok_or(malformed)
+/// The version is another one, a count is above its bound, or bytes are missing, unknown or left over.
+pub fn decode_orders(message: &[u8]) -> Result<(InstanceId, Vec<Order>), MessageError> {
+    let mut reader = open_message(message, "orders", MESSAGE_BYTES_MAX)?;
+    let mut take = || {
+        let gateway = InstanceId(reader.take_u64()?);
+        let count = reader.take_count(ORDERS_MAX, 4)?;
+        let orders = (0..count).map(|_| take_order(&mut reader));
+        Some((gateway, orders.collect::<Option<Vec<_>>>()?))
+    };
+    let orders = take();
+    orders
+        .filter(|_| reader.0.is_empty())
+        .ok_or(MessageError::Malformed("orders"))
 }
 
 fn take_order(reader: &mut Reader<'_>) -> Option<Order> {
@@ -97,6 +119,8 @@ fn take_order(reader: &mut Reader<'_>) -> Option<Order> {
             choice: reader.take_u32()?,
             accepted: reader.take_u32()?,
         },
+        4 => OrderKind::Update(Box::new(take_update(reader)?)),
+        5 => OrderKind::Forget,
         _ => return None,
     };
     Some(Order {
@@ -109,17 +133,21 @@ fn take_order(reader: &mut Reader<'_>) -> Option<Order> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::update::tests::updates;
+    use super::*;
     use proptest::prelude::*;
 
-    use super::*;
+    const GATEWAY: InstanceId = InstanceId(u64::MAX);
 
     fn orders() -> impl Strategy<Value = Vec<Order>> {
         let kind = prop_oneof![
             Just(OrderKind::Cancel),
             Just(OrderKind::Pause),
             Just(OrderKind::Resume),
+            Just(OrderKind::Forget),
             (any::<u32>(), any::<u32>())
                 .prop_map(|(choice, accepted)| OrderKind::Credit { choice, accepted }),
+            updates().prop_map(|update| OrderKind::Update(Box::new(update))),
         ];
         let order = (any::<u64>(), any::<u32>(), any::<u32>(), kind).prop_map(
             |(handle, attempt, sequence, kind)| Order {
@@ -136,8 +164,8 @@ mod tests {
         #[test]
         fn orders_are_read_back_and_no_prefix_is_accepted(orders in orders()) {
             let mut message = Vec::new();
-            encode_orders(&orders, &mut message).unwrap();
-            prop_assert_eq!(decode_orders(&message), Ok(orders));
+            encode_orders(GATEWAY, &orders, &mut message).unwrap();
+            prop_assert_eq!(decode_orders(&message), Ok((GATEWAY, orders)));
             for cut in 0..message.len() {
                 prop_assert!(decode_orders(&message[..cut]).is_err());
             }
@@ -146,19 +174,23 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_orders_or_an_error(bytes: Vec<u8>) {
-            if let Ok(orders) = decode_orders(&bytes) {
-                prop_assert!(orders.len() <= bytes.len());
+        fn any_bytes_are_orders_or_an_error(orders in orders(), at: prop::sample::Index, byte: u8) {
+            let mut message = Vec::new();
+            encode_orders(GATEWAY, &orders, &mut message).unwrap();
+            let at = at.index(message.len());
+            message[at] = byte;
+            if let Ok((_, orders)) = decode_orders(&message) {
+                prop_assert!(orders.len() <= message.len());
             }
         }
     }
 
     #[test]
     fn counts_above_the_bound_and_other_versions_are_rejected() {
-        let mut message = vec![VERSION];
+        let mut message = vec![VERSION, 0];
         push_varint(&mut message, u64::MAX);
-        let too_many = Err(MessageError::TooMany("orders", ORDERS_MAX));
-        assert_eq!(decode_orders(&message), too_many);
+        let malformed = Err(MessageError::Malformed("orders"));
+        assert_eq!(decode_orders(&message), malformed);
         assert_eq!(decode_orders(&[2, 0]), Err(MessageError::Version(2)));
         let order = Order {
             handle: 1,
@@ -167,7 +199,16 @@ mod tests {
             kind: OrderKind::Cancel,
         };
         let mut out = Vec::new();
-        assert!(encode_orders(&vec![order; ORDERS_MAX + 1], &mut out).is_err());
+        let many = vec![order.clone(); ORDERS_MAX + 1];
+        assert!(encode_orders(GATEWAY, &many, &mut out).is_err());
+        let long = Order {
+            kind: OrderKind::Update(Box::new(RequestUpdate {
+                inject: vec![u32::MAX; 1024],
+                ..RequestUpdate::default()
+            })),
+            ..order
+        };
+        assert!(encode_orders(GATEWAY, &vec![long; 1000], &mut out).is_err());
         assert!(out.is_empty());
     }
 }

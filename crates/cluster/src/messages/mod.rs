@@ -1,11 +1,40 @@
-//! Messages between gateways and engines. Every length is bounded; bytes of others are an error, never a panic.
+//! Messages between instances. Every length is bounded; bytes of others are an error, never a panic.
+//!
+//! ```text
+//! heartbeat   what an instance is, serves and has free     run, run_part, run_reply   a request for an engine
+//! tokens      tokens, ends and progress of requests        read                       tokens that did not arrive
+//! control     orders for requests on an engine             update                     control updates
+//! bytes, end_code   parts of the above
+//! ```
 
 use std::fmt;
 
 mod bytes;
 mod control;
+mod end_code;
+mod heartbeat;
+mod read;
+mod run;
+mod run_part;
+mod run_reply;
+mod tokens;
+mod update;
 
 pub use control::{ORDERS_MAX, Order, OrderKind, decode_orders, encode_orders};
+pub use heartbeat::{
+    ContentIdentity, HEARTBEAT_BYTES_MAX, Heartbeat, MODELS_MAX, ReportedLoad, Role, ServedModel,
+};
+pub use read::{READS_MAX, ReadEntry, ReadRequest};
+pub use run::{RUN_BYTES_MAX, Run, RunChoice};
+pub use run_part::{ASSEMBLY_BYTES_MAX, Assembled, PART_BYTES_MAX, PART_WAIT, PartAssembly};
+pub use run_reply::{Rejection, RunReply};
+pub use tokens::{Attempt, ChoiceEnd, RequestProgress, RunKey, TokenBatch, TokenRun};
+
+/// Bytes of one message; a NATS server takes 1 MiB by default.
+pub const MESSAGE_BYTES_MAX: usize = 960 << 10;
+
+/// Version of the binary messages.
+const VERSION: u8 = 1;
 
 /// Why a message cannot be encoded or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +50,7 @@ pub enum MessageError {
 impl fmt::Display for MessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Version(version) => write!(f, "version {version} of a message, not 1"),
+            Self::Version(version) => write!(f, "version {version} of a message, not {VERSION}"),
             Self::TooMany(field, max) => write!(f, "a message has at most {max} {field}"),
             Self::Malformed(field) => write!(f, "the {field} of a message cannot be read"),
         }
@@ -29,3 +58,19 @@ impl fmt::Display for MessageError {
 }
 
 impl std::error::Error for MessageError {}
+
+/// A reader of the bytes after the version.
+fn open_message<'a>(
+    message: &'a [u8],
+    name: &'static str,
+    bytes_max: usize,
+) -> Result<bytes::Reader<'a>, MessageError> {
+    if message.len() > bytes_max {
+        return Err(MessageError::TooMany("bytes", bytes_max));
+    }
+    match message.split_first() {
+        Some((&VERSION, rest)) => Ok(bytes::Reader(rest)),
+        Some((&other, _)) => Err(MessageError::Version(other)),
+        None => Err(MessageError::Malformed(name)),
+    }
+}

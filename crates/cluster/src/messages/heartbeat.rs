@@ -1,0 +1,291 @@
+//! Heartbeats: what each instance is, serves and has free, several times a second.
+
+use super::MessageError;
+use crate::names::{CLUSTER_NAME_MAX, InstanceId};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a heartbeat.
+pub const HEARTBEAT_BYTES_MAX: usize = 64 << 10;
+/// Models of one instance.
+pub const MODELS_MAX: usize = 64;
+/// Version of heartbeats that this build writes and reads.
+const HEARTBEAT_VERSION: u32 = 1;
+/// Bytes of a name, of an address and of a digest.
+const TEXT_BYTES_MAX: usize = 512;
+
+/// Part of an instance in the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Gateway and engine in one process.
+    #[default]
+    All,
+    /// Owns streams, and has no weights.
+    Gateway,
+    /// Computes tokens for gateways.
+    Engine,
+}
+
+/// Digests of what decides a model's tokens; only equal ones continue each other's streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContentIdentity {
+    /// Hyperparameters and tensors.
+    pub weights: String,
+    /// Vocabulary and pre-tokenizer.
+    pub tokenizer: String,
+    /// Chat template and answer format.
+    pub template: String,
+    /// Readable list of the settings that decide the bits of a result.
+    pub arithmetic: String,
+}
+
+/// Load of a model's engine. Zeros where the engine does not report a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReportedLoad {
+    /// Pages of the KV cache.
+    pub pages_total: u64,
+    /// Pages without content.
+    pub pages_free: u64,
+    /// Pages without a sequence, kept in the prefix cache.
+    pub pages_cached: u64,
+    /// Tokens of one page.
+    pub page_tokens: u64,
+    /// Sequences that may run at once.
+    pub slots: u32,
+    /// Requests that are not started.
+    pub queued: u32,
+    /// Choices that are started.
+    pub running: u32,
+    /// Time of the last step, microseconds.
+    pub step_us: u64,
+    /// Prompt tokens that are to be computed, of all requests.
+    pub prefill_pending: Option<u64>,
+    /// Measured rate of prefill.
+    pub prefill_tokens_per_s: Option<f64>,
+    /// Changes when the prefix cache is emptied, for instance by a restart.
+    pub cache_epoch: u64,
+}
+
+/// A model that an instance serves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServedModel {
+    /// Name in requests.
+    pub key: String,
+    /// Content.
+    pub identity: ContentIdentity,
+    /// Tokens that prompt and answer may have together.
+    pub context_max: u64,
+    /// Load of the engine; absent where the instance has no engine for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<ReportedLoad>,
+}
+
+/// One heartbeat, as JSON. Unknown fields are ignored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// Version of this message; [`Heartbeat::new`] sets it.
+    v: u32,
+    /// The process.
+    pub id: InstanceId,
+    /// Part in the cluster.
+    pub role: Role,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Version of the program.
+    pub version: String,
+    /// Host and port that other instances reach this one's HTTP interface at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// Models, at most [`MODELS_MAX`].
+    #[serde(default)]
+    pub models: Vec<ServedModel>,
+    /// Whether the instance takes no new requests because it shuts down.
+    #[serde(default)]
+    pub leaving: bool,
+    /// Greatest version of stream records that the instance reads.
+    #[serde(default)]
+    pub record_version: u32,
+    /// Digest of the API keys, for the detection of instances with other keys.
+    #[serde(default)]
+    pub keys_digest: String,
+    /// Wall time at the instance.
+    #[serde(default)]
+    pub at_unix_ms: u64,
+}
+
+impl Heartbeat {
+    /// A heartbeat of this instance, with all other fields empty.
+    pub fn new(id: InstanceId, role: Role) -> Self {
+        Self {
+            v: HEARTBEAT_VERSION,
+            id,
+            role,
+            ..Self::default()
+        }
+    }
+
+    /// JSON.
+    ///
+    /// # Errors
+    /// A part is longer than its bound, or the whole than [`HEARTBEAT_BYTES_MAX`].
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        self.check()?;
+        let malformed = |_| MessageError::Malformed("heartbeat");
+        let json = serde_json::to_vec(self).map_err(malformed)?;
+        if json.len() > HEARTBEAT_BYTES_MAX {
+            return Err(MessageError::TooMany("bytes", HEARTBEAT_BYTES_MAX));
+        }
+        Ok(json)
+    }
+
+    /// The heartbeat of these bytes.
+    ///
+    /// # Errors
+    /// The bytes are no heartbeat, one of a newer version, or have a part longer than its bound.
+    pub fn decode(json: &[u8]) -> Result<Self, MessageError> {
+        #[derive(Deserialize)]
+        struct Version {
+            v: u32,
+        }
+        if json.len() > HEARTBEAT_BYTES_MAX {
+            return Err(MessageError::TooMany("bytes", HEARTBEAT_BYTES_MAX));
+        }
+        let malformed = |_| MessageError::Malformed("heartbeat");
+        let version: Version = serde_json::from_slice(json).map_err(malformed)?;
+        if version.v != HEARTBEAT_VERSION {
+            let version = u8::try_from(version.v).unwrap_or(u8::MAX);
+            return Err(MessageError::Version(version));
+        }
+        let heartbeat: Self = serde_json::from_slice(json).map_err(malformed)?;
+        heartbeat.check()?;
+        Ok(heartbeat)
+    }
+
+    fn check(&self) -> Result<(), MessageError> {
+        check_text("cluster", &self.cluster, CLUSTER_NAME_MAX)?;
+        check_text("version", &self.version, TEXT_BYTES_MAX)?;
+        check_text("keys_digest", &self.keys_digest, TEXT_BYTES_MAX)?;
+        check_text("http", self.http.as_deref().unwrap_or(""), TEXT_BYTES_MAX)?;
+        if self.models.len() > MODELS_MAX {
+            return Err(MessageError::TooMany("models", MODELS_MAX));
+        }
+        self.models.iter().try_for_each(ServedModel::check)
+    }
+}
+
+impl ServedModel {
+    fn check(&self) -> Result<(), MessageError> {
+        check_text("key", &self.key, TEXT_BYTES_MAX)?;
+        self.identity.check()?;
+        let rate = self.load.and_then(|load| load.prefill_tokens_per_s);
+        match rate.is_none_or(|rate| rate.is_finite() && rate >= 0.0) {
+            true => Ok(()),
+            false => Err(MessageError::Malformed("prefill_tokens_per_s")),
+        }
+    }
+}
+
+impl ContentIdentity {
+    /// Names and digests that identify the content, in order.
+    pub(super) fn parts(&self) -> [&str; 4] {
+        [
+            &self.weights,
+            &self.tokenizer,
+            &self.template,
+            &self.arithmetic,
+        ]
+    }
+
+    fn check(&self) -> Result<(), MessageError> {
+        let mut parts = self.parts().into_iter();
+        parts.try_for_each(|part| check_text("identity", part, TEXT_BYTES_MAX))
+    }
+}
+
+fn check_text(name: &'static str, text: &str, max: usize) -> Result<(), MessageError> {
+    match text.len() <= max && !text.chars().any(char::is_control) {
+        true => Ok(()),
+        false => Err(MessageError::Malformed(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn heartbeat() -> Heartbeat {
+        let model = ServedModel {
+            key: "qwen3".into(),
+            context_max: 4096,
+            load: Some(ReportedLoad {
+                pages_total: 100,
+                prefill_tokens_per_s: Some(12.5),
+                ..ReportedLoad::default()
+            }),
+            ..ServedModel::default()
+        };
+        Heartbeat {
+            cluster: "local".into(),
+            http: Some("127.0.0.1:8080".into()),
+            models: vec![model],
+            ..Heartbeat::new(InstanceId(7), Role::Engine)
+        }
+    }
+
+    #[test]
+    fn heartbeats_are_read_back() {
+        let json = heartbeat().encode().unwrap();
+        assert_eq!(Heartbeat::decode(&json), Ok(heartbeat()));
+        let text = String::from_utf8(json).unwrap();
+        assert!(
+            text.contains(r#""v":1,"id":"0000000000000007","role":"engine""#),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn newer_versions_are_named_and_unknown_fields_ignored() {
+        let newer = br#"{"v": 2, "id": {"new": "form"}}"#;
+        assert_eq!(Heartbeat::decode(newer), Err(MessageError::Version(2)));
+        let json = String::from_utf8(heartbeat().encode().unwrap()).unwrap();
+        let json = json.replacen('{', r#"{"later": [1, 2],"#, 1);
+        assert_eq!(Heartbeat::decode(json.as_bytes()), Ok(heartbeat()));
+    }
+
+    #[test]
+    fn parts_above_their_bounds_are_rejected() {
+        let rows: [fn(&mut Heartbeat); 6] = [
+            |h| h.cluster = "x".repeat(CLUSTER_NAME_MAX + 1),
+            |h| h.version = "a\nb".into(),
+            |h| h.http = Some("x".repeat(TEXT_BYTES_MAX + 1)),
+            |h| h.models = vec![ServedModel::default(); MODELS_MAX + 1],
+            |h| h.models[0].identity.arithmetic = "x".repeat(TEXT_BYTES_MAX + 1),
+            |h| h.models[0].load.as_mut().unwrap().prefill_tokens_per_s = Some(-1.0),
+        ];
+        for change in rows {
+            let mut heartbeat = heartbeat();
+            change(&mut heartbeat);
+            assert!(heartbeat.encode().is_err(), "{heartbeat:?}");
+            let json = serde_json::to_vec(&heartbeat).unwrap();
+            assert!(Heartbeat::decode(&json).is_err(), "{heartbeat:?}");
+        }
+        let long = vec![b' '; HEARTBEAT_BYTES_MAX + 1];
+        let too_long = MessageError::TooMany("bytes", HEARTBEAT_BYTES_MAX);
+        assert_eq!(Heartbeat::decode(&long), Err(too_long));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_heartbeat_or_an_error(at in 0_usize..400, byte: u8) {
+            let mut json = heartbeat().encode().unwrap();
+            let at = at % json.len();
+            json[at] = byte;
+            let _ = Heartbeat::decode(&json);
+            prop_assert!(Heartbeat::decode(&json[..at]).is_err());
+        }
+    }
+}
