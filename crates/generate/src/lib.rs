@@ -8,6 +8,7 @@
 //! output       token log -> text, reasoning, tool calls, events   model_handle     a loaded model
 //! submit       start and resumption: prompt ids -> logs, requests tools            tools and how they may be called
 //! detokenize   a list of ids -> text
+//! remote_request  a request for an engine of another process  value_bounds, update_record  decoded values
 //! ```
 
 pub mod constraint;
@@ -20,6 +21,7 @@ pub mod priority;
 pub mod prompt;
 pub mod prompt_limit;
 pub mod prompt_record;
+pub mod remote_request;
 pub mod request;
 mod request_serde;
 pub mod response_format;
@@ -29,3 +31,5 @@ pub mod stream_meta;
 pub mod stream_source;
 pub mod submit;
 pub mod tools;
+pub mod update_record;
+pub mod value_bounds;

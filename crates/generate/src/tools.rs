@@ -7,6 +7,8 @@ use text::{ConstrainedTool, GrammarSource};
 
 /// Tools per request.
 pub const TOOLS_MAX: usize = 256;
+/// Bytes of a tool's name.
+const NAME_BYTES_MAX: usize = 128;
 
 /// Tools of a request.
 #[derive(Debug, Default)]
@@ -85,6 +87,12 @@ impl Tools {
             },
         })
     }
+}
+
+/// Whether a tool name is valid: 1 to 128 letters, digits, underscores, hyphens and dots.
+pub fn is_tool_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
 }
 
 /// Whether the arguments of each call of a tool must match the schema.

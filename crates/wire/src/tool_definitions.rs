@@ -2,12 +2,10 @@
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::error::ApiError;
-use generate::tools::{TOOLS_MAX, ToolChoice, Tools};
+use generate::tools::{TOOLS_MAX, ToolChoice, Tools, is_tool_name};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Limit of a tool name in bytes.
-const NAME_BYTES_MAX: usize = 128;
 /// Error message for an invalid tool name.
 pub(crate) const TOOL_NAME_MESSAGE: &str =
     "must be 1 to 128 letters, digits, underscores, hyphens and dots";
@@ -158,10 +156,4 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
     // Chat templates read `type`, and not every client sends the field.
     tool["type"] = Value::from("function");
     Some((name?.into_owned(), tool))
-}
-
-/// Whether a tool name is valid.
-pub fn is_tool_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
 }

@@ -1,9 +1,10 @@
 //! The control updates of a stream: those in effect, those that wait, and the last ones for readers.
 
-use super::bounds::{require_count, require_ids, require_range, require_unix_us};
+use super::bounds::{check_update, require_count, require_unix_us};
 use super::json_record::{DescriptionError, from_json, to_json};
 use crate::streams::control_history::{TimedUpdate, UPDATES_RECORDED_MAX};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX};
+use generate::update_record::UpdateFields;
 use serde::{Deserialize, Serialize};
 
 /// The control updates of a stream: the body of [`journal::Record::Steered`].
@@ -58,50 +59,10 @@ impl ControlState {
     }
 }
 
-fn check_update(
-    name: &str,
-    update: &RequestUpdate,
-    inject_max: usize,
-) -> Result<(), DescriptionError> {
-    for (value, range) in [
-        (update.temperature, 0.0..=100.0),
-        (update.top_p, 0.0..=1.0),
-        (update.min_p, 0.0..=1.0),
-        (update.repetition_penalty, 0.0..=100.0),
-        (update.presence_penalty, -100.0..=100.0),
-        (update.frequency_penalty, -100.0..=100.0),
-    ] {
-        value.map_or(Ok(()), |value| require_range(name, value, range))?;
-    }
-    require_ids(name, &update.inject, inject_max)
-}
-
-/// The encoding of [`RequestUpdate`].
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "RequestUpdate", default = "RequestUpdate::default")]
-struct UpdateFields {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_k: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    min_p: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    repetition_penalty: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    presence_penalty: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frequency_penalty: Option<f32>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    inject: Vec<u32>,
-}
-
 /// Lists of [`RequestUpdate`]s.
 mod update_list {
-    use super::UpdateFields;
     use engine::RequestUpdate;
+    use generate::update_record::UpdateFields;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[derive(Serialize)]

@@ -51,6 +51,8 @@ pub struct OutputConstraints {
     /// Delimiters that a constrained answer is searched for: the ends of reasoning, or the headers of channels.
     pub(crate) delimiters: Option<Arc<DelimiterSet>>,
     pub(crate) masks: Arc<MaskWorker>,
+    /// Whether schemas that do not set `additionalProperties` forbid other members.
+    pub(crate) closed_objects: bool,
 }
 
 /// How much work a look-up may do.
@@ -156,6 +158,7 @@ impl ConstraintCompiler {
             strict,
             delimiters,
             masks: Arc::clone(&self.masks),
+            closed_objects: options.closed_objects,
         })
     }
 

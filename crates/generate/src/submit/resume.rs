@@ -74,6 +74,20 @@ impl Submission<'_> {
         resumed: ResumedGeneration,
         host: &dyn SubmissionHost,
     ) -> Result<(StartedGeneration, Vec<LogReaders>), ApiError> {
+        self.resume_from(0, prompts, resumed, host)
+    }
+
+    /// As [`Submission::resume`], for the choices of each prompt from `first_choice` on.
+    ///
+    /// # Errors
+    /// As [`Submission::resume`].
+    pub(crate) fn resume_from(
+        &self,
+        first_choice: u32,
+        prompts: &[PreparedPrompt],
+        resumed: ResumedGeneration,
+        host: &dyn SubmissionHost,
+    ) -> Result<(StartedGeneration, Vec<LogReaders>), ApiError> {
         let mut opened = OpenedLogs::with_capacity(resumed.choices.len());
         let mut limits = Vec::with_capacity(prompts.len());
         for prompt in prompts {
@@ -84,7 +98,7 @@ impl Submission<'_> {
         }
         let mut open = Vec::new();
         for (i, choice) in resumed.choices.into_iter().enumerate() {
-            let (at, number) = (i / self.n, i % self.n);
+            let (at, number) = (i / self.n, first_choice as usize + i % self.n);
             let reopened =
                 self.reopen_choice((&prompts[at], limits[at]), choice, host, &mut opened)?;
             open.extend(reopened.map(|(choice, answered)| OpenChoice {

@@ -1,4 +1,5 @@
-//! Integration tests of generations, over a fake model.
+//! Generations over an engine that is stepped by hand.
 
+mod remote;
 mod resume;
 mod support;

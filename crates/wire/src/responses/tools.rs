@@ -2,9 +2,9 @@
 
 use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::tool_definitions::{
-    TOOL_NAME_MESSAGE, is_tool_name, parse_tool_choice, parse_tool_list, reject_unknown_tool,
+    TOOL_NAME_MESSAGE, parse_tool_choice, parse_tool_list, reject_unknown_tool,
 };
-use generate::tools::Tools;
+use generate::tools::{Tools, is_tool_name};
 use serde_json::{Map, Value, json};
 
 /// Error message for unsupported features.

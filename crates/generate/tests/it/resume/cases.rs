@@ -73,7 +73,7 @@ fn greedy() -> SamplingParams {
     }
 }
 
-pub(super) fn sampled() -> SamplingParams {
+pub(crate) fn sampled() -> SamplingParams {
     SamplingParams {
         temperature: 0.9,
         repetition_penalty: 1.1,
@@ -85,7 +85,7 @@ pub(super) fn sampled() -> SamplingParams {
     }
 }
 
-pub(super) fn params(sampling: SamplingParams, max_tokens: usize) -> GenerationParams {
+pub(crate) fn params(sampling: SamplingParams, max_tokens: usize) -> GenerationParams {
     GenerationParams {
         sampling,
         max_tokens: Some(max_tokens),
@@ -93,7 +93,7 @@ pub(super) fn params(sampling: SamplingParams, max_tokens: usize) -> GenerationP
     }
 }
 
-pub(super) fn plain(label: &'static str, params: GenerationParams) -> Case {
+pub(crate) fn plain(label: &'static str, params: GenerationParams) -> Case {
     Case {
         label,
         answers: AnswerFormat::default(),
@@ -106,7 +106,7 @@ pub(super) fn plain(label: &'static str, params: GenerationParams) -> Case {
     }
 }
 
-pub(super) fn sampled_cases() -> Vec<Case> {
+pub(crate) fn sampled_cases() -> Vec<Case> {
     let min_tokens = SamplingParams {
         min_tokens: 9,
         ..sampled()
@@ -167,7 +167,7 @@ pub(super) fn sampled_cases() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-pub(super) fn constrained_cases() -> Vec<Case> {
+pub(crate) fn constrained_cases() -> Vec<Case> {
     let think = AnswerFormat {
         tools: ToolFamily::Hermes,
         reasoning: ReasoningFamily::Think,

@@ -1,7 +1,7 @@
 //! Generations that are cut at every token and resumed in a fresh engine: tokens, log-probabilities, alternatives and
 //! ends are those of the uninterrupted generation, bit for bit.
 
-mod cases;
+pub(crate) mod cases;
 
 use self::cases::{constrained_cases, params, plain, sampled, sampled_cases};
 use crate::support::{Bench, Case, RecordingHost};
@@ -11,14 +11,14 @@ use stream::{End, Stop};
 
 /// The values of a choice with the bits of their log-probabilities.
 #[derive(Debug, PartialEq)]
-struct Bits {
-    tokens: Vec<(u32, u32)>,
-    top: Vec<(u32, u32)>,
-    end: Option<End>,
+pub(crate) struct Bits {
+    pub(crate) tokens: Vec<(u32, u32)>,
+    pub(crate) top: Vec<(u32, u32)>,
+    pub(crate) end: Option<End>,
 }
 
 impl Bits {
-    fn of(choice: &ResumedChoice) -> Self {
+    pub(crate) fn of(choice: &ResumedChoice) -> Self {
         let tokens = choice.tokens.iter().map(|t| (t.id, t.logprob.to_bits()));
         let top = choice.top.iter().map(|t| (t.id, t.logprob.to_bits()));
         Self {

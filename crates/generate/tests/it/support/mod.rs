@@ -135,7 +135,7 @@ impl<'a> Bench<'a> {
         bench
     }
 
-    fn prompts(&self) -> Vec<PreparedPrompt> {
+    pub(crate) fn prompts(&self) -> Vec<PreparedPrompt> {
         let wanted = ParseOptions {
             tool_calling: self.case.params.tool_calling,
             structured_output: self.case.params.response_format.is_some(),
@@ -145,7 +145,7 @@ impl<'a> Bench<'a> {
         prompts.expect("prompts")
     }
 
-    fn submission(&self) -> Submission<'_> {
+    pub(crate) fn submission(&self) -> Submission<'_> {
         Submission {
             model: &self.model,
             params: &self.case.params,
@@ -212,7 +212,9 @@ impl<'a> Bench<'a> {
 }
 
 /// The readers would abandon the logs if they were dropped; a forgotten reader stays.
-fn keep_watched<R>((started, readers): (StartedGeneration, Vec<R>)) -> StartedGeneration {
+pub(crate) fn keep_watched<R>(
+    (started, readers): (StartedGeneration, Vec<R>),
+) -> StartedGeneration {
     readers.into_iter().for_each(std::mem::forget);
     started
 }
