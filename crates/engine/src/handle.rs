@@ -88,6 +88,11 @@ impl Handle {
         self.shared.inbox.unpark();
     }
 
+    /// Whether the engine is another process, so that requests need [`Request::remote`].
+    pub fn is_remote(&self) -> bool {
+        self.shared.inbox.is_remote
+    }
+
     /// The engine's counters.
     pub fn stats(&self) -> &Stats {
         &self.shared.inbox.stats

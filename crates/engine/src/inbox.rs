@@ -20,7 +20,7 @@ use model::Dims;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Wake;
+use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
@@ -48,6 +48,9 @@ pub(crate) struct Inbox {
     updates: Mutex<VecDeque<(RequestId, RequestUpdate)>>,
     updates_waiting: AtomicUsize,
     thread: OnceLock<Thread>,
+    /// Whether a relay to engines of other processes takes the requests, instead of an engine thread.
+    pub(crate) is_remote: bool,
+    relay: OnceLock<Waker>,
 }
 
 /// The part of the inbox behind the mutex.
@@ -117,10 +120,16 @@ impl Inbox {
             updates: Mutex::default(),
             updates_waiting: AtomicUsize::new(0),
             thread: OnceLock::new(),
+            is_remote: false,
+            relay: OnceLock::new(),
         }
     }
 
     pub(crate) fn submit(&self, request: Request) -> Result<RequestId, Rejected> {
+        if self.is_remote && request.remote.is_none() {
+            let message = "engine: is another process, which runs only text generation".to_owned();
+            return Err(Rejected::Invalid(Box::new(request), message));
+        }
         if let Some(message) = validate::request_errors(&request, &self.dims, &self.config) {
             return Err(Rejected::Invalid(Box::new(request), message));
         }
@@ -206,10 +215,13 @@ impl Inbox {
         self.updates_waiting.store(updates.len(), Ordering::Release);
     }
 
-    /// Wakes the engine thread.
+    /// Wakes the engine thread or the relay.
     pub(crate) fn unpark(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
+        }
+        if let Some(relay) = self.relay.get() {
+            relay.wake_by_ref();
         }
     }
 
@@ -232,6 +244,16 @@ impl Inbox {
         let _ = self.thread.set(thread);
     }
 
+    /// Sets the waker of the relay. Only the first call counts.
+    pub(crate) fn set_relay(&self, waker: Waker) {
+        let _ = self.relay.set(waker);
+    }
+
+    /// Gives the slot of an ended request back.
+    pub(crate) fn vacate_slot(&self, slot: usize) {
+        self.lock_queue().vacant_slots.push(slot);
+    }
+
     /// Moves new requests into `requests` and gives slots back.
     pub(crate) fn take_requests(
         &self,
@@ -245,6 +267,11 @@ impl Inbox {
             closed: queue.closed,
             drain_deadline: queue.drain_deadline,
         }
+    }
+
+    /// The drain deadline, once [`crate::Handle::shutdown`] was called.
+    pub(crate) fn drain_deadline(&self) -> Option<Instant> {
+        self.lock_queue().drain_deadline
     }
 
     pub(crate) fn is_cancelled(&self, id: RequestId, slot: usize) -> bool {

@@ -23,6 +23,7 @@ mod pages;
 mod plan;
 mod prefix_index;
 mod progress;
+pub mod remote;
 mod request;
 mod request_id;
 mod request_state;

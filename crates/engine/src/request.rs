@@ -162,6 +162,9 @@ pub struct Request {
     /// A value whose drop releases the caller's resources. Dropped when all pages of the request are free, before the last
     /// log ends; also when the engine panics. The drop must be quick and must not wait.
     pub held: Option<Box<dyn Send>>,
+    /// The request as a record for an engine of another process. Required by a handle of [`crate::remote`]; an engine of
+    /// this process ignores it.
+    pub remote: Option<Arc<[u8]>>,
 }
 
 /// A rejected request with the reason.

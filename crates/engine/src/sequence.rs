@@ -1,6 +1,7 @@
 //! One choice of a request: tokens, page table and scheduling state.
 
 mod inject;
+mod relayed;
 
 use crate::age::Age;
 use crate::embedding::EmbeddingPool;

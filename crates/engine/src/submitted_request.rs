@@ -7,6 +7,7 @@ use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{Sequence, SequenceLimits};
 use crate::sequence_permits::PermitState;
 use crate::{Request, RequestId};
+use std::sync::Arc;
 
 /// A request on its way to the scheduler. All memory that the engine thread needs for the request is
 /// allocated here, on the caller's thread.
@@ -14,6 +15,8 @@ pub(crate) struct SubmittedRequest {
     pub(crate) state: RequestState,
     /// In choice order.
     pub(crate) sequences: Vec<Sequence>,
+    /// The record for an engine of another process.
+    pub(crate) remote: Option<Arc<[u8]>>,
 }
 
 impl SubmittedRequest {
@@ -71,7 +74,11 @@ impl SubmittedRequest {
             paused_ns: 0,
             observed: ObservedState::Running,
         };
-        Self { state, sequences }
+        Self {
+            state,
+            sequences,
+            remote: request.remote,
+        }
     }
 
     /// Position in arrival order.

@@ -156,6 +156,7 @@ impl Submission<'_> {
             permits: host.permits(&progress),
             progress,
             held: None,
+            remote: None,
         }
     }
 

@@ -157,6 +157,7 @@ fn run(
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
+            remote: None,
         };
         handle.submit(request).map_err(|why| format!("{why:?}"))?;
     }

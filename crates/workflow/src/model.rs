@@ -133,6 +133,7 @@ impl Model {
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
+            remote: None,
         };
         let submitted = engine.submit(request);
         let rejected = |why| trouble(&submit::rejected(&why, Duration::ZERO));

@@ -66,7 +66,7 @@ impl Scheduler {
 
 impl RequestState {
     /// Takes a permit for this sequence of the request, or requests one.
-    fn take_permit(&mut self, sequence: &mut Sequence) {
+    pub(crate) fn take_permit(&mut self, sequence: &mut Sequence) {
         let permit = sequence.permit;
         if permit == PermitState::Held {
             return;
@@ -84,7 +84,7 @@ impl RequestState {
     }
 
     /// Returns the permit of this sequence, or withdraws the sequence's request for a permit.
-    pub(super) fn release_permit(&mut self, sequence: &mut Sequence) {
+    pub(crate) fn release_permit(&mut self, sequence: &mut Sequence) {
         let permit = sequence.permit;
         let released = self.with_permits(|permits| match permit {
             PermitState::None => {}

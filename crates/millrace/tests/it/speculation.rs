@@ -91,6 +91,7 @@ fn answers(
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
+            remote: None,
         };
         handle.submit(request).unwrap();
     }

@@ -274,6 +274,7 @@ impl TextEmbedder<'_> {
             progress: Arc::default(),
             permits: None,
             held: Some(Box::new(slot)),
+            remote: None,
         };
         let submitted = self.served.handle.engine.submit(request);
         submitted.map_err(|why| submit::rejected(&why, retry_after))?;

@@ -229,5 +229,6 @@ fn request(rig: &Rig) -> engine::Request {
         progress: Arc::default(),
         permits: None,
         held: None,
+        remote: None,
     }
 }

@@ -149,6 +149,7 @@ impl Bench {
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
+            remote: None,
         }
     }
 

@@ -204,6 +204,7 @@ impl Bench {
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
+            remote: None,
         };
         self.model.handle.engine.submit(request).expect("accepted");
         let mut ids = Vec::new();
@@ -249,6 +250,7 @@ impl Bench {
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
+            remote: None,
         };
         self.model.handle.engine.submit(request).expect("accepted");
         let mut nothing = [Token {
