@@ -4,6 +4,7 @@ use crate::error::ApiError;
 use crate::output::parser_config::ParserConfig;
 use crate::stream_meta::StreamMeta;
 use engine::{Handle, Progress, RequestId, Token, TopLogprob};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use stream::{Gate, Tap};
@@ -17,6 +18,8 @@ pub struct Submitted {
     pub progress: Arc<Progress>,
     /// Number of the prompt that the request answers.
     pub prompt: usize,
+    /// Numbers of the choices that the request computes, among the choices of the generation.
+    pub choices: Range<usize>,
 }
 
 /// Counts of a resumed generation.

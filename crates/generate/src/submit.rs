@@ -2,6 +2,7 @@
 
 mod answer_rules;
 mod logs;
+mod remote_record;
 mod resume;
 
 use self::answer_rules::AnswerLimits;
@@ -15,6 +16,7 @@ use crate::prompt::PreparedPrompt;
 use crate::request::GenerationParams;
 use crate::stream_source::{StartedGeneration, Submitted};
 use engine::{Choice, Progress, Rejected, Request, SequencePermits, Terms, Token, TopLogprob};
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -123,15 +125,18 @@ impl Submission<'_> {
         for _ in 0..self.n {
             choices.push(self.open_choice(&prompt, limits, host, opened)?);
         }
+        let remote = self.remote_record(&prompt, (0, self.n), &[])?;
         let mut ids = prompt.ids;
         ids.truncate(limits.prompt_len);
         let request = Request {
+            remote,
             max_tokens: limits.max_tokens,
             sampling: self.sampling_params(limits),
             choices,
             ..self.empty_request(ids, Arc::new(progress), host)
         };
-        self.submit_request(number, request)
+        let choices = number * self.n..(number + 1) * self.n;
+        self.submit_request(number, choices, request)
     }
 
     /// A request with this prompt, without choices and limits.
@@ -160,13 +165,19 @@ impl Submission<'_> {
         }
     }
 
-    fn submit_request(&self, prompt: usize, request: Request) -> Result<Submitted, ApiError> {
+    fn submit_request(
+        &self,
+        prompt: usize,
+        choices: Range<usize>,
+        request: Request,
+    ) -> Result<Submitted, ApiError> {
         let progress = Arc::clone(&request.progress);
         match self.model.engine.submit(request) {
             Ok(id) => Ok(Submitted {
                 id,
                 progress,
                 prompt,
+                choices,
             }),
             Err(why) => Err(rejected(&why, self.retry_after)),
         }

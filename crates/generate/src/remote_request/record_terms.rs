@@ -32,7 +32,7 @@ enum RecordPolicy {
 }
 
 impl RecordTerms {
-    pub(super) fn new(terms: &Terms) -> Self {
+    pub(crate) fn new(terms: &Terms) -> Self {
         let Clocks {
             queue,
             first_token,

@@ -1,6 +1,6 @@
 //! Submission of a request of another process to the engine of this one.
 
-use super::RemoteRequest;
+use super::record::RemoteRequest;
 use crate::constraint::compiler::{ConstraintCompiler, ConstraintOptions, OutputConstraints};
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;

@@ -1,4 +1,8 @@
-use super::*;
+use super::record::merged;
+use super::{REMOTE_REQUEST_BYTES_MAX, RecordTerms, RemoteRequest};
+use crate::prompt_record::PromptRecord;
+use crate::request::{CHOICES_MAX, GenerationParams};
+use engine::RequestUpdate;
 use engine::{Account, CacheSalt, Clocks, Policy, Priority, Terms};
 use std::time::Duration;
 

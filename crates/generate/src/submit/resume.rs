@@ -15,7 +15,7 @@ use super::{Submission, SubmissionHost, SubmittedRequests};
 use crate::error::ApiError;
 use crate::output::choice_reader::LogReaders;
 use crate::prompt::PreparedPrompt;
-use crate::stream_source::{ResumedCounts, StartedGeneration};
+use crate::stream_source::{ResumedCounts, StartedGeneration, Submitted};
 use engine::{Choice, GivenProgress, Request, RequestUpdate, SamplingParams, Token, TopLogprob};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -57,6 +57,8 @@ struct OpenChoice {
     prompt: usize,
     /// Number among the choices of the prompt.
     number: usize,
+    /// Number among the choices of the generation.
+    at: usize,
     choice: Choice,
     /// Ids of the tokens so far, without the prompt's.
     answered: Vec<u32>,
@@ -85,7 +87,7 @@ impl Submission<'_> {
         &self,
         first_choice: u32,
         prompts: &[PreparedPrompt],
-        resumed: ResumedGeneration,
+        mut resumed: ResumedGeneration,
         host: &dyn SubmissionHost,
     ) -> Result<(StartedGeneration, Vec<LogReaders>), ApiError> {
         let mut opened = OpenedLogs::with_capacity(resumed.choices.len());
@@ -97,13 +99,15 @@ impl Submission<'_> {
             return Err(unlike_the_request());
         }
         let mut open = Vec::new();
-        for (i, choice) in resumed.choices.into_iter().enumerate() {
+        let choices = std::mem::take(&mut resumed.choices);
+        for (i, choice) in choices.into_iter().enumerate() {
             let (at, number) = (i / self.n, first_choice as usize + i % self.n);
             let reopened =
                 self.reopen_choice((&prompts[at], limits[at]), choice, host, &mut opened)?;
             open.extend(reopened.map(|(choice, answered)| OpenChoice {
                 prompt: at,
                 number,
+                at: i,
                 choice,
                 answered,
             }));
@@ -118,29 +122,46 @@ impl Submission<'_> {
             ended: resumed.ended,
         };
         host.set_requests(open.len());
-        let mut requests = SubmittedRequests::new(self.model, open.len());
-        for (i, choice) in open.into_iter().enumerate() {
-            let given = GivenProgress {
-                cached_tokens: if i == 0 { counts.cached_tokens } else { 0 },
-            };
-            let at = choice.prompt;
-            let request = self.resumed_request((&prompts[at], limits[at]), choice, given, host);
-            let request = Request {
-                paused: resumed.paused,
-                sampling: updated(request.sampling, &resumed.updates),
-                ..request
-            };
-            requests.push(self.submit_request(at, request)?);
-        }
+        let requests = self.submit_open((prompts, &limits), open, &resumed, host)?;
         let generation = StartedGeneration {
             engine: self.model.engine.clone(),
             tokenizer: Arc::clone(&self.model.tokenizer),
-            requests: requests.keep(),
+            requests,
             choices: opened.logs,
             prompt_tokens: counts.prompt_tokens.iter().sum(),
             resumed: Some(counts),
         };
         Ok((generation, opened.readers))
+    }
+
+    /// Submits a request for each open choice, or none.
+    fn submit_open(
+        &self,
+        (prompts, limits): (&[PreparedPrompt], &[AnswerLimits]),
+        open: Vec<OpenChoice>,
+        resumed: &ResumedGeneration,
+        host: &dyn SubmissionHost,
+    ) -> Result<Vec<Submitted>, ApiError> {
+        let mut requests = SubmittedRequests::new(self.model, open.len());
+        for (i, choice) in open.into_iter().enumerate() {
+            let given = GivenProgress {
+                cached_tokens: if i == 0 { resumed.cached_tokens } else { 0 },
+            };
+            let (prompt, at) = (choice.prompt, choice.at);
+            let first_choice = u32::try_from(choice.number).unwrap_or(u32::MAX);
+            let record = (first_choice, 1);
+            let remote = self.remote_record(&prompts[prompt], record, &resumed.updates)?;
+            let answered = (&prompts[prompt], limits[prompt]);
+            let request = self.resumed_request(answered, choice, given, host);
+            let request = Request {
+                remote,
+                paused: resumed.paused,
+                sampling: updated(request.sampling, &resumed.updates),
+                ..request
+            };
+            requests.push(self.submit_request(prompt, at..at + 1, request)?);
+        }
+        Ok(requests.keep())
     }
 
     /// Opens the logs of one choice, which begin with the tokens so far. Returns the engine's side and the ids of the

@@ -4,19 +4,23 @@
 use crate::resume::Bits;
 use crate::resume::cases::{constrained_cases, params, plain, sampled, sampled_cases};
 use crate::support::{Bench, Case, RecordingHost, keep_watched};
-use engine::RequestUpdate;
+use engine::remote::RelayedRequest;
+use engine::{EngineConfig, RequestUpdate, Token, TopLogprob};
 use generate::constraint::compiler::ConstraintCompiler;
 use generate::error::ApiError;
+use generate::model_handle::ModelHandle;
 use generate::remote_request::{ChoiceSoFar, RemoteRequest, Resumption};
 use generate::stream_source::StartedGeneration;
-use generate::submit::ResumedChoice;
+use generate::submit::{ResumedChoice, ResumedGeneration, Submission};
 use stream::End;
 
 /// The record of the choices from `first` on of one prompt, after its way through bytes.
 fn record(bench: &Bench<'_>, prompt: usize, (first, n): (usize, usize)) -> RemoteRequest {
     let prompts = bench.prompts();
     let choices = (first as u32, n);
-    let record = RemoteRequest::new(&bench.submission(), &prompts[prompt], choices, &[]);
+    let record = bench
+        .submission()
+        .remote_request(&prompts[prompt], choices, &[]);
     let bytes = record.encode().expect("short");
     let decoded = RemoteRequest::decode(&bytes).expect("a request");
     assert_eq!(decoded, record);
@@ -133,7 +137,9 @@ fn record_has_the_updates_in_effect() {
     let prompts = bench.prompts();
     for cut in 7..20 {
         let with_updates = |updates: &[RequestUpdate], later: Vec<RequestUpdate>| {
-            let record = RemoteRequest::new(&bench.submission(), &prompts[0], (0, 1), updates);
+            let record = bench
+                .submission()
+                .remote_request(&prompts[0], (0, 1), updates);
             let mut bench = Bench::new(&case);
             let resumption = Resumption {
                 choices: vec![cut_choice(&whole[0], cut)],
@@ -157,6 +163,73 @@ fn record_has_the_updates_in_effect() {
             "{cut}: beside the record"
         );
     }
+}
+
+/// What a relay takes from a remote handle.
+fn relayed(
+    bench: &Bench<'_>,
+    submit: impl FnOnce(&Submission<'_>) -> Result<StartedGeneration, ApiError>,
+) -> Vec<RemoteRequest> {
+    let (dims, epoch) = (bench.model.engine.dims(), bench.model.engine.epoch());
+    let opened = engine::remote::remote_handle(dims, EngineConfig::default(), epoch);
+    let (engine, mut inbox) = opened.expect("bounds");
+    let model = ModelHandle {
+        engine,
+        ..bench.model.clone()
+    };
+    let submission = Submission {
+        model: &model,
+        ..bench.submission()
+    };
+    let _started = submit(&submission).expect("room");
+    let mut requests = Vec::new();
+    assert!(inbox.take_requests(&mut requests, epoch));
+    let records = requests.iter().map(RelayedRequest::record);
+    records
+        .map(|record| RemoteRequest::decode(record).expect("a record"))
+        .collect()
+}
+
+#[test]
+fn remote_handle_gets_the_records() {
+    let case = plain("relayed", params(sampled(), 20));
+    let case = Case { n: 3, ..case };
+    let mut bench = Bench::new(&case);
+    let (host, prompts) = (RecordingHost::default(), bench.prompts());
+    let started = relayed(&bench, |submission| {
+        submission.start(bench.prompts(), &host).map(keep_watched)
+    });
+    let expected = |choices, updates: &[RequestUpdate]| {
+        bench
+            .submission()
+            .remote_request(&prompts[0], choices, updates)
+    };
+    assert_eq!(started, [expected((0, 3), &[])]);
+    let update = RequestUpdate {
+        temperature: Some(0.2),
+        ..RequestUpdate::default()
+    };
+    let choice = |id| ResumedChoice {
+        tokens: vec![Token { id, logprob: -1.0 }],
+        top: vec![TopLogprob { id, logprob: -1.0 }; 3],
+        end: (id == 98).then_some(End::Length),
+    };
+    let resumed = ResumedGeneration {
+        choices: [97, 98, 99].map(choice).into(),
+        updates: vec![update.clone()],
+        ..ResumedGeneration::default()
+    };
+    let resumed = relayed(&bench, |submission| {
+        submission
+            .resume(&prompts, resumed, &host)
+            .map(keep_watched)
+    });
+    let updates = [update];
+    let expected = [(0, 1), (2, 1)].map(|choices| expected(choices, &updates));
+    assert_eq!(resumed, expected);
+    let local = bench.start();
+    assert_eq!(local.requests[0].choices, 0..3);
+    bench.run();
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! The record of a request.
+
+use super::record_terms::RecordTerms;
+use crate::error::ApiError;
+use crate::output::parser_config::ParseOptions;
+use crate::prompt_record::PromptRecord;
+use crate::request::{CHOICES_MAX, GenerationParams};
+use crate::request_serde::verbatim;
+use crate::update_record::UpdateFields;
+use crate::value_bounds::{
+    InvalidValue, check_params, check_prompt, check_update, require_range, require_tokens,
+};
+use engine::RequestUpdate;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of an encoded request.
+pub const REMOTE_REQUEST_BYTES_MAX: usize = 16 << 20;
+
+/// One request to an engine of another process: a prompt with all choices, or some of them. Unknown fields are ignored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RemoteRequest {
+    /// The prompt, without the tokens so far.
+    pub prompt: PromptRecord,
+    /// How answers are generated.
+    #[serde(with = "verbatim::value")]
+    pub params: GenerationParams,
+    /// Number of choices.
+    pub n: usize,
+    /// Number of the first choice among the choices of the prompt.
+    #[serde(default)]
+    pub first_choice: u32,
+    /// Tokens that prompt and answer may have together.
+    pub context_max: usize,
+    /// Seed of the sampler.
+    pub seed: u64,
+    /// Tokens that a choice may be ahead of the reader; 0 = no limit.
+    pub credit_window: u64,
+    /// Priority, account, time limits, salt.
+    pub terms: RecordTerms,
+    /// Sampling parameters in effect that differ from `params`; nothing to inject.
+    #[serde(default, with = "UpdateFields")]
+    pub in_effect: RequestUpdate,
+}
+
+impl RemoteRequest {
+    /// JSON.
+    ///
+    /// # Errors
+    /// The request is longer than [`REMOTE_REQUEST_BYTES_MAX`].
+    pub fn encode(&self) -> Result<Vec<u8>, ApiError> {
+        let json = serde_json::to_vec(self).map_err(|why| {
+            ApiError::ours(
+                "internal_error",
+                format!("the request is not encoded: {why}"),
+            )
+        })?;
+        if json.len() > REMOTE_REQUEST_BYTES_MAX {
+            let message = format!(
+                "prompt: the prepared request has {} bytes; at most {REMOTE_REQUEST_BYTES_MAX} are taken",
+                json.len()
+            );
+            return Err(ApiError::field("prompt", "too_long", message));
+        }
+        Ok(json)
+    }
+
+    /// The request of these bytes. Every value is one that a request can have.
+    ///
+    /// # Errors
+    /// The bytes are too many or no JSON of a request, or a value is out of bounds; the message names field and bound.
+    pub fn decode(json: &[u8]) -> Result<Self, InvalidValue> {
+        if json.len() > REMOTE_REQUEST_BYTES_MAX {
+            return Err(InvalidValue(format!(
+                "request: has {} bytes; at most {REMOTE_REQUEST_BYTES_MAX}",
+                json.len()
+            )));
+        }
+        let request: Self =
+            serde_json::from_slice(json).map_err(|why| InvalidValue(format!("request: {why}")))?;
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> Result<(), InvalidValue> {
+        require_range("n", self.n, 1..=CHOICES_MAX)?;
+        let last_first = CHOICES_MAX - self.n;
+        require_range("first_choice", self.first_choice as usize, 0..=last_first)?;
+        require_tokens("context_max", self.context_max as u64)?;
+        require_tokens("credit_window", self.credit_window)?;
+        check_prompt("prompt", &self.prompt, self.context_max)?;
+        check_params(&self.params)?;
+        check_update("in_effect", &self.in_effect, 0)
+    }
+
+    /// How the answer is parsed.
+    pub(super) fn parse_options(&self) -> ParseOptions {
+        ParseOptions {
+            tool_calling: self.params.tool_calling,
+            structured_output: self.params.response_format.is_some(),
+        }
+    }
+}
+
+/// One update with the effect of all, without the injected tokens.
+pub(crate) fn merged(updates: &[RequestUpdate]) -> RequestUpdate {
+    let mut all = RequestUpdate::default();
+    for update in updates {
+        all = RequestUpdate {
+            temperature: update.temperature.or(all.temperature),
+            top_k: update.top_k.or(all.top_k),
+            top_p: update.top_p.or(all.top_p),
+            min_p: update.min_p.or(all.min_p),
+            repetition_penalty: update.repetition_penalty.or(all.repetition_penalty),
+            presence_penalty: update.presence_penalty.or(all.presence_penalty),
+            frequency_penalty: update.frequency_penalty.or(all.frequency_penalty),
+            inject: Vec::new(),
+        };
+    }
+    all
+}
