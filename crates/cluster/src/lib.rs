@@ -4,9 +4,11 @@
 //! streams are copied to JetStream.
 //!
 //! ```text
+//! executor   the engine side: requests of gateways on this process's engines
 //! messages   messages between gateways and engines
 //! names      names of instances and of NATS subjects
 //! ```
 
+pub mod executor;
 pub mod messages;
 pub mod names;

@@ -1,0 +1,302 @@
+//! All attempts of an engine process.
+
+use super::outgoing::{CopyBuffers, Outgoing};
+use super::running::{RunningAttempt, queued};
+use super::submission::rejected;
+use crate::messages::{
+    Attempt, Order, OrderKind, ReadRequest, Rejection, Run, RunReply, TokenBatch,
+};
+use crate::names::InstanceId;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Attempts that have not ended.
+pub const OPEN_ATTEMPTS_MAX: usize = 4096;
+/// Attempts that are being submitted.
+pub const STARTING_MAX: usize = 256;
+/// Ended attempts that are kept for reads.
+pub const ENDED_KEPT_MAX: usize = 1024;
+/// Time that an ended attempt is kept for reads.
+pub const ENDED_WAIT: Duration = Duration::from_secs(60);
+/// A gateway that was not heard for so long is gone, and its attempts are cancelled.
+pub const GATEWAY_SILENCE: Duration = Duration::from_secs(10);
+/// Repeated requests that wait for the answer to one attempt.
+const WAITING_MAX: usize = 8;
+/// Bytes that an answer to a read keeps free for each entry that follows.
+const ENTRY_RESERVE: usize = 48;
+
+/// What becomes of a request that arrived.
+#[derive(Debug, PartialEq)]
+pub enum Admission {
+    /// The request is to be submitted ([`super::start`]), and the outcome reported to [`Attempts::settle`].
+    Start(Box<Run>),
+    /// The request is answered now.
+    Answer(RunReply),
+    /// The request is answered when the attempt is submitted; or never, where a later attempt has replaced it.
+    Wait,
+}
+
+/// The outcome of a submission, and where it is to be sent.
+#[derive(Debug, PartialEq)]
+pub struct Settled {
+    /// Subjects of the answers.
+    pub answers: Vec<String>,
+    /// The answer.
+    pub reply: RunReply,
+}
+
+/// All attempts, by gateway and request. `now` never decreases.
+pub struct Attempts {
+    entries: BTreeMap<(InstanceId, u64), Entry>,
+    /// When the gateways of the entries were heard last.
+    heard: BTreeMap<InstanceId, Instant>,
+    batch: TokenBatch,
+    buffers: CopyBuffers,
+    is_leaving: bool,
+}
+
+/// One attempt. Without `running` it is being submitted.
+struct Entry {
+    attempt: u32,
+    /// Subjects of the answers, until the attempt is submitted.
+    answers: Vec<String>,
+    running: Option<Box<RunningAttempt>>,
+    /// When all ends were sent.
+    ended: Option<Instant>,
+}
+
+impl Attempts {
+    /// No attempts of this engine.
+    pub fn new(engine: InstanceId) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            batch: TokenBatch::new(engine),
+            buffers: CopyBuffers::new(),
+            is_leaving: false,
+        }
+    }
+
+    /// Decides about a request; `answer` is the subject of the answer. A repeated one is answered as the first; an earlier
+    /// attempt of the same request is cancelled.
+    pub fn admit(&mut self, run: Box<Run>, answer: String, now: Instant) -> Admission {
+        let key = (run.gateway, run.handle);
+        if let Some(entry) = self.entries.get_mut(&key) {
+            if entry.attempt > run.attempt {
+                return Admission::Wait;
+            }
+            if entry.attempt == run.attempt {
+                return entry.repeat(answer);
+            }
+            self.entries.remove(&key);
+        }
+        if self.is_leaving {
+            let message = "the engine shuts down";
+            return Admission::Answer(rejected(Rejection::Leaving, message));
+        }
+        if self.open() >= OPEN_ATTEMPTS_MAX || self.starting() >= STARTING_MAX {
+            let message = format!("at most {OPEN_ATTEMPTS_MAX} requests, {STARTING_MAX} new ones");
+            return Admission::Answer(rejected(Rejection::Full, message));
+        }
+        let entry = Entry {
+            attempt: run.attempt,
+            answers: vec![answer],
+            running: None,
+            ended: None,
+        };
+        self.entries.insert(key, entry);
+        self.heard.insert(run.gateway, now);
+        Admission::Start(run)
+    }
+
+    /// Takes the outcome of a submission. An attempt that was replaced, forgotten or cancelled meanwhile is dropped, and
+    /// nobody waits for its answer.
+    pub fn settle(
+        &mut self,
+        (gateway, attempt): (InstanceId, Attempt),
+        outcome: Result<RunningAttempt, RunReply>,
+    ) -> Settled {
+        let key = (gateway, attempt.handle);
+        let is_awaited =
+            |entry: &&mut Entry| entry.attempt == attempt.attempt && entry.running.is_none();
+        let Some(entry) = self.entries.get_mut(&key).filter(is_awaited) else {
+            let answers = Vec::new();
+            let reply = outcome.err().unwrap_or(RunReply::Accepted);
+            return Settled { answers, reply };
+        };
+        let answers = std::mem::take(&mut entry.answers);
+        let reply = match outcome {
+            Ok(running) => {
+                entry.running = Some(Box::new(running));
+                RunReply::Accepted
+            }
+            Err(reply) => {
+                self.entries.remove(&key);
+                if matches!(
+                    &reply,
+                    RunReply::Rejected {
+                        code: Rejection::Full,
+                        ..
+                    }
+                ) {
+                    self.drop_ended(0);
+                }
+                reply
+            }
+        };
+        Settled { answers, reply }
+    }
+
+    /// Applies the orders of a gateway.
+    pub fn apply_orders(&mut self, gateway: InstanceId, orders: &[Order], now: Instant) {
+        self.hear(gateway, now);
+        for order in orders {
+            let key = (gateway, order.handle);
+            let entry = self.entries.get_mut(&key);
+            let Some(entry) = entry.filter(|entry| entry.attempt == order.attempt) else {
+                continue;
+            };
+            if order.kind == OrderKind::Forget {
+                self.entries.remove(&key);
+            } else if let Some(running) = &mut entry.running {
+                running.apply(order);
+            }
+        }
+    }
+
+    /// The answer to a read: what was sent of each attempt and did not arrive, as far as there is room.
+    pub fn read(&mut self, request: &ReadRequest, now: Instant) -> &TokenBatch {
+        self.hear(request.gateway, now);
+        self.batch.clear();
+        for (i, wanted) in request.entries.iter().enumerate() {
+            let attempt = Attempt {
+                handle: wanted.handle,
+                attempt: wanted.attempt,
+            };
+            let entry = self.entries.get(&(request.gateway, wanted.handle));
+            let entry = entry.filter(|entry| entry.attempt == wanted.attempt);
+            // Each of the entries that follow needs room at least for its progress.
+            let reserve = (request.entries.len() - i) * ENTRY_RESERVE;
+            let _ = match entry.map(|entry| &entry.running) {
+                None => self.batch.push_unknown(attempt),
+                Some(None) => self.batch.push_progress(queued(attempt)),
+                Some(Some(running)) => {
+                    running.send_again(&wanted.have, &mut self.batch, &mut self.buffers, reserve);
+                    Ok(())
+                }
+            };
+        }
+        &self.batch
+    }
+
+    /// Sends what is new since the last call, one message for each gateway where one has room for all.
+    pub fn send_news(&mut self, now: Instant, send: &mut dyn FnMut(InstanceId, &TokenBatch)) {
+        self.batch.clear();
+        let mut entries = self.entries.iter_mut().peekable();
+        while let Some((&(gateway, _), entry)) = entries.next() {
+            let mut outgoing = Outgoing {
+                batch: &mut self.batch,
+                buffers: &mut self.buffers,
+                send: &mut |batch| send(gateway, batch),
+            };
+            entry.send_news(&mut outgoing, now);
+            let is_last = entries.peek().is_none_or(|(key, _)| key.0 != gateway);
+            if is_last {
+                outgoing.send();
+            }
+        }
+    }
+
+    /// Notes a sign of life of a gateway.
+    pub fn hear(&mut self, gateway: InstanceId, now: Instant) {
+        if let Some(heard) = self.heard.get_mut(&gateway) {
+            *heard = now;
+        }
+    }
+
+    /// Cancels the attempts of a gateway that is gone.
+    pub fn remove_gateway(&mut self, gateway: InstanceId) {
+        self.entries.retain(|key, _| key.0 != gateway);
+        self.heard.remove(&gateway);
+    }
+
+    /// Cancels the attempts of silent gateways, and forgets ended attempts after their time.
+    pub fn expire(&mut self, now: Instant) {
+        let silent = |heard: &Instant| now.saturating_duration_since(*heard) >= GATEWAY_SILENCE;
+        let gone = self.heard.iter().filter(|(_, heard)| silent(heard));
+        let gone: Vec<InstanceId> = gone.map(|(gateway, _)| *gateway).collect();
+        for gateway in gone {
+            if self.entries.keys().any(|key| key.0 == gateway) {
+                tracing::warn!(%gateway, "the gateway is silent: its requests are cancelled");
+            }
+            self.remove_gateway(gateway);
+        }
+        let is_over = |since: Instant| now.saturating_duration_since(since) >= ENDED_WAIT;
+        self.entries
+            .retain(|_, entry| !entry.ended.is_some_and(is_over));
+        self.drop_ended(ENDED_KEPT_MAX);
+    }
+
+    /// Rejects further requests: the process shuts down.
+    pub fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Attempts whose ends were not sent.
+    pub fn open(&self) -> usize {
+        self.entries.values().filter(|e| e.ended.is_none()).count()
+    }
+
+    /// Attempts, with those that have ended and are kept.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn starting(&self) -> usize {
+        let is_starting = |entry: &&Entry| entry.running.is_none();
+        self.entries.values().filter(is_starting).count()
+    }
+
+    /// Drops the ended attempts but for the last `keep`. A gateway that reads one that was dropped places the request
+    /// again.
+    fn drop_ended(&mut self, keep: usize) {
+        let ended = self.entries.iter();
+        let ended = ended.filter_map(|(key, entry)| Some((entry.ended?, *key)));
+        let mut ended: Vec<_> = ended.collect();
+        ended.sort_unstable();
+        let count = ended.len().saturating_sub(keep);
+        for (_, key) in &ended[..count] {
+            self.entries.remove(key);
+        }
+    }
+}
+
+impl Entry {
+    /// Decides about a repeated request.
+    fn repeat(&mut self, answer: String) -> Admission {
+        if self.running.is_some() {
+            return Admission::Answer(RunReply::Accepted);
+        }
+        if self.answers.len() < WAITING_MAX {
+            self.answers.push(answer);
+        }
+        Admission::Wait
+    }
+
+    fn send_news(&mut self, outgoing: &mut Outgoing<'_>, now: Instant) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if self.ended.is_none() || running.has_unreported_orders() {
+            running.send_news(outgoing);
+        }
+        if self.ended.is_none() && running.is_sent() {
+            self.ended = Some(now);
+        }
+    }
+}

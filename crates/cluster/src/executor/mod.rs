@@ -1,0 +1,27 @@
+//! The engine side of remote requests: requests of gateways are submitted to this process's engines, and their tokens sent.
+//!
+//! ```text
+//! attempts   all attempts, by gateway and request: admission, orders, reads, expiry; no I/O, `now` is an argument
+//! running    one attempt: what was sent of it, and the orders that were applied
+//! outgoing   messages to one gateway        submission   from a message to a submitted request
+//! load       load of an engine              service      the tasks on NATS
+//! ```
+//!
+//! An attempt is one try of a gateway's request on this engine. All tokens of one step for one gateway are in one message,
+//! and no message is repeated: a gateway that misses tokens reads them. An attempt that has ended is kept for such reads.
+
+mod attempts;
+mod load;
+mod outgoing;
+mod running;
+mod submission;
+#[cfg(test)]
+mod tests;
+
+pub use attempts::{
+    Admission, Attempts, ENDED_KEPT_MAX, ENDED_WAIT, GATEWAY_SILENCE, OPEN_ATTEMPTS_MAX,
+    STARTING_MAX, Settled,
+};
+pub use load::reported_load;
+pub use running::RunningAttempt;
+pub use submission::{ExecutorModel, start};

@@ -1,0 +1,294 @@
+//! One attempt of a request: its generation, what was sent of it, and the orders that were applied.
+
+use super::outgoing::{CopyBuffers, LogItems, Outgoing, bytes_of};
+use crate::messages::{
+    Attempt, ChoiceEnd, Order, OrderKind, RequestProgress, RunChoice, RunKey, TokenBatch,
+};
+use engine::{Phase, Progress, RequestUpdate, UpdateRejected};
+use generate::output::choice_reader::LogReaders;
+use generate::stream_source::{StartedGeneration, Submitted};
+use stream::End;
+
+/// A submitted attempt. The drop cancels it.
+pub struct RunningAttempt {
+    attempt: Attempt,
+    generation: StartedGeneration,
+    /// Without readers the engine would end the choices.
+    _readers: Vec<LogReaders>,
+    choices: Vec<SentChoice>,
+    /// Alternatives of each token.
+    top_n: usize,
+    orders_applied: u32,
+    /// Progress that was sent last.
+    sent: RequestProgress,
+}
+
+/// What the gateway has of one choice, and what it gets next.
+#[derive(Clone, Copy, Default)]
+struct SentChoice {
+    /// Items of the log that the gateway gave.
+    given: u32,
+    /// Whether the gateway gave the end.
+    is_given_end: bool,
+    /// Items of the log that the gateway gave or that were sent.
+    sent: u32,
+    /// Whether the gateway gave the end, or it was sent.
+    is_end_sent: bool,
+    /// Items of the log that the gateway accepted; may be more than there are.
+    credit: u64,
+    /// Items of the log that can be sent.
+    ready: u32,
+    /// The end, if it can be sent.
+    ready_end: Option<End>,
+}
+
+impl RunningAttempt {
+    pub(super) fn new(
+        attempt: Attempt,
+        (generation, readers): (StartedGeneration, Vec<LogReaders>),
+        given: &[RunChoice],
+        top_n: usize,
+    ) -> Self {
+        let choices = given.iter().map(|choice| {
+            let given = u32::try_from(choice.ids.len()).unwrap_or(u32::MAX);
+            SentChoice {
+                given,
+                is_given_end: choice.has_ended,
+                sent: given,
+                is_end_sent: choice.has_ended,
+                ..SentChoice::default()
+            }
+        });
+        Self {
+            attempt,
+            _readers: readers,
+            choices: choices.collect(),
+            top_n,
+            orders_applied: 0,
+            sent: queued(attempt),
+            generation,
+        }
+    }
+
+    /// Whether every choice's end was sent.
+    pub(super) fn is_sent(&self) -> bool {
+        self.choices.iter().all(|choice| choice.is_end_sent)
+    }
+
+    /// Whether orders were applied since progress was sent last.
+    pub(super) fn has_unreported_orders(&self) -> bool {
+        self.orders_applied != self.sent.orders_applied
+    }
+
+    /// Adds what is new to the message: tokens, ends and progress together, where a message has room for them.
+    pub(super) fn send_news(&mut self, outgoing: &mut Outgoing<'_>) {
+        let progress = self.find_news();
+        let unsent = |choice: &SentChoice| (choice.ready - choice.sent) as usize;
+        let tokens: usize = self.choices.iter().map(unsent).sum();
+        let has_end = self.choices.iter().any(|c| c.ready_end.is_some());
+        if tokens == 0 && !has_end && progress == self.sent {
+            return;
+        }
+        let entries = 1 + self.choices.len() * 2 + tokens.div_ceil(64);
+        outgoing.make_room(bytes_of(entries, tokens, self.top_n));
+        for number in 0..self.choices.len() {
+            let choice = self.choices[number];
+            outgoing.push_items(self.items(number, choice.sent, choice.ready));
+            self.choices[number].sent = choice.ready;
+            if let Some(end) = choice.ready_end {
+                outgoing.push_end(self.end_entry(number, choice.ready, end));
+                self.choices[number].is_end_sent = true;
+            }
+        }
+        outgoing.push_progress(progress);
+        self.sent = progress;
+    }
+
+    /// Adds what was sent after the items that arrived, as far as there is room, but for `reserve` bytes.
+    pub(super) fn send_again(
+        &self,
+        have: &[u32],
+        batch: &mut TokenBatch,
+        buffers: &mut CopyBuffers,
+        reserve: usize,
+    ) {
+        for (number, choice) in self.choices.iter().enumerate() {
+            if choice.is_given_end {
+                continue;
+            }
+            let have = have.get(number).map_or(0, |&have| have);
+            let items = self.items(number, have.max(choice.given), choice.sent);
+            let reached = buffers.push_items(batch, &items, reserve);
+            let end = self.generation.choices[number].tokens.end();
+            if let Some(end) = end.filter(|_| choice.is_end_sent && reached >= choice.sent) {
+                // Without room the gateway reads again.
+                let _ = batch.push_end(self.end_entry(number, choice.sent, end));
+            }
+        }
+        let _ = batch.push_progress(self.sent);
+    }
+
+    /// Applies an order; a repeated one, or one after a gap, has no effect.
+    pub(super) fn apply(&mut self, order: &Order) {
+        if let OrderKind::Credit { choice, accepted } = order.kind {
+            if let Some(choice) = self.choices.get_mut(choice as usize) {
+                choice.credit = choice.credit.max(accepted.into());
+            }
+            return self.grant_credit();
+        }
+        if Some(order.sequence) != self.orders_applied.checked_add(1) {
+            return;
+        }
+        let engine = &self.generation.engine;
+        let requests = self.generation.requests.iter();
+        match &order.kind {
+            OrderKind::Cancel => requests.for_each(|request| engine.cancel(request.id)),
+            OrderKind::Pause => requests.for_each(|request| engine.pause(request.id)),
+            OrderKind::Resume => requests.for_each(|request| engine.resume(request.id)),
+            OrderKind::Update(update) if !self.update(update) => return,
+            OrderKind::Update(_) | OrderKind::Credit { .. } | OrderKind::Forget => {}
+        }
+        self.orders_applied = order.sequence;
+    }
+
+    /// Returns false if the engine has no room for the update: the gateway repeats the order.
+    fn update(&self, update: &RequestUpdate) -> bool {
+        for (i, request) in self.generation.requests.iter().enumerate() {
+            match self.generation.engine.update(request.id, update.clone()) {
+                Err(UpdateRejected::Full) if i == 0 => return false,
+                Err(why) => tracing::warn!("a control update of a gateway is not applied: {why:?}"),
+                Ok(()) => {}
+            }
+        }
+        true
+    }
+
+    fn grant_credit(&self) {
+        for (choice, log) in self.choices.iter().zip(&self.generation.choices) {
+            if choice.credit > log.tokens.accepted() {
+                log.tokens.accept(choice.credit);
+            }
+        }
+    }
+
+    /// Finds what can be sent of each choice, and the progress that belongs to it.
+    ///
+    /// The injected tokens of an update are sent together with the progress that counts it: the count is read first, then
+    /// the length, then the number of updates that had begun.
+    fn find_news(&mut self) -> RequestProgress {
+        self.grant_credit();
+        let in_effect = self.updates_in_effect();
+        for number in 0..self.choices.len() {
+            let log = &self.generation.choices[number].tokens;
+            let (end, len) = (log.end(), log.len());
+            let begun = self.request_of(number).map_or(0, updates_begun);
+            let choice = &mut self.choices[number];
+            choice.ready = choice.sent;
+            choice.ready_end = None;
+            if begun <= in_effect && !choice.is_end_sent {
+                choice.ready = u32::try_from(len).unwrap_or(u32::MAX).max(choice.sent);
+                choice.ready_end = end;
+            }
+        }
+        RequestProgress {
+            phase: self.phase(),
+            prompt_done: self.generation.prompt_done(),
+            cached_tokens: self.cached_tokens(),
+            updates_applied: u32::try_from(in_effect).unwrap_or(u32::MAX),
+            orders_applied: self.orders_applied,
+            ..self.sent
+        }
+    }
+
+    /// Updates that are in effect for all open choices.
+    fn updates_in_effect(&self) -> u64 {
+        let requests = &self.generation.requests;
+        let applied = |request: &Submitted| request.progress.updates_applied();
+        let logs = &self.generation.choices;
+        let is_open = |request: &&Submitted| {
+            let mut choices = request.choices.clone();
+            choices.any(|number| logs[number].tokens.end().is_none())
+        };
+        let least = requests.iter().filter(is_open).map(applied).min();
+        least.unwrap_or_else(|| requests.iter().map(applied).max().unwrap_or(0))
+    }
+
+    /// Progress of the engine's request that computes a choice; `None`: the choice had ended.
+    fn request_of(&self, number: usize) -> Option<&Progress> {
+        let requests = &self.generation.requests;
+        let request = requests.iter().find(|r| r.choices.contains(&number));
+        Some(&request?.progress)
+    }
+
+    /// The phase of all engine requests together.
+    fn phase(&self) -> Phase {
+        const ORDER: [Phase; 5] = [
+            Phase::Running,
+            Phase::Prefilling,
+            Phase::Parked,
+            Phase::Paused,
+            Phase::Queued,
+        ];
+        let requests = &self.generation.requests;
+        let has = |phase| requests.iter().any(|r| r.progress.phase() == phase);
+        let first = ORDER.into_iter().find(|&phase| has(phase));
+        first.unwrap_or(Phase::Ended)
+    }
+
+    fn cached_tokens(&self) -> u64 {
+        let requests = self.generation.requests.iter();
+        requests
+            .map(|r| r.progress.cached_tokens())
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn items(&self, number: usize, from: u32, to: u32) -> LogItems<'_> {
+        LogItems {
+            log: &self.generation.choices[number],
+            top_n: self.top_n,
+            key: RunKey {
+                handle: self.attempt.handle,
+                attempt: self.attempt.attempt,
+                choice: u32::try_from(number).unwrap_or(u32::MAX),
+                first: from,
+            },
+            to,
+        }
+    }
+
+    fn end_entry(&self, number: usize, len: u32, end: End) -> ChoiceEnd {
+        ChoiceEnd {
+            handle: self.attempt.handle,
+            attempt: self.attempt.attempt,
+            choice: u32::try_from(number).unwrap_or(u32::MAX),
+            len,
+            end,
+        }
+    }
+}
+
+impl Drop for RunningAttempt {
+    fn drop(&mut self) {
+        for request in &self.generation.requests {
+            self.generation.engine.cancel(request.id);
+        }
+    }
+}
+
+/// Progress of an attempt that is not submitted yet.
+pub(super) fn queued(attempt: Attempt) -> RequestProgress {
+    RequestProgress {
+        handle: attempt.handle,
+        attempt: attempt.attempt,
+        phase: Phase::Queued,
+        prompt_done: 0,
+        cached_tokens: 0,
+        updates_applied: 0,
+        orders_applied: 0,
+    }
+}
+
+fn updates_begun(progress: &Progress) -> u64 {
+    progress.updates_begun()
+}

@@ -1,0 +1,5 @@
+mod admission;
+mod attempts;
+mod calls;
+mod engine_process;
+mod network;
