@@ -4,11 +4,15 @@
 //! streams are copied to JetStream.
 //!
 //! ```text
+//! config     how NATS is reached
 //! executor   the engine side: requests of gateways on this process's engines
 //! messages   messages between gateways and engines
 //! names      names of instances and of NATS subjects
+//! nats       the connection
 //! ```
 
+pub mod config;
 pub mod executor;
 pub mod messages;
 pub mod names;
+pub mod nats;

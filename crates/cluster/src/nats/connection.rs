@@ -1,0 +1,320 @@
+//! One connection of the process, opened once and connected again for ever.
+
+use super::backoff;
+use super::credentials::{self, CredentialError};
+use super::status::{ConnectionState, ConnectionStatus, NatsServer, News};
+use crate::config::{self, NatsConfig};
+use async_nats::connection::State;
+use async_nats::{Client, ClientError, ConnectOptions, Event, Server, ServerAddr, ServerError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// Time for one attempt, with login and TLS.
+const ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// Time between two pings to the server; after two without an answer the connection is lost.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+/// Time for the answer to a request.
+const REQUEST_MAX: Duration = Duration::from_secs(2);
+/// Commands to the connection that wait, such as publications.
+const COMMANDS_MAX: usize = 2048;
+/// Messages that wait in one subscription; further ones are dropped and counted.
+const SUBSCRIPTION_MESSAGES_MAX: usize = 4096;
+/// Events of the connection that wait.
+const EVENTS_MAX: usize = 256;
+/// Longest time until a change of the connection is seen whose event was dropped.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Bytes of the reason why no server was reached.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// A connection to NATS. It is usable while [`Connection::is_usable`]; dropping it ends it.
+#[derive(Debug)]
+pub struct Connection {
+    client: Client,
+    shared: Arc<Shared>,
+    monitor: JoinHandle<()>,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NatsCounts {
+    /// Connections made.
+    pub connects: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Errors that servers sent, such as denied subjects.
+    pub errors: u64,
+    /// Times that messages of a subscription were dropped because they were not taken in time.
+    pub slow_consumer: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    status: Mutex<ConnectionStatus>,
+    /// Changes with the state.
+    usable: watch::Sender<bool>,
+    errors: AtomicU64,
+    slow_consumer: AtomicU64,
+}
+
+impl Connection {
+    /// Opens a connection. Returns at once: servers that are not reachable are tried again for ever. Must be called inside
+    /// a tokio runtime.
+    ///
+    /// # Errors
+    /// An address is invalid, or a file of secrets or certificates cannot be used.
+    pub async fn open(config: &NatsConfig) -> Result<Self, String> {
+        let servers = config
+            .servers
+            .iter()
+            .map(|server| config::parse_server(server))
+            .collect::<Result<Vec<ServerAddr>, _>>()
+            .map_err(|why| format!("cluster.servers: {why}"))?;
+        if servers.is_empty() || servers.len() > config::SERVERS_MAX {
+            return Err(format!(
+                "cluster.servers: {} servers; 1 to {} are possible",
+                servers.len(),
+                config::SERVERS_MAX
+            ));
+        }
+        let shared = Arc::new(Shared {
+            status: Mutex::new(ConnectionStatus::new(servers.len(), now())),
+            usable: watch::Sender::new(false),
+            errors: AtomicU64::new(0),
+            slow_consumer: AtomicU64::new(0),
+        });
+        let (events, received) = mpsc::channel(EVENTS_MAX);
+        let options = options(config, &shared, events).map_err(|why| why.to_string())?;
+        let client = options
+            .connect(servers)
+            .await
+            .map_err(|why| format!("cluster.servers: {why}"))?;
+        let monitor = Monitor {
+            client: client.clone(),
+            shared: Arc::clone(&shared),
+            connects: 0,
+        };
+        Ok(Self {
+            client,
+            shared,
+            monitor: tokio::spawn(monitor.run(received)),
+        })
+    }
+
+    /// The client, for publications, requests and subscriptions. Subscriptions outlive a lost connection; publications
+    /// during one wait and are sent late, so check [`Connection::is_usable`] before.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Whether messages may be sent: connected, with a server that is used.
+    pub fn is_usable(&self) -> bool {
+        *self.shared.usable.borrow()
+    }
+
+    /// Changes when [`Connection::is_usable`] does.
+    pub fn usable_watch(&self) -> watch::Receiver<bool> {
+        self.shared.usable.subscribe()
+    }
+
+    /// Why a gateway or an engine cannot do its work: not connected, a server that is not used, or a subject that is
+    /// denied. `None`: it can.
+    pub fn problem(&self) -> Option<String> {
+        self.shared.status().problem(now())
+    }
+
+    /// The state.
+    pub fn state(&self) -> ConnectionState {
+        self.shared.status().state().clone()
+    }
+
+    /// Missing rights, a line each.
+    pub fn denials(&self) -> Vec<String> {
+        self.shared.status().denials(now())
+    }
+
+    /// Counts since the start.
+    pub fn counts(&self) -> NatsCounts {
+        let statistics = self.client.statistics();
+        NatsCounts {
+            connects: statistics.connects.load(Ordering::Relaxed),
+            received: statistics.in_messages.load(Ordering::Relaxed),
+            sent: statistics.out_messages.load(Ordering::Relaxed),
+            errors: self.shared.errors.load(Ordering::Relaxed),
+            slow_consumer: self.shared.slow_consumer.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.monitor.abort();
+    }
+}
+
+impl Shared {
+    fn status(&self) -> MutexGuard<'_, ConnectionStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores whether the connection is usable after the state changed.
+    fn publish_state(&self) {
+        let is_usable = self.status().is_usable();
+        self.usable.send_if_modified(|was| {
+            let is_changed = *was != is_usable;
+            *was = is_usable;
+            is_changed
+        });
+    }
+}
+
+fn options(
+    config: &NatsConfig,
+    shared: &Arc<Shared>,
+    events: mpsc::Sender<Event>,
+) -> Result<ConnectOptions, CredentialError> {
+    let attempts = Arc::clone(shared);
+    let options = ConnectOptions::new()
+        .name(&config.connection_name)
+        .retry_on_initial_connect()
+        .connection_timeout(ATTEMPT_MAX)
+        .ping_interval(PING_INTERVAL)
+        .request_timeout(Some(REQUEST_MAX))
+        .client_capacity(COMMANDS_MAX)
+        .subscription_capacity(SUBSCRIPTION_MESSAGES_MAX)
+        .reconnect_delay_callback(|attempt| backoff::delay(attempt, random()))
+        .reconnect_to_server_callback(move |servers, _| {
+            if let Some(reason) = reason(&servers) {
+                log(attempts.status().attempt_failed(&reason));
+            }
+            // The client chooses the server.
+            std::future::ready(None)
+        })
+        .event_callback(move |event| {
+            // Full: the monitor looks at the connection itself soon.
+            let _ = events.try_send(event);
+            std::future::ready(())
+        });
+    credentials::with_credentials(options, &config.login, &config.tls)
+}
+
+/// The last error of each server; `None` before any failed.
+fn reason(servers: &[Server]) -> Option<String> {
+    let failed = servers.iter().filter_map(|server| {
+        let why = server.last_error.as_ref()?;
+        Some(format!(
+            "{}:{}: {why}",
+            server.addr.host(),
+            server.addr.port()
+        ))
+    });
+    let mut text = failed.collect::<Vec<_>>().join("; ");
+    text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
+    (!text.is_empty()).then_some(text)
+}
+
+/// Follows the connection.
+struct Monitor {
+    client: Client,
+    shared: Arc<Shared>,
+    /// Connections that were seen.
+    connects: u64,
+}
+
+impl Monitor {
+    async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        loop {
+            match tokio::time::timeout(LOOK_AGAIN, events.recv()).await {
+                Ok(Some(event)) => self.take(event),
+                // The client has ended.
+                Ok(None) => return,
+                Err(_) => {}
+            }
+            self.look().await;
+        }
+    }
+
+    fn take(&self, event: Event) {
+        let news = match event {
+            Event::ServerError(ServerError::Other(error)) => {
+                self.shared.errors.fetch_add(1, Ordering::Relaxed);
+                self.shared.status().server_error(&error, now())
+            }
+            Event::SlowConsumer(_) => {
+                self.shared.slow_consumer.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+            // Errors without a server in the list of servers, such as unknown hosts.
+            Event::ClientError(ClientError::Other(error)) => {
+                let mut status = self.shared.status();
+                match status.state() {
+                    ConnectionState::Disconnected { why: None, .. } => {
+                        status.attempt_failed(&error)
+                    }
+                    _ => None,
+                }
+            }
+            Event::LameDuckMode => Some(News::Info(
+                "the NATS server is about to stop; another one is used".to_owned(),
+            )),
+            _ => None,
+        };
+        log(news);
+    }
+
+    /// Compares the status with the connection.
+    async fn look(&mut self) {
+        let connects = self.client.statistics().connects.load(Ordering::Relaxed);
+        let is_connected = self.client.connection_state() == State::Connected;
+        if connects != self.connects && self.connects > 0 || !is_connected {
+            log(self.shared.status().disconnected(now()));
+            self.shared.publish_state();
+        }
+        if !is_connected || connects == self.connects {
+            return;
+        }
+        // The facts of the server are up to date when the connection handles commands.
+        let flushed = tokio::time::timeout(REQUEST_MAX, self.client.flush()).await;
+        let Some(info) = self
+            .client
+            .try_server_info()
+            .filter(|_| matches!(flushed, Ok(Ok(()))))
+        else {
+            return;
+        };
+        self.connects = connects;
+        let server = NatsServer {
+            name: info.server_name,
+            version: info.version,
+            cluster: info.cluster,
+            max_payload: info.max_payload,
+        };
+        let news = self.shared.status().connected(server, now());
+        news.into_iter().for_each(|news| log(Some(news)));
+        self.shared.publish_state();
+    }
+}
+
+fn log(news: Option<News>) {
+    match news {
+        Some(News::Info(line)) => tracing::info!("{line}"),
+        Some(News::Warning(line)) => tracing::warn!("{line}"),
+        Some(News::Error(line)) => tracing::error!("{line}"),
+        None => {}
+    }
+}
+
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// A random byte; 0 where the system has none.
+fn random() -> u8 {
+    let mut byte = [0];
+    let _ = getrandom::fill(&mut byte);
+    byte[0]
+}

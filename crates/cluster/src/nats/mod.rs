@@ -1,0 +1,22 @@
+//! The connection to NATS.
+//!
+//! ```text
+//! connection      opened once, connected again for ever; its events become a status
+//! status          connected, and if not, why; what the servers deny
+//! credentials     files of secrets, read at the start
+//! server_version  the oldest server that is used
+//! denials         subjects that the rights of this process do not include
+//! backoff         time between two attempts
+//! ```
+
+mod backoff;
+mod connection;
+mod credentials;
+mod denials;
+mod server_version;
+mod status;
+
+pub use connection::{Connection, NatsCounts};
+pub use credentials::CredentialError;
+pub use server_version::{RECOMMENDED, ServerVersion, VERSION_FLOOR};
+pub use status::{ConnectionState, ConnectionStatus, NatsServer};
