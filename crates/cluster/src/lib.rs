@@ -6,6 +6,7 @@
 //! ```text
 //! config     how NATS is reached
 //! executor   the engine side: requests of gateways on this process's engines
+//! instances  live instances, from their heartbeats
 //! messages   messages between gateways and engines
 //! names      names of instances and of NATS subjects
 //! nats       the connection
@@ -13,6 +14,7 @@
 
 pub mod config;
 pub mod executor;
+pub mod instances;
 pub mod messages;
 pub mod names;
 pub mod nats;

@@ -26,6 +26,17 @@ pub enum Role {
     Engine,
 }
 
+impl Role {
+    /// The role's name, as in settings and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Gateway => "gateway",
+            Self::Engine => "engine",
+        }
+    }
+}
+
 /// Digests of what decides a model's tokens; only equal ones continue each other's streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
@@ -87,7 +98,7 @@ pub struct ServedModel {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// Version of this message; [`Heartbeat::new`] sets it.
-    v: u32,
+    pub v: u32,
     /// The process.
     pub id: InstanceId,
     /// Part in the cluster.

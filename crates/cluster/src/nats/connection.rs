@@ -33,7 +33,7 @@ const REASON_BYTES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Connection {
     client: Client,
-    shared: Arc<Shared>,
+    shared: Arc<SharedStatus>,
     monitor: JoinHandle<()>,
 }
 
@@ -53,7 +53,7 @@ pub struct NatsCounts {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedStatus {
     status: Mutex<ConnectionStatus>,
     /// Changes with the state.
     usable: watch::Sender<bool>,
@@ -81,7 +81,7 @@ impl Connection {
                 config::SERVERS_MAX
             ));
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedStatus {
             status: Mutex::new(ConnectionStatus::new(servers.len(), now())),
             usable: watch::Sender::new(false),
             errors: AtomicU64::new(0),
@@ -156,7 +156,7 @@ impl Drop for Connection {
     }
 }
 
-impl Shared {
+impl SharedStatus {
     fn status(&self) -> MutexGuard<'_, ConnectionStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,7 +174,7 @@ impl Shared {
 
 fn options(
     config: &NatsConfig,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedStatus>,
     events: mpsc::Sender<Event>,
 ) -> Result<ConnectOptions, CredentialError> {
     let attempts = Arc::clone(shared);
@@ -220,7 +220,7 @@ fn reason(servers: &[Server]) -> Option<String> {
 /// Follows the connection.
 struct Monitor {
     client: Client,
-    shared: Arc<Shared>,
+    shared: Arc<SharedStatus>,
     /// Connections that were seen.
     connects: u64,
 }

@@ -1,4 +1,5 @@
 //! Tests with a real NATS server: `MILLRACE_TEST_NATS_SERVER`, else `nats-server` in `PATH`.
 
 mod connection;
+mod membership;
 mod nats_server;

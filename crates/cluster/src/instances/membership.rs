@@ -1,0 +1,315 @@
+//! This process as an instance of a cluster.
+
+use super::registry::{Change, InstanceState, LiveInstance, Registry, RegistryCounts};
+use crate::messages::Heartbeat;
+use crate::names::{ClusterName, InstanceId, Subjects};
+use crate::nats::Connection;
+use async_nats::Subscriber;
+use futures_util::StreamExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+/// Looks at the registry per heartbeat.
+const LOOKS: u32 = 5;
+/// Time for the last heartbeat to be sent.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// Name and id of this process in a cluster.
+#[derive(Clone, Debug)]
+pub struct MembershipConfig {
+    /// Name of the cluster.
+    pub name: ClusterName,
+    /// Id of this process.
+    pub id: InstanceId,
+    /// Time between two heartbeats, the same at all instances.
+    pub heartbeat: Duration,
+}
+
+/// Heartbeats of this instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishCounts {
+    /// Given to the connection.
+    pub sent: u64,
+    /// Not sent: no connection, or longer than a heartbeat may be.
+    pub skipped: u64,
+}
+
+/// The heartbeats of a cluster, sent and received; ends when dropped.
+#[derive(Debug)]
+pub struct Membership {
+    shared: Arc<MembershipState>,
+    driver: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct MembershipState {
+    config: MembershipConfig,
+    subjects: Subjects,
+    connection: Arc<Connection>,
+    registry: Mutex<Registry>,
+    changes: watch::Sender<u64>,
+    is_leaving: AtomicBool,
+    sent: AtomicU64,
+    skipped: AtomicU64,
+}
+
+impl Membership {
+    /// Begins to send this instance's heartbeats and to hear the others'. `describe` is called for each heartbeat; id,
+    /// cluster and `leaving` of its result are replaced. Must be called inside a tokio runtime.
+    pub fn start(
+        connection: Arc<Connection>,
+        config: MembershipConfig,
+        describe: impl Fn() -> Heartbeat + Send + 'static,
+    ) -> Self {
+        let own = Arc::new(complete(describe(), &config, false));
+        let shared = Arc::new(MembershipState {
+            subjects: Subjects::new(&config.name),
+            registry: Mutex::new(Registry::new(own, config.heartbeat, now())),
+            config,
+            connection,
+            changes: watch::Sender::new(0),
+            is_leaving: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+        });
+        let driver = tokio::spawn(Arc::clone(&shared).run(describe));
+        Self { shared, driver }
+    }
+
+    /// Id of this process.
+    pub fn id(&self) -> InstanceId {
+        self.shared.config.id
+    }
+
+    /// Name and id of this process.
+    pub fn config(&self) -> &MembershipConfig {
+        &self.shared.config
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &Arc<Connection> {
+        &self.shared.connection
+    }
+
+    /// This instance's last heartbeat.
+    pub fn own(&self) -> Arc<Heartbeat> {
+        Arc::clone(self.shared.registry().own())
+    }
+
+    /// All other instances, by id.
+    pub fn instances(&self) -> Vec<LiveInstance> {
+        self.shared.registry().instances().cloned().collect()
+    }
+
+    /// Another instance.
+    pub fn get(&self, id: InstanceId) -> Option<LiveInstance> {
+        self.shared.registry().get(id).cloned()
+    }
+
+    /// Number of other instances in this state.
+    pub fn count_in(&self, state: InstanceState) -> usize {
+        let registry = self.shared.registry();
+        let instances = registry.instances();
+        instances.filter(|instance| instance.state == state).count()
+    }
+
+    /// A number that changes with the state of any instance.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Counts of received messages.
+    pub fn counts(&self) -> RegistryCounts {
+        self.shared.registry().counts()
+    }
+
+    /// Counts of this instance's heartbeats.
+    pub fn published(&self) -> PublishCounts {
+        PublishCounts {
+            sent: self.shared.sent.load(Ordering::Relaxed),
+            skipped: self.shared.skipped.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sends that this instance shuts down, now and in all later heartbeats.
+    pub async fn leave(&self) {
+        let shared = &self.shared;
+        shared.is_leaving.store(true, Ordering::Relaxed);
+        let own = (*self.own()).clone();
+        shared.publish(complete(own, &shared.config, true)).await;
+        if shared.connection.is_usable() {
+            // Without a connection the others see silence.
+            let flushed = shared.connection.client().flush();
+            let _ = tokio::time::timeout(LEAVE_MAX, flushed).await;
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl MembershipState {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn run(self: Arc<Self>, describe: impl Fn() -> Heartbeat + Send + 'static) {
+        let subject = self.subjects.heartbeat();
+        let heard = self.connection.client().subscribe(subject).await;
+        let Ok(mut heard) = heard else {
+            // The subject is valid, so the connection has ended.
+            return;
+        };
+        let mut looks = tokio::time::interval(self.config.heartbeat / LOOKS);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next_beat = now();
+        loop {
+            tokio::select! {
+                is_open = self.hear(&mut heard) => {
+                    if !is_open {
+                        return;
+                    }
+                }
+                _ = looks.tick() => {}
+            }
+            let at = now();
+            if at >= next_beat {
+                next_beat = at + self.config.heartbeat;
+                let is_leaving = self.is_leaving.load(Ordering::Relaxed);
+                let own = complete(describe(), &self.config, is_leaving);
+                self.publish(own).await;
+            }
+            let is_usable = self.connection.is_usable();
+            let changes = self.registry().look(is_usable, at);
+            self.announce(&changes);
+        }
+    }
+
+    /// Takes one message. `false`: the subscription has ended.
+    async fn hear(&self, heard: &mut Subscriber) -> bool {
+        let Some(message) = heard.next().await else {
+            return false;
+        };
+        let (before, changes, after) = {
+            let mut registry = self.registry();
+            let before = registry.counts();
+            let changes = registry.receive(&message.payload, now());
+            (before, changes, registry.counts())
+        };
+        self.announce(&changes);
+        log_first(before, after, &message.subject);
+        true
+    }
+
+    async fn publish(&self, own: Heartbeat) {
+        let own = Arc::new(own);
+        let encoded = own.encode();
+        self.registry().set_own(own);
+        let sent = match encoded {
+            Ok(bytes) if self.connection.is_usable() => {
+                let subject = self.subjects.heartbeat();
+                let client = self.connection.client();
+                client.publish(subject, bytes.into()).await.is_ok()
+            }
+            Ok(_) => false,
+            Err(why) => {
+                if self.skipped.load(Ordering::Relaxed) == 0 {
+                    tracing::error!("this instance has no heartbeat: {why}");
+                }
+                false
+            }
+        };
+        let count = if sent { &self.sent } else { &self.skipped };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Logs changes, and wakes those that wait for one.
+    fn announce(&self, changes: &[Change]) {
+        for change in changes {
+            self.log(*change);
+        }
+        if !changes.is_empty() {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    fn log(&self, change: Change) {
+        let describe = |id| {
+            let registry = self.registry();
+            let instance = registry.get(id)?;
+            let heartbeat = &instance.heartbeat;
+            let address = heartbeat.http.as_deref().unwrap_or("no address");
+            let line = format!("{id} ({}, {address})", heartbeat.role.name());
+            let differences: Vec<_> = instance
+                .differences
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            Some((line, differences.join("; ")))
+        };
+        let of = |id| describe(id).unwrap_or_else(|| (format!("{id}"), String::new()));
+        match change {
+            Change::Joined(id) => tracing::info!("instance {} is there", of(id).0),
+            Change::Suspected(id) => tracing::info!("instance {} is silent", of(id).0),
+            Change::Recovered(id) => tracing::info!("instance {} is there again", of(id).0),
+            Change::Leaving(id) => tracing::info!("instance {} shuts down", of(id).0),
+            Change::Gone(id) => match self
+                .registry()
+                .get(id)
+                .map(|instance| instance.heartbeat.leaving)
+            {
+                Some(true) => tracing::info!("instance {id} has ended"),
+                _ => tracing::warn!("instance {id} is gone: no heartbeat"),
+            },
+            Change::Forgotten(_) => {}
+            Change::Differs(id) => match of(id) {
+                (name, differences) if differences.is_empty() => {
+                    tracing::info!("instance {name} has no differences any more");
+                }
+                (name, differences) => tracing::error!("instance {name} differs: {differences}"),
+            },
+        }
+    }
+}
+
+/// A heartbeat with what this module decides.
+fn complete(described: Heartbeat, config: &MembershipConfig, is_leaving: bool) -> Heartbeat {
+    Heartbeat {
+        id: config.id,
+        cluster: config.name.as_str().to_owned(),
+        leaving: described.leaving || is_leaving,
+        ..described
+    }
+}
+
+/// Logs the first message of each kind that is dropped; all are counted.
+fn log_first(before: RegistryCounts, after: RegistryCounts, subject: &str) {
+    let is_first = |count: fn(&RegistryCounts) -> u64| count(&before) == 0 && count(&after) == 1;
+    if is_first(|counts| counts.malformed) {
+        tracing::warn!(
+            "a message on {subject:?} is no heartbeat; such messages are counted and dropped"
+        );
+    }
+    if is_first(|counts| counts.newer) {
+        tracing::error!(
+            "an instance sends heartbeats of a newer version, which this instance cannot read"
+        );
+    }
+    if is_first(|counts| counts.foreign) {
+        tracing::error!("an instance of a cluster of another name sends heartbeats on {subject:?}");
+    }
+    if is_first(|counts| counts.over_limit) {
+        tracing::error!("there are too many instances; the heartbeats of new ones are dropped");
+    }
+}
+
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

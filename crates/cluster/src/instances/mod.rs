@@ -1,0 +1,19 @@
+//! The live instances of a cluster, from their heartbeats.
+//!
+//! ```text
+//! registry     which instances there are, and in which state; `now` is an argument
+//! silence      time without a heartbeat, counted only while heartbeats could arrive
+//! difference   what another instance has that this one has not: keys, models, versions of records
+//! membership   publishes this instance's heartbeats and hears the others'
+//! ```
+
+mod difference;
+mod membership;
+mod registry;
+mod silence;
+#[cfg(test)]
+mod simulation;
+
+pub use difference::Difference;
+pub use membership::{Membership, MembershipConfig, PublishCounts};
+pub use registry::{Change, INSTANCES_MAX, InstanceState, LiveInstance, Registry, RegistryCounts};

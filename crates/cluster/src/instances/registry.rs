@@ -1,0 +1,260 @@
+//! The registry of live instances. No clock and no network: messages and `now` are arguments.
+
+use super::difference::{Difference, differences};
+use super::silence::{ListeningClock, Silence, Verdict};
+use crate::messages::{Heartbeat, MessageError};
+use crate::names::InstanceId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Instances of one cluster, including those that are gone and not forgotten yet.
+pub const INSTANCES_MAX: usize = 1024;
+
+/// State of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InstanceState {
+    /// Heartbeats arrive.
+    Alive,
+    /// Three heartbeats are missing.
+    Suspected,
+    /// Shuts down, and takes no new requests.
+    Leaving,
+    /// Twelve heartbeats are missing, or the instance has shut down.
+    Gone,
+}
+
+impl InstanceState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Alive, Self::Suspected, Self::Leaving, Self::Gone];
+
+    /// The state's name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Suspected => "suspected",
+            Self::Leaving => "leaving",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// An instance, as it is known.
+#[derive(Clone, Debug)]
+pub struct LiveInstance {
+    /// The last heartbeat.
+    pub heartbeat: Arc<Heartbeat>,
+    /// The state.
+    pub state: InstanceState,
+    /// Arrival of the last heartbeat.
+    pub heard: Instant,
+    /// What does not fit this instance.
+    pub differences: Arc<[Difference]>,
+    silence: Silence,
+}
+
+/// A change of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The first heartbeat arrived, or the first after the instance was gone.
+    Joined(InstanceId),
+    /// Heartbeats are missing.
+    Suspected(InstanceId),
+    /// Heartbeats arrive again.
+    Recovered(InstanceId),
+    /// The instance shuts down.
+    Leaving(InstanceId),
+    /// Too many heartbeats are missing, or the instance has shut down.
+    Gone(InstanceId),
+    /// The instance was gone for 240 heartbeats.
+    Forgotten(InstanceId),
+    /// The differences from this instance are others than before.
+    Differs(InstanceId),
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegistryCounts {
+    /// Heartbeats of other instances.
+    pub received: u64,
+    /// Messages that are no heartbeats.
+    pub malformed: u64,
+    /// Heartbeats of a newer version.
+    pub newer: u64,
+    /// Heartbeats of a cluster of another name.
+    pub foreign: u64,
+    /// Heartbeats above [`INSTANCES_MAX`] instances.
+    pub over_limit: u64,
+    /// Instances that are gone without having left.
+    pub lost: u64,
+}
+
+/// The registry.
+#[derive(Debug)]
+pub struct Registry {
+    own: Arc<Heartbeat>,
+    clock: ListeningClock,
+    /// At most [`INSTANCES_MAX`].
+    instances: BTreeMap<InstanceId, LiveInstance>,
+    counts: RegistryCounts,
+}
+
+impl Registry {
+    /// No instance is known yet. `own`: this instance, whose own heartbeats are ignored.
+    pub fn new(own: Arc<Heartbeat>, heartbeat: Duration, now: Instant) -> Self {
+        Self {
+            own,
+            clock: ListeningClock::new(heartbeat, now),
+            instances: BTreeMap::new(),
+            counts: RegistryCounts::default(),
+        }
+    }
+
+    /// Replaces this instance's heartbeat, with which others are compared.
+    pub fn set_own(&mut self, own: Arc<Heartbeat>) {
+        self.own = own;
+    }
+
+    /// This instance's last heartbeat.
+    pub fn own(&self) -> &Arc<Heartbeat> {
+        &self.own
+    }
+
+    /// All other instances, by id.
+    pub fn instances(&self) -> impl Iterator<Item = &LiveInstance> {
+        self.instances.values()
+    }
+
+    /// An instance.
+    pub fn get(&self, id: InstanceId) -> Option<&LiveInstance> {
+        self.instances.get(&id)
+    }
+
+    /// Counts since the start.
+    pub fn counts(&self) -> RegistryCounts {
+        self.counts
+    }
+
+    /// Takes a message that arrived on the subject of heartbeats. Whatever it is, it is counted and never an error.
+    pub fn receive(&mut self, message: &[u8], now: Instant) -> Vec<Change> {
+        let heartbeat = match Heartbeat::decode(message) {
+            Ok(heartbeat) => heartbeat,
+            Err(MessageError::Version(_)) => {
+                self.counts.newer += 1;
+                return Vec::new();
+            }
+            Err(_) => {
+                self.counts.malformed += 1;
+                return Vec::new();
+            }
+        };
+        if heartbeat.cluster != self.own.cluster {
+            self.counts.foreign += 1;
+            return Vec::new();
+        }
+        if heartbeat.id == self.own.id {
+            return Vec::new();
+        }
+        if !self.instances.contains_key(&heartbeat.id) && !self.make_room() {
+            self.counts.over_limit += 1;
+            return Vec::new();
+        }
+        self.counts.received += 1;
+        self.store(Arc::new(heartbeat), now)
+    }
+
+    /// Counts silence. To be called several times per heartbeat, also without a connection.
+    pub fn look(&mut self, is_connected: bool, now: Instant) -> Vec<Change> {
+        let time = self.clock.look(is_connected, now);
+        if time.is_zero() {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        for (&id, instance) in &mut self.instances {
+            instance.silence.add(time);
+            let verdict = self.clock.judge(instance.silence);
+            let change = judge(id, instance, verdict);
+            if change == Some(Change::Gone(id)) && !instance.heartbeat.leaving {
+                self.counts.lost += 1;
+            }
+            changes.extend(change);
+        }
+        for change in &changes {
+            if let Change::Forgotten(id) = change {
+                self.instances.remove(id);
+            }
+        }
+        changes
+    }
+
+    fn store(&mut self, heartbeat: Arc<Heartbeat>, now: Instant) -> Vec<Change> {
+        let id = heartbeat.id;
+        let found: Arc<[Difference]> = differences(&self.own, &heartbeat).into();
+        let state = match heartbeat.leaving {
+            true => InstanceState::Leaving,
+            false => InstanceState::Alive,
+        };
+        let instance = LiveInstance {
+            heartbeat,
+            state,
+            heard: now,
+            differences: Arc::clone(&found),
+            silence: Silence::default(),
+        };
+        let before = self.instances.insert(id, instance);
+        let was = before.as_ref().map(|before| before.state);
+        let mut changes = Vec::new();
+        match (was, state) {
+            (None | Some(InstanceState::Gone), _) => changes.push(Change::Joined(id)),
+            (Some(InstanceState::Suspected), InstanceState::Alive) => {
+                changes.push(Change::Recovered(id));
+            }
+            _ => {}
+        }
+        if state == InstanceState::Leaving && was != Some(state) {
+            changes.push(Change::Leaving(id));
+        }
+        let differed = before
+            .as_ref()
+            .map_or(&[][..], |before| &before.differences);
+        if *found != *differed {
+            changes.push(Change::Differs(id));
+        }
+        changes
+    }
+
+    /// Whether another instance can be stored; the one that was silent for longest makes room if it is gone.
+    fn make_room(&mut self) -> bool {
+        if self.instances.len() < INSTANCES_MAX {
+            return true;
+        }
+        let gone = self.instances.iter();
+        let gone = gone.filter(|(_, instance)| instance.state == InstanceState::Gone);
+        let longest = gone.max_by_key(|(_, instance)| instance.silence);
+        let Some((&id, _)) = longest else {
+            return false;
+        };
+        self.instances.remove(&id).is_some()
+    }
+}
+
+/// Applies a verdict.
+fn judge(id: InstanceId, instance: &mut LiveInstance, verdict: Verdict) -> Option<Change> {
+    match (verdict, instance.state) {
+        (Verdict::Suspected, InstanceState::Alive) => {
+            instance.state = InstanceState::Suspected;
+            Some(Change::Suspected(id))
+        }
+        // A process that leaves is silent when it has ended.
+        (Verdict::Suspected, InstanceState::Leaving)
+        | (
+            Verdict::Gone,
+            InstanceState::Alive | InstanceState::Suspected | InstanceState::Leaving,
+        ) => {
+            instance.state = InstanceState::Gone;
+            Some(Change::Gone(id))
+        }
+        (Verdict::Forgotten, _) => Some(Change::Forgotten(id)),
+        _ => None,
+    }
+}
