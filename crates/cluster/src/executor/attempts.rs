@@ -20,6 +20,9 @@ pub const ENDED_KEPT_MAX: usize = 1024;
 pub const ENDED_WAIT: Duration = Duration::from_secs(60);
 /// A gateway that was not heard for so long is gone, and its attempts are cancelled.
 pub const GATEWAY_SILENCE: Duration = Duration::from_secs(10);
+/// An open attempt of which nothing was sent for so long reports its progress again, so that its gateway sees attempts that
+/// it has given up.
+pub const REPORT_AFTER: Duration = Duration::from_secs(3);
 /// Repeated requests that wait for the answer to one attempt.
 const WAITING_MAX: usize = 8;
 /// Bytes that an answer to a read keeps free for each entry that follows.
@@ -61,6 +64,8 @@ struct Entry {
     /// Subjects of the answers, until the attempt is submitted.
     answers: Vec<String>,
     running: Option<Box<RunningAttempt>>,
+    /// When something was sent last.
+    sent: Instant,
     /// When all ends were sent.
     ended: Option<Instant>,
 }
@@ -102,6 +107,7 @@ impl Attempts {
             attempt: run.attempt,
             answers: vec![answer],
             running: None,
+            sent: now,
             ended: None,
         };
         self.entries.insert(key, entry);
@@ -293,7 +299,10 @@ impl Entry {
             return;
         };
         if self.ended.is_none() || running.has_unreported_orders() {
-            running.send_news(outgoing);
+            let is_silent = now.saturating_duration_since(self.sent) >= REPORT_AFTER;
+            if running.send_news(outgoing, is_silent) {
+                self.sent = now;
+            }
         }
         if self.ended.is_none() && running.is_sent() {
             self.ended = Some(now);

@@ -14,14 +14,16 @@ mod attempts;
 mod load;
 mod outgoing;
 mod running;
+mod service;
 mod submission;
 #[cfg(test)]
 mod tests;
 
 pub use attempts::{
     Admission, Attempts, ENDED_KEPT_MAX, ENDED_WAIT, GATEWAY_SILENCE, OPEN_ATTEMPTS_MAX,
-    STARTING_MAX, Settled,
+    REPORT_AFTER, STARTING_MAX, Settled,
 };
 pub use load::reported_load;
 pub use running::RunningAttempt;
+pub use service::ExecutorService;
 pub use submission::{ExecutorModel, start};

@@ -80,14 +80,15 @@ impl RunningAttempt {
         self.orders_applied != self.sent.orders_applied
     }
 
-    /// Adds what is new to the message: tokens, ends and progress together, where a message has room for them.
-    pub(super) fn send_news(&mut self, outgoing: &mut Outgoing<'_>) {
+    /// Adds what is new to the message: tokens, ends and progress together, where a message has room for them. Returns
+    /// whether there was something, or progress was to be repeated.
+    pub(super) fn send_news(&mut self, outgoing: &mut Outgoing<'_>, repeats: bool) -> bool {
         let progress = self.find_news();
         let unsent = |choice: &SentChoice| (choice.ready - choice.sent) as usize;
         let tokens: usize = self.choices.iter().map(unsent).sum();
         let has_end = self.choices.iter().any(|c| c.ready_end.is_some());
-        if tokens == 0 && !has_end && progress == self.sent {
-            return;
+        if tokens == 0 && !has_end && progress == self.sent && !repeats {
+            return false;
         }
         let entries = 1 + self.choices.len() * 2 + tokens.div_ceil(64);
         outgoing.make_room(bytes_of(entries, tokens, self.top_n));
@@ -102,6 +103,7 @@ impl RunningAttempt {
         }
         outgoing.push_progress(progress);
         self.sent = progress;
+        true
     }
 
     /// Adds what was sent after the items that arrived, as far as there is room, but for `reserve` bytes.

@@ -1,5 +1,6 @@
 //! Tests with a real NATS server: `MILLRACE_TEST_NATS_SERVER`, else `nats-server` in `PATH`.
 
 mod connection;
+mod executor;
 mod membership;
 mod nats_server;

@@ -1,6 +1,6 @@
 //! Messages, orders, reads and expiry of attempts.
 
-use super::super::{ENDED_KEPT_MAX, ENDED_WAIT, GATEWAY_SILENCE};
+use super::super::{ENDED_KEPT_MAX, ENDED_WAIT, GATEWAY_SILENCE, REPORT_AFTER};
 use super::calls::{GATEWAY, apply, case, order, read, started, step};
 use super::engine_process::{Case, EngineProcess, decode, epoch, sampled};
 use crate::messages::{Attempt, OrderKind, Run, RunReply, TokenBatch};
@@ -141,6 +141,24 @@ fn injected_tokens_come_with_the_progress_that_counts_them() {
         }
     }
     panic!("the update was not applied");
+}
+
+#[test]
+fn silent_attempts_report_again() {
+    let mut process = started(1, 0);
+    apply(&mut process, &[order(1, OrderKind::Pause)]);
+    for _ in 0..5 {
+        step(&mut process);
+    }
+    assert!(process.messages().is_empty());
+    process.now += REPORT_AFTER;
+    let messages = process.messages();
+    let progress = decode(&messages[0].1).progress()[0];
+    assert_eq!(
+        (progress.phase, progress.orders_applied),
+        (Phase::Paused, 1)
+    );
+    assert!(process.messages().is_empty());
 }
 
 #[test]
