@@ -10,6 +10,7 @@
 //! messages   messages between gateways and engines
 //! names      names of instances and of NATS subjects
 //! nats       the connection
+//! placement  which engine gets a request
 //! ```
 
 pub mod config;
@@ -18,3 +19,4 @@ pub mod instances;
 pub mod messages;
 pub mod names;
 pub mod nats;
+pub mod placement;
