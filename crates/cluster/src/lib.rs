@@ -11,6 +11,7 @@
 //! names      names of instances and of NATS subjects
 //! nats       the connection
 //! placement  which engine gets a request
+//! relay      the gateway side: requests on engines of other processes
 //! ```
 
 pub mod config;
@@ -20,3 +21,4 @@ pub mod messages;
 pub mod names;
 pub mod nats;
 pub mod placement;
+pub mod relay;

@@ -38,6 +38,19 @@ impl ClusterName {
 #[serde(into = "String", try_from = "String")]
 pub struct InstanceId(pub u64);
 
+impl InstanceId {
+    /// A new id, from the system's random numbers.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn random() -> Result<Self, String> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes)
+            .map_err(|why| format!("no random numbers from the system: {why}"))?;
+        Ok(Self(u64::from_le_bytes(bytes)))
+    }
+}
+
 impl From<InstanceId> for String {
     fn from(id: InstanceId) -> Self {
         id.to_string()

@@ -116,6 +116,11 @@ impl RelayedRequest {
         self.state.tokens_max / self.choices.len().max(1)
     }
 
+    /// Phase, as the caller sees it.
+    pub fn phase(&self) -> Phase {
+        self.state.progress.phase()
+    }
+
     /// Number of choices, ended ones included.
     pub fn choices(&self) -> usize {
         self.choices.len()
@@ -305,6 +310,16 @@ impl RelayedRequest {
     pub fn finish_all(&mut self, end: End, now: Instant) {
         for choice in 0..self.choices.len() {
             self.finish(choice, end, now);
+        }
+    }
+
+    /// Ends choices whose readers were dropped, while other choices are read.
+    pub fn finish_abandoned(&mut self, now: Instant) {
+        for choice in 0..self.choices.len() {
+            let sequence = self.choices[choice].as_ref();
+            if sequence.is_some_and(|sequence| sequence.writer.is_abandoned()) {
+                self.finish(choice, End::Cancelled, now);
+            }
         }
     }
 

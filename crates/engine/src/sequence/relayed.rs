@@ -10,9 +10,10 @@ impl Sequence {
         &self.tokens[self.prompt_tokens.saturating_sub(before)..]
     }
 
-    /// Items of the log that count as accepted by the reader.
+    /// Items of the log that count as accepted by the reader. Grants are added, so the number may be above the length.
     pub(crate) fn accepted(&self) -> u64 {
-        self.writer.len().saturating_sub(self.writer.unaccepted())
+        let tap = self.writer.tap();
+        tap.accepted().saturating_add(tap.granted())
     }
 
     /// Whether the log has room for another token.

@@ -1,0 +1,271 @@
+//! Messages of engines.
+
+use super::assignment::{Assignment, Place};
+use super::core::Relay;
+use crate::messages::{
+    Attempt, ChoiceEnd, Rejection, RequestProgress, RunKey, RunReply, TokenBatch, TokenRun,
+};
+use crate::names::InstanceId;
+use engine::remote::RelayedProgress;
+use std::collections::BTreeSet;
+use std::time::Instant;
+use stream::{End, FailCode};
+
+/// What became of a request that was sent to an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubmitOutcome {
+    /// The engine answered the last part.
+    Answered(RunReply),
+    /// No process listens, no answer came in time, or the connection broke.
+    Unanswered,
+    /// The request is longer than a message may be, in all its parts.
+    TooLong,
+}
+
+/// What tokens say about a choice's log.
+enum RunCheck {
+    /// The tokens from this one on are new.
+    Continues(usize),
+    /// Tokens before these are missing.
+    Gap,
+    /// Tokens that are there already are other ones.
+    Diverged,
+}
+
+impl Relay {
+    /// An engine answered a request, or did not.
+    pub fn on_submitted(
+        &mut self,
+        engine: InstanceId,
+        (handle, attempt): (u64, u32),
+        outcome: &SubmitOutcome,
+        now: Instant,
+    ) {
+        let name = Attempt { handle, attempt };
+        let placed = self.requests.get_mut(&handle);
+        let Some(placed) = placed.filter(|placed| placed.is_current(engine, attempt)) else {
+            if *outcome == SubmitOutcome::Answered(RunReply::Accepted) {
+                self.farewells.push(engine, name, now);
+            }
+            return;
+        };
+        match outcome {
+            SubmitOutcome::Answered(RunReply::Accepted) => {
+                placed.excluded.clear();
+                placed.hear(engine, now);
+            }
+            SubmitOutcome::TooLong => self.end(handle, End::Failed(FailCode::Inference), now),
+            SubmitOutcome::Answered(RunReply::Rejected {
+                code: Rejection::Invalid,
+                ..
+            }) => self.end(handle, End::Failed(FailCode::Inference), now),
+            // Tokens arrived already: the answer was lost, not the request.
+            _ if matches!(placed.place, Place::Running { .. }) => {}
+            SubmitOutcome::Answered(_) | SubmitOutcome::Unanswered => {
+                self.take_back(handle, false, now);
+            }
+        }
+    }
+
+    /// Tokens of an engine arrived: published ones, or the answer to a read.
+    pub fn on_tokens(&mut self, batch: &TokenBatch, is_answer: bool, now: Instant) {
+        let engine = batch.engine();
+        self.forget_stale(batch, now);
+        let mut whole = BTreeSet::new();
+        let mut broken = BTreeSet::new();
+        for progress in batch.progress() {
+            self.begin_updates(engine, progress, is_answer);
+        }
+        for run in batch.runs() {
+            match self.append_run(engine, &run, now) {
+                true => whole.insert(run.key.handle),
+                false => broken.insert(run.key.handle),
+            };
+        }
+        for progress in batch.progress() {
+            let handle = progress.handle;
+            let is_whole = is_answer || whole.contains(&handle) && !broken.contains(&handle);
+            self.apply_progress(engine, progress, is_whole, now);
+        }
+        for end in batch.ends() {
+            self.apply_end(engine, end, now);
+        }
+        for unknown in batch.unknown() {
+            if self
+                .current(engine, unknown.handle, unknown.attempt)
+                .is_some()
+            {
+                self.take_back(unknown.handle, false, now);
+            }
+        }
+    }
+
+    fn current(
+        &mut self,
+        engine: InstanceId,
+        handle: u64,
+        attempt: u32,
+    ) -> Option<&mut Assignment> {
+        let placed = self.requests.get_mut(&handle)?;
+        placed.is_current(engine, attempt).then_some(placed)
+    }
+
+    /// Orders the engine to forget attempts that are not current.
+    fn forget_stale(&mut self, batch: &TokenBatch, now: Instant) {
+        let engine = batch.engine();
+        let runs = batch.runs().map(|run| (run.key.handle, run.key.attempt));
+        let progress = batch.progress().iter().map(|p| (p.handle, p.attempt));
+        let ends = batch.ends().iter().map(|end| (end.handle, end.attempt));
+        let names: BTreeSet<_> = runs.chain(progress).chain(ends).collect();
+        for (handle, attempt) in names {
+            match self.current(engine, handle, attempt) {
+                Some(placed) => placed.hear(engine, now),
+                None => {
+                    self.counters.stale += 1;
+                    let name = Attempt { handle, attempt };
+                    self.farewells.push(engine, name, now);
+                }
+            }
+        }
+    }
+
+    /// Appends tokens. Returns whether none is missing before them.
+    fn append_run(&mut self, engine: InstanceId, run: &TokenRun<'_>, now: Instant) -> bool {
+        let RunKey {
+            handle, attempt, ..
+        } = run.key;
+        let Some(placed) = self.current(engine, handle, attempt) else {
+            return false;
+        };
+        let Ok(choice) = usize::try_from(run.key.choice) else {
+            return false;
+        };
+        let Some(ids) = placed.relayed.log_ids(choice) else {
+            // The choice has ended here.
+            return true;
+        };
+        let new = match check_run(ids, run) {
+            RunCheck::Continues(new) => new,
+            RunCheck::Gap => {
+                placed.has_gap = true;
+                return false;
+            }
+            RunCheck::Diverged => {
+                self.counters.diverged += 1;
+                self.end(handle, End::Lost, now);
+                return false;
+            }
+        };
+        let top_n = run.top.len() / run.tokens.len();
+        for (i, token) in run.tokens.iter().enumerate().skip(new) {
+            let top = &run.top[i * top_n..][..top_n];
+            if placed.relayed.append(choice, *token, top, now).is_err() {
+                self.counters.diverged += 1;
+                self.end(handle, End::Lost, now);
+                return false;
+            }
+        }
+        if new < run.tokens.len() {
+            placed.crashes = 0;
+            if !std::mem::replace(&mut placed.has_token, true) {
+                let cached = placed.cached_tokens;
+                self.placement.first_token(handle, cached, now);
+            }
+        }
+        true
+    }
+
+    /// Marks updates whose tokens follow.
+    fn begin_updates(&mut self, engine: InstanceId, progress: &RequestProgress, is_answer: bool) {
+        let RequestProgress {
+            handle, attempt, ..
+        } = *progress;
+        let Some(placed) = self.current(engine, handle, attempt) else {
+            return;
+        };
+        placed.cached_tokens = progress.cached_tokens;
+        // Tokens of an update that arrives without them are missing.
+        placed.has_gap |= placed.begin_updates(progress.updates_applied) && !is_answer;
+    }
+
+    fn apply_progress(
+        &mut self,
+        engine: InstanceId,
+        progress: &RequestProgress,
+        is_whole: bool,
+        now: Instant,
+    ) {
+        let RequestProgress {
+            handle, attempt, ..
+        } = *progress;
+        let Some(placed) = self.current(engine, handle, attempt) else {
+            return;
+        };
+        placed.orders.acknowledge(progress.orders_applied);
+        let report = RelayedProgress {
+            phase: progress.phase,
+            prompt_done: progress.prompt_done,
+            cached_tokens: progress.cached_tokens,
+        };
+        placed.relayed.apply_progress(report, now);
+        if is_whole {
+            (placed.has_gap, placed.read_at) = (false, None);
+            placed.finish_updates(progress.updates_applied);
+        }
+    }
+
+    fn apply_end(&mut self, engine: InstanceId, end: &ChoiceEnd, now: Instant) {
+        let &ChoiceEnd {
+            handle, attempt, ..
+        } = end;
+        let Some(placed) = self.current(engine, handle, attempt) else {
+            return;
+        };
+        let Ok(choice) = usize::try_from(end.choice) else {
+            return;
+        };
+        let Some(have) = placed.have(choice) else {
+            return;
+        };
+        match have.cmp(&(end.len as usize)) {
+            std::cmp::Ordering::Less => placed.has_gap = true,
+            std::cmp::Ordering::Greater => {
+                self.counters.diverged += 1;
+                self.end(handle, End::Lost, now);
+            }
+            // Nobody here cancelled: the engine gave the request up.
+            std::cmp::Ordering::Equal if is_given_up(end.end) => self.take_back(handle, false, now),
+            std::cmp::Ordering::Equal => {
+                placed.relayed.finish(choice, end.end, now);
+                if placed.relayed.has_ended() {
+                    self.end(handle, end.end, now);
+                }
+            }
+        }
+    }
+}
+
+/// Whether another engine continues a request with this end.
+fn is_given_up(end: End) -> bool {
+    matches!(
+        end,
+        End::Lost | End::Cancelled | End::Failed(FailCode::Shutdown)
+    )
+}
+
+/// Compares tokens with a choice's log.
+fn check_run(ids: &[u32], run: &TokenRun<'_>) -> RunCheck {
+    let first = run.key.first as usize;
+    let Some(known) = ids.len().checked_sub(first) else {
+        return RunCheck::Gap;
+    };
+    let known = known.min(run.tokens.len());
+    let is_equal = ids[first..]
+        .iter()
+        .zip(run.tokens)
+        .all(|(id, token)| *id == token.id);
+    match is_equal {
+        true => RunCheck::Continues(known),
+        false => RunCheck::Diverged,
+    }
+}

@@ -1,0 +1,367 @@
+//! Placement, orders, reads and ends of requests.
+
+use super::RelayConfig;
+use super::assignment::{Assignment, Place};
+use super::engines::Engines;
+use super::farewells::Farewells;
+use crate::messages::{ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run};
+use crate::names::InstanceId;
+use crate::placement::{Placement, PlacementConfig, PlacementRequest};
+use engine::remote::{RelayedRequest, RemoteInbox};
+use engine::{Phase, RequestId, RequestUpdate};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
+use stream::{Clock, End, FailCode};
+
+/// A model whose requests are relayed.
+pub struct RelayedModel {
+    /// Name in requests.
+    pub key: String,
+    /// Content, the arithmetic left out; engines with another one get no request.
+    pub identity: ContentIdentity,
+    /// Requests of the model's handle.
+    pub inbox: RemoteInbox,
+}
+
+/// What the driver is to send.
+#[derive(Debug)]
+pub enum Action {
+    /// Send a request to an engine, and pass the answer to [`Relay::on_submitted`].
+    Submit {
+        /// The engine.
+        engine: InstanceId,
+        /// The request.
+        run: Box<Run>,
+    },
+    /// Send orders.
+    Order {
+        /// The engine.
+        engine: InstanceId,
+        /// At most [`crate::messages::ORDERS_MAX`].
+        orders: Vec<Order>,
+    },
+    /// Ask for missing tokens, and pass the answer to [`Relay::on_tokens`].
+    Read {
+        /// The engine.
+        engine: InstanceId,
+        /// At most [`crate::messages::READS_MAX`] requests.
+        request: ReadRequest,
+    },
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayCounters {
+    /// Requests sent to engines, repeated ones included.
+    pub attempts: u64,
+    /// Requests sent again after an engine died or lost them.
+    pub resubmitted: u64,
+    /// Reads of missing tokens.
+    pub gap_reads: u64,
+    /// Messages of earlier attempts.
+    pub stale: u64,
+    /// Requests that ended because an engine sent other tokens than before.
+    pub diverged: u64,
+}
+
+/// Requests of one gateway on engines of other processes.
+pub struct Relay {
+    pub(super) gateway: InstanceId,
+    pub(super) config: RelayConfig,
+    pub(super) placement: Placement,
+    pub(super) models: Vec<(RelayedModel, u64)>,
+    pub(super) requests: BTreeMap<u64, Assignment>,
+    handles: HashMap<(usize, RequestId), u64>,
+    last_handle: u64,
+    /// By model: whether the handles were dropped or shut down.
+    closed: Vec<bool>,
+    pub(super) engines: Engines,
+    /// `None`: disconnected.
+    pub(super) connected_at: Option<Instant>,
+    pub(super) farewells: Farewells,
+    credit_at: Option<Instant>,
+    pub(super) counters: RelayCounters,
+    pub(super) actions: Vec<Action>,
+    /// Scratch.
+    pub(super) orders: BTreeMap<InstanceId, Vec<Order>>,
+    pub(super) reads: BTreeMap<InstanceId, Vec<ReadEntry>>,
+    taken: Vec<RelayedRequest>,
+    updates: Vec<(RequestId, RequestUpdate)>,
+}
+
+impl Relay {
+    /// A relay without requests and without a connection.
+    pub fn new(gateway: InstanceId, config: RelayConfig, models: Vec<RelayedModel>) -> Self {
+        let models = models.into_iter().map(|model| {
+            let mut hasher = DefaultHasher::new();
+            model.identity.hash(&mut hasher);
+            (model, hasher.finish())
+        });
+        Self {
+            gateway,
+            config,
+            placement: Placement::new(PlacementConfig::default()),
+            models: models.collect(),
+            requests: BTreeMap::new(),
+            handles: HashMap::new(),
+            last_handle: 0,
+            closed: Vec::new(),
+            engines: Engines::default(),
+            connected_at: None,
+            farewells: Farewells::default(),
+            credit_at: None,
+            counters: RelayCounters::default(),
+            actions: Vec::new(),
+            orders: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            taken: Vec::new(),
+            updates: Vec::new(),
+        }
+    }
+
+    /// The models, in the order of [`Engines::models`].
+    pub fn models(&self) -> impl Iterator<Item = &RelayedModel> {
+        self.models.iter().map(|model| &model.0)
+    }
+
+    /// Requests that have not ended.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether there are no requests.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Whether there is nothing more to do: no requests, and no handle that could submit one.
+    pub fn is_closed(&self) -> bool {
+        !self.needs_ticks()
+            && self.closed.len() == self.models.len()
+            && !self.closed.contains(&false)
+    }
+
+    /// Counts since the start.
+    pub fn counters(&self) -> RelayCounters {
+        self.counters
+    }
+
+    /// Whether [`Relay::poll`] has to be called again soon even if nothing happens.
+    pub fn needs_ticks(&self) -> bool {
+        !self.requests.is_empty() || !self.farewells.is_empty()
+    }
+
+    /// The connection to other instances was made or lost.
+    pub fn set_connected(&mut self, is_connected: bool, now: Instant) {
+        match (is_connected, self.connected_at) {
+            (true, None) => self.connected_at = Some(now),
+            (false, Some(_)) => self.connected_at = None,
+            _ => return,
+        }
+        for placed in self.requests.values_mut() {
+            // What was published in between is missing, and a read in between has no answer.
+            (placed.has_gap, placed.read_at, placed.heard_at) = (true, None, now);
+        }
+    }
+
+    /// Replaces what is known of the engines.
+    pub fn set_engines(&mut self, engines: Engines) {
+        for &id in self.engines.alive.difference(&engines.alive) {
+            self.placement.engine_gone(id);
+            self.farewells.drop_engine(id);
+        }
+        self.engines = engines;
+    }
+
+    /// Takes new requests and changes from the handles, and decides what is to be sent. Returns the actions.
+    pub fn poll(&mut self, now: Instant) -> Vec<Action> {
+        self.take_new(now);
+        self.take_updates();
+        let credit_due = self.is_credit_due(now);
+        let handles: Vec<u64> = self.requests.keys().copied().collect();
+        for handle in handles {
+            self.end_or_take_back(handle, now);
+            self.place(handle, now);
+            self.collect_messages(handle, credit_due, now);
+        }
+        self.publish_counts();
+        let orders = &mut self.orders;
+        self.farewells.send(now, |engine, order| {
+            orders.entry(engine).or_default().push(order);
+        });
+        self.pack_messages();
+        std::mem::take(&mut self.actions)
+    }
+
+    fn take_new(&mut self, now: Instant) {
+        self.closed.clear();
+        for (index, (model, _)) in self.models.iter_mut().enumerate() {
+            let is_open = model.inbox.take_requests(&mut self.taken, now);
+            self.closed.push(!is_open);
+            for relayed in self.taken.drain(..) {
+                self.last_handle += 1;
+                let key = (index, relayed.id());
+                self.handles.insert(key, self.last_handle);
+                let placed = Assignment::new(index, relayed, now);
+                self.requests.insert(self.last_handle, placed);
+            }
+        }
+    }
+
+    fn take_updates(&mut self) {
+        for (index, (model, _)) in self.models.iter().enumerate() {
+            model.inbox.take_updates(&mut self.updates);
+            for (id, update) in self.updates.drain(..) {
+                let handle = self.handles.get(&(index, id));
+                if let Some(placed) = handle.and_then(|handle| self.requests.get_mut(handle)) {
+                    let order = OrderKind::Update(Box::new(update.clone()));
+                    placed.pending.push_back(update);
+                    placed.orders.push(order);
+                }
+            }
+        }
+    }
+
+    fn is_credit_due(&mut self, now: Instant) -> bool {
+        let due = |at: Instant| now.saturating_duration_since(at) >= self.config.credit_every;
+        let is_due = self.credit_at.is_none_or(due);
+        if is_due {
+            self.credit_at = Some(now);
+        }
+        is_due
+    }
+
+    /// Ends a request that was cancelled or is late; takes one back from an engine that is gone.
+    fn end_or_take_back(&mut self, handle: u64, now: Instant) {
+        let Some(placed) = self.requests.get_mut(&handle) else {
+            return;
+        };
+        let end = match placed.relayed.is_cancelled() {
+            true => Some(End::Cancelled),
+            false => placed.relayed.expired(now),
+        };
+        if let Some(end) = end {
+            self.end(handle, end, now);
+            return;
+        }
+        placed.relayed.finish_abandoned(now);
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let Some(connected_at) = self.connected_at else {
+            return;
+        };
+        let config = &self.config;
+        match placed.place {
+            Place::Waiting { .. } if since(placed.unplaced_since) >= config.unplaced_max => {
+                let end = match placed.relayed.phase() {
+                    Phase::Queued => End::TimedOut(Clock::Queue),
+                    _ => End::Lost,
+                };
+                self.end(handle, end, now);
+            }
+            Place::Waiting { .. } => {}
+            Place::Sent { engine, at } => {
+                let is_dead = self.is_dead(engine, connected_at, now);
+                if is_dead || since(at) >= self.config.reply_wait {
+                    self.take_back(handle, false, now);
+                }
+            }
+            Place::Running { engine } => {
+                let is_silent = since(placed.heard_at) >= config.silence_max;
+                let is_dead = self.is_dead(engine, connected_at, now);
+                if is_dead || is_silent {
+                    self.take_back(handle, is_dead, now);
+                }
+            }
+        }
+    }
+
+    fn is_dead(&self, engine: InstanceId, connected_at: Instant, now: Instant) -> bool {
+        let connected = now.saturating_duration_since(connected_at);
+        connected >= self.config.reconnect_grace && !self.engines.alive.contains(&engine)
+    }
+
+    /// Takes a request back from its engine, for the next attempt.
+    pub(super) fn take_back(&mut self, handle: u64, is_crash: bool, now: Instant) {
+        let Some(placed) = self.requests.get_mut(&handle) else {
+            return;
+        };
+        if let Some(engine) = placed.engine() {
+            self.farewells.push(engine, placed.name(handle), now);
+        }
+        self.counters.resubmitted += 1;
+        self.placement.ended(handle, &[], now);
+        if !placed.take_back(is_crash, &self.config, now) {
+            self.end(handle, End::Failed(FailCode::CrashedEngines), now);
+        }
+    }
+
+    /// Ends all open choices of a request, and the request on its engine.
+    pub(super) fn end(&mut self, handle: u64, end: End, now: Instant) {
+        let Some(mut placed) = self.requests.remove(&handle) else {
+            return;
+        };
+        self.handles.remove(&(placed.model, placed.relayed.id()));
+        self.placement.ended(handle, &[], now);
+        if let Some(engine) = placed.engine() {
+            self.farewells.push(engine, placed.name(handle), now);
+        }
+        placed.relayed.finish_all(end, now);
+    }
+
+    /// Sends a waiting request to an engine.
+    fn place(&mut self, handle: u64, now: Instant) {
+        let is_connected = self.connected_at.is_some();
+        let Some(placed) = self.requests.get_mut(&handle) else {
+            return;
+        };
+        placed.may_run = placed.relayed.update_permits(now);
+        let Place::Waiting { retry_at } = placed.place else {
+            return;
+        };
+        if !placed.may_run {
+            placed.unplaced_since = now;
+        }
+        if !is_connected || !placed.may_run || now < retry_at {
+            return;
+        }
+        let (model, hash) = &self.models[placed.model];
+        let engines = self.engines.models.get(placed.model);
+        let loads = engines.map_or(&[][..], |engines| &engines.loads);
+        let salt = placed.relayed.salt().0;
+        let prompt = placed.relayed.prompt();
+        let request = PlacementRequest {
+            model: *hash,
+            salt: salt as u64 ^ (salt >> 64) as u64,
+            prompt,
+            max_tokens: placed.relayed.tokens_max().saturating_sub(prompt.len()) as u64,
+            excluded: &placed.excluded,
+        };
+        let chosen = self.placement.choose(loads, &request, now);
+        let index = loads.iter().position(|load| Some(load.id) == chosen);
+        let Some((index, engines)) = index.zip(engines) else {
+            // All engines rejected the request: they are asked again later.
+            placed.excluded.clear();
+            let retry_at = now + self.config.retry;
+            placed.place = Place::Waiting { retry_at };
+            return;
+        };
+        let load = &loads[index];
+        self.placement.placed(handle, load, &request, now);
+        let arithmetic = engines.arithmetic.get(index);
+        let run = Run {
+            gateway: self.gateway,
+            model_key: model.key.clone(),
+            identity: ContentIdentity {
+                arithmetic: arithmetic.cloned().unwrap_or_default(),
+                ..model.identity.clone()
+            },
+            ..placed.begin_attempt(load.id, handle, now)
+        };
+        self.counters.attempts += 1;
+        self.actions.push(Action::Submit {
+            engine: load.id,
+            run: Box::new(run),
+        });
+    }
+}

@@ -1,0 +1,301 @@
+//! A relay on NATS.
+
+use super::core::{Action, Relay, RelayCounters};
+use super::engines::{Engines, KnownInstance};
+use super::{RelayConfig, RelayedModel, SubmitOutcome};
+use crate::messages::{
+    MESSAGE_BYTES_MAX, Order, ReadRequest, Run, RunReply, TokenBatch, encode_orders,
+};
+use crate::names::{InstanceId, Subjects};
+use async_nats::{Client, Message, Request, Subscriber};
+use futures_util::StreamExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Time between two looks at all requests, while there are any.
+const TICK: Duration = Duration::from_millis(5);
+/// Time between two looks at the instances.
+const INSTANCES_EVERY: Duration = Duration::from_millis(50);
+/// Time for the answer to one part of a request: the engine reads a long record and compiles constraints.
+const SUBMIT_WAIT: Duration = Duration::from_secs(10);
+/// Time for requests to end after a shutdown.
+const FINISH_MAX: Duration = Duration::from_secs(5);
+/// Time for the answer to a read.
+const READ_WAIT: Duration = Duration::from_secs(1);
+
+/// Where the instances of the cluster are known from: those that are not gone.
+pub type InstanceSource = Box<dyn Fn() -> Vec<KnownInstance> + Send>;
+
+/// A gateway's place in the cluster.
+pub struct RelayLink {
+    /// The connection.
+    pub client: Client,
+    /// Whether the connection is usable.
+    pub usable: watch::Receiver<bool>,
+    /// Names of the subjects.
+    pub subjects: Subjects,
+    /// This gateway.
+    pub gateway: InstanceId,
+    /// The other instances.
+    pub instances: InstanceSource,
+}
+
+/// A running relay. Dropped, it ends its requests with [`stream::End::Lost`].
+pub struct RelayDriver {
+    task: JoinHandle<()>,
+    counters: Arc<Mutex<RelayCounters>>,
+}
+
+impl RelayDriver {
+    /// Subscribes to tokens and takes the requests of the models' handles. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub async fn start(
+        link: RelayLink,
+        config: RelayConfig,
+        models: Vec<RelayedModel>,
+    ) -> Result<Self, String> {
+        let subject = link.subjects.tokens(link.gateway);
+        let subscribed = link.client.subscribe(subject.clone()).await;
+        let tokens = subscribed.map_err(|why| format!("{subject}: {why}"))?;
+        let wake = Arc::new(Notify::new());
+        let waker = Waker::from(Arc::new(RelayWaker(Arc::clone(&wake))));
+        for model in &models {
+            model.inbox.wake_by(waker.clone());
+        }
+        let counters = Arc::new(Mutex::new(RelayCounters::default()));
+        let worker = RelayTask {
+            relay: Relay::new(link.gateway, config, models),
+            link,
+            tokens,
+            wake,
+            submissions: JoinSet::new(),
+            reads: JoinSet::new(),
+            batch: TokenBatch::default(),
+            counters: Arc::clone(&counters),
+        };
+        Ok(Self {
+            task: tokio::spawn(worker.run()),
+            counters,
+        })
+    }
+
+    /// Waits until the requests have ended after the handles were shut down, at most five seconds.
+    pub async fn finish(mut self) {
+        if timeout(FINISH_MAX, &mut self.task).await.is_err() {
+            tracing::warn!("not all requests on other engines ended in time");
+        }
+    }
+
+    /// Counts since the start.
+    pub fn counters(&self) -> RelayCounters {
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RelayDriver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct RelayWaker(Arc<Notify>);
+
+impl Wake for RelayWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// A request that was answered, or was not.
+type RunAnswer = (InstanceId, (u64, u32), SubmitOutcome);
+
+struct RelayTask {
+    link: RelayLink,
+    relay: Relay,
+    tokens: Subscriber,
+    wake: Arc<Notify>,
+    /// At most one for each attempt that has no answer.
+    submissions: JoinSet<RunAnswer>,
+    /// At most one for each engine and second.
+    reads: JoinSet<Option<Message>>,
+    batch: TokenBatch,
+    counters: Arc<Mutex<RelayCounters>>,
+}
+
+impl RelayTask {
+    async fn run(mut self) {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = interval(INSTANCES_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let wake = Arc::clone(&self.wake);
+        while !self.relay.is_closed() {
+            let needs_ticks = self.relay.needs_ticks();
+            tokio::select! {
+                Some(message) = self.tokens.next() => {
+                    self.take_tokens(&message, false);
+                    // The tick looks at the requests: many messages may arrive.
+                    continue;
+                }
+                Some(answer) = self.reads.join_next() => {
+                    if let Ok(Some(message)) = answer {
+                        self.take_tokens(&message, true);
+                    }
+                    continue;
+                }
+                Some(submitted) = self.submissions.join_next() => self.take_answer(submitted.ok()),
+                () = wake.notified() => {}
+                _ = tick.tick(), if needs_ticks => {}
+                _ = look.tick() => self.look_at_instances(),
+            }
+            self.poll().await;
+        }
+    }
+
+    fn look_at_instances(&mut self) {
+        let is_usable = *self.link.usable.borrow();
+        self.relay.set_connected(is_usable, now());
+        let instances = (self.link.instances)();
+        let engines = Engines::new(self.relay.models(), &instances);
+        self.relay.set_engines(engines);
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        *counters = self.relay.counters();
+    }
+
+    fn take_tokens(&mut self, message: &Message, is_answer: bool) {
+        match self.batch.decode_into(&message.payload) {
+            Ok(()) => self.relay.on_tokens(&self.batch, is_answer, now()),
+            Err(why) => tracing::debug!("tokens of an engine: {why}"),
+        }
+    }
+
+    fn take_answer(&mut self, submitted: Option<RunAnswer>) {
+        let Some((engine, name, outcome)) = submitted else {
+            return;
+        };
+        if let SubmitOutcome::Answered(RunReply::Rejected { code, message }) = &outcome {
+            tracing::debug!("engine {engine} rejected a request: {code:?}: {message}");
+        }
+        self.relay.on_submitted(engine, name, &outcome, now());
+    }
+
+    async fn poll(&mut self) {
+        let is_usable = *self.link.usable.borrow();
+        for action in self.relay.poll(now()) {
+            match action {
+                Action::Submit { engine, run } => {
+                    let client = self.link.client.clone();
+                    let subject = self.link.subjects.run(engine);
+                    let name = (run.handle, run.attempt);
+                    self.submissions.spawn(async move {
+                        let outcome = submit(&client, &subject, &run).await;
+                        (engine, name, outcome)
+                    });
+                }
+                Action::Order { engine, orders } if is_usable => self.order(engine, &orders).await,
+                Action::Read { engine, request } if is_usable => self.read(engine, &request),
+                Action::Order { .. } | Action::Read { .. } => {}
+            }
+        }
+    }
+
+    async fn order(&mut self, engine: InstanceId, orders: &[Order]) {
+        let subject = self.link.subjects.control(engine);
+        for message in encode_in_parts(self.link.gateway, orders) {
+            let sent = self.link.client.publish(subject.clone(), message.into());
+            if let Err(why) = sent.await {
+                tracing::debug!("orders for engine {engine}: {why}");
+            }
+        }
+    }
+
+    fn read(&mut self, engine: InstanceId, request: &ReadRequest) {
+        let Ok(message) = request.encode() else {
+            return;
+        };
+        let client = self.link.client.clone();
+        let subject = self.link.subjects.read(engine);
+        self.reads.spawn(async move {
+            let request = Request::new().payload(message.into());
+            let request = request.timeout(Some(READ_WAIT));
+            client.send_request(subject, request).await.ok()
+        });
+    }
+}
+
+/// Sends the parts of a request one after the other. The answer to the last one counts.
+async fn submit(client: &Client, subject: &str, run: &Run) -> SubmitOutcome {
+    let Ok(parts) = run.encode_parts() else {
+        return SubmitOutcome::TooLong;
+    };
+    let mut last = SubmitOutcome::Unanswered;
+    for part in parts {
+        let request = Request::new().payload(part.into());
+        let request = request.timeout(Some(SUBMIT_WAIT));
+        let answer = client.send_request(subject.to_owned(), request).await;
+        let reply = answer.ok().map(|answer| RunReply::decode(&answer.payload));
+        last = match reply {
+            Some(Ok(RunReply::Received)) => SubmitOutcome::Unanswered,
+            Some(Ok(reply)) => return SubmitOutcome::Answered(reply),
+            Some(Err(_)) | None => return SubmitOutcome::Unanswered,
+        };
+    }
+    last
+}
+
+/// Messages of these orders, divided where they are longer than a message may be.
+fn encode_in_parts(gateway: InstanceId, orders: &[Order]) -> Vec<Vec<u8>> {
+    let mut message = Vec::new();
+    if encode_orders(gateway, orders, &mut message).is_ok() {
+        debug_assert!(message.len() <= MESSAGE_BYTES_MAX);
+        return vec![message];
+    }
+    let (left, right) = orders.split_at(orders.len() / 2);
+    if left.is_empty() {
+        return Vec::new();
+    }
+    let left = encode_in_parts(gateway, left);
+    left.into_iter()
+        .chain(encode_in_parts(gateway, right))
+        .collect()
+}
+
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{OrderKind, decode_orders};
+    use engine::RequestUpdate;
+
+    #[test]
+    fn long_orders_are_divided() {
+        let update = RequestUpdate {
+            inject: vec![u32::MAX; 1024],
+            ..RequestUpdate::default()
+        };
+        let order = |sequence| Order {
+            handle: 1,
+            attempt: 1,
+            sequence,
+            kind: OrderKind::Update(Box::new(update.clone())),
+        };
+        let orders: Vec<_> = (0..500).map(order).collect();
+        let messages = encode_in_parts(InstanceId(1), &orders);
+        assert!(messages.len() > 1);
+        let decoded = messages.iter().flat_map(|m| decode_orders(m).unwrap().1);
+        assert_eq!(decoded.collect::<Vec<_>>(), orders);
+    }
+}

@@ -1,0 +1,181 @@
+//! Which engines serve a gateway's models, from their heartbeats.
+
+use super::core::RelayedModel;
+use crate::messages::{Heartbeat, ReportedLoad, Role};
+use crate::names::InstanceId;
+use crate::placement::EngineLoad;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Step time of an engine that has not reported one.
+const STEP: Duration = Duration::from_millis(10);
+
+/// Another instance of the cluster that is not gone.
+#[derive(Clone, Debug)]
+pub struct KnownInstance {
+    /// The last heartbeat.
+    pub heartbeat: Arc<Heartbeat>,
+    /// Arrival of the last heartbeat.
+    pub heard: Instant,
+    /// Whether the instance is neither silent nor leaving.
+    pub accepts: bool,
+}
+
+/// Engines of one model.
+#[derive(Clone, Debug, Default)]
+pub struct ModelEngines {
+    /// Engines that accept requests.
+    pub loads: Vec<EngineLoad>,
+    /// By engine: the arithmetic of the model's identity, which a gateway does not have.
+    pub arithmetic: Vec<String>,
+}
+
+/// The engines as they are known now.
+#[derive(Clone, Debug, Default)]
+pub struct Engines {
+    /// By model of the relay.
+    pub models: Vec<ModelEngines>,
+    /// All engines that are not gone, those that accept no requests included.
+    pub alive: BTreeSet<InstanceId>,
+}
+
+impl Engines {
+    /// The engines among the instances, for these models.
+    pub fn new<'a>(
+        models: impl Iterator<Item = &'a RelayedModel>,
+        instances: &[KnownInstance],
+    ) -> Self {
+        let engines = instances
+            .iter()
+            .filter(|i| i.heartbeat.role != Role::Gateway);
+        Self {
+            models: models
+                .map(|model| ModelEngines::new(model, instances))
+                .collect(),
+            alive: engines.map(|instance| instance.heartbeat.id).collect(),
+        }
+    }
+}
+
+impl ModelEngines {
+    fn new(model: &RelayedModel, instances: &[KnownInstance]) -> Self {
+        let mut engines = Self::default();
+        for instance in instances.iter().filter(|instance| instance.accepts) {
+            let heartbeat = &instance.heartbeat;
+            let served = heartbeat.models.iter().find(|served| {
+                let (own, theirs) = (&model.identity, &served.identity);
+                served.key == model.key
+                    && own.weights == theirs.weights
+                    && own.tokenizer == theirs.tokenizer
+                    && own.template == theirs.template
+            });
+            if let Some((served, load)) = served.and_then(|served| Some((served, served.load?))) {
+                engines.loads.push(engine_load(instance, &load));
+                engines.arithmetic.push(served.identity.arithmetic.clone());
+            }
+        }
+        engines
+    }
+}
+
+fn engine_load(instance: &KnownInstance, load: &ReportedLoad) -> EngineLoad {
+    let free = load.pages_free.saturating_add(load.pages_cached);
+    EngineLoad {
+        id: instance.heartbeat.id,
+        heard: instance.heard,
+        cache_epoch: load.cache_epoch,
+        cache_tokens: load.pages_total.saturating_mul(load.page_tokens),
+        free_tokens: free.saturating_mul(load.page_tokens),
+        slots: load.slots,
+        queued: load.queued,
+        running: load.running,
+        prefill_pending: load.prefill_pending,
+        prefill_tokens_per_s: load.prefill_tokens_per_s,
+        step: match load.step_us {
+            0 => STEP,
+            step_us => Duration::from_micros(step_us),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{ContentIdentity, ServedModel};
+    use engine::EngineConfig;
+    use engine::remote::remote_handle;
+    use model::Dims;
+
+    fn identity(weights: &str, arithmetic: &str) -> ContentIdentity {
+        ContentIdentity {
+            weights: weights.into(),
+            arithmetic: arithmetic.into(),
+            ..ContentIdentity::default()
+        }
+    }
+
+    fn instance(id: u64, role: Role, identity: ContentIdentity, now: Instant) -> KnownInstance {
+        let model = ServedModel {
+            key: "model".into(),
+            identity,
+            context_max: 64,
+            load: (role != Role::Gateway).then(|| ReportedLoad {
+                pages_total: 10,
+                pages_free: 3,
+                pages_cached: 4,
+                page_tokens: 16,
+                ..ReportedLoad::default()
+            }),
+        };
+        let mut heartbeat = Heartbeat::new(InstanceId(id), role);
+        heartbeat.models.push(model);
+        KnownInstance {
+            heartbeat: Arc::new(heartbeat),
+            heard: now,
+            accepts: true,
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a start of virtual time")]
+    fn engines_with_the_models_content_are_placed_on() {
+        let now = Instant::now();
+        let dims = Dims {
+            vocab: 64,
+            context_max: 64,
+            page_tokens: 16,
+            pages: 8,
+            rows_max: 8,
+            logit_rows_max: 8,
+        };
+        let (_handle, inbox) = remote_handle(dims, EngineConfig::default(), now).unwrap();
+        let model = RelayedModel {
+            key: "model".into(),
+            identity: identity("w", ""),
+            inbox,
+        };
+        let mut instances = [
+            instance(1, Role::Engine, identity("w", "f32"), now),
+            instance(2, Role::All, identity("w", "bf16"), now),
+            instance(3, Role::Engine, identity("other", "f32"), now),
+            instance(4, Role::Gateway, identity("w", ""), now),
+            instance(5, Role::Engine, identity("w", "f32"), now),
+        ];
+        instances[4].accepts = false;
+        let engines = Engines::new([&model].into_iter(), &instances);
+        let ids: Vec<u64> = engines.models[0]
+            .loads
+            .iter()
+            .map(|load| load.id.0)
+            .collect();
+        assert_eq!(ids, [1, 2]);
+        assert_eq!(engines.models[0].arithmetic, ["f32", "bf16"]);
+        assert_eq!(engines.alive, [1, 2, 3, 5].map(InstanceId).into());
+        let load = &engines.models[0].loads[0];
+        assert_eq!(
+            (load.cache_tokens, load.free_tokens, load.step),
+            (160, 112, STEP)
+        );
+    }
+}

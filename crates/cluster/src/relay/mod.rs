@@ -1,0 +1,42 @@
+//! The gateway's side of requests on engines of other processes.
+//!
+//! A [`Relay`] takes requests from remote handles ([`engine::remote`]), places each on an engine, and appends the tokens
+//! that come back. It has no I/O and no clock: a driver passes messages and `now` in and carries [`Action`]s out.
+//!
+//! - **Index decides.** Tokens carry their index in the choice's log. Tokens that are there already must be equal;
+//!   tokens beyond the next index show that a message was lost, and the engine is asked for what is missing. A request
+//!   that nothing was heard of is read as well: the last message has no successor that would show its loss.
+//! - **Attempts.** When an engine dies, rejects the request or loses it, the request is sent to another engine with the
+//!   tokens so far, as the next attempt. Messages of earlier attempts are ignored, and their engine is ordered to forget
+//!   them. A request with which several engines died without a token in between fails with
+//!   [`stream::FailCode::CrashedEngines`].
+//! - **Orders** (pause, resume, updates) are numbered and repeated until acknowledged; credit is sent as it grows.
+//! - While this process has no connection, no engine counts as dead.
+//!
+//! ```text
+//! core            placement and ends of requests       assignment       a request and where it runs
+//! arrivals        messages of engines                  order_queue      orders until acknowledged
+//! outgoing        orders, credit, reads
+//! config          times and bounds                     farewells        attempts that engines are to forget
+//! driver          the relay on NATS                    engines          engines from heartbeats
+//! ```
+
+mod arrivals;
+mod assignment;
+mod config;
+mod core;
+mod driver;
+mod engines;
+mod farewells;
+mod order_queue;
+mod outgoing;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+pub use arrivals::SubmitOutcome;
+pub use config::RelayConfig;
+pub use core::{Action, Relay, RelayCounters, RelayedModel};
+pub use driver::{InstanceSource, RelayDriver, RelayLink};
+pub use engines::{Engines, KnownInstance, ModelEngines};

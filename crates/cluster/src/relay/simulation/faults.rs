@@ -1,0 +1,70 @@
+//! Faults of engines and of the network, and what clients do.
+
+use super::client::Client;
+use super::{CLIENTS, Packet, World};
+use std::time::Duration;
+
+impl World {
+    pub(super) fn inject_faults(&mut self) {
+        if let Some(until) = self.disconnected_until.filter(|&until| until <= self.now) {
+            assert!(until <= self.now);
+            self.disconnected_until = None;
+            self.relay.set_connected(true, self.now);
+        }
+        if !self.has_faults() || !self.random.chance(5) {
+            return;
+        }
+        let at = self.random.below(self.engines.len() as u64) as usize;
+        match self.random.below(9) {
+            0..=1 => {
+                self.engines.remove(at);
+                self.start_engine();
+            }
+            2..=4 => {
+                let pause = Duration::from_millis(self.random.below(4000));
+                self.engines[at].stopped_until = self.now + pause;
+            }
+            5 if !self.engines[at].is_leaving => {
+                self.engines[at].is_leaving = true;
+                self.start_engine();
+            }
+            6 if self.disconnected_until.is_none() => {
+                let pause = Duration::from_millis(self.random.below(5000));
+                self.disconnected_until = Some(self.now + pause);
+                self.relay.set_connected(false, self.now);
+                self.packets
+                    .retain(|_, p| matches!(p, Packet::Submitted(..)));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn act_as_clients(&mut self) {
+        if self.clients.len() < CLIENTS && self.random.chance(20) {
+            let client = Client::submit(&self.handle, &self.pool, &self.released, &mut self.random);
+            self.clients.push(client);
+        }
+        let is_faulty = self.has_faults();
+        for client in &mut self.clients {
+            if self.random.chance(40) {
+                client.read();
+            }
+            match self.random.below(2000) {
+                0 if is_faulty => {
+                    client.is_cancelled = true;
+                    self.handle.cancel(client.id);
+                }
+                1..=9 if client.updates < 4 => client.update(&self.handle),
+                10..=14 if is_faulty => {
+                    client.is_paused = true;
+                    self.handle.pause(client.id);
+                }
+                15..=40 => {
+                    client.is_paused = false;
+                    self.handle.resume(client.id);
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,403 @@
+use super::*;
+use crate::messages::{
+    Attempt, ChoiceEnd, ContentIdentity, Order, OrderKind, Rejection, RequestProgress, Run, RunKey,
+    RunReply, TokenBatch,
+};
+use crate::names::InstanceId;
+use crate::placement::EngineLoad;
+use ::engine::remote::remote_handle;
+use ::engine::{
+    Choice, EngineConfig, Handle, Phase, Progress, Request, SamplingParams, Terms, Token,
+};
+use model::Dims;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{Clock, End, FailCode, PoolLimits, Read, Reader, SegmentPool, Stop};
+
+const DIMS: Dims = Dims {
+    vocab: 64,
+    context_max: 128,
+    page_tokens: 4,
+    pages: 64,
+    rows_max: 16,
+    logit_rows_max: 16,
+};
+const A: InstanceId = InstanceId(0xa);
+const B: InstanceId = InstanceId(0xb);
+
+struct Bench {
+    handle: Handle,
+    relay: Relay,
+    now: Instant,
+    pool: SegmentPool<Token>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a start of virtual time")]
+fn bench() -> Bench {
+    let start = Instant::now();
+    let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), start).unwrap();
+    let model = RelayedModel {
+        key: "model".into(),
+        identity: ContentIdentity::default(),
+        inbox,
+    };
+    let mut relay = Relay::new(InstanceId(1), RelayConfig::default(), vec![model]);
+    relay.set_connected(true, start);
+    Bench {
+        handle,
+        relay,
+        now: start + Duration::from_secs(10),
+        pool: SegmentPool::new(PoolLimits { segments_max: 64 }),
+    }
+}
+
+impl Bench {
+    fn submit(&self) -> Reader<Token> {
+        let (tokens, reader) = stream::open(&self.pool, 8).unwrap();
+        let request = Request {
+            prompt: vec![1, 2, 3],
+            sampling: SamplingParams::default(),
+            max_tokens: 8,
+            eos: Arc::from([0]),
+            choices: vec![Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            }],
+            first_choice: 0,
+            paused: false,
+            embedding: None,
+            deadline: None,
+            credit_window: 0,
+            terms: Terms::default(),
+            progress: Arc::new(Progress::default()),
+            permits: None,
+            held: None,
+            remote: Some(Arc::from(*b"record")),
+        };
+        self.handle.submit(request).unwrap();
+        reader
+    }
+
+    fn show(&mut self, alive: &[InstanceId]) {
+        let loads = alive.iter().map(|&id| EngineLoad {
+            id,
+            heard: self.now,
+            cache_epoch: 1,
+            cache_tokens: 256,
+            free_tokens: 256,
+            slots: 16,
+            queued: 0,
+            running: 0,
+            prefill_pending: None,
+            prefill_tokens_per_s: None,
+            step: Duration::from_millis(10),
+        });
+        self.relay.set_engines(Engines {
+            models: vec![ModelEngines {
+                loads: loads.collect(),
+                arithmetic: Vec::new(),
+            }],
+            alive: alive.iter().copied().collect(),
+        });
+    }
+
+    /// Polls; returns the request that is sent.
+    fn sent(&mut self) -> Option<(InstanceId, Run)> {
+        self.now += Duration::from_millis(200);
+        self.relay
+            .poll(self.now)
+            .into_iter()
+            .find_map(|action| match action {
+                Action::Submit { engine, run } => Some((engine, *run)),
+                _ => None,
+            })
+    }
+
+    /// A request on engine `A`.
+    fn running(&mut self) -> (Reader<Token>, Run) {
+        let reader = self.submit();
+        (reader, self.placed())
+    }
+
+    /// The request that is sent, after `A` has accepted it.
+    fn placed(&mut self) -> Run {
+        let (_, run) = self.sent().expect("placed");
+        self.answer(A, &run, RunReply::Accepted);
+        run
+    }
+
+    fn orders(&mut self) -> Vec<Order> {
+        self.now += Duration::from_millis(200);
+        let actions = self.relay.poll(self.now).into_iter();
+        let orders = actions.filter_map(|action| match action {
+            Action::Order { orders, .. } => Some(orders),
+            _ => None,
+        });
+        orders.flatten().collect()
+    }
+
+    fn answer(&mut self, engine: InstanceId, run: &Run, reply: RunReply) {
+        let outcome = SubmitOutcome::Answered(reply);
+        let name = (run.handle, run.attempt);
+        self.relay.on_submitted(engine, name, &outcome, self.now);
+    }
+
+    fn tokens(&mut self, engine: InstanceId, run: &Run, first: u32, ids: &[u32]) {
+        let batch = token_batch(engine, run, first, ids);
+        self.relay.on_tokens(&batch, false, self.now);
+    }
+
+    fn end(&mut self, engine: InstanceId, run: &Run, len: u32, end: End) {
+        let mut batch = TokenBatch::new(engine);
+        let end = ChoiceEnd {
+            handle: run.handle,
+            attempt: run.attempt,
+            choice: 0,
+            len,
+            end,
+        };
+        batch.push_end(end).unwrap();
+        self.relay.on_tokens(&batch, false, self.now);
+    }
+}
+
+fn token_batch(engine: InstanceId, run: &Run, first: u32, ids: &[u32]) -> TokenBatch {
+    let mut batch = TokenBatch::new(engine);
+    let key = RunKey {
+        handle: run.handle,
+        attempt: run.attempt,
+        choice: 0,
+        first,
+    };
+    let tokens: Vec<_> = ids.iter().map(|&id| Token { id, logprob: 0.0 }).collect();
+    batch.push_run(key, &tokens, &[]).unwrap();
+    batch
+}
+
+fn read(reader: &mut Reader<Token>) -> (Vec<u32>, Option<End>) {
+    let (mut buf, mut ids) = (
+        [Token {
+            id: 0,
+            logprob: 0.0,
+        }; 16],
+        Vec::new(),
+    );
+    loop {
+        match reader.read(&mut buf) {
+            Read::Items(count) => ids.extend(buf[..count].iter().map(|t| t.id)),
+            Read::Ended(end) => return (ids, Some(end)),
+            Read::Empty => return (ids, None),
+        }
+    }
+}
+
+#[test]
+fn request_moves_with_its_tokens_when_its_engine_dies() {
+    let mut bench = bench();
+    bench.show(&[A]);
+    let mut reader = bench.submit();
+    let (engine, run) = bench.sent().expect("placed");
+    assert_eq!((engine, run.attempt), (A, 1));
+    assert_eq!(run.request, b"record");
+    assert!(run.choices[0].ids.is_empty());
+    bench.answer(A, &run, RunReply::Accepted);
+    bench.tokens(A, &run, 0, &[5, 6]);
+    bench.show(&[B]);
+    let (engine, again) = bench.sent().expect("placed again");
+    assert_eq!((engine, again.attempt), (B, 2));
+    assert_eq!(again.choices[0].ids, [5, 6]);
+    bench.tokens(A, &run, 2, &[9]);
+    bench.tokens(B, &again, 2, &[7]);
+    bench.end(B, &again, 3, End::Stop(Stop::Eos));
+    assert_eq!(
+        read(&mut reader),
+        (vec![5, 6, 7], Some(End::Stop(Stop::Eos)))
+    );
+    assert_eq!(bench.relay.counters().stale, 1, "the dead engine's token");
+}
+
+#[test]
+fn stale_attempts_are_ordered_to_be_forgotten() {
+    let mut bench = bench();
+    bench.show(&[A]);
+    let (_reader, run) = bench.running();
+    let stale = Run { attempt: 0, ..run };
+    bench.tokens(A, &stale, 0, &[5]);
+    let orders = bench.orders();
+    let forget = orders.iter().find(|order| order.kind == OrderKind::Forget);
+    let forgotten = forget.map(|order| (order.handle, order.attempt));
+    assert_eq!(forgotten, Some((stale.handle, 0)));
+}
+
+#[test]
+fn request_with_which_engines_die_fails() {
+    let mut bench = bench();
+    let mut reader = bench.submit();
+    for crash in 1..=3 {
+        bench.show(&[A]);
+        assert_eq!(bench.placed().attempt, crash);
+        bench.show(&[]);
+        assert!(bench.sent().is_none());
+    }
+    let crashed = Some(End::Failed(FailCode::CrashedEngines));
+    assert_eq!(read(&mut reader), (vec![], crashed));
+}
+
+#[test]
+fn tokens_between_deaths_show_that_the_request_is_harmless() {
+    let mut bench = bench();
+    let mut reader = bench.submit();
+    for crash in 0..6 {
+        bench.show(&[A]);
+        let run = bench.placed();
+        bench.tokens(A, &run, crash, &[crash + 1]);
+        bench.show(&[]);
+        assert!(bench.sent().is_none());
+    }
+    assert_eq!(read(&mut reader), (vec![1, 2, 3, 4, 5, 6], None));
+}
+
+#[test]
+fn request_that_an_engine_gives_up_is_placed_elsewhere() {
+    for end in [End::Failed(FailCode::Shutdown), End::Lost, End::Cancelled] {
+        let mut bench = bench();
+        bench.show(&[A, B]);
+        let mut reader = bench.submit();
+        let (first, run) = bench.sent().expect("placed");
+        bench.answer(first, &run, RunReply::Accepted);
+        bench.tokens(first, &run, 0, &[5]);
+        bench.end(first, &run, 1, end);
+        let (second, again) = bench.sent().expect("placed again");
+        assert!(second != first && again.choices[0].ids == [5]);
+        assert_eq!(read(&mut reader), (vec![5], None));
+    }
+}
+
+#[test]
+fn other_tokens_than_before_end_the_request() {
+    let mut bench = bench();
+    bench.show(&[A]);
+    let (mut reader, run) = bench.running();
+    bench.tokens(A, &run, 0, &[5, 6]);
+    bench.tokens(A, &run, 1, &[6, 7]);
+    assert_eq!(read(&mut reader), (vec![5, 6, 7], None), "an equal overlap");
+    bench.tokens(A, &run, 2, &[8]);
+    assert_eq!(read(&mut reader), (vec![], Some(End::Lost)));
+    assert_eq!(bench.relay.counters().diverged, 1);
+    assert!(bench.relay.is_empty());
+}
+
+#[test]
+fn missing_tokens_are_read() {
+    let mut bench = bench();
+    bench.show(&[A]);
+    let (mut reader, run) = bench.running();
+    bench.tokens(A, &run, 2, &[7]);
+    bench.now += Duration::from_millis(1);
+    let actions = bench.relay.poll(bench.now);
+    let read_request = actions.iter().find_map(|action| match action {
+        Action::Read { request, .. } => Some(request.clone()),
+        _ => None,
+    });
+    let read_request = read_request.expect("a read");
+    assert_eq!(read_request.entries[0].have, [0]);
+    let mut batch = token_batch(A, &run, 0, &[5, 6, 7]);
+    let progress = RequestProgress {
+        handle: run.handle,
+        attempt: 1,
+        phase: Phase::Running,
+        prompt_done: 3,
+        cached_tokens: 0,
+        updates_applied: 0,
+        orders_applied: 0,
+    };
+    batch.push_progress(progress).unwrap();
+    bench.relay.on_tokens(&batch, true, bench.now);
+    assert_eq!(read(&mut reader).0, [5, 6, 7]);
+    let actions = bench.relay.poll(bench.now);
+    assert!(
+        !actions
+            .iter()
+            .any(|action| matches!(action, Action::Read { .. }))
+    );
+}
+
+#[test]
+fn request_that_the_engine_does_not_have_is_placed_again() {
+    let mut bench = bench();
+    bench.show(&[A, B]);
+    let _reader = bench.submit();
+    let (first, run) = bench.sent().expect("placed");
+    bench.answer(first, &run, RunReply::Accepted);
+    let mut batch = TokenBatch::new(first);
+    let (handle, attempt) = (run.handle, run.attempt);
+    batch.push_unknown(Attempt { handle, attempt }).unwrap();
+    bench.relay.on_tokens(&batch, true, bench.now);
+    let (second, again) = bench.sent().expect("placed again");
+    assert_ne!(second, first);
+    assert_eq!(again.attempt, 2);
+}
+
+#[test]
+fn rejected_request_goes_to_another_engine_and_an_invalid_one_fails() {
+    let reply = |code| RunReply::Rejected {
+        code,
+        message: String::new(),
+    };
+    let mut bench = bench();
+    bench.show(&[A, B]);
+    let mut reader = bench.submit();
+    let (first, run) = bench.sent().expect("placed");
+    bench.answer(first, &run, reply(Rejection::Full));
+    let (second, run) = bench.sent().expect("placed again");
+    assert_ne!(second, first);
+    bench.answer(second, &run, reply(Rejection::Full));
+    assert!(bench.sent().is_none(), "all engines are full");
+    let (third, run) = bench.sent().expect("asked again");
+    bench.answer(third, &run, reply(Rejection::Invalid));
+    let failed = Some(End::Failed(FailCode::Inference));
+    assert_eq!(read(&mut reader), (vec![], failed));
+}
+
+#[test]
+fn no_engine_counts_as_dead_while_this_process_is_disconnected() {
+    let mut bench = bench();
+    bench.show(&[A, B]);
+    let _reader = bench.submit();
+    let (engine, run) = bench.sent().expect("placed");
+    bench.answer(engine, &run, RunReply::Accepted);
+    bench.relay.set_connected(false, bench.now);
+    bench.show(&[]);
+    bench.now += Duration::from_secs(30);
+    assert!(bench.relay.poll(bench.now).is_empty());
+    bench.relay.set_connected(true, bench.now);
+    let actions = bench.relay.poll(bench.now);
+    assert!(
+        actions
+            .iter()
+            .any(|action| matches!(action, Action::Read { .. })),
+        "what is missing"
+    );
+    bench.now += Duration::from_secs(1);
+    assert!(bench.sent().is_none(), "heartbeats may still come");
+    let other = if engine == A { B } else { A };
+    bench.show(&[other]);
+    bench.now += Duration::from_secs(1);
+    let (moved, again) = bench.sent().expect("placed again");
+    assert_eq!((moved, again.attempt), (other, 2));
+}
+
+#[test]
+fn request_without_an_engine_waits_and_is_lost_in_the_end() {
+    let mut bench = bench();
+    let mut reader = bench.submit();
+    bench.relay.poll(bench.now);
+    bench.now += Duration::from_secs(59);
+    assert!(bench.sent().is_none());
+    assert_eq!(read(&mut reader).1, None);
+    bench.now += Duration::from_secs(1);
+    assert!(bench.sent().is_none());
+    assert_eq!(read(&mut reader).1, Some(End::TimedOut(Clock::Queue)));
+}
