@@ -17,7 +17,7 @@ use std::fs;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use stream::{PoolLimits, SegmentPool, Tap, Writer};
+use stream::{PoolLimits, Read, SegmentPool, Tap, Writer};
 use testing::folder::Folder;
 use testing::small_vocabulary;
 
@@ -27,7 +27,7 @@ const SECONDS: u64 = 5;
 struct WrittenStream {
     writer: Writer<Token>,
     shown: Tap<Token>,
-    _reader: stream::Reader<Token>,
+    reader: stream::Reader<Token>,
     _durable: DurableStream,
 }
 
@@ -104,7 +104,7 @@ impl Bench {
         WrittenStream {
             writer,
             shown,
-            _reader: reader,
+            reader,
             _durable: durable,
         }
     }
@@ -153,16 +153,20 @@ impl Bench {
         );
     }
 
-    /// One stream, a token each `period`: from the append to the token's being shown.
+    /// One stream, a token each `period`: from the append to the wake of a reader that sleeps. (A reader that spins keeps
+    /// the journal's thread from its core on a machine with two.)
     fn measure_latency(&mut self, label: &str, tokens: usize, period: Duration) {
         let mut stream = self.open_stream(tokens);
         let mut times: Vec<Duration> = Vec::with_capacity(tokens);
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; 4];
         for token in 0..tokens {
             let begun = Instant::now();
             append(&mut stream.writer, token);
-            while stream.shown.len() <= token as u64 {
-                std::hint::spin_loop();
-            }
+            let read = stream.reader.read_blocking(&mut buffer);
+            assert_eq!(read, Read::Items(1), "the token was shown");
             times.push(begun.elapsed());
             wait_until(begun + period);
         }

@@ -12,6 +12,8 @@ use crate::tap::Tap;
 /// is gone.
 pub struct Gate<T> {
     holder: Arc<Holder<T>>,
+    /// The log of the holder, without a second step.
+    log: Arc<Log<T>>,
 }
 
 /// The share of all clones of a gate.
@@ -21,8 +23,10 @@ struct Holder<T> {
 
 impl<T: Copy + Send + Sync + 'static> Gate<T> {
     pub(crate) fn new(log: Arc<Log<T>>) -> Self {
+        let of_holder = Arc::clone(&log);
         Self {
-            holder: Arc::new(Holder { log }),
+            holder: Arc::new(Holder { log: of_holder }),
+            log,
         }
     }
 
@@ -78,7 +82,7 @@ impl<T: Copy + Send + Sync + 'static> Gate<T> {
     }
 
     fn log(&self) -> &Arc<Log<T>> {
-        &self.holder.log
+        &self.log
     }
 }
 
@@ -86,6 +90,7 @@ impl<T> Clone for Gate<T> {
     fn clone(&self) -> Self {
         Self {
             holder: Arc::clone(&self.holder),
+            log: Arc::clone(&self.log),
         }
     }
 }

@@ -73,6 +73,7 @@
 //! neither an append, nor a read, nor a wake waits for another thread. The registry has one lock, which is not
 //! on the token path.
 
+mod attach_error;
 mod end;
 mod gate;
 mod log;
@@ -84,14 +85,16 @@ mod segment;
 mod stream_id;
 mod sync;
 mod tap;
+mod turns;
 mod unpark;
 mod wait;
 mod waiter;
 mod writer;
 
+pub use attach_error::AttachError;
 pub use end::{Clock, End, FailCode, Stop};
 pub use gate::Gate;
-pub use log::{AttachError, GatedLog, open, open_gated};
+pub use log::{GatedLog, open, open_gated};
 pub use pool::{PoolExhausted, PoolLimits, PoolStats, SegmentPool};
 pub use reader::{Read, Reader};
 pub use registry::{
@@ -100,6 +103,7 @@ pub use registry::{
 };
 pub use stream_id::{NotAStreamId, StreamId};
 pub use tap::Tap;
+pub use turns::{TurnMark, Turns};
 pub use writer::{Full, Writer};
 
 /// Items of a segment.

@@ -20,8 +20,9 @@
 //! - The holders of the **gate** raise `shown` (Release) to at most a `len` that they have loaded (Acquire), then wake the
 //!   readers. The visible length is the lower one of `shown` and `len`. A reader loads `shown` (Acquire) before `len`
 //!   and before `end`: items and an end that a gate's holder has shown are visible to the loads that follow.
-//! - The writer of a gated log, after a new `len` or `end`, passes a sequentially consistent fence, loads `shown`, wakes
-//!   the readers if `shown` is `ALL`, and wakes the recorder in any case.
+//! - The writer of a gated log, after a new `len` or `end`, passes a sequentially consistent fence, loads `is_open`, wakes
+//!   the readers if it is set, and wakes the recorder in any case. `is_open` is set after `shown` = `ALL`: the writer
+//!   does not read the line of `shown`, which changes with each token.
 //! - Each holder has a share of the log; the drop of the last share returns the segments.
 //! - `accepted` and `granted` only grow, so credit that the writer has seen is never taken back. The writer may see
 //!   either late: the writer then waits a little longer than necessary, but never exceeds the stream's credit.
@@ -39,7 +40,7 @@
 //! *The gate is opened while the writer appends.* The writer publishes an item, finds the gate shut and wakes only the
 //! recorder; the thread that opens the gate finds no sleeping reader; the reader has armed in between, found `shown` or
 //! `len` unchanged, and sleeps forever. Three fences, all sequentially consistent, exclude that: the writer's between
-//! `len` and the load of `shown`, the opener's between `shown` and the load of `armed`, the reader's between `armed` and
+//! `len` and the load of `is_open`, the opener's between `is_open` and the load of `armed`, the reader's between `armed` and
 //! the second check. If the writer finds the gate shut, the writer's fence precedes the opener's. A reader whose fence
 //! follows the opener's sees `ALL` and the item; a reader whose fence precedes the opener's is seen armed by the opener
 //! and woken, and sees both then. If the writer finds the gate open, a sleeping reader has missed the item, so that the
@@ -48,10 +49,11 @@
 //!
 //! *The last holder of the gate is dropped.* Nothing would ever be shown. So that drop opens the gate.
 
+use crate::attach_error::AttachError;
 use crate::gate::Gate;
 use crate::pool::{PoolExhausted, SegmentPool};
 use crate::reader::Reader;
-use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering, fence};
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering, fence};
 use crate::wait::WaitList;
 use crate::writer::Writer;
 use crate::{End, SEGMENT_ITEMS};
@@ -61,7 +63,7 @@ use std::task::Waker;
 /// cannot fail. Unused reservations are returned when the writer ends the log, segments when the log's last
 /// holder (writer, reader or tap) is dropped.
 ///
-/// The memory of the log is a table of 4 bytes per segment and 216 bytes, with one reader.
+/// The memory of the log is a table of 4 bytes per segment and 312 bytes, with one reader.
 pub fn open<T: Copy + Send + Sync + 'static>(
     pool: &SegmentPool<T>,
     capacity: usize,
@@ -101,36 +103,20 @@ fn open_log<T: Copy + Send + Sync + 'static>(
         capacity,
         table: (0..segments).map(|_| AtomicU32::new(NOT_TAKEN)).collect(),
         len: AtomicU64::new(0),
-        shown: AtomicU64::new(shown),
+        is_open: AtomicBool::new(shown == ALL),
         recorder,
         end: OnceLock::new(),
         readers: AtomicUsize::new(0),
         accepted: AtomicU64::new(0),
         granted: AtomicU64::new(0),
         writer: std::sync::OnceLock::new(),
-        waiters: WaitList::new(),
+        visible: Visible {
+            shown: AtomicU64::new(shown),
+            waiters: WaitList::new(),
+        },
     });
     Ok((Writer::new(Arc::clone(&log), reservation), log))
 }
-
-/// The requested index does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttachError {
-    /// Beyond the visible items.
-    Ahead {
-        /// Visible items.
-        len: u64,
-    },
-}
-
-impl std::fmt::Display for AttachError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self::Ahead { len } = self;
-        write!(f, "index is beyond the {len} items written so far")
-    }
-}
-
-impl std::error::Error for AttachError {}
 
 /// A table entry without a segment. No segment has this number.
 const NOT_TAKEN: u32 = u32::MAX;
@@ -146,8 +132,8 @@ pub(crate) struct Log<T> {
     table: Box<[AtomicU32]>, // (segments promised)
     /// Items published.
     len: AtomicU64, // 0 ..= capacity
-    /// Items that readers may see.
-    shown: AtomicU64, // 0 ..= len, or ALL
+    /// Whether `shown` is `ALL`.
+    is_open: AtomicBool,
     /// Waker of a gated log's recorder.
     recorder: Option<Waker>,
     end: OnceLock<End>,
@@ -158,6 +144,14 @@ pub(crate) struct Log<T> {
     granted: AtomicU64,
     /// Wakes the writer, if one is set.
     writer: std::sync::OnceLock<Waker>,
+    pub(crate) visible: Visible,
+}
+
+/// What readers wait for, on a cache line that the writer of a gated log does not use.
+#[repr(align(64))]
+pub(crate) struct Visible {
+    /// Items that readers may see.
+    shown: AtomicU64, // 0 ..= len, or ALL
     pub(crate) waiters: WaitList,
 }
 
@@ -192,7 +186,7 @@ impl<T> Log<T> {
     /// Items that readers may see.
     #[inline]
     pub(crate) fn visible_len(&self) -> u64 {
-        let shown = self.shown.load(Ordering::Acquire); // first: see the protocol
+        let shown = self.visible.shown.load(Ordering::Acquire); // first: see the protocol
         shown.min(self.written_len())
     }
 
@@ -225,15 +219,15 @@ impl<T> Log<T> {
     #[inline]
     fn wake_after_write(&self) {
         match &self.recorder {
-            None => self.waiters.wake_all(),
+            None => self.visible.waiters.wake_all(),
             Some(recorder) => self.wake_recorder(recorder),
         }
     }
 
     fn wake_recorder(&self, recorder: &Waker) {
         fence(Ordering::SeqCst); // against a gate that is opened now: see the bad interleavings
-        if self.is_all_shown() {
-            self.waiters.wake_all();
+        if self.is_open.load(Ordering::Acquire) {
+            self.visible.waiters.wake_all();
         }
         recorder.wake_by_ref();
     }
@@ -328,12 +322,15 @@ impl<T> Log<T> {
     }
 
     pub(crate) fn is_all_shown(&self) -> bool {
-        self.shown.load(Ordering::Acquire) == ALL
+        self.visible.shown.load(Ordering::Acquire) == ALL
     }
 
     fn raise_shown(&self, shown: u64) {
-        if self.shown.fetch_max(shown, Ordering::AcqRel) < shown {
-            self.waiters.wake_all();
+        if self.visible.shown.fetch_max(shown, Ordering::AcqRel) < shown {
+            if shown == ALL {
+                self.is_open.store(true, Ordering::Release);
+            }
+            self.visible.waiters.wake_all();
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Readers of a log.
 
 use crate::End;
-use crate::log::{AttachError, Log};
+use crate::attach_error::AttachError;
+use crate::log::Log;
 use crate::sync::{Arc, thread};
 use crate::tap::Tap;
 use crate::unpark;
@@ -30,7 +31,7 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
     pub(crate) fn start(log: &Arc<Log<T>>, cursor: u64) -> Self {
         log.reader_came();
         Self {
-            seat: log.waiters.join(),
+            seat: log.visible.waiters.join(),
             log: Arc::clone(log),
             cursor,
         }
@@ -66,7 +67,7 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
         if found != Read::Empty {
             return Poll::Ready(found);
         }
-        self.log.waiters.register(&self.seat, cx.waker());
+        self.log.visible.waiters.register(&self.seat, cx.waker());
         match self.read(buf) {
             Read::Empty => Poll::Pending,
             found => {

@@ -1,6 +1,7 @@
 //! Handles to a log that are not readers.
 
-use crate::log::{AttachError, Log};
+use crate::attach_error::AttachError;
+use crate::log::Log;
 use crate::reader::Reader;
 use crate::sync::Arc;
 use crate::{End, SEGMENT_ITEMS};

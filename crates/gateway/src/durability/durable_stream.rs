@@ -1,7 +1,6 @@
 //! A stream's handle to its records in the journal.
 
 use super::ControlState;
-use super::journal_state::lock;
 use super::rejection;
 use super::stream_logs::StreamLogs;
 use super::stream_news::{Claim, PreparedNews};
@@ -106,7 +105,7 @@ impl DurableStream {
     /// Makes the stream not durable, forever.
     pub(crate) fn give_up(&self) {
         self.slot.open_gates();
-        self.slot.note_news();
+        self.slot.note_change();
     }
 }
 
@@ -139,7 +138,8 @@ impl From<DurableStream> for StoredBlob {
     /// An object that was recovered.
     fn from(recovered: DurableStream) -> Self {
         // The description and the outcome are enough for a rewriting.
-        lock(&recovered.slot.recorded).recovered = None;
+        let slot = &recovered.slot;
+        slot.change(|inbox| inbox.news.has_no_tokens = true);
         Self(recovered)
     }
 }

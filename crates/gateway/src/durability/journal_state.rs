@@ -1,17 +1,24 @@
 //! State that the recorder's thread, the streams and the watchdog share.
 
 use super::journal_metrics::JournalMetrics;
+use super::news_list::{ArrivedStream, NewsList, PendingNews};
+use super::recorded_stream::RecordedStream;
 use super::stream_slot::StreamSlot;
+use super::stream_table::StreamTable;
 use crate::streams::feed::StreamFeed;
 use journal::JournalWaker;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use stream::Turns;
 
 /// State of a [`StreamJournal`](super::StreamJournal).
 pub(crate) struct JournalState {
-    /// Streams with news for the recorder, each at most once.
-    news: Mutex<Vec<Arc<StreamSlot>>>,
+    /// Streams with news for the recorder.
+    news: Mutex<PendingNews>,
+    pub(crate) turns: Turns,
+    /// The recorder's table.
+    pub(crate) table: Mutex<StreamTable>,
     /// Streams with a handle.
     live: Mutex<HashMap<u64, Arc<StreamSlot>>>,
     next_serial: AtomicU64,
@@ -38,6 +45,8 @@ impl JournalState {
     pub(crate) fn new(description_bytes_max: usize, feed: StreamFeed) -> Arc<Self> {
         Arc::new(Self {
             news: Mutex::default(),
+            turns: Turns::new(),
+            table: Mutex::default(),
             live: Mutex::default(),
             next_serial: AtomicU64::new(0),
             waker: OnceLock::new(),
@@ -65,18 +74,23 @@ impl JournalState {
         }
     }
 
-    /// Adds a stream that the slot's flag marks as one with news.
-    pub(crate) fn push_news(&self, slot: Arc<StreamSlot>) {
-        lock(&self.news).push(slot);
-        self.wake_thread();
+    /// Adds a stream that the slot's mark allows to be added. The thread is woken by the first one of a turn.
+    pub(crate) fn push_news(&self, index: u32) {
+        let was_empty = lock(&self.news).push(index);
+        if was_empty {
+            self.wake_thread();
+        }
     }
 
-    /// Exchanges the list of streams with news for an empty one. Neither list grows in the token path: both have a
-    /// place for each live stream.
-    pub(crate) fn take_news(&self, empty: &mut Vec<Arc<StreamSlot>>) {
-        let mut news = lock(&self.news);
-        empty.reserve(news.capacity());
-        std::mem::swap(&mut *news, empty);
+    /// Exchanges the list of streams with news for an empty one and begins the recorder's turn.
+    pub(crate) fn take_news(&self, empty: &mut NewsList) {
+        lock(&self.news).take(empty);
+        self.turns.begin();
+    }
+
+    /// Returns the index of a stream that was removed from the table.
+    pub(crate) fn free_index(&self, index: u32) {
+        lock(&self.news).free_index(index);
     }
 
     /// Whether a stream waits for the recorder.
@@ -84,17 +98,20 @@ impl JournalState {
         !lock(&self.news).is_empty()
     }
 
-    /// Adds a live stream and returns the stream's number.
-    pub(crate) fn add_live(&self, make: impl FnOnce(u64) -> Arc<StreamSlot>) -> Arc<StreamSlot> {
+    /// Adds a live stream, with what an earlier process has recorded. `make` gets the stream's number and index.
+    pub(crate) fn add_live(
+        &self,
+        recorded: RecordedStream,
+        make: impl FnOnce(u64, u32) -> Arc<StreamSlot>,
+    ) -> Arc<StreamSlot> {
         let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
-        let slot = make(serial);
-        let mut live = lock(&self.live);
-        live.insert(serial, Arc::clone(&slot));
-        let places = live.len();
-        drop(live);
-        let mut news = lock(&self.news);
-        let more = places.saturating_sub(news.len());
-        news.reserve(more);
+        let index = lock(&self.news).take_index();
+        let slot = make(serial, index);
+        lock(&self.live).insert(serial, Arc::clone(&slot));
+        lock(&self.news).push_arrived(ArrivedStream {
+            slot: Arc::clone(&slot),
+            recorded: Box::new(recorded),
+        });
         slot
     }
 

@@ -11,6 +11,8 @@
 //! recorder         the journal's caller            rewriting        live streams once more, from memory
 //! stream_slot      what handle and recorder share  stream_logs      gates and side logs of a stream
 //! recorded_stream  what was recorded of a stream   watchdog         a journal that makes no progress
+//! stream_table     the recorder's streams          news_list        streams with news for the recorder
+//! pending_shows    what a commit will show
 //! ```
 //!
 //! # Output commit
@@ -30,6 +32,8 @@ pub(crate) mod end_code;
 mod journal_metrics;
 mod journal_state;
 mod json_record;
+mod news_list;
+mod pending_shows;
 mod recorded_stream;
 mod recorder;
 mod registration_barrier;
@@ -38,8 +42,8 @@ mod rewriting;
 mod stream_journal;
 mod stream_logs;
 mod stream_news;
-
 mod stream_slot;
+mod stream_table;
 mod token_buffers;
 mod unix_time;
 mod watchdog;

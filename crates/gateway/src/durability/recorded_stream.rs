@@ -1,39 +1,58 @@
 //! What was recorded of one stream: all that a rewriting needs beside the tokens, which the logs have.
 
-use super::{ControlState, StreamDescription, end_code};
-
 use super::stream_logs::StreamLogs;
 use super::stream_news::{Claim, StreamNews};
 use super::unix_time::unix_us;
+use super::{ControlState, StreamDescription, end_code};
 use generate::output::generation_reader::is_good;
 use journal::{AppendError, FileSystem, Record, RecoveredStream, StreamKey, Writer};
 use std::sync::Arc;
 use stream::End;
 use wire::clock;
 
-/// The recorder's knowledge of one stream.
+/// The recorder's knowledge of one stream. What each token needs is in the first cache line.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(crate) struct RecordedStream {
     /// Changes of the handle that were taken.
     pub(crate) changes: u64,
     /// `None` before the beginning was appended, and after the stream was forgotten.
     pub(crate) key: Option<StreamKey>,
-    /// The description, with the prompts from the submission on.
-    pub(crate) description: Arc<[u8]>,
+    /// Whether the handle was dropped: nothing more is recorded.
+    pub(crate) is_released: bool,
+    pub(crate) is_paused: bool,
+    pub(crate) choices: Box<[RecordedChoice]>,
     /// What an earlier process has recorded; `None` after the logs were attached.
     pub(crate) recovered: Option<Arc<RecoveredStream>>,
-    pub(crate) claim: Option<Claim>,
+    steering: Option<Box<RecordedSteering>>,
     /// Cached tokens and wall time.
-    pub(crate) started: Option<(u64, u64)>,
-    pub(crate) control: Option<ControlState>,
+    pub(crate) started: Option<Box<(u64, u64)>>,
+    /// The description, with the prompts from the submission on.
+    pub(crate) description: Arc<[u8]>,
+    pub(crate) claim: Option<Claim>,
+    pub(crate) broke: Option<u32>,
+    pub(crate) outcome: Option<Arc<[u8]>>,
+}
+
+/// Control updates of a stream that was steered.
+#[derive(Default)]
+struct RecordedSteering {
+    recorded: Option<ControlState>,
     /// A control state that is not recorded yet.
-    news_of_control: Option<ControlState>,
+    news: Option<ControlState>,
     /// Control updates that were applied by earlier processes.
     applied_before: u64,
-    pub(crate) is_paused: bool,
-    pub(crate) broke: Option<u32>,
-    pub(crate) choices: Vec<RecordedChoice>,
-    pub(crate) outcome: Option<Arc<[u8]>>,
+}
+
+impl RecordedSteering {
+    /// Whether a control state will follow the tokens: `applied` updates of this process are in the logs.
+    fn has_news(&self, applied: u64) -> bool {
+        let is_behind = |control: &ControlState| {
+            !control.pending.is_empty()
+                && control.applied < self.applied_before.saturating_add(applied)
+        };
+        self.news.is_some() || self.recorded.as_ref().is_some_and(is_behind)
+    }
 }
 
 /// The recorded part of one choice.
@@ -65,16 +84,32 @@ impl RecordedStream {
             key: Some(stream.key),
             description: described(stream),
             claim,
-            started: stream.started.map(|s| (s.cached_tokens, s.at_unix_us)),
-            applied_before: control.as_ref().map_or(0, |control| control.applied),
-            control,
-            news_of_control: None,
+            started: stream
+                .started
+                .map(|s| Box::new((s.cached_tokens, s.at_unix_us))),
+            steering: control.map(|control| {
+                Box::new(RecordedSteering {
+                    applied_before: control.applied,
+                    recorded: Some(control),
+                    news: None,
+                })
+            }),
             is_paused: stream.is_paused,
             broke: stream.broke,
             choices: choices.collect(),
+            is_released: false,
             outcome: stream.outcome.as_deref().map(Arc::from),
             recovered: Some(Arc::clone(stream)),
         }
+    }
+
+    /// Forgets everything but how far the handle's changes were taken.
+    pub(crate) fn clear(&mut self) {
+        *self = Self {
+            changes: self.changes,
+            is_released: self.is_released,
+            ..Self::default()
+        };
     }
 
     /// Appends the changes of the stream's handle, but for the control state, which stands behind the tokens. An error
@@ -109,22 +144,38 @@ impl RecordedStream {
             writer.append(key, &Record::Kept { outcome: &outcome })?;
             self.outcome = Some(outcome);
         }
-        self.news_of_control = news.control.or(self.news_of_control.take());
+        if news.has_no_tokens {
+            self.recovered = None;
+        }
+        if let Some(control) = news.control {
+            self.steering.get_or_insert_default().news = Some(control);
+        }
         Ok(())
+    }
+
+    /// Gives each of `count` choices an entry.
+    pub(crate) fn add_choices(&mut self, count: usize) {
+        if self.choices.len() < count {
+            let mut choices = std::mem::take(&mut self.choices).into_vec();
+            choices.resize(count, RecordedChoice::default());
+            self.choices = choices.into();
+        }
+    }
+
+    /// Recorded tokens of a choice.
+    pub(crate) fn recorded_tokens(&self, choice: usize) -> u64 {
+        self.choices.get(choice).map_or(0, |choice| choice.tokens)
     }
 
     /// Whether there is a control state.
     pub(crate) fn is_steered(&self) -> bool {
-        self.control.is_some() || self.news_of_control.is_some()
+        self.steering.is_some()
     }
 
     /// Whether a control state will follow the tokens: `applied` updates of this process are in the logs.
     pub(crate) fn has_control_news(&self, applied: u64) -> bool {
-        let is_behind = |control: &ControlState| {
-            !control.pending.is_empty()
-                && control.applied < self.applied_before.saturating_add(applied)
-        };
-        self.news_of_control.is_some() || self.control.as_ref().is_some_and(is_behind)
+        let steering = self.steering.as_deref();
+        steering.is_some_and(|steering| steering.has_news(applied))
     }
 
     /// Appends the control state, without the updates that are in the recorded tokens.
@@ -134,10 +185,13 @@ impl RecordedStream {
         key: StreamKey,
         applied: u64,
     ) -> Result<(), AppendError> {
-        let Some(mut control) = self.news_of_control.take().or_else(|| self.control.take()) else {
+        let Some(steering) = self.steering.as_deref_mut() else {
             return Ok(());
         };
-        control.mark_applied(self.applied_before.saturating_add(applied));
+        let Some(mut control) = steering.news.take().or_else(|| steering.recorded.take()) else {
+            return Ok(());
+        };
+        control.mark_applied(steering.applied_before.saturating_add(applied));
         // The handle has compared the length with the bound.
         if let Ok(sampling) = control.encode() {
             writer.append(
@@ -147,7 +201,7 @@ impl RecordedStream {
                 },
             )?;
         }
-        self.control = Some(control);
+        steering.recorded = Some(control);
         Ok(())
     }
 
@@ -165,7 +219,7 @@ impl RecordedStream {
             return Ok(());
         };
         let (cached_tokens, at_unix_us) = (started.cached_tokens, unix_us(started.at));
-        self.started = Some((cached_tokens, at_unix_us));
+        self.started = Some(Box::new((cached_tokens, at_unix_us)));
         let record = Record::Started {
             cached_tokens,
             at_unix_us,
@@ -205,13 +259,14 @@ impl RecordedStream {
         if let Some(claim) = self.claim {
             append(&claim.to_record());
         }
-        if let Some((cached_tokens, at_unix_us)) = self.started {
+        if let Some((cached_tokens, at_unix_us)) = self.started.as_deref().copied() {
             append(&Record::Started {
                 cached_tokens,
                 at_unix_us,
             });
         }
-        if let Some(control) = &self.control {
+        let steering = self.steering.as_deref();
+        if let Some(control) = steering.and_then(|steering| steering.recorded.as_ref()) {
             let sampling = control.encode().unwrap_or_default();
             append(&Record::Steered {
                 sampling: &sampling,

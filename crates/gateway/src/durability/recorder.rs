@@ -5,19 +5,21 @@
 //! each choice behind the recorded ones, and the ends; the control state without the updates that are in these tokens.
 //! After the commit, and after each sync, what acknowledged commits contain is shown to the readers.
 //!
+//! The table of streams is locked while records are collected and while they are shown, not during a commit.
+//!
 //! The counters of applied control updates are read around the lengths: first how many are applied, then the lengths,
 //! then how many were begun. If one more was begun, its injected tokens may be below the lengths or not, and the stream
 //! waits for the next turn. So the journal never has injected tokens beside an update that is still to be applied.
 
 use super::journal_metrics::JournalGauges;
 use super::journal_state::{JournalState, lock};
-use super::recorded_stream::{RecordedChoice, RecordedStream};
+use super::news_list::NewsList;
+use super::pending_shows::{PendingShows, Shown};
 use super::stream_logs::{StreamLogs, WrittenChoice};
-use super::stream_news::StreamNews;
-use super::stream_slot::StreamSlot;
+use super::stream_table::{StreamTable, TableEntry};
 use super::token_buffers::TokenBuffers;
 use journal::{AppendError, Durability, FileSystem, Record, Recorder, StreamKey, Writer};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stream::{End, FailCode};
@@ -28,45 +30,21 @@ pub(crate) const NOT_RETAINED: u32 = 1;
 /// Bytes of records that are written together where control updates were applied: more than the tokens of a step.
 const CONTROL_FRAME_BYTES: usize = 64 << 10;
 
+/// Streams whose lines are loaded into the cache together.
+const TOUCHED_TOGETHER: usize = 16;
+
 /// Records what streams write.
 pub(crate) struct StreamRecorder {
     state: Arc<JournalState>,
-    /// Streams in the journal.
-    slots: HashMap<StreamKey, Arc<StreamSlot>>,
-    /// Streams with news in this turn.
-    news: Vec<Arc<StreamSlot>>,
-    /// What is shown once a commit is acknowledged, in the order of commits.
-    pending: VecDeque<PendingShow>,
+    /// Indexes of the streams in the journal.
+    indexes: HashMap<StreamKey, u32>,
+    /// News of this turn.
+    news: NewsList,
+    pending: PendingShows,
     written: Vec<WrittenChoice>,
     buffers: TokenBuffers,
     /// State of the journal when the streams' flags were set last.
     seen: SeenState,
-}
-
-/// Commit of a record that was appended in this turn.
-const THIS_TURN: u64 = u64::MAX;
-
-/// Something to be shown.
-struct PendingShow {
-    /// Number of the commit that contains the record.
-    commit: u64,
-    shown: Shown,
-}
-
-enum Shown {
-    /// Tokens of a choice before this index.
-    Tokens {
-        logs: Arc<StreamLogs>,
-        choice: usize,
-        tokens: u64,
-    },
-    /// The end of a choice.
-    End {
-        logs: Arc<StreamLogs>,
-        choice: usize,
-    },
-    /// The first changes of the handle.
-    Changes { slot: Arc<StreamSlot>, changes: u64 },
 }
 
 /// Whatever may change which streams are durable.
@@ -78,16 +56,13 @@ struct SeenState {
 }
 
 impl StreamRecorder {
-    /// A recorder with the streams that an earlier process has left.
-    pub(crate) fn new(
-        state: Arc<JournalState>,
-        adopted: impl Iterator<Item = (StreamKey, Arc<StreamSlot>)>,
-    ) -> Self {
-        Self {
-            state,
-            slots: adopted.collect(),
-            news: Vec::new(),
-            pending: VecDeque::new(),
+    /// A recorder that knows the streams of `state`.
+    pub(crate) fn new(state: &Arc<JournalState>) -> Self {
+        let mut recorder = Self {
+            state: Arc::clone(state),
+            indexes: HashMap::new(),
+            news: NewsList::default(),
+            pending: PendingShows::default(),
             written: Vec::new(),
             buffers: TokenBuffers::new(),
             seen: SeenState {
@@ -95,58 +70,88 @@ impl StreamRecorder {
                 gaps: 0,
                 rewritten: 0,
             },
+        };
+        recorder.admit_streams(&mut lock(&state.table));
+        recorder
+    }
+
+    /// Takes the list of the turn, and the streams that arrived into the table.
+    fn admit_streams(&mut self, table: &mut StreamTable) {
+        self.state.take_news(&mut self.news);
+        for arrived in self.news.arrived.drain(..) {
+            if let Some(key) = arrived.recorded.key {
+                self.indexes.insert(key, arrived.slot.index());
+            }
+            table.insert(arrived);
         }
     }
 
-    fn record_stream<F: FileSystem>(&mut self, writer: &mut Writer<F>, slot: &Arc<StreamSlot>) {
-        slot.clear_news();
-        let mut recorded = lock(&slot.recorded);
-        let mut inbox = lock(&slot.inbox);
-        let logs = inbox.logs.clone();
-        let has_changes = inbox.changes > recorded.changes;
-        let mut appended = Ok(());
-        if has_changes {
-            let news = std::mem::take(&mut inbox.news);
-            let (is_forgotten, is_open) = (inbox.is_forgotten, inbox.is_open);
-            recorded.changes = inbox.changes;
-            drop(inbox);
-            if is_open {
-                slot.set_durable(false);
+    fn record_news<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        table: &mut StreamTable,
+        indexes: &[u32],
+    ) {
+        for block in indexes.chunks(TOUCHED_TOGETHER) {
+            table.touch(block);
+            for &index in block {
+                if let Some(entry) = table.get_mut(index) {
+                    self.record_stream(writer, entry);
+                }
             }
-            if is_open || is_forgotten {
-                self.forget_stream(writer, slot, &mut recorded);
-                return;
-            }
-            appended = self.record_changes(writer, slot, &mut recorded, news);
-        } else {
-            drop(inbox);
         }
-        if let (Ok(()), Some(key)) = (&appended, recorded.key) {
-            appended = self.record_logs(writer, slot, &mut recorded, (key, logs));
+    }
+
+    fn record_stream<F: FileSystem>(&mut self, writer: &mut Writer<F>, entry: &mut TableEntry) {
+        if entry.recorded.is_released {
+            return;
+        }
+        let mut appended = Ok(());
+        if entry.slot.changes() > entry.recorded.changes {
+            appended = self.record_changes(writer, entry);
+        }
+        if let (Ok(()), Some(key)) = (&appended, entry.recorded.key) {
+            appended = self.record_logs(writer, entry, key);
         }
         if let Err(error) = appended {
             tracing::warn!(%error, "a stream is not recorded");
-            self.forget_stream(writer, slot, &mut recorded);
-            slot.open_gates();
+            self.forget_stream(writer, entry);
+            entry.slot.open_gates();
         }
     }
 
     fn record_changes<F: FileSystem>(
         &mut self,
         writer: &mut Writer<F>,
-        slot: &Arc<StreamSlot>,
-        recorded: &mut RecordedStream,
-        news: StreamNews,
+        entry: &mut TableEntry,
     ) -> Result<(), AppendError> {
-        let is_new = recorded.key.is_none();
-        recorded.append_news(writer, slot.id, news)?;
-        if let Some(key) = recorded.key.filter(|_| is_new) {
-            self.slots.insert(key, Arc::clone(slot));
+        let index = entry.slot.index();
+        let mut inbox = lock(&entry.slot.inbox);
+        let news = std::mem::take(&mut inbox.news);
+        let (is_forgotten, is_open) = (inbox.is_forgotten, inbox.is_open);
+        entry.recorded.changes = entry.slot.changes();
+        entry.recorded.is_released = inbox.is_released;
+        if inbox.logs.is_some() {
+            entry.logs = inbox.logs.clone();
         }
-        self.push_pending(Shown::Changes {
-            slot: Arc::clone(slot),
-            changes: recorded.changes,
-        });
+        drop(inbox);
+        if is_open {
+            entry.slot.set_durable(false);
+        }
+        if is_open || is_forgotten {
+            self.forget_stream(writer, entry);
+        } else {
+            let is_new = entry.recorded.key.is_none();
+            entry.recorded.append_news(writer, entry.slot.id, news)?;
+            if let Some(key) = entry.recorded.key.filter(|_| is_new) {
+                self.indexes.insert(key, index);
+            }
+            let changes = entry.recorded.changes;
+            self.pending.push(index, Shown::Changes { changes });
+        }
+        if entry.recorded.is_released {
+            self.pending.push(index, Shown::Released);
+        }
         Ok(())
     }
 
@@ -154,11 +159,11 @@ impl StreamRecorder {
     fn record_logs<F: FileSystem>(
         &mut self,
         writer: &mut Writer<F>,
-        slot: &Arc<StreamSlot>,
-        recorded: &mut RecordedStream,
-        (key, logs): (StreamKey, Option<Arc<StreamLogs>>),
+        entry: &mut TableEntry,
+        key: StreamKey,
     ) -> Result<(), AppendError> {
-        let Some(logs) = logs else {
+        let recorded = &mut *entry.recorded;
+        let Some(logs) = entry.logs.as_deref().filter(|_| !recorded.is_released) else {
             return match recorded.has_control_news(0) {
                 true => recorded.append_control(writer, key, 0),
                 false => Ok(()),
@@ -169,24 +174,21 @@ impl StreamRecorder {
         let applied = is_steered.then(|| (logs.updates_applied(), logs.applied_count()));
         logs.read_written(&mut self.written);
         if applied.is_some_and(|(_, count)| logs.begun_count() != count) {
-            slot.note_news();
+            entry.slot.note_change();
             return Ok(());
         }
-        recorded.append_start(writer, key, &logs)?;
+        recorded.append_start(writer, key, logs)?;
         let applied = applied.map(|(applied, _)| applied);
         let applied = applied.filter(|applied| recorded.has_control_news(*applied));
         if applied.is_some() {
             writer.keep_together(CONTROL_FRAME_BYTES);
         }
-        if recorded.choices.len() < self.written.len() {
-            let none = RecordedChoice::default();
-            recorded.choices.resize(self.written.len(), none);
-        }
+        recorded.add_choices(self.written.len());
         for choice in 0..self.written.len() {
-            self.record_choice(writer, recorded, &logs, (key, choice))?;
+            self.record_choice(writer, entry, (key, choice))?;
         }
         match applied {
-            Some(applied) => recorded.append_control(writer, key, applied),
+            Some(applied) => entry.recorded.append_control(writer, key, applied),
             None => Ok(()),
         }
     }
@@ -194,37 +196,34 @@ impl StreamRecorder {
     fn record_choice<F: FileSystem>(
         &mut self,
         writer: &mut Writer<F>,
-        recorded: &mut RecordedStream,
-        logs: &Arc<StreamLogs>,
+        entry: &mut TableEntry,
         (key, choice): (StreamKey, usize),
     ) -> Result<(), AppendError> {
+        let Some(logs) = entry.logs.as_deref() else {
+            return Ok(());
+        };
+        let (recorded, index) = (&mut *entry.recorded, entry.slot.index());
         let written = self.written[choice];
         let from = recorded.choices[choice].tokens;
-        let mut at = from;
-        while at < written.tokens {
-            logs.copy_tokens(choice, at, written.tokens, &mut self.buffers);
-            if self.buffers.len() == 0 {
-                break;
-            }
-            // The format's bound on choices is below 2^32.
-            let tokens = self.buffers.as_record(choice as u32, at);
-            writer.append(key, &Record::Tokens(tokens))?;
-            at += self.buffers.len() as u64;
-        }
-        recorded.choices[choice].tokens = at;
         let is_open = recorded.choices[choice].end.is_none();
+        // The format's bound on choices is below 2^32.
+        let number = choice as u32;
+        let tokens = append_tokens(
+            writer,
+            logs,
+            (key, number),
+            from,
+            written,
+            &mut self.buffers,
+        )?;
+        recorded.choices[choice].tokens = tokens;
         let end = written.end.filter(|end| is_open && self.is_final(*end));
-        let logs = Arc::clone(logs);
         if let Some(end) = end {
             recorded.append_end(writer, key, choice, end)?;
-            self.push_pending(Shown::End { logs, choice });
-        } else if at > from {
-            let tokens = at;
-            self.push_pending(Shown::Tokens {
-                logs,
-                choice,
-                tokens,
-            });
+            self.pending.push(index, Shown::End { choice: number });
+        } else if tokens > from {
+            let choice = number;
+            self.pending.push(index, Shown::Tokens { choice, tokens });
         }
         Ok(())
     }
@@ -234,48 +233,43 @@ impl StreamRecorder {
         end != End::Failed(FailCode::Shutdown) || !self.state.is(|state| &state.is_shutting_down)
     }
 
-    fn push_pending(&mut self, shown: Shown) {
-        let commit = THIS_TURN;
-        self.pending.push_back(PendingShow { commit, shown });
-    }
-
     /// Removes a stream from the journal. Without effect on a stream that was removed before.
-    fn forget_stream<F: FileSystem>(
-        &mut self,
-        writer: &mut Writer<F>,
-        slot: &StreamSlot,
-        recorded: &mut RecordedStream,
-    ) {
-        if let Some(key) = recorded.key.take() {
+    fn forget_stream<F: FileSystem>(&mut self, writer: &mut Writer<F>, entry: &mut TableEntry) {
+        if let Some(key) = entry.recorded.key {
             // An unknown key: the stored response was given up for space.
             let _ = writer.forget_stream(key, NOT_RETAINED);
-            self.slots.remove(&key);
+            self.indexes.remove(&key);
         }
-        *recorded = RecordedStream::default();
-        slot.acknowledge(u64::MAX);
+        entry.recorded.clear();
+        entry.slot.acknowledge(u64::MAX);
     }
 
-    fn show_acknowledged(&mut self, acknowledged: u64) {
-        let is_acknowledged = |show: &mut PendingShow| show.commit <= acknowledged;
-        while let Some(show) = self.pending.pop_front_if(is_acknowledged) {
-            match show.shown {
-                Shown::Tokens {
-                    logs,
-                    choice,
-                    tokens,
-                } => logs.show_tokens(choice, tokens),
-                Shown::End { logs, choice } => logs.show_end(choice),
-                Shown::Changes { slot, changes } => slot.acknowledge(changes),
+    /// Shows what is acknowledged, and removes the streams that were released.
+    fn show_acknowledged(&mut self, table: &mut StreamTable, acknowledged: u64) {
+        while let Some((index, shown)) = self.pending.pop_acknowledged(acknowledged) {
+            if let Shown::Released = shown {
+                let removed = table.remove(index);
+                if let Some(key) = removed.and_then(|entry| entry.recorded.key) {
+                    self.indexes.remove(&key);
+                }
+                self.state.free_index(index);
+            } else if let Some(entry) = table.get(index) {
+                entry.show(shown);
             }
         }
     }
 
     /// Sets the flags of streams that became durable, or ceased to be.
-    fn update_durability<F: FileSystem>(&mut self, writer: &mut Writer<F>) {
+    fn update_durability<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        table: &mut StreamTable,
+    ) {
         for key in writer.take_released() {
-            if let Some(slot) = self.slots.remove(&key) {
-                lock(&slot.recorded).key = None;
-                slot.set_durable(false);
+            let index = self.indexes.remove(&key);
+            if let Some(entry) = index.and_then(|index| table.get_mut(index)) {
+                entry.recorded.key = None;
+                entry.slot.set_durable(false);
             }
         }
         let seen = SeenState {
@@ -285,49 +279,71 @@ impl StreamRecorder {
         };
         if seen != self.seen {
             self.seen = seen;
-            for (key, slot) in &self.slots {
-                slot.set_durable(writer.is_durable(*key));
+            for (key, index) in &self.indexes {
+                if let Some(entry) = table.get(*index) {
+                    entry.slot.set_durable(writer.is_durable(*key));
+                }
             }
         }
     }
 
     /// A stream whose beginning was appended in this turn is durable from the acknowledgement on.
-    fn note_new_streams<F: FileSystem>(&self, writer: &Writer<F>) {
-        let is_new = |show: &&PendingShow| show.commit == THIS_TURN;
-        for show in self.pending.iter().rev().take_while(is_new) {
-            if let Shown::Changes { slot, .. } = &show.shown
-                && !slot.is_durable()
+    fn note_new_streams<F: FileSystem>(&self, writer: &Writer<F>, table: &StreamTable) {
+        for index in self.pending.changed_in_this_turn() {
+            if let Some(entry) = table.get(index)
+                && !entry.slot.is_durable()
             {
-                let key = lock(&slot.recorded).key;
-                slot.set_durable(key.is_some_and(|key| writer.is_durable(key)));
+                let key = entry.recorded.key;
+                let is_durable = key.is_some_and(|key| writer.is_durable(key));
+                entry.slot.set_durable(is_durable);
             }
         }
     }
+}
+
+/// Appends the tokens of a choice from `from` on, and returns how many of the choice are appended now.
+fn append_tokens<F: FileSystem>(
+    writer: &mut Writer<F>,
+    logs: &StreamLogs,
+    (key, choice): (StreamKey, u32),
+    from: u64,
+    written: WrittenChoice,
+    buffers: &mut TokenBuffers,
+) -> Result<u64, AppendError> {
+    let mut at = from;
+    while at < written.tokens {
+        logs.copy_tokens(choice as usize, at, written.tokens, buffers);
+        if buffers.len() == 0 {
+            break;
+        }
+        let tokens = buffers.as_record(choice, at);
+        writer.append(key, &Record::Tokens(tokens))?;
+        at += buffers.len() as u64;
+    }
+    Ok(at)
 }
 
 impl<F: FileSystem> Recorder<F> for StreamRecorder {
     fn collect_records(&mut self, writer: &mut Writer<F>) {
         self.state.is_busy.store(true, Ordering::Release);
         self.state.beats.fetch_add(1, Ordering::Release);
-        let mut news = std::mem::take(&mut self.news);
-        self.state.take_news(&mut news);
-        for slot in &news {
-            self.record_stream(writer, slot);
-        }
-        news.clear();
-        self.news = news;
+        let state = Arc::clone(&self.state);
+        let mut table = lock(&state.table);
+        self.admit_streams(&mut table);
+        let mut indexes = std::mem::take(&mut self.news.indexes);
+        self.record_news(writer, &mut table, &indexes);
+        indexes.clear();
+        self.news.indexes = indexes;
     }
 
     fn note_commit(&mut self, writer: &mut Writer<F>, commit: u64) {
-        self.note_new_streams(writer);
-        for show in self.pending.iter_mut().rev() {
-            if show.commit != THIS_TURN {
-                break;
-            }
-            show.commit = commit;
-        }
-        self.update_durability(writer);
-        self.show_acknowledged(writer.acknowledged());
+        let state = Arc::clone(&self.state);
+        let mut table = lock(&state.table);
+        self.note_new_streams(writer, &table);
+        self.pending.set_commit(commit);
+        self.update_durability(writer, &mut table);
+        self.show_acknowledged(&mut table, writer.acknowledged());
+        drop(table);
         let gauges = JournalGauges::of_writer(writer);
         self.state.metrics.set(&gauges);
         self.state.beats.fetch_add(1, Ordering::Release);
@@ -335,9 +351,10 @@ impl<F: FileSystem> Recorder<F> for StreamRecorder {
     }
 
     fn rewrite_stream(&mut self, writer: &mut Writer<F>, key: StreamKey) {
-        if let Some(slot) = self.slots.get(&key).map(Arc::clone) {
-            let recorded = lock(&slot.recorded);
-            super::rewriting::rewrite_stream(writer, key, &slot, &recorded, &mut self.buffers);
+        let table = lock(&self.state.table);
+        let index = self.indexes.get(&key);
+        if let Some(entry) = index.and_then(|index| table.get(*index)) {
+            super::rewriting::rewrite_stream(writer, key, entry, &mut self.buffers);
         }
     }
 }

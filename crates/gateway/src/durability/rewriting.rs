@@ -1,8 +1,8 @@
 //! Writing a live stream once more from memory: the description, the state and the recorded tokens.
 
-use super::journal_state::lock;
 use super::recorded_stream::RecordedStream;
-use super::stream_slot::StreamSlot;
+use super::stream_logs::StreamLogs;
+use super::stream_table::TableEntry;
 use super::token_buffers::TokenBuffers;
 use journal::{
     Alternatives, FileSystem, Record, RecoveredChoice, RecoveredStream, StreamCopy, StreamKey,
@@ -13,16 +13,16 @@ use journal::{
 pub(crate) fn rewrite_stream<F: FileSystem>(
     writer: &mut Writer<F>,
     key: StreamKey,
-    slot: &StreamSlot,
-    recorded: &RecordedStream,
+    entry: &TableEntry,
     buffers: &mut TokenBuffers,
 ) {
+    let recorded = &entry.recorded;
     // Descriptions, tokens and choices were within the bounds when they were appended first.
     let _ = writer.rewrite_stream(key, &recorded.description, |copy| {
         recorded.state_records(|record| append(copy, record));
         match &recorded.recovered {
             Some(recovered) => copy_recovered(copy, recovered),
-            None => copy_logs(copy, slot, recorded, buffers),
+            None => copy_logs(copy, entry.logs.as_deref(), recorded, buffers),
         }
         recorded.end_records(|record| append(copy, record));
     });
@@ -35,12 +35,12 @@ fn append<F: FileSystem>(copy: &mut StreamCopy<'_, F>, record: &Record<'_>) {
 
 fn copy_logs<F: FileSystem>(
     copy: &mut StreamCopy<'_, F>,
-    slot: &StreamSlot,
+    logs: Option<&StreamLogs>,
     recorded: &RecordedStream,
     buffers: &mut TokenBuffers,
 ) {
-    let Some(logs) = lock(&slot.inbox).logs.clone() else {
-        return; // The handle was dropped: the stream is about to be forgotten.
+    let Some(logs) = logs else {
+        return; // No logs yet, or the stream is about to be forgotten.
     };
     for (choice, end) in recorded.choices.iter().enumerate() {
         let mut at = 0;

@@ -7,7 +7,7 @@ use super::journal_state::{JournalState, lock};
 use super::recorded_stream::RecordedStream;
 use super::recorder::StreamRecorder;
 use super::stream_news::StreamNews;
-use super::stream_slot::{StreamInbox, StreamSlot};
+use super::stream_slot::StreamSlot;
 use crate::streams::feed::StreamFeed;
 use journal::{FileSystem, JournalThread, Recovered, RecoveredStream, Writer};
 use std::io;
@@ -59,16 +59,15 @@ impl StreamJournal {
     ) -> io::Result<(Arc<Self>, Vec<AdoptedStream>)> {
         let bytes_max = usize::try_from(writer.live_bytes_max()).unwrap_or(usize::MAX);
         let state = JournalState::new(bytes_max, feed);
-        let (mut slots, mut adopted) = (Vec::new(), Vec::new());
+        let mut adopted = Vec::new();
         for stream in recovered.streams {
             let (key, recovered) = (stream.key, Arc::new(stream));
             let slot = adopt_slot(&state, &recovered);
             slot.set_durable(writer.is_durable(key));
-            slots.push((key, Arc::clone(&slot)));
             let durable = DurableStream::new(slot);
             adopted.push(AdoptedStream { recovered, durable });
         }
-        let recorder = StreamRecorder::new(Arc::clone(&state), slots.into_iter());
+        let recorder = StreamRecorder::new(&state);
         let start = clock::now();
         let thread = JournalThread::start(writer, recorder, move || clock::now() - start)?;
         state.set_waker(thread.waker());
@@ -112,12 +111,8 @@ impl StreamJournal {
                 outcome,
                 ..StreamNews::default()
             };
-            let inbox = StreamInbox {
-                news,
-                changes: 1,
-                ..StreamInbox::default()
-            };
-            StreamSlot::insert(&self.state, id, bytes, RecordedStream::default(), inbox)
+            let recorded = RecordedStream::default();
+            StreamSlot::insert(&self.state, id, bytes, recorded, Some(news))
         })
     }
 
@@ -158,5 +153,5 @@ fn adopt_slot(state: &Arc<JournalState>, recovered: &Arc<RecoveredStream>) -> Ar
     let recorded = RecordedStream::of_recovered(recovered);
     let bytes = recorded.description.len();
     state.replace_description_bytes(0, bytes);
-    StreamSlot::insert(state, recovered.id, bytes, recorded, StreamInbox::default())
+    StreamSlot::insert(state, recovered.id, bytes, recorded, None)
 }

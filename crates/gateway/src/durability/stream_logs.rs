@@ -1,6 +1,6 @@
 //! The logs of a durable stream, as the recorder reads them.
 
-use super::token_buffers::TokenBuffers;
+use super::token_buffers::{NO_TOKEN, TokenBuffers};
 use engine::{Phase, Progress, Token, TopLogprob};
 use generate::stream_source::StartedGeneration;
 use std::sync::Arc;
@@ -77,6 +77,12 @@ impl StreamLogs {
         if let Some(choice) = self.choices.get(choice) {
             choice.gate.show_end();
         }
+    }
+
+    /// Loads the lines of the first choice's token at `from` into the cache.
+    pub(crate) fn touch(&self, from: u64) -> usize {
+        let first = self.choices.first();
+        first.map_or(0, |choice| choice.gate.copy_written(from, &mut [NO_TOKEN]))
     }
 
     /// Tokens that readers do not see yet.

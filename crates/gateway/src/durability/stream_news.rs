@@ -15,6 +15,8 @@ pub(crate) struct StreamNews {
     pub(crate) is_paused: Option<bool>,
     /// The error of a stream that never starts, or a stored object.
     pub(crate) outcome: Option<Arc<[u8]>>,
+    /// Whether the tokens of an earlier process are not needed for a rewriting: an object that is not a stream.
+    pub(crate) has_no_tokens: bool,
 }
 
 /// The prompts of a submitted stream.

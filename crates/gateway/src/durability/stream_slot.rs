@@ -2,22 +2,22 @@
 //!
 //! # Protocol
 //!
-//! A side with news for the recorder (an append to a log, a change from the handle) sets `has_news`; whoever changed
-//! the flag adds the slot to the journal's list and wakes the thread. The recorder clears the flag before reading the
-//! slot, so news that arrive during the reading add the slot again: nothing is missed, and the list has each slot once.
+//! A side with news for the recorder (an append to a log, a change from the handle) marks the slot ([`stream::Turns`]).
+//! The first mark of a turn adds the slot's index to the journal's list; the first index of a list wakes the thread. The
+//! recorder takes the list and reads the slots: nothing is missed, and the recorder writes nothing to a slot for that.
 //!
-//! `inbox` is locked for short moves between buffers, never during a write. `recorded` belongs to the recorder's
-//! thread, which holds the lock during writes.
+//! `inbox` is locked for short moves between buffers, never during a write. The recorder locks `inbox` only where
+//! `changes` has grown.
 
 use super::journal_state::{JournalState, lock};
 use super::recorded_stream::RecordedStream;
 use super::stream_logs::StreamLogs;
 use super::stream_news::StreamNews;
 use crate::streams::feed::FeedEvent;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::task::Wake;
-use stream::StreamId;
+use stream::{StreamId, TurnMark};
 use tokio::sync::Notify;
 use wire::clock;
 
@@ -28,76 +28,100 @@ pub(crate) struct StreamSlot {
     pub(crate) state: Arc<JournalState>,
     /// Bytes of the description, counted in `state`.
     description_bytes: AtomicUsize,
-    has_news: AtomicBool,
+    /// Index in the recorder's table. Another stream may have the index after the recorder has removed this one.
+    index: u32,
+    mark: WriterMark,
+    /// Changes of the inbox ever, for a look without the lock.
+    changes: AtomicU64,
     /// Whether everything so far is in the journal, and further records will be.
     is_durable: AtomicBool,
     pub(crate) inbox: Mutex<StreamInbox>,
-    pub(crate) recorded: Mutex<RecordedStream>,
     /// Changes of the inbox that are in the journal.
     acknowledged: AtomicU64,
     acknowledgement: Notify,
 }
+
+/// The mark on a cache line of its own: the writer of the logs changes it in each turn.
+#[repr(align(64))]
+struct WriterMark(TurnMark);
 
 /// The side of a slot that other threads than the recorder's change.
 #[derive(Default)]
 pub(crate) struct StreamInbox {
     /// Changes that the recorder has not taken.
     pub(crate) news: StreamNews,
-    /// Number of changes ever.
-    pub(crate) changes: u64,
     pub(crate) logs: Option<Arc<StreamLogs>>,
     /// Whether the records are not needed any more.
     pub(crate) is_forgotten: bool,
     /// Whether readers see everything at once, forever.
     pub(crate) is_open: bool,
+    /// Whether the handle was dropped.
+    pub(crate) is_released: bool,
 }
 
 impl StreamSlot {
-    /// A slot in the journal's table of live streams.
+    /// A slot in the journal's table of live streams: `recorded` by an earlier process, or `first` to be recorded.
     pub(crate) fn insert(
         state: &Arc<JournalState>,
         id: u128,
         description_bytes: usize,
         recorded: RecordedStream,
-        inbox: StreamInbox,
+        first: Option<StreamNews>,
     ) -> Arc<Self> {
-        let slot = state.add_live(|serial| {
+        let changes = u64::from(first.is_some());
+        let inbox = StreamInbox {
+            news: first.unwrap_or_default(),
+            ..StreamInbox::default()
+        };
+        let slot = state.add_live(recorded, |serial, index| {
             Arc::new(Self {
                 id,
                 serial,
+                index,
                 state: Arc::clone(state),
                 description_bytes: AtomicUsize::new(description_bytes),
-                has_news: AtomicBool::new(false),
+                mark: WriterMark(TurnMark::new()),
+                changes: AtomicU64::new(changes),
                 is_durable: AtomicBool::new(false),
                 acknowledged: AtomicU64::new(0),
                 acknowledgement: Notify::new(),
                 inbox: Mutex::new(inbox),
-                recorded: Mutex::new(recorded),
             })
         });
-        slot.note_news();
+        slot.note_change();
         slot
     }
 
-    /// Makes the recorder read this slot.
-    pub(crate) fn note_news(self: &Arc<Self>) {
-        if !self.has_news.swap(true, Ordering::AcqRel) {
-            self.state.push_news(Arc::clone(self));
+    /// Index in the recorder's table.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Changes of the inbox ever. What was changed is read under the lock of the inbox.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Makes the recorder read this slot, after the fence that [`stream::Turns::mark`] needs.
+    fn note_news(&self) {
+        if self.state.turns.mark(&self.mark.0) {
+            self.state.push_news(self.index);
         }
     }
 
-    /// To be called by the recorder before reading.
-    pub(crate) fn clear_news(&self) {
-        self.has_news.swap(false, Ordering::AcqRel);
+    /// Makes the recorder read this slot.
+    pub(crate) fn note_change(&self) {
+        fence(Ordering::SeqCst);
+        self.note_news();
     }
 
     /// Changes the inbox and makes the recorder read the change.
-    pub(crate) fn change(self: &Arc<Self>, change: impl FnOnce(&mut StreamInbox)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut StreamInbox)) {
         let mut inbox = lock(&self.inbox);
-        inbox.changes += 1;
         change(&mut inbox);
+        self.changes.fetch_add(1, Ordering::Release);
         drop(inbox);
-        self.note_news();
+        self.note_change();
     }
 
     /// Counts the bytes of a description that replaces the one before.
@@ -132,7 +156,7 @@ impl StreamSlot {
 
     /// Waits until all changes so far are in the journal, or the stream is not durable any more.
     pub(crate) async fn wait_for_changes(&self) {
-        let changes = lock(&self.inbox).changes;
+        let changes = self.changes();
         loop {
             let mut notified = std::pin::pin!(self.acknowledgement.notified());
             // A notification after this line is not missed.
@@ -149,11 +173,17 @@ impl StreamSlot {
         lock(&self.inbox).is_open
     }
 
-    /// Gives the recording up: readers see everything at once, and nothing waits for the journal.
+    /// Whether the handle was dropped.
+    pub(crate) fn is_released(&self) -> bool {
+        lock(&self.inbox).is_released
+    }
+
+    /// Gives the recording up: readers see everything at once, and nothing waits for the journal. The recorder reads the
+    /// change with the next news.
     pub(crate) fn open_gates(&self) {
         let mut inbox = lock(&self.inbox);
         inbox.is_open = true;
-        inbox.changes += 1;
+        self.changes.fetch_add(1, Ordering::Release);
         if let Some(logs) = &inbox.logs {
             logs.open_gates();
         }
@@ -163,13 +193,14 @@ impl StreamSlot {
     }
 
     /// The handle was dropped: the logs are released, and the records are forgotten unless the journal was stopped.
-    pub(crate) fn release(self: &Arc<Self>) {
+    pub(crate) fn release(&self) {
         self.state.remove_live(self.serial);
         self.set_description_bytes(0);
         let is_forgotten = !self.state.is(|state| &state.is_stopped);
         self.change(|inbox| {
             inbox.logs = None;
             inbox.is_forgotten = is_forgotten;
+            inbox.is_released = true;
         });
     }
 
@@ -180,7 +211,7 @@ impl StreamSlot {
     }
 }
 
-/// The waker of the stream's logs.
+/// The waker of the stream's logs, which pass a sequentially consistent fence between a write and the wake.
 impl Wake for StreamSlot {
     fn wake(self: Arc<Self>) {
         self.note_news();

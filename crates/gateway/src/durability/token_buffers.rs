@@ -9,7 +9,8 @@ const TOKENS_MAX: usize = 1024;
 /// Alternatives that are copied from a log at a time.
 const ALTERNATIVES_MAX: usize = 256;
 
-const NO_TOKEN: Token = Token {
+/// Fills a buffer.
+pub(crate) const NO_TOKEN: Token = Token {
     id: 0,
     logprob: 0.0,
 };

@@ -48,7 +48,14 @@ impl StreamJournal {
     fn open_all_gates(&self) {
         for slot in self.state.live_slots() {
             slot.open_gates();
-            slot.note_news();
+            slot.note_change();
+        }
+    }
+
+    /// Returns the memory of streams that have ended while the thread stalls.
+    fn drop_released_logs(&self) {
+        if let Ok(mut table) = self.state.table.try_lock() {
+            table.drop_released_logs();
         }
     }
 }
@@ -66,6 +73,9 @@ impl Watchdog {
         let (_, since) = *self.last.insert(before.unwrap_or((beats, now)));
         let is_stalled = now.saturating_duration_since(since) >= STALL_MAX || !journal.is_running();
         let was_stalled = state.is_stalled.swap(is_stalled, Ordering::AcqRel);
+        if is_stalled {
+            journal.drop_released_logs();
+        }
         if is_stalled && !was_stalled {
             tracing::error!("the journal makes no progress: streams are not durable");
             journal.open_all_gates();

@@ -13,7 +13,11 @@
 mod gates;
 mod rings;
 mod sync;
+#[path = "turns.rs"]
+mod turn_tests;
 
+#[path = "../../src/attach_error.rs"]
+mod attach_error;
 #[path = "../../src/end.rs"]
 mod end;
 #[path = "../../src/gate.rs"]
@@ -30,6 +34,8 @@ mod ring;
 mod segment;
 #[path = "../../src/tap.rs"]
 mod tap;
+#[path = "../../src/turns.rs"]
+mod turns;
 #[path = "../../src/unpark.rs"]
 mod unpark;
 #[path = "../../src/wait.rs"]

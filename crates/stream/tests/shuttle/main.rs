@@ -14,6 +14,8 @@ mod gates;
 mod rings;
 mod sync;
 
+#[path = "../../src/attach_error.rs"]
+mod attach_error;
 #[path = "../../src/end.rs"]
 mod end;
 #[path = "../../src/gate.rs"]
