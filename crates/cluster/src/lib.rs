@@ -6,6 +6,7 @@
 //! ```text
 //! config     how NATS is reached
 //! executor   the engine side: requests of gateways on this process's engines
+//! forecast   demand of the next minutes, and engines for it
 //! instances  live instances, from their heartbeats
 //! messages   messages between gateways and engines
 //! names      names of instances and of NATS subjects
@@ -16,6 +17,7 @@
 
 pub mod config;
 pub mod executor;
+pub mod forecast;
 pub mod instances;
 pub mod messages;
 pub mod names;

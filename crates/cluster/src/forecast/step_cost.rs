@@ -1,0 +1,82 @@
+//! What a step costs: seconds for each step and seconds for each token, from the engine's own counters.
+//!
+//! Least squares over intervals, older ones forgotten: `step seconds = steps * a + tokens * b`. A step with one sequence
+//! costs nearly as much as one with many, so the tokens/s of an engine that is not full say little about a full one; the two
+//! costs do.
+
+use super::counter_reading::Interval;
+
+/// Busy seconds of steps after which an observation has lost most of its weight.
+const MEMORY_S: f64 = 3600.0;
+/// Busy seconds before the first estimate.
+const BUSY_MIN_S: f64 = 2.0;
+
+/// Weighted sums of the normal equations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StepCost {
+    steps_steps: f64,
+    steps_tokens: f64,
+    tokens_tokens: f64,
+    steps_seconds: f64,
+    tokens_seconds: f64,
+    busy_s: f64,
+}
+
+impl StepCost {
+    pub(super) fn observe(&mut self, interval: &Interval) {
+        let tokens = interval.prefill_tokens + interval.generated_tokens;
+        let (steps, seconds) = (interval.steps, interval.step_seconds);
+        if steps < 1.0 || tokens < 1.0 || seconds <= 0.0 {
+            return;
+        }
+        let kept = (-seconds / MEMORY_S).exp();
+        // Per busy second, so that each second weighs the same.
+        let weight = 1.0 / seconds;
+        for (sum, product) in [
+            (&mut self.steps_steps, steps * steps),
+            (&mut self.steps_tokens, steps * tokens),
+            (&mut self.tokens_tokens, tokens * tokens),
+            (&mut self.steps_seconds, steps * seconds),
+            (&mut self.tokens_seconds, tokens * seconds),
+        ] {
+            *sum = *sum * kept + product * weight;
+        }
+        self.busy_s = self.busy_s * kept + seconds;
+    }
+
+    /// Tokens/s of an engine with all `slots` in use, of which this share is generated; 0: not known.
+    pub(super) fn tokens_per_s(&self, generated_share: f64, slots: f64) -> f64 {
+        if self.busy_s < BUSY_MIN_S {
+            return 0.0;
+        }
+        let (step_s, token_s) = self.costs();
+        // Each step generates a token for each slot; prompts are computed in the same steps.
+        let steps_per_token = generated_share / slots.max(1.0);
+        let seconds = token_s + steps_per_token * step_s;
+        super::bounded(1.0 / seconds.max(1e-9), 0.0, 1e9)
+    }
+
+    /// Seconds for each step, seconds for each token.
+    fn costs(&self) -> (f64, f64) {
+        let determinant = self.steps_steps * self.tokens_tokens - self.steps_tokens.powi(2);
+        let only_tokens = self.tokens_seconds / self.tokens_tokens.max(f64::MIN_POSITIVE);
+        // Steps with always the same number of tokens: the costs cannot be told apart, all counts as cost of tokens.
+        if determinant <= 1e-6 * self.steps_steps * self.tokens_tokens {
+            return (0.0, only_tokens);
+        }
+        let step_s = (self.steps_seconds * self.tokens_tokens
+            - self.tokens_seconds * self.steps_tokens)
+            / determinant;
+        let token_s = (self.tokens_seconds * self.steps_steps
+            - self.steps_seconds * self.steps_tokens)
+            / determinant;
+        if step_s < 0.0 {
+            return (0.0, only_tokens);
+        }
+        if token_s < 0.0 {
+            let only_steps = self.steps_seconds / self.steps_steps.max(f64::MIN_POSITIVE);
+            return (only_steps, 0.0);
+        }
+        (step_s, token_s)
+    }
+}
