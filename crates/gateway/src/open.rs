@@ -84,6 +84,7 @@ pub fn open_stream(
     let key = caller.open_streams_permit(request.ask.choices())?;
     let admission_request = admission_request(handles, caller, &request, (key.account(), now));
     let serving = Arc::clone(&request.lease.serving);
+    handles.metrics.record_request();
     let ticket = serving.admission.request_permit(admission_request)?;
     let meta = stream_meta(handles, &request, now);
     let stored_request = request.stored_request.take();

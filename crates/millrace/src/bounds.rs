@@ -39,6 +39,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         models: settings.models.limits(),
         workflows: settings.workflows.folder.clone(),
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
+        scale: settings.scale.target(),
         reasoning_field: settings.answers.field(),
         closed_objects: settings.answers.disable_additional_properties,
         prefix_sharing: settings.keys.prefix_cache.sharing(),

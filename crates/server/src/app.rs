@@ -63,6 +63,7 @@ impl App {
                 models: Arc::clone(&models),
                 streams: Arc::clone(&gateway.generations.streams),
                 journal: Arc::clone(&gateway.generations.journal),
+                demand: Arc::default(),
             },
             unadmitted: UnadmittedHandles {
                 models: Arc::clone(&models),

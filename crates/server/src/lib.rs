@@ -51,6 +51,7 @@ mod runtime;
 mod serve;
 
 pub use access::origins::Origins;
+pub use cluster::forecast::ScaleTarget;
 pub use config::reconfigure::Reconfigure;
 pub use config::server_config::ServerConfig;
 #[cfg(fuzzing)]

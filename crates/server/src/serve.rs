@@ -9,6 +9,7 @@ use crate::config::server_config::ServerConfig;
 use crate::connection;
 use crate::connection::connection_limiter::{ConnectionLimit, ConnectionLimiter};
 use crate::connection::socket_options;
+use crate::metrics::watch_demand;
 use crate::router::build_router;
 use crate::routes::stream_feed;
 use axum::Router;
@@ -169,6 +170,7 @@ impl Server {
             app.feed.clone(),
             Arc::clone(&app.config),
         ));
+        let demand = tokio::spawn(watch_demand(app.sources.clone(), Arc::clone(&app.config)));
         let models = Arc::clone(&app.models);
         let loader = models.library().map(|library| {
             tokio::spawn(models::run_loader(Arc::clone(&models), Arc::clone(library)))
@@ -196,6 +198,7 @@ impl Server {
             .await;
         sweeper.abort();
         exporter.abort();
+        demand.abort();
         watchdog.abort();
         stop_journal(&journal).await;
         // Streams that are not submitted yet are left to the next process.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Predictions that wait for their time; with a reading each 15 s these are more than the longest horizon.
+/// Predictions that wait for their time: with a reading each 15 s, those of the longest horizon. Others are left out.
 pub(super) const PENDING_MAX: usize = 256;
 /// Time in which errors are averaged, seconds.
 const ERROR_S: f64 = 6.0 * 3600.0;

@@ -1,7 +1,7 @@
 //! Cumulative counters, and the rates between two readings of them.
 
 /// Readings that follow sooner are left out, seconds.
-const INTERVAL_MIN_S: f64 = 14.0;
+const INTERVAL_MIN_S: f64 = 0.5;
 /// Readings that follow later begin anew: what happened between them is not known, seconds.
 const INTERVAL_MAX_S: f64 = 900.0;
 

@@ -34,6 +34,7 @@ pub use counter_reading::CounterReading;
 
 use counter_reading::{Interval, Intervals};
 use seasonal_rate::SeasonalRate;
+use std::time::Duration;
 use step_cost::StepCost;
 
 /// More engines are never advised.
@@ -48,19 +49,29 @@ const BACKLOG_S: f64 = 60.0;
 const LOOK_S: f64 = 30.0;
 
 /// What advice is given for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleTarget {
-    /// How far ahead demand is predicted: the time that a new engine needs to be ready, and some, seconds.
-    pub horizon_s: f64,
-    /// Share of an engine's tokens/s that is planned with.
-    pub utilization: f64,
+    /// How far ahead demand is predicted, at most an hour: the time that a new engine needs to be ready, and some.
+    pub horizon: Duration,
+    /// Share of an engine's tokens/s that is planned with, from 5 to 100.
+    pub utilization_percent: u32,
+}
+
+impl ScaleTarget {
+    fn horizon_s(&self) -> f64 {
+        self.horizon.as_secs_f64().min(3600.0)
+    }
+
+    fn utilization(&self) -> f64 {
+        f64::from(self.utilization_percent.clamp(5, 100)) / 100.0
+    }
 }
 
 impl Default for ScaleTarget {
     fn default() -> Self {
         Self {
-            horizon_s: 300.0,
-            utilization: 0.85,
+            horizon: Duration::from_secs(300),
+            utilization_percent: 85,
         }
     }
 }
@@ -124,10 +135,7 @@ impl DemandForecast {
     /// A forecast that knows nothing.
     pub fn new(target: ScaleTarget) -> Self {
         Self {
-            target: ScaleTarget {
-                horizon_s: bounded(target.horizon_s, 0.0, 3600.0),
-                utilization: bounded(target.utilization, 0.05, 1.0),
-            },
+            target,
             intervals: Intervals::default(),
             arrivals: SeasonalRate::default(),
             tokens: SeasonalRate::default(),
@@ -137,6 +145,11 @@ impl DemandForecast {
             waiting: 0.0,
             slots: 0.0,
         }
+    }
+
+    /// Changes what advice is given for; later predictions are compared at the new horizon.
+    pub fn set_target(&mut self, target: ScaleTarget) {
+        self.target = target;
     }
 
     /// Takes a reading of the counters. Readings that follow too soon are left out; counters that went back (another
@@ -149,7 +162,7 @@ impl DemandForecast {
         };
         self.cost.observe(&interval);
         self.measure_requests(&interval);
-        let horizon = self.target.horizon_s;
+        let horizon = self.target.horizon_s();
         let (at, seconds) = (interval.middle_s, interval.seconds);
         let arrivals = interval.arrivals / seconds;
         self.arrivals.observe(at, seconds, arrivals, horizon);
@@ -161,11 +174,11 @@ impl DemandForecast {
 
     /// What the readings so far say about the time after `unix_s`.
     pub fn advice(&self, unix_s: f64) -> ScaleAdvice {
-        let horizon = self.target.horizon_s;
+        let horizon = self.target.horizon_s();
         let engine_tokens_per_s = self.engine_tokens_per_s();
         let engines_wanted = (engine_tokens_per_s > 0.0).then(|| {
             let waiting = self.waiting * self.request_tokens.map_or(0.0, |r| r.computed);
-            let planned = self.highest_tokens(unix_s) / self.target.utilization;
+            let planned = self.highest_tokens(unix_s) / self.target.utilization();
             let engines = (planned + waiting / BACKLOG_S) / engine_tokens_per_s;
             bounded(engines, 0.0, ENGINES_MAX)
         });
@@ -179,8 +192,8 @@ impl DemandForecast {
 
     /// Highest predicted rate from now to the horizon.
     fn highest_tokens(&self, unix_s: f64) -> f64 {
-        let steps = (self.target.horizon_s / LOOK_S).ceil() as usize;
-        let ahead = (0..=steps).map(|step| (step as f64 * LOOK_S).min(self.target.horizon_s));
+        let steps = (self.target.horizon_s() / LOOK_S).ceil() as usize;
+        let ahead = (0..=steps).map(|step| (step as f64 * LOOK_S).min(self.target.horizon_s()));
         let rates = ahead.map(|ahead| self.tokens.planned(unix_s + ahead));
         rates.fold(0.0, f64::max)
     }

@@ -8,8 +8,8 @@ use super::counter_reading::Interval;
 
 /// Busy seconds of steps after which an observation has lost most of its weight.
 const MEMORY_S: f64 = 3600.0;
-/// Busy seconds before the first estimate.
-const BUSY_MIN_S: f64 = 2.0;
+/// Steps before the first estimate.
+const STEPS_MIN: f64 = 100.0;
 
 /// Weighted sums of the normal equations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +19,8 @@ pub(super) struct StepCost {
     tokens_tokens: f64,
     steps_seconds: f64,
     tokens_seconds: f64,
-    busy_s: f64,
+    /// Not forgotten.
+    steps: f64,
 }
 
 impl StepCost {
@@ -41,12 +42,12 @@ impl StepCost {
         ] {
             *sum = *sum * kept + product * weight;
         }
-        self.busy_s = self.busy_s * kept + seconds;
+        self.steps += steps;
     }
 
     /// Tokens/s of an engine with all `slots` in use, of which this share is generated; 0: not known.
     pub(super) fn tokens_per_s(&self, generated_share: f64, slots: f64) -> f64 {
-        if self.busy_s < BUSY_MIN_S {
+        if self.steps < STEPS_MIN {
             return 0.0;
         }
         let (step_s, token_s) = self.costs();

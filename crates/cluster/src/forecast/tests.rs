@@ -68,10 +68,10 @@ proptest! {
     #[test]
     fn advice_is_finite_for_any_readings_at_any_times(
         readings in prop::collection::vec((any::<[u64; 8]>(), any::<f64>()), 1..40),
-        horizon_s in any::<f64>(),
-        utilization in any::<f64>(),
+        horizon in any::<std::time::Duration>(),
+        utilization_percent in any::<u32>(),
     ) {
-        let mut forecast = DemandForecast::new(ScaleTarget { horizon_s, utilization });
+        let mut forecast = DemandForecast::new(ScaleTarget { horizon, utilization_percent });
         for (counters, unix_s) in readings {
             let [arrivals, admitted, prefill_tokens, generated_tokens, steps, step_ns, waiting, slots] = counters;
             let reading = CounterReading {
@@ -123,7 +123,7 @@ fn steady_traffic_wants_as_many_engines_as_its_tokens_need() {
     let engine_tokens_per_s = 100.0 / (100.0 * TOKEN_S + 20.0 * STEP_S / 10.0);
     let engine_error = advice.engine_tokens_per_s / engine_tokens_per_s - 1.0;
     assert!(engine_error.abs() < 0.02, "{advice:?}");
-    let wanted = 500.0 / (engine_tokens_per_s * ScaleTarget::default().utilization);
+    let wanted = 500.0 / (engine_tokens_per_s * ScaleTarget::default().utilization());
     assert!(
         (advice.engines_wanted.unwrap() / wanted - 1.0).abs() < 0.05,
         "{advice:?}"

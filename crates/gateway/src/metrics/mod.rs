@@ -57,6 +57,8 @@ pub struct GenerationMetrics {
     pub attached: LabelTable<OutcomeCounters, PROTOCOLS_MAX>,
     /// From a request's arrival to the end of the complete response.
     pub answer_time: Latency,
+    /// Requests that asked for admission, rejected ones included.
+    pub requests: Counter,
     /// Queue time of admitted requests.
     pub admission_wait: Latency,
     /// Time to first token, at the socket.
@@ -75,6 +77,11 @@ pub struct GenerationMetrics {
 
 /// The typed points.
 impl GenerationMetrics {
+    /// A request asks for admission.
+    pub fn record_request(&self) {
+        self.requests.add(1);
+    }
+
     /// A request was admitted after waiting for this time.
     pub fn record_admission(&self, waited: Duration) {
         self.admission_wait.record(waited);

@@ -22,6 +22,7 @@ mod quantize;
 mod realtime;
 mod reasons;
 mod responses;
+mod scale;
 mod schema;
 mod settings;
 mod table;

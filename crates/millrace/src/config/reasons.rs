@@ -294,6 +294,14 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "metrics.otlp_endpoint",
         "metrics leave the machine only if configured",
     ),
+    (
+        "scale.horizon_s",
+        "three minutes until a new engine has loaded its model, and two to order it",
+    ),
+    (
+        "scale.utilization_percent",
+        "fewer late first tokens and fewer engine-hours than with 75 % of the present utilization (docs/performance.md)",
+    ),
     ("log.filter", "what an operator can act on"),
     ("log.json", "logs are read by people first"),
 ];

@@ -2,6 +2,7 @@
 
 use super::keys::Keys;
 use super::models::Models;
+use super::scale::Scale;
 use super::workflows::Workflows;
 use super::{
     KvType, Preset, Quantize, answers::Answers, bind, journal::Journal, log::Log,
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) realtime: Realtime,
     pub(crate) workflows: Workflows,
     pub(crate) metrics: Metrics,
+    pub(crate) scale: Scale,
     pub(crate) log: Log,
 }
 

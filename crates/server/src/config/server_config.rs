@@ -2,6 +2,7 @@
 
 use crate::access::origins::Origins;
 use crate::realtime::RealtimeLimits;
+use cluster::forecast::ScaleTarget;
 use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use gateway::keys::PrefixSharing;
 use gateway::limits::GatewayLimits;
@@ -78,6 +79,10 @@ pub struct ServerConfig {
     pub models: ModelLimits,
     /// Time between two snapshots of the metrics in `/v1/streams/feed`, and between two exports to a collector.
     pub metrics_export_interval: Duration,
+    /// What the number of engines in the metrics is computed for.
+    pub scale: ScaleTarget,
+    /// Time between two readings of the counters for the forecast of demand.
+    pub demand_interval: Duration,
     /// The OpenTelemetry collector that receives the metrics, if any.
     #[cfg(feature = "otlp")]
     pub otlp: Option<crate::otlp::OtlpTarget>,
@@ -132,6 +137,8 @@ impl Default for ServerConfig {
             models: ModelLimits::default(),
             workflows: None,
             metrics_export_interval: Duration::from_secs(10),
+            scale: ScaleTarget::default(),
+            demand_interval: Duration::from_secs(15),
             #[cfg(feature = "otlp")]
             otlp: None,
             reasoning_field: ReasoningField::default(),

@@ -91,6 +91,7 @@ pub(super) async fn compute_embeddings(
     let in_flight = request.texts.len().min(IN_FLIGHT_MAX);
     let sizing = serving.resource_estimator(&limits);
     let bytes = request.body_bytes * in_flight / request.texts.len().max(1);
+    handles.metrics.record_request();
     let ticket = serving.admission.request_permit(AdmissionRequest {
         class: request.class,
         account: key.account(),

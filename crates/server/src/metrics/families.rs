@@ -1,5 +1,6 @@
 //! All metric families of `GET /metrics`. `docs/metrics.md` describes each; a test compares the names.
 
+mod demand;
 mod engine;
 mod journal;
 mod recovery;
@@ -29,6 +30,8 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     write_latencies(&mut text, &sources.metrics.generations);
     write_answers(&mut text, &sources.metrics.generations);
     write_requests(&mut text, &sources.metrics);
+    let requests = sources.metrics.generations.requests.get();
+    demand::write_demand(&mut text, requests, &sources.demand.advice());
     write_http(&mut text, &sources.metrics);
     #[cfg(feature = "otlp")]
     write_exports(&mut text, &sources.metrics);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! counted_socket  bytes and connections
+//! demand          forecast of requests and tokens
 //! http            HTTP requests, by route and status
 //! families        all metrics, with those of the gateway and of the engine, as Prometheus text
 //! snapshot        the most important metrics, with quantiles, as one JSON value
@@ -10,12 +11,14 @@
 //! Every value is an atomic integer that any thread can add to; see [`gateway::metrics`].
 
 mod counted_socket;
+mod demand;
 mod families;
 mod http;
 mod prometheus_text;
 mod snapshot;
 
 pub(crate) use counted_socket::CountedSocket;
+pub(crate) use demand::{DemandMeter, watch_demand};
 pub(crate) use http::{count_request, show_metrics};
 pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 
@@ -56,6 +59,7 @@ pub(crate) struct MetricsSources {
     pub(crate) models: Arc<ModelRegistry>,
     pub(crate) streams: Arc<StreamRegistry>,
     pub(crate) journal: Arc<JournalSlot>,
+    pub(crate) demand: Arc<DemandMeter>,
 }
 
 impl Metrics {

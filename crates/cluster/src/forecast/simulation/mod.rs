@@ -50,7 +50,7 @@ fn mean_of(seeds: u64, trace: Trace, rule: Rule, days: std::ops::Range<usize>) -
 
 /// The table in docs/performance.md.
 #[test]
-#[ignore = "prints the table of docs/performance.md; takes a quarter of a minute with optimizations, else minutes"]
+#[ignore = "prints the table of docs/performance.md; takes half a minute"]
 fn table() {
     let mut out = std::io::stdout().lock();
     writeln!(
@@ -60,12 +60,12 @@ fn table() {
     .unwrap();
     for trace in Trace::ALL {
         for rule in [
-            Rule::Utilization(0.75),
-            Rule::Utilization(0.85),
-            Rule::UtilizationAndQueue(0.75),
-            Rule::UtilizationAndQueue(0.85),
-            Rule::Forecast(0.75),
-            Rule::Forecast(0.85),
+            Rule::Utilization(75),
+            Rule::Utilization(85),
+            Rule::UtilizationAndQueue(75),
+            Rule::UtilizationAndQueue(85),
+            Rule::Forecast(75),
+            Rule::Forecast(85),
         ] {
             let figures = mean_of(5, trace, rule, LEARNED_DAYS..DAYS);
             let first = mean_of(5, trace, rule, 0..1);
@@ -88,7 +88,7 @@ fn table() {
 fn forecast_is_late_less_often_with_fewer_engine_hours_than_utilization() {
     for trace in [Trace::Jobs, Trace::Bursts] {
         let of = |rule| mean_of(1, trace, rule, 3..6);
-        let (forecast, other) = (of(Rule::Forecast(0.85)), of(Rule::Utilization(0.75)));
+        let (forecast, other) = (of(Rule::Forecast(85)), of(Rule::Utilization(75)));
         let against = format!("{trace:?}: {forecast:?} beside utilization: {other:?}");
         assert!(forecast.violations < other.violations, "{against}");
         assert!(forecast.engine_hours < other.engine_hours, "{against}");
@@ -98,8 +98,8 @@ fn forecast_is_late_less_often_with_fewer_engine_hours_than_utilization() {
 #[test]
 fn jobs_of_each_day_are_late_less_often_than_with_the_queue_watched() {
     let of = |rule| mean_of(1, Trace::Jobs, rule, 3..6);
-    let forecast = of(Rule::Forecast(0.85));
-    let other = of(Rule::UtilizationAndQueue(0.75));
+    let forecast = of(Rule::Forecast(85));
+    let other = of(Rule::UtilizationAndQueue(75));
     let against = format!("{forecast:?} beside {other:?}");
     assert!(forecast.violations < 0.6 * other.violations, "{against}");
     assert!(forecast.engine_hours < other.engine_hours, "{against}");
@@ -114,5 +114,5 @@ fn replay_is_decided_by_its_seed() {
 
 fn mean_of_one_day(seed: u64) -> Figures {
     let arrivals = Trace::All.arrivals(seed, PEAK_PER_S);
-    replay(&arrivals, Rule::Forecast(0.85), seed, 0..1)
+    replay(&arrivals, Rule::Forecast(85), seed, 0..1)
 }

@@ -15,19 +15,19 @@ const TOLERANCE: f64 = 0.1;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rule {
     /// Used share of the capacity in the last minute.
-    Utilization(f64),
+    Utilization(u32),
     /// The same, and the requests that wait.
-    UtilizationAndQueue(f64),
+    UtilizationAndQueue(u32),
     /// [`DemandForecast`].
-    Forecast(f64),
+    Forecast(u32),
 }
 
 impl Rule {
     pub(super) fn name(self) -> String {
         match self {
-            Self::Utilization(target) => format!("utilization, {target:.2}"),
-            Self::UtilizationAndQueue(target) => format!("utilization and queue, {target:.2}"),
-            Self::Forecast(target) => format!("**forecast**, {target:.2}"),
+            Self::Utilization(target) => format!("utilization, {target} %"),
+            Self::UtilizationAndQueue(target) => format!("utilization and queue, {target} %"),
+            Self::Forecast(target) => format!("**forecast**, {target} %"),
         }
     }
 }
@@ -43,7 +43,7 @@ impl Scaler {
     pub(super) fn new(rule: Rule) -> Self {
         let mut target = ScaleTarget::default();
         if let Rule::Forecast(utilization) = rule {
-            target.utilization = utilization;
+            target.utilization_percent = utilization;
         }
         Self {
             rule,
@@ -55,11 +55,10 @@ impl Scaler {
     /// The number of engines that should be ordered.
     pub(super) fn decide(&mut self, engines: &Engines, second: usize) -> usize {
         let waiting_engines = || engines.waiting() * 925.0 / engine_tokens_per_s() / 60.0;
+        let used_for = |target: u32| engines.engines_used() * 100.0 / f64::from(target);
         let wanted = match self.rule {
-            Rule::Utilization(target) => engines.engines_used() / target,
-            Rule::UtilizationAndQueue(target) => {
-                engines.engines_used() / target + waiting_engines()
-            }
+            Rule::Utilization(target) => used_for(target),
+            Rule::UtilizationAndQueue(target) => used_for(target) + waiting_engines(),
             Rule::Forecast(_) => {
                 self.forecast.observe(&engines.reading(), second as f64);
                 let advice = self.forecast.advice(second as f64);
