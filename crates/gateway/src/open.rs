@@ -84,7 +84,6 @@ pub fn open_stream(
     let key = caller.open_streams_permit(request.ask.choices())?;
     let admission_request = admission_request(handles, caller, &request, (key.account(), now));
     let serving = Arc::clone(&request.lease.serving);
-    handles.metrics.record_request();
     let ticket = serving.admission.request_permit(admission_request)?;
     let meta = stream_meta(handles, &request, now);
     let stored_request = request.stored_request.take();
@@ -135,13 +134,14 @@ pub fn open_stream(
     })
 }
 
-/// The request of a permit for a stream of this account, at the time of arrival.
+/// The request of a permit for a stream of this account, at the time of arrival; counted.
 fn admission_request(
     handles: &GenerationHandles,
     caller: &Caller,
     request: &ParsedRequest,
     (account, now): (Account, Instant),
 ) -> AdmissionRequest {
+    handles.metrics.record_request();
     let ask = &request.ask;
     let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
     let estimator = request

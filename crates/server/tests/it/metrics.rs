@@ -3,7 +3,8 @@
 use crate::support::client::Client;
 use crate::support::exported::{CHAT, Exported, ask, read_again, rig, used};
 use crate::support::named::{self, RESUMABLE, call, chat, get, kept, send, stream_id};
-use crate::support::{Rig, config, wait_until};
+use crate::support::{Rig, config, fake, wait_until};
+use engine::fake::FakeConfig;
 use serde_json::{Value, json};
 use server::{AdaptiveLimits, ServerConfig};
 
@@ -81,6 +82,35 @@ fn metrics_count_requests_and_tokens() {
 }
 
 /// Reads a frame that has text in it.
+#[test]
+fn wanted_engines_follow_requests() {
+    let fake = FakeConfig {
+        eos_probability: 0.0,
+        ..fake()
+    };
+    let config = ServerConfig {
+        demand_interval: std::time::Duration::from_millis(600),
+        ..config()
+    };
+    let rig = Rig::with(fake, config);
+    assert_eq!(Exported::from(&rig).value("millrace_requests_total"), 0.0);
+    wait_until("the advice follows", || {
+        used(&rig);
+        let exported = Exported::from(&rig);
+        let requests = exported.value(r#"millrace_demand_requests_per_second{at="now"}"#);
+        let tokens = exported.value(r#"millrace_demand_tokens_per_second{at="horizon"}"#);
+        let engine = exported.value("millrace_engine_capacity_tokens_per_second");
+        let wanted = exported.value("millrace_engines_wanted");
+        requests > 0.0 && tokens > requests && engine > 0.0 && wanted > 0.0 && wanted < 1e6
+    });
+    let exported = Exported::from(&rig);
+    let (requests, admitted) = (
+        exported.value("millrace_requests_total"),
+        exported.value("millrace_admission_wait_seconds_count"),
+    );
+    assert_eq!(requests, admitted);
+}
+
 fn token(client: &mut Client) {
     loop {
         let chunk = client.chunk().expect("a frame");
