@@ -164,13 +164,7 @@ impl Server {
             local,
         } = self;
         let recovery = journal.map(|journal| start_recovery(journal, &app, &keys));
-        let sweeper = tokio::spawn(Arc::clone(&app.sources.streams).sweep_expired());
-        let exporter = tokio::spawn(stream_feed::export_snapshots(
-            app.sources.clone(),
-            app.feed.clone(),
-            Arc::clone(&app.config),
-        ));
-        let demand = tokio::spawn(watch_demand(app.sources.clone(), Arc::clone(&app.config)));
+        let mut watchers = start_watchers(&app);
         let models = Arc::clone(&app.models);
         let loader = models.library().map(|library| {
             tokio::spawn(models::run_loader(Arc::clone(&models), Arc::clone(library)))
@@ -178,7 +172,7 @@ impl Server {
         // The drop of the registry's streams ends their retention in the journal, unless the journal was stopped before.
         let services = app.clone();
         let journal = Arc::clone(&app.gateway.generations.journal);
-        let watchdog = tokio::spawn(gateway::durability::watch_journal(Arc::clone(&journal)));
+        watchers.spawn(gateway::durability::watch_journal(Arc::clone(&journal)));
         #[cfg(feature = "otlp")]
         let otlp = crate::otlp::Exporter::start(&app, local);
         #[cfg(not(feature = "otlp"))]
@@ -196,10 +190,7 @@ impl Server {
             .await
             .drain_connections()
             .await;
-        sweeper.abort();
-        exporter.abort();
-        demand.abort();
-        watchdog.abort();
+        watchers.abort_all();
         stop_journal(&journal).await;
         // Streams that are not submitted yet are left to the next process.
         if let Some(recovery) = recovery {
@@ -287,6 +278,20 @@ impl AcceptLoop {
         self.connections.shutdown().await;
         Drained { cut }
     }
+}
+
+/// Tasks that look at the streams and the metrics from time to time.
+fn start_watchers(app: &App) -> JoinSet<()> {
+    let (sources, config) = (&app.sources, &app.config);
+    let mut watchers = JoinSet::new();
+    watchers.spawn(Arc::clone(&sources.streams).sweep_expired());
+    watchers.spawn(stream_feed::export_snapshots(
+        sources.clone(),
+        app.feed.clone(),
+        Arc::clone(config),
+    ));
+    watchers.spawn(watch_demand(sources.clone(), Arc::clone(config)));
+    watchers
 }
 
 /// Continues the streams of a journal in a task.

@@ -10,7 +10,7 @@ const ERROR_S: f64 = 6.0 * 3600.0;
 /// Compares predictions with what was observed.
 #[derive(Debug, Default)]
 pub(super) struct Accuracy {
-    pending: VecDeque<Prediction>,
+    pending: VecDeque<PendingPrediction>,
     absolute: f64,
     signed: f64,
     /// Mean of prediction and truth.
@@ -18,7 +18,7 @@ pub(super) struct Accuracy {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Prediction {
+struct PendingPrediction {
     for_s: f64,
     rate: f64,
 }
@@ -27,7 +27,7 @@ impl Accuracy {
     /// A prediction for a later time. Where too many wait, the prediction is left out.
     pub(super) fn predict(&mut self, for_s: f64, rate: f64) {
         if self.pending.len() < PENDING_MAX {
-            self.pending.push_back(Prediction { for_s, rate });
+            self.pending.push_back(PendingPrediction { for_s, rate });
         }
     }
 

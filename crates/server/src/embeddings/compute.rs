@@ -105,9 +105,8 @@ pub(super) async fn compute_embeddings(
     })?;
     let permit = ticket.await?;
     handles.metrics.record_admission(clock::now() - arrived);
-    let (class, deadline) = (request.class, request.deadline);
+    let (class, deadline, admission) = (request.class, request.deadline, Arc::clone(serving));
     let served = Arc::clone(&serving.model);
-    let admission = Arc::clone(serving);
     let prompts = tokenize_texts(request, limits.inline_prompt_bytes_max).await?;
     let prompt_tokens = prompts.iter().map(|ids| ids.len() as u64).sum();
     handles

@@ -107,7 +107,7 @@ fn jobs_of_each_day_are_late_less_often_than_with_the_queue_watched() {
 
 #[test]
 fn replay_is_decided_by_its_seed() {
-    let [a, b, other] = [1, 1, 2].map(|seed| mean_of_one_day(seed));
+    let [a, b, other] = [1, 1, 2].map(mean_of_one_day);
     assert_eq!(a, b);
     assert_ne!(a, other);
 }
