@@ -13,6 +13,7 @@
 //! nats       the connection
 //! placement  which engine gets a request
 //! relay      the gateway side: requests on engines of other processes
+//! shares     limits of API keys that hold for all gateways together
 //! ```
 
 pub mod config;
@@ -24,3 +25,4 @@ pub mod names;
 pub mod nats;
 pub mod placement;
 pub mod relay;
+pub mod shares;

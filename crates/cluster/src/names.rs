@@ -124,6 +124,11 @@ impl Subjects {
         format!("{}.g.{gateway}.t", self.prefix)
     }
 
+    /// Usage of API keys at all gateways.
+    pub fn usage(&self) -> String {
+        format!("{}.usage", self.prefix)
+    }
+
     /// Requests for the owner of a stream; only the owner answers.
     pub fn find(&self) -> String {
         format!("{}.find", self.prefix)
@@ -170,7 +175,7 @@ mod tests {
         let (a, b) = (of("a"), of("b"));
         let id = InstanceId(7);
         assert_eq!(a.run(id), "mr.a.e.0000000000000007.run");
-        for subject in [Subjects::heartbeat, Subjects::find] {
+        for subject in [Subjects::heartbeat, Subjects::usage, Subjects::find] {
             assert_ne!(subject(&a), subject(&b));
         }
         for subject in [

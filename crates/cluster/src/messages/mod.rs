@@ -4,7 +4,7 @@
 //! heartbeat   what an instance is, serves and has free     run, run_part, run_reply   a request for an engine
 //! tokens      tokens, ends and progress of requests        read                       tokens that did not arrive
 //! control     orders for requests on an engine             update                     control updates
-//! bytes, end_code   parts of the above
+//! usage       usage of API keys at a gateway          bytes, end_code            parts of the above
 //! ```
 
 use std::fmt;
@@ -19,6 +19,7 @@ mod run_part;
 mod run_reply;
 mod tokens;
 mod update;
+mod usage;
 
 pub use control::{ORDERS_MAX, Order, OrderKind, decode_orders, encode_orders};
 pub use heartbeat::{
@@ -29,6 +30,7 @@ pub use run::{RUN_BYTES_MAX, Run, RunChoice};
 pub use run_part::{ASSEMBLY_BYTES_MAX, Assembled, PART_BYTES_MAX, PART_WAIT, PartAssembly};
 pub use run_reply::{Rejection, RunReply};
 pub use tokens::{Attempt, ChoiceEnd, RequestProgress, RunKey, TokenBatch, TokenRun};
+pub use usage::{USAGE_BYTES_MAX, USAGE_ENTRIES_MAX, USAGE_SEEN_MAX, UsageEntry, UsageReport};
 
 /// Bytes of one message; a NATS server takes 1 MiB by default.
 pub const MESSAGE_BYTES_MAX: usize = 960 << 10;

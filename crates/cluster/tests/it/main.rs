@@ -4,3 +4,4 @@ mod connection;
 mod executor;
 mod membership;
 mod nats_server;
+mod shares;
