@@ -112,6 +112,12 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Create, list and revoke API keys.
     Keys(KeysArgs),
+    /// Create an nkey for the login at NATS servers: the seed in a file, the public key on standard output.
+    Nkey {
+        /// New file for the seed.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Look at the journal of durable streams, or check it, without a server.
     Journal(JournalArgs),
     /// Benchmark a model beside the machine's limits, or load-test any OpenAI-compatible server.

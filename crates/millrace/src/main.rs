@@ -1,4 +1,4 @@
-//! One binary: serve, run, chat, pull, models, ps, streams, inspect, rm, synth, config, keys, journal, bench, eval, version. Flags become settings, settings become
+//! One binary: serve, run, chat, pull, models, ps, streams, inspect, rm, synth, config, keys, nkey, journal, bench, eval, version. Flags become settings, settings become
 //! a model, an engine and a server; all else is in the crates below.
 
 mod args;
@@ -57,6 +57,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Pull(args) => commands::pull::pull(&args),
         Command::Models(args) => commands::models::models(&args),
         Command::Keys(args) => commands::keys::keys(&args),
+        Command::Nkey { file } => commands::nkey::create_nkey(&file),
         Command::Journal(args) => commands::journal::journal(&args),
         Command::Bench(command) => commands::bench::bench(&command),
         Command::Eval(args) => commands::eval::eval(&args),

@@ -4,4 +4,5 @@ mod connection;
 mod executor;
 mod membership;
 mod nats_server;
+mod rights;
 mod shares;

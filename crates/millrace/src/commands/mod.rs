@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod models;
+pub(crate) mod nkey;
 mod prompt_arguments;
 pub(crate) mod ps;
 pub(crate) mod pull;

@@ -157,3 +157,22 @@ fn invalid_key_commands_are_named() {
     let served = millrace(&["serve", "--bind", "127.0.0.1:0", "--keys", &nowhere]);
     assert!(!served.status.success(), "no key file, no server");
 }
+
+#[test]
+fn nkey_is_written_once_and_for_the_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("nkey");
+    let file = folder.0.join("seed");
+    let made = millrace(&["nkey", &file.display().to_string()]);
+    let public = stdout(&made).trim().to_owned();
+    let seed = std::fs::read_to_string(&file).unwrap();
+    let pair = nkeys::KeyPair::from_seed(seed.trim()).unwrap();
+    assert_eq!(pair.public_key(), public);
+    assert!(public.starts_with('U') && seed.starts_with("SU"));
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let again = millrace(&["nkey", &file.display().to_string()]);
+    assert!(!again.status.success(), "a seed is not replaced");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), seed);
+}
