@@ -6,6 +6,7 @@
 //! token of `unpark` outlasts the time until the thread parks.
 
 use crate::file_system::FileSystem;
+use crate::record_tap::RecordTap;
 use crate::stream_table::StreamKey;
 use crate::sync_job::{SyncDone, SyncJob};
 use crate::writer::Writer;
@@ -18,6 +19,9 @@ use std::time::Duration;
 
 /// Bytes of streams that are rewritten between two collections of new records.
 const REWRITE_BYTES_PER_TURN: u64 = 1 << 20;
+
+/// Streams that are passed to the tap once more between two collections of new records.
+const COPIES_PER_TURN: usize = 8;
 
 /// How long an orderly stop waits for the disk.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,6 +36,9 @@ pub trait Recorder<F: FileSystem>: Send + 'static {
 
     /// Passes the state of the stream to [`Writer::rewrite_stream`]. A stream that is not rewritten is forgotten.
     fn rewrite_stream(&mut self, writer: &mut Writer<F>, key: StreamKey);
+
+    /// Passes the state of the stream to the tap's [`copy_stream`](crate::RecordTap::copy_stream).
+    fn copy_stream(&mut self, _tap: &mut dyn RecordTap, _key: StreamKey, _id: u128) {}
 }
 
 /// Wakes a journal's thread.
@@ -153,7 +160,7 @@ impl<F: FileSystem, R: Recorder<F>, C: Fn() -> Duration> Turns<F, R, C> {
             let commit = self.writer.commit((self.clock)());
             self.exchange_syncs();
             self.recorder.note_commit(&mut self.writer, commit);
-            let has_more = self.rewrite_streams();
+            let has_more = self.rewrite_streams() | self.copy_streams();
             if is_stopping {
                 break;
             }
@@ -208,6 +215,20 @@ impl<F: FileSystem, R: Recorder<F>, C: Fn() -> Duration> Turns<F, R, C> {
                 // An unknown key means that the recorder has forgotten the stream.
                 let _ = self.writer.forget_stream(key, crate::RELEASED);
             }
+        }
+        true
+    }
+
+    /// Passes streams to the tap once more for a while; returns whether there may be more.
+    fn copy_streams(&mut self) -> bool {
+        let Some(tap) = self.writer.tap_mut() else {
+            return false;
+        };
+        for _ in 0..COPIES_PER_TURN {
+            let Some((key, id)) = tap.next_copy() else {
+                return false;
+            };
+            self.recorder.copy_stream(tap, key, id);
         }
         true
     }

@@ -10,6 +10,7 @@
 //! - [`lock_journal`]: the fast part of a start, before a socket is bound; [`LockedJournal::recover`] rebuilds the streams
 //! - [`open_journal`]: both; [`read_journal`] reads without changing files
 //! - [`JournalThread`]: a writer with a thread
+//! - [`RecordTap`]: receives what is appended, for a copy on another machine; [`RemoteRecords`] reads such a copy
 //! - [`FileSystem`]: the files, real or modeled
 //!
 //! The caller is the recorder of the server's streams, in crate `gateway`.
@@ -55,8 +56,10 @@ mod record;
 mod record_decoder;
 mod record_encoder;
 mod record_kind;
+mod record_tap;
 mod recovered_stream;
 mod recovery;
+mod remote_records;
 mod replay;
 mod replayed_stream;
 mod reserve;
@@ -86,10 +89,12 @@ pub use open_journal::{LockedJournal, lock_journal, open_journal, read_journal};
 pub use record::{Alternative, Alternatives, OPEN_VERSION, Open, REWRITTEN, Record, Tokens};
 pub use record_decoder::{DecodedRecord, NotARecord, RecordDecoder};
 pub use record_encoder::{RecordAddress, RecordError, encode_record};
+pub use record_tap::{RecordSource, RecordTap};
 pub use recovered_stream::{
     Integrity, LossReason, Recovered, RecoveredChoice, RecoveredClaim, RecoveredStart,
     RecoveredStream, RecoveryReport, RefusedStream,
 };
+pub use remote_records::{RemoteRecords, RemoteStream, ReplayError};
 pub use space::RELEASED;
 pub use start_error::StartError;
 pub use stream_copy::StreamCopy;

@@ -7,7 +7,7 @@ use crate::frame::SEGMENT_HEADER_BYTES;
 use crate::frame_reader::SegmentFile;
 use crate::journal_config::JournalConfig;
 use crate::record::{OPEN_VERSION, Record};
-use crate::recovered_stream::{Integrity, Recovered, RecoveredStream, RefusedStream};
+use crate::recovered_stream::{Integrity, Recovered, RefusedStream};
 use crate::recovery::{Scan, cut_tail, list_segments, scan_segments};
 use crate::replayed_stream::ReplayedStream;
 use crate::reserve::prepare_reserve;
@@ -170,6 +170,7 @@ fn new_writer<F: FileSystem>(
         commits: 0,
         acknowledged: 0,
         counts: WriterCounts::default(),
+        tap: None,
         _lock: lock,
     }
 }
@@ -219,21 +220,7 @@ impl Recovered {
             });
             return;
         }
-        self.streams.push(RecoveredStream {
-            key,
-            id: stream.id,
-            description: stream.description,
-            boot: stream.boot,
-            started: stream.started,
-            choices: stream.choices,
-            sampling: stream.has_sampling.then_some(stream.sampling),
-            is_paused: stream.is_paused,
-            broke: stream.broke,
-            claim: stream.claim,
-            prepared: stream.has_prepared.then_some(stream.prepared),
-            outcome: stream.has_outcome.then_some(stream.outcome),
-            integrity: stream.integrity,
-        });
+        self.streams.push(stream.into_recovered(key));
     }
 }
 

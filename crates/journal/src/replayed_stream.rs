@@ -4,8 +4,9 @@ use crate::limits::CHOICES_MAX;
 use crate::memory_budget::MemoryBudget;
 use crate::record::{Open, Record, Tokens};
 use crate::recovered_stream::{
-    Integrity, LossReason, RecoveredChoice, RecoveredClaim, RecoveredStart,
+    Integrity, LossReason, RecoveredChoice, RecoveredClaim, RecoveredStart, RecoveredStream,
 };
+use crate::stream_table::StreamKey;
 
 /// Memory of one stream without vectors, with a share of a hash table that is half empty.
 pub(crate) const ENTRY_BYTES: usize = 1024;
@@ -50,6 +51,25 @@ impl ReplayedStream {
             replaces: open.replaces,
             boot,
             ..Self::default()
+        }
+    }
+
+    /// The stream as it was rebuilt, with the key of a writer.
+    pub(crate) fn into_recovered(self, key: StreamKey) -> RecoveredStream {
+        RecoveredStream {
+            key,
+            id: self.id,
+            description: self.description,
+            boot: self.boot,
+            started: self.started,
+            choices: self.choices,
+            sampling: self.has_sampling.then_some(self.sampling),
+            is_paused: self.is_paused,
+            broke: self.broke,
+            claim: self.claim,
+            prepared: self.has_prepared.then_some(self.prepared),
+            outcome: self.has_outcome.then_some(self.outcome),
+            integrity: self.integrity,
         }
     }
 

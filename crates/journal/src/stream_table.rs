@@ -10,6 +10,14 @@ pub struct StreamKey {
     turn: u32,
 }
 
+impl StreamKey {
+    /// The key of a stream that is in no writer.
+    pub const NONE: Self = Self {
+        index: u32::MAX,
+        turn: u32::MAX,
+    };
+}
+
 /// What a writer knows of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveStream {

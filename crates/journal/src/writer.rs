@@ -10,6 +10,7 @@ use crate::file_system::FileSystem;
 use crate::journal_config::JournalConfig;
 use crate::limits::TOKENS_PER_RECORD_MAX;
 use crate::record::{Open, Record};
+use crate::record_tap::RecordTap;
 use crate::rewrite_cycle::RewriteCycle;
 use crate::segment_list::SegmentList;
 use crate::stream_table::{LiveStream, StreamKey, StreamTable};
@@ -53,6 +54,8 @@ pub struct Writer<F: FileSystem> {
     pub(crate) commits: u64,
     pub(crate) acknowledged: u64,
     pub(crate) counts: WriterCounts,
+    /// Receives what is appended.
+    pub(crate) tap: Option<Box<dyn RecordTap>>,
     pub(crate) _lock: F::Lock,
 }
 
@@ -72,6 +75,22 @@ impl<F: FileSystem> Writer<F> {
     /// # Errors
     /// The description is too large, or there are too many streams.
     pub fn open_stream(&mut self, id: u128, description: &[u8]) -> Result<StreamKey, AppendError> {
+        let key = self.open_local_stream(id, description)?;
+        if let Some(tap) = &mut self.tap {
+            tap.open_stream(key, id, description);
+        }
+        Ok(key)
+    }
+
+    /// Begins a stream that the tap does not receive.
+    ///
+    /// # Errors
+    /// As for [`open_stream`](Self::open_stream).
+    pub fn open_local_stream(
+        &mut self,
+        id: u128,
+        description: &[u8],
+    ) -> Result<StreamKey, AppendError> {
         if self.streams.len() >= self.config.streams_max {
             return Err(AppendError::TooManyStreams);
         }
@@ -105,6 +124,21 @@ impl<F: FileSystem> Writer<F> {
             Record::Open(_) | Record::Forgotten { .. } | Record::Gap | Record::Seal => {
                 Err(AppendError::ReservedKind)
             }
+            _ if self.tap.is_some() => self.append_tapped(key, record),
+            record => self.append_runs(key, record),
+        }
+    }
+
+    fn append_tapped(&mut self, key: StreamKey, record: &Record<'_>) -> Result<(), AppendError> {
+        let stream = self.streams.get(key).ok_or(AppendError::UnknownStream)?;
+        if let Some(tap) = &mut self.tap {
+            tap.append(stream.id, record);
+        }
+        self.append_runs(key, record)
+    }
+
+    fn append_runs(&mut self, key: StreamKey, record: &Record<'_>) -> Result<(), AppendError> {
+        match record {
             Record::Tokens(tokens) if tokens.ids.len() > TOKENS_PER_RECORD_MAX => tokens
                 .split_runs()
                 .try_for_each(|run| self.append_record(key, &Record::Tokens(run))),
@@ -142,6 +176,9 @@ impl<F: FileSystem> Writer<F> {
     /// No live stream has the key.
     pub fn forget_stream(&mut self, key: StreamKey, why: u32) -> Result<(), AppendError> {
         let stream = self.streams.remove(key).ok_or(AppendError::UnknownStream)?;
+        if let Some(tap) = &mut self.tap {
+            tap.forget_stream(stream.id);
+        }
         self.live_bytes -= stream.bytes;
         self.gaps -= usize::from(stream.has_gap);
         self.kept -= usize::from(stream.is_kept);
@@ -223,6 +260,16 @@ impl<F: FileSystem> Writer<F> {
     /// Streams with a stored response that were forgotten for space since the last call.
     pub fn take_released(&mut self) -> Vec<StreamKey> {
         std::mem::take(&mut self.released)
+    }
+
+    /// Sets what receives everything that is appended from now on. Streams that were recovered before are not passed on.
+    pub fn set_tap(&mut self, tap: Box<dyn RecordTap>) {
+        self.tap = Some(tap);
+    }
+
+    /// The tap, for copies from memory.
+    pub fn tap_mut(&mut self) -> Option<&mut (dyn RecordTap + 'static)> {
+        self.tap.as_deref_mut()
     }
 
     /// Most bytes of live streams.

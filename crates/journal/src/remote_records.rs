@@ -1,0 +1,229 @@
+//! One stream rebuilt from records that another machine has sent.
+//!
+//! The records of a stream are a sequence of bytes that the sender divides into messages, also within a record. A copy of
+//! the stream has a handle of its own, as in a segment: the last complete copy counts.
+
+use crate::frame::FrameHeader;
+use crate::limits::{FRAME_BYTES_MAX, RECORD_BYTES_MAX, RECORD_HEADER_BYTES_MAX};
+use crate::record::OPEN_VERSION;
+use crate::record_decoder::RawRecord;
+use crate::record_encoder::RecordAddress;
+use crate::recovered_stream::RecoveredStream;
+use crate::replay::Replay;
+use crate::stream_table::StreamKey;
+use std::fmt;
+
+/// A stream with the place of further records.
+#[derive(Clone, Debug)]
+pub struct RemoteStream {
+    /// The stream; the key is [`StreamKey::NONE`].
+    pub stream: RecoveredStream,
+    /// Address of the next record.
+    pub next: RecordAddress,
+}
+
+/// Why records are no stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayError {
+    /// No beginning of the stream was found.
+    NoBeginning,
+    /// A newer version wrote the description.
+    NewerVersion(u32),
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoBeginning => write!(f, "the records of the stream have no beginning"),
+            Self::NewerVersion(version) => {
+                write!(f, "a newer version ({version}) wrote the stream's records")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {}
+
+/// Collects the messages of one stream.
+#[derive(Debug)]
+pub struct RemoteRecords {
+    replay: Replay,
+    /// The part of a record at the end of the last message.
+    carry: Vec<u8>,
+    frames: u64,
+}
+
+impl RemoteRecords {
+    /// Records whose streams take at most `bytes_max` of memory.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            replay: Replay::new(bytes_max),
+            carry: Vec::new(),
+            frames: 0,
+        }
+    }
+
+    /// Applies the records of a message. `continues`: the message follows the last one of the same sender; otherwise the
+    /// part of a record that the last one ended with is dropped.
+    pub fn push_message(&mut self, records: &[u8], continues: bool) {
+        if !continues {
+            self.carry.clear();
+        }
+        self.carry.extend_from_slice(records);
+        let mut whole = 0;
+        while let Some(raw) = self.carry.get(whole..).and_then(RawRecord::read) {
+            whole += raw.bytes;
+        }
+        let header = FrameHeader {
+            number: self.frames,
+            boot: 0,
+            settled: 0,
+        };
+        self.frames += 1;
+        self.replay
+            .apply_frame(&header, 0, self.carry.get(..whole).unwrap_or_default());
+        self.carry.drain(..whole);
+        if self.carry.len() > RECORD_HEADER_BYTES_MAX + RECORD_BYTES_MAX {
+            // No record is so long: the bytes are none.
+            self.replay.note_damage(self.frames);
+            self.carry.clear();
+        }
+        debug_assert!(self.carry.capacity() <= 4 * FRAME_BYTES_MAX, "bounded");
+    }
+
+    /// The stream with this id.
+    ///
+    /// # Errors
+    /// There is none, or this version cannot read it.
+    pub fn finish(self, id: u128) -> Result<RemoteStream, ReplayError> {
+        let streams = self.replay.finish().streams;
+        let found = streams.into_iter().find(|(_, stream)| stream.id == id);
+        let (handle, stream) = found.ok_or(ReplayError::NoBeginning)?;
+        if stream.version > OPEN_VERSION {
+            return Err(ReplayError::NewerVersion(stream.version));
+        }
+        let sequence = stream.next_sequence;
+        Ok(RemoteStream {
+            stream: stream.into_recovered(StreamKey::NONE),
+            next: RecordAddress { handle, sequence },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Open, REWRITTEN, Record, Tokens};
+    use crate::record_encoder::encode_record;
+    use crate::recovered_stream::{Integrity, LossReason};
+
+    const ID: u128 = 7;
+
+    fn encoded(records: &[(u64, u64, Record<'_>)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (handle, sequence, record) in records {
+            let (handle, sequence) = (*handle, *sequence);
+            encode_record(&mut out, RecordAddress { handle, sequence }, record).unwrap();
+        }
+        out
+    }
+
+    fn tokens(first: u32, ids: &[u32]) -> Record<'_> {
+        Record::Tokens(Tokens {
+            first,
+            ids,
+            ..Tokens::default()
+        })
+    }
+
+    fn replay(bytes: &[u8], cut: usize) -> Result<RemoteStream, ReplayError> {
+        let mut records = RemoteRecords::new(1 << 20);
+        for message in bytes.chunks(cut) {
+            records.push_message(message, true);
+        }
+        records.finish(ID)
+    }
+
+    #[test]
+    fn messages_cut_anywhere_give_the_stream() {
+        let bytes = encoded(&[
+            (5, 0, Record::Open(Open::new(ID, b"{\"prompt\":1}"))),
+            (5, 1, tokens(0, &[1, 2, 300_000])),
+            (5, 2, tokens(3, &[4])),
+        ]);
+        for cut in 1..=bytes.len() {
+            let found = replay(&bytes, cut).unwrap();
+            assert_eq!(found.stream.choices[0].ids, [1, 2, 300_000, 4], "{cut}");
+            assert_eq!(found.stream.integrity, Integrity::Intact);
+            assert_eq!(found.next.handle, 5);
+            assert_eq!(found.next.sequence, 3);
+            assert_eq!(found.stream.key, StreamKey::NONE);
+        }
+    }
+
+    #[test]
+    fn part_of_a_record_of_a_dead_sender_is_dropped() {
+        let first = encoded(&[
+            (5, 0, Record::Open(Open::new(ID, b"{}"))),
+            (5, 1, tokens(0, &[1])),
+            (5, 2, tokens(1, &[2])),
+        ]);
+        let second = encoded(&[(5, 2, tokens(1, &[9]))]);
+        let mut records = RemoteRecords::new(1 << 20);
+        records.push_message(&first[..first.len() - 1], false);
+        records.push_message(&second, false);
+        let found = records.finish(ID).unwrap();
+        assert_eq!(found.stream.choices[0].ids, [1, 9]);
+        assert_eq!(found.stream.integrity, Integrity::Intact);
+    }
+
+    #[test]
+    fn copy_counts_when_the_original_is_forgotten() {
+        let copy = Open {
+            replaces: 5,
+            ..Open::new(ID, b"copy")
+        };
+        let records = [
+            (5, 0, Record::Open(Open::new(ID, b"first"))),
+            (5, 1, tokens(0, &[1, 2])),
+            (6, 0, Record::Open(copy)),
+            (6, 1, tokens(0, &[1, 2])),
+            (5, 2, Record::Forgotten { why: REWRITTEN }),
+            (6, 2, tokens(2, &[3])),
+        ];
+        for (count, description, tokens) in [(4, "first", 2), (5, "copy", 2), (6, "copy", 3)] {
+            let bytes = encoded(&records[..count]);
+            let found = replay(&bytes, 9).unwrap().stream;
+            assert_eq!(found.description, description.as_bytes());
+            assert_eq!(found.choices[0].ids.len(), tokens);
+        }
+        // The original's messages were purged.
+        let found = replay(&encoded(&records[2..]), 9).unwrap().stream;
+        assert_eq!(found.integrity, Integrity::Intact);
+        assert_eq!(found.choices[0].ids, [1, 2, 3]);
+    }
+
+    #[test]
+    fn missing_message_makes_the_stream_lost() {
+        let bytes = encoded(&[
+            (5, 0, Record::Open(Open::new(ID, b"{}"))),
+            (5, 2, tokens(1, &[2])),
+        ]);
+        let found = replay(&bytes, bytes.len()).unwrap().stream;
+        assert_eq!(found.integrity, Integrity::Lost(LossReason::Hole));
+    }
+
+    #[test]
+    fn records_without_a_beginning_are_an_error() {
+        assert_eq!(replay(&[], 1).unwrap_err(), ReplayError::NoBeginning);
+        let open = Open {
+            version: OPEN_VERSION + 1,
+            ..Open::new(ID, b"{}")
+        };
+        let newer = encoded(&[(1, 0, Record::Open(open))]);
+        let expected = ReplayError::NewerVersion(OPEN_VERSION + 1);
+        assert_eq!(replay(&newer, 64).unwrap_err(), expected);
+        let other = encoded(&[(1, 0, Record::Open(Open::new(8, b"{}")))]);
+        assert_eq!(replay(&other, 64).unwrap_err(), ReplayError::NoBeginning);
+    }
+}
