@@ -12,6 +12,7 @@
 //! names      names of instances and of NATS subjects
 //! nats       the connection
 //! placement  which engine gets a request
+//! records    records of streams in JetStream, and their owners
 //! relay      the gateway side: requests on engines of other processes
 //! shares     limits of API keys that hold for all gateways together
 //! ```
@@ -24,5 +25,6 @@ pub mod messages;
 pub mod names;
 pub mod nats;
 pub mod placement;
+pub mod records;
 pub mod relay;
 pub mod shares;

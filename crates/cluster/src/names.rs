@@ -129,6 +129,26 @@ impl Subjects {
         format!("{}.usage", self.prefix)
     }
 
+    /// Records of a stream, in JetStream.
+    pub fn records(&self, stream: u128) -> String {
+        format!("{}.s.{stream:032x}", self.prefix)
+    }
+
+    /// Records of all streams.
+    pub fn all_records(&self) -> String {
+        format!("{}.s.*", self.prefix)
+    }
+
+    /// Notices that a stream has another owner.
+    pub fn claimed(&self) -> String {
+        format!("{}.claimed", self.prefix)
+    }
+
+    /// Name of the JetStream stream with the records of all streams.
+    pub fn records_stream(&self) -> String {
+        format!("{}_records", self.prefix.replace('.', "_"))
+    }
+
     /// Requests for the owner of a stream; only the owner answers.
     pub fn find(&self) -> String {
         format!("{}.find", self.prefix)
@@ -175,7 +195,16 @@ mod tests {
         let (a, b) = (of("a"), of("b"));
         let id = InstanceId(7);
         assert_eq!(a.run(id), "mr.a.e.0000000000000007.run");
-        for subject in [Subjects::heartbeat, Subjects::usage, Subjects::find] {
+        assert_eq!(a.records(7), format!("mr.a.s.{:032x}", 7));
+        assert_eq!(a.records_stream(), "mr_a_records");
+        for subject in [
+            Subjects::heartbeat,
+            Subjects::usage,
+            Subjects::find,
+            Subjects::all_records,
+            Subjects::claimed,
+            Subjects::records_stream,
+        ] {
             assert_ne!(subject(&a), subject(&b));
         }
         for subject in [

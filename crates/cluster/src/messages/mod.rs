@@ -4,7 +4,8 @@
 //! heartbeat   what an instance is, serves and has free     run, run_part, run_reply   a request for an engine
 //! tokens      tokens, ends and progress of requests        read                       tokens that did not arrive
 //! control     orders for requests on an engine             update                     control updates
-//! usage       usage of API keys at a gateway          bytes, end_code            parts of the above
+//! usage       usage of API keys at a gateway          records_head   the owner of a stream's records
+//! bytes, end_code   parts of the above
 //! ```
 
 use std::fmt;
@@ -14,6 +15,7 @@ mod control;
 mod end_code;
 mod heartbeat;
 mod read;
+mod records_head;
 mod run;
 mod run_part;
 mod run_reply;
@@ -26,6 +28,7 @@ pub use heartbeat::{
     ContentIdentity, HEARTBEAT_BYTES_MAX, Heartbeat, MODELS_MAX, ReportedLoad, Role, ServedModel,
 };
 pub use read::{READS_MAX, ReadEntry, ReadRequest};
+pub use records_head::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
 pub use run::{RUN_BYTES_MAX, Run, RunChoice};
 pub use run_part::{ASSEMBLY_BYTES_MAX, Assembled, PART_BYTES_MAX, PART_WAIT, PartAssembly};
 pub use run_reply::{Rejection, RunReply};

@@ -4,5 +4,6 @@ mod connection;
 mod executor;
 mod membership;
 mod nats_server;
+mod records;
 mod rights;
 mod shares;

@@ -1,0 +1,81 @@
+//! The beginning of a message with a stream's records: which owner sent it, and as which of its messages.
+
+use super::bytes::push_varint;
+use super::{MessageError, VERSION, open_message};
+use crate::names::InstanceId;
+
+/// Bytes of the longest head.
+pub const RECORDS_HEAD_BYTES_MAX: usize = 1 + 4 * 10;
+
+/// The head. The records follow, in the encoding of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordsHead {
+    /// Grows with each owner of the stream.
+    pub generation: u64,
+    /// The owner.
+    pub instance: InstanceId,
+    /// Counts the messages of this owner for the stream, from 1 on.
+    pub number: u64,
+    /// Handle of the last record's copy of the stream.
+    pub handle: u64,
+}
+
+impl RecordsHead {
+    /// Appends the head.
+    pub fn encode_into(self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        for value in [self.generation, self.instance.0, self.number, self.handle] {
+            push_varint(out, value);
+        }
+    }
+
+    /// The head of a message, and the records.
+    ///
+    /// # Errors
+    /// The message is of another version, or too short.
+    pub fn decode(message: &[u8]) -> Result<(Self, &[u8]), MessageError> {
+        let mut reader = open_message(message, "records", usize::MAX)?;
+        let mut take = || {
+            let value = reader.take_u64();
+            value.ok_or(MessageError::Malformed("records"))
+        };
+        let head = Self {
+            generation: take()?,
+            instance: InstanceId(take()?),
+            number: take()?,
+            handle: take()?,
+        };
+        Ok((head, reader.0))
+    }
+
+    /// Whether the same owner sent both.
+    pub fn has_owner_of(self, other: Self) -> bool {
+        (self.generation, self.instance) == (other.generation, other.instance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_read_back_and_no_prefix_is_one() {
+        let head = RecordsHead {
+            generation: 300,
+            instance: InstanceId(u64::MAX),
+            number: 1,
+            handle: 1 << 20,
+        };
+        let mut bytes = Vec::new();
+        head.encode_into(&mut bytes);
+        let length = bytes.len();
+        assert!(length <= RECORDS_HEAD_BYTES_MAX);
+        bytes.extend_from_slice(b"records");
+        assert_eq!(RecordsHead::decode(&bytes), Ok((head, &b"records"[..])));
+        for cut in 0..length {
+            assert!(RecordsHead::decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+        bytes[0] = 9;
+        assert_eq!(RecordsHead::decode(&bytes), Err(MessageError::Version(9)));
+    }
+}

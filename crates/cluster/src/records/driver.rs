@@ -1,0 +1,255 @@
+//! The replicator on NATS.
+
+use super::jet_stream::{JetStreamRecords, StoreFacts, parse_notice};
+use super::journal_tap::{SharedReplicator, now};
+use super::store_request::{Fenced, PublishOutcome, StoreRequest};
+use crate::nats::Connection;
+use async_nats::{Message, Subscriber};
+use futures_util::StreamExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+
+/// Requests without an answer.
+const REQUESTS_MAX: usize = 256;
+/// Time between two looks at the store.
+const STORE_EVERY: Duration = Duration::from_secs(2);
+/// Time between two looks at the ages of all copies.
+const AGES_EVERY: Duration = Duration::from_secs(60);
+/// Time for the last records to be stored at an orderly stop.
+const FLUSH_MAX: Duration = Duration::from_secs(3);
+/// Time for the creation of the store.
+const CREATE_WAIT: Duration = Duration::from_secs(10);
+
+/// What the driver works with.
+pub struct RecordsLink {
+    /// The connection.
+    pub connection: Arc<Connection>,
+    /// The store.
+    pub store: JetStreamRecords,
+    /// The streams.
+    pub replicator: Arc<SharedReplicator>,
+    /// Called when a stream has another owner.
+    pub on_fenced: Box<dyn Fn(Fenced) + Send + Sync>,
+    /// Wakes the journal's thread when streams are to be written once more.
+    pub on_wanted: Box<dyn Fn() + Send + Sync>,
+}
+
+/// A running replicator. Dropped, it stops; what is not stored stays in the journal only.
+#[derive(Debug)]
+pub struct RecordsDriver {
+    task: JoinHandle<()>,
+    replicator: Arc<SharedReplicator>,
+    store_bytes: Arc<AtomicU64>,
+}
+
+impl RecordsDriver {
+    /// Starts to store records. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub async fn start(link: RecordsLink) -> Result<Self, String> {
+        let subject = link.store.subjects().claimed();
+        let subscribed = link.connection.client().subscribe(subject.clone()).await;
+        let notices = subscribed.map_err(|why| format!("{subject}: {why}"))?;
+        let replicator = Arc::clone(&link.replicator);
+        let store_bytes = Arc::new(AtomicU64::new(0));
+        let task = RecordsTask {
+            usable: link.connection.usable_watch(),
+            link,
+            notices,
+            requests: JoinSet::new(),
+            has_store: false,
+            looks: JoinSet::new(),
+            store_bytes: Arc::clone(&store_bytes),
+        };
+        Ok(Self {
+            task: tokio::spawn(task.run()),
+            replicator,
+            store_bytes,
+        })
+    }
+
+    /// Waits until everything so far is stored, at most three seconds. Returns whether it is.
+    pub async fn flush(&self) -> bool {
+        let is_stored = async {
+            while self.replicator.lock().behind_bytes() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(FLUSH_MAX, is_stored).await.is_ok()
+    }
+
+    /// Bytes of all records in JetStream, as it said last.
+    pub fn store_bytes(&self) -> u64 {
+        self.store_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for RecordsDriver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Stream, first sequence that stays, and store.
+type PurgeName = (u128, u64, u64);
+
+/// The answer to an action.
+enum Answer {
+    Published(u128, u64, PublishOutcome),
+    Checked(u128, Result<Option<super::LastMessage>, ()>),
+    Purged(PurgeName, bool),
+}
+
+struct RecordsTask {
+    link: RecordsLink,
+    usable: watch::Receiver<bool>,
+    notices: Subscriber,
+    /// At most [`REQUESTS_MAX`].
+    requests: JoinSet<Answer>,
+    /// Whether the store was there at the last look.
+    has_store: bool,
+    /// At most one.
+    looks: JoinSet<Option<StoreFacts>>,
+    store_bytes: Arc<AtomicU64>,
+}
+
+impl RecordsTask {
+    async fn run(mut self) {
+        let mut store = interval(STORE_EVERY);
+        store.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ages = interval(AGES_EVERY);
+        ages.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let shared = Arc::clone(&self.link.replicator);
+        loop {
+            let due = self.next_at();
+            tokio::select! {
+                Some(answer) = self.requests.join_next() => {
+                    if let Ok(answer) = answer {
+                        self.take_answer(&answer);
+                    }
+                }
+                Some(notice) = self.notices.next() => self.take_notice(&notice),
+                Some(look) = self.looks.join_next() => self.take_look(look.ok().flatten()),
+                changed = self.usable.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    self.look_at_store();
+                }
+                _ = store.tick() => self.look_at_store(),
+                _ = ages.tick() => self.link.replicator.lock().look_at_ages(now()),
+                () = shared.news.notified() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+            self.send();
+        }
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        if self.requests.len() >= REQUESTS_MAX {
+            return None;
+        }
+        self.link.replicator.lock().next_at().map(Instant::from_std)
+    }
+
+    fn send(&mut self) {
+        let mut replicator = self.link.replicator.lock();
+        replicator.set_connected(*self.usable.borrow() && self.has_store, now());
+        while self.requests.len() < REQUESTS_MAX {
+            let Some(action) = replicator.poll(now()) else {
+                break;
+            };
+            let store = self.link.store.clone();
+            self.requests.spawn(perform(store, action));
+        }
+        let fenced = replicator.take_fenced();
+        let wants_copies = replicator.wants_copies();
+        drop(replicator);
+        fenced.into_iter().for_each(&self.link.on_fenced);
+        if wants_copies {
+            (self.link.on_wanted)();
+        }
+    }
+
+    fn take_answer(&self, answer: &Answer) {
+        let mut replicator = self.link.replicator.lock();
+        match *answer {
+            Answer::Published(id, serial, outcome) => {
+                replicator.on_published(id, serial, outcome, now());
+            }
+            Answer::Checked(id, last) => replicator.on_checked(id, last, now()),
+            Answer::Purged((id, below, epoch), false) => {
+                replicator.on_purge_failed(id, below, epoch);
+            }
+            Answer::Purged(_, true) => {}
+        }
+    }
+
+    fn take_notice(&self, notice: &Message) {
+        if let Some((id, generation)) = parse_notice(&notice.payload) {
+            let mut replicator = self.link.replicator.lock();
+            replicator.note_claimed(id, generation, now());
+        }
+    }
+
+    /// Reads the facts of the store, which is created where there is none.
+    fn look_at_store(&mut self) {
+        if !*self.usable.borrow() {
+            self.has_store = false;
+            return;
+        }
+        if !self.looks.is_empty() {
+            return;
+        }
+        let store = self.link.store.clone();
+        self.looks.spawn(async move {
+            if let Some(facts) = store.facts().await {
+                return Some(facts);
+            }
+            match timeout(CREATE_WAIT, store.create_store()).await {
+                Ok(Ok(())) => store.facts().await,
+                Ok(Err(why)) => {
+                    tracing::warn!("streams are not replicated: {why}");
+                    None
+                }
+                Err(_) => None,
+            }
+        });
+    }
+
+    fn take_look(&mut self, facts: Option<StoreFacts>) {
+        if let Some(facts) = facts {
+            self.store_bytes.store(facts.bytes, Ordering::Relaxed);
+            let mut replicator = self.link.replicator.lock();
+            replicator.note_store(facts.created, facts.last_sequence, now());
+            self.has_store = true;
+        }
+    }
+}
+
+async fn perform(store: JetStreamRecords, action: StoreRequest) -> Answer {
+    match action {
+        StoreRequest::Publish {
+            id,
+            serial,
+            expected,
+            payload,
+        } => {
+            let outcome = store.publish(id, expected, payload).await;
+            Answer::Published(id, serial, outcome)
+        }
+        StoreRequest::Check { id } => {
+            let last = store.last_message(id).await;
+            Answer::Checked(id, last.map_err(|why| tracing::debug!("records: {why}")))
+        }
+        StoreRequest::Purge { id, below, epoch } => {
+            let is_done = store.purge(id, below).await;
+            Answer::Purged((id, below, epoch), is_done)
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Requests to JetStream: one stream with a subject for each stream of Millrace.
+
+use super::claim_plan::SubjectMessage;
+use super::config::{RECORDS_BYTES_MAX, RecordsConfig};
+use super::store_request::{LastMessage, PublishOutcome};
+use crate::messages::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
+use crate::names::Subjects;
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, StorageType, Stream,
+};
+use async_nats::jetstream::{Context, context};
+use async_nats::{Client, HeaderMap, Request, RequestErrorKind};
+use bytes::Bytes;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// Time for the answer to a publication: longer than most elections of a leader.
+const PUBLISH_WAIT: Duration = Duration::from_secs(5);
+/// Time for the answer to other requests.
+const REQUEST_WAIT: Duration = Duration::from_secs(2);
+/// Header with the sequence that the subject's last message has to have.
+const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
+/// Pause before a message is sent again that the server could not take at the moment.
+const BUSY_WAIT: Duration = Duration::from_millis(2);
+/// Pause before a message is sent again for which the store has no room.
+const FULL_WAIT: Duration = Duration::from_secs(1);
+/// Messages of a subject that are read: more than an owner lets a copy grow to.
+const MESSAGES_MAX: usize = 16 << 10;
+
+/// JetStream's code of an unexpected sequence.
+const WRONG_SEQUENCE: u64 = 10071;
+/// Code of a sequence that is being decided; servers from 2.12 on.
+const IN_FLIGHT: u64 = 10164;
+/// Codes of a store, an account or a server without room.
+const FULL: [u64; 5] = [10002, 10023, 10047, 10077, 10122];
+
+/// The JetStream stream with the records of a cluster.
+#[derive(Clone, Debug)]
+pub struct JetStreamRecords {
+    client: Client,
+    context: Context,
+    subjects: Subjects,
+    config: RecordsConfig,
+}
+
+/// What is known of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoreFacts {
+    /// Time of creation, nanoseconds.
+    pub(super) created: i128,
+    pub(super) last_sequence: u64,
+    pub(super) bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Acknowledgement {
+    #[serde(default)]
+    seq: u64,
+    error: Option<ServerError>,
+}
+
+#[derive(Deserialize)]
+struct ServerError {
+    #[serde(default)]
+    err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
+impl JetStreamRecords {
+    /// The records of the cluster with these subjects. Nothing is sent.
+    pub fn new(client: Client, subjects: Subjects, config: RecordsConfig) -> Self {
+        let builder = context::ContextBuilder::new().timeout(REQUEST_WAIT);
+        Self {
+            context: builder.build(client.clone()),
+            client,
+            subjects,
+            config,
+        }
+    }
+
+    /// Subjects of the cluster.
+    pub(super) fn subjects(&self) -> &Subjects {
+        &self.subjects
+    }
+
+    /// Creates the JetStream stream, or adapts its bounds.
+    ///
+    /// # Errors
+    /// JetStream does not answer, or rejects the stream.
+    pub async fn create_store(&self) -> Result<(), String> {
+        let name = self.subjects.records_stream();
+        let config = self.stream_config();
+        let created = self.context.get_or_create_stream(config.clone()).await;
+        let mut stream = created.map_err(|why| format!("JetStream stream {name}: {why}"))?;
+        let info = stream.info().await;
+        let found = &info.map_err(|why| format!("{name}: {why}"))?.config;
+        let is_same = found.max_bytes == config.max_bytes
+            && found.num_replicas == config.num_replicas
+            && found.max_age == config.max_age
+            && found.subjects == config.subjects;
+        if !is_same {
+            let updated = self.context.update_stream(config).await;
+            updated.map_err(|why| format!("JetStream stream {name}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn stream_config(&self) -> Config {
+        let message_bytes = RECORDS_BYTES_MAX + RECORDS_HEAD_BYTES_MAX + 512;
+        Config {
+            name: self.subjects.records_stream(),
+            description: Some("Millrace: records of streams".to_owned()),
+            subjects: vec![self.subjects.all_records()],
+            retention: RetentionPolicy::Limits,
+            discard: DiscardPolicy::New,
+            storage: StorageType::File,
+            max_bytes: i64::try_from(self.config.store_bytes).unwrap_or(i64::MAX),
+            max_message_size: i32::try_from(message_bytes).unwrap_or(i32::MAX),
+            max_age: self.config.age_max,
+            num_replicas: self.config.replicas,
+            ..Config::default()
+        }
+    }
+
+    async fn stream(&self) -> Option<Stream<()>> {
+        let name = self.subjects.records_stream();
+        self.context.get_stream_no_info(name).await.ok()
+    }
+
+    /// The store's time of creation and size; `None` without an answer.
+    pub(super) async fn facts(&self) -> Option<StoreFacts> {
+        let info = self.stream().await?.get_info().await.ok()?;
+        Some(StoreFacts {
+            created: info.created.unix_timestamp_nanos(),
+            last_sequence: info.state.last_sequence,
+            bytes: info.state.bytes,
+        })
+    }
+
+    /// Appends a message to a stream's subject if `expected` is the last sequence.
+    pub(super) async fn publish(&self, id: u128, expected: u64, payload: Bytes) -> PublishOutcome {
+        let mut headers = HeaderMap::new();
+        headers.insert(EXPECTED, expected.to_string());
+        let request = Request::new().headers(headers).payload(payload);
+        let request = request.timeout(Some(PUBLISH_WAIT));
+        let sent = self.client.send_request(self.subjects.records(id), request);
+        let answer = match sent.await {
+            Ok(answer) => answer,
+            // No store takes the subject: nothing was stored, and the driver creates the store.
+            Err(why) if why.kind() == RequestErrorKind::NoResponders => {
+                return PublishOutcome::Busy(FULL_WAIT);
+            }
+            Err(_) => return PublishOutcome::Unknown,
+        };
+        match serde_json::from_slice(&answer.payload) {
+            Ok(Acknowledgement { error: None, seq }) if seq > 0 => PublishOutcome::Stored(seq),
+            Ok(Acknowledgement {
+                error: Some(error), ..
+            }) => rejected(&error),
+            _ => PublishOutcome::Unknown,
+        }
+    }
+
+    /// The last message of a stream's subject.
+    ///
+    /// # Errors
+    /// JetStream does not answer, or the message cannot be read.
+    pub async fn last_message(&self, id: u128) -> Result<Option<LastMessage>, String> {
+        let stream = self.stream().await.ok_or("JetStream is not reachable")?;
+        let subject = self.subjects.records(id);
+        match stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => {
+                let (head, _) = RecordsHead::decode(&message.payload).map_err(|w| w.to_string())?;
+                let sequence = message.sequence;
+                Ok(Some(LastMessage { sequence, head }))
+            }
+            Err(why) if why.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+
+    /// All messages of a stream's subject, in order.
+    ///
+    /// # Errors
+    /// JetStream does not answer, or the messages are more than an owner writes.
+    pub(super) async fn read_subject(&self, id: u128) -> Result<Vec<SubjectMessage>, String> {
+        let stream = self.stream().await.ok_or("JetStream is not reachable")?;
+        let subject = self.subjects.records(id);
+        let mut messages = Vec::new();
+        let mut from = 1;
+        loop {
+            let next = stream.get_first_raw_message_by_subject(&subject, from);
+            match next.await {
+                Ok(message) => {
+                    from = message.sequence + 1;
+                    messages.push(SubjectMessage {
+                        sequence: message.sequence,
+                        payload: message.payload,
+                    });
+                }
+                Err(why) if why.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                    return Ok(messages);
+                }
+                Err(why) => return Err(why.to_string()),
+            }
+            if messages.len() > MESSAGES_MAX {
+                return Err(format!("{subject}: more than {MESSAGES_MAX} messages"));
+            }
+        }
+    }
+
+    /// Removes the messages of a stream's subject below a sequence.
+    pub(super) async fn purge(&self, id: u128, below: u64) -> bool {
+        // The server takes the sequences 0 and 1 for none, and would remove all messages.
+        if below <= 1 {
+            return true;
+        }
+        let Some(stream) = self.stream().await else {
+            return false;
+        };
+        let purge = stream.purge().sequence(below);
+        purge.filter(self.subjects.records(id)).await.is_ok()
+    }
+
+    /// Says to the other instances that a stream has a new owner.
+    pub(super) async fn announce(&self, id: u128, generation: u64) {
+        let mut notice = id.to_be_bytes().to_vec();
+        notice.extend_from_slice(&generation.to_be_bytes());
+        // A lost notice is made up for by the owner's next message.
+        let _ = self
+            .client
+            .publish(self.subjects.claimed(), notice.into())
+            .await;
+    }
+}
+
+/// The stream and the generation of a notice.
+pub(super) fn parse_notice(notice: &[u8]) -> Option<(u128, u64)> {
+    let (id, generation) = notice.split_first_chunk()?;
+    let generation = generation.try_into().ok()?;
+    Some((u128::from_be_bytes(*id), u64::from_be_bytes(generation)))
+}
+
+fn rejected(error: &ServerError) -> PublishOutcome {
+    match error.err_code {
+        WRONG_SEQUENCE => PublishOutcome::WrongSequence,
+        IN_FLIGHT => PublishOutcome::Busy(BUSY_WAIT),
+        code if FULL.contains(&code) => {
+            tracing::debug!("JetStream has no room for records: {}", error.description);
+            PublishOutcome::Busy(FULL_WAIT)
+        }
+        _ => {
+            tracing::debug!("JetStream rejects records: {}", error.description);
+            PublishOutcome::Unknown
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_are_read_back() {
+        let mut notice = 7_u128.to_be_bytes().to_vec();
+        notice.extend_from_slice(&3_u64.to_be_bytes());
+        assert_eq!(parse_notice(&notice), Some((7, 3)));
+        for cut in 0..notice.len() {
+            assert_eq!(parse_notice(&notice[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn rejections_are_told_apart() {
+        let of = |err_code| {
+            rejected(&ServerError {
+                err_code,
+                description: String::new(),
+            })
+        };
+        assert_eq!(of(10071), PublishOutcome::WrongSequence);
+        assert_eq!(of(10164), PublishOutcome::Busy(BUSY_WAIT));
+        assert_eq!(of(10077), PublishOutcome::Busy(FULL_WAIT));
+        assert_eq!(of(1), PublishOutcome::Unknown);
+    }
+}

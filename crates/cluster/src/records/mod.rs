@@ -1,0 +1,50 @@
+//! Records of streams in JetStream, so that another gateway can take a stream over.
+//!
+//! ```text
+//! config             bounds and intervals              store_request   what the replicator wants, and what came of it
+//! replicator         write-behind of all streams       schedule    which stream is next
+//! replicated_stream  one stream: what is sent, stored, missing
+//! journal_tap        the journal's side of the replicator
+//! claim_plan         messages of a subject to a stream and a claim
+//! jet_stream         requests to JetStream             driver      the replicator on NATS
+//! claim              a stream read and claimed on NATS
+//! ```
+//!
+//! # Copy
+//!
+//! A stream has one subject. Its owner appends batches of the journal's records, one message at a time, each with the
+//! expected sequence of the subject's last message. Nothing waits for JetStream: what is not stored yet is kept in a
+//! bounded buffer. Where that is full, or the store has lost messages, the stream is written once more from memory; the
+//! older messages are purged when the copy is complete.
+//!
+//! # Owner
+//!
+//! The head of each message names the owner and a generation. A gateway takes a stream over by appending a claim with the
+//! next generation: JetStream accepts one message after the last one, so one claim wins, and the next message of the
+//! earlier owner is rejected. The earlier owner then reads the subject's last message, and learns that it is *fenced*.
+//! There are no leases and no clocks of two machines: liveness decides when a claim is attempted, the comparison decides
+//! which one counts.
+
+mod claim;
+mod claim_plan;
+mod config;
+mod driver;
+mod jet_stream;
+mod journal_tap;
+mod replicated_stream;
+mod replicator;
+mod schedule;
+#[cfg(test)]
+mod simulation;
+mod store_request;
+#[cfg(test)]
+mod tests;
+
+pub use claim::{ClaimOutcome, ClaimedStream};
+pub use claim_plan::{Adopted, CLAIM_TAKEOVER, ClaimError, ClaimPlan, SubjectMessage};
+pub use config::RecordsConfig;
+pub use driver::{RecordsDriver, RecordsLink};
+pub use jet_stream::JetStreamRecords;
+pub use journal_tap::{JournalTap, SharedReplicator};
+pub use replicator::{Replicator, ReplicatorCounters};
+pub use store_request::{Fenced, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
