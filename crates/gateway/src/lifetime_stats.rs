@@ -58,6 +58,12 @@ impl LifetimeStats {
         Ok(())
     }
 
+    /// Time until so many have ended.
+    pub(crate) fn wait_for(&mut self, places: usize, now: Instant) -> Duration {
+        self.advance_to(now);
+        self.retry_after(places)
+    }
+
     /// So many have ended.
     pub fn end_lives(&mut self, fewer: usize, now: Instant) {
         self.advance_to(now);

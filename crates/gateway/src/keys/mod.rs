@@ -30,9 +30,10 @@ pub(crate) use permit::TokenCharge;
 pub use prefix_sharing::PrefixSharing;
 pub use scope::{Scope, Scopes};
 
+use cluster::shares::KeyShares;
 use key_usage::KeyUsage;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 use stream::Owner;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
@@ -49,6 +50,8 @@ pub struct Keys {
     anonymous: Option<Caller>,
     /// At most [`KEYS_MAX`].
     entries: RwLock<Arc<[KeyEntry]>>,
+    /// Set in a cluster.
+    shares: OnceLock<KeyShares>,
 }
 
 /// A key in the table of keys.
@@ -65,6 +68,7 @@ impl Keys {
             epoch,
             anonymous: Some(Caller::anonymous(Arc::new(KeyUsage::new(epoch)))),
             entries: RwLock::new(Arc::from([])),
+            shares: OnceLock::new(),
         }
     }
 
@@ -81,9 +85,29 @@ impl Keys {
             epoch,
             anonymous: None,
             entries: RwLock::new(Arc::from([])),
+            shares: OnceLock::new(),
         };
         none.replace(keys)?;
         Ok(none)
+    }
+
+    /// From now on the keys' limits hold for all gateways of a cluster together. To be called before the first request: what
+    /// was used before is not counted. Only the first call has an effect.
+    pub fn share_limits(&self, shares: &KeyShares) {
+        let entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if self.shares.set(shares.clone()).is_ok() {
+            for entry in entries.iter() {
+                self.share_usage(&entry.caller);
+            }
+        }
+    }
+
+    /// Counts the usage of a key in the cluster, if there is one.
+    fn share_usage(&self, caller: &Caller) {
+        if let Some(shares) = self.shares.get() {
+            let share = shares.key(caller.owner.0, caller.limits.shared());
+            caller.usage().set_share(share);
+        }
     }
 
     /// Replaces the keys. Running streams keep their permits, and a key that stays in the list keeps the counted
@@ -98,13 +122,18 @@ impl Keys {
             .iter()
             .map(|key| {
                 let before = entries.iter().find(|a| a.hash == key.hash);
-                let usage = before.map_or_else(
-                    || Arc::new(KeyUsage::new(self.epoch)),
-                    |entry| Arc::clone(entry.caller.usage()),
-                );
+                let caller = match before {
+                    Some(entry) => Caller::new(key, Arc::clone(entry.caller.usage())),
+                    None => {
+                        let caller = Caller::new(key, Arc::new(KeyUsage::new(self.epoch)));
+                        self.share_usage(&caller);
+                        caller
+                    }
+                };
+                caller.usage().update_limits(&key.limits);
                 KeyEntry {
                     hash: key.hash,
-                    caller: Caller::new(key, usage),
+                    caller,
                 }
             })
             .collect();

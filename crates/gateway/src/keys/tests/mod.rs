@@ -1,3 +1,5 @@
+mod gateways;
+
 use super::limit_exceeded::LimitExceeded;
 use super::*;
 use std::num::NonZeroU32;
