@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 16] = [
+const DRAWN: [(&str, &[&str], &[&str]); 17] = [
     ("journal", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
@@ -45,6 +45,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 16] = [
         &["engine", "generate", "journal", "model", "stream", "text"],
         &["testing"],
     ),
+    ("upstream", &["engine", "generate", "stream"], &["model"]),
     ("bench", &["kernels", "model"], &[]),
     (
         "millrace",

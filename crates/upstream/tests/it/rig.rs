@@ -1,0 +1,173 @@
+//! A remote handle with a relay, and requests.
+
+use crate::fake_server::{EOS, FakeServer};
+use engine::remote::remote_handle;
+use engine::{Choice, EngineConfig, Handle, Progress, Request, SamplingParams, Terms, Token};
+use generate::prompt_record::PromptRecord;
+use generate::remote_request::{RecordTerms, RemoteRequest};
+use generate::request::GenerationParams;
+use model::Dims;
+use std::sync::Arc;
+use std::time::Duration;
+use stream::{End, PoolLimits, Read, Reader, SegmentPool};
+use tokio::time::{sleep, timeout};
+use upstream::{UpstreamConfig, UpstreamModel, UpstreamRelay};
+
+const DIMS: Dims = Dims {
+    vocab: 64,
+    context_max: 4096,
+    page_tokens: 16,
+    pages: 4096,
+    rows_max: 16,
+    logit_rows_max: 16,
+};
+pub(crate) const PROMPT: [u32; 3] = [5, 9, 11];
+
+pub(crate) struct Rig {
+    pub(crate) handle: Handle,
+    pub(crate) relay: UpstreamRelay,
+    pool: SegmentPool<Token>,
+}
+
+/// What a test changes of a request.
+pub(crate) struct Asked {
+    pub(crate) temperature: f32,
+    pub(crate) penalty: f32,
+    pub(crate) max_tokens: usize,
+    pub(crate) choices: usize,
+    pub(crate) credit_window: u64,
+    pub(crate) params: GenerationParams,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            penalty: 0.0,
+            max_tokens: 24,
+            choices: 1,
+            credit_window: 0,
+            params: GenerationParams::default(),
+        }
+    }
+}
+
+impl Rig {
+    pub(crate) fn new(servers: &[&FakeServer]) -> Self {
+        let addresses = servers.iter().map(|server| server.address.parse().unwrap());
+        let mut config = UpstreamConfig::new(addresses.collect());
+        config.api_key = Some("sk-test".to_owned());
+        config.retry = Duration::from_millis(5);
+        config.unplaced_max = Duration::from_millis(500);
+        let epoch = tokio::time::Instant::now().into_std();
+        let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), epoch).unwrap();
+        let model = UpstreamModel {
+            name: "m".to_owned(),
+            eos: Arc::from([EOS]),
+            inbox,
+        };
+        Self {
+            handle,
+            relay: UpstreamRelay::start(config, model),
+            pool: SegmentPool::new(PoolLimits { segments_max: 4096 }),
+        }
+    }
+
+    /// Submits a request; readers in choice order.
+    pub(crate) fn submit(&self, asked: Asked) -> Vec<Reader<Token>> {
+        let sampling = SamplingParams {
+            temperature: asked.temperature,
+            presence_penalty: asked.penalty,
+            ..SamplingParams::default()
+        };
+        let record = RemoteRequest {
+            prompt: PromptRecord {
+                ids: PROMPT.to_vec(),
+                ..PromptRecord::default()
+            },
+            params: GenerationParams {
+                sampling: sampling.clone(),
+                max_tokens: Some(asked.max_tokens),
+                ..asked.params
+            },
+            n: asked.choices,
+            first_choice: 0,
+            context_max: 4096,
+            seed: 7,
+            credit_window: asked.credit_window,
+            terms: RecordTerms::default(),
+            in_effect: engine::RequestUpdate::default(),
+        };
+        let opened =
+            (0..asked.choices).map(|_| stream::open(&self.pool, asked.max_tokens).unwrap());
+        let (writers, readers): (Vec<_>, Vec<_>) = opened.unzip();
+        let choices = writers.into_iter().map(|tokens| Choice {
+            tokens,
+            top: None,
+            terminator: None,
+            constraint: None,
+        });
+        let request = Request {
+            prompt: PROMPT.to_vec(),
+            sampling,
+            max_tokens: asked.max_tokens,
+            eos: Arc::from([EOS]),
+            choices: choices.collect(),
+            first_choice: 0,
+            paused: false,
+            embedding: None,
+            deadline: None,
+            credit_window: asked.credit_window,
+            terms: Terms::default(),
+            progress: Arc::new(Progress::default()),
+            permits: None,
+            held: None,
+            remote: Some(record.encode().unwrap().into()),
+        };
+        self.handle.submit(request).map_err(|_| "rejected").unwrap();
+        readers
+    }
+}
+
+/// Tokens that are there, and the end.
+pub(crate) fn read(reader: &mut Reader<Token>) -> (Vec<u32>, Option<End>) {
+    let (mut buf, mut ids) = (
+        [Token {
+            id: 0,
+            logprob: 0.0,
+        }; 16],
+        Vec::new(),
+    );
+    loop {
+        match reader.read(&mut buf) {
+            Read::Items(count) => ids.extend(buf[..count].iter().map(|token| token.id)),
+            Read::Ended(end) => return (ids, Some(end)),
+            Read::Empty => return (ids, None),
+        }
+    }
+}
+
+/// Reads to the end.
+pub(crate) async fn read_all(reader: &mut Reader<Token>) -> (Vec<u32>, End) {
+    let mut ids = Vec::new();
+    wait_for("the end", async || {
+        let (more, end) = read(reader);
+        ids.extend(more);
+        end.map(|end| (std::mem::take(&mut ids), end))
+    })
+    .await
+}
+
+/// Looks until there is a value.
+pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looks = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let found = timeout(Duration::from_secs(60), looks).await;
+    found.unwrap_or_else(|_| panic!("{what} does not come"))
+}
