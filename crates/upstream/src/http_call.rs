@@ -66,11 +66,11 @@ impl<K: Copy> HttpCall<K> {
         loop {
             self.wait_for_credit(read).await;
             let frame = timeout(self.config.silence_max, body.frame()).await;
-            let frame = frame.map_err(|_| unavailable("no byte for too long"))?;
+            let frame = frame.map_err(|_| unavailable(&"no byte for too long"))?;
             let Some(frame) = frame else {
-                return Err(unavailable("the response ended before the answer"));
+                return Err(unavailable(&"the response ended before the answer"));
             };
-            let frame = frame.map_err(unavailable)?;
+            let frame = frame.map_err(|why| unavailable(&why))?;
             let Some(bytes) = frame.data_ref() else {
                 continue;
             };
@@ -83,7 +83,7 @@ impl<K: Copy> HttpCall<K> {
                     finish,
                 } = chunk
                 else {
-                    return Err(unavailable("the response ended without finish_reason"));
+                    return Err(unavailable(&"the response ended without finish_reason"));
                 };
                 self.wait_for_credit(read).await;
                 read += ids.len() as u64;
@@ -105,9 +105,11 @@ impl<K: Copy> HttpCall<K> {
     async fn send(&self) -> Result<Incoming, CallError> {
         let authority = &self.address.authority;
         let socket = timeout(self.config.connect_max, TcpStream::connect(authority)).await;
-        let socket = socket.map_err(|_| unavailable("connecting takes too long"))?;
-        let io = TokioIo::new(socket.map_err(unavailable)?);
-        let (mut sender, connection) = http1::handshake(io).await.map_err(unavailable)?;
+        let socket = socket.map_err(|_| unavailable(&"connecting takes too long"))?;
+        let io = TokioIo::new(socket.map_err(|why| unavailable(&why))?);
+        let (mut sender, connection) = http1::handshake(io)
+            .await
+            .map_err(|why| unavailable(&why))?;
         // The connection ends when the response is dropped or complete.
         tokio::spawn(connection);
         let mut request = Request::post(self.address.completions_path())
@@ -120,15 +122,18 @@ impl<K: Copy> HttpCall<K> {
         let request = request.body(Full::new(Bytes::copy_from_slice(&self.body)));
         let request = request.map_err(|why| CallError::Refused(why.to_string()))?;
         let response = timeout(self.config.head_max, sender.send_request(request)).await;
-        let response = response.map_err(|_| unavailable("no response for too long"))?;
-        let response = response.map_err(unavailable)?;
+        let response = response.map_err(|_| unavailable(&"no response for too long"))?;
+        let response = response.map_err(|why| unavailable(&why))?;
         let status = response.status();
         if status == StatusCode::OK {
             return Ok(response.into_body());
         }
         let body = Limited::new(response.into_body(), ERROR_BYTES_MAX).collect();
         let body = timeout(self.config.connect_max, body).await;
-        let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes());
+        let body = body
+            .ok()
+            .and_then(Result::ok)
+            .map(http_body_util::Collected::to_bytes);
         let text = String::from_utf8_lossy(body.as_deref().unwrap_or_default()).into_owned();
         let why = format!("status {status}: {text:.300}");
         let may_pass = status.is_server_error()
@@ -150,6 +155,6 @@ impl<K: Copy> HttpCall<K> {
     }
 }
 
-fn unavailable(why: impl ToString) -> CallError {
+fn unavailable(why: &impl ToString) -> CallError {
     CallError::Unavailable(why.to_string())
 }
