@@ -145,6 +145,11 @@ impl Sequence {
         }
     }
 
+    /// Whether the answer began elsewhere: the log had tokens at the submission.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.log_start > 0
+    }
+
     /// Tokens generated so far.
     pub(crate) fn generated(&self) -> usize {
         self.tokens.len() - self.prompt_tokens

@@ -7,6 +7,9 @@
 //! once and falls slowly, and from one step to the next the rows at most double, so that a wrong estimate
 //! never costs much: rows whose cost grows by a factor of `f` between two steps make a step of at most `f`
 //! times the target. The target yields to two minimums: [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`].
+//!
+//! While answers that began elsewhere (before a restart, on another engine) are computed again, [`RESUMED_SHARE`] takes
+//! the place of the share: their readers wait in the middle of an answer, and with each resumed answer the decodes grow.
 
 use crate::step_clock::duration_ns;
 use std::time::Duration;
@@ -20,6 +23,10 @@ const GROWTH: usize = 2;
 /// Prefill may always take a quarter of the decodes' time, a fifth of the step. Otherwise a prompt
 /// would hardly advance where decodes alone take the target.
 const PREFILL_SHARE: u64 = 4;
+
+/// The prefill of resumed answers may take three times the decodes' time, three quarters of the step: the last of many
+/// resumed answers waits at most a third longer than without the decodes of the others.
+const RESUMED_SHARE: u64 = 3;
 
 /// The least part of a mixed step that is attributed to prefill.
 const PREFILL_PART_MIN: u64 = 16;
@@ -53,13 +60,18 @@ impl StepTimeModel {
         self.target_ns = target.map(duration_ns);
     }
 
-    /// Prefill rows that a step may have beside this many decodes.
-    pub(crate) fn prefill_rows(&self, decodes: usize) -> usize {
+    /// Prefill rows that a step may have beside this many decodes. `is_resuming`: an answer that began elsewhere is
+    /// computed again.
+    pub(crate) fn prefill_rows(&self, decodes: usize, is_resuming: bool) -> usize {
         let Some(target) = self.target_ns.filter(|_| decodes > 0) else {
             return usize::MAX;
         };
         let left = target.saturating_sub(self.decodes_ns);
-        let left = left.max(self.decodes_ns / PREFILL_SHARE);
+        let share = match is_resuming {
+            true => self.decodes_ns.saturating_mul(RESUMED_SHARE),
+            false => self.decodes_ns / PREFILL_SHARE,
+        };
+        let left = left.max(share);
         let fits = left.checked_div(self.row_ns).unwrap_or(0);
         (fits as usize).clamp(PREFILL_ROWS_MIN, self.rows_max.max(PREFILL_ROWS_MIN))
     }
@@ -107,7 +119,7 @@ mod tests {
     ) -> (usize, u64) {
         let (mut rows, mut longest) = (0, 0);
         for step in 0..steps {
-            rows = model.prefill_rows(1).min(4096);
+            rows = model.prefill_rows(1, false).min(4096);
             let ns = takes(step, rows);
             longest = longest.max(ns);
             model.record_step(rows, 1, ns);
@@ -122,10 +134,10 @@ mod tests {
         let (rows, _) = settle(&mut model, 100, takes);
         assert!((80..=100).contains(&rows), "{rows}");
         model.set_target(Some(Duration::from_millis(20)));
-        let rows = model.prefill_rows(1);
+        let rows = model.prefill_rows(1, false);
         assert!((8..=20).contains(&rows), "{rows}");
         model.set_target(None);
-        assert_eq!(model.prefill_rows(1), usize::MAX);
+        assert_eq!(model.prefill_rows(1, false), usize::MAX);
     }
 
     #[test]
@@ -158,6 +170,19 @@ mod tests {
     }
 
     #[test]
+    fn resumed_answers_get_three_quarters_of_the_step() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        model.record_step(0, 1, 200 * MS);
+        let mut rows = 0;
+        for _ in 0..100 {
+            rows = model.prefill_rows(1, true);
+            model.record_step(rows, 1, (200 + rows as u64) * MS);
+        }
+        assert!((500..=600).contains(&rows), "{rows} rows");
+        assert!(model.prefill_rows(1, false) <= 50);
+    }
+
+    #[test]
     fn rows_shrink_as_their_cost_grows() {
         let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
         let takes = |step: usize, rows: usize| (rows * (100 + 4 * step)) as u64 * 1000;
@@ -167,9 +192,9 @@ mod tests {
 
     #[test]
     fn rows_are_unlimited_without_decodes_or_target() {
-        assert_eq!(StepTimeModel::new(None).prefill_rows(5), usize::MAX);
+        assert_eq!(StepTimeModel::new(None).prefill_rows(5, false), usize::MAX);
         let model = StepTimeModel::new(Some(Duration::from_millis(1)));
-        assert_eq!(model.prefill_rows(0), usize::MAX);
-        assert_eq!(model.prefill_rows(1), PREFILL_ROWS_MIN);
+        assert_eq!(model.prefill_rows(0, false), usize::MAX);
+        assert_eq!(model.prefill_rows(1, false), PREFILL_ROWS_MIN);
     }
 }

@@ -157,8 +157,12 @@ impl RowBudget {
         policy: &PriorityPolicy,
         clock: StepClock,
     ) {
+        let is_resuming = table
+            .live()
+            .any(|(_, s)| s.is_prefilling() && s.is_resumed());
+        let in_time = self.step_time.prefill_rows(decodes, is_resuming);
         let mut left = RowsLeft {
-            rows: (self.rows_max - decodes).min(self.step_time.prefill_rows(decodes)),
+            rows: (self.rows_max - decodes).min(in_time),
             logit_rows: self.logit_rows_max - decodes,
         };
         let keys = &mut self.keys;
@@ -194,7 +198,7 @@ impl RowBudget {
             spans += 1;
             decodes += usize::from(sequence.is_decoding());
         }
-        let in_time = self.step_time.prefill_rows(decodes);
+        let in_time = self.step_time.prefill_rows(decodes, false);
         let in_time = in_time.saturating_sub(rows - decodes);
         let left = self.rows_max - rows;
         left.min(self.logit_rows_max.saturating_sub(spans))
