@@ -6,7 +6,13 @@
 //! against `decodes`: for any split, the rows settle where the whole step takes the target. `row` rises at
 //! once and falls slowly, and from one step to the next the rows at most double, so that a wrong estimate
 //! never costs much: rows whose cost grows by a factor of `f` between two steps make a step of at most `f`
-//! times the target. The target yields to two minimums: [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`].
+//! times the target.
+//!
+//! Where prompts follow each other without a pause there is no step with decodes alone, and their time would be taken for
+//! that of prefill. So a step is left to the decodes alone where `decodes` was not measured for [`MEASURED_STEPS`]
+//! steps, or with a quarter fewer decodes.
+//!
+//! The target yields to two minimums: [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`].
 //!
 //! While answers that began elsewhere (before a restart, on another engine) are computed again, [`RESUMED_SHARE`] takes
 //! the place of the share: their readers wait in the middle of an answer, and with each resumed answer the decodes grow.
@@ -28,6 +34,9 @@ const PREFILL_SHARE: u64 = 4;
 /// resumed answers waits at most a third longer than without the decodes of the others.
 const RESUMED_SHARE: u64 = 3;
 
+/// Steps with prefill and decodes for which a measurement of the decodes is used: one step in so many is without prefill.
+const MEASURED_STEPS: usize = 64;
+
 /// The least part of a mixed step that is attributed to prefill.
 const PREFILL_PART_MIN: u64 = 16;
 
@@ -39,6 +48,9 @@ pub(crate) struct StepTimeModel {
     target_ns: Option<u64>,
     /// Time of a step with decodes alone.
     decodes_ns: u64,
+    /// Decodes of the step with decodes alone, and mixed steps since; 0 = not measured yet.
+    decodes_measured: usize,
+    steps_since: usize,
     /// Time of a prefill row; 0 = not measured yet.
     row_ns: u64,
     /// Growth limit for the next step.
@@ -50,6 +62,8 @@ impl StepTimeModel {
         Self {
             target_ns: target.map(duration_ns),
             decodes_ns: 0,
+            decodes_measured: 0,
+            steps_since: 0,
             row_ns: 0,
             rows_max: PREFILL_ROWS_MIN,
         }
@@ -66,6 +80,9 @@ impl StepTimeModel {
         let Some(target) = self.target_ns.filter(|_| decodes > 0) else {
             return usize::MAX;
         };
+        if self.is_measurement_due(decodes) {
+            return 0;
+        }
         let left = target.saturating_sub(self.decodes_ns);
         let share = match is_resuming {
             true => self.decodes_ns.saturating_mul(RESUMED_SHARE),
@@ -76,13 +93,27 @@ impl StepTimeModel {
         (fits as usize).clamp(PREFILL_ROWS_MIN, self.rows_max.max(PREFILL_ROWS_MIN))
     }
 
+    /// Whether the next step has to be one with decodes alone.
+    fn is_measurement_due(&self, decodes: usize) -> bool {
+        let is_more = decodes > self.decodes_measured + self.decodes_measured / 4;
+        self.steps_since > 0 && (is_more || self.steps_since >= MEASURED_STEPS)
+    }
+
     /// Learns from a finished step.
     pub(crate) fn record_step(&mut self, prefill: usize, decodes: usize, ns: u64) {
         match (prefill, decodes) {
-            (0, _) => self.decodes_ns = move_estimate(self.decodes_ns, ns),
+            (0, _) => {
+                let is_more = decodes > self.decodes_measured;
+                self.decodes_ns = match is_more {
+                    true => ns,
+                    false => move_estimate(self.decodes_ns, ns),
+                };
+                (self.decodes_measured, self.steps_since) = (decodes, 0);
+            }
             (rows, 0) => self.record_row(ns / rows as u64),
             (rows, _) => {
                 self.decodes_ns = self.decodes_ns.min(ns);
+                self.steps_since += 1;
                 let beyond = (ns - self.decodes_ns).max(ns / PREFILL_PART_MIN);
                 self.record_row(beyond / rows as u64);
                 self.rows_max = rows.saturating_mul(GROWTH);
@@ -180,6 +211,23 @@ mod tests {
         }
         assert!((500..=600).contains(&rows), "{rows} rows");
         assert!(model.prefill_rows(1, false) <= 50);
+    }
+
+    #[test]
+    fn decodes_are_measured_where_prompts_never_pause() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        let (mut prefill, mut longest_gap, mut gap) = (0, 0, 0);
+        for step in 0..1000 {
+            let decodes = 1 + step / 40;
+            let rows = model.prefill_rows(decodes, false);
+            gap = if rows == 0 { 0 } else { gap + 1 };
+            longest_gap = longest_gap.max(gap);
+            prefill += rows;
+            model.record_step(rows, decodes, (60 + decodes as u64 + rows as u64) * MS);
+        }
+        assert!(longest_gap <= MEASURED_STEPS, "{longest_gap}");
+        // Between 39 and 15 rows fit; without measurements there would be 8 in each step.
+        assert!(prefill > 18_000, "{prefill} rows");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::time::Duration;
 use stream::{Clock, End, FailCode};
 
 /// Seeds of a default run.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 160;
 /// Requests per seed.
 const REQUESTS: usize = 150;
 /// Longest life of a request without stalls, in steps: all the work of a full engine, many times.
