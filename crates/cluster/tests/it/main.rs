@@ -2,6 +2,7 @@
 
 mod connection;
 mod executor;
+mod fair_shares;
 mod membership;
 mod nats_server;
 mod records;
