@@ -9,6 +9,7 @@ use crate::job_names::JobNames;
 use crate::limits::LiveLimits;
 use crate::metrics::GenerationMetrics;
 use crate::models::ModelRegistry;
+use crate::owners_slot::OwnersSlot;
 use crate::response_store::ResponseStore;
 use crate::streams::{StreamFeed, StreamLimits, StreamRegistry};
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct Gateway {
     pub generations: GenerationHandles,
     /// Requests that name a stream wait for the streams of earlier processes.
     pub registration: Arc<RegistrationBarrier>,
+    /// Other gateways' streams.
+    pub owners: Arc<OwnersSlot>,
 }
 
 impl Gateway {
@@ -68,6 +71,7 @@ impl Gateway {
                 journal,
             },
             registration: Arc::default(),
+            owners: Arc::default(),
         }
     }
 

@@ -11,6 +11,7 @@
 //! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
 //! durability  records of streams in the journal                                  recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
+//! stream_owners   streams of other gateways
 //! ```
 //!
 //! No HTTP: crate `server` maps requests, connections and responses to this crate. Time is read through `wire::clock`
@@ -35,6 +36,7 @@ pub mod models;
 pub(crate) mod notify_waker;
 pub mod offload;
 pub mod open;
+pub mod owners_slot;
 pub(crate) mod pending_generation;
 pub mod recovery;
 pub mod response_limits;
@@ -46,6 +48,7 @@ pub mod stored_snapshot;
 pub mod stream_clocks;
 pub mod stream_follower;
 pub(crate) mod stream_opening;
+pub mod stream_owners;
 pub mod streams;
 pub mod submit;
 pub mod workflows;

@@ -8,7 +8,7 @@ use crate::metrics;
 use crate::openapi;
 use crate::realtime::handshake;
 use crate::request::paths;
-use crate::request::registration_wait;
+use crate::request::{foreign_stream, registration_wait};
 use crate::response::error_response::{self, Rejected};
 use crate::routes::ai_sdk;
 use crate::routes::anthropic;
@@ -132,12 +132,14 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         Arc::clone(&app.metrics),
         Arc::clone(&app.gateway.registration),
     );
+    let gateway = app.gateway.clone();
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
     ROUTES
         .iter()
         .fold(Router::new(), add)
         .fallback(not_found)
         .method_not_allowed_fallback(async || not_allowed())
+        .layer(from_fn_with_state(gateway, foreign_stream::find_owner))
         .layer(from_fn_with_state(
             barrier,
             registration_wait::wait_for_registration,

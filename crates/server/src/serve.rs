@@ -13,12 +13,14 @@ use crate::metrics::watch_demand;
 use crate::router::build_router;
 use crate::routes::stream_feed;
 use axum::Router;
+use cluster::records::RecordsDriver;
 use gateway::durability::{JournalSlot, StreamJournal};
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
 use gateway::recovery::StartingJournal;
 use gateway::recovery::starting_journal::{hold_requests, recover_streams};
+use gateway::stream_owners::{RecordsSetup, start_records};
 use gateway::streams::StreamFeed;
 use std::future::Future;
 use std::io;
@@ -122,6 +124,15 @@ impl Server {
     pub fn with_stream_journal(self, journal: Arc<StreamJournal>) -> Self {
         self.app.gateway.generations.journal.set(journal);
         self
+    }
+
+    /// Stores the records of this gateway's streams for the other gateways of a cluster, and finds the others' streams. The
+    /// journal has the tap of the same replicator. To be called after the keys were set, and inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub async fn start_records(&self, setup: RecordsSetup) -> Result<RecordsDriver, String> {
+        start_records(&self.app.gateway, Arc::clone(&self.keys), setup).await
     }
 
     /// The feed of state changes, for the journal.

@@ -68,7 +68,7 @@ impl JournalState {
         self.wake_thread();
     }
 
-    fn wake_thread(&self) {
+    pub(crate) fn wake_thread(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake();
         }

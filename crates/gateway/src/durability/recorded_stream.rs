@@ -1,5 +1,6 @@
 //! What was recorded of one stream: all that a rewriting needs beside the tokens, which the logs have.
 
+use super::rewriting::recovered_tokens;
 use super::stream_logs::StreamLogs;
 use super::stream_news::{Claim, StreamNews};
 use super::unix_time::unix_us;
@@ -21,6 +22,8 @@ pub(crate) struct RecordedStream {
     /// Whether the handle was dropped: nothing more is recorded.
     pub(crate) is_released: bool,
     pub(crate) is_paused: bool,
+    /// Whether another process has recorded the stream elsewhere, and the journal of this one does not have it yet.
+    is_foreign: bool,
     pub(crate) choices: Box<[RecordedChoice]>,
     /// What an earlier process has recorded; `None` after the logs were attached.
     pub(crate) recovered: Option<Arc<RecoveredStream>>,
@@ -81,7 +84,8 @@ impl RecordedStream {
         let control = control.and_then(|bytes| ControlState::decode(bytes).ok());
         Self {
             changes: 0,
-            key: Some(stream.key),
+            key: (stream.key != StreamKey::NONE).then_some(stream.key),
+            is_foreign: stream.key == StreamKey::NONE,
             description: described(stream),
             claim,
             started: stream
@@ -112,6 +116,28 @@ impl RecordedStream {
         };
     }
 
+    /// Appends what another process has recorded elsewhere.
+    fn append_foreign<F: FileSystem>(
+        &mut self,
+        writer: &mut Writer<F>,
+        id: u128,
+    ) -> Result<(), AppendError> {
+        let key = writer.open_stream(id, &self.description)?;
+        self.key = Some(key);
+        let mut result = Ok(());
+        let mut append = |record: &Record<'_>| {
+            if result.is_ok() {
+                result = writer.append(key, record);
+            }
+        };
+        self.state_records(&mut append);
+        if let Some(recovered) = &self.recovered {
+            recovered_tokens(recovered, &mut append);
+        }
+        self.end_records(&mut append);
+        result
+    }
+
     /// Appends the changes of the stream's handle, but for the control state, which stands behind the tokens. An error
     /// means that the journal takes no more of this stream.
     pub(crate) fn append_news<F: FileSystem>(
@@ -121,8 +147,15 @@ impl RecordedStream {
         news: StreamNews,
     ) -> Result<(), AppendError> {
         if let Some(description) = news.open {
-            self.key = Some(writer.open_stream(id, &description)?);
+            // An object that is not a stream has the outcome from the beginning, and stays on this machine.
+            let opened = match &news.outcome {
+                Some(_) => writer.open_local_stream(id, &description),
+                None => writer.open_stream(id, &description),
+            };
+            self.key = Some(opened?);
             self.description = description;
+        } else if std::mem::take(&mut self.is_foreign) {
+            self.append_foreign(writer, id)?;
         }
         let Some(key) = self.key else {
             return Ok(());

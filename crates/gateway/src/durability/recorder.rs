@@ -18,7 +18,9 @@ use super::pending_shows::{PendingShows, Shown};
 use super::stream_logs::{StreamLogs, WrittenChoice};
 use super::stream_table::{StreamTable, TableEntry};
 use super::token_buffers::TokenBuffers;
-use journal::{AppendError, Durability, FileSystem, Record, Recorder, StreamKey, Writer};
+use journal::{
+    AppendError, Durability, FileSystem, Record, RecordTap, Recorder, StreamKey, Writer,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -355,6 +357,14 @@ impl<F: FileSystem> Recorder<F> for StreamRecorder {
         let index = self.indexes.get(&key);
         if let Some(entry) = index.and_then(|index| table.get(*index)) {
             super::rewriting::rewrite_stream(writer, key, entry, &mut self.buffers);
+        }
+    }
+
+    fn copy_stream(&mut self, tap: &mut dyn RecordTap, key: StreamKey, id: u128) {
+        let table = lock(&self.state.table);
+        let index = self.indexes.get(&key);
+        if let Some(entry) = index.and_then(|index| table.get(*index)) {
+            super::rewriting::copy_stream(tap, id, entry, &mut self.buffers);
         }
     }
 }

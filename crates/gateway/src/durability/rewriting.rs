@@ -1,43 +1,62 @@
-//! Writing a live stream once more from memory: the description, the state and the recorded tokens.
+//! A live stream once more from memory: the description, the state and the recorded tokens.
 
 use super::recorded_stream::RecordedStream;
 use super::stream_logs::StreamLogs;
 use super::stream_table::TableEntry;
 use super::token_buffers::TokenBuffers;
 use journal::{
-    Alternatives, FileSystem, Record, RecoveredChoice, RecoveredStream, StreamCopy, StreamKey,
+    Alternatives, FileSystem, Record, RecordTap, RecoveredChoice, RecoveredStream, StreamKey,
     Tokens, Writer,
 };
 
-/// Rewrites a stream: tokens from the logs, or as recovered where the logs are not open yet.
+/// Rewrites a stream in the journal.
 pub(crate) fn rewrite_stream<F: FileSystem>(
     writer: &mut Writer<F>,
     key: StreamKey,
     entry: &TableEntry,
     buffers: &mut TokenBuffers,
 ) {
-    let recorded = &entry.recorded;
     // Descriptions, tokens and choices were within the bounds when they were appended first.
-    let _ = writer.rewrite_stream(key, &recorded.description, |copy| {
-        recorded.state_records(|record| append(copy, record));
-        match &recorded.recovered {
-            Some(recovered) => copy_recovered(copy, recovered),
-            None => copy_logs(copy, entry.logs.as_deref(), recorded, buffers),
-        }
-        recorded.end_records(|record| append(copy, record));
+    let _ = writer.rewrite_stream(key, &entry.recorded.description, |copy| {
+        write_records(entry, buffers, &mut |record| {
+            let appended = copy.append(record);
+            debug_assert!(appended.is_ok(), "{appended:?}");
+        });
     });
 }
 
-fn append<F: FileSystem>(copy: &mut StreamCopy<'_, F>, record: &Record<'_>) {
-    let appended = copy.append(record);
-    debug_assert!(appended.is_ok(), "{appended:?}");
+/// Passes a stream to the journal's tap once more.
+pub(crate) fn copy_stream(
+    tap: &mut dyn RecordTap,
+    id: u128,
+    entry: &TableEntry,
+    buffers: &mut TokenBuffers,
+) {
+    tap.copy_stream(id, &entry.recorded.description, &mut |append| {
+        write_records(entry, buffers, append);
+    });
 }
 
-fn copy_logs<F: FileSystem>(
-    copy: &mut StreamCopy<'_, F>,
+/// The records behind the description: tokens from the logs, or as recovered where the logs are not open yet.
+fn write_records(
+    entry: &TableEntry,
+    buffers: &mut TokenBuffers,
+    append: &mut dyn FnMut(&Record<'_>),
+) {
+    let recorded = &entry.recorded;
+    recorded.state_records(&mut *append);
+    match &recorded.recovered {
+        Some(recovered) => recovered_tokens(recovered, append),
+        None => logged_tokens(entry.logs.as_deref(), recorded, buffers, append),
+    }
+    recorded.end_records(append);
+}
+
+fn logged_tokens(
     logs: Option<&StreamLogs>,
     recorded: &RecordedStream,
     buffers: &mut TokenBuffers,
+    append: &mut dyn FnMut(&Record<'_>),
 ) {
     let Some(logs) = logs else {
         return; // No logs yet, or the stream is about to be forgotten.
@@ -49,13 +68,14 @@ fn copy_logs<F: FileSystem>(
             if buffers.len() == 0 {
                 return;
             }
-            append(copy, &Record::Tokens(buffers.as_record(choice as u32, at)));
+            append(&Record::Tokens(buffers.as_record(choice as u32, at)));
             at += buffers.len() as u64;
         }
     }
 }
 
-fn copy_recovered<F: FileSystem>(copy: &mut StreamCopy<'_, F>, recovered: &RecoveredStream) {
+/// The tokens that another process has recorded.
+pub(crate) fn recovered_tokens(recovered: &RecoveredStream, append: &mut dyn FnMut(&Record<'_>)) {
     for (number, choice) in recovered.choices.iter().enumerate() {
         let RecoveredChoice {
             ids,
@@ -64,18 +84,15 @@ fn copy_recovered<F: FileSystem>(copy: &mut StreamCopy<'_, F>, recovered: &Recov
             alternatives,
             ..
         } = choice;
-        append(
-            copy,
-            &Record::Tokens(Tokens {
-                choice: number as u32,
-                first: 0,
-                ids,
-                logprobs,
-                alternatives: Alternatives {
-                    counts: alternative_counts,
-                    items: alternatives,
-                },
-            }),
-        );
+        append(&Record::Tokens(Tokens {
+            choice: number as u32,
+            first: 0,
+            ids,
+            logprobs,
+            alternatives: Alternatives {
+                counts: alternative_counts,
+                items: alternatives,
+            },
+        }));
     }
 }

@@ -9,7 +9,7 @@ use super::recorder::StreamRecorder;
 use super::stream_news::StreamNews;
 use super::stream_slot::StreamSlot;
 use crate::streams::feed::StreamFeed;
-use journal::{FileSystem, JournalThread, Recovered, RecoveredStream, Writer};
+use journal::{FileSystem, JournalThread, Recovered, RecoveredStream, StreamKey, Writer};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -76,6 +76,26 @@ impl StreamJournal {
             thread: Mutex::new(Some(thread)),
         };
         Ok((Arc::new(journal), adopted))
+    }
+
+    /// Continues a stream that another process has recorded elsewhere: everything is recorded here, too. `None`: the journal
+    /// does not work.
+    pub fn adopt_stream(&self, stream: RecoveredStream) -> Option<AdoptedStream> {
+        if !self.is_working() {
+            return None;
+        }
+        let recovered = Arc::new(RecoveredStream {
+            key: StreamKey::NONE,
+            ..stream
+        });
+        let slot = adopt_slot(&self.state, &recovered);
+        let durable = DurableStream::new(slot);
+        Some(AdoptedStream { recovered, durable })
+    }
+
+    /// Makes the journal's thread look for streams that its tap needs once more.
+    pub fn wake(&self) {
+        self.state.wake_thread();
     }
 
     /// Begins a stream. `None`: the journal does not work, or the description is too large.
@@ -151,7 +171,8 @@ impl StreamJournal {
 
 fn adopt_slot(state: &Arc<JournalState>, recovered: &Arc<RecoveredStream>) -> Arc<StreamSlot> {
     let recorded = RecordedStream::of_recovered(recovered);
+    let first = recorded.key.is_none().then(StreamNews::default);
     let bytes = recorded.description.len();
     state.replace_description_bytes(0, bytes);
-    StreamSlot::insert(state, recovered.id, bytes, recorded, None)
+    StreamSlot::insert(state, recovered.id, bytes, recorded, first)
 }

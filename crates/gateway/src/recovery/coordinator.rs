@@ -76,6 +76,17 @@ impl Recovery {
     }
 }
 
+/// Submits streams that were taken over. New requests for the model are not on hold meanwhile.
+pub(crate) async fn continue_streams(gateway: &Gateway, streams: Vec<RestoredStream>) {
+    for group in group_streams(&gateway.models, streams).await {
+        let recovery = ModelRecovery {
+            handles: gateway.generations.clone(),
+            models: Arc::clone(&gateway.models),
+        };
+        recovery.continue_group(group).await;
+    }
+}
+
 /// Streams by the entry of their model. A model that is not found by name may be the first one under another name: the
 /// contents are compared later.
 async fn group_streams(
@@ -119,8 +130,14 @@ impl Drop for HeldModel<'_> {
 
 impl ModelRecovery {
     async fn run(self, group: ModelStreams) {
+        let models = Arc::clone(&self.models);
+        let entry = Arc::clone(&group.entry);
+        let _held = HeldModel(&models, &entry);
+        self.continue_group(group).await;
+    }
+
+    async fn continue_group(self, group: ModelStreams) {
         let ModelStreams { entry, streams } = group;
-        let _held = HeldModel(&self.models, &entry);
         let wait = ModelWait::new(&entry);
         let Some(serving) = wait.ready_model(&self.models).await else {
             return self.reject_all(&entry, streams);

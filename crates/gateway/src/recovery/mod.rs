@@ -9,6 +9,8 @@
 //! continuation      the submission of a stream    recorded_choices   tokens of the choices
 //! settlement        streams without further tokens    first_news     the wait for a stream's first new token
 //! wall_time         instants of this process from recorded wall times
+//! takeover          a stream of another process that is gone
+//! reclaim           streams that another gateway may have taken over
 //! ```
 //!
 //! # From the start of the process to the last submission
@@ -29,12 +31,14 @@ pub(crate) mod coordinator;
 pub(crate) mod first_news;
 pub(crate) mod model_match;
 pub(crate) mod model_wait;
+pub(crate) mod reclaim;
 pub(crate) mod recorded_choices;
 pub(crate) mod recorded_terms;
 pub(crate) mod restored_stream;
 pub(crate) mod settlement;
 pub mod starting_journal;
 pub(crate) mod stream_plan;
+pub mod takeover;
 pub(crate) mod wall_time;
 
 pub use coordinator::Recovery;

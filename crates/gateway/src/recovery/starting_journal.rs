@@ -1,12 +1,13 @@
 //! A journal between the lock and the registration of the streams.
 
 use super::coordinator::Recovery;
+use super::reclaim::reclaim_streams;
 use super::restored_stream::{RestoredStreams, restore_streams};
 use crate::durability::{AdoptedStream, StreamJournal};
 use crate::handles::Gateway;
 use crate::keys::Keys;
 use crate::streams::StreamFeed;
-use journal::{FileSystem, LockedJournal, RecoveryReport};
+use journal::{FileSystem, LockedJournal, RecordTap, RecoveryReport};
 use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
@@ -30,9 +31,23 @@ impl StartingJournal {
     where
         LockedJournal<F>: Send,
     {
+        Self::with_tap(locked, None)
+    }
+
+    /// A journal that was locked; `tap` receives what is recorded of streams that begin, or are taken over, from now on.
+    pub fn with_tap<F: FileSystem>(
+        locked: LockedJournal<F>,
+        tap: Option<Box<dyn RecordTap>>,
+    ) -> Self
+    where
+        LockedJournal<F>: Send,
+    {
         Self(Box::new(|feed| {
             let read = locked.recover();
-            let (writer, recovered) = read.map_err(|why| why.to_string())?;
+            let (mut writer, recovered) = read.map_err(|why| why.to_string())?;
+            if let Some(tap) = tap {
+                writer.set_tap(tap);
+            }
             let report = recovered.report;
             let refused = recovered.refused.iter().map(|stream| stream.id).collect();
             let started = StreamJournal::start(writer, recovered, feed);
@@ -73,6 +88,9 @@ pub async fn recover_streams(
             log_report(&read);
             gateway.generations.journal.set(read.journal);
             let streams = gateway.responses.restore_answers(read.adopted);
+            let recovered = streams.iter().map(|stream| Arc::clone(&stream.recovered));
+            let reclaimed = reclaim_streams(gateway.clone(), recovered.collect());
+            tokio::spawn(reclaimed);
             restore_streams(&gateway, &keys, streams, read.report.is_sealed)
         }
         Err(why) => {

@@ -16,6 +16,7 @@ mod embeddings;
 mod endings;
 mod expansions;
 mod feed;
+mod gateways;
 mod golden;
 mod handover;
 mod hostile;

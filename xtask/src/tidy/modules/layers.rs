@@ -23,6 +23,7 @@ const GATEWAY: [&[&str]; 5] = [
         "limits",
         "metrics",
         "models",
+        "owners_slot",
         "streams",
         "workflows",
     ],

@@ -162,7 +162,8 @@ impl Rig {
         NEXT_IDENTITY.with_borrow_mut(|next| *next = Some(identity));
     }
 
-    fn set_next_server(prepare: impl FnOnce(Server) -> Server + 'static) {
+    /// Prepares the next server that this thread starts, inside its runtime.
+    pub fn set_next_server(prepare: impl FnOnce(Server) -> Server + 'static) {
         NEXT_SERVER.with_borrow_mut(|next| *next = Some(Box::new(prepare)));
     }
 

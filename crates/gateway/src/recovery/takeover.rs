@@ -1,0 +1,26 @@
+//! A stream of another process that is gone, continued here: the recovery of one stream while the server runs.
+
+use super::coordinator::continue_streams;
+use super::restored_stream::restore_streams;
+use crate::handles::Gateway;
+use crate::keys::Keys;
+use journal::RecoveredStream;
+
+/// Registers a stream that this process has claimed, so that readers find it, and continues it in a task. False: the
+/// journal does not work. Must be called inside a tokio runtime.
+///
+/// The end of the other process is not counted as one of an engine: the stream was computed elsewhere.
+pub fn take_over_stream(gateway: &Gateway, keys: &Keys, stream: RecoveredStream) -> bool {
+    let Some(journal) = gateway.generations.journal.get() else {
+        return false;
+    };
+    let Some(adopted) = journal.adopt_stream(stream) else {
+        return false;
+    };
+    let is_sealed = true;
+    let restored = restore_streams(gateway, keys, vec![adopted], is_sealed);
+    restored.count(&gateway.generations.metrics.recovery);
+    let (gateway, streams) = (gateway.clone(), restored.streams);
+    tokio::spawn(async move { continue_streams(&gateway, streams).await });
+    true
+}

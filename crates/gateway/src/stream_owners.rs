@@ -1,0 +1,151 @@
+//! Streams that this gateway does not have: another gateway owns them, or has owned them and is gone.
+//!
+//! The owner of a stream is named by the last message of the stream's records in JetStream. An owner that is alive answers
+//! the request itself. The stream of an owner that is gone is claimed, and continued here as after a restart.
+
+use crate::handles::Gateway;
+use crate::keys::Keys;
+use crate::owners_slot::{OwnerState, StreamOwners};
+use crate::recovery::reclaim::end_fenced_stream;
+use crate::recovery::takeover::take_over_stream;
+use cluster::names::InstanceId;
+use cluster::nats::Connection;
+use cluster::records::{
+    ClaimOutcome, JetStreamRecords, LastMessage, RecordsDriver, RecordsLink, SharedReplicator,
+};
+use std::sync::Arc;
+use stream::{Caller, Missing, StreamId};
+use wire::clock;
+
+/// Where a stream is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamPlace {
+    /// In this process.
+    Here,
+    /// At the instance with this address.
+    At(String),
+    /// Nowhere.
+    Unknown,
+    /// Not known at the moment, for this reason.
+    Undecided(String),
+}
+
+/// What the records of a gateway need.
+pub struct RecordsSetup {
+    /// The connection to NATS.
+    pub connection: Arc<Connection>,
+    /// The records of all gateways' streams.
+    pub store: JetStreamRecords,
+    /// The records of this gateway's streams.
+    pub replicator: Arc<SharedReplicator>,
+    /// What is known of an instance.
+    pub state_of: Box<dyn Fn(InstanceId) -> OwnerState + Send + Sync>,
+    /// Bytes of a stream that is taken over, in memory.
+    pub stream_bytes_max: usize,
+}
+
+/// Starts to store the records of a gateway's streams, and to find the streams of other gateways. To be called before the
+/// journal is read, whose writer has the replicator's tap.
+///
+/// # Errors
+/// The connection is closed.
+pub async fn start_records(
+    gateway: &Gateway,
+    keys: Arc<Keys>,
+    setup: RecordsSetup,
+) -> Result<RecordsDriver, String> {
+    let (fencing, journal) = (gateway.clone(), Arc::clone(&gateway.generations.journal));
+    let driver = RecordsDriver::start(RecordsLink {
+        connection: setup.connection,
+        store: setup.store.clone(),
+        replicator: Arc::clone(&setup.replicator),
+        on_fenced: Box::new(move |fenced| end_fenced_stream(&fencing, fenced)),
+        on_wanted: Box::new(move || {
+            if let Some(journal) = journal.get() {
+                journal.wake();
+            }
+        }),
+    });
+    let driver = driver.await?;
+    gateway.owners.set(Arc::new(StreamOwners {
+        store: setup.store,
+        replicator: setup.replicator,
+        state_of: setup.state_of,
+        keys,
+        stream_bytes_max: setup.stream_bytes_max,
+    }));
+    Ok(driver)
+}
+
+/// Where a stream is; one whose owner is gone is here afterwards.
+pub async fn locate_stream(gateway: &Gateway, id: StreamId) -> StreamPlace {
+    let Some(owners) = gateway.owners.get() else {
+        return StreamPlace::Here;
+    };
+    if is_here(gateway, id) {
+        return StreamPlace::Here;
+    }
+    let _one = gateway.owners.begin_lookup(id).await;
+    if is_here(gateway, id) {
+        return StreamPlace::Here;
+    }
+    locate(owners, gateway, id).await
+}
+
+fn is_here(gateway: &Gateway, id: StreamId) -> bool {
+    let registry = gateway.generations.streams.registry();
+    registry.entry(id, Caller::Admin).is_ok()
+}
+
+fn was_removed(gateway: &Gateway, id: StreamId) -> bool {
+    let registry = gateway.generations.streams.registry();
+    matches!(registry.entry(id, Caller::Admin), Err(Missing::Gone(_)))
+}
+
+async fn locate(owners: &StreamOwners, gateway: &Gateway, id: StreamId) -> StreamPlace {
+    let last = match owners.store.last_message(id.to_bits()).await {
+        Ok(Some(last)) => last,
+        Ok(None) => return StreamPlace::Unknown,
+        Err(why) => return StreamPlace::Undecided(why),
+    };
+    if last.head.instance == owners.replicator.lock().instance() && was_removed(gateway, id) {
+        // The records are about to be purged.
+        return StreamPlace::Unknown;
+    }
+    match owners.state_of_owner(&last) {
+        OwnerState::Alive(Some(address)) => StreamPlace::At(address),
+        OwnerState::Alive(None) => StreamPlace::Unknown,
+        OwnerState::Silent => StreamPlace::Undecided("the stream's owner is silent".to_owned()),
+        OwnerState::Gone => claim(owners, gateway, id).await,
+    }
+}
+
+async fn claim(owners: &StreamOwners, gateway: &Gateway, id: StreamId) -> StreamPlace {
+    let instance = owners.replicator.lock().instance();
+    let may_replace = |last: &LastMessage, _: &_| owners.state_of_owner(last) == OwnerState::Gone;
+    let bits = id.to_bits();
+    let claimed = owners
+        .store
+        .claim(bits, instance, owners.stream_bytes_max, may_replace);
+    match claimed.await {
+        Ok(ClaimOutcome::Claimed(claimed)) => {
+            let generation = claimed.adopted.generation;
+            tracing::info!(stream = %id, generation, "a stream of a dead gateway is taken over");
+            let now = clock::now();
+            owners
+                .replicator
+                .lock()
+                .adopt_stream(bits, claimed.adopted, now);
+            match take_over_stream(gateway, &owners.keys, claimed.stream) {
+                true => StreamPlace::Here,
+                false => StreamPlace::Undecided("the journal does not work".to_owned()),
+            }
+        }
+        Ok(ClaimOutcome::OwnedBy(last)) => match owners.state_of_owner(&last) {
+            OwnerState::Alive(Some(address)) => StreamPlace::At(address),
+            _ => StreamPlace::Undecided("the stream has a new owner".to_owned()),
+        },
+        Ok(ClaimOutcome::Unknown) => StreamPlace::Unknown,
+        Err(why) => StreamPlace::Undecided(why),
+    }
+}

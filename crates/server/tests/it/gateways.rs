@@ -1,0 +1,202 @@
+//! Two gateways of a cluster, over a real NATS server: a stream is read where it is not, and continued where the owner is
+//! gone. Skipped where there is no `nats-server`.
+
+use crate::support::named::{CHAT, RESUMABLE, chat, fake, get, kept, send, stream_id};
+use crate::support::sse::frames;
+use crate::support::{Rig, wait_until};
+use ::gateway::owners_slot::OwnerState;
+use ::gateway::recovery::StartingJournal;
+use ::gateway::stream_owners::RecordsSetup;
+use cluster::config::NatsConfig;
+use cluster::names::{ClusterName, InstanceId, Subjects};
+use cluster::nats::Connection;
+use cluster::records::{
+    JetStreamRecords, JournalTap, RecordsConfig, RecordsDriver, Replicator, SharedReplicator,
+};
+use journal::{JournalConfig, JournalDirectory, RecordTap, lock_journal};
+use serde_json::{Value, json};
+use server::Server;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use testing::folder::Folder;
+
+/// A NATS server with JetStream, killed when dropped.
+struct Nats {
+    child: Child,
+    port: u16,
+    _store: Folder,
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+fn start_nats() -> Option<Nats> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).collect::<Vec<_>>();
+    places.extend(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    let programs = places.iter().map(|place| place.join("nats-server"));
+    let chosen = std::env::var_os("MILLRACE_TEST_NATS_SERVER").map(PathBuf::from);
+    let found = chosen.or_else(|| programs.into_iter().find(|program| program.is_file()));
+    let Some(program) = found else {
+        eprintln!("SKIPPED: no nats-server in PATH, and MILLRACE_TEST_NATS_SERVER is not set");
+        return None;
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let store = Folder::new("nats");
+    let child = Command::new(program)
+        .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
+        .arg(&store.0)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("nats-server listens", || {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+    });
+    Some(Nats {
+        child,
+        port,
+        _store: store,
+    })
+}
+
+/// What all gateways think of each other.
+type States = Arc<Mutex<BTreeMap<InstanceId, OwnerState>>>;
+
+/// A gateway with a journal, and records in JetStream.
+struct Gateway {
+    rig: Rig,
+    replicator: Arc<SharedReplicator>,
+    _driver: RecordsDriver,
+    _folder: Folder,
+}
+
+fn start_gateway(nats: &Nats, id: u64, states: &States) -> Gateway {
+    let (instance, config) = (InstanceId(id), RecordsConfig::default());
+    let replicator = SharedReplicator::new(Replicator::new(instance, config.clone()));
+    let folder = Folder::new(&format!("gateway-{id}"));
+    let started = Arc::<Mutex<Option<RecordsDriver>>>::default();
+    let nats = NatsConfig {
+        servers: vec![format!("nats://127.0.0.1:{}", nats.port)],
+        connection_name: format!("gateway {id}"),
+        ..NatsConfig::default()
+    };
+    let prepare = {
+        let (replicator, started) = (Arc::clone(&replicator), Arc::clone(&started));
+        let (states, path) = (Arc::clone(states), folder.0.join("journal"));
+        move |server: Server| {
+            let runtime = tokio::runtime::Handle::current();
+            let driver = runtime.block_on(async {
+                let connection = Arc::new(Connection::open(&nats).await.unwrap());
+                let subjects = Subjects::new(&ClusterName::new("test").unwrap());
+                let client = connection.client().clone();
+                let setup = RecordsSetup {
+                    connection,
+                    store: JetStreamRecords::new(client, subjects, config),
+                    replicator: Arc::clone(&replicator),
+                    state_of: Box::new(move |instance| {
+                        let states = states.lock().unwrap();
+                        states.get(&instance).cloned().unwrap_or(OwnerState::Gone)
+                    }),
+                    stream_bytes_max: 1 << 24,
+                };
+                server.start_records(setup).await.unwrap()
+            });
+            *started.lock().unwrap() = Some(driver);
+            let locked = lock_journal(JournalDirectory::new(path), JournalConfig::default());
+            let tap: Box<dyn RecordTap> = Box::new(JournalTap::new(replicator));
+            server.with_journal(StartingJournal::with_tap(locked.unwrap(), Some(tap)))
+        }
+    };
+    Rig::set_next_server(prepare);
+    let rig = Rig::gated(fake(), kept());
+    let alive = OwnerState::Alive(Some(rig.addr.to_string()));
+    states.lock().unwrap().insert(instance, alive);
+    let driver = started.lock().unwrap().take().unwrap();
+    Gateway {
+        rig,
+        replicator,
+        _driver: driver,
+        _folder: folder,
+    }
+}
+
+impl Gateway {
+    fn describe(&self, id: &str) -> Value {
+        get(&self.rig, &format!("/v1/streams/{id}"), "").json()
+    }
+
+    /// The answer so far, as text.
+    fn text(&self, id: &str) -> String {
+        text_of(&get(&self.rig, &format!("/v1/streams/{id}/events"), "").body)
+    }
+}
+
+/// The text of the frames of a chat.
+fn text_of(body: &str) -> String {
+    let data = frames(body).into_iter();
+    let data = data.filter_map(|frame| serde_json::from_str::<Value>(&frame.data).ok());
+    data.filter_map(|chunk| {
+        let delta = &chunk["choices"][0]["delta"]["content"];
+        delta.as_str().map(str::to_owned)
+    })
+    .collect()
+}
+
+#[test]
+fn stream_is_read_at_another_gateway_and_continues_there_when_the_owner_is_gone() {
+    let Some(nats) = start_nats() else { return };
+    let states = States::default();
+    let first = start_gateway(&nats, 1, &states);
+    let second = start_gateway(&nats, 2, &states);
+    let body = chat(&json!({"max_tokens": 24}));
+    // An answer that nothing has interrupted.
+    second.rig.gate.open();
+    let mut whole = send(&second.rig, "POST", CHAT, RESUMABLE, &body);
+    whole.head();
+    let whole = text_of(&whole.body());
+    assert!(!whole.is_empty());
+
+    let mut client = send(&first.rig, "POST", CHAT, RESUMABLE, &body);
+    let id = stream_id(&client.head());
+    let tokens = |gateway: &Gateway| gateway.describe(&id)["completion_tokens"].as_u64();
+    first.rig.gate.allow(9);
+    wait_until("tokens", || tokens(&first) >= Some(5));
+    wait_until("stored records", || {
+        first.replicator.lock().behind_bytes() == 0
+    });
+    // The second gateway does not have the stream, and passes the request on.
+    assert_eq!(second.describe(&id)["id"], id.as_str());
+    assert_eq!(tokens(&second), tokens(&first));
+    let unknown = "0".repeat(32);
+    let missing = get(&second.rig, &format!("/v1/streams/{unknown}"), "");
+    assert_eq!(missing.head.status, 404);
+
+    // The first gateway is silent for good, as far as the second one knows.
+    states
+        .lock()
+        .unwrap()
+        .insert(InstanceId(1), OwnerState::Gone);
+    wait_until("the end at the second gateway", || {
+        second.describe(&id)["state"] == "ended"
+    });
+    assert_eq!(second.text(&id), whole);
+    // The first one learns that the stream is not its own any more, and passes requests on.
+    wait_until("the fence", || {
+        first.replicator.lock().counters().fenced == 1
+    });
+    wait_until("the end at the first gateway", || {
+        first.describe(&id)["state"] == "ended"
+    });
+    assert_eq!(first.text(&id), whole);
+}
