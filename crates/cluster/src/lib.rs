@@ -11,6 +11,7 @@
 //! messages   messages between gateways and engines
 //! names      names of instances and of NATS subjects
 //! nats       the connection
+//! node       this process with its role
 //! placement  which engine gets a request
 //! records    records of streams in JetStream, and their owners
 //! relay      the gateway side: requests on engines of other processes
@@ -24,6 +25,7 @@ pub mod instances;
 pub mod messages;
 pub mod names;
 pub mod nats;
+pub mod node;
 pub mod placement;
 pub mod records;
 pub mod relay;

@@ -1,7 +1,7 @@
 //! The lifecycle of the server: loading the first model, ready, draining.
 
 use crate::models::{ModelRegistry, ModelState};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 /// A stage in the life of the server.
@@ -13,6 +13,8 @@ pub enum ServerStage {
     Loading,
     /// Requests are accepted: the model is loaded, or is loaded on demand.
     Ready,
+    /// The model is ready, but its engines are other processes, and none can be reached; requests wait.
+    Unavailable,
     /// The model could not be loaded; the server is about to exit.
     Failed,
     /// Graceful shutdown: running streams may end, new requests are rejected.
@@ -26,16 +28,21 @@ impl ServerStage {
             Self::Unloaded => "unloaded",
             Self::Loading => "loading",
             Self::Ready => "ready",
+            Self::Unavailable => "unavailable",
             Self::Failed => "failed",
             Self::Draining => "draining",
         }
     }
 }
 
+/// Why the engines of other processes cannot be used; `None`: they can.
+pub type EngineProblem = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// The stage of a server, derived from the models and the graceful shutdown.
 pub struct Lifecycle {
     models: Arc<ModelRegistry>,
     draining: watch::Sender<bool>,
+    engine_problem: OnceLock<EngineProblem>,
 }
 
 impl Lifecycle {
@@ -44,7 +51,18 @@ impl Lifecycle {
         Self {
             models,
             draining: watch::Sender::new(false),
+            engine_problem: OnceLock::new(),
         }
+    }
+
+    /// Sets where the problem of engines in other processes is known from. Only the first call counts.
+    pub fn watch_engines(&self, problem: EngineProblem) {
+        let _ = self.engine_problem.set(problem);
+    }
+
+    /// Why the engines of other processes cannot be used; `None` where they can, or the engine is in this process.
+    pub fn engine_problem(&self) -> Option<String> {
+        self.engine_problem.get().and_then(|problem| problem())
     }
 
     /// The models of the server.
@@ -71,6 +89,7 @@ impl Lifecycle {
             }
             ModelState::Unloaded | ModelState::Queued { .. } => ServerStage::Unloaded,
             ModelState::Loading { .. } => ServerStage::Loading,
+            ModelState::Ready(_) if self.engine_problem().is_some() => ServerStage::Unavailable,
             ModelState::Ready(_) => ServerStage::Ready,
         }
     }

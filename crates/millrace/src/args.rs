@@ -2,6 +2,7 @@
 
 mod answers;
 mod bench;
+mod cluster;
 mod eval;
 mod journal;
 mod keys;

@@ -2,9 +2,13 @@
 
 mod draft;
 mod memory;
+mod remote;
+mod step_signal;
 mod weights;
 
 pub(crate) use memory::bytes_needed;
+pub(crate) use remote::load_remote;
+pub(crate) use step_signal::StepSignal;
 pub(crate) use weights::kernel_isa;
 
 use crate::bounds::engine_config;
@@ -15,12 +19,13 @@ use crate::model_files::{ModelSource, ModelText, arithmetic_name, facts_of, iden
 use crate::model_lookup::find_model;
 use crate::progress_bar::LoadBar;
 use draft::DraftModel;
-use engine::{Engine, EngineThread};
+use engine::{Engine, EngineThread, Handle};
 use generate::model_handle::ModelHandle;
 use kernels::Isa;
 use model::{Forward, Model, ModelFiles};
 use server::{LoadPhase, LoadProgress, ModelFacts, ModelIdentity, StepMetrics};
 use std::sync::Arc;
+use step_signal::SignallingObserver;
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
 use weights::{load_options, load_weights};
@@ -32,9 +37,21 @@ pub(crate) struct LoadedEngine {
     pub(crate) identity: ModelIdentity,
     pub(crate) handle: ModelHandle,
     pub(crate) steps: Arc<StepMetrics>,
+    /// Called after each step.
+    pub(crate) step_signal: StepSignal,
     /// Bytes of memory, with every page used.
     pub(crate) bytes: u64,
-    thread: EngineThread,
+    /// `None`: engines of other processes compute.
+    thread: Option<EngineThread>,
+}
+
+/// What a model's files say without the weights.
+struct DescribedModel {
+    text: ModelText,
+    template: ChatTemplate,
+    answers: AnswerFormat,
+    capabilities: Capabilities,
+    facts: ModelFacts,
 }
 
 /// Loads the model of the settings and starts the engine, with a progress bar.
@@ -72,48 +89,75 @@ pub(crate) fn load_from(
         tensors_total: files.tensors().len() as u64,
         ..LoadProgress::default()
     });
-    let model_text = ModelText::read(source, &files)?;
-    for warning in model_text.tokenizer.warnings() {
-        tracing::warn!("tokenizer: {warning}");
-    }
-    let template = model_text.chat_template()?;
-    let is_token = |text: &str| model_text.tokenizer.id_of(text).is_some();
-    let answers = settings
-        .answers
-        .format(model_text.template.as_deref(), is_token);
-    let (answers, capabilities) =
-        log_capabilities(&template, settings.answers.with_json_fallback(answers));
-    let facts = facts_of(&files, source)?;
-    let draft = DraftModel::find(settings, &model_text.tokenizer)?;
+    let described = describe_model(source, &files, settings)?;
+    let draft = DraftModel::find(settings, &described.text.tokenizer)?;
     let isa = kernel_isa(settings.model.deterministic)?;
-    let identity = find_identity(&files, &model_text, answers, arithmetic(isa, settings));
+    let identity = find_identity(&files, &described, arithmetic(isa, settings));
     let model = Box::new(load_weights(files, isa, settings, report)?);
     let context_max = model.dims().context_max;
     let (mut engine, bytes) = new_engine(model, draft, settings)?;
     let steps = Arc::new(StepMetrics::default());
-    engine.observe(steps.observer());
+    let step_signal = StepSignal::default();
+    engine.observe(Box::new(SignallingObserver {
+        inner: steps.observer(),
+        signal: Arc::clone(&step_signal),
+    }));
     let (engine, thread) =
         engine::spawn(engine).map_err(|why| Failure::no_thread("engine", &why))?;
-    let limits = token_pool_limits(settings, context_max);
     Ok(LoadedEngine {
         name: source.name.clone(),
-        facts,
+        facts: described.facts.clone(),
         identity,
-        handle: ModelHandle {
-            eos: model_text.tokenizer.eos_ids().into(),
-            tokenizer: Arc::new(model_text.tokenizer),
-            template: Arc::new(template),
-            answers,
-            capabilities,
-            engine,
-            context_max,
-            token_pool: SegmentPool::new(limits),
-            top_pool: SegmentPool::new(limits),
-        },
+        handle: new_handle(described, engine, context_max, settings),
         steps,
+        step_signal,
         bytes,
-        thread,
+        thread: Some(thread),
     })
+}
+
+/// Reads the tokenizer and the chat template of an open model.
+fn describe_model(
+    source: &ModelSource,
+    files: &ModelFiles,
+    settings: &Settings,
+) -> Result<DescribedModel, Failure> {
+    let text = ModelText::read(source, files)?;
+    for warning in text.tokenizer.warnings() {
+        tracing::warn!("tokenizer: {warning}");
+    }
+    let template = text.chat_template()?;
+    let is_token = |word: &str| text.tokenizer.id_of(word).is_some();
+    let answers = settings.answers.format(text.template.as_deref(), is_token);
+    let (answers, capabilities) =
+        log_capabilities(&template, settings.answers.with_json_fallback(answers));
+    Ok(DescribedModel {
+        facts: facts_of(files, source)?,
+        text,
+        template,
+        answers,
+        capabilities,
+    })
+}
+
+fn new_handle(
+    described: DescribedModel,
+    engine: Handle,
+    context_max: usize,
+    settings: &Settings,
+) -> ModelHandle {
+    let limits = token_pool_limits(settings, context_max);
+    ModelHandle {
+        eos: described.text.tokenizer.eos_ids().into(),
+        tokenizer: Arc::new(described.text.tokenizer),
+        template: Arc::new(described.template),
+        answers: described.answers,
+        capabilities: described.capabilities,
+        engine,
+        context_max,
+        token_pool: SegmentPool::new(limits),
+        top_pool: SegmentPool::new(limits),
+    }
 }
 
 /// An engine, and the bytes of its models with every page used.
@@ -137,12 +181,11 @@ fn new_engine(
 
 fn find_identity(
     files: &ModelFiles,
-    model_text: &ModelText,
-    answers: AnswerFormat,
+    described: &DescribedModel,
     arithmetic: String,
 ) -> ModelIdentity {
     let started = now();
-    let identity = identity_of(files, model_text, answers, arithmetic);
+    let identity = identity_of(files, &described.text, described.answers, arithmetic);
     let ms = (now() - started).as_secs_f64() * 1000.0;
     tracing::debug!(
         weights = identity.weights,
@@ -188,7 +231,7 @@ impl LoadedEngine {
     /// Shuts the engine down and joins the thread.
     pub(crate) fn close(self) {
         self.handle.engine.shutdown(now());
-        if self.thread.join().is_err() {
+        if self.thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the engine thread panicked");
         }
     }

@@ -4,6 +4,7 @@
 mod args;
 mod bounds;
 mod clock;
+mod cluster_node;
 mod commands;
 mod config;
 mod failure;

@@ -1,5 +1,6 @@
 //! The services of a running server, and the handles by which handlers reach them.
 
+use crate::cluster_slot::ClusterSlot;
 use crate::config::live_config::LiveConfig;
 use crate::connection::AnswerBuffers;
 use crate::metrics::{Metrics, MetricsSources};
@@ -37,6 +38,7 @@ pub(crate) struct Services {
     pub(crate) pulls: PullSlots,
     pub(crate) feed: StreamFeed,
     pub(crate) answer_buffers: AnswerBuffers,
+    pub(crate) cluster: ClusterSlot,
 }
 
 impl App {
@@ -57,6 +59,7 @@ impl App {
         let responder =
             StreamResponder::new(gateway.clone(), Arc::clone(&config), Arc::clone(&metrics));
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&models)));
+        let cluster = ClusterSlot::default();
         Self(Arc::new(Services {
             sources: MetricsSources {
                 metrics: Arc::clone(&metrics),
@@ -64,6 +67,7 @@ impl App {
                 streams: Arc::clone(&gateway.generations.streams),
                 journal: Arc::clone(&gateway.generations.journal),
                 demand: Arc::default(),
+                cluster: Arc::clone(&cluster),
             },
             unadmitted: UnadmittedHandles {
                 models: Arc::clone(&models),
@@ -84,6 +88,7 @@ impl App {
             metrics,
             models,
             config,
+            cluster,
         }))
     }
 }
@@ -107,6 +112,7 @@ macro_rules! handles {
 }
 
 handles! {
+    ClusterSlot = cluster;
     Gateway = gateway;
     Arc<JobNames> = gateway.job_names;
     Arc<Lifecycle> = lifecycle;

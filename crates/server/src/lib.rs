@@ -34,6 +34,7 @@
 
 mod access;
 mod app;
+mod cluster_slot;
 mod config;
 mod connection;
 mod embeddings;

@@ -12,6 +12,7 @@ use crate::request::{foreign_stream, registration_wait};
 use crate::response::error_response::{self, Rejected};
 use crate::routes::ai_sdk;
 use crate::routes::anthropic;
+use crate::routes::cluster;
 use crate::routes::durable_streams;
 use crate::routes::generation;
 use crate::routes::jobs;
@@ -23,6 +24,7 @@ use crate::routes::stream_feed;
 use crate::routes::streams;
 use crate::routes::vocabulary;
 use crate::routes::workflows;
+use ::cluster::messages::Role;
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -122,6 +124,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/health/readiness": get(health::show_readiness);
     "/v1/ready": get(health::show_ready);
     "/version": get(health::show_version);
+    "/v1/cluster": get(cluster::show_cluster);
     "/v1/loading/progress": get(health::show_progress);
     "/v1/heartbeats/stream": get(health::heartbeat_stream);
 };
@@ -134,10 +137,19 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
     );
     let gateway = app.gateway.clone();
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
-    ROUTES
+    let is_engine = app
+        .cluster
+        .get()
+        .is_some_and(|node| node.role() == Role::Engine);
+    let routes = ROUTES
         .iter()
-        .fold(Router::new(), add)
-        .fallback(not_found)
+        .filter(|route| !is_engine || is_for_operators(route.path));
+    let router = routes.fold(Router::new(), add);
+    let router = match is_engine {
+        true => router.fallback(not_at_engine),
+        false => router.fallback(not_found),
+    };
+    router
         .method_not_allowed_fallback(async || not_allowed())
         .layer(from_fn_with_state(gateway, foreign_stream::find_owner))
         .layer(from_fn_with_state(
@@ -151,6 +163,24 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         ))
         .layer(from_fn_with_state(metrics, metrics::count_request))
         .with_state(app)
+}
+
+/// Whether a path is answered by a process that serves no clients.
+fn is_for_operators(path: &str) -> bool {
+    const PATHS: [&str; 6] = [
+        "/metrics",
+        "/version",
+        "/v1/cluster",
+        "/v1/heartbeats/stream",
+        "/v1/loading/progress",
+        "/v1/ready",
+    ];
+    path.starts_with("/health") || PATHS.contains(&path)
+}
+
+async fn not_at_engine() -> Rejected {
+    let message = "this process is an engine of a cluster (cluster.role): requests go to a gateway";
+    ApiError::caller(ErrorKind::NotFound, "not_a_gateway", message).into()
 }
 
 async fn not_found(method: Method, uri: Uri) -> Rejected {

@@ -13,6 +13,7 @@ use crate::metrics::watch_demand;
 use crate::router::build_router;
 use crate::routes::stream_feed;
 use axum::Router;
+use cluster::node::ClusterNode;
 use cluster::records::RecordsDriver;
 use gateway::durability::{JournalSlot, StreamJournal};
 use gateway::keys::Keys;
@@ -105,6 +106,17 @@ impl Server {
     #[must_use]
     pub fn with_library(self, library: Arc<dyn Library>) -> Self {
         self.app.models.set_library(library);
+        self
+    }
+
+    /// Takes part in a cluster: readiness depends on the engines of other processes where this one has none, and an engine
+    /// answers only paths for operators. To be called once.
+    #[must_use]
+    pub fn with_cluster(self, node: Arc<ClusterNode>) -> Self {
+        let watched = Arc::clone(&node);
+        let problem = Box::new(move || watched.problem());
+        self.app.lifecycle.watch_engines(problem);
+        let _ = self.app.cluster.set(node);
         self
     }
 

@@ -51,6 +51,15 @@ pub struct ContentIdentity {
     pub arithmetic: String,
 }
 
+impl ContentIdentity {
+    /// Whether weights, tokenizer and template are the same. The arithmetic is the engines' own.
+    pub fn has_content_of(&self, other: &Self) -> bool {
+        self.weights == other.weights
+            && self.tokenizer == other.tokenizer
+            && self.template == other.template
+    }
+}
+
 /// Load of a model's engine. Zeros where the engine does not report a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -67,6 +67,29 @@ impl Relay {
         }
     }
 
+    /// No process listens for an engine that was alive: the process has ended, as NATS knows before heartbeats are missing.
+    /// After a reconnection, the engine may not be back yet.
+    pub fn on_no_engine(&mut self, engine: InstanceId, now: Instant) {
+        let connected = self
+            .connected_at
+            .map(|at| now.saturating_duration_since(at));
+        if connected.is_none_or(|time| time < self.config.reconnect_grace) {
+            return;
+        }
+        let runs_there = |placed: &Assignment| {
+            let silence = now.saturating_duration_since(placed.heard_at);
+            placed.engine() == Some(engine) && silence >= self.config.silence
+        };
+        let taken = self
+            .requests
+            .iter()
+            .filter(|(_, placed)| runs_there(placed));
+        let taken: Vec<u64> = taken.map(|(handle, _)| *handle).collect();
+        for handle in taken {
+            self.take_back(handle, true, now);
+        }
+    }
+
     /// Tokens of an engine arrived: published ones, or the answer to a read.
     pub fn on_tokens(&mut self, batch: &TokenBatch, is_answer: bool, now: Instant) {
         let engine = batch.engine();

@@ -20,6 +20,8 @@ pub struct RelayedModel {
     pub key: String,
     /// Content, the arithmetic left out; engines with another one get no request.
     pub identity: ContentIdentity,
+    /// Tokens that prompt and answer may have together; engines with a shorter context get no request.
+    pub context_max: usize,
     /// Requests of the model's handle.
     pub inbox: RemoteInbox,
 }

@@ -7,7 +7,7 @@ use crate::messages::{
     MESSAGE_BYTES_MAX, Order, ReadRequest, Run, RunReply, TokenBatch, encode_orders,
 };
 use crate::names::{InstanceId, Subjects};
-use async_nats::{Client, Message, Request, Subscriber};
+use async_nats::{Client, Message, Request, RequestErrorKind, Subscriber};
 use futures_util::StreamExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
@@ -116,6 +116,16 @@ impl Wake for RelayWaker {
     }
 }
 
+/// What became of a read.
+enum ReadAnswer {
+    /// Tokens.
+    Tokens(Message),
+    /// No process listens for the engine.
+    NoEngine(InstanceId),
+    /// No answer came in time.
+    Nothing,
+}
+
 /// A request that was answered, or was not.
 type RunAnswer = (InstanceId, (u64, u32), SubmitOutcome);
 
@@ -127,7 +137,7 @@ struct RelayTask {
     /// At most one for each attempt that has no answer.
     submissions: JoinSet<RunAnswer>,
     /// At most one for each engine and second.
-    reads: JoinSet<Option<Message>>,
+    reads: JoinSet<ReadAnswer>,
     batch: TokenBatch,
     counters: Arc<Mutex<RelayCounters>>,
 }
@@ -148,8 +158,10 @@ impl RelayTask {
                     continue;
                 }
                 Some(answer) = self.reads.join_next() => {
-                    if let Ok(Some(message)) = answer {
-                        self.take_tokens(&message, true);
+                    match answer {
+                        Ok(ReadAnswer::Tokens(message)) => self.take_tokens(&message, true),
+                        Ok(ReadAnswer::NoEngine(engine)) => self.relay.on_no_engine(engine, now()),
+                        Ok(ReadAnswer::Nothing) | Err(_) => {}
                     }
                     continue;
                 }
@@ -228,7 +240,13 @@ impl RelayTask {
         self.reads.spawn(async move {
             let request = Request::new().payload(message.into());
             let request = request.timeout(Some(READ_WAIT));
-            client.send_request(subject, request).await.ok()
+            match client.send_request(subject, request).await {
+                Ok(message) => ReadAnswer::Tokens(message),
+                Err(why) if why.kind() == RequestErrorKind::NoResponders => {
+                    ReadAnswer::NoEngine(engine)
+                }
+                Err(_) => ReadAnswer::Nothing,
+            }
         });
     }
 }

@@ -64,11 +64,9 @@ impl ModelEngines {
         for instance in instances.iter().filter(|instance| instance.accepts) {
             let heartbeat = &instance.heartbeat;
             let served = heartbeat.models.iter().find(|served| {
-                let (own, theirs) = (&model.identity, &served.identity);
                 served.key == model.key
-                    && own.weights == theirs.weights
-                    && own.tokenizer == theirs.tokenizer
-                    && own.template == theirs.template
+                    && served.identity.has_content_of(&model.identity)
+                    && served.context_max >= model.context_max as u64
             });
             if let Some((served, load)) = served.and_then(|served| Some((served, served.load?))) {
                 engines.loads.push(engine_load(instance, &load));
@@ -153,6 +151,7 @@ mod tests {
         let model = RelayedModel {
             key: "model".into(),
             identity: identity("w", ""),
+            context_max: 64,
             inbox,
         };
         let mut instances = [
@@ -161,8 +160,12 @@ mod tests {
             instance(3, Role::Engine, identity("other", "f32"), now),
             instance(4, Role::Gateway, identity("w", ""), now),
             instance(5, Role::Engine, identity("w", "f32"), now),
+            instance(6, Role::Engine, identity("w", "f32"), now),
         ];
         instances[4].accepts = false;
+        let mut short = (*instances[5].heartbeat).clone();
+        short.models[0].context_max = 63;
+        instances[5].heartbeat = Arc::new(short);
         let engines = Engines::new([&model].into_iter(), &instances);
         let ids: Vec<u64> = engines.models[0]
             .loads
@@ -171,7 +174,7 @@ mod tests {
             .collect();
         assert_eq!(ids, [1, 2]);
         assert_eq!(engines.models[0].arithmetic, ["f32", "bf16"]);
-        assert_eq!(engines.alive, [1, 2, 3, 5].map(InstanceId).into());
+        assert_eq!(engines.alive, [1, 2, 3, 5, 6].map(InstanceId).into());
         let load = &engines.models[0].loads[0];
         assert_eq!(
             (load.cache_tokens, load.free_tokens, load.step),

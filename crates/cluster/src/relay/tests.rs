@@ -215,3 +215,24 @@ fn request_without_an_engine_waits_and_is_lost_in_the_end() {
     assert!(bench.sent().is_none());
     assert_eq!(read(&mut reader).1, Some(End::TimedOut(Clock::Queue)));
 }
+
+#[test]
+fn engine_that_nobody_listens_for_loses_its_silent_requests() {
+    let silence = RelayConfig::default().silence;
+    let mut bench = bench();
+    bench.show(&[A]);
+    let (_reader, run) = bench.running();
+    bench.show(&[A, B]);
+    bench.relay.on_no_engine(A, bench.now);
+    assert!(bench.sent().is_none(), "heard a moment ago");
+    bench.now += silence;
+    bench.relay.on_no_engine(A, bench.now);
+    let (engine, again) = bench.sent().expect("placed again");
+    assert_eq!((engine, again.attempt), (B, run.attempt + 1));
+    bench.answer(B, &again, RunReply::Accepted);
+    bench.relay.set_connected(false, bench.now);
+    bench.relay.set_connected(true, bench.now);
+    bench.now += silence;
+    bench.relay.on_no_engine(B, bench.now);
+    assert!(bench.sent().is_none(), "the engine may not be back yet");
+}

@@ -145,6 +145,21 @@ impl Keys {
         self.anonymous.is_none()
     }
 
+    /// A digest of all keys, to compare the key files of several processes; empty where no key is required.
+    pub fn digest(&self) -> String {
+        if !self.are_required() {
+            return String::new();
+        }
+        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let mut hashes: Vec<_> = entries.iter().map(|entry| entry.hash.to_hex()).collect();
+        hashes.sort_unstable();
+        let mut hasher = blake3::Hasher::new();
+        for hash in &hashes {
+            hasher.update(hash.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
     /// The caller with this key. Takes equally long for every key, known or unknown.
     pub fn identify(&self, presented: Option<&[u8]>) -> Option<Caller> {
         if let Some(anonymous) = &self.anonymous {

@@ -1,6 +1,7 @@
 //! Arguments of `millrace serve`.
 
 use super::answers::AnswerArgs;
+use super::cluster::ClusterArgs;
 use super::reach::ReachArgs;
 use super::{ModelArgs, Secret};
 use crate::config::{Config, ConfigError, bind};
@@ -56,6 +57,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", visible_alias = "journal-directory")]
     pub(crate) journal: Option<String>, // clap rejects an empty path
     #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(flatten)]
     pub(crate) answers: AnswerArgs,
 }
 
@@ -67,8 +70,8 @@ impl ServeArgs {
             .iter()
             .map(|key| key.reveal().to_owned())
             .collect();
-        self.reach
-            .over(self.answers.over(self.model.layers()))
+        self.cluster
+            .over(self.reach.over(self.answers.over(self.model.layers())))
             .api_keys(&keys)
             .flag("model.path", self.path.as_ref())
             .flag("model.name", self.name.as_ref())

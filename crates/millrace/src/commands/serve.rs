@@ -2,6 +2,8 @@
 
 use crate::args::ServeArgs;
 use crate::bounds::server_config;
+use crate::cluster_node::{self, JoinedCluster};
+use crate::config::ClusterRole;
 use crate::failure::Failure;
 use crate::journal_opening::lock_journal;
 use crate::keyring::Keyring;
@@ -26,9 +28,13 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let settings = config.settings.clone();
     let source = find_model(&settings)?;
     loading::check_header(&source, &settings)?;
-    let journal = lock_journal(&settings)?;
+    let role = settings.cluster.role;
+    let journal = match role {
+        // An engine owns no streams.
+        ClusterRole::Engine => None,
+        ClusterRole::All | ClusterRole::Gateway => lock_journal(&settings)?,
+    };
     let name = source.name.clone();
-    let library = Arc::new(Library::new(settings.clone(), source));
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);
     #[cfg(feature = "otlp")]
@@ -36,14 +42,21 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     runtime.block_on(async {
         let (server, loading) = Server::bind_early(bounds, &name)
             .map_err(|why| Failure::user(format!("server.bind {}: {why}", settings.server.bind)))?;
-        let others: Arc<dyn server::Library> = Arc::clone(&library) as _;
-        let server = server
-            .with_keys(Arc::clone(&ring.keys))
-            .with_library(others);
-        let server = match journal {
-            Some(locked) => server.with_journal(StartingJournal::new(locked)),
-            None => server,
-        };
+        let cluster =
+            cluster_node::join(&settings, server.local_addr(), Arc::clone(&ring.keys)).await?;
+        let library = Library::new(settings.clone(), source).with_cluster(cluster.clone());
+        let library = Arc::new(library);
+        let mut server = server.with_keys(Arc::clone(&ring.keys));
+        // The model of a process in a cluster stays loaded: others count on it.
+        if cluster.is_none() {
+            server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);
+        }
+        if let Some(locked) = journal {
+            server = server.with_journal(StartingJournal::new(locked));
+        }
+        if let Some(cluster) = &cluster {
+            server = server.with_cluster(Arc::clone(&cluster.node));
+        }
         let reload = Reload {
             args: args.clone(),
             ring,
@@ -53,47 +66,63 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             config,
         };
         let reloading = Reloading::start(reload)?;
-        run_server(server, loading, library, &name, &reloading).await
+        let running = ServedProcess {
+            library,
+            name: &name,
+            reloading: &reloading,
+            cluster,
+        };
+        running.run(server, loading).await
     })
 }
 
-/// Runs the server from bind to the end of the last connection.
-async fn run_server(
-    server: Server,
-    loading: Loading,
+/// What a running server is made of beside its sockets.
+struct ServedProcess<'a> {
     library: Arc<Library>,
-    name: &str,
-    reloading: &Reloading,
-) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
-    let address = server.local_addr();
-    print_line(&format!("millrace listens at http://{address}"))?;
-    let loads = spawn_load(library, loading)?;
-    let mut outcome = Ok(());
-    let served = async {
-        let is_ready = tokio::select! {
-            // A failed load is reported even if a signal arrives at the same time.
-            biased;
-            loaded = loads => {
-                outcome = report_ready(loaded, name, address);
-                outcome.is_ok()
+    name: &'a str,
+    reloading: &'a Reloading,
+    cluster: Option<JoinedCluster>,
+}
+
+impl ServedProcess<'_> {
+    /// Runs the server from bind to the end of the last connection.
+    async fn run(self, server: Server, loading: Loading) -> Result<(), Failure> {
+        let mut signals = Signals::new()?;
+        let address = server.local_addr();
+        print_line(&format!("millrace listens at http://{address}"))?;
+        let loads = spawn_load(self.library, loading)?;
+        let mut outcome = Ok(());
+        let served = async {
+            let is_ready = tokio::select! {
+                // A failed load is reported even if a signal arrives at the same time.
+                biased;
+                loaded = loads => {
+                    outcome = report_ready(loaded, self.name, address);
+                    outcome.is_ok()
+                }
+                () = signals.stop(self.reloading) => false,
+            };
+            if is_ready {
+                signals.stop(self.reloading).await;
             }
-            () = signals.stop(reloading) => false,
+            let drain_ms = self.reloading.drain_timeout_ms();
+            tracing::info!("shutting down: running streams have {drain_ms} ms to end");
+            if let Some(cluster) = &self.cluster {
+                cluster.node.leave().await;
+            }
         };
-        if is_ready {
-            signals.stop(reloading).await;
+        let drained = server.serve(served).await;
+        if let Some(cluster) = &self.cluster {
+            cluster.node.finish().await;
         }
-        let drain_ms = reloading.drain_timeout_ms();
-        tracing::info!("shutting down: running streams have {drain_ms} ms to end");
-    };
-    let drained = server.serve(served).await;
-    if drained.cut > 0 {
-        tracing::warn!(
-            "{} connections were closed before they were done",
-            drained.cut
-        );
+        if drained.cut > 0 {
+            tracing::warn!(
+                "{} connections were closed before they were done",
+                drained.cut
+            );
+        }
+        outcome
     }
-    outcome
 }
 
 /// Loads the model on a separate thread, which ends with the process.

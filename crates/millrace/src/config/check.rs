@@ -1,7 +1,7 @@
 //! Bounds of the settings, and conditions on several settings together.
 
 use super::catalog::SETTINGS;
-use super::{Settings, Speculation, tree};
+use super::{Settings, Speculation, cluster, tree};
 use serde_json::{Map, Value};
 use server::Origins;
 
@@ -15,6 +15,7 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     found.extend(min_streams(settings));
     found.extend(draft_model(settings));
     found.extend(check_origins(settings));
+    found.extend(cluster::problems(settings));
     found.extend(check_bind(settings).filter(|_| !keyed));
     found
 }

@@ -6,6 +6,7 @@ pub(crate) mod bind;
 mod catalog;
 mod changes;
 mod check;
+mod cluster;
 mod environment;
 mod file;
 mod journal;
@@ -31,6 +32,7 @@ mod workflows;
 
 pub(crate) use answers::{Field, ReasoningParser, ToolParser};
 pub(crate) use changes::Changes;
+pub(crate) use cluster::{Cluster, Role as ClusterRole};
 pub(crate) use journal::JournalPlace;
 pub(crate) use kv_type::KvType;
 pub(crate) use layers::{Config, ConfigError, Layers};

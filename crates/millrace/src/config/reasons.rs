@@ -241,6 +241,40 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "journal.required",
         "a directory that was chosen must work; without a choice a read-only home must not prevent the start",
     ),
+    ("cluster.role", "one process needs no NATS"),
+    (
+        "cluster.name",
+        "one cluster per NATS account is the usual case",
+    ),
+    ("cluster.servers", "a single process opens no connection"),
+    (
+        "cluster.nkey_file",
+        "a NATS server on the same machine often has no login",
+    ),
+    ("cluster.user", "the same"),
+    ("cluster.password_file", "the same"),
+    ("cluster.token_file", "the same"),
+    (
+        "cluster.tls_ca",
+        "certificates of public authorities need no configuration",
+    ),
+    (
+        "cluster.tls_cert",
+        "NATS servers ask for one only if configured",
+    ),
+    ("cluster.tls_key", "the same"),
+    (
+        "cluster.instance_id",
+        "two processes never have the same random id",
+    ),
+    (
+        "cluster.address",
+        "on one machine the listening address is the right one",
+    ),
+    (
+        "cluster.heartbeat_ms",
+        "an engine that died is noticed within a second, at the cost of four small messages a second",
+    ),
     (
         "backpressure.max_unacked_tokens",
         "some seconds of reading; more would be computed for clients that have disconnected",

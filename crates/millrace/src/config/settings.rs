@@ -5,7 +5,7 @@ use super::models::Models;
 use super::scale::Scale;
 use super::workflows::Workflows;
 use super::{
-    KvType, Preset, Quantize, answers::Answers, bind, journal::Journal, log::Log,
+    Cluster, KvType, Preset, Quantize, answers::Answers, bind, journal::Journal, log::Log,
     realtime::Realtime, responses::Responses,
 };
 use engine::EngineConfig;
@@ -34,6 +34,7 @@ pub(crate) struct Settings {
     pub(crate) streams: Streams,
     pub(crate) responses: Responses,
     pub(crate) journal: Journal,
+    pub(crate) cluster: Cluster,
     pub(crate) backpressure: Backpressure,
     pub(crate) clocks: Clocks,
     pub(crate) realtime: Realtime,

@@ -2,6 +2,7 @@
 
 use crate::bounds::tuning;
 use crate::clock::now_unix_s;
+use crate::cluster_node::JoinedCluster;
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
 use crate::loading::{self, LoadedEngine};
@@ -49,6 +50,28 @@ impl RunningEngines {
         report: &mut dyn FnMut(LoadProgress),
     ) -> Result<LoadedModel, Failure> {
         let loaded = loading::load_from(source, &self.settings_of(source), report)?;
+        Ok(self.adopt(loaded))
+    }
+
+    /// Loads a model of a process in a cluster: a gateway's requests go to other processes, another process's engine also
+    /// computes for gateways.
+    pub(super) fn load_in_cluster(
+        &self,
+        source: &ModelSource,
+        cluster: &JoinedCluster,
+        report: &mut dyn FnMut(LoadProgress),
+    ) -> Result<LoadedModel, Failure> {
+        let settings = self.settings_of(source);
+        if cluster.is_gateway() {
+            let loaded = loading::load_remote(source, &settings, cluster, report)?;
+            return Ok(self.adopt(loaded));
+        }
+        let loaded = loading::load_from(source, &settings, report)?;
+        cluster.execute(&loaded)?;
+        Ok(self.adopt(loaded))
+    }
+
+    fn adopt(&self, loaded: LoadedEngine) -> LoadedModel {
         let mut table = lock(&self.0);
         // The settings may have changed during the load.
         loaded.handle.engine.tune(tuning(&table.settings));
@@ -57,14 +80,14 @@ impl RunningEngines {
         table.engines.push((id, loaded.handle.engine.clone()));
         drop(table);
         let engines = Arc::clone(&self.0);
-        Ok(LoadedModel {
+        LoadedModel {
             model: Arc::new(served_model(&loaded)),
             bytes: loaded.bytes,
             close: Box::new(move || {
                 lock(&engines).engines.retain(|(other, _)| *other != id);
                 loaded.close();
             }),
-        })
+        }
     }
 
     /// The settings for one model: a draft model and a context apply only to the model that the server was started with.

@@ -4,6 +4,7 @@ mod engines;
 #[cfg(test)]
 mod tests;
 
+use crate::cluster_node::JoinedCluster;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
@@ -17,6 +18,7 @@ use std::ops::ControlFlow;
 pub(crate) struct Library {
     store: ModelStore,
     engines: RunningEngines,
+    cluster: Option<JoinedCluster>,
 }
 
 impl Library {
@@ -25,7 +27,13 @@ impl Library {
         Self {
             store: ModelStore::new(&settings, started),
             engines: RunningEngines::new(settings),
+            cluster: None,
         }
+    }
+
+    /// Takes part in a cluster with the model that the server was started with.
+    pub(crate) fn with_cluster(self, cluster: Option<JoinedCluster>) -> Self {
+        Self { cluster, ..self }
     }
 
     /// Loads the model that the server was started with.
@@ -33,7 +41,11 @@ impl Library {
         &self,
         report: &mut dyn FnMut(LoadProgress),
     ) -> Result<LoadedModel, Failure> {
-        self.engines.load(&self.store.source_of(None), report)
+        let source = self.store.source_of(None);
+        match &self.cluster {
+            Some(cluster) => self.engines.load_in_cluster(&source, cluster, report),
+            None => self.engines.load(&source, report),
+        }
     }
 
     /// Applies new settings to running engines, as far as these can change, and to later loads.

@@ -3,6 +3,8 @@
 mod bench;
 #[cfg(feature = "mini")]
 mod built_in;
+#[cfg(feature = "mini")]
+mod cluster;
 mod command_line;
 mod config;
 mod early;

@@ -132,7 +132,7 @@ fn required_scopes(path: &str) -> Scopes {
     match path {
         "/metrics" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
         "/api/pull" | "/api/create" | "/api/copy" | "/api/delete" => Scopes::of(&[Scope::Admin]),
-        "/v1/streams/feed" => Scopes::of(&[Scope::Admin]),
+        "/v1/streams/feed" | "/v1/cluster" => Scopes::of(&[Scope::Admin]),
         "/v1/heartbeats/stream" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
         path if path == "/v1/streams"
             || path.starts_with("/v1/streams/")

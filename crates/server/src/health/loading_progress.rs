@@ -88,7 +88,10 @@ impl ProgressStream {
         self.reported = Some(stage);
         let done = match stage {
             ServerStage::Loading | ServerStage::Unloaded => "",
-            ServerStage::Ready | ServerStage::Failed | ServerStage::Draining => "data: [DONE]\n\n",
+            ServerStage::Ready
+            | ServerStage::Unavailable
+            | ServerStage::Failed
+            | ServerStage::Draining => "data: [DONE]\n\n",
         };
         Some(Bytes::from(format!(
             "data: {}\n\n{done}",

@@ -107,13 +107,20 @@ pub(crate) async fn show_readiness(
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
     let status = lifecycle.stage().name();
-    ready_response(&lifecycle, &config, |loading| Readiness { status, loading })
+    ready_response(&lifecycle, &config, |reason, loading| Readiness {
+        status,
+        reason,
+        loading,
+    })
 }
 
 /// Whether requests are accepted.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Readiness {
     status: &'static str,
+    /// Why the engines of other processes cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     #[serde(flatten)]
     loading: Option<LoadingReport>,
 }
@@ -132,9 +139,10 @@ pub(crate) async fn show_ready(
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
     let stage = lifecycle.stage();
-    ready_response(&lifecycle, &config, |loading| ReadyState {
+    ready_response(&lifecycle, &config, |reason, loading| ReadyState {
         ready: stage == ServerStage::Ready,
         state: stage.name(),
+        reason,
         loading,
     })
 }
@@ -144,6 +152,9 @@ pub(crate) async fn show_ready(
 pub(crate) struct ReadyState {
     ready: bool,
     state: &'static str,
+    /// Why the engines of other processes cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     #[serde(flatten)]
     loading: Option<LoadingReport>,
 }
@@ -152,11 +163,11 @@ pub(crate) struct ReadyState {
 fn ready_response<T: Serialize>(
     lifecycle: &Lifecycle,
     config: &LiveConfig,
-    report: impl FnOnce(Option<LoadingReport>) -> T,
+    report: impl FnOnce(Option<String>, Option<LoadingReport>) -> T,
 ) -> Response {
     let stage = lifecycle.stage();
     if stage == ServerStage::Ready {
-        return Json(report(None)).into_response();
+        return Json(report(None, None)).into_response();
     }
     let state = lifecycle.model_registry().first_entry().state();
     let loading = match (stage, &state) {
@@ -167,7 +178,9 @@ fn ready_response<T: Serialize>(
         }),
         _ => None,
     };
-    let mut response = (StatusCode::SERVICE_UNAVAILABLE, Json(report(loading))).into_response();
+    let reason = lifecycle.engine_problem();
+    let report = Json(report(reason, loading));
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, report).into_response();
     let unknown = config.now().retry_after;
     let wait = state.retry_after(unknown).unwrap_or(unknown);
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

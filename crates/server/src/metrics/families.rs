@@ -1,5 +1,6 @@
 //! All metric families of `GET /metrics`. `docs/metrics.md` describes each; a test compares the names.
 
+mod cluster;
 mod demand;
 mod engine;
 mod journal;
@@ -38,6 +39,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     write_streams(&mut text, sources.streams.registry().counts());
     recovery::write_recovery(&mut text, &sources.metrics.generations.recovery);
     journal::write_journal(&mut text, &sources.journal);
+    cluster::write_cluster(&mut text, sources.cluster.get().map(|node| &**node));
     let state = sources.models.first_entry().state();
     write_loading(&mut text, &state);
     write_models(&mut text, &sources.models);

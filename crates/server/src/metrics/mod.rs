@@ -23,6 +23,7 @@ pub(crate) use http::{count_request, show_metrics};
 pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 
 use self::http::StatusCounters;
+use crate::cluster_slot::ClusterSlot;
 use gateway::durability::JournalSlot;
 use gateway::metrics::GenerationMetrics;
 use gateway::metrics::count::{Counter, Gauge};
@@ -60,6 +61,7 @@ pub(crate) struct MetricsSources {
     pub(crate) streams: Arc<StreamRegistry>,
     pub(crate) journal: Arc<JournalSlot>,
     pub(crate) demand: Arc<DemandMeter>,
+    pub(crate) cluster: ClusterSlot,
 }
 
 impl Metrics {

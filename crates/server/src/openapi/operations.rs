@@ -9,6 +9,7 @@ use crate::embeddings::openai::EmbeddingList;
 use crate::health::{Health, Heartbeat, Liveness, LoadingEvent, Readiness, ReadyState, Version};
 use crate::metrics::MetricsSnapshot;
 use crate::routes::anthropic::MessageTokenCount;
+use crate::routes::cluster::ClusterReport;
 use crate::routes::jobs::{JobGone, JobStatus, SubmittedJob};
 use crate::routes::ollama::models::{
     OllamaLoadedModel, OllamaModel, OllamaModelInfo, OllamaModelList, OllamaVersion,
@@ -144,6 +145,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/loading/progress", "Health", "Get or stream the loading progress", "", NONE, JsonOrEvents(of::<LoadingEvent>, of::<LoadingEvent>)),
     ("get", "/v1/heartbeats/stream", "Health", "Stream periodic statistics", "", NONE, Events(of::<Heartbeat>)),
     ("get", "/version", "Health", "Get the version", "", NONE, Json(200, of::<Version>)),
+    ("get", "/v1/cluster", "Health", "Get the instances of the cluster, with their models and loads", "", NONE, Json(200, of::<ClusterReport>)),
     ("get", "/metrics", "Health", "Get all metrics in Prometheus text format", "", NONE, TextOrJson(of::<MetricsSnapshot>)),
     ("get", "/openapi.json", "Health", "Get this OpenAPI document", "", NONE, Json(200, of::<Map<String, Value>>)),
     ("get", "/docs", "Health", "Browse this OpenAPI document", "", NONE, Page),

@@ -2,6 +2,7 @@
 
 pub(crate) mod ai_sdk;
 pub(crate) mod anthropic;
+pub(crate) mod cluster;
 pub(crate) mod durable_streams;
 pub(crate) mod generation;
 pub(crate) mod jobs;

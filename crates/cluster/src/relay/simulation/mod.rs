@@ -78,6 +78,7 @@ impl World {
         let start = epoch();
         let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), start).unwrap();
         let model = RelayedModel {
+            context_max: 0,
             key: "model".into(),
             identity: ContentIdentity::default(),
             inbox,

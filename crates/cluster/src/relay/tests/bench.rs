@@ -33,6 +33,7 @@ pub(super) fn bench() -> Bench {
     let start = Instant::now();
     let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), start).unwrap();
     let model = RelayedModel {
+        context_max: 0,
         key: "model".into(),
         identity: ContentIdentity::default(),
         inbox,

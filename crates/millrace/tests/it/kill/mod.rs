@@ -3,11 +3,11 @@
 //! A credit window of seven tokens without acknowledgements parks every stream each seven tokens, in every process. So one
 //! kill cuts all streams at known places, and the next process brings each of them seven tokens further.
 
-mod crashing;
-mod event_reader;
+pub(crate) mod crashing;
+pub(crate) mod event_reader;
 mod full_disk;
-mod requests;
-mod transcript;
+pub(crate) mod requests;
+pub(crate) mod transcript;
 
 use crashing::{Client, Crashing, description};
 use event_reader::read_events;

@@ -1,0 +1,64 @@
+//! Engines of a gateway's model among the live instances.
+
+use crate::instances::{InstanceState, LiveInstance};
+use crate::messages::{ContentIdentity, Role, ServedModel};
+
+/// A gateway's model, for which engines are searched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineSearch {
+    /// Name of the model.
+    pub key: String,
+    /// Content of the model; the arithmetic is left out.
+    pub identity: ContentIdentity,
+    /// Least context of an engine, in tokens.
+    pub context_min: usize,
+}
+
+impl EngineSearch {
+    /// Contexts of all engines that can take requests for the model.
+    pub fn contexts(&self, instances: &[LiveInstance]) -> impl Iterator<Item = usize> {
+        let alive = engines(instances).filter(|engine| engine.state == InstanceState::Alive);
+        let served = alive.filter_map(|engine| self.find(engine));
+        let contexts = served
+            .filter(|served| {
+                served.load.is_some() && served.identity.has_content_of(&self.identity)
+            })
+            .map(|served| usize::try_from(served.context_max).unwrap_or(usize::MAX));
+        contexts.filter(|context| *context >= self.context_min)
+    }
+
+    /// Why no engine takes requests for the model; `None`: one does.
+    pub fn problem(&self, instances: &[LiveInstance]) -> Option<String> {
+        if self.contexts(instances).next().is_some() {
+            return None;
+        }
+        let key = &self.key;
+        let here = || engines(instances).filter(|engine| engine.state != InstanceState::Gone);
+        if let Some(served) = here().find_map(|engine| self.find(engine)) {
+            let (context, least) = (served.context_max, self.context_min);
+            return Some(match served.identity.has_content_of(&self.identity) {
+                false => {
+                    format!("no engine serves model {key:?} with the content that this gateway has")
+                }
+                true if context < least as u64 => format!(
+                    "no engine serves model {key:?} with a context of {least} tokens, as this gateway: at most {context}"
+                ),
+                true => format!("all engines of model {key:?} are silent or shut down"),
+            });
+        }
+        Some(match here().count() {
+            0 => format!("there is no engine for model {key:?}"),
+            count => format!("none of {count} engines serves model {key:?}"),
+        })
+    }
+
+    fn find<'a>(&self, engine: &'a LiveInstance) -> Option<&'a ServedModel> {
+        let mut models = engine.heartbeat.models.iter();
+        models.find(|served| served.key == self.key)
+    }
+}
+
+fn engines(instances: &[LiveInstance]) -> impl Iterator<Item = &LiveInstance> {
+    let is_engine = |instance: &&LiveInstance| instance.heartbeat.role != Role::Gateway;
+    instances.iter().filter(is_engine)
+}

@@ -1,0 +1,246 @@
+//! This process in a cluster: the connection, the heartbeats, and what the process does for others or lets others do.
+//!
+//! ```text
+//! mod             the process: start, roles, shutdown
+//! served_models   models in this process's heartbeats
+//! engine_search   engines of a gateway's model, or why there is none
+//! ```
+
+mod engine_search;
+mod served_models;
+
+pub use engine_search::EngineSearch;
+
+use crate::config::NatsConfig;
+use crate::executor::{ExecutorModel, ExecutorService};
+use crate::instances::{InstanceState, LiveInstance, Membership, MembershipConfig};
+use crate::messages::{Heartbeat, Role};
+use crate::names::{InstanceId, Subjects};
+use crate::nats::Connection;
+use crate::relay::{
+    KnownInstance, RelayConfig, RelayCounters, RelayDriver, RelayLink, RelayedModel,
+};
+use served_models::ServedModels;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+/// Time between two looks for an engine.
+const SEARCH_EVERY: Duration = Duration::from_millis(50);
+
+/// Configuration of a process in a cluster.
+pub struct NodeConfig {
+    /// How NATS is reached.
+    pub nats: NatsConfig,
+    /// Name of the cluster, and id of the process.
+    pub membership: MembershipConfig,
+    /// Part in the cluster.
+    pub role: Role,
+    /// The process in heartbeats, without models; called for each heartbeat.
+    pub describe: Box<dyn Fn() -> Heartbeat + Send + Sync>,
+}
+
+/// A process in a cluster. Dropped, it leaves without a word.
+pub struct ClusterNode {
+    role: Role,
+    subjects: Subjects,
+    membership: Arc<Membership>,
+    served: Arc<ServedModels>,
+    /// Gateway: the models that are relayed, or wait for an engine.
+    searches: Mutex<Vec<EngineSearch>>,
+    executor: Mutex<Option<ExecutorService>>,
+    relay: Mutex<Option<RelayDriver>>,
+    last_counters: Mutex<RelayCounters>,
+}
+
+impl ClusterNode {
+    /// Opens the connection and begins to send heartbeats. Returns at once: a server that is not reachable is tried again
+    /// for ever. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// A setting or a file of the connection is invalid.
+    pub async fn start(config: NodeConfig) -> Result<Arc<Self>, String> {
+        let connection = Arc::new(Connection::open(&config.nats).await?);
+        let served = Arc::new(ServedModels::new(InstanceId::random()?.0));
+        let subjects = Subjects::new(&config.membership.name);
+        let (describe, models) = (config.describe, Arc::clone(&served));
+        let describe = move || Heartbeat {
+            models: models.describe(),
+            ..describe()
+        };
+        let membership = Membership::start(connection, config.membership, describe);
+        Ok(Arc::new(Self {
+            role: config.role,
+            subjects,
+            membership: Arc::new(membership),
+            served,
+            searches: Mutex::default(),
+            executor: Mutex::default(),
+            relay: Mutex::default(),
+            last_counters: Mutex::default(),
+        }))
+    }
+
+    /// Part in the cluster.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Heartbeats of this process and of the others.
+    pub fn membership(&self) -> &Arc<Membership> {
+        &self.membership
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &Arc<Connection> {
+        self.membership.connection()
+    }
+
+    /// The subjects of the cluster.
+    pub fn subjects(&self) -> &Subjects {
+        &self.subjects
+    }
+
+    /// Counts of the relay; zeros where this process relays nothing.
+    pub fn relay_counters(&self) -> RelayCounters {
+        let relay = lock(&self.relay);
+        let mut last = lock(&self.last_counters);
+        if let Some(relay) = &*relay {
+            *last = relay.counters();
+        }
+        *last
+    }
+
+    /// Takes requests of gateways for these models. `step` gets the waker that the engines' observers call after each
+    /// step. To be called once.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn execute(
+        &self,
+        models: Vec<ExecutorModel>,
+        step: &OnceLock<Waker>,
+    ) -> Result<(), String> {
+        let client = self.connection().client().clone();
+        for model in &models {
+            self.served.add_engine(
+                &model.key,
+                &model.identity,
+                model.handle.context_max,
+                &model.handle.engine,
+            );
+        }
+        let (subjects, id) = (self.subjects.clone(), self.membership.id());
+        let executor = ExecutorService::start(client, subjects, id, models).await?;
+        // A second waker would be of a second executor.
+        let _ = step.set(executor.step_waker());
+        *lock(&self.executor) = Some(executor);
+        Ok(())
+    }
+
+    /// Waits for an engine of a gateway's model; returns the context of the engine in tokens.
+    pub async fn wait_for_engine(&self, search: &EngineSearch) -> usize {
+        self.set_search(search.clone());
+        loop {
+            let found = search.contexts(&self.membership.instances()).max();
+            if let Some(context) = found {
+                return context;
+            }
+            tokio::time::sleep(SEARCH_EVERY).await;
+        }
+    }
+
+    /// Sends requests for these models to engines of other processes. To be called once.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn relay(&self, models: Vec<RelayedModel>) -> Result<(), String> {
+        for model in &models {
+            let context = model.context_max;
+            self.served
+                .add_relayed(&model.key, &model.identity, context);
+            self.set_search(EngineSearch {
+                key: model.key.clone(),
+                identity: model.identity.clone(),
+                context_min: context,
+            });
+        }
+        let membership = Arc::clone(&self.membership);
+        let link = RelayLink {
+            client: self.connection().client().clone(),
+            usable: self.connection().usable_watch(),
+            subjects: self.subjects.clone(),
+            gateway: self.membership.id(),
+            instances: Box::new(move || known_instances(&membership)),
+        };
+        let relay = RelayDriver::start(link, RelayConfig::default(), models).await?;
+        *lock(&self.relay) = Some(relay);
+        Ok(())
+    }
+
+    /// Why this process cannot do its part now; `None`: it can. A process that has its own engine serves without NATS.
+    pub fn problem(&self) -> Option<String> {
+        if self.role == Role::All {
+            return None;
+        }
+        if let Some(why) = self.connection().problem() {
+            return Some(why);
+        }
+        let searches = lock(&self.searches);
+        if searches.is_empty() {
+            return None;
+        }
+        let instances = self.membership.instances();
+        searches
+            .iter()
+            .find_map(|search| search.problem(&instances))
+    }
+
+    /// Begins the shutdown: gateways send no further requests. An engine without streams of its own gives the running
+    /// requests back, to continue on other engines. At most five seconds.
+    pub async fn leave(&self) {
+        self.membership.leave().await;
+        if self.role == Role::Engine {
+            self.stop_executor().await;
+        }
+    }
+
+    /// Ends what is left, after all streams of this process have ended.
+    pub async fn finish(&self) {
+        self.stop_executor().await;
+        let _ = self.relay_counters();
+        let relay = lock(&self.relay).take();
+        if let Some(relay) = relay {
+            relay.finish().await;
+        }
+    }
+
+    fn set_search(&self, search: EngineSearch) {
+        let mut searches = lock(&self.searches);
+        searches.retain(|other| other.key != search.key);
+        searches.push(search);
+    }
+
+    async fn stop_executor(&self) {
+        let executor = lock(&self.executor).take();
+        if let Some(executor) = executor {
+            executor.leave().await;
+        }
+    }
+}
+
+/// The instances that are not gone, for a relay.
+fn known_instances(membership: &Membership) -> Vec<KnownInstance> {
+    let instances = membership.instances().into_iter();
+    let here = instances.filter(|instance| instance.state != InstanceState::Gone);
+    here.map(|instance: LiveInstance| KnownInstance {
+        accepts: instance.state == InstanceState::Alive,
+        heartbeat: instance.heartbeat,
+        heard: instance.heard,
+    })
+    .collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

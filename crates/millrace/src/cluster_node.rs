@@ -1,0 +1,98 @@
+//! This process in the cluster of the settings.
+
+use crate::clock::now_unix_s;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::loading::LoadedEngine;
+use cluster::executor::ExecutorModel;
+use cluster::messages::{ContentIdentity, Heartbeat, Role};
+use cluster::node::{ClusterNode, EngineSearch, NodeConfig};
+use cluster::relay::RelayedModel;
+use server::{Keys, ModelIdentity};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// A process that takes part in a cluster, for threads outside the server's runtime.
+#[derive(Clone)]
+pub(crate) struct JoinedCluster {
+    pub(crate) node: Arc<ClusterNode>,
+    runtime: Handle,
+}
+
+/// Joins the cluster of the settings, if there is one. `local` is the address that the server listens on. Must be called
+/// inside the server's runtime.
+///
+/// # Errors
+/// A file of secrets or certificates cannot be used.
+pub(crate) async fn join(
+    settings: &Settings,
+    local: SocketAddr,
+    keys: Arc<Keys>,
+) -> Result<Option<JoinedCluster>, Failure> {
+    let cluster = &settings.cluster;
+    if !cluster.is_joined() {
+        return Ok(None);
+    }
+    let role = Role::from(cluster.role);
+    let membership = cluster.membership().map_err(Failure::user)?;
+    let id = membership.id;
+    let bound = (!local.ip().is_unspecified()).then(|| local.to_string());
+    let http = cluster.address.clone().or(bound);
+    tracing::info!(instance = %id, cluster = cluster.name, role = role.name(), "joining the cluster");
+    let describe = move || Heartbeat {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        http: http.clone(),
+        record_version: journal::OPEN_VERSION,
+        keys_digest: keys.digest(),
+        at_unix_ms: u64::try_from(now_unix_s()).unwrap_or(0) * 1000,
+        ..Heartbeat::new(id, role)
+    };
+    let config = NodeConfig {
+        nats: cluster.nats(),
+        membership,
+        role,
+        describe: Box::new(describe),
+    };
+    let node = ClusterNode::start(config).await.map_err(Failure::user)?;
+    Ok(Some(JoinedCluster {
+        node,
+        runtime: Handle::current(),
+    }))
+}
+
+/// The content of a model, as other instances compare it.
+pub(crate) fn content_identity(identity: &ModelIdentity) -> ContentIdentity {
+    ContentIdentity {
+        weights: identity.weights.clone(),
+        tokenizer: identity.tokenizer.clone(),
+        template: identity.template.clone(),
+        arithmetic: identity.arithmetic.clone(),
+    }
+}
+
+impl JoinedCluster {
+    /// Whether the models of this process have no weights.
+    pub(crate) fn is_gateway(&self) -> bool {
+        self.node.role() == Role::Gateway
+    }
+
+    /// Waits for an engine; returns its context.
+    pub(crate) fn wait_for_engine(&self, search: &EngineSearch) -> usize {
+        self.runtime.block_on(self.node.wait_for_engine(search))
+    }
+
+    /// Sends the requests of a model to engines.
+    pub(crate) fn relay(&self, model: RelayedModel) -> Result<(), Failure> {
+        let relayed = self.runtime.block_on(self.node.relay(vec![model]));
+        relayed.map_err(Failure::user)
+    }
+
+    /// Offers a loaded model to gateways.
+    pub(crate) fn execute(&self, loaded: &LoadedEngine) -> Result<(), Failure> {
+        let identity = content_identity(&loaded.identity);
+        let model = ExecutorModel::new(loaded.name.clone(), identity, loaded.handle.clone());
+        let executed = self.node.execute(vec![model], &loaded.step_signal);
+        self.runtime.block_on(executed).map_err(Failure::user)
+    }
+}

@@ -1,0 +1,272 @@
+//! Settings of a process in a cluster, and what of them contradicts each other.
+
+use super::Settings;
+use cluster::config::{LoginFiles, NatsConfig, SERVERS_MAX, TlsFiles, check_name, check_server};
+use cluster::instances::MembershipConfig;
+use cluster::names::{ClusterName, InstanceId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes of `cluster.address`.
+const ADDRESS_BYTES_MAX: usize = 256;
+
+/// Several instances over NATS: gateways with engines behind them (docs/cluster.md).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Cluster {
+    /// Part of this process. `gateway` and `engine` need `cluster.servers`.
+    pub(crate) role: Role,
+    /// Name of the cluster: 1 to 32 of `a`-`z`, `0`-`9` and `-`. Clusters of different names can share NATS servers.
+    pub(crate) name: String,
+    /// NATS servers of one NATS cluster, such as `nats://10.0.0.1:4222` or `tls://nats.example.com`, at most 32. Without one the process opens no connection.
+    pub(crate) servers: Vec<String>,
+    /// File with the seed of an nkey (`nk -gen user`), to log in at the NATS servers.
+    pub(crate) nkey_file: Option<PathBuf>,
+    /// User name at the NATS servers.
+    pub(crate) user: Option<String>,
+    /// File with the password of `user`.
+    pub(crate) password_file: Option<PathBuf>,
+    /// File with a token for the NATS servers.
+    pub(crate) token_file: Option<PathBuf>,
+    /// PEM file with the authorities that sign the NATS servers' certificates; default: those of the system.
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// PEM file with the certificate of this process for the NATS servers.
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of `tls_cert`.
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Id of this process: 16 hexadecimal digits, different in each process. Empty: random at each start.
+    pub(crate) instance_id: String,
+    /// Host and port at which other instances reach the HTTP interface of this process. Default: `server.bind`, unless that is an address of all interfaces.
+    pub(crate) address: Option<String>,
+    /// Time between two heartbeats, the same in all processes of a cluster. A process is silent after 3 without one, and gone after 12.
+    pub(crate) heartbeat_ms: u64,
+}
+
+/// Part of a process in a cluster.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Role {
+    /// Clients and model in one process. With `cluster.servers`, the model also computes for gateways.
+    #[default]
+    All,
+    /// Serves clients, and has no weights: engines of other processes compute the tokens.
+    Gateway,
+    /// Computes tokens for gateways, and serves no clients.
+    Engine,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            role: Role::All,
+            name: "millrace".to_owned(),
+            servers: Vec::new(),
+            nkey_file: None,
+            user: None,
+            password_file: None,
+            token_file: None,
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
+            instance_id: String::new(),
+            address: None,
+            heartbeat_ms: 250,
+        }
+    }
+}
+
+impl From<Role> for cluster::messages::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::All => Self::All,
+            Role::Gateway => Self::Gateway,
+            Role::Engine => Self::Engine,
+        }
+    }
+}
+
+impl Cluster {
+    /// Whether the process takes part in a cluster.
+    pub(crate) fn is_joined(&self) -> bool {
+        !self.servers.is_empty()
+    }
+
+    /// How NATS is reached.
+    pub(crate) fn nats(&self) -> NatsConfig {
+        NatsConfig {
+            servers: self.servers.clone(),
+            connection_name: format!(
+                "millrace {}",
+                cluster::messages::Role::from(self.role).name()
+            ),
+            login: LoginFiles {
+                nkey: self.nkey_file.clone(),
+                user: self.user.clone(),
+                password: self.password_file.clone(),
+                token: self.token_file.clone(),
+            },
+            tls: TlsFiles {
+                ca: self.tls_ca.clone(),
+                cert: self.tls_cert.clone(),
+                key: self.tls_key.clone(),
+            },
+        }
+    }
+
+    /// Name and id of the process.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(crate) fn membership(&self) -> Result<MembershipConfig, String> {
+        Ok(MembershipConfig {
+            name: ClusterName::new(&self.name)?,
+            id: match self.instance_id.as_str() {
+                "" => InstanceId::random()?,
+                id => id.parse()?,
+            },
+            heartbeat: Duration::from_millis(self.heartbeat_ms),
+        })
+    }
+}
+
+/// All problems of the section beside bounds of numbers.
+pub(super) fn problems(settings: &Settings) -> Vec<(&'static str, String)> {
+    let cluster = &settings.cluster;
+    let mut found = Vec::new();
+    let mut check =
+        |key, outcome: Result<(), String>| found.extend(outcome.err().map(|why| (key, why)));
+    check("cluster.name", check_name(&cluster.name));
+    let servers = cluster.servers.iter().map(|server| check_server(server));
+    check("cluster.servers", servers.collect());
+    check("cluster.servers", number_of_servers(cluster));
+    let parsed = cluster.instance_id.parse::<InstanceId>().map(drop);
+    check(
+        "cluster.instance_id",
+        parsed.or_else(|why| match cluster.instance_id.is_empty() {
+            true => Ok(()),
+            false => Err(why),
+        }),
+    );
+    check("cluster.address", check_address(cluster.address.as_deref()));
+    check(
+        "cluster.password_file",
+        both("cluster.user", &cluster.user, &cluster.password_file),
+    );
+    check(
+        "cluster.tls_key",
+        both("cluster.tls_cert", &cluster.tls_cert, &cluster.tls_key),
+    );
+    check("cluster.nkey_file", one_login(cluster));
+    found
+}
+
+fn number_of_servers(cluster: &Cluster) -> Result<(), String> {
+    match (cluster.role, cluster.servers.len()) {
+        (Role::Gateway | Role::Engine, 0) => {
+            let role = cluster::messages::Role::from(cluster.role).name();
+            Err(format!(
+                "not set; cluster.role is {role}, which needs a NATS server, such as nats://127.0.0.1:4222"
+            ))
+        }
+        (_, count) if count > SERVERS_MAX => Err(format!("{count} servers; at most {SERVERS_MAX}")),
+        _ => Ok(()),
+    }
+}
+
+fn check_address(address: Option<&str>) -> Result<(), String> {
+    let Some(address) = address else {
+        return Ok(());
+    };
+    let port = address
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty());
+    let is_valid = port.is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match is_valid && address.len() <= ADDRESS_BYTES_MAX {
+        true => Ok(()),
+        false => Err(format!(
+            "{address:?} is not HOST:PORT of at most {ADDRESS_BYTES_MAX} bytes"
+        )),
+    }
+}
+
+fn both<A, B>(other: &str, first: &Option<A>, second: &Option<B>) -> Result<(), String> {
+    match (first.is_some(), second.is_some()) {
+        (true, false) => Err(format!("not set; {other} is")),
+        (false, true) => Err(format!("set, but {other} is not")),
+        _ => Ok(()),
+    }
+}
+
+fn one_login(cluster: &Cluster) -> Result<(), String> {
+    let ways = [
+        cluster.nkey_file.is_some(),
+        cluster.user.is_some(),
+        cluster.token_file.is_some(),
+    ];
+    match ways.into_iter().filter(|is_set| *is_set).count() {
+        0 | 1 => Ok(()),
+        _ => Err(
+            "only one of cluster.nkey_file, cluster.user and cluster.token_file can be set"
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Layers;
+    use serde_json::{Value, json};
+
+    fn problem(values: &[(&str, Value)]) -> Option<String> {
+        let lay = |layers: Layers, (key, value): &(&str, Value)| layers.flag(key, Some(value));
+        let layers = values.iter().fold(Layers::defaults(), lay);
+        layers.finish().err().map(|why| why.to_string())
+    }
+
+    #[test]
+    fn role_without_servers_is_rejected() {
+        for role in ["gateway", "engine"] {
+            let why = problem(&[("cluster.role", json!(role))]).unwrap();
+            assert!(
+                why.contains("cluster.servers") && why.contains(role),
+                "{why}"
+            );
+            let servers = ("cluster.servers", json!(["nats://127.0.0.1:4222"]));
+            assert_eq!(problem(&[("cluster.role", json!(role)), servers]), None);
+        }
+        assert_eq!(problem(&[("cluster.role", json!("all"))]), None);
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let rows = [
+            ("cluster.name", json!("Mine")),
+            ("cluster.servers", json!(["http://a"])),
+            ("cluster.servers", json!(vec!["nats://a"; 33])),
+            ("cluster.instance_id", json!("7")),
+            ("cluster.address", json!("host")),
+            ("cluster.address", json!(":80")),
+            ("cluster.password_file", json!("secret")),
+            ("cluster.tls_key", json!("key.pem")),
+        ];
+        for (key, value) in rows {
+            let why = problem(&[(key, value.clone())]).unwrap_or_default();
+            assert!(why.contains(key), "{key}: {value}: {why}");
+        }
+        let why = problem(&[("cluster.user", json!("me"))]).unwrap();
+        assert!(why.contains("cluster.password_file"), "{why}");
+        let two = [
+            ("cluster.nkey_file", json!("a")),
+            ("cluster.token_file", json!("b")),
+        ];
+        assert!(problem(&two).unwrap().contains("only one"));
+        for good in [json!("host:80"), json!("[::1]:8420")] {
+            assert_eq!(problem(&[("cluster.address", good)]), None);
+        }
+    }
+}

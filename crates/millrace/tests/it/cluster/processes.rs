@@ -1,0 +1,108 @@
+//! A cluster of real processes on this machine: a NATS server, a gateway, engines.
+
+use super::nats_server::NatsServer;
+use crate::support::Serving;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Stdio;
+use testing::wait::wait_until;
+
+/// The processes. Engines have numbers in the order of their start.
+pub(crate) struct Cluster {
+    pub(crate) nats: NatsServer,
+    settings: Vec<(&'static str, &'static str)>,
+    pub(crate) engines: Vec<Option<Serving>>,
+    /// Files with the passwords of the users `gateway` and `engine`, if the NATS server asks for one.
+    pub(crate) passwords: Option<PathBuf>,
+}
+
+impl Cluster {
+    /// A NATS server with this configuration beside its address; no other process.
+    pub(crate) fn new(
+        program: PathBuf,
+        name: &str,
+        nats: &str,
+        settings: &[(&'static str, &'static str)],
+    ) -> Self {
+        let mut nats = NatsServer::new(program, name, nats);
+        nats.start();
+        Self {
+            nats,
+            settings: settings.to_vec(),
+            engines: Vec::new(),
+            passwords: None,
+        }
+    }
+
+    /// Starts processes of this role at the same time, and waits until they are ready.
+    pub(crate) fn start_engines(&mut self, count: usize) {
+        let engines: Vec<_> = (0..count).map(|_| self.launch("engine")).collect();
+        for mut engine in engines {
+            let line = engine.line();
+            assert!(line.contains(" serves "), "{line:?}");
+            self.engines.push(Some(engine));
+        }
+    }
+
+    /// Starts a gateway, and waits until it sees an engine.
+    pub(crate) fn start_gateway(&self) -> Serving {
+        let mut gateway = self.launch("gateway");
+        let line = gateway.line();
+        assert!(line.contains(" serves "), "{line:?}");
+        gateway
+    }
+
+    /// Starts a process that may not become ready.
+    pub(crate) fn launch(&self, role: &str) -> Serving {
+        let url = self.nats.url();
+        let args = [
+            "serve",
+            "--bind",
+            "127.0.0.1:0",
+            "--role",
+            role,
+            "--nats",
+            &url,
+        ];
+        let file = self.passwords.as_ref().map(|folder| folder.join(role));
+        let file = file.map(|file| file.display().to_string());
+        let mut vars = self.settings.clone();
+        if let Some(file) = &file {
+            vars.push(("MILLRACE_CLUSTER_USER", role));
+            vars.push(("MILLRACE_CLUSTER_PASSWORD_FILE", file));
+        }
+        Serving::early(&args, &vars, Stdio::inherit())
+    }
+
+    pub(crate) fn engine(&self, number: usize) -> &Serving {
+        self.engines[number].as_ref().expect("an engine")
+    }
+
+    /// Ends an engine as `kill -9` does.
+    pub(crate) fn kill_engine(&mut self, number: usize) {
+        drop(self.engines[number].take()); // the drop kills and waits
+    }
+}
+
+/// Waits until a gateway knows so many engines that take requests.
+pub(crate) fn wait_for_engines(gateway: &Serving, count: usize) {
+    wait_until("the gateway sees the engines", || {
+        let report = json(&gateway.get("/v1/cluster"));
+        let instances = report["instances"].as_array().cloned().unwrap_or_default();
+        let is_alive = |i: &&Value| {
+            i["role"] == "engine" && i["state"] == "alive" && i["models"][0]["load"].is_object()
+        };
+        instances.iter().filter(is_alive).count() == count
+    });
+}
+
+/// The body of a response.
+pub(crate) fn json(reply: &str) -> Value {
+    let body = reply.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {reply}"))
+}
+
+/// `127.0.0.1:port`.
+pub(crate) fn address(serving: &Serving) -> String {
+    serving.url().trim_start_matches("http://").to_owned()
+}

@@ -1,0 +1,191 @@
+//! `/v1/cluster`: this process and the other instances of its cluster.
+
+use crate::cluster_slot::ClusterSlot;
+use crate::response::error_response::Rejected;
+use ::cluster::instances::{Difference, InstanceState, LiveInstance};
+use ::cluster::messages::{Heartbeat, ServedModel};
+use ::cluster::nats::ConnectionState;
+use ::cluster::node::ClusterNode;
+use axum::Json;
+use axum::extract::State;
+use generate::error::{ApiError, ErrorKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+use wire::clock;
+
+pub(crate) async fn show_cluster(
+    State(cluster): State<ClusterSlot>,
+) -> Result<Json<ClusterReport>, Rejected> {
+    let node = cluster.get().ok_or_else(|| {
+        let message = "this process is in no cluster (cluster.servers is empty)";
+        ApiError::caller(ErrorKind::NotFound, "no_cluster", message)
+    })?;
+    Ok(Json(ClusterReport::of_node(node)))
+}
+
+/// A cluster, as one of its processes knows it.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ClusterReport {
+    /// Name of the cluster.
+    name: String,
+    /// Id of the process that answers.
+    instance: String,
+    nats: NatsReport,
+    /// Why this process cannot do its part now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    /// All instances; the one that answers is the first.
+    instances: Vec<InstanceReport>,
+}
+
+/// The connection to NATS.
+#[derive(JsonSchema, Serialize)]
+struct NatsReport {
+    connected: bool,
+    /// Name of the NATS server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    /// Version of the NATS server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// Why there is no usable connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Rights that this process lacks.
+    denied: Vec<String>,
+}
+
+/// A process of the cluster.
+#[derive(JsonSchema, Serialize)]
+struct InstanceReport {
+    id: String,
+    /// `all`, `gateway` or `engine`.
+    role: &'static str,
+    /// `alive`, `suspected`, `leaving` or `gone`.
+    state: &'static str,
+    version: String,
+    /// Host and port of the HTTP interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    /// Milliseconds since the last heartbeat.
+    heard_ms: u64,
+    models: Vec<ModelReport>,
+    /// What of this instance does not fit the one that answers.
+    differences: Vec<String>,
+}
+
+/// A model of an instance.
+#[derive(JsonSchema, Serialize)]
+struct ModelReport {
+    id: String,
+    /// Tokens that prompt and answer may have together.
+    context: u64,
+    /// Digest of the weights.
+    weights: String,
+    /// Load of the engine; absent at a gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load: Option<LoadReport>,
+}
+
+/// The load of a model's engine.
+#[derive(JsonSchema, Serialize)]
+struct LoadReport {
+    queued: u32,
+    running: u32,
+    slots: u32,
+    pages_total: u64,
+    pages_free: u64,
+    pages_cached: u64,
+    /// Time of the last step.
+    step_us: u64,
+}
+
+impl ClusterReport {
+    fn of_node(node: &ClusterNode) -> Self {
+        let membership = node.membership();
+        let own = membership.own();
+        let state = match own.leaving {
+            true => InstanceState::Leaving,
+            false => InstanceState::Alive,
+        };
+        let mut instances = vec![InstanceReport::new(&own, state, 0, &[])];
+        instances.extend(membership.instances().iter().map(InstanceReport::of_live));
+        Self {
+            name: own.cluster.clone(),
+            instance: own.id.to_string(),
+            nats: NatsReport::of_node(node),
+            problem: node.problem(),
+            instances,
+        }
+    }
+}
+
+impl NatsReport {
+    fn of_node(node: &ClusterNode) -> Self {
+        let connection = node.connection();
+        let server = match connection.state() {
+            ConnectionState::Connected { server, .. } | ConnectionState::Refused { server, .. } => {
+                Some(server)
+            }
+            ConnectionState::Disconnected { .. } => None,
+        };
+        let (server, version) = server.map(|s| (s.name, s.version)).unzip();
+        Self {
+            connected: connection.is_usable(),
+            server,
+            version,
+            reason: connection.problem(),
+            denied: connection.denials(),
+        }
+    }
+}
+
+impl InstanceReport {
+    fn of_live(instance: &LiveInstance) -> Self {
+        let heard = clock::now().saturating_duration_since(instance.heard);
+        let heard_ms = u64::try_from(heard.as_millis()).unwrap_or(u64::MAX);
+        let (heartbeat, differences) = (&instance.heartbeat, &instance.differences);
+        Self::new(heartbeat, instance.state, heard_ms, differences)
+    }
+
+    fn new(
+        heartbeat: &Heartbeat,
+        state: InstanceState,
+        heard_ms: u64,
+        differences: &[Difference],
+    ) -> Self {
+        Self {
+            id: heartbeat.id.to_string(),
+            role: heartbeat.role.name(),
+            state: state.name(),
+            version: heartbeat.version.clone(),
+            address: heartbeat.http.clone(),
+            heard_ms,
+            models: heartbeat
+                .models
+                .iter()
+                .map(ModelReport::of_served)
+                .collect(),
+            differences: differences.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl ModelReport {
+    fn of_served(model: &ServedModel) -> Self {
+        Self {
+            id: model.key.clone(),
+            context: model.context_max,
+            weights: model.identity.weights.clone(),
+            load: model.load.map(|load| LoadReport {
+                queued: load.queued,
+                running: load.running,
+                slots: load.slots,
+                pages_total: load.pages_total,
+                pages_free: load.pages_free,
+                pages_cached: load.pages_cached,
+                step_us: load.step_us,
+            }),
+        }
+    }
+}
