@@ -8,6 +8,7 @@ use cluster::names::{ClusterName, InstanceId, Subjects};
 use cluster::nats::Connection;
 use futures_util::StreamExt;
 use nkeys::KeyPair;
+use std::time::Duration;
 use testing::folder::Folder;
 use testing::wait::PATIENCE;
 use tokio::time::timeout;
@@ -61,37 +62,48 @@ impl Bench {
             _folder: folder,
             gateway: connections.pop()?,
             engine,
-            subjects: Subjects::new(&ClusterName::new("main").unwrap()),
+            subjects: Subjects::new(&ClusterName::new("millrace").unwrap()),
         })
     }
 
-    /// The next message on `subject` for one role, when another one has published.
+    /// A message that another role publishes arrives. Published until then: the server may see the subscription late.
     async fn passes(&self, from: &Connection, to: &Connection, subject: String) {
         let mut heard = to.client().subscribe(subject.clone()).await.unwrap();
-        to.client().flush().await.unwrap();
-        let published = from.client().publish(subject.clone(), "x".into()).await;
-        published.unwrap();
-        let message = timeout(PATIENCE, heard.next()).await;
-        assert!(message.is_ok_and(|m| m.is_some()), "{subject}");
+        let arrives = async {
+            let mut again = tokio::time::interval(Duration::from_millis(20));
+            loop {
+                tokio::select! {
+                    message = heard.next() => return message.is_some(),
+                    _ = again.tick() => {
+                        let published = from.client().publish(subject.clone(), "x".into());
+                        published.await.unwrap();
+                    }
+                }
+            }
+        };
+        let arrived = timeout(PATIENCE, arrives).await;
+        assert_eq!(arrived, Ok(true), "{subject}");
     }
 
-    /// A request of the gateway that the engine answers.
+    /// A request of the gateway that the engine answers. Sent until then, for the same reason.
     async fn is_answered(&self, subject: String) {
-        let mut heard = self
-            .engine
-            .client()
-            .subscribe(subject.clone())
-            .await
-            .unwrap();
-        self.engine.client().flush().await.unwrap();
         let engine = self.engine.client().clone();
+        let mut heard = engine.subscribe(subject.clone()).await.unwrap();
         let answering = tokio::spawn(async move {
             let request = heard.next().await.unwrap();
             engine.publish(request.reply.unwrap(), "yes".into()).await
         });
-        let answer = self.gateway.client().request(subject.clone(), "x".into());
-        let answer = timeout(PATIENCE, answer).await;
-        assert_eq!(answer.unwrap().unwrap().payload, "yes", "{subject}");
+        let gateway = self.gateway.client();
+        let asked = async {
+            loop {
+                if let Ok(answer) = gateway.request(subject.clone(), "x".into()).await {
+                    return answer.payload;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let answer = timeout(PATIENCE, asked).await;
+        assert_eq!(answer.unwrap(), "yes", "{subject}");
         answering.await.unwrap().unwrap();
     }
 }
@@ -117,15 +129,15 @@ async fn example_rights_allow_what_both_roles_need() {
     }
     let context = jetstream::new(gateway.client().clone());
     let records = context.create_stream(stream::Config {
-        name: "mr_main_records".to_owned(),
-        subjects: vec!["mr.main.s.*".to_owned()],
+        name: "mr_millrace_records".to_owned(),
+        subjects: vec!["mr.millrace.s.*".to_owned()],
         allow_direct: true,
         ..stream::Config::default()
     });
     let records = timeout(PATIENCE, records).await.unwrap().unwrap();
-    let stored = context.publish("mr.main.s.7", "record".into()).await;
+    let stored = context.publish("mr.millrace.s.7", "record".into()).await;
     stored.unwrap().await.unwrap();
-    let last = records.direct_get_last_for_subject("mr.main.s.7").await;
+    let last = records.direct_get_last_for_subject("mr.millrace.s.7").await;
     assert_eq!(last.unwrap().payload, "record");
     records.purge().await.unwrap();
     assert_eq!((gateway.denials(), engine.denials()), (vec![], vec![]));
@@ -141,7 +153,7 @@ async fn example_rights_deny_the_other_role_and_other_clusters() {
         bench.subjects.run(ENGINE),
         bench.subjects.find(),
         "mr.other.hb".to_owned(),
-        "$JS.API.STREAM.DELETE.mr_main_records".to_owned(),
+        "$JS.API.STREAM.DELETE.mr_millrace_records".to_owned(),
     ];
     for subject in &denied {
         engine.publish(subject.clone(), "x".into()).await.unwrap();

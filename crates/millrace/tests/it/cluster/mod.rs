@@ -5,7 +5,7 @@ mod conversation;
 mod nats_server;
 mod processes;
 
-use crate::support::{Folder, Serving};
+use crate::support::{Folder, Serving, millrace, stdout};
 use conversation::{Conversation, SETTINGS};
 use processes::{Cluster, json, wait_for_engines};
 use std::process::Stdio;
@@ -107,23 +107,23 @@ fn gateway_is_ready_while_nats_and_an_engine_are_there() {
     assert!(gateway.line().contains(" serves "));
 }
 
-/// The configuration in `deploy`, with a request whose answer needs all subjects.
+/// The rights in `deploy` with nkeys of the program, and a request whose answer needs all subjects.
 #[test]
 fn rights_of_the_example_suffice() {
     let Some(program) = nats_server::program() else {
         return;
     };
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nats-rights.conf");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nats/rights.conf");
     let mut rights = std::fs::read_to_string(path).unwrap();
-    let folder = Folder::new("cluster-passwords");
+    let folder = Folder::new("cluster-nkeys");
     for role in ["gateway", "engine"] {
-        let variable = format!("$MILLRACE_{}_PASSWORD", role.to_uppercase());
+        let variable = format!("${}_NKEY", role.to_uppercase());
         assert!(rights.contains(&variable));
-        rights = rights.replace(&variable, &format!("\"secret-of-{role}\""));
-        std::fs::write(folder.0.join(role), format!("secret-of-{role}\n")).unwrap();
+        let made = millrace(&["nkey", &folder.0.join(role).display().to_string()]);
+        rights = rights.replace(&variable, stdout(&made).trim());
     }
     let mut cluster = Cluster::new(program, "cluster-rights", &rights, &SETTINGS);
-    cluster.passwords = Some(folder.0.clone());
+    cluster.nkeys = Some(folder.0.clone());
     cluster.start_engines(1);
     let gateway = cluster.start_gateway();
     let body = r#"{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 30}"#;

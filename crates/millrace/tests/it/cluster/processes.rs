@@ -12,8 +12,8 @@ pub(crate) struct Cluster {
     pub(crate) nats: NatsServer,
     settings: Vec<(&'static str, &'static str)>,
     pub(crate) engines: Vec<Option<Serving>>,
-    /// Files with the passwords of the users `gateway` and `engine`, if the NATS server asks for one.
-    pub(crate) passwords: Option<PathBuf>,
+    /// Folder with the nkeys `gateway` and `engine`, if the NATS server asks for one.
+    pub(crate) nkeys: Option<PathBuf>,
 }
 
 impl Cluster {
@@ -30,7 +30,7 @@ impl Cluster {
             nats,
             settings: settings.to_vec(),
             engines: Vec::new(),
-            passwords: None,
+            nkeys: None,
         }
     }
 
@@ -64,12 +64,11 @@ impl Cluster {
             "--nats",
             &url,
         ];
-        let file = self.passwords.as_ref().map(|folder| folder.join(role));
+        let file = self.nkeys.as_ref().map(|folder| folder.join(role));
         let file = file.map(|file| file.display().to_string());
         let mut vars = self.settings.clone();
         if let Some(file) = &file {
-            vars.push(("MILLRACE_CLUSTER_USER", role));
-            vars.push(("MILLRACE_CLUSTER_PASSWORD_FILE", file));
+            vars.push(("MILLRACE_CLUSTER_NKEY_FILE", file));
         }
         Serving::early(&args, &vars, Stdio::inherit())
     }
