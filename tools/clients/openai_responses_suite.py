@@ -11,7 +11,9 @@ import math
 
 import openai
 from pydantic import BaseModel
+from standardwebhooks import Webhook
 
+from receiver import SECRET, Receiver
 from suite import MODEL, check, run
 
 ASK = "Say anything — é, 漢, 🙂."
@@ -186,6 +188,24 @@ def embeddings(client, _):
     short = client.embeddings.create(model=MODEL, input="rivers", dimensions=8, encoding_format="float").data[0].embedding
     assert len(short) == 8 and abs(math.hypot(*short) - 1) < 1e-5
     assert plain.usage.prompt_tokens > 0
+
+
+@check
+def ended_background_response_sends_an_event(client, _):
+    """the event is verified by `client.webhooks` and by `standardwebhooks`, and a changed one is rejected"""
+    receiver = Receiver()
+    response = create(client, background=True, extra_body={"webhook": receiver.url})
+    headers, body = receiver.received.get(timeout=60)
+    event = client.webhooks.unwrap(body, headers, secret=SECRET)
+    assert event.type == "response.incomplete" and event.data.id == response.id, event
+    lower = {name.lower(): value for name, value in headers.items()}
+    assert Webhook(SECRET).verify(body, lower)["id"] == event.id
+    try:
+        client.webhooks.unwrap(body + " ", headers, secret=SECRET)
+        raise AssertionError("a changed body was accepted")
+    except openai.InvalidWebhookSignatureError:
+        pass
+    assert client.responses.retrieve(response.id).status == "incomplete"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import time
 import traceback
 import urllib.request
 
+import receiver
 from hub import Hub
 
 CHECKS = []
@@ -35,6 +36,7 @@ class Server:
         subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
         self.hub = Hub(model.read_bytes())
         variables = os.environ | {"XDG_CACHE_HOME": str(cache), "HF_ENDPOINT": self.hub.url, "NO_PROXY": "127.0.0.1"}
+        variables |= receiver.VARIABLES
         # Answers are compared with one another: they must not depend on what shares a step.
         serve = [binary, "serve", str(model), "--bind", "127.0.0.1:0", "--deterministic"]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, env=variables)

@@ -6,12 +6,13 @@ use crate::shell::{self, Outcome, node_modules, python, release_binary, root};
 use std::process::Command;
 
 /// The packages of the suites, pinned: a suite tests us, not the registry's mood.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "anthropic==2.12.0",
     "llm==0.36",
     "ollama==0.6.3",
     "openai==3.54.0",
     "pydantic-ai-slim[openai,anthropic]==2.68.0",
+    "standardwebhooks==1.1.0",
     "websockets==17.4",
 ];
 /// The suites, in `tools/clients`.

@@ -4,6 +4,7 @@
 
 use crate::durability::JournalSlot;
 use crate::durability::RegistrationBarrier;
+use crate::ended::EndReports;
 use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
 use crate::limits::LiveLimits;
@@ -12,6 +13,7 @@ use crate::models::ModelRegistry;
 use crate::owners_slot::OwnersSlot;
 use crate::response_store::ResponseStore;
 use crate::streams::{StreamFeed, StreamLimits, StreamRegistry};
+use crate::webhooks::Outbox;
 use std::sync::Arc;
 
 /// Handles that a generation uses from admission to end.
@@ -40,6 +42,8 @@ pub struct Gateway {
     pub job_names: Arc<JobNames>,
     /// Handles of a generation.
     pub generations: GenerationHandles,
+    /// Events to be delivered to webhooks.
+    pub outbox: Arc<Outbox>,
     /// Requests that name a stream wait for the streams of earlier processes.
     pub registration: Arc<RegistrationBarrier>,
     /// Other gateways' streams.
@@ -59,8 +63,10 @@ impl Gateway {
         let (journal, ids) = (Arc::<JournalSlot>::default(), Arc::new(IdGenerator::new()));
         let responses =
             ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), Arc::clone(&ids));
+        let outbox = Outbox::new(Arc::clone(&journal), Arc::clone(&ids));
         Self {
             models,
+            outbox: Arc::new(outbox),
             responses: Arc::new(responses),
             job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
             generations: GenerationHandles {
@@ -73,6 +79,11 @@ impl Gateway {
             registration: Arc::default(),
             owners: Arc::default(),
         }
+    }
+
+    /// The receivers of reports about ends.
+    pub(crate) fn end_reports(&self) -> EndReports {
+        EndReports::new(Arc::clone(&self.outbox))
     }
 
     /// Applies limits that were replaced in [`LiveLimits`] to existing streams, responses and models.

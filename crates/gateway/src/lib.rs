@@ -12,6 +12,7 @@
 //! durability  records of streams in the journal                                  recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! stream_owners   streams of other gateways
+//! ended       reports of ends, for clients that left                             webhooks   events, and their deliveries
 //! ```
 //!
 //! No HTTP: crate `server` maps requests, connections and responses to this crate. Time is read through `wire::clock`
@@ -19,6 +20,7 @@
 
 pub mod admission;
 pub mod durability;
+pub mod ended;
 pub mod ended_response;
 pub(crate) mod fair_lru;
 pub mod generation;
@@ -51,4 +53,5 @@ pub(crate) mod stream_opening;
 pub mod stream_owners;
 pub mod streams;
 pub mod submit;
+pub mod webhooks;
 pub mod workflows;

@@ -200,7 +200,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Waits for the end of all choices, without reading the logs.
 pub async fn wait_for_end(entry: &StreamRecord) {
-    let Ok(started) = entry.wait_for_start().await else {
+    let Ok(started) = entry.wait_for_outcome().await else {
         return;
     };
     let mut changes = entry.transitions().follow_changes();

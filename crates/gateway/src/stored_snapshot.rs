@@ -46,16 +46,9 @@ struct SnapshotOutcome {
     items: Vec<Box<RawValue>>,
 }
 
-/// The kind of any description.
-#[derive(Deserialize)]
-struct KindOfDescription {
-    kind: DescriptionKind,
-}
-
 /// Whether a recovered description is that of a stored answer, not of a stream.
 pub fn is_stored_answer(description: &[u8]) -> bool {
-    let kind = serde_json::from_slice::<KindOfDescription>(description);
-    kind.is_ok_and(|described| described.kind == DescriptionKind::StoredBlob)
+    DescriptionKind::of(description) == Some(DescriptionKind::StoredBlob)
 }
 
 /// A stored answer without the texts.

@@ -40,7 +40,9 @@ impl StreamOpening<'_> {
         let durable = journal.open_stream(self.meta.id.to_bits(), encoded.ok()?)?;
         let durable = match description.kind {
             DescriptionKind::WorkflowRun => durable.without_continuation(),
-            DescriptionKind::Generation | DescriptionKind::StoredBlob => durable,
+            DescriptionKind::Generation
+            | DescriptionKind::StoredBlob
+            | DescriptionKind::WebhookDelivery => durable,
         };
         Some((durable, description))
     }

@@ -6,7 +6,9 @@ use crate::job_names::NameClaim;
 use crate::keys::Caller;
 use crate::models::ModelLease;
 use crate::open::{OpenedStream, ParsedRequest, open_stream};
+use crate::webhooks::WebhookPlace;
 use generate::error::ApiError;
+use generate::request::StreamOptions;
 use std::time::Instant;
 use wire::fields::Fields;
 use wire::framing::Framing;
@@ -87,11 +89,13 @@ impl UnparsedRequest<'_> {
             Resumable::No => false,
             Resumable::IfStreamed => request.stream_options.stream,
         };
+        let resumable = resumable || request.stream_options.background;
+        let place = take_webhook_place(gateway, caller, &mut request.stream_options, resumable)?;
         let parsed = ParsedRequest {
             protocol: self.protocol,
             framing: self.framing,
             lease,
-            resumable: resumable || request.stream_options.background,
+            resumable,
             durable: self.durable,
             explicit_acks: self.explicit_acks,
             ask: request,
@@ -109,8 +113,29 @@ impl UnparsedRequest<'_> {
         if let Some(note) = opened.take_stored_note() {
             gateway.responses.store_response(opened.record(), note)?;
         }
+        gateway.end_reports().watch(opened.record(), place);
         Ok(opened)
     }
+}
+
+/// Checks the webhook of a request, and takes the place of its event.
+fn take_webhook_place(
+    gateway: &Gateway,
+    caller: &Caller,
+    options: &mut StreamOptions,
+    resumable: bool,
+) -> Result<Option<WebhookPlace>, ApiError> {
+    let Some(url) = options.webhook.take() else {
+        return Ok(None);
+    };
+    if !resumable {
+        let why = "webhook: needs a stream that continues without its client: set background, submit the \
+                   job at /v1/jobs, or send X-Stream-Resumable: 1";
+        return Err(ApiError::field("webhook", "invalid_webhook", why));
+    }
+    let (url, place) = gateway.outbox.accept(&url, caller)?;
+    options.webhook = Some(url);
+    Ok(Some(place))
 }
 
 fn parse_body(

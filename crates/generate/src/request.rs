@@ -96,6 +96,9 @@ impl GenerationParams {
 /// Bytes of a conversation's id.
 pub const CONVERSATION_ID_BYTES_MAX: usize = 128;
 
+/// Bytes of a webhook's URL.
+pub const WEBHOOK_URL_BYTES_MAX: usize = 2048;
+
 /// How answers are delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -130,6 +133,9 @@ pub struct StreamOptions {
     pub ignored_fields: IgnoredFields,
     /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].
     pub cache_salt: Option<Box<str>>,
+    /// URL that receives an event when the stream has ended; at most [`WEBHOOK_URL_BYTES_MAX`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Box<str>>,
 }
 
 /// Names of request fields without effect, separated by commas.

@@ -37,6 +37,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
             stored_bytes: settings.responses.stored_bytes,
         },
         models: settings.models.limits(),
+        webhooks: settings.webhooks.settings(),
         workflows: settings.workflows.folder.clone(),
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
         scale: settings.scale.target(),

@@ -1,8 +1,9 @@
-//! The file that holds the server's keys: names and hashes, never a key.
+//! The file that holds the server's keys: names and hashes, never a key; and the secrets that sign events.
 
+use crate::config::parse_secrets;
 use crate::settings_file;
 use serde::{Deserialize, Serialize};
-use server::{Key, KeyHash, KeyLimits, Scope};
+use server::{Key, KeyHash, KeyLimits, Scope, WebhookSecret};
 use std::num::NonZeroU32;
 use std::path::Path;
 
@@ -32,6 +33,9 @@ pub(crate) struct Entry {
     pub(crate) limits: Limits,
     #[serde(default = "one")]
     pub(crate) weight: u32,
+    /// Secrets that sign events for webhooks, the newest first: at most two, the second while receivers change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) webhook_secrets: Vec<String>,
     /// Time of creation (RFC 3339), for people.
     #[serde(default)]
     pub(crate) created: String,
@@ -67,6 +71,11 @@ impl KeyFile {
         self.keys.iter().map(Entry::key).collect()
     }
 
+    /// The secrets of events for webhooks, by key.
+    pub(crate) fn webhook_secrets(&self) -> Result<Vec<(KeyHash, Vec<WebhookSecret>)>, String> {
+        self.keys.iter().map(Entry::secrets).collect()
+    }
+
     fn to_yaml(&self) -> Result<String, String> {
         let yaml = serde_saphyr::to_string(self).map_err(|why| why.to_string())?;
         Ok(format!("{HEADING}{}\n", yaml.trim_end()))
@@ -76,10 +85,21 @@ impl KeyFile {
 /// The first lines of a key file that `millrace keys` wrote.
 const HEADING: &str = "\
 # Keys of a millrace server, kept by `millrace keys`. Each hash is BLAKE3 of a key; the keys
-# themselves are nowhere. A running server reads this again on SIGHUP.
+# themselves are nowhere, but the secrets of webhooks are here. A running server reads this again on SIGHUP.
 ";
 
 impl Entry {
+    fn key_hash(&self) -> Result<KeyHash, String> {
+        KeyHash::from_hex(&self.hash)
+            .ok_or_else(|| format!("key {:?}: a hash has 64 hexadecimal digits", self.name))
+    }
+
+    fn secrets(&self) -> Result<(KeyHash, Vec<WebhookSecret>), String> {
+        let secrets = parse_secrets(&self.webhook_secrets);
+        let secrets = secrets.map_err(|why| format!("key {:?}: {why}", self.name))?;
+        Ok((self.key_hash()?, secrets))
+    }
+
     fn key(&self) -> Result<Key, String> {
         let scope = |name: &String| {
             Scope::from_name(name).ok_or_else(|| {
@@ -87,8 +107,7 @@ impl Entry {
                 format!("key {:?}: no scope {name:?}; there are {names}", self.name)
             })
         };
-        let hash = KeyHash::from_hex(&self.hash)
-            .ok_or_else(|| format!("key {:?}: a hash has 64 hexadecimal digits", self.name))?;
+        let hash = self.key_hash()?;
         Ok(Key {
             name: self.name.clone(),
             hash,

@@ -17,6 +17,7 @@ use gateway::models::ModelRegistry;
 use gateway::offload::Offload;
 use gateway::response_store::ResponseStore;
 use gateway::streams::{StreamFeed, StreamRegistry};
+use gateway::webhooks::Outbox;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -56,6 +57,7 @@ impl App {
             generations,
             feed.clone(),
         );
+        gateway.outbox.set_settings(config.now().webhooks.clone());
         let responder =
             StreamResponder::new(gateway.clone(), Arc::clone(&config), Arc::clone(&metrics));
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&models)));
@@ -68,6 +70,7 @@ impl App {
                 journal: Arc::clone(&gateway.generations.journal),
                 demand: Arc::default(),
                 cluster: Arc::clone(&cluster),
+                outbox: Arc::clone(&gateway.outbox),
             },
             unadmitted: UnadmittedHandles {
                 models: Arc::clone(&models),
@@ -120,6 +123,7 @@ handles! {
     Arc<Offload> = unadmitted.offload;
     Arc<ModelRegistry> = models;
     Arc<ResponseStore> = gateway.responses;
+    Arc<Outbox> = gateway.outbox;
     Arc<StreamRegistry> = gateway.generations.streams;
     MetricsSources = sources;
     PullSlots = pulls;

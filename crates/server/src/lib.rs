@@ -29,6 +29,7 @@
 //! | `response` | streaming, non-streaming and deferred responses, errors |
 //! | `routes` | handlers by API |
 //! | `embeddings`, `health`, `realtime` | embeddings, health probes, WebSockets |
+//! | `webhooks` | the HTTP client that sends events |
 //! | `metrics`, `otlp` | Prometheus text, export to OpenTelemetry |
 //! | `openapi` | the API description |
 
@@ -50,6 +51,7 @@ mod router;
 mod routes;
 mod runtime;
 mod serve;
+mod webhooks;
 
 pub use access::origins::Origins;
 pub use cluster::forecast::ScaleTarget;
@@ -60,6 +62,7 @@ pub use connection::in_memory::InMemoryServer;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use gateway::durability::{
     DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
+    is_rejection,
 };
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
@@ -74,6 +77,9 @@ pub use gateway::response_limits::ResponseLimits;
 pub use gateway::stored_snapshot::{StoredSummary, is_stored_answer};
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::streams::StreamLimits;
+pub use gateway::webhooks::{
+    HostPattern, SECRETS_MAX, WebhookSecret, WebhookSecrets, WebhookSettings,
+};
 pub use generate::model_handle::ModelHandle;
 pub use openapi::text as openapi_document;
 #[cfg(feature = "otlp")]

@@ -23,6 +23,7 @@ use crate::routes::stored_completions;
 use crate::routes::stream_feed;
 use crate::routes::streams;
 use crate::routes::vocabulary;
+use crate::routes::webhooks;
 use crate::routes::workflows;
 use ::cluster::messages::Role;
 use axum::Router;
@@ -90,6 +91,9 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/responses/{id}": get(responses::show_response) delete(responses::delete_response);
     "/v1/responses/{id}/cancel": post(responses::cancel_response);
     "/v1/responses/{id}/input_items": get(responses::input_items);
+    "/v1/webhooks/deliveries": get(webhooks::list_deliveries);
+    "/v1/webhooks/deliveries/{id}": get(webhooks::show_delivery) delete(webhooks::delete_delivery);
+    "/v1/webhooks/deliveries/{id}/redeliver": post(webhooks::redeliver_event);
     "/v1/embeddings": post(embeddings::openai::create_embeddings);
     "/api/embed": post(embeddings::ollama::embed_texts);
     "/api/embeddings": post(embeddings::ollama::embed_one_text);

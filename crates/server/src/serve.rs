@@ -12,6 +12,7 @@ use crate::connection::socket_options;
 use crate::metrics::watch_demand;
 use crate::router::build_router;
 use crate::routes::stream_feed;
+use crate::webhooks::HttpSender;
 use axum::Router;
 use cluster::node::ClusterNode;
 use cluster::records::RecordsDriver;
@@ -23,6 +24,7 @@ use gateway::recovery::StartingJournal;
 use gateway::recovery::starting_journal::{hold_requests, recover_streams};
 use gateway::stream_owners::{RecordsSetup, start_records};
 use gateway::streams::StreamFeed;
+use gateway::webhooks::{WebhookSecrets, run_deliveries};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -145,6 +147,13 @@ impl Server {
     /// The connection is closed.
     pub async fn start_records(&self, setup: RecordsSetup) -> Result<RecordsDriver, String> {
         start_records(&self.app.gateway, Arc::clone(&self.keys), setup).await
+    }
+
+    /// Signs events for webhooks with these secrets, which may be replaced while the server runs.
+    #[must_use]
+    pub fn with_webhook_secrets(self, secrets: Arc<WebhookSecrets>) -> Self {
+        self.app.gateway.outbox.set_secrets(secrets);
+        self
     }
 
     /// The feed of state changes, for the journal.
@@ -314,6 +323,8 @@ fn start_watchers(app: &App) -> JoinSet<()> {
         Arc::clone(config),
     ));
     watchers.spawn(watch_demand(sources.clone(), Arc::clone(config)));
+    let outbox = Arc::clone(&app.gateway.outbox);
+    watchers.spawn(run_deliveries(outbox, Arc::new(HttpSender)));
     watchers
 }
 

@@ -5,7 +5,7 @@ use engine::RequestUpdate;
 use generate::prompt_record::PromptRecord;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CONVERSATION_ID_BYTES_MAX, GenerationParams, MESSAGES_MAX, Prompt,
-    StreamOptions,
+    StreamOptions, WEBHOOK_URL_BYTES_MAX,
 };
 use generate::tools::TOOLS_MAX;
 use generate::value_bounds::{self, IDS_MAX, InvalidValue};
@@ -105,6 +105,12 @@ pub(super) fn check_options(options: &StreamOptions, n: usize) -> Result<(), Des
     let conversation = options.conversation_id.as_deref().unwrap_or_default();
     let name = "stream_options.conversation_id";
     require_count(name, conversation.len(), CONVERSATION_ID_BYTES_MAX)?;
+    let webhook = options.webhook.as_deref().unwrap_or_default();
+    require_count(
+        "stream_options.webhook",
+        webhook.len(),
+        WEBHOOK_URL_BYTES_MAX,
+    )?;
     if let Some(best_of) = options.best_of {
         let name = "stream_options.best_of";
         let (returned, generated) = (best_of.returned, best_of.generated);

@@ -101,6 +101,22 @@ pub enum DescriptionKind {
     WorkflowRun,
     /// A stored response without a stream.
     StoredBlob,
+    /// An event about an end, to be delivered to a webhook.
+    WebhookDelivery,
+}
+
+/// The kind of any description.
+#[derive(Deserialize)]
+struct KindOfDescription {
+    kind: DescriptionKind,
+}
+
+impl DescriptionKind {
+    /// The kind of the object that bytes of a journal describe; `None` for those of a later version.
+    pub fn of(description: &[u8]) -> Option<Self> {
+        let kind = serde_json::from_slice::<KindOfDescription>(description);
+        kind.ok().map(|described| described.kind)
+    }
 }
 
 /// The prompts of a stream.

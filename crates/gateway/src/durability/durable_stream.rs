@@ -1,6 +1,7 @@
 //! A stream's handle to its records in the journal.
 
 use super::ControlState;
+use super::NotedEnd;
 use super::rejection;
 use super::stream_logs::StreamLogs;
 use super::stream_news::{Claim, PreparedNews};
@@ -76,8 +77,22 @@ impl DurableStream {
         if self.slot.state.is(|state| &state.is_shutting_down) {
             return;
         }
-        let outcome: Arc<[u8]> = rejection::encode(error).into();
-        self.slot.change(|inbox| inbox.news.outcome = Some(outcome));
+        self.replace_outcome(rejection::encode(error));
+    }
+
+    /// Records which reports of the end are in the journal. `rejection`: why the stream never started.
+    pub(crate) fn note_end(&self, rejection: Option<&ApiError>, noted: NotedEnd) {
+        self.replace_outcome(rejection::encode_noted(rejection, noted));
+    }
+
+    fn replace_outcome(&self, outcome: Vec<u8>) {
+        self.slot
+            .change(|inbox| inbox.news.outcome = Some(outcome.into()));
+    }
+
+    /// Whether the process shuts down: a stream that has not started is left to the next process.
+    pub(crate) fn is_left_to_next(&self) -> bool {
+        self.slot.state.is(|state| &state.is_shutting_down)
     }
 
     /// Waits until everything recorded so far is in the journal, at most a second. Returns whether the stream is
@@ -126,6 +141,11 @@ impl StoredBlob {
     /// As [`DurableStream::written`].
     pub async fn written(&self) -> bool {
         self.0.written().await
+    }
+
+    /// Replaces the part of the object that may change.
+    pub(crate) fn replace_outcome(&self, outcome: Vec<u8>) {
+        self.0.replace_outcome(outcome);
     }
 
     /// Whether the object is in the journal. The journal may give objects up for space.

@@ -5,7 +5,7 @@
 //! end_code     ends of streams as numbers          bounds         bounds of decoded values
 //! by_name      names of wire protocols             json_record    JSON of bounded length
 //! registration_barrier   requests wait until recovered streams are registered
-//! rejection    errors of streams that never start
+//! rejection    errors of streams that never start     noted_end   which reports of an end are recorded
 //!
 //! stream_journal   the journal with its thread     durable_stream   a stream's handle to its records
 //! recorder         the journal's caller            rewriting        live streams once more, from memory
@@ -33,6 +33,7 @@ mod journal_metrics;
 mod journal_state;
 mod json_record;
 mod news_list;
+mod noted_end;
 mod pending_shows;
 mod recorded_stream;
 mod recorder;
@@ -55,7 +56,9 @@ pub use end_code::{end_code, end_from_code};
 pub use journal_metrics::JournalGauges;
 pub use json_record::DescriptionError;
 pub(crate) use json_record::{from_json, to_json};
+pub(crate) use noted_end::NotedEnd;
 pub use registration_barrier::RegistrationBarrier;
+pub use rejection::is_rejection;
 pub use stream_journal::{AdoptedStream, JournalSlot, StreamJournal};
 pub use stream_news::Claim;
 pub(crate) use unix_time::unix_us;

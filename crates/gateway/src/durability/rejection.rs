@@ -1,6 +1,7 @@
-//! Errors of streams that were rejected before their start, in the journal: later readers get the same error, also after
-//! a restart.
+//! Outcomes of streams in the journal: the error of a stream that was rejected before its start, which later readers get
+//! also after a restart; and which reports of the end were recorded.
 
+use super::NotedEnd;
 use super::journal_state::lock;
 use generate::error::{ApiError, Blame, ErrorKind, Problem};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,9 @@ struct RecordedError {
     message: String,
     problems: Vec<RecordedProblem>,
     retry_after_ms: Option<u64>,
+    /// `None` before the first report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noted: Option<NotedEnd>,
 }
 
 #[derive(Default, Deserialize, Serialize)]
@@ -65,40 +69,74 @@ struct RecordedProblem {
 
 /// The error as the body of [`journal::Record::Kept`].
 pub fn encode(error: &ApiError) -> Vec<u8> {
+    // Strings and numbers are always JSON.
+    serde_json::to_vec(&recorded_error(error)).unwrap_or_default()
+}
+
+/// The outcome of a stream whose end was reported. `error`: why the stream never started.
+pub(crate) fn encode_noted(error: Option<&ApiError>, noted: NotedEnd) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Noted {
+        noted: NotedEnd,
+    }
+    let encoded = match error {
+        Some(error) => serde_json::to_vec(&RecordedError {
+            noted: Some(noted),
+            ..recorded_error(error)
+        }),
+        None => serde_json::to_vec(&Noted { noted }),
+    };
+    encoded.unwrap_or_default()
+}
+
+/// Which reports of the end an outcome has.
+pub(crate) fn noted_end(body: &[u8]) -> NotedEnd {
+    let recorded: RecordedError = serde_json::from_slice(body).unwrap_or_default();
+    recorded.noted.unwrap_or_default()
+}
+
+fn recorded_error(error: &ApiError) -> RecordedError {
     let problem = |problem: &Problem| RecordedProblem {
         field: problem.field.clone(),
         constraint: problem.constraint.clone(),
         value: problem.value.clone(),
     };
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let recorded = RecordedError {
+    RecordedError {
         kind: name_of(&KINDS, error.kind).to_owned(),
         blame: name_of(&BLAMES, error.blame).to_owned(),
         code: error.code.to_owned(),
         message: error.message.clone(),
         problems: error.problems.iter().map(problem).collect(),
         retry_after_ms: error.retry_after.map(milliseconds),
-    };
-    // Strings and numbers are always JSON.
-    serde_json::to_vec(&recorded).unwrap_or_default()
+        noted: None,
+    }
 }
 
-/// The error of a body. Unknown kinds and codes are those of an internal error.
-pub fn decode(body: &[u8]) -> ApiError {
+/// The error of a body; `None` where the stream was not rejected. Unknown kinds and codes are those of an internal error.
+pub fn decode(body: &[u8]) -> Option<ApiError> {
     let recorded: RecordedError = serde_json::from_slice(body).unwrap_or_default();
+    if recorded.noted.is_some() && recorded.kind.is_empty() {
+        return None;
+    }
     let problem = |problem: RecordedProblem| Problem {
         field: problem.field,
         constraint: problem.constraint,
         value: problem.value,
     };
-    ApiError {
+    Some(ApiError {
         kind: find_name(&KINDS, &recorded.kind).unwrap_or(ErrorKind::Internal),
         blame: find_name(&BLAMES, &recorded.blame).unwrap_or(Blame::Ours),
         code: static_code(&recorded.code),
         message: recorded.message,
         problems: recorded.problems.into_iter().map(problem).collect(),
         retry_after: recorded.retry_after_ms.map(Duration::from_millis),
-    }
+    })
+}
+
+/// Whether the outcome of a stream is an error before the start.
+pub fn is_rejection(outcome: &[u8]) -> bool {
+    decode(outcome).is_some()
 }
 
 fn name_of<T: Copy + PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
@@ -138,9 +176,24 @@ mod tests {
             ApiError::ours("internal_error", "a bug"),
         ];
         for error in errors {
-            let read = decode(&encode(&error));
+            let read = decode(&encode(&error)).expect("an error");
             assert_eq!(format!("{read:?}"), format!("{error:?}"));
+            let noted = NotedEnd { webhook: true };
+            let body = encode_noted(Some(&error), noted);
+            let read = decode(&body).expect("an error");
+            assert_eq!(format!("{read:?}"), format!("{error:?}"));
+            assert_eq!(noted_end(&body), noted);
+            assert_eq!(noted_end(&encode(&error)), NotedEnd::default());
         }
+    }
+
+    #[test]
+    fn noted_end_is_no_rejection() {
+        let noted = NotedEnd { webhook: true };
+        let body = encode_noted(None, noted);
+        assert_eq!(body, br#"{"noted":{"webhook":true}}"#);
+        assert!(decode(&body).is_none());
+        assert_eq!(noted_end(&body), noted);
     }
 
     #[test]
@@ -154,7 +207,7 @@ mod tests {
     #[test]
     fn damaged_body_is_an_internal_error() {
         for body in ["", "[]", "{\"kind\": 7}", "{\"code\": \"\"}"] {
-            let error = decode(body.as_bytes());
+            let error = decode(body.as_bytes()).expect("an error");
             assert_eq!(
                 (error.kind, error.code),
                 (ErrorKind::Internal, "internal_error"),

@@ -5,8 +5,9 @@ use super::recorded_terms;
 use super::stream_plan::{self, PlanContext, StreamPlan, plan_of};
 use super::wall_time::WallTime;
 use crate::durability::{
-    AdoptedStream, ControlState, DurableStream, RecordedPrompts, StreamDescription,
+    AdoptedStream, ControlState, DurableStream, RecordedPrompts, StreamDescription, rejection,
 };
+use crate::ended::EndedStream;
 use crate::handles::Gateway;
 use crate::keys::Keys;
 use crate::metrics::{RecoveryMetrics, RecoveryOutcome};
@@ -171,10 +172,18 @@ impl Registration<'_> {
             let responses = &self.gateway.responses;
             responses.restore_described(run.record(), note);
         }
+        let reports = self.gateway.end_reports();
+        let outcome = recovered.outcome.as_deref().unwrap_or_default();
+        let noted = rejection::noted_end(outcome);
+        if !is_expired && run.record().terms().resumable {
+            reports.watch_recovered(run.record(), noted);
+        }
         match plan {
             StreamPlan::Expired => {
                 restored.expired += 1;
                 let ended_at = stream_plan::ended_unix_us(&recovered);
+                let end = || EndedStream::of_recovered(&description, &recovered, ended_at);
+                reports.report_expired(run.record(), noted, end);
                 run.record().restore_rejection(stream_plan::lost_error());
                 run.finish_recovered(self.wall.past_instant(ended_at));
             }

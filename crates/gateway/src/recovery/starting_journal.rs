@@ -3,7 +3,7 @@
 use super::coordinator::Recovery;
 use super::reclaim::reclaim_streams;
 use super::restored_stream::{RestoredStreams, restore_streams};
-use crate::durability::{AdoptedStream, StreamJournal};
+use crate::durability::{AdoptedStream, DescriptionKind, StreamJournal};
 use crate::handles::Gateway;
 use crate::keys::Keys;
 use crate::streams::StreamFeed;
@@ -88,6 +88,7 @@ pub async fn recover_streams(
             log_report(&read);
             gateway.generations.journal.set(read.journal);
             let streams = gateway.responses.restore_answers(read.adopted);
+            let streams = restore_deliveries(&gateway, streams);
             let recovered = streams.iter().map(|stream| Arc::clone(&stream.recovered));
             let reclaimed = reclaim_streams(gateway.clone(), recovered.collect());
             tokio::spawn(reclaimed);
@@ -103,6 +104,18 @@ pub async fn recover_streams(
     restored.count(metrics);
     gateway.registration.open();
     Recovery::new(held, restored)
+}
+
+/// Restores the deliveries among the objects of a journal, and returns the others.
+fn restore_deliveries(gateway: &Gateway, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
+    let (deliveries, streams) = adopted.into_iter().partition::<Vec<_>, _>(|one| {
+        let kind = DescriptionKind::of(&one.recovered.description);
+        kind == Some(DescriptionKind::WebhookDelivery)
+    });
+    for delivery in deliveries {
+        gateway.outbox.restore(delivery);
+    }
+    streams
 }
 
 /// Requests on hold. The drop releases all of them, also after a panic of the recovery.

@@ -50,13 +50,15 @@ pub(crate) fn plan_of(
     context: PlanContext,
 ) -> StreamPlan {
     match description.kind {
-        DescriptionKind::StoredBlob | DescriptionKind::WorkflowRun => {
+        DescriptionKind::StoredBlob
+        | DescriptionKind::WebhookDelivery
+        | DescriptionKind::WorkflowRun => {
             return StreamPlan::Rejected(lost_error());
         }
         DescriptionKind::Generation => {}
     }
-    if let Some(outcome) = &stream.outcome {
-        return StreamPlan::Rejected(rejection::decode(outcome));
+    if let Some(error) = stream.outcome.as_deref().and_then(rejection::decode) {
+        return StreamPlan::Rejected(error);
     }
     let choices = description.n * description.prompts.len();
     let ends = stream.choices.iter().filter(|choice| choice.end.is_some());

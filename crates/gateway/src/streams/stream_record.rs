@@ -221,6 +221,11 @@ impl StreamRecord {
     /// The stream was rejected.
     pub async fn wait_for_start(&self) -> Result<&StartedGeneration, ApiError> {
         let _waiting = self.recovery.count_reader();
+        self.wait_for_outcome().await
+    }
+
+    /// As [`wait_for_start`](Self::wait_for_start), for a task that is no reader.
+    pub(crate) async fn wait_for_outcome(&self) -> Result<&StartedGeneration, ApiError> {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == StreamStage::Settled).await;
         match self.source.outcome() {

@@ -24,6 +24,15 @@ pub(crate) enum KeysCommand {
     New(NewKeyArgs),
     /// List all keys with scopes and limits.
     List,
+    /// Create the secret that signs a key's events for webhooks, and print it. The secret of before signs, too, so that
+    /// receivers can change.
+    WebhookSecret {
+        /// The key's name.
+        name: String,
+        /// Remove the secret of before at once.
+        #[arg(long)]
+        replace: bool,
+    },
     /// Revoke a key by its name.
     Revoke {
         /// The key's name.

@@ -4,7 +4,7 @@ use crate::args::{KeysArgs, KeysCommand, NewKeyArgs};
 use crate::clock::now_unix_s;
 use crate::failure::Failure;
 use crate::key_file::{Edit, Entry, KeyFile, Limits};
-use server::{KeyHash, Scope};
+use server::{KeyHash, SECRETS_MAX, Scope, WebhookSecret};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
@@ -20,6 +20,7 @@ pub(crate) fn keys(args: &KeysArgs) -> Result<(), Failure> {
     match &args.command {
         KeysCommand::New(new) => create_key(&path, new),
         KeysCommand::List => list_keys(&path),
+        KeysCommand::WebhookSecret { name, replace } => add_webhook_secret(&path, name, *replace),
         KeysCommand::Revoke { name } => revoke_key(&path, name),
     }
 }
@@ -38,6 +39,35 @@ fn create_key(path: &Path, new: &NewKeyArgs) -> Result<(), Failure> {
         "{name} was added to {}; the key is shown only now. A running server accepts it after the next SIGHUP.",
         path.display()
     ))
+}
+
+/// Creates a webhook secret. Standard output gets only the secret.
+fn add_webhook_secret(path: &Path, name: &str, replace: bool) -> Result<(), Failure> {
+    let mut bytes = [0; SECRET_BYTES];
+    getrandom::fill(&mut bytes).map_err(Failure::user)?;
+    let secret = WebhookSecret::to_text(&bytes);
+    let mut edit = Edit::begin(path).map_err(Failure::User)?;
+    let keys = &mut edit.file.keys;
+    let Some(entry) = keys.iter_mut().find(|entry| entry.name == name) else {
+        return Err(no_key(path, name));
+    };
+    entry.webhook_secrets.insert(0, secret.clone());
+    entry
+        .webhook_secrets
+        .truncate(if replace { 1 } else { SECRETS_MAX });
+    let signing = entry.webhook_secrets.len();
+    edit.commit().map_err(Failure::User)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{secret}")?;
+    out.flush()?;
+    print_note(&format!(
+        "{name} signs events with {signing} webhook secret(s); a running server does after the next SIGHUP."
+    ))
+}
+
+fn no_key(path: &Path, name: &str) -> Failure {
+    let shown = path.display();
+    Failure::user(format!("{shown}: there is no key {name:?}"))
 }
 
 fn list_keys(path: &Path) -> Result<(), Failure> {
@@ -62,8 +92,7 @@ fn revoke_key(path: &Path, name: &str) -> Result<(), Failure> {
     let before = edit.file.keys.len();
     edit.file.keys.retain(|entry| entry.name != name);
     if edit.file.keys.len() == before {
-        let shown = path.display();
-        return Err(Failure::user(format!("{shown}: there is no key {name:?}")));
+        return Err(no_key(path, name));
     }
     edit.commit().map_err(Failure::User)?;
     print_note(&format!(
@@ -87,6 +116,7 @@ fn key_entry(new: &NewKeyArgs, key: &str) -> Result<Entry, Failure> {
             tokens_per_min: new.tokens_per_min,
         },
         weight: new.weight,
+        webhook_secrets: Vec::new(),
         created: created.to_string(),
     })
 }

@@ -46,7 +46,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             cluster_node::join(&settings, server.local_addr(), Arc::clone(&ring.keys)).await?;
         let library = Library::new(settings.clone(), source).with_cluster(cluster.clone());
         let library = Arc::new(library);
-        let mut server = server.with_keys(Arc::clone(&ring.keys));
+        let mut server = server
+            .with_keys(Arc::clone(&ring.keys))
+            .with_webhook_secrets(Arc::clone(&ring.webhook_secrets));
         // The model of a process in a cluster stays loaded: others count on it.
         if cluster.is_none() {
             server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);

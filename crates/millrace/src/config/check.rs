@@ -16,6 +16,7 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     found.extend(draft_model(settings));
     found.extend(check_origins(settings));
     found.extend(cluster::problems(settings));
+    found.extend(check_webhooks(settings));
     found.extend(check_bind(settings).filter(|_| !keyed));
     found
 }
@@ -66,6 +67,11 @@ fn draft_model(settings: &Settings) -> Option<Problem> {
 fn check_origins(settings: &Settings) -> Option<Problem> {
     let why = Origins::parse(&settings.server.origins).err()?;
     Some(("server.origins", why))
+}
+
+fn check_webhooks(settings: &Settings) -> Option<Problem> {
+    let why = settings.webhooks.hosts().err()?;
+    Some(("webhooks.allowed_hosts", why))
 }
 
 fn check_bind(settings: &Settings) -> Option<Problem> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 const PREFIX: &str = "MILLRACE_";
 
 /// Variables with the prefix that are no settings.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "MILLRACE_CONFIG",
     "MILLRACE_DEBUG_STREAM_POLL",
     "MILLRACE_DEBUG_WORKFLOW_OPS",
@@ -14,6 +14,7 @@ const OTHERS: [&str; 8] = [
     super::api_keys::VARIABLE,
     super::api_keys::ONE,
     super::otlp::VARIABLE,
+    super::webhooks::VARIABLE,
 ];
 
 /// Whether a variable is meant to be a setting.

@@ -4,7 +4,9 @@
 //! other key is an error. The typed settings are read from the merged tree once.
 
 use super::otlp::{self, OtlpHeaders};
-use super::{Origin, Preset, Settings, api_keys, bind, check, environment, file, tree};
+use super::{
+    Origin, Preset, SecretTexts, Settings, api_keys, bind, check, environment, file, tree, webhooks,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) origins: BTreeMap<String, Origin>,
     /// From the environment: there they are, and not in the settings, because those are shown.
     pub(crate) api_keys: Vec<server::Key>,
+    /// Secrets of events for webhooks, of the environment.
+    pub(crate) webhook_secrets: SecretTexts,
     /// Likewise.
     pub(crate) otlp_headers: OtlpHeaders,
 }
@@ -35,6 +39,7 @@ pub(crate) struct Layers {
     /// The lowest first.
     laid: Vec<LayeredValue>,
     api_keys: Vec<server::Key>,
+    webhook_secrets: SecretTexts,
     otlp_headers: OtlpHeaders,
     problems: Vec<String>,
 }
@@ -54,6 +59,7 @@ impl Layers {
             laid: Vec::new(),
             api_keys: Vec::new(),
             otlp_headers: OtlpHeaders::default(),
+            webhook_secrets: SecretTexts::default(),
             problems: Vec::new(),
         }
     }
@@ -74,6 +80,12 @@ impl Layers {
             if name == api_keys::VARIABLE {
                 match api_keys::parse(&text) {
                     Ok(keys) => self.api_keys = keys,
+                    Err(why) => self.problems.push(why),
+                }
+            }
+            if name == webhooks::VARIABLE {
+                match SecretTexts::parse(&text) {
+                    Ok(secrets) => self.webhook_secrets = secrets,
                     Err(why) => self.problems.push(why),
                 }
             }
@@ -165,6 +177,7 @@ impl Layers {
                 origins,
                 api_keys: self.api_keys,
                 otlp_headers: self.otlp_headers,
+                webhook_secrets: self.webhook_secrets,
             })
         } else {
             Err(ConfigError(self.problems))

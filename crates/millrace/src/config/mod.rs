@@ -28,6 +28,7 @@ mod schema;
 mod settings;
 mod table;
 mod tree;
+mod webhooks;
 mod workflows;
 
 pub(crate) use answers::{Field, ReasoningParser, ToolParser};
@@ -44,3 +45,4 @@ pub(crate) use quantize::Quantize;
 pub(crate) use schema::schema;
 pub(crate) use settings::{Settings, SlowReader, Speculation};
 pub(crate) use table::table;
+pub(crate) use webhooks::{SecretTexts, parse_secrets};

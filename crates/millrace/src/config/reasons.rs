@@ -317,6 +317,43 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ),
     ("realtime.idle_ms", "two pings"),
     (
+        "webhooks.allowed_hosts",
+        "requests must not make the server send to hosts that the operator does not know",
+    ),
+    (
+        "webhooks.allow_http",
+        "events and signatures are not readable on the way",
+    ),
+    (
+        "webhooks.allow_private_addresses",
+        "requests must not reach services inside of the operator's network",
+    ),
+    (
+        "webhooks.timeout_ms",
+        "the specification of Standard Webhooks recommends 15 to 30 s",
+    ),
+    (
+        "webhooks.in_flight_max",
+        "an attempt is a thread that mostly waits",
+    ),
+    (
+        "webhooks.waiting_max",
+        "a few minutes of ended responses; each takes some KiB",
+    ),
+    (
+        "webhooks.attempts_max",
+        "half a minute, minutes, then hourly: about seven hours",
+    ),
+    (
+        "webhooks.age_max_s",
+        "an event that is a day old is fetched, not waited for",
+    ),
+    (
+        "webhooks.retry_ms",
+        "a receiver that restarts is back within seconds",
+    ),
+    ("webhooks.dead_letters_max", "as many as may wait"),
+    (
         "workflows.folder",
         "the operator chooses what clients may run",
     ),

@@ -3,6 +3,7 @@
 use super::keys::Keys;
 use super::models::Models;
 use super::scale::Scale;
+use super::webhooks::Webhooks;
 use super::workflows::Workflows;
 use super::{
     Cluster, KvType, Preset, Quantize, answers::Answers, bind, journal::Journal, log::Log,
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) backpressure: Backpressure,
     pub(crate) clocks: Clocks,
     pub(crate) realtime: Realtime,
+    pub(crate) webhooks: Webhooks,
     pub(crate) workflows: Workflows,
     pub(crate) metrics: Metrics,
     pub(crate) scale: Scale,

@@ -54,6 +54,7 @@ impl Edit {
     pub(crate) fn commit(mut self) -> Result<(), String> {
         let keys = self.file.keys()?;
         server::Keys::new(&keys).map_err(|problems| problems[0].to_string())?;
+        self.file.webhook_secrets()?;
         let yaml = self.file.to_yaml()?;
         self.replace_file(&yaml)
             .map_err(|why| format!("{}: {why}", self.path.display()))

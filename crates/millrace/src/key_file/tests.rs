@@ -12,6 +12,7 @@ fn entry(name: &str) -> Entry {
             ..Limits::default()
         },
         weight: 3,
+        webhook_secrets: Vec::new(),
         created: "2026-11-20T00:00:00Z".to_owned(),
     }
 }

@@ -136,7 +136,8 @@ fn required_scopes(path: &str) -> Scopes {
         "/v1/heartbeats/stream" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
         path if path == "/v1/streams"
             || path.starts_with("/v1/streams/")
-            || path.starts_with("/v1/stream/") =>
+            || path.starts_with("/v1/stream/")
+            || path.starts_with("/v1/webhooks/") =>
         {
             Scopes::of(&[Scope::Inference, Scope::Admin])
         }

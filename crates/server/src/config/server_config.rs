@@ -10,6 +10,7 @@ use gateway::models::ModelLimits;
 use gateway::response_limits::ResponseLimits;
 use gateway::stream_clocks::StreamClocks;
 use gateway::streams::StreamLimits;
+use gateway::webhooks::WebhookSettings;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,6 +96,8 @@ pub struct ServerConfig {
     pub closed_objects: bool,
     /// Which API keys share the prefix cache.
     pub prefix_sharing: PrefixSharing,
+    /// Webhooks: allowed hosts, and limits.
+    pub webhooks: WebhookSettings,
     /// Limits of WebSockets.
     pub realtime: RealtimeLimits,
     /// `Retry-After` of a rejected request, as long as nothing was measured.
@@ -144,6 +147,7 @@ impl Default for ServerConfig {
             reasoning_field: ReasoningField::default(),
             closed_objects: true,
             prefix_sharing: PrefixSharing::default(),
+            webhooks: WebhookSettings::default(),
             realtime: RealtimeLimits::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),

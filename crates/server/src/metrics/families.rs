@@ -5,6 +5,7 @@ mod demand;
 mod engine;
 mod journal;
 mod recovery;
+mod webhooks;
 
 use super::prometheus_text::{Labels, PrometheusText};
 use super::{Metrics, MetricsSources};
@@ -40,6 +41,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     recovery::write_recovery(&mut text, &sources.metrics.generations.recovery);
     journal::write_journal(&mut text, &sources.journal);
     cluster::write_cluster(&mut text, sources.cluster.get().map(|node| &**node));
+    webhooks::write_webhooks(&mut text, &sources.outbox);
     let state = sources.models.first_entry().state();
     write_loading(&mut text, &state);
     write_models(&mut text, &sources.models);

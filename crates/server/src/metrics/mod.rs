@@ -30,6 +30,7 @@ use gateway::metrics::count::{Counter, Gauge};
 use gateway::metrics::label_table::LabelTable;
 use gateway::models::ModelRegistry;
 use gateway::streams::StreamRegistry;
+use gateway::webhooks::Outbox;
 use std::sync::Arc;
 
 /// Routes with counters of their own (180 bytes each); the server has fewer routes.
@@ -62,6 +63,7 @@ pub(crate) struct MetricsSources {
     pub(crate) journal: Arc<JournalSlot>,
     pub(crate) demand: Arc<DemandMeter>,
     pub(crate) cluster: ClusterSlot,
+    pub(crate) outbox: Arc<Outbox>,
 }
 
 impl Metrics {

@@ -20,8 +20,10 @@ use crate::routes::responses::{DeletedResponse, InputTokenCount};
 use crate::routes::stream_feed::FeedMessage;
 use crate::routes::streams::{StreamGone, StreamPage};
 use crate::routes::vocabulary::{AppliedTemplate, Detokenized, Tokenized};
+use crate::routes::webhooks::DeletedDelivery;
 use crate::routes::workflows::{ChannelWrite, RunDescription};
 use gateway::streams::describe::Description;
+use gateway::webhooks::DeliveryDescription;
 use gateway::workflows::folder::{Workflow, WorkflowList};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
@@ -135,6 +137,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/v1/workflows/{name}/runs", "Workflows", "Run a workflow", "WorkflowRunRequest", GENERATES, Generation(Protocol::Job)),
     ("get", "/v1/runs/{id}", "Workflows", "Get a run's status", "", NONE, Json(200, of::<RunDescription<'static>>)),
     ("post", "/v1/runs/{id}/channels/{channel}", "Workflows", "Write to a channel of a run", "ChannelWriteRequest", NONE, Json(200, of::<ChannelWrite>)),
+    ("get", "/v1/webhooks/deliveries", "Webhooks", "List events that are not delivered, and dead letters", "", &["delivery_status", "item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<DeliveryDescription>>>)),
+    ("get", "/v1/webhooks/deliveries/{id}", "Webhooks", "Get a delivery", "", NONE, Json(200, of::<DeliveryDescription>)),
+    ("delete", "/v1/webhooks/deliveries/{id}", "Webhooks", "Delete a delivery", "", NONE, Json(200, of::<DeletedDelivery>)),
+    ("post", "/v1/webhooks/deliveries/{id}/redeliver", "Webhooks", "Deliver an event again", "", NONE, Json(202, of::<DeliveryDescription>)),
     ("post", "/tokenize", "Vocabulary", "Tokenize text", "TokenizeRequest", NONE, Json(200, of::<Tokenized>)),
     ("post", "/detokenize", "Vocabulary", "Detokenize token ids", "DetokenizeRequest", NONE, Json(200, of::<Detokenized>)),
     ("post", "/apply-template", "Vocabulary", "Render the chat template for a conversation", "ApplyTemplateRequest", NONE, Json(200, of::<AppliedTemplate>)),

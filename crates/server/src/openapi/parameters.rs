@@ -35,6 +35,7 @@ pub(super) fn all() -> Value {
         "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: newest first"),
         "oldest_first": query("order", json!({"enum": ["asc", "desc"]}), "asc, the default: oldest first"),
         "model": query("model", text(), "the model's name in the completion"),
+        "delivery_status": query("status", json!({"enum": ["pending", "dead"]}), "deliveries of this status"),
         "metadata": metadata_filter(),
         "stream": query("stream", json!({"enum": ["true", "false"]}), "true: stream the events"),
         "offset": query("offset", text(), "-1: from the beginning; now: from the end; or an offset that the stream has sent"),

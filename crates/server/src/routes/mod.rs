@@ -14,4 +14,5 @@ pub(crate) mod stream_feed;
 pub(crate) mod stream_watch;
 pub(crate) mod streams;
 pub(crate) mod vocabulary;
+pub(crate) mod webhooks;
 pub(crate) mod workflows;

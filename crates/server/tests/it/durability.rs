@@ -338,7 +338,7 @@ fn rejection_before_the_start_is_recorded() {
     let stream = disk.stream(&stream_id(&reply.head)).expect("retained");
     let error = gateway::durability::rejection::decode(&stream.outcome.expect("an error"));
     let code = reply.json()["error"]["code"].clone();
-    assert_eq!(code, error.code);
+    assert_eq!(code, error.expect("an error").code);
 }
 
 #[test]

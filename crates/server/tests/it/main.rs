@@ -54,6 +54,7 @@ mod threads;
 mod transcripts;
 mod unread;
 mod vocabulary;
+mod webhooks;
 mod workflows;
 
 use testing::heap::CountingAllocator;

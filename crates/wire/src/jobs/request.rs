@@ -21,6 +21,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     params.take_tools(tools);
     params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
+    stream_options.webhook = generation_fields::webhook(&mut fields);
     stream_options.stream = fields.raw("stream").is_none() || stream_options.stream;
     fields.integer("n", 1..=1);
     for name in ["logprobs", "top_logprobs"] {

@@ -8,7 +8,7 @@ use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
 use generate::priority::Priority;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
-    STOP_IDS_MAX, STOPS_MAX, StreamOptions,
+    STOP_IDS_MAX, STOPS_MAX, StreamOptions, WEBHOOK_URL_BYTES_MAX,
 };
 use std::time::Duration;
 
@@ -114,6 +114,18 @@ pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
         cache_salt: cache_salt(fields),
         ..StreamOptions::default()
     }
+}
+
+/// Parses `webhook`, the URL that receives an event at the end. The gateway checks the URL against the operator's
+/// settings.
+pub fn webhook(fields: &mut Fields<'_>) -> Option<Box<str>> {
+    let url = fields.string("webhook")?;
+    if url.is_empty() || url.len() > WEBHOOK_URL_BYTES_MAX {
+        let error_message = format!("must be a URL of at most {WEBHOOK_URL_BYTES_MAX} bytes");
+        fields.reject("webhook", error_message);
+        return None;
+    }
+    Some(url.into())
 }
 
 /// Parses vLLM's `cache_salt`.

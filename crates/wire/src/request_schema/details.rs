@@ -5,7 +5,7 @@ use crate::fields::bounds::IDS_MAX;
 use crate::metadata::{METADATA_CHARS_MAX, METADATA_MAX, METADATA_NAME_CHARS_MAX};
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, LOGIT_BIAS_MAX, PARTS_MAX,
-    STOP_BYTES_MAX, STOPS_MAX,
+    STOP_BYTES_MAX, STOPS_MAX, WEBHOOK_URL_BYTES_MAX,
 };
 use serde_json::{Value, json};
 use text::CHOICES_IN_GRAMMAR_MAX;
@@ -57,6 +57,7 @@ details! {
         "prompt": prompts(),
     }
     RESPONSE: {
+        "webhook": webhook(),
         "input": json!({"anyOf": [
             {"type": "string"},
             {"type": "array", "items": {"type": "object"}, "minItems": 1},
@@ -110,6 +111,7 @@ details! {
         }}),
     }
     JOB: {
+        "webhook": webhook(),
         "job_id": json!({
             "minLength": 1, "maxLength": crate::jobs::job_id::JOB_ID_BYTES_MAX, "pattern": "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$",
             "description": "an identifier chosen by the caller",
@@ -207,6 +209,13 @@ fn cache_salt() -> Value {
     json!({
         "minLength": 1, "maxLength": CACHE_SALT_BYTES_MAX,
         "description": "share cached prompts only with requests that have the same salt",
+    })
+}
+
+fn webhook() -> Value {
+    json!({
+        "format": "uri", "minLength": 1, "maxLength": WEBHOOK_URL_BYTES_MAX,
+        "description": "URL that receives a signed event when the stream has ended; of a host that the operator allows",
     })
 }
 

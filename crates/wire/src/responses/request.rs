@@ -166,10 +166,12 @@ fn stream_options(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
     if background && !is_stored {
         fields.reject("background", "needs \"store\": true");
     }
+    let webhook = generation_fields::webhook(fields);
     let stream_options = StreamOptions {
         // Every response reports its usage.
         include_usage: true,
         background,
+        webhook,
         ..generation_fields::stream_options(fields)
     };
     (stream_options, is_stored)

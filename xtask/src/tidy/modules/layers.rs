@@ -28,6 +28,7 @@ const GATEWAY: [&[&str]; 5] = [
         "workflows",
     ],
     &[
+        "ended",
         "ended_response",
         "fair_lru",
         "generation",
@@ -40,6 +41,7 @@ const GATEWAY: [&[&str]; 5] = [
         "stored_note",
         "stored_snapshot",
         "stream_follower",
+        "webhooks",
     ],
     &["handles", "pending_generation"],
 ];

@@ -3,7 +3,7 @@
 use journal::{Integrity, LossReason, RecoveredStream};
 use serde_json::{Value, json};
 use server::{DescriptionKind, RecordedPrompts, StoredSummary, StreamDescription};
-use server::{end_from_code, is_stored_answer};
+use server::{end_from_code, is_rejection, is_stored_answer};
 use stream::StreamId;
 
 /// What a record shows of a stream.
@@ -45,8 +45,13 @@ impl<'r> ShownStream<'r> {
     pub(super) fn problem(&self) -> Option<&str> {
         let problem = self.description.as_ref().err();
         problem
-            .filter(|_| self.stored.is_none())
+            .filter(|_| self.stored.is_none() && !self.is_delivery())
             .map(String::as_str)
+    }
+
+    /// Whether the object is an event for a webhook.
+    fn is_delivery(&self) -> bool {
+        DescriptionKind::of(&self.recovered.description) == Some(DescriptionKind::WebhookDelivery)
     }
 
     pub(super) fn model(&self) -> &str {
@@ -69,6 +74,9 @@ impl<'r> ShownStream<'r> {
         if self.stored.is_some() {
             return "stored";
         }
+        if self.is_delivery() {
+            return "webhook";
+        }
         let Ok(description) = &self.description else {
             return "unreadable";
         };
@@ -80,7 +88,8 @@ impl<'r> ShownStream<'r> {
             .filter(|choice| choice.end.is_some());
         match description.kind {
             DescriptionKind::StoredBlob => "stored",
-            _ if self.recovered.outcome.is_some() => "rejected",
+            DescriptionKind::WebhookDelivery => "webhook",
+            _ if self.is_rejected() => "rejected",
             _ if matches!(self.recovered.integrity, Integrity::Lost(_)) => "lost",
             DescriptionKind::WorkflowRun => "workflow",
             DescriptionKind::Generation if ended.count() >= choices => "ended",
@@ -88,6 +97,10 @@ impl<'r> ShownStream<'r> {
             DescriptionKind::Generation if self.recovered.started.is_some() => "unfinished",
             DescriptionKind::Generation => "not started",
         }
+    }
+
+    fn is_rejected(&self) -> bool {
+        self.recovered.outcome.as_deref().is_some_and(is_rejection)
     }
 
     /// Ends of the choices, in order; `-` for a choice without an end.

@@ -8,6 +8,7 @@ pub(crate) mod event_reader;
 mod full_disk;
 pub(crate) mod requests;
 pub(crate) mod transcript;
+mod webhooks;
 
 use crashing::{Client, Crashing, description};
 use event_reader::read_events;

@@ -18,6 +18,7 @@ pub mod sse;
 pub mod talk;
 pub mod told;
 pub mod ui_messages;
+pub mod webhook_receiver;
 
 pub use testing::small_vocabulary as vocab;
 pub use testing::wait::{PATIENCE, wait_until};

@@ -76,6 +76,7 @@ fn values_that_a_parser_rejects_are_rejected() {
         ("/stream_options/cache_salt", json!("")),
         ("/stream_options/cache_salt", json!("a".repeat(257))),
         ("/stream_options/conversation_id", json!("a".repeat(129))),
+        ("/stream_options/webhook", json!("a".repeat(2049))),
         ("/stream_options/best_of/generated", json!(3)),
         ("/stream_options/best_of/returned", json!(3)),
         ("/stream_options/best_of/returned", json!(0)),

@@ -211,6 +211,7 @@ fn full_options() -> StreamOptions {
             logprobs: true,
         }),
         conversation_id: Some("c".into()),
+        webhook: Some("https://hooks.example.com/".into()),
         ignored_fields: IgnoredFields::new("user, x"),
         cache_salt: Some("s".into()),
     }

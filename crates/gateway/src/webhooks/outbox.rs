@@ -1,0 +1,361 @@
+//! Deliveries with the journal, for the clients and the dispatcher.
+
+use super::delivery::{
+    DeliveryDescription, DeliveryRecord, DeliveryState, DeliveryStatus, EVENT_PREFIX,
+};
+use super::delivery_table::{Change, Delivery, DeliveryTable};
+use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings};
+use super::{secret, webhook_url};
+use crate::durability::{AdoptedStream, JournalSlot, StoredBlob};
+use crate::ended::EndedStream;
+use crate::id_generator::IdGenerator;
+use crate::keys::{Caller, Scope};
+use crate::metrics::count::Counter;
+use crate::streams::StreamRecord;
+use generate::error::{ApiError, ErrorKind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+use stream::{Owner, StreamId};
+use tokio::sync::Notify;
+use wire::clock;
+
+/// `Retry-After` where there is no place for another webhook.
+const FULL_RETRY: Duration = Duration::from_secs(5);
+
+/// All deliveries of the server.
+pub struct Outbox {
+    settings: RwLock<Arc<WebhookSettings>>,
+    secrets: OnceLock<Arc<WebhookSecrets>>,
+    table: Mutex<DeliveryTable>,
+    /// A delivery was added or has changed, or the settings have.
+    pub(super) news: Notify,
+    journal: Arc<JournalSlot>,
+    ids: Arc<IdGenerator>,
+    pub(super) metrics: WebhookMetrics,
+}
+
+/// Counts of attempts.
+#[derive(Debug, Default)]
+pub struct WebhookMetrics {
+    /// Events that a receiver accepted.
+    pub delivered: Counter,
+    /// Attempts that failed.
+    pub failed_attempts: Counter,
+    /// Deliveries that became dead letters.
+    pub dead: Counter,
+}
+
+/// The place of one stream's event. The drop releases the place.
+pub struct WebhookPlace {
+    outbox: Arc<Outbox>,
+    owner: Owner,
+}
+
+impl Drop for WebhookPlace {
+    fn drop(&mut self) {
+        self.outbox.lock().release(self.owner);
+    }
+}
+
+/// A request, and the delivery that it belongs to.
+pub(super) struct DueDelivery {
+    pub(super) stream: StreamId,
+    pub(super) request: WebhookRequest,
+    pub(super) blob: Option<Arc<StoredBlob>>,
+}
+
+impl Outbox {
+    pub(crate) fn new(journal: Arc<JournalSlot>, ids: Arc<IdGenerator>) -> Self {
+        Self {
+            settings: RwLock::default(),
+            secrets: OnceLock::new(),
+            table: Mutex::default(),
+            news: Notify::new(),
+            journal,
+            ids,
+            metrics: WebhookMetrics::default(),
+        }
+    }
+
+    /// Replaces the settings. What is recorded already is compared with them before each attempt.
+    pub fn set_settings(&self, settings: WebhookSettings) {
+        let mut now = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *now = Arc::new(settings);
+        drop(now);
+        self.news.notify_one();
+    }
+
+    /// Sets the secrets of keys. To be called once.
+    pub fn set_secrets(&self, secrets: Arc<WebhookSecrets>) {
+        let _ = self.secrets.set(secrets);
+    }
+
+    /// Counts of attempts.
+    pub fn metrics(&self) -> &WebhookMetrics {
+        &self.metrics
+    }
+
+    /// Running streams with a webhook and pending deliveries, and dead letters.
+    pub fn sizes(&self) -> (usize, usize) {
+        let table = self.lock();
+        (table.waiting(), table.dead_letters())
+    }
+
+    /// Checks the URL of a request, and takes a place for the event. Returns the URL in normal form.
+    ///
+    /// # Errors
+    /// The URL is not allowed, the key has no secret, or there is no place.
+    pub(crate) fn accept(
+        self: &Arc<Self>,
+        url: &str,
+        caller: &Caller,
+    ) -> Result<(Box<str>, WebhookPlace), ApiError> {
+        let settings = self.settings();
+        let invalid = |why: &str| ApiError::field("webhook", "invalid_webhook", why);
+        let url = webhook_url::accepted_url(url, &settings)
+            .map_err(|why| invalid(&format!("webhook: {why}")))?;
+        if self.secrets_of(caller.owner).is_none() {
+            let why = "webhook: this API key has no webhook secret, with which events are signed \
+                       (the operator creates one with `millrace keys webhook-secret NAME`)";
+            return Err(ApiError::field("webhook", "webhook_secret_missing", why));
+        }
+        if !self.lock().reserve(caller.owner, &settings) {
+            let words = "there are too many events to be delivered (webhooks.waiting_max)";
+            return Err(ApiError::capacity("overloaded", words, FULL_RETRY));
+        }
+        let (outbox, owner) = (Arc::clone(self), caller.owner);
+        Ok((url.into(), WebhookPlace { outbox, owner }))
+    }
+
+    /// A place for the event of a stream of an earlier process.
+    pub(crate) fn reserve_always(self: &Arc<Self>, owner: Owner) -> WebhookPlace {
+        self.lock().reserve_always(owner);
+        let outbox = Arc::clone(self);
+        WebhookPlace { outbox, owner }
+    }
+
+    /// Whether the event of a stream is pending, or a dead letter.
+    pub(crate) fn has(&self, stream: StreamId) -> bool {
+        self.lock().get(stream).is_some()
+    }
+
+    /// Records the event about a stream's end, in the place of the stream.
+    pub(crate) fn add(&self, stream: &StreamRecord, place: WebhookPlace, end: &EndedStream) {
+        let Some(url) = stream.meta().stream_options.webhook.as_deref() else {
+            return;
+        };
+        let now = clock::unix_us();
+        let names = (stream.id(), stream.terms().owner);
+        let record = DeliveryRecord::new(names, url, end, now);
+        let state = DeliveryState::due(now);
+        let is_durable = stream.durable().is_some();
+        let journal = self.journal.get().filter(|_| is_durable);
+        let blob = journal.and_then(|journal| {
+            let id = u128::from_be_bytes(self.ids.next_random());
+            journal.store_blob(id, record.encode().ok()?, state.encode())
+        });
+        self.lock().insert(Delivery {
+            record: Arc::new(record),
+            state,
+            is_in_flight: false,
+            blob: blob.map(Arc::new),
+        });
+        drop(place);
+        self.news.notify_one();
+    }
+
+    /// Restores a delivery that an earlier process has recorded.
+    pub(crate) fn restore(&self, adopted: AdoptedStream) {
+        let AdoptedStream { recovered, durable } = adopted;
+        let record = match DeliveryRecord::decode(&recovered.description) {
+            Ok(record) => record,
+            Err(error) => {
+                return tracing::warn!(%error, "an event for a webhook of an earlier process cannot be read");
+            }
+        };
+        let state = DeliveryState::decode(recovered.outcome.as_deref(), clock::unix_us());
+        let settings = self.settings();
+        let mut table = self.lock();
+        table.insert(Delivery {
+            record: Arc::new(record),
+            state,
+            is_in_flight: false,
+            blob: Some(Arc::new(durable.into())),
+        });
+        table.evict_dead_letters(&settings);
+        drop(table);
+        self.news.notify_one();
+    }
+
+    /// The next attempt that is due. Deliveries that cannot be sent any more become dead letters.
+    pub(super) fn begin_attempt(&self) -> Option<DueDelivery> {
+        let settings = self.settings();
+        loop {
+            let stream = self.lock().begin_attempt(clock::unix_us(), &settings)?;
+            let (record, blob) = {
+                let table = self.lock();
+                let delivery = table.get(stream)?;
+                (Arc::clone(&delivery.record), delivery.blob.clone())
+            };
+            let allowed = webhook_url::accepted_url(&record.url, &settings);
+            let secrets = self.secrets_of(record.owner());
+            match (allowed, secrets) {
+                (Ok(url), Some(secrets)) => {
+                    let (id, unix_s) = (record.id(), clock::unix_s());
+                    let request = WebhookRequest {
+                        signatures: secret::signatures(&secrets, &id, unix_s, &record.body),
+                        url,
+                        id,
+                        unix_s,
+                        body: record.body.as_str().into(),
+                        timeout: settings.timeout,
+                        allow_private: settings.allow_private,
+                    };
+                    return Some(DueDelivery {
+                        stream,
+                        request,
+                        blob,
+                    });
+                }
+                (Err(why), _) => self.give_up(stream, &format!("the URL {why}")),
+                (_, None) => self.give_up(stream, "the API key has no webhook secret any more"),
+            }
+        }
+    }
+
+    fn give_up(&self, stream: StreamId, why: &str) {
+        let settings = self.settings();
+        let mut table = self.lock();
+        let change = table.give_up(stream, why, &settings);
+        self.note_change(&table, stream, change);
+    }
+
+    /// Records the outcome of an attempt.
+    pub(super) fn finish_attempt(&self, stream: StreamId, outcome: &AttemptOutcome) {
+        let settings = self.settings();
+        let at = (clock::unix_us(), self.ids.next_seed());
+        let mut table = self.lock();
+        let change = table.finish_attempt(stream, outcome, at, &settings);
+        if matches!(change, Change::Retried | Change::Died) {
+            self.metrics.failed_attempts.add(1);
+            tracing::debug!(%stream, ?outcome, "an event was not delivered");
+        }
+        self.note_change(&table, stream, change);
+        drop(table);
+        self.news.notify_one();
+    }
+
+    fn note_change(&self, table: &DeliveryTable, stream: StreamId, change: Change) {
+        match change {
+            Change::Delivered => self.metrics.delivered.add(1),
+            Change::Died => self.metrics.dead.add(1),
+            Change::Retried | Change::Deleted => {}
+        }
+        if let Some(delivery) = table.get(stream) {
+            write_state(delivery);
+        }
+    }
+
+    /// Wall time of the next attempt.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        self.lock().next_due(clock::unix_us())
+    }
+
+    /// The caller's deliveries (all, with the scope `admin`), oldest first.
+    pub fn list(
+        &self,
+        caller: &Caller,
+        status: Option<DeliveryStatus>,
+    ) -> Vec<DeliveryDescription> {
+        let table = self.lock();
+        let visible = table.all().filter(|delivery| {
+            is_visible(delivery, caller) && status.is_none_or(|s| s == delivery.state.status)
+        });
+        let mut visible: Vec<_> = visible.collect();
+        visible.sort_by_key(|delivery| (delivery.record.created_unix_us, delivery.record.stream));
+        let describe = |one: &&Delivery| DeliveryDescription::new(&one.record, &one.state);
+        visible.iter().map(describe).collect()
+    }
+
+    /// One delivery.
+    ///
+    /// # Errors
+    /// The caller has no such delivery.
+    pub fn find(&self, id: &str, caller: &Caller) -> Result<DeliveryDescription, ApiError> {
+        let table = self.lock();
+        let delivery = find(&table, id, caller)?;
+        Ok(DeliveryDescription::new(&delivery.record, &delivery.state))
+    }
+
+    /// Attempts a delivery again at once, with all attempts to come.
+    ///
+    /// # Errors
+    /// The caller has no such delivery.
+    pub fn redeliver(&self, id: &str, caller: &Caller) -> Result<DeliveryDescription, ApiError> {
+        let mut table = self.lock();
+        let stream = find(&table, id, caller)?.record.stream;
+        let delivery = table.get_mut(stream).ok_or_else(unknown_delivery)?;
+        delivery.state = DeliveryState {
+            last_unix_us: delivery.state.last_unix_us,
+            last_status: delivery.state.last_status,
+            last_failure: delivery.state.last_failure.take(),
+            ..DeliveryState::due(clock::unix_us())
+        };
+        write_state(delivery);
+        let description = DeliveryDescription::new(&delivery.record, &delivery.state);
+        drop(table);
+        self.news.notify_one();
+        Ok(description)
+    }
+
+    /// Removes a delivery. An attempt that is in flight may still arrive.
+    ///
+    /// # Errors
+    /// The caller has no such delivery.
+    pub fn remove(&self, id: &str, caller: &Caller) -> Result<(), ApiError> {
+        let mut table = self.lock();
+        let stream = find(&table, id, caller)?.record.stream;
+        table.remove(stream);
+        Ok(())
+    }
+
+    fn secrets_of(&self, owner: Owner) -> Option<Arc<[super::WebhookSecret]>> {
+        self.secrets.get()?.of_owner(owner)
+    }
+
+    pub(super) fn settings(&self) -> Arc<WebhookSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DeliveryTable> {
+        // Nothing panics half-way through a change.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write_state(delivery: &Delivery) {
+    if let Some(blob) = &delivery.blob {
+        blob.replace_outcome(delivery.state.encode());
+    }
+}
+
+fn is_visible(delivery: &Delivery, caller: &Caller) -> bool {
+    delivery.record.owner() == caller.owner || caller.scopes.has(Scope::Admin)
+}
+
+fn find<'a>(table: &'a DeliveryTable, id: &str, caller: &Caller) -> Result<&'a Delivery, ApiError> {
+    let stream = id.strip_prefix(EVENT_PREFIX);
+    let stream = stream.and_then(|stream| stream.parse().ok());
+    let found = stream.and_then(|stream| table.get(stream));
+    found
+        .filter(|delivery| is_visible(delivery, caller))
+        .ok_or_else(unknown_delivery)
+}
+
+fn unknown_delivery() -> ApiError {
+    let words = "there is no delivery of this id: it was delivered, deleted or evicted";
+    ApiError::caller(ErrorKind::NotFound, "delivery_not_found", words)
+}

@@ -1,0 +1,141 @@
+//! Settings of webhooks, and the secret that the environment gives.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use server::{HostPattern, SECRETS_MAX, WebhookSecret, WebhookSettings};
+use std::fmt;
+use std::time::Duration;
+
+/// The variable with the secret of the operator's own requests.
+pub(super) const VARIABLE: &str = "MILLRACE_WEBHOOK_SECRET";
+
+/// Events about the ends of background responses and jobs, sent to URLs that requests name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Webhooks {
+    /// Hosts that may receive events: `hooks.example.com`, `*.example.com` (subdomains) or `*`, with `:PORT` or `:*`
+    /// where the port is not the default one of the scheme. Empty: a request with a webhook is rejected.
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Allow `http://` URLs.
+    pub(crate) allow_http: bool,
+    /// Allow hosts with private, loopback or link-local addresses.
+    pub(crate) allow_private_addresses: bool,
+    /// Maximum time of one attempt, from resolving the name to the response's head.
+    pub(crate) timeout_ms: u64,
+    /// Maximum number of attempts at one time; one key has at most half of them.
+    pub(crate) in_flight_max: usize,
+    /// Maximum number of running streams with a webhook and of events to be delivered; one key has at most half of them.
+    /// More are rejected with 503.
+    pub(crate) waiting_max: usize,
+    /// Maximum number of attempts of one delivery.
+    pub(crate) attempts_max: u32,
+    /// Maximum age of a delivery; there is no attempt later than that.
+    pub(crate) age_max_s: u64,
+    /// Delay after the first failed attempt; each further delay is four times as long, up to an hour.
+    pub(crate) retry_ms: u64,
+    /// Maximum number of dead letters; beyond it the oldest one of the key with the most is removed.
+    pub(crate) dead_letters_max: usize,
+}
+
+impl Default for Webhooks {
+    fn default() -> Self {
+        let settings = WebhookSettings::default();
+        Self {
+            allowed_hosts: Vec::new(),
+            allow_http: settings.allow_http,
+            allow_private_addresses: settings.allow_private,
+            timeout_ms: settings.timeout.as_millis() as u64,
+            in_flight_max: settings.in_flight_max,
+            waiting_max: settings.waiting_max,
+            attempts_max: settings.attempts_max,
+            age_max_s: settings.age_max.as_secs(),
+            retry_ms: settings.retry.as_millis() as u64,
+            dead_letters_max: settings.dead_letters_max,
+        }
+    }
+}
+
+impl Webhooks {
+    /// The settings as the server knows them.
+    pub(crate) fn settings(&self) -> WebhookSettings {
+        WebhookSettings {
+            // Invalid hosts were rejected when the settings were read.
+            allowed_hosts: self.hosts().unwrap_or_default(),
+            allow_http: self.allow_http,
+            allow_private: self.allow_private_addresses,
+            timeout: Duration::from_millis(self.timeout_ms),
+            in_flight_max: self.in_flight_max,
+            waiting_max: self.waiting_max,
+            attempts_max: self.attempts_max,
+            age_max: Duration::from_secs(self.age_max_s),
+            retry: Duration::from_millis(self.retry_ms),
+            dead_letters_max: self.dead_letters_max,
+        }
+    }
+
+    /// The allowed hosts.
+    ///
+    /// # Errors
+    /// An entry is no host.
+    pub(super) fn hosts(&self) -> Result<Vec<HostPattern>, String> {
+        let hosts = self.allowed_hosts.iter();
+        hosts.map(|host| HostPattern::parse(host)).collect()
+    }
+}
+
+/// Secrets as text: of keys that are not in a key file, and of the callers of a server without keys.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct SecretTexts(Vec<String>);
+
+impl SecretTexts {
+    /// Reads one secret, or two with a comma between them.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let texts: Vec<String> = text.split(',').map(|text| text.trim().to_owned()).collect();
+        let secrets = Self(texts);
+        secrets
+            .secrets()
+            .map_err(|why| format!("{VARIABLE}: {why}"))?;
+        Ok(secrets)
+    }
+
+    /// The secrets.
+    pub(crate) fn secrets(&self) -> Result<Vec<WebhookSecret>, String> {
+        parse_secrets(&self.0)
+    }
+}
+
+impl fmt::Debug for SecretTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretTexts({})", self.0.len())
+    }
+}
+
+/// Reads the secrets of one key.
+pub(crate) fn parse_secrets(texts: &[String]) -> Result<Vec<WebhookSecret>, String> {
+    if texts.len() > SECRETS_MAX {
+        return Err(format!("a key has at most {SECRETS_MAX} webhook secrets"));
+    }
+    let secrets = texts.iter().map(|text| WebhookSecret::parse(text));
+    secrets.collect::<Result<_, _>>().map_err(ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_checked_and_never_shown() {
+        let good = WebhookSecret::to_text(&[7; 32]);
+        let two = SecretTexts::parse(&format!("{good}, {good}")).expect("two secrets");
+        assert_eq!(two.secrets().expect("good").len(), 2);
+        assert_eq!(format!("{two:?}"), "SecretTexts(2)");
+        for bad in [
+            "sesame",
+            &format!("{good},{good},{good}"),
+            &format!("{good},sesame"),
+        ] {
+            let why = SecretTexts::parse(bad).expect_err(bad);
+            assert!(why.contains(VARIABLE) && !why.contains("sesame"), "{why}");
+        }
+    }
+}
