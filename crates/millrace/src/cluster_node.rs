@@ -1,6 +1,6 @@
 //! This process in the cluster of the settings.
 
-use crate::clock::now_unix_s;
+use crate::clock::{now, now_unix_s};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::loading::LoadedEngine;
@@ -8,15 +8,18 @@ use cluster::executor::ExecutorModel;
 use cluster::messages::{ContentIdentity, Heartbeat, Role};
 use cluster::node::{ClusterNode, EngineSearch, NodeConfig};
 use cluster::relay::RelayedModel;
+use cluster::shares::{KeyShares, UsageExchange};
 use server::{Keys, ModelIdentity};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
 
 /// A process that takes part in a cluster, for threads outside the server's runtime.
 #[derive(Clone)]
 pub(crate) struct JoinedCluster {
     pub(crate) node: Arc<ClusterNode>,
+    /// The keys' usage at all gateways; none at an engine, and after [`JoinedCluster::finish`].
+    usage: Arc<Mutex<Option<UsageExchange>>>,
     runtime: Handle,
 }
 
@@ -36,7 +39,11 @@ pub(crate) async fn join(
     }
     let role = Role::from(cluster.role);
     let membership = cluster.membership().map_err(Failure::user)?;
-    let id = membership.id;
+    let (id, name) = (membership.id, membership.name.clone());
+    let shares = KeyShares::new(id, now());
+    if role != Role::Engine {
+        keys.share_limits(&shares);
+    }
     let bound = (!local.ip().is_unspecified()).then(|| local.to_string());
     let http = cluster.address.clone().or(bound);
     tracing::info!(instance = %id, cluster = cluster.name, role = role.name(), "joining the cluster");
@@ -55,8 +62,11 @@ pub(crate) async fn join(
         describe: Box::new(describe),
     };
     let node = ClusterNode::start(config).await.map_err(Failure::user)?;
+    let connection = Arc::clone(node.connection());
+    let usage = (role != Role::Engine).then(|| UsageExchange::start(connection, &name, shares));
     Ok(Some(JoinedCluster {
         node,
+        usage: Arc::new(Mutex::new(usage)),
         runtime: Handle::current(),
     }))
 }
@@ -75,6 +85,16 @@ impl JoinedCluster {
     /// Whether the models of this process have no weights.
     pub(crate) fn is_gateway(&self) -> bool {
         self.node.role() == Role::Gateway
+    }
+
+    /// Leaves the cluster. To be called when no stream is open any more.
+    pub(crate) async fn finish(&self) {
+        let usage = self.usage.lock();
+        let usage = usage.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(usage) = usage {
+            usage.leave().await;
+        }
+        self.node.finish().await;
     }
 
     /// Waits for an engine; returns its context.

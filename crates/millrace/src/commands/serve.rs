@@ -115,7 +115,7 @@ impl ServedProcess<'_> {
         };
         let drained = server.serve(served).await;
         if let Some(cluster) = &self.cluster {
-            cluster.node.finish().await;
+            cluster.finish().await;
         }
         if drained.cut > 0 {
             tracing::warn!(

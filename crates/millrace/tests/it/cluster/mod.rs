@@ -1,6 +1,7 @@
 //! A gateway with engines in other processes, over a real NATS server.
 
 mod conversation;
+mod limits_of_keys;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
 mod processes;
