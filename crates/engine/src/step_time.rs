@@ -20,7 +20,7 @@
 use crate::step_clock::duration_ns;
 use std::time::Duration;
 
-/// Prefill rows that every step may have, so that a prompt always advances.
+/// Prefill rows that every step may have, but for a measurement of the decodes, so that a prompt always advances.
 pub(crate) const PREFILL_ROWS_MIN: usize = 8;
 
 /// Growth limit of the rows from one step to the next.
@@ -48,8 +48,9 @@ pub(crate) struct StepTimeModel {
     target_ns: Option<u64>,
     /// Time of a step with decodes alone.
     decodes_ns: u64,
-    /// Decodes of the step with decodes alone, and mixed steps since; 0 = not measured yet.
+    /// Decodes of the last step with decodes alone; 0 = not measured yet.
     decodes_measured: usize,
+    /// Mixed steps since that step.
     steps_since: usize,
     /// Time of a prefill row; 0 = not measured yet.
     row_ns: u64,

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, MutexGuard};
 /// Streams that are looked up at one time.
 pub(crate) const LOOKUPS_MAX: usize = 16;
 
-/// What is known of another instance.
+/// Liveness of another instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerState {
     /// Heartbeats arrive; the address of the HTTP interface, if there is one.

@@ -38,7 +38,7 @@ pub struct RecordsSetup {
     pub store: JetStreamRecords,
     /// The records of this gateway's streams.
     pub replicator: Arc<SharedReplicator>,
-    /// What is known of an instance.
+    /// Liveness of an instance.
     pub state_of: Box<dyn Fn(InstanceId) -> OwnerState + Send + Sync>,
     /// Bytes of a stream that is taken over, in memory.
     pub stream_bytes_max: usize,

@@ -1,4 +1,4 @@
-//! What is appended to a writer, for a copy of the streams on another machine.
+//! Records that are appended to a writer, for a copy of the streams on another machine.
 
 use crate::record::Record;
 use crate::stream_table::StreamKey;

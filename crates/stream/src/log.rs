@@ -21,7 +21,7 @@
 //!   readers. The visible length is the lower one of `shown` and `len`. A reader loads `shown` (Acquire) before `len`
 //!   and before `end`: items and an end that a gate's holder has shown are visible to the loads that follow.
 //! - The writer of a gated log, after a new `len` or `end`, passes a sequentially consistent fence, loads `is_open`, wakes
-//!   the readers if it is set, and wakes the recorder in any case. `is_open` is set after `shown` = `ALL`: the writer
+//!   the readers if the flag is set, and wakes the recorder in any case. `is_open` is set after `shown` = `ALL`: the writer
 //!   does not read the line of `shown`, which changes with each token.
 //! - Each holder has a share of the log; the drop of the last share returns the segments.
 //! - `accepted` and `granted` only grow, so credit that the writer has seen is never taken back. The writer may see

@@ -43,7 +43,7 @@ pub struct JetStreamRecords {
     config: RecordsConfig,
 }
 
-/// What is known of the store.
+/// Last known state of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreFacts {
     /// Time of creation, nanoseconds.

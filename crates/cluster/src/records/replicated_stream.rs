@@ -17,7 +17,7 @@ const COPY_BITS: u32 = 20;
 /// original was never sent.
 const ORIGINAL_END: u64 = u32::MAX as u64;
 
-/// What is done next for a stream.
+/// Next action for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamState {
     /// Batches are sent.

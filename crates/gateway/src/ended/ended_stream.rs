@@ -1,4 +1,4 @@
-//! What is reported of a stream that has ended.
+//! Report of a stream that has ended.
 
 use crate::durability::{RecordedPrompts, StreamDescription, end_from_code};
 use crate::streams::{ChoiceLog, StreamRecord, end_name};

@@ -50,7 +50,7 @@ struct Counters {
     step_s: f64,
 }
 
-/// What is counted.
+/// Counts of one simulated run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) requests: f64,

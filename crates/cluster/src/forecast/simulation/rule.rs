@@ -16,7 +16,7 @@ const TOLERANCE: f64 = 0.1;
 pub(super) enum Rule {
     /// Used share of the capacity in the last minute.
     Utilization(u32),
-    /// The same, and the requests that wait.
+    /// Used share of the capacity in the last minute, and the requests that wait.
     UtilizationAndQueue(u32),
     /// [`DemandForecast`].
     Forecast(u32),

@@ -24,7 +24,7 @@ fn rig(settings: WebhookSettings) -> Rig {
     rig
 }
 
-/// The same, whose model waits for the gate.
+/// A rig whose model waits for the gate.
 fn gated_rig(settings: WebhookSettings) -> Rig {
     Rig::set_next_secrets(vec![None]);
     Rig::gated(fake(), config_with(settings))
