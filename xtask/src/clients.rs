@@ -6,7 +6,7 @@ use crate::shell::{self, Outcome, node_modules, python, release_binary, root};
 use std::process::Command;
 
 /// The packages of the suites, pinned: a suite tests us, not the registry's mood.
-const PACKAGES: [&str; 7] = [
+pub(crate) const PACKAGES: [&str; 7] = [
     "anthropic==2.12.0",
     "llm==0.36",
     "ollama==0.6.3",

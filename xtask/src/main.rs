@@ -5,6 +5,8 @@
 //! cargo xtask tidy      crate edges, circles between files, layers, file budgets, banned names and crates;
 //!                       `tidy imports CRATE` lists the imports between the files of a crate
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
+//! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
+//!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
@@ -21,6 +23,7 @@
 )]
 
 mod clients;
+mod cluster;
 mod conformance;
 mod differential;
 mod docs;
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Some("test") => suite::run(),
         Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
         Some("clients") => clients::run(),
+        Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
         Some("docs") => docs::run(),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
@@ -46,7 +50,7 @@ fn main() -> ExitCode {
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, clients, cluster, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };

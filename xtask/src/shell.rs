@@ -110,6 +110,12 @@ pub(crate) fn release_binary() -> Result<PathBuf, String> {
     Ok(target_dir()?.join("release").join("millrace"))
 }
 
+/// Builds the debug binary and says where it is.
+pub(crate) fn debug_binary() -> Result<PathBuf, String> {
+    run(cargo().args(["build", "-p", "millrace"]))?;
+    Ok(target_dir()?.join("debug").join("millrace"))
+}
+
 /// Where cargo puts what it builds.
 pub(crate) fn target_dir() -> Result<PathBuf, String> {
     let target = metadata()?["target_directory"].as_str().map(PathBuf::from);
