@@ -2,10 +2,14 @@
 
 use crate::keys::Keys;
 use cluster::names::InstanceId;
-use cluster::records::{JetStreamRecords, LastMessage, SharedReplicator};
+use cluster::records::{
+    JetStreamRecords, LastMessage, ReplicaState, ReplicatorCounters, SharedReplicator, StoreStatus,
+};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use stream::StreamId;
 use tokio::sync::{Mutex, MutexGuard};
+use wire::clock;
 
 /// Streams that are looked up at one time.
 pub(crate) const LOOKUPS_MAX: usize = 16;
@@ -28,6 +32,39 @@ pub struct StreamOwners {
     pub(crate) state_of: Box<dyn Fn(InstanceId) -> OwnerState + Send + Sync>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) stream_bytes_max: usize,
+    pub(crate) status: Arc<StoreStatus>,
+}
+
+/// The records of a gateway's streams in JetStream, for metrics and reports.
+#[derive(Clone, Debug, Default)]
+pub struct RecordsReport {
+    /// Whether records can be stored.
+    pub is_stored: bool,
+    /// Why not.
+    pub problem: Option<String>,
+    /// Bytes of all gateways' records in JetStream.
+    pub store_bytes: u64,
+    /// Bytes of records that are not stored.
+    pub behind_bytes: usize,
+    /// Age of the oldest of them.
+    pub lag: Duration,
+    /// Streams whose records are stored, or on the way.
+    pub followed: usize,
+    /// Streams of which records are missing.
+    pub missing: usize,
+    /// Counts since the start.
+    pub counters: ReplicatorCounters,
+}
+
+/// A stream in the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamReplica {
+    /// Whether the records are stored, or on the way.
+    pub is_followed: bool,
+    /// Owners that the stream had, this one included.
+    pub generation: u64,
+    /// The owner.
+    pub instance: InstanceId,
 }
 
 impl StreamOwners {
@@ -37,6 +74,32 @@ impl StreamOwners {
             true => OwnerState::Gone,
             false => (self.state_of)(last.head.instance),
         }
+    }
+
+    /// Sizes and counts.
+    pub fn report(&self) -> RecordsReport {
+        let replicator = self.replicator.lock();
+        RecordsReport {
+            is_stored: self.status.is_there(),
+            problem: self.status.problem(),
+            store_bytes: self.status.bytes(),
+            behind_bytes: replicator.behind_bytes(),
+            lag: replicator.lag(clock::now()),
+            followed: replicator.count_in(ReplicaState::Followed),
+            missing: replicator.count_in(ReplicaState::Missing),
+            counters: replicator.counters(),
+        }
+    }
+
+    /// The records of a stream of this gateway.
+    pub fn replica_of(&self, id: StreamId) -> Option<StreamReplica> {
+        let replicator = self.replicator.lock();
+        let state = replicator.state_of(id.to_bits())?;
+        Some(StreamReplica {
+            is_followed: state == ReplicaState::Followed && self.status.is_there(),
+            generation: replicator.generation_of(id.to_bits())?,
+            instance: replicator.instance(),
+        })
     }
 }
 
@@ -60,7 +123,7 @@ impl OwnersSlot {
     }
 
     /// The owners, in a gateway of a cluster.
-    pub(crate) fn get(&self) -> Option<&Arc<StreamOwners>> {
+    pub fn get(&self) -> Option<&Arc<StreamOwners>> {
         self.owners.get()
     }
 

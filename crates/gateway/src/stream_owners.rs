@@ -14,7 +14,7 @@ use cluster::records::{
     ClaimOutcome, JetStreamRecords, LastMessage, RecordsDriver, RecordsLink, SharedReplicator,
 };
 use std::sync::Arc;
-use stream::{Caller, Missing, StreamId};
+use stream::{Caller, Missing, Owner, StreamId};
 use wire::clock;
 
 /// Where a stream is.
@@ -73,12 +73,14 @@ pub async fn start_records(
         state_of: setup.state_of,
         keys,
         stream_bytes_max: setup.stream_bytes_max,
+        status: Arc::clone(driver.status()),
     }));
     Ok(driver)
 }
 
-/// Where a stream is; one whose owner is gone is here afterwards.
-pub async fn locate_stream(gateway: &Gateway, id: StreamId) -> StreamPlace {
+/// Where a stream of the caller is; one whose owner is gone is here afterwards. The caller's key is compared before any
+/// record is read.
+pub async fn locate_stream(gateway: &Gateway, id: StreamId, caller: Caller) -> StreamPlace {
     let Some(owners) = gateway.owners.get() else {
         return StreamPlace::Here;
     };
@@ -89,7 +91,7 @@ pub async fn locate_stream(gateway: &Gateway, id: StreamId) -> StreamPlace {
     if is_here(gateway, id) {
         return StreamPlace::Here;
     }
-    locate(owners, gateway, id).await
+    locate(owners, gateway, id, caller).await
 }
 
 fn is_here(gateway: &Gateway, id: StreamId) -> bool {
@@ -102,25 +104,41 @@ fn was_removed(gateway: &Gateway, id: StreamId) -> bool {
     matches!(registry.entry(id, Caller::Admin), Err(Missing::Gone(_)))
 }
 
-async fn locate(owners: &StreamOwners, gateway: &Gateway, id: StreamId) -> StreamPlace {
+async fn locate(
+    owners: &StreamOwners,
+    gateway: &Gateway,
+    id: StreamId,
+    caller: Caller,
+) -> StreamPlace {
     let last = match owners.store.last_message(id.to_bits()).await {
         Ok(Some(last)) => last,
         Ok(None) => return StreamPlace::Unknown,
         Err(why) => return StreamPlace::Undecided(why),
     };
+    if !caller.may_see(Owner(last.head.key)) {
+        return StreamPlace::Unknown;
+    }
     if last.head.instance == owners.replicator.lock().instance() && was_removed(gateway, id) {
         // The records are about to be purged.
         return StreamPlace::Unknown;
     }
     match owners.state_of_owner(&last) {
         OwnerState::Alive(Some(address)) => StreamPlace::At(address),
-        OwnerState::Alive(None) => StreamPlace::Unknown,
+        OwnerState::Alive(None) => {
+            let why = "the gateway that owns the stream has no address (cluster.address)";
+            StreamPlace::Undecided(why.to_owned())
+        }
         OwnerState::Silent => StreamPlace::Undecided("the stream's owner is silent".to_owned()),
         OwnerState::Gone => claim(owners, gateway, id).await,
     }
 }
 
 async fn claim(owners: &StreamOwners, gateway: &Gateway, id: StreamId) -> StreamPlace {
+    let journal = gateway.generations.journal.get();
+    if !journal.is_some_and(|journal| journal.is_working()) {
+        let why = "the stream's owner is gone, and this gateway has no journal to continue it";
+        return StreamPlace::Undecided(why.to_owned());
+    }
     let instance = owners.replicator.lock().instance();
     let may_replace = |last: &LastMessage, _: &_| owners.state_of_owner(last) == OwnerState::Gone;
     let bits = id.to_bits();

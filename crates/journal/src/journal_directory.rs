@@ -24,6 +24,9 @@ fn writing_options() -> OpenOptions {
 /// Directory entries that are examined.
 const FILES_MAX: usize = 65_536;
 
+/// File in which the holder of the lock may name itself, for the next one.
+pub const INSTANCE_NAME: &str = "instance";
+
 /// A directory with mode 0700 and files with mode 0600.
 #[derive(Clone, Debug)]
 pub struct JournalDirectory {
@@ -59,8 +62,8 @@ impl JournalDirectory {
     /// files.
     fn check_contents(&self) -> io::Result<()> {
         for name in self.list_files()? {
-            let is_own =
-                name == LOCK_NAME || name == RESERVE_NAME || SegmentName::parse(&name).is_some();
+            let is_own = [LOCK_NAME, RESERVE_NAME, INSTANCE_NAME].contains(&&*name)
+                || SegmentName::parse(&name).is_some();
             if !is_own {
                 let why = format!(
                     "contains {name:?}, which is no file of a journal; name an empty directory"

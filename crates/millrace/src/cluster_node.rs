@@ -3,15 +3,21 @@
 use crate::clock::{now, now_unix_s};
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::journal_opening::exchange_instance;
 use crate::loading::LoadedEngine;
 use cluster::executor::ExecutorModel;
+use cluster::instances::{InstanceState, Membership};
 use cluster::messages::{ContentIdentity, Heartbeat, Role};
+use cluster::names::InstanceId;
 use cluster::node::{ClusterNode, EngineSearch, NodeConfig};
+use cluster::records::{JetStreamRecords, JournalTap, RecordsDriver, Replicator, SharedReplicator};
 use cluster::relay::RelayedModel;
 use cluster::shares::{KeyShares, UsageExchange};
-use server::{Keys, ModelIdentity};
+use journal::RecordTap;
+use server::{Keys, ModelIdentity, OwnerState, RecordsSetup, Server, key_of_description};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// A process that takes part in a cluster, for threads outside the server's runtime.
@@ -20,8 +26,13 @@ pub(crate) struct JoinedCluster {
     pub(crate) node: Arc<ClusterNode>,
     /// The keys' usage at all gateways; none at an engine, and after [`JoinedCluster::finish`].
     usage: Arc<Mutex<Option<UsageExchange>>>,
+    /// The records of this gateway's streams; none at an engine, and after [`JoinedCluster::finish`].
+    records: Arc<Mutex<Option<RecordsDriver>>>,
     runtime: Handle,
 }
+
+/// Time for the last records to be stored at an orderly stop.
+const FLUSH_MAX: Duration = Duration::from_secs(3);
 
 /// Joins the cluster of the settings, if there is one. `local` is the address that the server listens on. Must be called
 /// inside the server's runtime.
@@ -67,6 +78,7 @@ pub(crate) async fn join(
     Ok(Some(JoinedCluster {
         node,
         usage: Arc::new(Mutex::new(usage)),
+        records: Arc::default(),
         runtime: Handle::current(),
     }))
 }
@@ -87,8 +99,59 @@ impl JoinedCluster {
         self.node.role() == Role::Gateway
     }
 
+    /// Stores the records of this gateway's streams for the other gateways, and finds the others' streams. Returns the tap
+    /// of the journal; without a journal the gateway finds streams and has none that others could continue.
+    pub(crate) async fn start_records(
+        &self,
+        settings: &Settings,
+        server: &Server,
+        has_journal: bool,
+    ) -> Result<Box<dyn RecordTap>, Failure> {
+        let (membership, config) = (
+            Arc::clone(self.node.membership()),
+            settings.cluster.records(),
+        );
+        let id = membership.id();
+        let predecessor = has_journal
+            .then(|| exchange_instance(settings, id))
+            .flatten();
+        if !has_journal {
+            tracing::warn!(
+                "streams are not replicated: this gateway has no journal (journal.directory)"
+            );
+        }
+        if membership.own().http.is_none() {
+            tracing::warn!(
+                "cluster.address is not set, and server.bind names no address: other gateways cannot pass on requests \
+                 for the streams of this one"
+            );
+        }
+        let connection = Arc::clone(self.node.connection());
+        let (client, subjects) = (connection.client().clone(), self.node.subjects().clone());
+        let replicator = Replicator::new(id, config.clone(), key_of_description);
+        let replicator = SharedReplicator::new(replicator);
+        let setup = RecordsSetup {
+            connection,
+            store: JetStreamRecords::new(client, subjects, config),
+            replicator: Arc::clone(&replicator),
+            state_of: Box::new(move |owner| owner_state(&membership, predecessor, owner)),
+            stream_bytes_max: settings.journal.config().recovery_bytes_max,
+        };
+        let driver = server.start_records(setup).await.map_err(Failure::user)?;
+        let records = self.records.lock();
+        *records.unwrap_or_else(PoisonError::into_inner) = Some(driver);
+        Ok(Box::new(JournalTap::new(replicator)))
+    }
+
     /// Leaves the cluster. To be called when no stream is open any more.
     pub(crate) async fn finish(&self) {
+        let records = self.records.lock();
+        let records = records.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(records) = records
+            && !records.flush(FLUSH_MAX).await
+        {
+            tracing::warn!("the last records of streams are not in JetStream");
+        }
         let usage = self.usage.lock();
         let usage = usage.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(usage) = usage {
@@ -114,5 +177,26 @@ impl JoinedCluster {
         let model = ExecutorModel::new(loaded.name.clone(), identity, loaded.handle.clone());
         let executed = self.node.execute(vec![model], &loaded.step_signal);
         self.runtime.block_on(executed).map_err(Failure::user)
+    }
+}
+
+/// What other instances' heartbeats say about the owner of a stream. `predecessor` has had the journal of this process.
+fn owner_state(
+    membership: &Membership,
+    predecessor: Option<InstanceId>,
+    owner: InstanceId,
+) -> OwnerState {
+    let Some(instance) = membership.get(owner) else {
+        let is_gone = predecessor == Some(owner) || membership.has_heard_all();
+        return match is_gone {
+            true => OwnerState::Gone,
+            false => OwnerState::Silent,
+        };
+    };
+    match instance.state {
+        InstanceState::Alive => OwnerState::Alive(instance.heartbeat.http.clone()),
+        InstanceState::Suspected => OwnerState::Silent,
+        // One that shuts down has handed its streams over.
+        InstanceState::Leaving | InstanceState::Gone => OwnerState::Gone,
     }
 }

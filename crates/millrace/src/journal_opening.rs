@@ -3,7 +3,8 @@
 
 use crate::config::{JournalPlace, Settings};
 use crate::failure::Failure;
-use journal::{JournalDirectory, LockedJournal, StartError};
+use cluster::names::InstanceId;
+use journal::{INSTANCE_NAME, JournalDirectory, LockedJournal, StartError};
 
 /// Locks the journal of the settings. `None`: the server runs without one, for a reason that is in the log.
 ///
@@ -34,6 +35,20 @@ pub(crate) fn lock_journal(
         Ok(locked) => Ok(Some(locked)),
         Err(why) => start_without(&why, is_required),
     }
+}
+
+/// Names this instance in the directory of the locked journal. Returns the instance that was named: it has ended.
+pub(crate) fn exchange_instance(settings: &Settings, id: InstanceId) -> Option<InstanceId> {
+    let JournalPlace::Directory(path) = settings.journal.place(settings.server.bind) else {
+        return None;
+    };
+    let path = path.join(INSTANCE_NAME);
+    let before = std::fs::read_to_string(&path).ok();
+    if let Err(why) = std::fs::write(&path, id.to_string()) {
+        // The next process waits for heartbeats instead.
+        tracing::warn!("{}: {why}", path.display());
+    }
+    before?.trim().parse().ok()
 }
 
 /// A required journal ends the start; without another one the server starts, and streams end with the process.

@@ -15,6 +15,7 @@ use gateway::lifecycle::Lifecycle;
 use gateway::limits::LiveLimits;
 use gateway::models::ModelRegistry;
 use gateway::offload::Offload;
+use gateway::owners_slot::OwnersSlot;
 use gateway::response_store::ResponseStore;
 use gateway::streams::{StreamFeed, StreamRegistry};
 use gateway::webhooks::Outbox;
@@ -71,6 +72,7 @@ impl App {
                 demand: Arc::default(),
                 cluster: Arc::clone(&cluster),
                 outbox: Arc::clone(&gateway.outbox),
+                owners: Arc::clone(&gateway.owners),
             },
             unadmitted: UnadmittedHandles {
                 models: Arc::clone(&models),
@@ -118,6 +120,7 @@ handles! {
     ClusterSlot = cluster;
     Gateway = gateway;
     Arc<JobNames> = gateway.job_names;
+    Arc<OwnersSlot> = gateway.owners;
     Arc<Lifecycle> = lifecycle;
     Arc<LiveConfig> = config;
     Arc<Offload> = unadmitted.offload;

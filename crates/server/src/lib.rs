@@ -62,7 +62,7 @@ pub use connection::in_memory::InMemoryServer;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use gateway::durability::{
     DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
-    is_rejection,
+    is_rejection, key_of_description,
 };
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
@@ -72,10 +72,12 @@ pub use gateway::models::{
     DerivedModel, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel,
     ModelFacts, ModelIdentity, ModelLimits, PullNews, ServedModel,
 };
+pub use gateway::owners_slot::OwnerState;
 pub use gateway::recovery::StartingJournal;
 pub use gateway::response_limits::ResponseLimits;
 pub use gateway::stored_snapshot::{StoredSummary, is_stored_answer};
 pub use gateway::stream_clocks::StreamClocks;
+pub use gateway::stream_owners::RecordsSetup;
 pub use gateway::streams::StreamLimits;
 pub use gateway::webhooks::{
     HostPattern, SECRETS_MAX, WebhookSecret, WebhookSecrets, WebhookSettings,

@@ -179,7 +179,10 @@ impl Server {
     /// The services alone, without the socket.
     #[cfg(fuzzing)]
     pub(crate) fn into_services(self) -> (App, Authentication) {
-        (self.app, Authentication::new(self.keys, self.hosts))
+        {
+            let owners = Arc::clone(&self.app.gateway.owners);
+            (self.app, Authentication::new(self.keys, self.hosts, owners))
+        }
     }
 
     /// Serves until `shutdown` is ready, then shuts down gracefully: new connections are not accepted, idle
@@ -209,7 +212,7 @@ impl Server {
         let otlp = crate::otlp::Exporter::start(&app, local);
         #[cfg(not(feature = "otlp"))]
         let _ = local;
-        let authentication = Authentication::new(keys, hosts);
+        let authentication = Authentication::new(keys, hosts, Arc::clone(&app.gateway.owners));
         let accept_loop = AcceptLoop {
             router: build_router(app.clone(), authentication),
             draining: watch::Sender::new(false),

@@ -110,6 +110,11 @@ impl Membership {
         self.shared.registry().get(id).cloned()
     }
 
+    /// Whether an instance that is not known is none: it would have been heard by now.
+    pub fn has_heard_all(&self) -> bool {
+        self.shared.registry().has_heard_all()
+    }
+
     /// Number of other instances in this state.
     pub fn count_in(&self, state: InstanceState) -> usize {
         let registry = self.shared.registry();

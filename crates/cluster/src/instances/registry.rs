@@ -130,6 +130,11 @@ impl Registry {
         self.instances.get(&id)
     }
 
+    /// Whether an instance that is not known is none: it would have been heard by now.
+    pub fn has_heard_all(&self) -> bool {
+        self.clock.has_heard_all()
+    }
+
     /// Counts since the start.
     pub fn counts(&self) -> RegistryCounts {
         self.counts

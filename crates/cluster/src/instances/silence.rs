@@ -23,6 +23,8 @@ pub(super) struct ListeningClock {
     last_look: Instant,
     /// Since when heartbeats can arrive.
     listening_since: Option<Instant>,
+    /// Time that was counted since then.
+    listened: Duration,
 }
 
 /// How long an instance was silent.
@@ -44,6 +46,7 @@ impl ListeningClock {
             heartbeat,
             last_look: now,
             listening_since: None,
+            listened: Duration::ZERO,
         }
     }
 
@@ -52,14 +55,21 @@ impl ListeningClock {
         let elapsed = now.saturating_duration_since(self.last_look);
         self.last_look = self.last_look.max(now);
         if !is_connected {
-            self.listening_since = None;
+            (self.listening_since, self.listened) = (None, Duration::ZERO);
             return Duration::ZERO;
         }
         let since = *self.listening_since.get_or_insert(now);
-        match now.saturating_duration_since(since) >= GRACE {
-            true => elapsed.min(self.heartbeat * LOOK_MAX),
-            false => Duration::ZERO,
+        if now.saturating_duration_since(since) < GRACE {
+            return Duration::ZERO;
         }
+        let time = elapsed.min(self.heartbeat * LOOK_MAX);
+        self.listened += time;
+        time
+    }
+
+    /// Whether an instance that lives would have been heard by now.
+    pub(super) fn has_heard_all(&self) -> bool {
+        self.listened >= self.heartbeat * GONE
     }
 
     /// What a silence means.
@@ -109,6 +119,16 @@ mod tests {
         let end = GRACE + Duration::from_secs(1);
         let time = counted(&mut clock, start, step, end);
         assert_eq!(time, Duration::from_secs(1) + step);
+        assert!(!clock.has_heard_all());
+        let end = GRACE + BEAT * GONE;
+        let mut at = GRACE + Duration::from_secs(1) + step;
+        while at <= end {
+            clock.look(true, start + at);
+            at += step;
+        }
+        assert!(clock.has_heard_all());
+        clock.look(false, start + end);
+        assert!(!clock.has_heard_all(), "after a lost connection");
     }
 
     #[test]

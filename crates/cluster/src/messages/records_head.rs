@@ -5,7 +5,7 @@ use super::{MessageError, VERSION, open_message};
 use crate::names::InstanceId;
 
 /// Bytes of the longest head.
-pub const RECORDS_HEAD_BYTES_MAX: usize = 1 + 4 * 10;
+pub const RECORDS_HEAD_BYTES_MAX: usize = 1 + 5 * 10;
 
 /// The head. The records follow, in the encoding of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +18,22 @@ pub struct RecordsHead {
     pub number: u64,
     /// Handle of the last record's copy of the stream.
     pub handle: u64,
+    /// Hash of the API key whose stream it is, so that another key is rejected before any record is read.
+    pub key: u64,
 }
 
 impl RecordsHead {
     /// Appends the head.
     pub fn encode_into(self, out: &mut Vec<u8>) {
         out.push(VERSION);
-        for value in [self.generation, self.instance.0, self.number, self.handle] {
+        let fields = [
+            self.generation,
+            self.instance.0,
+            self.number,
+            self.handle,
+            self.key,
+        ];
+        for value in fields {
             push_varint(out, value);
         }
     }
@@ -44,6 +53,7 @@ impl RecordsHead {
             instance: InstanceId(take()?),
             number: take()?,
             handle: take()?,
+            key: take()?,
         };
         Ok((head, reader.0))
     }
@@ -65,6 +75,7 @@ mod tests {
             instance: InstanceId(u64::MAX),
             number: 1,
             handle: 1 << 20,
+            key: u64::MAX,
         };
         let mut bytes = Vec::new();
         head.encode_into(&mut bytes);

@@ -46,6 +46,13 @@ impl Denial {
             .collect();
         Some(Self { operation, subject })
     }
+
+    /// Whether only the records of streams need the subject: a process serves without them.
+    pub(super) fn concerns_records(&self) -> bool {
+        let subject = &*self.subject;
+        let is_stored = subject.starts_with("mr.") && subject.contains(".s.");
+        is_stored || subject.starts_with("$JS.") || subject.ends_with(".claimed")
+    }
 }
 
 impl fmt::Display for Denial {
@@ -125,6 +132,8 @@ mod tests {
             let told = denial(error).to_string();
             assert!(told.ends_with(expected), "{told}");
         }
+        let records = "Permissions Violation for Publish to \"$JS.API.STREAM.INFO.mr_a_records\"";
+        assert!(denial(records).concerns_records() && !denial(rows[0].0).concerns_records());
         for other in ["", "Unknown Protocol Operation", "permissions violation"] {
             assert_eq!(Denial::parse(other), None, "{other}");
         }

@@ -103,7 +103,11 @@ impl ConnectionStatus {
                 None => "NATS is not reachable yet".to_owned(),
             }),
             ConnectionState::Refused { why, .. } => Some(why.clone()),
-            ConnectionState::Connected { .. } => self.denials.iter().next().map(Denial::to_string),
+            ConnectionState::Connected { .. } => {
+                let mut denials = self.denials.iter();
+                let denied = denials.find(|denial| !denial.concerns_records());
+                denied.map(Denial::to_string)
+            }
         }
     }
 

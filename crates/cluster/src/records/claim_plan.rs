@@ -99,6 +99,7 @@ impl ClaimPlan {
             instance,
             number: 1,
             handle: next.handle,
+            key: last.head.key,
         };
         let claim = claimed(&stream, head);
         Ok(Some(Self {

@@ -3,14 +3,14 @@
 use super::jet_stream::{JetStreamRecords, StoreFacts, parse_notice};
 use super::journal_tap::{SharedReplicator, now};
 use super::store_request::{Fenced, PublishOutcome, StoreRequest};
+use super::store_status::StoreStatus;
 use crate::nats::Connection;
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 /// Requests without an answer.
@@ -19,8 +19,6 @@ const REQUESTS_MAX: usize = 256;
 const STORE_EVERY: Duration = Duration::from_secs(2);
 /// Time between two looks at the ages of all copies.
 const AGES_EVERY: Duration = Duration::from_secs(60);
-/// Time for the last records to be stored at an orderly stop.
-const FLUSH_MAX: Duration = Duration::from_secs(3);
 /// Time for the creation of the store.
 const CREATE_WAIT: Duration = Duration::from_secs(10);
 
@@ -43,7 +41,7 @@ pub struct RecordsLink {
 pub struct RecordsDriver {
     task: JoinHandle<()>,
     replicator: Arc<SharedReplicator>,
-    store_bytes: Arc<AtomicU64>,
+    status: Arc<StoreStatus>,
 }
 
 impl RecordsDriver {
@@ -56,36 +54,32 @@ impl RecordsDriver {
         let subscribed = link.connection.client().subscribe(subject.clone()).await;
         let notices = subscribed.map_err(|why| format!("{subject}: {why}"))?;
         let replicator = Arc::clone(&link.replicator);
-        let store_bytes = Arc::new(AtomicU64::new(0));
+        let status = Arc::new(StoreStatus::default());
         let task = RecordsTask {
             usable: link.connection.usable_watch(),
             link,
             notices,
             requests: JoinSet::new(),
             has_store: false,
+            is_adapted: false,
             looks: JoinSet::new(),
-            store_bytes: Arc::clone(&store_bytes),
+            status: Arc::clone(&status),
         };
         Ok(Self {
             task: tokio::spawn(task.run()),
             replicator,
-            store_bytes,
+            status,
         })
     }
 
-    /// Waits until everything so far is stored, at most three seconds. Returns whether it is.
-    pub async fn flush(&self) -> bool {
-        let is_stored = async {
-            while self.replicator.lock().behind_bytes() > 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(FLUSH_MAX, is_stored).await.is_ok()
+    /// As [`SharedReplicator::flush`].
+    pub async fn flush(&self, wait: Duration) -> bool {
+        self.replicator.flush(wait).await
     }
 
-    /// Bytes of all records in JetStream, as it said last.
-    pub fn store_bytes(&self) -> u64 {
-        self.store_bytes.load(Ordering::Relaxed)
+    /// The store.
+    pub fn status(&self) -> &Arc<StoreStatus> {
+        &self.status
     }
 }
 
@@ -113,9 +107,11 @@ struct RecordsTask {
     requests: JoinSet<Answer>,
     /// Whether the store was there at the last look.
     has_store: bool,
+    /// Whether the store has the bounds of this process's settings.
+    is_adapted: bool,
     /// At most one.
-    looks: JoinSet<Option<StoreFacts>>,
-    store_bytes: Arc<AtomicU64>,
+    looks: JoinSet<Result<StoreFacts, String>>,
+    status: Arc<StoreStatus>,
 }
 
 impl RecordsTask {
@@ -134,7 +130,7 @@ impl RecordsTask {
                     }
                 }
                 Some(notice) = self.notices.next() => self.take_notice(&notice),
-                Some(look) = self.looks.join_next() => self.take_look(look.ok().flatten()),
+                Some(look) = self.looks.join_next() => self.take_look(look),
                 changed = self.usable.changed() => {
                     if changed.is_err() {
                         return;
@@ -206,28 +202,33 @@ impl RecordsTask {
         if !self.looks.is_empty() {
             return;
         }
-        let store = self.link.store.clone();
+        let (store, is_adapted) = (self.link.store.clone(), self.is_adapted);
         self.looks.spawn(async move {
-            if let Some(facts) = store.facts().await {
-                return Some(facts);
+            if is_adapted && let Some(facts) = store.facts().await {
+                return Ok(facts);
             }
-            match timeout(CREATE_WAIT, store.create_store()).await {
-                Ok(Ok(())) => store.facts().await,
-                Ok(Err(why)) => {
-                    tracing::warn!("streams are not replicated: {why}");
-                    None
-                }
-                Err(_) => None,
-            }
+            let created = timeout(CREATE_WAIT, store.create_store()).await;
+            created.map_err(|_| "JetStream does not answer".to_owned())??;
+            let facts = store.facts().await;
+            facts.ok_or_else(|| "JetStream does not answer".to_owned())
         });
     }
 
-    fn take_look(&mut self, facts: Option<StoreFacts>) {
-        if let Some(facts) = facts {
-            self.store_bytes.store(facts.bytes, Ordering::Relaxed);
-            let mut replicator = self.link.replicator.lock();
-            replicator.note_store(facts.created, facts.last_sequence, now());
-            self.has_store = true;
+    fn take_look(&mut self, look: Result<Result<StoreFacts, String>, JoinError>) {
+        match look {
+            Ok(Ok(facts)) => {
+                (self.has_store, self.is_adapted) = (true, true);
+                self.status.note_facts(facts.bytes);
+                let mut replicator = self.link.replicator.lock();
+                replicator.note_store(facts.created, facts.last_sequence, now());
+            }
+            Ok(Err(why)) => {
+                // A denied request has no answer.
+                let denials = self.link.connection.denials().into_iter();
+                let denied = denials.into_iter().find(|denial| denial.contains("$JS."));
+                self.status.note_problem(denied.unwrap_or(why));
+            }
+            Err(_) => {}
         }
     }
 }

@@ -5,6 +5,7 @@ use super::config::{RECORDS_BYTES_MAX, RecordsConfig};
 use super::store_request::{LastMessage, PublishOutcome};
 use crate::messages::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
 use crate::names::Subjects;
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, StorageType, Stream,
 };
@@ -92,7 +93,7 @@ impl JetStreamRecords {
         let name = self.subjects.records_stream();
         let config = self.stream_config();
         let created = self.context.get_or_create_stream(config.clone()).await;
-        let mut stream = created.map_err(|why| format!("JetStream stream {name}: {why}"))?;
+        let mut stream = created.map_err(|why| create_problem(&name, &config, &why))?;
         let info = stream.info().await;
         let found = &info.map_err(|why| format!("{name}: {why}"))?.config;
         let is_same = found.max_bytes == config.max_bytes
@@ -232,6 +233,24 @@ impl JetStreamRecords {
             .client
             .publish(self.subjects.claimed(), notice.into())
             .await;
+    }
+}
+
+/// Why the store cannot be used, in words for the operator.
+fn create_problem(name: &str, config: &Config, why: &CreateStreamError) -> String {
+    match why.kind() {
+        CreateStreamErrorKind::JetStreamUnavailable => {
+            "JetStream is not enabled at the NATS server (jetstream in its configuration)"
+                .to_owned()
+        }
+        CreateStreamErrorKind::TimedOut => "JetStream does not answer".to_owned(),
+        _ => {
+            let (replicas, bytes) = (config.num_replicas, config.max_bytes);
+            format!(
+                "JetStream stream {name} with {replicas} replicas (cluster.replicas) and {bytes} bytes \
+                 (cluster.store_bytes): {why}"
+            )
+        }
     }
 }
 

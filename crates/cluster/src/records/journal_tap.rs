@@ -3,8 +3,12 @@
 use super::replicator::Replicator;
 use journal::{Record, RecordSource, RecordTap, StreamKey};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// Time between two looks whether everything is stored.
+const FLUSH_LOOK: Duration = Duration::from_millis(5);
 
 /// A replicator that the journal's thread and the driver share. The lock is held for the encoding of a record, or of one
 /// stream that is written once more.
@@ -22,6 +26,16 @@ impl SharedReplicator {
             replicator: Mutex::new(replicator),
             news: Notify::new(),
         })
+    }
+
+    /// Waits until everything so far is stored, at most for this time. Returns whether it is.
+    pub async fn flush(&self, wait: Duration) -> bool {
+        let is_stored = async {
+            while self.lock().behind_bytes() > 0 {
+                tokio::time::sleep(FLUSH_LOOK).await;
+            }
+        };
+        timeout(wait, is_stored).await.is_ok()
     }
 
     /// The replicator.

@@ -7,7 +7,7 @@
 //! journal_tap        the journal's side of the replicator
 //! claim_plan         messages of a subject to a stream and a claim
 //! jet_stream         requests to JetStream             driver      the replicator on NATS
-//! claim              a stream read and claimed on NATS
+//! claim              a stream read and claimed on NATS  store_status  whether records can be stored
 //! ```
 //!
 //! # Copy
@@ -37,6 +37,7 @@ mod schedule;
 #[cfg(test)]
 mod simulation;
 mod store_request;
+mod store_status;
 #[cfg(test)]
 mod tests;
 
@@ -46,5 +47,6 @@ pub use config::RecordsConfig;
 pub use driver::{RecordsDriver, RecordsLink};
 pub use jet_stream::JetStreamRecords;
 pub use journal_tap::{JournalTap, SharedReplicator};
-pub use replicator::{Replicator, ReplicatorCounters};
+pub use replicator::{KeyReader, Replicator, ReplicatorCounters};
 pub use store_request::{Fenced, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
+pub use store_status::StoreStatus;

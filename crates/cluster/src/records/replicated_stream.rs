@@ -57,6 +57,8 @@ struct Copying {
 pub(super) struct ReplicatedStream {
     /// The stream in the journal; `None` before the journal has it.
     pub(super) key: Option<StreamKey>,
+    /// Hash of the API key whose stream it is.
+    pub(super) api_key: u64,
     pub(super) state: StreamState,
     pub(super) generation: u64,
     /// Address of the next record.
@@ -89,6 +91,7 @@ impl ReplicatedStream {
     pub(super) fn new(generation: u64, now: Instant) -> Self {
         Self {
             key: None,
+            api_key: 0,
             state: StreamState::Following,
             generation,
             next: RecordAddress {
@@ -206,6 +209,7 @@ impl ReplicatedStream {
             instance,
             number: self.stored + 1,
             handle: self.next.handle,
+            key: self.api_key,
         };
         head.encode_into(&mut payload);
         payload.extend(self.pending.drain(..records));

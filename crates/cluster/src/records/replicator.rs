@@ -21,6 +21,9 @@ const CHECK_AGAIN: Duration = Duration::from_millis(500);
 /// Purges that wait; further ones are left to the age of the messages.
 const PURGES_MAX: usize = 4096;
 
+/// The hash of the API key in a stream's description.
+pub type KeyReader = fn(&[u8]) -> u64;
+
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicatorCounters {
@@ -38,6 +41,8 @@ pub struct ReplicatorCounters {
     pub regressions: u64,
     /// Streams that another instance has taken over.
     pub fenced: u64,
+    /// Streams that this instance has taken over.
+    pub claimed: u64,
 }
 
 /// The streams of one gateway.
@@ -45,6 +50,7 @@ pub struct ReplicatorCounters {
 pub struct Replicator {
     instance: InstanceId,
     config: RecordsConfig,
+    key_of: KeyReader,
     streams: HashMap<u128, ReplicatedStream>,
     schedule: Schedule,
     /// Streams that can be written once more from memory.
@@ -64,11 +70,12 @@ pub struct Replicator {
 }
 
 impl Replicator {
-    /// No streams yet; not connected.
-    pub fn new(instance: InstanceId, config: RecordsConfig) -> Self {
+    /// No streams yet; not connected. `key_of` reads the API key in descriptions.
+    pub fn new(instance: InstanceId, config: RecordsConfig, key_of: KeyReader) -> Self {
         Self {
             instance,
             config,
+            key_of,
             streams: HashMap::new(),
             schedule: Schedule::default(),
             wanted: BTreeSet::new(),
@@ -88,6 +95,7 @@ impl Replicator {
         let stream = self.streams.entry(id);
         let stream = stream.or_insert_with(|| ReplicatedStream::new(1, now));
         stream.key = Some(key);
+        stream.api_key = (self.key_of)(description);
         stream.copy_bytes = description.len() as u64;
         self.push(id, &Record::Open(Open::new(id, description)), now);
         self.settle(id, now);
@@ -102,6 +110,7 @@ impl Replicator {
         stream.stored = 1;
         stream.needs_copy = true;
         self.streams.insert(id, stream);
+        self.counters.claimed += 1;
     }
 
     /// Sets the journal's key of an adopted stream, which can be copied from then on.
@@ -163,6 +172,7 @@ impl Replicator {
             return;
         }
         let held = stream.held();
+        stream.api_key = (self.key_of)(description);
         let copied = stream.copy(Open::new(id, description), write, now);
         self.held = self.held - held + stream.held();
         stream.behind_since.get_or_insert(now);

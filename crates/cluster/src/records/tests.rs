@@ -33,7 +33,7 @@ fn opened(behind_bytes: usize) -> (Replicator, Instant) {
         behind_bytes,
         ..RecordsConfig::default()
     };
-    let mut replicator = Replicator::new(InstanceId(1), config);
+    let mut replicator = Replicator::new(InstanceId(1), config, |_| 7);
     replicator.set_connected(true, now);
     replicator.note_store(1, 0, now);
     replicator.open_stream(KEY, ID, b"{}", now);
@@ -95,6 +95,7 @@ fn message_of_another_owner_fences_the_stream() {
         instance: InstanceId(2),
         number: 1,
         handle: 1 << 20,
+        key: 0,
     };
     let last = LastMessage { sequence: 2, head };
     replicator.on_checked(ID, Ok(Some(last)), now);

@@ -103,7 +103,7 @@ impl Gateway {
         let subjects = Subjects::new(&ClusterName::new("test").unwrap());
         let store = JetStreamRecords::new(connection.client().clone(), subjects, config.clone());
         let instance = InstanceId(id);
-        let shared = SharedReplicator::new(Replicator::new(instance, config));
+        let shared = SharedReplicator::new(Replicator::new(instance, config, |_| 7));
         let folder = Folder::new(&format!("records-{id}"));
         let directory = JournalDirectory::new(folder.0.join("journal"));
         let (mut writer, _) = open_journal(directory, JournalConfig::default()).unwrap();
@@ -356,7 +356,7 @@ async fn ended_retention_removes_the_records() {
     }
     assert!(is_removed);
     assert!(last(2).await.unwrap().is_some());
-    assert!(gateway.driver.flush().await);
+    assert!(gateway.driver.flush(Duration::from_secs(3)).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -119,6 +119,19 @@ impl DescriptionKind {
     }
 }
 
+/// The owner in any description.
+#[derive(Deserialize)]
+struct OwnerOfDescription {
+    #[serde(default)]
+    owner: u64,
+}
+
+/// The hash of the API key in the description of a stream; 0 for another object.
+pub fn key_of_description(description: &[u8]) -> u64 {
+    let owned = serde_json::from_slice::<OwnerOfDescription>(description);
+    owned.map_or(0, |owned| owned.owner)
+}
+
 /// The prompts of a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

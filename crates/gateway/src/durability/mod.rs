@@ -50,7 +50,9 @@ mod unix_time;
 mod watchdog;
 
 pub use control_state::ControlState;
-pub use description::{DESCRIPTION_BYTES_MAX, DescriptionKind, RecordedPrompts, StreamDescription};
+pub use description::{
+    DESCRIPTION_BYTES_MAX, DescriptionKind, RecordedPrompts, StreamDescription, key_of_description,
+};
 pub use durable_stream::{DurableStream, StoredBlob};
 pub use end_code::{end_code, end_from_code};
 pub use journal_metrics::JournalGauges;

@@ -137,7 +137,7 @@ impl StreamJournal {
     }
 
     /// Whether streams that begin now are recorded.
-    fn is_working(&self) -> bool {
+    pub(crate) fn is_working(&self) -> bool {
         let state = &self.state;
         !state.is(|state| &state.is_stalled) && !state.is(|state| &state.is_stopped)
     }

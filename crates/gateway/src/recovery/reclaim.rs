@@ -52,6 +52,10 @@ async fn reclaim_stream(
             sequence: 0,
             handle: 0,
         },
+        // An owner that is silent may be alive: the next attempt decides.
+        ClaimOutcome::OwnedBy(last) if owners.state_of_owner(&last) == OwnerState::Silent => {
+            return Err("the stream's owner is silent".to_owned());
+        }
         ClaimOutcome::OwnedBy(last) => {
             let fenced = Fenced {
                 id: stream.id,

@@ -77,6 +77,16 @@ impl RestoredStreams {
     }
 }
 
+/// Where the records of streams come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordsOrigin {
+    /// The journal of this process, which has everything that clients have. `is_sealed`: the last process shut down in
+    /// order.
+    Journal { is_sealed: bool },
+    /// JetStream, behind the gateway that is gone.
+    OtherGateway,
+}
+
 /// A stream with its decoded description.
 struct DescribedStream {
     description: StreamDescription,
@@ -88,12 +98,12 @@ pub(crate) fn restore_streams(
     gateway: &Gateway,
     keys: &Keys,
     adopted: Vec<AdoptedStream>,
-    is_sealed: bool,
+    origin: RecordsOrigin,
 ) -> RestoredStreams {
     let mut restored = RestoredStreams::default();
     let wall = WallTime::now();
     let context = PlanContext {
-        is_sealed,
+        is_sealed: origin != RecordsOrigin::Journal { is_sealed: false },
         now_unix_us: wall.now_unix_us(),
         retention: gateway.generations.limits.now().streams.retention,
     };
@@ -127,6 +137,7 @@ pub(crate) fn restore_streams(
             keys,
             wall,
             place,
+            origin,
         };
         registration.restore_stream(one, (plan, control), &mut restored);
     }
@@ -151,6 +162,7 @@ struct Registration<'a> {
     keys: &'a Keys,
     wall: WallTime,
     place: usize,
+    origin: RecordsOrigin,
 }
 
 impl Registration<'_> {
@@ -224,6 +236,7 @@ impl Registration<'_> {
         let note = RecoveryNote {
             recoveries: recovered.claim.map_or(0, |claim| claim.generation) + 1,
             is_paused: recovered.is_paused && is_open,
+            may_be_behind: self.origin == RecordsOrigin::OtherGateway,
         };
         let streams = &self.gateway.generations.streams;
         let registration = streams.restore(

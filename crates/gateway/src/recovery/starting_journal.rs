@@ -2,7 +2,7 @@
 
 use super::coordinator::Recovery;
 use super::reclaim::reclaim_streams;
-use super::restored_stream::{RestoredStreams, restore_streams};
+use super::restored_stream::{RecordsOrigin, RestoredStreams, restore_streams};
 use crate::durability::{AdoptedStream, DescriptionKind, StreamJournal};
 use crate::handles::Gateway;
 use crate::keys::Keys;
@@ -92,7 +92,9 @@ pub async fn recover_streams(
             let recovered = streams.iter().map(|stream| Arc::clone(&stream.recovered));
             let reclaimed = reclaim_streams(gateway.clone(), recovered.collect());
             tokio::spawn(reclaimed);
-            restore_streams(&gateway, &keys, streams, read.report.is_sealed)
+            let is_sealed = read.report.is_sealed;
+            let origin = RecordsOrigin::Journal { is_sealed };
+            restore_streams(&gateway, &keys, streams, origin)
         }
         Err(why) => {
             tracing::error!("no stream of this process is durable: {why}");

@@ -1,7 +1,7 @@
 //! A stream of another process that is gone, continued here: the recovery of one stream while the server runs.
 
 use super::coordinator::continue_streams;
-use super::restored_stream::restore_streams;
+use super::restored_stream::{RecordsOrigin, restore_streams};
 use crate::handles::Gateway;
 use crate::keys::Keys;
 use journal::RecoveredStream;
@@ -17,8 +17,7 @@ pub fn take_over_stream(gateway: &Gateway, keys: &Keys, stream: RecoveredStream)
     let Some(adopted) = journal.adopt_stream(stream) else {
         return false;
     };
-    let is_sealed = true;
-    let restored = restore_streams(gateway, keys, vec![adopted], is_sealed);
+    let restored = restore_streams(gateway, keys, vec![adopted], RecordsOrigin::OtherGateway);
     restored.count(&gateway.generations.metrics.recovery);
     let (gateway, streams) = (gateway.clone(), restored.streams);
     tokio::spawn(async move { continue_streams(&gateway, streams).await });

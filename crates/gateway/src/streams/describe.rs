@@ -7,6 +7,7 @@ use super::stream_record::StreamRecord;
 use super::stream_state::StreamState;
 use super::{ChoiceLog, StartedGeneration};
 use crate::admission::QueuePosition;
+use crate::owners_slot::{OwnersSlot, StreamReplica};
 use generate::stream_change::Change;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,6 +37,16 @@ pub struct Description<'a> {
     resumable: bool,
     /// Whether the stream continues after a restart of the server.
     durable: bool,
+    /// Whether the records are in JetStream, so that another gateway of the cluster can continue the stream; absent without
+    /// a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicated: Option<bool>,
+    /// Gateways that have owned the stream, one after another; absent without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
+    /// Id of the gateway that owns the stream; absent without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
     /// Whether the client sends acknowledgements.
     explicit_acks: bool,
     /// Whether a client is attached whose reading returns credit.
@@ -133,8 +144,15 @@ struct Timings {
 }
 
 /// Describes a stream at `now`.
-pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> Description<'_> {
+pub fn describe_stream<'a>(
+    stream: &'a stream::Entry<StreamRecord>,
+    owners: &OwnersSlot,
+    now: Instant,
+) -> Description<'a> {
     let record = &stream.payload;
+    let owners = owners.get().filter(|_| record.terms().resumable);
+    let replica = owners.map(|owners| owners.replica_of(record.id()));
+    let is_followed = |replica: Option<StreamReplica>| replica.is_some_and(|r| r.is_followed);
     let (terms, meta) = (record.terms(), record.meta());
     let (started, recovery) = (record.started(), record.recovery_state().note());
     let sum = |of: fn(&engine::Progress) -> u64| {
@@ -159,6 +177,9 @@ pub fn describe_stream(stream: &stream::Entry<StreamRecord>, now: Instant) -> De
         refused: record.rejection().map(|error| error.code),
         resumable: record.is_kept(),
         durable: record.is_durable(),
+        replicated: replica.map(is_followed),
+        generation: replica.flatten().map(|replica| replica.generation),
+        instance: replica.flatten().map(|r| r.instance.to_string()),
         explicit_acks: terms.explicit_acks,
         attached: record.credit_owner().is_taken(),
         recovered: recovery.map(|note| note.recoveries),

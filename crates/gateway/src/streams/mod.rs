@@ -42,6 +42,7 @@ pub(crate) mod detached_driver;
 pub(crate) mod end_name;
 pub(crate) mod feed;
 pub(crate) mod permit_holder;
+pub mod reached_positions;
 pub(crate) mod recovery_state;
 pub(crate) mod restored_record;
 pub(crate) mod settings;
@@ -240,7 +241,7 @@ impl StreamRegistry {
 }
 
 /// The registry's view of a caller.
-fn registry_caller(caller: &Caller) -> stream::Caller {
+pub fn registry_caller(caller: &Caller) -> stream::Caller {
     if caller.scopes.has(Scope::Admin) {
         stream::Caller::Admin
     } else {

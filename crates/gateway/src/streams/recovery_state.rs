@@ -10,6 +10,8 @@ pub(crate) struct RecoveryNote {
     pub(crate) recoveries: u64,
     /// Whether a client had paused the stream.
     pub(crate) is_paused: bool,
+    /// Whether clients may have more than the records of the process before.
+    pub(crate) may_be_behind: bool,
 }
 
 /// Whether a stream came back after a restart. Readers are counted while the stream waits for the start.

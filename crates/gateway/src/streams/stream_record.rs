@@ -112,6 +112,12 @@ impl StreamRecord {
         self.recovery.note().is_some()
     }
 
+    /// Whether a client has more than this process by now, which an owner that is gone has sent.
+    pub fn is_behind(&self, positions: &[Position]) -> bool {
+        let note = self.recovery.note();
+        note.is_some_and(|note| note.may_be_behind) && self.has_reached(positions) == Some(false)
+    }
+
     /// State changes of the stream.
     pub(crate) fn transitions(&self) -> &Arc<Transitions> {
         &self.transitions

@@ -53,11 +53,17 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         if cluster.is_none() {
             server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);
         }
-        if let Some(locked) = journal {
-            server = server.with_journal(StartingJournal::new(locked));
-        }
+        let mut tap = None;
         if let Some(cluster) = &cluster {
             server = server.with_cluster(Arc::clone(&cluster.node));
+            // An engine owns no streams.
+            if role != ClusterRole::Engine {
+                let started = cluster.start_records(&settings, &server, journal.is_some());
+                tap = Some(started.await?);
+            }
+        }
+        if let Some(locked) = journal {
+            server = server.with_journal(StartingJournal::with_tap(locked, tap));
         }
         let reload = Reload {
             args: args.clone(),

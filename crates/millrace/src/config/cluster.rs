@@ -4,6 +4,7 @@ use super::Settings;
 use cluster::config::{LoginFiles, NatsConfig, SERVERS_MAX, TlsFiles, check_name, check_server};
 use cluster::instances::MembershipConfig;
 use cluster::names::{ClusterName, InstanceId};
+use cluster::records::RecordsConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -42,6 +43,14 @@ pub(crate) struct Cluster {
     pub(crate) address: Option<String>,
     /// Time between two heartbeats, the same in all processes of a cluster. A process is silent after 3 without one, and gone after 12.
     pub(crate) heartbeat_ms: u64,
+    /// How many NATS servers store each record of a stream: 1, 3 or 5. Default: 3 where `servers` has three or more, else 1. The last process that was started decides for all.
+    pub(crate) replicas: Option<usize>,
+    /// Maximum bytes of records that JetStream has not stored yet, in memory. Beyond it records are dropped, and the stream is stored anew later.
+    pub(crate) behind_bytes: usize,
+    /// Maximum bytes of all streams' records in JetStream. The last process that was started decides for all.
+    pub(crate) store_bytes: u64,
+    /// Age at which JetStream removes records that no gateway has removed; running streams are stored anew at half of it.
+    pub(crate) records_age_max_s: u64,
 }
 
 /// Part of a process in a cluster.
@@ -62,6 +71,7 @@ pub(crate) enum Role {
 
 impl Default for Cluster {
     fn default() -> Self {
+        let records = RecordsConfig::default();
         Self {
             role: Role::All,
             name: "millrace".to_owned(),
@@ -76,6 +86,10 @@ impl Default for Cluster {
             instance_id: String::new(),
             address: None,
             heartbeat_ms: 250,
+            replicas: None,
+            behind_bytes: records.behind_bytes,
+            store_bytes: records.store_bytes,
+            records_age_max_s: records.age_max.as_secs(),
         }
     }
 }
@@ -115,6 +129,20 @@ impl Cluster {
                 cert: self.tls_cert.clone(),
                 key: self.tls_key.clone(),
             },
+        }
+    }
+
+    /// Bounds of the records in JetStream.
+    pub(crate) fn records(&self) -> RecordsConfig {
+        RecordsConfig {
+            behind_bytes: self.behind_bytes,
+            replicas: self.replicas.unwrap_or(match self.servers.len() {
+                3.. => 3,
+                _ => 1,
+            }),
+            store_bytes: self.store_bytes,
+            age_max: Duration::from_secs(self.records_age_max_s),
+            ..RecordsConfig::default()
         }
     }
 
@@ -162,6 +190,7 @@ pub(super) fn problems(settings: &Settings) -> Vec<(&'static str, String)> {
         both("cluster.tls_cert", &cluster.tls_cert, &cluster.tls_key),
     );
     check("cluster.nkey_file", one_login(cluster));
+    check("cluster.replicas", check_replicas(cluster.replicas));
     found
 }
 
@@ -175,6 +204,13 @@ fn number_of_servers(cluster: &Cluster) -> Result<(), String> {
         }
         (_, count) if count > SERVERS_MAX => Err(format!("{count} servers; at most {SERVERS_MAX}")),
         _ => Ok(()),
+    }
+}
+
+fn check_replicas(replicas: Option<usize>) -> Result<(), String> {
+    match replicas {
+        None | Some(1 | 3 | 5) => Ok(()),
+        Some(count) => Err(format!("{count}; 1, 3 or 5")),
     }
 }
 
@@ -243,6 +279,21 @@ mod tests {
     }
 
     #[test]
+    fn three_servers_store_three_replicas() {
+        let of = |servers: usize, replicas| {
+            let servers = vec!["nats://a".to_owned(); servers];
+            let cluster = super::Cluster {
+                servers,
+                replicas,
+                ..super::Cluster::default()
+            };
+            cluster.records().replicas
+        };
+        assert_eq!([of(1, None), of(2, None), of(3, None)], [1, 1, 3]);
+        assert_eq!([of(1, Some(3)), of(3, Some(1))], [3, 1]);
+    }
+
+    #[test]
     fn contradictions_are_named() {
         let rows = [
             ("cluster.name", json!("Mine")),
@@ -253,6 +304,10 @@ mod tests {
             ("cluster.address", json!(":80")),
             ("cluster.password_file", json!("secret")),
             ("cluster.tls_key", json!("key.pem")),
+            ("cluster.replicas", json!(2)),
+            ("cluster.behind_bytes", json!(1)),
+            ("cluster.store_bytes", json!(0)),
+            ("cluster.records_age_max_s", json!(1)),
         ];
         for (key, value) in rows {
             let why = problem(&[(key, value.clone())]).unwrap_or_default();

@@ -276,6 +276,22 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "an engine that died is noticed within a second, at the cost of four small messages a second",
     ),
     (
+        "cluster.replicas",
+        "three survive the loss of one; one server has one copy",
+    ),
+    (
+        "cluster.behind_bytes",
+        "15 s at 300,000 tokens a second: longer than JetStream needs to elect a leader",
+    ),
+    (
+        "cluster.store_bytes",
+        "the records of some ten thousand streams with long prompts",
+    ),
+    (
+        "cluster.records_age_max_s",
+        "longer than any retention; only records of gateways that never came back are left to it",
+    ),
+    (
         "backpressure.max_unacked_tokens",
         "some seconds of reading; more would be computed for clients that have disconnected",
     ),

@@ -12,6 +12,7 @@ use axum::http::{Extensions, HeaderValue, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use gateway::keys::{Caller, Keys, Scope, Scopes};
+use gateway::owners_slot::OwnersSlot;
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
 use wire::codings;
@@ -20,12 +21,22 @@ use wire::codings;
 pub(crate) struct Authentication {
     keys: Arc<Keys>,
     hosts: Arc<RwLock<HostAllowList>>,
+    /// Requests are passed on to other gateways, which check the key once more.
+    owners: Arc<OwnersSlot>,
 }
 
 impl Authentication {
     /// A layer that accepts these keys and host names.
-    pub(crate) fn new(keys: Arc<Keys>, hosts: Arc<RwLock<HostAllowList>>) -> Self {
-        Self { keys, hosts }
+    pub(crate) fn new(
+        keys: Arc<Keys>,
+        hosts: Arc<RwLock<HostAllowList>>,
+        owners: Arc<OwnersSlot>,
+    ) -> Self {
+        Self {
+            keys,
+            hosts,
+            owners,
+        }
     }
 
     /// Puts the caller into the request's extensions and removes the key from the header fields.
@@ -61,7 +72,10 @@ impl Authentication {
                 message,
             ));
         }
-        presented_key::strip_keys(request.headers_mut());
+        let presented = presented_key::take_keys(request.headers_mut());
+        if self.owners.is_set() {
+            request.extensions_mut().insert(presented);
+        }
         request.extensions_mut().insert(caller);
         Ok(CheckedRequest::Route)
     }

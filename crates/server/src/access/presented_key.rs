@@ -28,10 +28,26 @@ pub(crate) fn expect_single_key(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// Removes the keys, so that no code behind the authentication layer can reveal them.
-pub(crate) fn strip_keys(headers: &mut HeaderMap) {
-    headers.remove(header::AUTHORIZATION);
-    headers.remove(X_API_KEY);
+/// Removes the keys, so that no code behind the authentication layer can reveal them, and returns them for a request that
+/// is passed on to another gateway.
+pub(crate) fn take_keys(headers: &mut HeaderMap) -> PresentedKeys {
+    PresentedKeys([header::AUTHORIZATION, X_API_KEY].map(|name| headers.remove(name)))
+}
+
+/// The header fields with the key of a request.
+#[derive(Clone)]
+pub(crate) struct PresentedKeys([Option<HeaderValue>; 2]);
+
+impl PresentedKeys {
+    /// Adds the fields to a request for another gateway.
+    pub(crate) fn restore(self, headers: &mut HeaderMap) {
+        let names = [header::AUTHORIZATION, X_API_KEY];
+        for (name, value) in names.into_iter().zip(self.0) {
+            if let Some(value) = value {
+                headers.insert(name, value);
+            }
+        }
+    }
 }
 
 /// The credentials after the scheme, whose case does not matter (RFC 9110, 11.1).
@@ -104,8 +120,10 @@ mod tests {
             }
             let found = find_key(&headers).expect("one key");
             assert_eq!(found, key.map(str::as_bytes), "{fields:?}");
-            strip_keys(&mut headers);
+            let taken = take_keys(&mut headers);
             assert!(headers.is_empty(), "{fields:?}");
+            taken.restore(&mut headers);
+            assert_eq!(headers.keys_len(), fields.len().min(2), "{fields:?}");
         }
     }
 }

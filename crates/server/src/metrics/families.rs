@@ -4,6 +4,7 @@ mod cluster;
 mod demand;
 mod engine;
 mod journal;
+mod records;
 mod recovery;
 mod webhooks;
 
@@ -41,6 +42,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     recovery::write_recovery(&mut text, &sources.metrics.generations.recovery);
     journal::write_journal(&mut text, &sources.journal);
     cluster::write_cluster(&mut text, sources.cluster.get().map(|node| &**node));
+    records::write_records(&mut text, &sources.owners);
     webhooks::write_webhooks(&mut text, &sources.outbox);
     let state = sources.models.first_entry().state();
     write_loading(&mut text, &state);

@@ -29,6 +29,7 @@ use gateway::metrics::GenerationMetrics;
 use gateway::metrics::count::{Counter, Gauge};
 use gateway::metrics::label_table::LabelTable;
 use gateway::models::ModelRegistry;
+use gateway::owners_slot::OwnersSlot;
 use gateway::streams::StreamRegistry;
 use gateway::webhooks::Outbox;
 use std::sync::Arc;
@@ -64,6 +65,7 @@ pub(crate) struct MetricsSources {
     pub(crate) demand: Arc<DemandMeter>,
     pub(crate) cluster: ClusterSlot,
     pub(crate) outbox: Arc<Outbox>,
+    pub(crate) owners: Arc<OwnersSlot>,
 }
 
 impl Metrics {

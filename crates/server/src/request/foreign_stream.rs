@@ -4,6 +4,8 @@
 //! The caller's key was checked before. The owner checks the key once more, and whether the stream is the key's: the request is
 //! passed on with the caller's headers.
 
+use crate::access::authentication;
+use crate::access::presented_key::PresentedKeys;
 use crate::response::error_response::Rejected;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -11,8 +13,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use gateway::handles::Gateway;
 use gateway::stream_owners::{StreamPlace, locate_stream};
+use gateway::streams::registry_caller;
 use generate::error::ApiError;
-use http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderName, HeaderValue, Uri};
 use hyper_util::rt::TokioIo;
 use std::time::Duration;
@@ -39,7 +42,11 @@ pub(crate) async fn find_owner(
     let Some(id) = named_stream(&request) else {
         return next.run(request).await;
     };
-    match locate_stream(&gateway, id).await {
+    let Ok(caller) = authentication::caller(request.extensions()) else {
+        return next.run(request).await;
+    };
+    let caller = registry_caller(caller);
+    match locate_stream(&gateway, id, caller).await {
         // The route answers for a stream that does not exist.
         StreamPlace::Here | StreamPlace::Unknown => next.run(request).await,
         StreamPlace::At(_) if request.headers().contains_key(FORWARDED) => {
@@ -84,7 +91,13 @@ async fn forward(address: &str, mut request: Request) -> Result<Response, String
     let path = request.uri().path_and_query().map_or("/", |p| p.as_str());
     *request.uri_mut() = path.parse::<Uri>().map_err(|why| why.to_string())?;
     *request.version_mut() = http::Version::HTTP_11;
+    let keys = request.extensions_mut().remove::<PresentedKeys>();
     let headers = request.headers_mut();
+    if let Some(keys) = keys {
+        keys.restore(headers);
+    }
+    // This gateway has checked the page's origin, which the owner would compare with its own host.
+    headers.remove(ORIGIN);
     for of_one_connection in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(of_one_connection);
     }

@@ -8,19 +8,25 @@ use ::cluster::nats::ConnectionState;
 use ::cluster::node::ClusterNode;
 use axum::Json;
 use axum::extract::State;
+use gateway::owners_slot::{OwnersSlot, RecordsReport};
 use generate::error::{ApiError, ErrorKind};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use wire::clock;
 
 pub(crate) async fn show_cluster(
     State(cluster): State<ClusterSlot>,
+    State(owners): State<Arc<OwnersSlot>>,
 ) -> Result<Json<ClusterReport>, Rejected> {
     let node = cluster.get().ok_or_else(|| {
         let message = "this process is in no cluster (cluster.servers is empty)";
         ApiError::caller(ErrorKind::NotFound, "no_cluster", message)
     })?;
-    Ok(Json(ClusterReport::of_node(node)))
+    let records = owners
+        .get()
+        .map(|owners| RecordsState::new(&owners.report()));
+    Ok(Json(ClusterReport::of_node(node, records)))
 }
 
 /// A cluster, as one of its processes knows it.
@@ -34,6 +40,9 @@ pub(crate) struct ClusterReport {
     /// Why this process cannot do its part now.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+    /// Records of streams in JetStream; absent where this process owns no streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records: Option<RecordsState>,
     /// All instances; the one that answers is the first.
     instances: Vec<InstanceReport>,
 }
@@ -53,6 +62,40 @@ struct NatsReport {
     reason: Option<String>,
     /// Rights that this process lacks.
     denied: Vec<String>,
+}
+
+/// Records of streams in JetStream, from which another gateway continues the streams of one that is gone.
+#[derive(JsonSchema, Serialize)]
+struct RecordsState {
+    /// Whether records can be stored.
+    stored: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Streams whose records are stored, or on the way.
+    replicated: usize,
+    /// Streams of which records are missing.
+    missing: usize,
+    /// Bytes of records that are not stored yet.
+    behind_bytes: usize,
+    /// Age of the oldest of them.
+    lag_ms: u64,
+    /// Bytes of all gateways' records in JetStream.
+    store_bytes: u64,
+}
+
+impl RecordsState {
+    fn new(report: &RecordsReport) -> Self {
+        Self {
+            stored: report.is_stored,
+            reason: report.problem.clone(),
+            replicated: report.followed,
+            missing: report.missing,
+            behind_bytes: report.behind_bytes,
+            lag_ms: u64::try_from(report.lag.as_millis()).unwrap_or(u64::MAX),
+            store_bytes: report.store_bytes,
+        }
+    }
 }
 
 /// A process of the cluster.
@@ -101,7 +144,7 @@ struct LoadReport {
 }
 
 impl ClusterReport {
-    fn of_node(node: &ClusterNode) -> Self {
+    fn of_node(node: &ClusterNode, records: Option<RecordsState>) -> Self {
         let membership = node.membership();
         let own = membership.own();
         let state = match own.leaving {
@@ -115,6 +158,7 @@ impl ClusterReport {
             instance: own.id.to_string(),
             nats: NatsReport::of_node(node),
             problem: node.problem(),
+            records,
             instances,
         }
     }

@@ -4,6 +4,7 @@ use crate::response::stream_body::StreamBody;
 use crate::response::stream_response::StreamResponder;
 use gateway::generation::Generation;
 use gateway::metrics::{MeteredProtocol, MeteredRequest};
+use gateway::streams::reached_positions::wait_for_positions;
 use gateway::streams::stream_record::StreamRecord;
 use gateway::streams::subscriber::Subscriber;
 use generate::error::ApiError;
@@ -45,7 +46,8 @@ impl SubscribeOptions {
         };
         let (govern, metrics) = (self.govern, Arc::clone(responder.metrics()));
         let known = self.cursor.as_ref().map(|cursor| cursor.positions.clone());
-        let body = if record.started().is_some() {
+        let is_behind = |known: &[Position]| record.is_behind(known);
+        let body = if record.started().is_some() && !known.as_deref().is_some_and(is_behind) {
             let generation = attach_subscriber(record, known.as_deref(), govern)?
                 .with_metrics(&metrics, metered);
             StreamBody::new(generation, self.encoding, keep_alive)
@@ -57,6 +59,9 @@ impl SubscribeOptions {
             let (record, place) = (Arc::clone(record), record.queue_position().cloned());
             let pending = async move {
                 record.wait_for_start().await?;
+                if let Some(known) = known.as_deref().filter(|known| record.is_behind(known)) {
+                    wait_for_positions(&record, known).await;
+                }
                 Ok(attach_subscriber(&record, known.as_deref(), govern)?
                     .with_metrics(&metrics, metered))
             };

@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use gateway::metrics::MeteredProtocol;
+use gateway::owners_slot::OwnersSlot;
 use gateway::streams::StreamRegistry;
 use gateway::streams::StreamState;
 use gateway::streams::control::{self, not_running};
@@ -126,6 +127,7 @@ pub(crate) fn stream_events(
 
 pub(crate) async fn list_streams(
     State(streams): State<Arc<StreamRegistry>>,
+    State(owners): State<Arc<OwnersSlot>>,
     Authenticated(caller): Authenticated,
     uri: Uri,
 ) -> Result<Response, Rejected> {
@@ -138,7 +140,7 @@ pub(crate) async fn list_streams(
     let data: Vec<_> = page
         .entries
         .iter()
-        .map(|s| describe_stream(s, now))
+        .map(|s| describe_stream(s, &owners, now))
         .collect();
     let next = page.next.map(|cursor| cursor.0);
     let page = StreamPage {
@@ -197,8 +199,11 @@ impl StreamInPath {
     }
 }
 
-pub(crate) async fn show_stream(stream: StreamInPath) -> Result<Response, Rejected> {
-    Ok(described_stream(StatusCode::OK, &stream.found?))
+pub(crate) async fn show_stream(
+    State(owners): State<Arc<OwnersSlot>>,
+    stream: StreamInPath,
+) -> Result<Response, Rejected> {
+    Ok(described_stream(StatusCode::OK, &stream.found?, &owners))
 }
 
 pub(crate) async fn watch_stream(
@@ -221,6 +226,7 @@ pub(crate) async fn watch_stream(
 /// Cancels a running stream; removes an ended one.
 pub(crate) async fn delete_stream(
     State(streams): State<Arc<StreamRegistry>>,
+    State(owners): State<Arc<OwnersSlot>>,
     stream: StreamInPath,
 ) -> Result<Response, Rejected> {
     let found = match stream.found {
@@ -240,39 +246,48 @@ pub(crate) async fn delete_stream(
     } else {
         found.payload.cancel();
     }
-    Ok(described_stream(StatusCode::ACCEPTED, &found))
+    Ok(described_stream(StatusCode::ACCEPTED, &found, &owners))
 }
 
-pub(crate) async fn pause_stream(stream: StreamInPath) -> Result<Response, Rejected> {
-    Ok(set_paused(&stream.found?, true).await?)
+pub(crate) async fn pause_stream(
+    State(owners): State<Arc<OwnersSlot>>,
+    stream: StreamInPath,
+) -> Result<Response, Rejected> {
+    Ok(set_paused(&stream.found?, &owners, true).await?)
 }
 
-pub(crate) async fn resume_stream(stream: StreamInPath) -> Result<Response, Rejected> {
-    Ok(set_paused(&stream.found?, false).await?)
+pub(crate) async fn resume_stream(
+    State(owners): State<Arc<OwnersSlot>>,
+    stream: StreamInPath,
+) -> Result<Response, Rejected> {
+    Ok(set_paused(&stream.found?, &owners, false).await?)
 }
 
 async fn set_paused(
     stream: &stream::Entry<StreamRecord>,
+    owners: &OwnersSlot,
     paused: bool,
 ) -> Result<Response, ApiError> {
     if !stream.payload.pause(paused) {
         return Err(not_running());
     }
     stream.payload.wait_written().await;
-    Ok(described_stream(StatusCode::OK, stream))
+    Ok(described_stream(StatusCode::OK, stream, owners))
 }
 
 pub(crate) async fn update_stream(
+    State(owners): State<Arc<OwnersSlot>>,
     stream: StreamInPath,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
     control::apply_control(ControlRequest::parse(&body)?, &stream.payload)?;
     stream.payload.wait_written().await;
-    Ok(described_stream(StatusCode::OK, &stream))
+    Ok(described_stream(StatusCode::OK, &stream, &owners))
 }
 
 pub(crate) async fn acknowledge_tokens(
+    State(owners): State<Arc<OwnersSlot>>,
     stream: StreamInPath,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
@@ -280,9 +295,14 @@ pub(crate) async fn acknowledge_tokens(
     let last = stream.payload.meta().choices.saturating_sub(1);
     let ack = Acknowledgement::parse(Fields::parse(&body)?, last)?;
     stream.payload.acknowledge(ack.index, ack.choice);
-    Ok(described_stream(StatusCode::OK, &stream))
+    Ok(described_stream(StatusCode::OK, &stream, &owners))
 }
 
-fn described_stream(status: StatusCode, stream: &stream::Entry<StreamRecord>) -> Response {
-    (status, Json(describe_stream(stream, clock::now()))).into_response()
+fn described_stream(
+    status: StatusCode,
+    stream: &stream::Entry<StreamRecord>,
+    owners: &OwnersSlot,
+) -> Response {
+    let described = describe_stream(stream, owners, clock::now());
+    (status, Json(described)).into_response()
 }

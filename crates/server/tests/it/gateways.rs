@@ -4,6 +4,7 @@
 use crate::support::named::{CHAT, RESUMABLE, chat, fake, get, kept, send, stream_id};
 use crate::support::sse::frames;
 use crate::support::{Rig, wait_until};
+use ::gateway::durability::key_of_description;
 use ::gateway::owners_slot::OwnerState;
 use ::gateway::recovery::StartingJournal;
 use ::gateway::stream_owners::RecordsSetup;
@@ -83,7 +84,11 @@ struct Gateway {
 
 fn start_gateway(nats: &Nats, id: u64, states: &States) -> Gateway {
     let (instance, config) = (InstanceId(id), RecordsConfig::default());
-    let replicator = SharedReplicator::new(Replicator::new(instance, config.clone()));
+    let replicator = SharedReplicator::new(Replicator::new(
+        instance,
+        config.clone(),
+        key_of_description,
+    ));
     let folder = Folder::new(&format!("gateway-{id}"));
     let started = Arc::<Mutex<Option<RecordsDriver>>>::default();
     let nats = NatsConfig {

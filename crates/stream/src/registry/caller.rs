@@ -15,7 +15,7 @@ pub enum Caller {
 
 impl Caller {
     /// Whether this caller may see a stream of `owner`.
-    pub(super) fn may_see(self, owner: Owner) -> bool {
+    pub fn may_see(self, owner: Owner) -> bool {
         match self {
             Self::Owner(own) => own == owner,
             Self::Admin => true,

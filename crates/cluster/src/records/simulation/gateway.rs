@@ -50,7 +50,7 @@ impl SimGateway {
             age_max: Duration::from_secs(20),
             ..RecordsConfig::default()
         };
-        let mut replicator = Replicator::new(InstanceId(id), config);
+        let mut replicator = Replicator::new(InstanceId(id), config, |_| 0);
         replicator.set_connected(true, now + offset);
         Self {
             instance: InstanceId(id),

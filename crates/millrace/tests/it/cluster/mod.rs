@@ -1,6 +1,7 @@
 //! A gateway with engines in other processes, over a real NATS server.
 
 mod conversation;
+mod gateway_killed;
 mod limits_of_keys;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
@@ -123,13 +124,25 @@ fn rights_of_the_example_suffice() {
         let made = millrace(&["nkey", &folder.0.join(role).display().to_string()]);
         rights = rights.replace(&variable, stdout(&made).trim());
     }
-    let mut cluster = Cluster::new(program, "cluster-rights", &rights, &SETTINGS);
+    let lines = format!(
+        "jetstream {{ store_dir: {:?} }}\n{rights}",
+        folder.0.join("nats")
+    );
+    let mut cluster = Cluster::new(program, "cluster-rights", &lines, &SETTINGS);
     cluster.nkeys = Some(folder.0.clone());
     cluster.start_engines(1);
-    let gateway = cluster.start_gateway();
+    let gateway = cluster.start_durable_gateway(&folder.0);
+    wait_until("records are stored", || {
+        let report = json(&gateway.get("/v1/cluster"));
+        report["records"]["stored"] == true
+    });
     let body = r#"{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 30}"#;
-    let reply = gateway.post("/v1/chat/completions", body);
+    let resumable = "x-stream-resumable: 1\r\n";
+    let reply = gateway.post_with(resumable, "/v1/chat/completions", body);
     assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    wait_until("the stream is stored", || {
+        metric(&gateway, "millrace_records_messages_total") > 0.0
+    });
     for server in [&gateway, cluster.engine(0)] {
         let report = json(&server.get("/v1/cluster"));
         assert_eq!(report["nats"]["denied"], serde_json::json!([]), "{report}");

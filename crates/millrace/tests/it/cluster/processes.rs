@@ -3,7 +3,7 @@
 use super::nats_server::NatsServer;
 use crate::support::Serving;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use testing::wait::wait_until;
 
@@ -52,8 +52,23 @@ impl Cluster {
         gateway
     }
 
+    /// Starts a gateway with a journal in this folder, and waits until it sees an engine.
+    pub(crate) fn start_durable_gateway(&self, folder: &Path) -> Serving {
+        let journal = folder.join("journal").display().to_string();
+        let vars = [("MILLRACE_JOURNAL_DIRECTORY", journal.as_str())];
+        let mut gateway = self.launch_with("gateway", &vars);
+        let line = gateway.line();
+        assert!(line.contains(" serves "), "{line:?}");
+        gateway
+    }
+
     /// Starts a process that may not become ready.
     pub(crate) fn launch(&self, role: &str) -> Serving {
+        self.launch_with(role, &[])
+    }
+
+    /// Starts a process with further variables.
+    pub(crate) fn launch_with(&self, role: &str, further: &[(&str, &str)]) -> Serving {
         let url = self.nats.url();
         let args = [
             "serve",
@@ -66,7 +81,8 @@ impl Cluster {
         ];
         let file = self.nkeys.as_ref().map(|folder| folder.join(role));
         let file = file.map(|file| file.display().to_string());
-        let mut vars = self.settings.clone();
+        let mut vars: Vec<(&str, &str)> = self.settings.clone();
+        vars.extend(further);
         if let Some(file) = &file {
             vars.push(("MILLRACE_CLUSTER_NKEY_FILE", file));
         }

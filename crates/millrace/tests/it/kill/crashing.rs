@@ -116,17 +116,22 @@ impl Client {
     /// read to the end of the broken connection.
     pub(crate) fn read_until_killed(&mut self, server: &mut Crashing, events: usize) {
         let address = server.address();
-        let mut kill = |bytes: &[u8]| {
+        self.read_until(&address, events, &mut || server.kill());
+        server.kill();
+    }
+
+    /// Reads on to the end of the connection, and calls `kill` when so many events with an id have arrived.
+    pub(crate) fn read_until(&mut self, address: &str, events: usize, kill: &mut dyn FnMut()) {
+        let mut watch = |bytes: &[u8]| {
             let ids = bytes.windows(5).filter(|five| five == b"\nid: ").count();
             if ids >= events {
-                server.kill();
+                kill();
             }
             true
         };
         let head = self.request_head();
-        let reading = read_watched(&address, &head, "", PATIENCE, &mut kill).expect("a response");
+        let reading = read_watched(address, &head, "", PATIENCE, &mut watch).expect("a response");
         self.take(&reading);
-        server.kill();
     }
 
     /// Reads on to the end of the stream.

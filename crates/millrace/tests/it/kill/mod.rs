@@ -6,12 +6,14 @@
 pub(crate) mod crashing;
 pub(crate) mod event_reader;
 mod full_disk;
+pub(crate) mod mortal;
 pub(crate) mod requests;
 pub(crate) mod transcript;
 mod webhooks;
 
 use crashing::{Client, Crashing, description};
 use event_reader::read_events;
+use mortal::Mortal;
 use requests::{Request, all_requests, in_every_protocol};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -28,7 +30,7 @@ const DIALECTS: [&str; 8] = [
 ];
 /// Tokens that a choice may be ahead of the acknowledged ones.
 const WINDOW: u64 = 7;
-const SETTINGS: [(&str, &str); 7] = [
+pub(crate) const SETTINGS: [(&str, &str); 7] = [
     ("MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS", "7"),
     ("MILLRACE_BACKPRESSURE_ACK_TIMEOUT_MS", "600000"),
     ("MILLRACE_STREAMS_DETACHED_TOKENS", "0"),
@@ -42,7 +44,7 @@ const ROUNDS_MAX: usize = 24;
 
 /// What brings a parked stream on.
 #[derive(Clone, Copy, PartialEq)]
-enum Onward {
+pub(crate) enum Onward {
     /// The client acknowledges all tokens.
     Acknowledged,
     /// The process is killed and started again: recovered tokens count as accepted.
@@ -58,17 +60,16 @@ struct Opened {
 }
 
 /// Streams of all requests, and their clients.
-struct Scene {
-    server: Crashing,
+pub(crate) struct Scene<S> {
+    pub(crate) server: S,
     opened: Vec<Opened>,
-    clients: Vec<Client>,
+    pub(crate) clients: Vec<Client>,
     /// Those of this machine that give equal bits, for the processes after the first one in turn.
     instruction_sets: Vec<&'static str>,
 }
 
-impl Scene {
-    fn open(name: &str, requests: Vec<Request>) -> Self {
-        let server = Crashing::start(name, &SETTINGS);
+impl<S: Mortal + Sync> Scene<S> {
+    pub(crate) fn open(server: S, requests: Vec<Request>) -> Self {
         let address = server.address();
         let mut scene = Self {
             server,
@@ -103,7 +104,7 @@ impl Scene {
     }
 
     /// Brings all streams to their ends; returns the rounds.
-    fn run(&mut self, onward: Onward) -> usize {
+    pub(crate) fn run(&mut self, onward: Onward) -> usize {
         for round in 0..ROUNDS_MAX {
             self.wait_until_parked();
             self.control(round);
@@ -113,13 +114,10 @@ impl Scene {
             }
             match onward {
                 Onward::Acknowledged => self.acknowledge(),
-                Onward::Killed | Onward::Moved => {
-                    self.server.kill();
-                    if onward == Onward::Moved {
-                        let isa = &self.instruction_sets[round % self.instruction_sets.len()];
-                        self.server.set_variable("MILLRACE_ISA", isa);
-                    }
-                    self.server.restart();
+                Onward::Killed => self.server.replace(None),
+                Onward::Moved => {
+                    let sets = &self.instruction_sets;
+                    self.server.replace(Some(sets[round % sets.len()]));
                 }
             }
         }
@@ -205,9 +203,10 @@ impl Scene {
 /// Kills the server each seven tokens, and compares what every client received with an uninterrupted run, and with one read
 /// of the whole stream.
 fn check(name: &str, requests: fn() -> Vec<Request>, onward: Onward) {
-    let mut whole = Scene::open(&format!("{name}-whole"), requests());
+    let start = |part: &str| Crashing::start(&format!("{name}-{part}"), &SETTINGS);
+    let mut whole = Scene::open(start("whole"), requests());
     whole.run(Onward::Acknowledged);
-    let mut killed = Scene::open(&format!("{name}-killed"), requests());
+    let mut killed = Scene::open(start("killed"), requests());
     let rounds = killed.run(onward);
     assert!(rounds as u64 >= 28 / WINDOW, "{rounds} kills");
     let address = killed.server.address();

@@ -64,6 +64,13 @@ impl Transcript {
         self.add_value(&place, "", &json);
     }
 
+    /// The transcript without the number of cached tokens, which depends on the engine.
+    pub(crate) fn without_cached(mut self) -> Self {
+        self.counts
+            .retain(|place, _| !place.ends_with("/cached_tokens"));
+        self
+    }
+
     /// Whether no text was received.
     pub(crate) fn is_empty(&self) -> bool {
         self.texts.values().all(String::is_empty)
