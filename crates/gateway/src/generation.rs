@@ -1,7 +1,7 @@
 //! A reader of a generation for one client: credit, metrics, and the guards that stop the stream.
 
 use crate::metrics::{GenerationMetrics, MeteredRequest, ResponseMeter};
-use crate::streams::{CancelOnDrop, Changes, StreamRecord, StreamRun, Subscriber};
+use crate::streams::{CancelOnDrop, Changes, EndReceipt, StreamRecord, StreamRun, Subscriber};
 use generate::output::choice_reader::LogReaders;
 use generate::output::event::{EventSink, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
@@ -19,6 +19,8 @@ pub struct Generation {
     run: Option<StreamRun>,
     /// Cancel-on-drop guard of a generation that may be detached.
     cancel_on_drop: Option<CancelOnDrop>,
+    /// After the last event.
+    receipt: Option<EndReceipt>,
 }
 
 impl Generation {
@@ -57,6 +59,7 @@ impl Generation {
             meter: None,
             run: None,
             cancel_on_drop: None,
+            receipt: None,
         }
     }
 
@@ -91,6 +94,11 @@ impl Generation {
     /// The end of the first choice, after a successful end.
     pub fn first_end(&self) -> Option<End> {
         self.reader.first_end()
+    }
+
+    /// After the last event: the receipt, to be confirmed when the reader has the end.
+    pub fn take_end_receipt(&mut self) -> Option<EndReceipt> {
+        self.receipt.take()
     }
 
     /// State changes of the stream.
@@ -152,6 +160,7 @@ impl Generation {
             Poll::Ready(Turn::Broken(end)) => Some(end),
             Poll::Ready(Turn::Open) | Poll::Pending => return,
         };
+        self.receipt = Some(EndReceipt::new(self.record()));
         let (usage, choices) = (self.usage(), self.choices() as u64);
         if let Some(meter) = &mut self.meter {
             meter.set_finished(crate::metrics::FinishedRequest {

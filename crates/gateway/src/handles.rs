@@ -8,6 +8,7 @@ use crate::ended::EndReports;
 use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
 use crate::limits::LiveLimits;
+use crate::mailbox::Mailboxes;
 use crate::metrics::GenerationMetrics;
 use crate::models::ModelRegistry;
 use crate::owners_slot::OwnersSlot;
@@ -44,6 +45,8 @@ pub struct Gateway {
     pub generations: GenerationHandles,
     /// Events to be delivered to webhooks.
     pub outbox: Arc<Outbox>,
+    /// Events of keys that no reader was there to read.
+    pub mailboxes: Arc<Mailboxes>,
     /// Requests that name a stream wait for the streams of earlier processes.
     pub registration: Arc<RegistrationBarrier>,
     /// Other gateways' streams.
@@ -64,9 +67,11 @@ impl Gateway {
         let responses =
             ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), Arc::clone(&ids));
         let outbox = Outbox::new(Arc::clone(&journal), Arc::clone(&ids));
+        let mailboxes = Mailboxes::new(Arc::clone(&journal), Arc::clone(&ids));
         Self {
             models,
             outbox: Arc::new(outbox),
+            mailboxes: Arc::new(mailboxes),
             responses: Arc::new(responses),
             job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
             generations: GenerationHandles {
@@ -83,7 +88,7 @@ impl Gateway {
 
     /// The receivers of reports about ends.
     pub(crate) fn end_reports(&self) -> EndReports {
-        EndReports::new(Arc::clone(&self.outbox))
+        EndReports::new(Arc::clone(&self.outbox), Arc::clone(&self.mailboxes))
     }
 
     /// Applies limits that were replaced in [`LiveLimits`] to existing streams, responses and models.

@@ -13,6 +13,7 @@
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! stream_owners   streams of other gateways
 //! ended       reports of ends, for clients that left                             webhooks   events, and their deliveries
+//! mailbox     events that wait for the key's clients
 //! ```
 //!
 //! No HTTP: crate `server` maps requests, connections and responses to this crate. Time is read through `wire::clock`
@@ -33,6 +34,7 @@ pub(crate) mod launch;
 pub mod lifecycle;
 pub mod lifetime_stats;
 pub mod limits;
+pub mod mailbox;
 pub mod metrics;
 pub mod models;
 pub(crate) mod notify_waker;

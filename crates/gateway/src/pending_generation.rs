@@ -90,7 +90,11 @@ impl PendingGeneration {
             }
         });
         async move {
-            record.wait_for_start().await?;
+            if let Err(error) = record.wait_for_start().await {
+                // The client gets the error.
+                record.attendance().note_end_read();
+                return Err(error);
+            }
             Generation::attach(subscriber, None).ok_or_else(unprepared_error)
         }
     }

@@ -42,7 +42,8 @@ impl StreamOpening<'_> {
             DescriptionKind::WorkflowRun => durable.without_continuation(),
             DescriptionKind::Generation
             | DescriptionKind::StoredBlob
-            | DescriptionKind::WebhookDelivery => durable,
+            | DescriptionKind::WebhookDelivery
+            | DescriptionKind::MailboxEvent => durable,
         };
         Some((durable, description))
     }

@@ -59,6 +59,7 @@ impl App {
             feed.clone(),
         );
         gateway.outbox.set_settings(config.now().webhooks.clone());
+        gateway.mailboxes.set_settings(config.now().mailbox);
         let responder =
             StreamResponder::new(gateway.clone(), Arc::clone(&config), Arc::clone(&metrics));
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&models)));
@@ -73,6 +74,7 @@ impl App {
                 cluster: Arc::clone(&cluster),
                 outbox: Arc::clone(&gateway.outbox),
                 owners: Arc::clone(&gateway.owners),
+                mailboxes: Arc::clone(&gateway.mailboxes),
             },
             unadmitted: UnadmittedHandles {
                 models: Arc::clone(&models),

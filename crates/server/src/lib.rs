@@ -67,6 +67,7 @@ pub use gateway::durability::{
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
+pub use gateway::mailbox::MailboxSettings;
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel,

@@ -16,6 +16,7 @@ use crate::routes::cluster;
 use crate::routes::durable_streams;
 use crate::routes::generation;
 use crate::routes::jobs;
+use crate::routes::mailbox;
 use crate::routes::models;
 use crate::routes::ollama;
 use crate::routes::responses;
@@ -91,6 +92,8 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/responses/{id}": get(responses::show_response) delete(responses::delete_response);
     "/v1/responses/{id}/cancel": post(responses::cancel_response);
     "/v1/responses/{id}/input_items": get(responses::input_items);
+    "/v1/mailbox": get(mailbox::read_mailbox);
+    "/v1/mailbox/ack": post(mailbox::acknowledge_events);
     "/v1/webhooks/deliveries": get(webhooks::list_deliveries);
     "/v1/webhooks/deliveries/{id}": get(webhooks::show_delivery) delete(webhooks::delete_delivery);
     "/v1/webhooks/deliveries/{id}/redeliver": post(webhooks::redeliver_event);

@@ -326,6 +326,7 @@ fn start_watchers(app: &App) -> JoinSet<()> {
         Arc::clone(config),
     ));
     watchers.spawn(watch_demand(sources.clone(), Arc::clone(config)));
+    watchers.spawn(Arc::clone(&app.gateway.mailboxes).sweep_expired());
     let outbox = Arc::clone(&app.gateway.outbox);
     watchers.spawn(run_deliveries(outbox, Arc::new(HttpSender)));
     watchers

@@ -11,7 +11,7 @@ const RETRY_MS: u64 = 250;
 
 /// Writes the reconnection time as the first field of an event. A block of this field alone would be an event with empty
 /// data in some clients.
-pub(crate) fn write_retry(out: &mut BytesMut) {
+pub fn write_retry(out: &mut BytesMut) {
     json::raw(out, "retry: ");
     json::integer(out, RETRY_MS);
     json::raw(out, "\n");
@@ -35,6 +35,18 @@ pub(crate) fn begin_event(id: Option<CursorText<'_>>, name: Option<&str>, out: &
 /// Ends an event after the data.
 pub(crate) fn end_event(out: &mut BytesMut) {
     json::raw(out, "\n\n");
+}
+
+/// Writes an event whose data is on one line.
+pub fn write_event(id: Option<&str>, name: &str, data: &str, out: &mut BytesMut) {
+    if let Some(id) = id {
+        json::raw(out, "id: ");
+        json::raw(out, id);
+        json::raw(out, "\n");
+    }
+    begin_event(None, Some(name), out);
+    json::raw(out, data);
+    end_event(out);
 }
 
 /// Writes a comment; clients ignore comments.

@@ -103,6 +103,8 @@ pub enum DescriptionKind {
     StoredBlob,
     /// An event about an end, to be delivered to a webhook.
     WebhookDelivery,
+    /// An event about an end, in the mailbox of a key.
+    MailboxEvent,
 }
 
 /// The kind of any description.

@@ -138,6 +138,11 @@ impl StoredBlob {
         Self(DurableStream::new(slot))
     }
 
+    /// Id of the object.
+    pub(crate) fn id(&self) -> u128 {
+        self.0.slot.id()
+    }
+
     /// As [`DurableStream::written`].
     pub async fn written(&self) -> bool {
         self.0.written().await

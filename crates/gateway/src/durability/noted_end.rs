@@ -9,4 +9,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct NotedEnd {
     /// The delivery of the webhook was recorded.
     pub(crate) webhook: bool,
+    /// The event was put into the mailbox, or a reader has the end.
+    pub(crate) mailbox: bool,
 }

@@ -178,7 +178,10 @@ mod tests {
         for error in errors {
             let read = decode(&encode(&error)).expect("an error");
             assert_eq!(format!("{read:?}"), format!("{error:?}"));
-            let noted = NotedEnd { webhook: true };
+            let noted = NotedEnd {
+                webhook: true,
+                mailbox: false,
+            };
             let body = encode_noted(Some(&error), noted);
             let read = decode(&body).expect("an error");
             assert_eq!(format!("{read:?}"), format!("{error:?}"));
@@ -189,11 +192,16 @@ mod tests {
 
     #[test]
     fn noted_end_is_no_rejection() {
-        let noted = NotedEnd { webhook: true };
+        let noted = NotedEnd {
+            webhook: true,
+            mailbox: false,
+        };
         let body = encode_noted(None, noted);
-        assert_eq!(body, br#"{"noted":{"webhook":true}}"#);
-        assert!(decode(&body).is_none());
-        assert_eq!(noted_end(&body), noted);
+        assert_eq!(body, br#"{"noted":{"webhook":true,"mailbox":false}}"#);
+        for body in [&body[..], br#"{"noted":{"webhook":true}}"#] {
+            assert!(decode(body).is_none());
+            assert_eq!(noted_end(body), noted);
+        }
     }
 
     #[test]

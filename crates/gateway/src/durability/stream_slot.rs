@@ -92,6 +92,11 @@ impl StreamSlot {
         slot
     }
 
+    /// Id of the stream.
+    pub(crate) fn id(&self) -> u128 {
+        self.id
+    }
+
     /// Index in the recorder's table.
     pub(crate) fn index(&self) -> u32 {
         self.index

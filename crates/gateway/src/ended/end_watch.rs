@@ -2,9 +2,12 @@
 //!
 //! A report is an object of the journal. Behind it the stream's records note that the end was reported, so a later
 //! process reports the ends that have no note. A process that dies between the two finds the object by the stream's id.
+//!
+//! A webhook gets every end; the mailbox gets an end that no reader was there to read.
 
 use super::EndedStream;
 use crate::durability::NotedEnd;
+use crate::mailbox::Mailboxes;
 use crate::response_record;
 use crate::streams::StreamRecord;
 use crate::webhooks::{Outbox, WebhookPlace};
@@ -14,33 +17,45 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct EndReports {
     outbox: Arc<Outbox>,
+    mailboxes: Arc<Mailboxes>,
+}
+
+/// Reports that are due at the end of a stream.
+struct DueReports {
+    place: Option<WebhookPlace>,
+    is_for_mailbox: bool,
+    /// Reports that were made.
+    noted: NotedEnd,
 }
 
 impl EndReports {
     /// Reports to these receivers.
-    pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
-        Self { outbox }
+    pub(crate) fn new(outbox: Arc<Outbox>, mailboxes: Arc<Mailboxes>) -> Self {
+        Self { outbox, mailboxes }
     }
 
     /// Reports the end of a stream that was just opened. To be called inside a runtime.
     pub(crate) fn watch(&self, record: &Arc<StreamRecord>, place: Option<WebhookPlace>) {
+        let due = DueReports {
+            place,
+            is_for_mailbox: record.terms().resumable && self.mailboxes.is_on(),
+            noted: NotedEnd::default(),
+        };
+        self.watch_due(record, due);
+    }
+
+    fn watch_due(&self, record: &Arc<StreamRecord>, due: DueReports) {
         let reports = self.clone();
         let record = Arc::clone(record);
-        if place.is_some() {
-            tokio::spawn(reports.report(record, place));
+        if due.place.is_some() || due.is_for_mailbox {
+            tokio::spawn(reports.report(record, due));
         }
     }
 
     /// Reports the end of a stream that an earlier process opened, unless that is noted. To be called inside a runtime.
     pub(crate) fn watch_recovered(&self, record: &Arc<StreamRecord>, noted: NotedEnd) {
-        let has_webhook = record.meta().stream_options.webhook.is_some();
-        let is_reported = noted.webhook || self.outbox.has(record.id());
-        if has_webhook && !is_reported {
-            self.watch(
-                record,
-                Some(self.outbox.reserve_always(record.terms().owner)),
-            );
-        }
+        let due = self.due_reports(record, noted);
+        self.watch_due(record, due);
     }
 
     /// Reports the end of a stream that is no longer readable.
@@ -50,15 +65,32 @@ impl EndReports {
         noted: NotedEnd,
         end: impl FnOnce() -> EndedStream,
     ) {
-        let has_webhook = record.meta().stream_options.webhook.is_some();
-        if !has_webhook || noted.webhook || self.outbox.has(record.id()) {
+        let due = self.due_reports(record, noted);
+        if due.place.is_none() && !due.is_for_mailbox {
             return;
         }
-        let place = self.outbox.reserve_always(record.terms().owner);
-        self.outbox.add(record, place, &end());
+        let end = end();
+        if let Some(place) = due.place {
+            self.outbox.add(record, place, &end);
+        }
+        if due.is_for_mailbox {
+            self.mailboxes.add(record, &end);
+        }
     }
 
-    async fn report(self, record: Arc<StreamRecord>, place: Option<WebhookPlace>) {
+    fn due_reports(&self, record: &StreamRecord, noted: NotedEnd) -> DueReports {
+        let (id, owner) = (record.id(), record.terms().owner);
+        let has_webhook = record.meta().stream_options.webhook.is_some();
+        let is_sent = noted.webhook || self.outbox.has(id);
+        let is_mailed = noted.mailbox || self.mailboxes.has(owner, id);
+        DueReports {
+            place: (has_webhook && !is_sent).then(|| self.outbox.reserve_always(owner)),
+            is_for_mailbox: record.terms().resumable && self.mailboxes.is_on() && !is_mailed,
+            noted,
+        }
+    }
+
+    async fn report(self, record: Arc<StreamRecord>, due: DueReports) {
         response_record::wait_for_end(&record).await;
         let durable = record.durable();
         if durable.is_some_and(|durable| record.rejection().is_some() && durable.is_left_to_next())
@@ -66,11 +98,24 @@ impl EndReports {
             // The next process starts the stream.
             return;
         }
-        let Some(place) = place else { return };
-        self.outbox
-            .add(&record, place, &EndedStream::of_record(&record));
-        if let Some(durable) = durable {
-            durable.note_end(record.rejection(), NotedEnd { webhook: true });
+        let end = EndedStream::of_record(&record);
+        let mut noted = due.noted;
+        let note = |noted| {
+            if let Some(durable) = durable {
+                durable.note_end(record.rejection(), noted);
+            }
+        };
+        if let Some(place) = due.place {
+            self.outbox.add(&record, place, &end);
+            noted.webhook = true;
+            note(noted);
+        }
+        if due.is_for_mailbox {
+            if !record.attendance().is_end_read().await {
+                self.mailboxes.add(&record, &end);
+            }
+            noted.mailbox = true;
+            note(noted);
         }
     }
 }

@@ -88,9 +88,12 @@ pub async fn recover_streams(
             log_report(&read);
             gateway.generations.journal.set(read.journal);
             let streams = gateway.responses.restore_answers(read.adopted);
-            let streams = restore_deliveries(&gateway, streams);
-            let recovered = streams.iter().map(|stream| Arc::clone(&stream.recovered));
-            let reclaimed = reclaim_streams(gateway.clone(), recovered.collect());
+            let recovered: Vec<_> = streams
+                .iter()
+                .map(|one| Arc::clone(&one.recovered))
+                .collect();
+            let streams = restore_events(&gateway, streams);
+            let reclaimed = reclaim_streams(gateway.clone(), recovered);
             tokio::spawn(reclaimed);
             let is_sealed = read.report.is_sealed;
             let origin = RecordsOrigin::Journal { is_sealed };
@@ -108,15 +111,17 @@ pub async fn recover_streams(
     Recovery::new(held, restored)
 }
 
-/// Restores the deliveries among the objects of a journal, and returns the others.
-fn restore_deliveries(gateway: &Gateway, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
-    let (deliveries, streams) = adopted.into_iter().partition::<Vec<_>, _>(|one| {
-        let kind = DescriptionKind::of(&one.recovered.description);
-        kind == Some(DescriptionKind::WebhookDelivery)
-    });
-    for delivery in deliveries {
-        gateway.outbox.restore(delivery);
+/// Restores deliveries and events in mailboxes among the objects of a journal, and returns the others.
+fn restore_events(gateway: &Gateway, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
+    let (mut mails, mut streams) = (Vec::new(), Vec::new());
+    for one in adopted {
+        match DescriptionKind::of(&one.recovered.description) {
+            Some(DescriptionKind::WebhookDelivery) => gateway.outbox.restore(one),
+            Some(DescriptionKind::MailboxEvent) => mails.push(one),
+            _ => streams.push(one),
+        }
     }
+    gateway.mailboxes.restore(mails);
     streams
 }
 

@@ -30,9 +30,11 @@
 //!   streams. The one that ended first is cut when the bounds are exceeded.
 //! - `ConnectionHandle`, in the record: closes the connection of such a stream. [`ResponseStream`] travels with the
 //!   response and connects the two.
+//! - `Attendance`, in the record: the readers that are present. An [`EndReceipt`] is the end on the way to one of them.
 //! - `ControlHistory`, in the record: the last control updates.
 //! - `Transitions`, shared with the engine's followers: the state changes, published to the [`StreamFeed`].
 
+pub(crate) mod attendance;
 pub(crate) mod cancel_on_drop;
 pub mod control;
 pub(crate) mod control_history;
@@ -59,6 +61,7 @@ pub mod subscriber;
 pub(crate) mod transitions;
 pub(crate) mod undelivered;
 
+pub use attendance::EndReceipt;
 pub(crate) use cancel_on_drop::CancelOnDrop;
 pub(crate) use detached_driver::DetachedDriver;
 pub(crate) use end_name::end_name;

@@ -5,6 +5,7 @@
 //! *rejected*. The change happens once and wakes all tasks that wait for the change. A stream can be canceled in
 //! either state. The end of a stream is the end of its logs; no call reports the end here.
 
+use super::attendance::Attendance;
 use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
 use super::end_name::end_name;
@@ -52,6 +53,7 @@ pub struct StreamRecord {
     program: OnceLock<Arc<RunControl>>,
     /// The first failed end, which all readers report, whichever choice they read first.
     broken: OnceLock<End>,
+    attendance: Attendance,
     pub(super) credit_owner: CreditOwner,
     pub(super) paused: AtomicBool,
     /// Position in the admission queue, if the request had to wait.
@@ -80,6 +82,7 @@ impl StreamRecord {
             stage: watch::Sender::new(StreamStage::Waiting),
             program: OnceLock::new(),
             broken: OnceLock::new(),
+            attendance: Attendance::default(),
             credit_owner: CreditOwner::default(),
             paused: AtomicBool::new(false),
             queue_position: OnceLock::new(),
@@ -131,6 +134,11 @@ impl StreamRecord {
     /// Control updates that the engine has accepted.
     pub(crate) fn steering(&self) -> &Steering {
         &self.steering
+    }
+
+    /// Readers that are present.
+    pub(crate) fn attendance(&self) -> &Attendance {
+        &self.attendance
     }
 
     /// The records of the stream in the journal.

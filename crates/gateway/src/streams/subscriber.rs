@@ -21,6 +21,7 @@ impl Subscriber {
 
     /// A later subscriber, which becomes the credit owner by reading while there is no owner.
     pub fn joining(record: &Arc<StreamRecord>) -> Self {
+        record.attendance().enter();
         Self {
             record: Arc::clone(record),
             id: record.credit_owner().next_id(),
@@ -49,5 +50,6 @@ impl Drop for Subscriber {
         if self.record.credit_owner().detach_subscriber(self.id) {
             self.record.detach_client();
         }
+        self.record.attendance().leave();
     }
 }

@@ -1,9 +1,10 @@
 //! All deliveries and their bounds: which is due, and what an attempt changes. Wall times are arguments.
 
-use super::delivery::{DeliveryRecord, DeliveryState, DeliveryStatus};
+use super::delivery::{DeliveryState, DeliveryStatus};
 use super::settings::share;
 use super::{AttemptOutcome, WebhookSettings};
 use crate::durability::StoredBlob;
+use crate::ended::EventRecord;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ const GONE: u16 = 410;
 
 /// A delivery with its copy in the journal.
 pub(super) struct Delivery {
-    pub(super) record: Arc<DeliveryRecord>,
+    pub(super) record: Arc<EventRecord>,
     pub(super) state: DeliveryState,
     pub(super) is_in_flight: bool,
     /// The drop ends the retention in the journal.

@@ -1,6 +1,6 @@
 use super::*;
-use crate::ended::EndedStream;
-use crate::webhooks::delivery::DeliveryRecord;
+use crate::durability::DescriptionKind;
+use crate::ended::{EndedStream, EventRecord};
 
 const SECOND: u64 = 1_000_000;
 
@@ -26,12 +26,9 @@ fn add(table: &mut DeliveryTable, n: u8, owner: u64, now_unix_us: u64) {
         "links": {"result": "/v1/responses/resp_1", "events": "/v1/streams/1/events"},
     }))
     .expect("an end");
-    let record = DeliveryRecord::new(
-        (stream(n), Owner(owner)),
-        "https://a.test/",
-        &end,
-        now_unix_us,
-    );
+    let names = (stream(n), Owner(owner));
+    let record = EventRecord::new(DescriptionKind::WebhookDelivery, names, &end, now_unix_us)
+        .with_url("https://a.test/");
     table.insert(Delivery {
         record: Arc::new(record),
         state: DeliveryState::due(now_unix_us),
@@ -161,9 +158,10 @@ fn records_are_read_back() {
     add(&mut table, 1, u64::MAX, 5);
     let delivery = table.get(stream(1)).expect("present");
     let encoded = delivery.record.encode().expect("short");
-    let decoded = DeliveryRecord::decode(&encoded).expect("read back");
+    let decoded =
+        EventRecord::decode(DescriptionKind::WebhookDelivery, &encoded).expect("read back");
     assert_eq!(decoded, *delivery.record);
-    assert!(DeliveryRecord::decode(b"{}").is_err());
+    assert!(EventRecord::decode(DescriptionKind::WebhookDelivery, b"{}").is_err());
     let mut state = delivery.state.clone();
     state.set_failure(&"ä".repeat(300));
     let read = DeliveryState::decode(Some(&state.encode()), 9);

@@ -26,7 +26,7 @@ mod send_webhook;
 mod settings;
 mod webhook_url;
 
-pub use delivery::{DeliveryDescription, DeliveryStatus, WebhookEvent};
+pub use delivery::{DeliveryDescription, DeliveryStatus};
 pub use dispatcher::run_deliveries;
 pub use host_pattern::HostPattern;
 pub use outbox::{Outbox, WebhookMetrics, WebhookPlace};

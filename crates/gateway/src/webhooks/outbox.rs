@@ -1,13 +1,11 @@
 //! Deliveries with the journal, for the clients and the dispatcher.
 
-use super::delivery::{
-    DeliveryDescription, DeliveryRecord, DeliveryState, DeliveryStatus, EVENT_PREFIX,
-};
+use super::delivery::{DeliveryDescription, DeliveryState, DeliveryStatus};
 use super::delivery_table::{Change, Delivery, DeliveryTable};
 use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings};
 use super::{secret, webhook_url};
-use crate::durability::{AdoptedStream, JournalSlot, StoredBlob};
-use crate::ended::EndedStream;
+use crate::durability::{AdoptedStream, DescriptionKind, JournalSlot, StoredBlob};
+use crate::ended::{EVENT_PREFIX, EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::metrics::count::Counter;
@@ -149,19 +147,18 @@ impl Outbox {
         };
         let now = clock::unix_us();
         let names = (stream.id(), stream.terms().owner);
-        let record = DeliveryRecord::new(names, url, end, now);
+        let record = EventRecord::new(DescriptionKind::WebhookDelivery, names, end, now);
+        let record = record.with_url(url);
         let state = DeliveryState::due(now);
         let is_durable = stream.durable().is_some();
-        let journal = self.journal.get().filter(|_| is_durable);
-        let blob = journal.and_then(|journal| {
-            let id = u128::from_be_bytes(self.ids.next_random());
-            journal.store_blob(id, record.encode().ok()?, state.encode())
-        });
+        let blob = is_durable
+            .then(|| record.store((&self.journal, &self.ids), state.encode()))
+            .flatten();
         self.lock().insert(Delivery {
             record: Arc::new(record),
             state,
             is_in_flight: false,
-            blob: blob.map(Arc::new),
+            blob,
         });
         drop(place);
         self.news.notify_one();
@@ -170,7 +167,10 @@ impl Outbox {
     /// Restores a delivery that an earlier process has recorded.
     pub(crate) fn restore(&self, adopted: AdoptedStream) {
         let AdoptedStream { recovered, durable } = adopted;
-        let record = match DeliveryRecord::decode(&recovered.description) {
+        let record = match EventRecord::decode(
+            DescriptionKind::WebhookDelivery,
+            &recovered.description,
+        ) {
             Ok(record) => record,
             Err(error) => {
                 return tracing::warn!(%error, "an event for a webhook of an earlier process cannot be read");
@@ -179,6 +179,10 @@ impl Outbox {
         let state = DeliveryState::decode(recovered.outcome.as_deref(), clock::unix_us());
         let settings = self.settings();
         let mut table = self.lock();
+        if table.get(record.stream).is_some() {
+            // One event for each stream; another gateway's copy is forgotten.
+            return;
+        }
         table.insert(Delivery {
             record: Arc::new(record),
             state,
@@ -188,6 +192,15 @@ impl Outbox {
         table.evict_dead_letters(&settings);
         drop(table);
         self.news.notify_one();
+    }
+
+    /// Removes a delivery that another gateway has taken over. False: the object is no delivery.
+    pub(crate) fn remove_object(&self, id: u128) -> bool {
+        let mut table = self.lock();
+        let is_object = |one: &&Delivery| one.blob.as_ref().is_some_and(|blob| blob.id() == id);
+        let found = table.all().find(is_object);
+        let stream = found.map(|delivery| delivery.record.stream);
+        stream.is_some_and(|stream| table.remove(stream).is_some())
     }
 
     /// The next attempt that is due. Deliveries that cannot be sent any more become dead letters.
@@ -200,7 +213,8 @@ impl Outbox {
                 let delivery = table.get(stream)?;
                 (Arc::clone(&delivery.record), delivery.blob.clone())
             };
-            let allowed = webhook_url::accepted_url(&record.url, &settings);
+            let url = record.url.as_deref().unwrap_or_default();
+            let allowed = webhook_url::accepted_url(url, &settings);
             let secrets = self.secrets_of(record.owner());
             match (allowed, secrets) {
                 (Ok(url), Some(secrets)) => {

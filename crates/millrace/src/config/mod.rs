@@ -14,6 +14,7 @@ mod keys;
 mod kv_type;
 mod layers;
 mod log;
+mod mailbox;
 pub(crate) mod memory;
 mod models;
 mod origin;

@@ -1,6 +1,7 @@
 //! The typed settings, named as in the file; defaults of the server's own types are taken from these.
 
 use super::keys::Keys;
+use super::mailbox::Mailbox;
 use super::models::Models;
 use super::scale::Scale;
 use super::webhooks::Webhooks;
@@ -40,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) clocks: Clocks,
     pub(crate) realtime: Realtime,
     pub(crate) webhooks: Webhooks,
+    pub(crate) mailbox: Mailbox,
     pub(crate) workflows: Workflows,
     pub(crate) metrics: Metrics,
     pub(crate) scale: Scale,

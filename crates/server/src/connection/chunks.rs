@@ -7,6 +7,7 @@
 use super::buffered_stream::BufferedStream;
 use crate::response::stream_body::StreamBody;
 use bytes::{Buf, Bytes};
+use gateway::streams::EndReceipt;
 use http_body::Body;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Write};
@@ -35,6 +36,7 @@ pub(super) async fn send_stream(
         body,
         chunk: Chunk::default(),
         is_last: false,
+        receipt: None,
     };
     poll_fn(|cx| sender.poll(cx)).await
 }
@@ -46,6 +48,8 @@ struct Sender<'a> {
     chunk: Chunk,
     /// Whether this is the last chunk.
     is_last: bool,
+    /// Of a stream whose end is in the chunk.
+    receipt: Option<EndReceipt>,
 }
 
 impl Sender<'_> {
@@ -60,6 +64,9 @@ impl Sender<'_> {
                 }
             }
             if self.is_last {
+                if let Some(receipt) = self.receipt.take() {
+                    receipt.confirm();
+                }
                 return Poll::Ready(Ok(()));
             }
             let frame = ready!(Pin::new(self.body.as_mut()).poll_frame(cx));
@@ -68,6 +75,7 @@ impl Sender<'_> {
                 Err(never) => match never {},
             });
             self.is_last = bytes.is_none() || self.body.is_end_stream();
+            self.receipt = self.body.take_end_receipt();
             self.chunk = Chunk::new(bytes.unwrap_or_default(), self.is_last);
         }
     }

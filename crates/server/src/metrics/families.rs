@@ -4,6 +4,7 @@ mod cluster;
 mod demand;
 mod engine;
 mod journal;
+mod mailbox;
 mod records;
 mod recovery;
 mod webhooks;
@@ -44,6 +45,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     cluster::write_cluster(&mut text, sources.cluster.get().map(|node| &**node));
     records::write_records(&mut text, &sources.owners);
     webhooks::write_webhooks(&mut text, &sources.outbox);
+    mailbox::write_mailboxes(&mut text, &sources.mailboxes);
     let state = sources.models.first_entry().state();
     write_loading(&mut text, &state);
     write_models(&mut text, &sources.models);

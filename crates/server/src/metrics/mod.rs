@@ -25,6 +25,7 @@ pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 use self::http::StatusCounters;
 use crate::cluster_slot::ClusterSlot;
 use gateway::durability::JournalSlot;
+use gateway::mailbox::Mailboxes;
 use gateway::metrics::GenerationMetrics;
 use gateway::metrics::count::{Counter, Gauge};
 use gateway::metrics::label_table::LabelTable;
@@ -66,6 +67,7 @@ pub(crate) struct MetricsSources {
     pub(crate) cluster: ClusterSlot,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) owners: Arc<OwnersSlot>,
+    pub(crate) mailboxes: Arc<Mailboxes>,
 }
 
 impl Metrics {

@@ -11,6 +11,7 @@ use crate::metrics::MetricsSnapshot;
 use crate::routes::anthropic::MessageTokenCount;
 use crate::routes::cluster::ClusterReport;
 use crate::routes::jobs::{JobGone, JobStatus, SubmittedJob};
+use crate::routes::mailbox::{AcknowledgedEvents, DroppedEvents, MailboxEvents};
 use crate::routes::ollama::models::{
     OllamaLoadedModel, OllamaModel, OllamaModelInfo, OllamaModelList, OllamaVersion,
 };
@@ -22,6 +23,7 @@ use crate::routes::streams::{StreamGone, StreamPage};
 use crate::routes::vocabulary::{AppliedTemplate, Detokenized, Tokenized};
 use crate::routes::webhooks::DeletedDelivery;
 use crate::routes::workflows::{ChannelWrite, RunDescription};
+use gateway::ended::EventObject;
 use gateway::streams::describe::Description;
 use gateway::webhooks::DeliveryDescription;
 use gateway::workflows::folder::{Workflow, WorkflowList};
@@ -137,6 +139,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/v1/workflows/{name}/runs", "Workflows", "Run a workflow", "WorkflowRunRequest", GENERATES, Generation(Protocol::Job)),
     ("get", "/v1/runs/{id}", "Workflows", "Get a run's status", "", NONE, Json(200, of::<RunDescription<'static>>)),
     ("post", "/v1/runs/{id}/channels/{channel}", "Workflows", "Write to a channel of a run", "ChannelWriteRequest", NONE, Json(200, of::<ChannelWrite>)),
+    ("get", "/v1/mailbox", "Webhooks", "Read the ends of streams that nobody was there to read", "", &["after_event", "last_event", "event_limit", "wait", "stream"], JsonOrEvents(of::<MailboxEvents>, either::<EventObject<'static>, DroppedEvents>)),
+    ("post", "/v1/mailbox/ack", "Webhooks", "Remove the events up to a cursor", "MailboxAcknowledgement", NONE, Json(200, of::<AcknowledgedEvents>)),
     ("get", "/v1/webhooks/deliveries", "Webhooks", "List events that are not delivered, and dead letters", "", &["delivery_status", "item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<DeliveryDescription>>>)),
     ("get", "/v1/webhooks/deliveries/{id}", "Webhooks", "Get a delivery", "", NONE, Json(200, of::<DeliveryDescription>)),
     ("delete", "/v1/webhooks/deliveries/{id}", "Webhooks", "Delete a delivery", "", NONE, Json(200, of::<DeletedDelivery>)),

@@ -24,6 +24,9 @@ pub(crate) async fn collect_response(
         })
         .await;
         generation.return_credit();
+        if let Some(receipt) = generation.take_end_receipt() {
+            receipt.confirm();
+        }
         match turn {
             Turn::Open => {}
             Turn::Ended => break,

@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use gateway::admission::QueuePosition;
 use gateway::generation::Generation;
 use gateway::stream_follower::{FollowEvent, StreamFollower};
+use gateway::streams::EndReceipt;
 use generate::error::ApiError;
 use generate::output::event::{Event, EventSink};
 use generate::output::generation_reader::Turn;
@@ -44,6 +45,8 @@ pub(crate) struct StreamBody {
     opened: bool,
     /// `Started` was encoded.
     started: bool,
+    /// After the last frame.
+    receipt: Option<EndReceipt>,
 }
 
 /// State of the framing around the JSON of the encoder.
@@ -150,7 +153,13 @@ impl StreamBody {
             following: StreamFollower::default(),
             opened: false,
             started: false,
+            receipt: None,
         }
+    }
+
+    /// After the last frame: the receipt, to be confirmed when the frame is sent. Without this call the drop confirms.
+    pub(crate) fn take_end_receipt(&mut self) -> Option<EndReceipt> {
+        self.receipt.take()
     }
 
     fn encode(&mut self, event: &Event<'_>) {
@@ -268,9 +277,10 @@ impl StreamBody {
 
     /// Writes the terminal frames that the client has not received.
     fn write_end(&mut self, end: Option<End>, failed: Option<End>) -> bool {
-        let BodyState::Running(generation) = &self.state else {
+        let BodyState::Running(generation) = &mut self.state else {
             return false;
         };
+        self.receipt = generation.take_end_receipt();
         let usage = generation.usage();
         let mut writer = EventWriter {
             encoder: &mut *self.encoder,
@@ -362,6 +372,14 @@ impl Body for StreamBody {
 
     fn is_end_stream(&self) -> bool {
         self.is_over()
+    }
+}
+
+impl Drop for StreamBody {
+    fn drop(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            receipt.confirm();
+        }
     }
 }
 

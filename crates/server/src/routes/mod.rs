@@ -6,6 +6,7 @@ pub(crate) mod cluster;
 pub(crate) mod durable_streams;
 pub(crate) mod generation;
 pub(crate) mod jobs;
+pub(crate) mod mailbox;
 pub(crate) mod models;
 pub(crate) mod ollama;
 pub(crate) mod responses;

@@ -24,6 +24,7 @@ mod jobs;
 mod lifecycle;
 mod limits;
 mod loading;
+mod mailbox;
 mod malformed;
 mod messages;
 mod metrics;

@@ -5,6 +5,7 @@ use crate::acknowledgement::Acknowledgement;
 use crate::control_request::ControlRequest;
 use crate::embeddings_request::{self, EmbedRoute, EmbeddingModel};
 use crate::fields::Fields;
+use crate::mailbox_acknowledgement::MailboxAcknowledgement;
 use crate::metadata;
 use crate::ollama::store_request;
 use crate::request_parser::ParseContext;
@@ -36,7 +37,7 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 25] = [
+pub const REQUESTS: [RequestSchema; 26] = [
     RequestSchema {
         name: "ChatRequest",
         required: &["messages"],
@@ -222,6 +223,13 @@ pub const REQUESTS: [RequestSchema; 25] = [
         required: &["index"],
         names_model: false,
         parse: |fields| Acknowledgement::parse(fields, CHOICES_MAX - 1).map(drop),
+        ..DEFAULT
+    },
+    RequestSchema {
+        name: "MailboxAcknowledgement",
+        required: &["cursor"],
+        names_model: false,
+        parse: |fields| MailboxAcknowledgement::parse(fields).map(drop),
         ..DEFAULT
     },
     RequestSchema {

@@ -34,6 +34,7 @@ const GATEWAY: [&[&str]; 5] = [
         "generation",
         "launch",
         "lifecycle",
+        "mailbox",
         "offload",
         "response_record",
         "response_store",

@@ -45,13 +45,17 @@ impl<'r> ShownStream<'r> {
     pub(super) fn problem(&self) -> Option<&str> {
         let problem = self.description.as_ref().err();
         problem
-            .filter(|_| self.stored.is_none() && !self.is_delivery())
+            .filter(|_| self.stored.is_none() && self.event_state().is_none())
             .map(String::as_str)
     }
 
-    /// Whether the object is an event for a webhook.
-    fn is_delivery(&self) -> bool {
-        DescriptionKind::of(&self.recovered.description) == Some(DescriptionKind::WebhookDelivery)
+    /// The state of an object that is an event for a webhook, or in a mailbox.
+    fn event_state(&self) -> Option<&'static str> {
+        match DescriptionKind::of(&self.recovered.description)? {
+            DescriptionKind::WebhookDelivery => Some("webhook"),
+            DescriptionKind::MailboxEvent => Some("mailbox"),
+            _ => None,
+        }
     }
 
     pub(super) fn model(&self) -> &str {
@@ -74,8 +78,8 @@ impl<'r> ShownStream<'r> {
         if self.stored.is_some() {
             return "stored";
         }
-        if self.is_delivery() {
-            return "webhook";
+        if let Some(state) = self.event_state() {
+            return state;
         }
         let Ok(description) = &self.description else {
             return "unreadable";
@@ -89,6 +93,7 @@ impl<'r> ShownStream<'r> {
         match description.kind {
             DescriptionKind::StoredBlob => "stored",
             DescriptionKind::WebhookDelivery => "webhook",
+            DescriptionKind::MailboxEvent => "mailbox",
             _ if self.is_rejected() => "rejected",
             _ if matches!(self.recovered.integrity, Integrity::Lost(_)) => "lost",
             DescriptionKind::WorkflowRun => "workflow",

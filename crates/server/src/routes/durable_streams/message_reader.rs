@@ -152,7 +152,11 @@ impl MessageReader {
                         offset: &mut self.offset,
                         out,
                     };
-                    match generation.poll_turn(cx, &mut sink) {
+                    let turn = generation.poll_turn(cx, &mut sink);
+                    if let Some(receipt) = generation.take_end_receipt() {
+                        receipt.confirm();
+                    }
+                    match turn {
                         Poll::Pending if out.is_empty() => return Poll::Pending,
                         Poll::Pending => return Poll::Ready(Ok(UP_TO_DATE)),
                         Poll::Ready(Turn::Open) => {}

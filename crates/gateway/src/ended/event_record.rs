@@ -1,0 +1,164 @@
+//! An event about an end: what webhooks and mailboxes record of it, and the bytes that clients get.
+
+use super::EndedStream;
+use crate::durability::{DescriptionError, DescriptionKind, JournalSlot, StoredBlob};
+use crate::durability::{from_json, to_json};
+use crate::id_generator::IdGenerator;
+use crate::stored_note::hex_id;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use stream::{Owner, StreamId};
+
+/// Version of records that are written now.
+const EVENT_VERSION: u32 = 1;
+/// Bytes of a record: the URL, and an event with an error message.
+const EVENT_BYTES_MAX: usize = 64 << 10;
+/// Prefix of ids of events.
+pub(crate) const EVENT_PREFIX: &str = "evt_";
+
+/// An event for one receiver: the description of an object of the journal, which never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EventRecord {
+    kind: DescriptionKind,
+    version: u32,
+    /// The stream that has ended, by which the event is named.
+    #[serde(with = "hex_id")]
+    pub(crate) stream: StreamId,
+    owner: u64,
+    /// The URL of a webhook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// Type of the event.
+    pub(crate) event: String,
+    /// Id of the response, job or stream.
+    pub(crate) object_id: String,
+    /// The event as JSON: the same bytes in every attempt.
+    pub(crate) body: String,
+    pub(crate) created_unix_us: u64,
+}
+
+/// An event, as OpenAI's.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WebhookEvent")]
+pub struct EventObject<'a> {
+    object: &'static str,
+    /// Equal in every attempt, and in mailbox and webhook.
+    id: &'a str,
+    /// `response.`, `job.` or `stream.` and the status.
+    #[serde(rename = "type")]
+    kind: &'a str,
+    /// Seconds since the Unix epoch.
+    created_at: i64,
+    data: &'a EndedStream,
+}
+
+impl EventRecord {
+    pub(crate) fn new(
+        kind: DescriptionKind,
+        (stream, owner): (StreamId, Owner),
+        end: &EndedStream,
+        now_unix_us: u64,
+    ) -> Self {
+        let event = format!("{}.{}", end.object, end.status);
+        let body = EventObject {
+            object: "event",
+            id: &event_id(stream),
+            kind: &event,
+            created_at: end.ended_at,
+            data: end,
+        };
+        Self {
+            kind,
+            version: EVENT_VERSION,
+            stream,
+            owner: owner.0,
+            url: None,
+            // Strings and numbers are always JSON.
+            body: serde_json::to_string(&body).unwrap_or_default(),
+            event,
+            object_id: end.id.clone(),
+            created_unix_us: now_unix_us,
+        }
+    }
+
+    pub(crate) fn with_url(self, url: &str) -> Self {
+        let url = Some(url.to_owned());
+        Self { url, ..self }
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        Owner(self.owner)
+    }
+
+    /// Id of the event.
+    pub(crate) fn id(&self) -> String {
+        event_id(self.stream)
+    }
+
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, DescriptionError> {
+        to_json::<Self>(self, EVENT_BYTES_MAX)
+    }
+
+    /// The event of a description of this kind.
+    pub(crate) fn decode(
+        kind: DescriptionKind,
+        description: &[u8],
+    ) -> Result<Self, DescriptionError> {
+        let record: Self = from_json(description, EVENT_BYTES_MAX)?;
+        if record.kind != kind || record.version > EVENT_VERSION {
+            let found = format!("kind {:?}, version {}", record.kind, record.version);
+            return Err(DescriptionError::Invalid(found));
+        }
+        Ok(record)
+    }
+
+    /// Records the event in the journal, if there is one.
+    pub(crate) fn store(
+        &self,
+        (journal, ids): (&JournalSlot, &IdGenerator),
+        state: Vec<u8>,
+    ) -> Option<Arc<StoredBlob>> {
+        let id = u128::from_be_bytes(ids.next_random());
+        let stored = journal.get()?.store_blob(id, self.encode().ok()?, state)?;
+        Some(Arc::new(stored))
+    }
+}
+
+fn event_id(stream: StreamId) -> String {
+    format!("{EVENT_PREFIX}{stream}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record as version 1 has written it.
+    const DELIVERY: &str = concat!(
+        r#"{"kind":"webhook_delivery","version":1,"stream":"01010101010101010101010101010101","#,
+        r#""owner":7,"url":"https://a.example/","event":"job.completed","object_id":"j","#,
+        r#""body":"{}","created_unix_us":5}"#
+    );
+
+    #[test]
+    fn recorded_delivery_is_read_and_written_byte_for_byte() {
+        let kind = DescriptionKind::WebhookDelivery;
+        let record = EventRecord::decode(kind, DELIVERY.as_bytes()).expect("a record");
+        assert_eq!(record.url.as_deref(), Some("https://a.example/"));
+        assert_eq!(record.id(), "evt_01010101010101010101010101010101");
+        assert_eq!(record.encode().expect("short"), DELIVERY.as_bytes());
+    }
+
+    #[test]
+    fn records_of_other_kinds_and_later_versions_are_rejected() {
+        let later = DELIVERY.replace("\"version\":1", "\"version\":2");
+        let delivery = DescriptionKind::WebhookDelivery;
+        assert!(EventRecord::decode(delivery, later.as_bytes()).is_err());
+        let mailbox = DescriptionKind::MailboxEvent;
+        assert!(EventRecord::decode(mailbox, DELIVERY.as_bytes()).is_err());
+        for cut in 0..DELIVERY.len() {
+            let cut = &DELIVERY.as_bytes()[..cut];
+            assert!(EventRecord::decode(delivery, cut).is_err());
+        }
+    }
+}
