@@ -54,6 +54,8 @@ pub enum Transition {
     Resumed,
     /// Preempted: the pages were given to another request.
     Preempted,
+    /// Runs on another engine than before; only requests of a remote handle. Changes nothing else.
+    Moved,
     /// The last choice has ended, with this end.
     Ended(End),
 }

@@ -51,7 +51,7 @@ impl JobNames {
         let taken =
             |key: &OwnedName, id: &Option<StreamId>| id.is_none_or(|id| is_known(key.0, id));
         if names.get(&key).is_some_and(|id| taken(&key, id)) {
-            return Err(is_taken());
+            return Err(name_is_taken());
         }
         if names.len() >= max {
             names.retain(|key, id| taken(key, id));
@@ -115,7 +115,8 @@ impl Drop for NameClaim<'_> {
     }
 }
 
-fn is_taken() -> ApiError {
+/// The error of a job whose name the caller has given to another job.
+pub fn name_is_taken() -> ApiError {
     let words = "is the name of a job that this server still knows";
     ApiError {
         kind: ErrorKind::Conflict,

@@ -7,6 +7,10 @@ pub enum Change {
     Opened,
     /// The stream of an earlier process was registered again.
     Recovered,
+    /// The stream of another gateway, which is gone, was registered here.
+    Claimed,
+    /// A request of the stream runs on another engine than before. Never the current state of a stream.
+    Moved,
     /// Prefill of the first prompt began.
     Started,
     /// The credit window is used up.

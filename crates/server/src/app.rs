@@ -4,6 +4,7 @@ use crate::cluster_slot::ClusterSlot;
 use crate::config::live_config::LiveConfig;
 use crate::connection::AnswerBuffers;
 use crate::metrics::{Metrics, MetricsSources};
+use crate::peers::{PeerCalls, Peers};
 use crate::realtime::handles::{OpenSockets, RealtimeHandles};
 use crate::request::unadmitted_request::UnadmittedHandles;
 use crate::response::stream_response::StreamResponder;
@@ -41,6 +42,7 @@ pub(crate) struct Services {
     pub(crate) feed: StreamFeed,
     pub(crate) answer_buffers: AnswerBuffers,
     pub(crate) cluster: ClusterSlot,
+    pub(crate) peer_calls: Arc<PeerCalls>,
 }
 
 impl App {
@@ -64,6 +66,7 @@ impl App {
             StreamResponder::new(gateway.clone(), Arc::clone(&config), Arc::clone(&metrics));
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&models)));
         let cluster = ClusterSlot::default();
+        let peer_calls = Arc::new(PeerCalls::new(Peers::new(Arc::clone(&cluster))));
         Self(Arc::new(Services {
             sources: MetricsSources {
                 metrics: Arc::clone(&metrics),
@@ -75,6 +78,7 @@ impl App {
                 outbox: Arc::clone(&gateway.outbox),
                 owners: Arc::clone(&gateway.owners),
                 mailboxes: Arc::clone(&gateway.mailboxes),
+                peer_calls: Arc::clone(&peer_calls),
             },
             unadmitted: UnadmittedHandles {
                 models: Arc::clone(&models),
@@ -96,6 +100,7 @@ impl App {
             models,
             config,
             cluster,
+            peer_calls,
         }))
     }
 }
@@ -129,6 +134,7 @@ handles! {
     Arc<ModelRegistry> = models;
     Arc<ResponseStore> = gateway.responses;
     Arc<Outbox> = gateway.outbox;
+    Arc<PeerCalls> = peer_calls;
     Arc<StreamRegistry> = gateway.generations.streams;
     MetricsSources = sources;
     PullSlots = pulls;

@@ -28,6 +28,7 @@
 //! | `request` | paths, header fields, bodies, the model that a request names |
 //! | `response` | streaming, non-streaming and deferred responses, errors |
 //! | `routes` | handlers by API |
+//! | `peers` | other instances of the cluster, asked over HTTP |
 //! | `embeddings`, `health`, `realtime` | embeddings, health probes, WebSockets |
 //! | `webhooks` | the HTTP client that sends events |
 //! | `metrics`, `otlp` | Prometheus text, export to OpenTelemetry |
@@ -44,6 +45,7 @@ mod metrics;
 mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod peers;
 mod realtime;
 mod request;
 mod response;

@@ -8,11 +8,12 @@ use crate::metrics;
 use crate::openapi;
 use crate::realtime::handshake;
 use crate::request::paths;
-use crate::request::{foreign_stream, registration_wait};
+use crate::request::{foreign_id, foreign_stream, registration_wait};
 use crate::response::error_response::{self, Rejected};
 use crate::routes::ai_sdk;
 use crate::routes::anthropic;
 use crate::routes::cluster;
+use crate::routes::completion_list;
 use crate::routes::durable_streams;
 use crate::routes::generation;
 use crate::routes::jobs;
@@ -22,6 +23,7 @@ use crate::routes::ollama;
 use crate::routes::responses;
 use crate::routes::stored_completions;
 use crate::routes::stream_feed;
+use crate::routes::stream_list;
 use crate::routes::streams;
 use crate::routes::vocabulary;
 use crate::routes::webhooks;
@@ -64,7 +66,7 @@ macro_rules! routes {
 /// All routes.
 pub(crate) const ROUTES: &[Route] = routes! {
     "/metrics": get(metrics::show_metrics);
-    "/v1/chat/completions": post(generation::chat_completion) get(stored_completions::list_completions);
+    "/v1/chat/completions": post(generation::chat_completion) get(completion_list::list_completions);
     "/v1/chat/completions/{id}": get(stored_completions::show_completion) post(stored_completions::update_completion)
         delete(stored_completions::delete_completion);
     "/v1/chat/completions/{id}/messages": get(stored_completions::list_messages);
@@ -73,7 +75,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/ai-sdk/chat/{id}/stream": get(ai_sdk::reconnect_chat);
     "/v1/models": get(models::list_models);
     "/v1/models/{*id}": get(models::one_model);
-    "/v1/streams": get(streams::list_streams);
+    "/v1/streams": get(stream_list::list_streams);
     "/v1/streams/feed": get(stream_feed::show_feed);
     "/v1/streams/{id}": get(streams::show_stream) delete(streams::delete_stream);
     "/v1/streams/{id}/events": get(streams::watch_stream);
@@ -143,6 +145,8 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         Arc::clone(&app.gateway.registration),
     );
     let gateway = app.gateway.clone();
+    let is_in_cluster = app.cluster.get().is_some() || gateway.owners.is_set();
+    let authentication = authentication.in_cluster(is_in_cluster);
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
     let is_engine = app
         .cluster
@@ -159,6 +163,7 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
     router
         .method_not_allowed_fallback(async || not_allowed())
         .layer(from_fn_with_state(gateway, foreign_stream::find_owner))
+        .layer(from_fn_with_state(app.clone(), foreign_id::find_elsewhere))
         .layer(from_fn_with_state(
             barrier,
             registration_wait::wait_for_registration,

@@ -14,6 +14,7 @@ use crate::router::build_router;
 use crate::routes::stream_feed;
 use crate::webhooks::HttpSender;
 use axum::Router;
+use cluster::messages::{OwnedStreams, Role};
 use cluster::node::ClusterNode;
 use cluster::records::RecordsDriver;
 use gateway::durability::{JournalSlot, StreamJournal};
@@ -118,6 +119,16 @@ impl Server {
         let watched = Arc::clone(&node);
         let problem = Box::new(move || watched.problem());
         self.app.lifecycle.watch_engines(problem);
+        if node.role() != Role::Engine {
+            let streams = Arc::clone(&self.app.gateway.generations.streams);
+            node.count_streams(move || {
+                let counts = streams.registry().counts();
+                OwnedStreams {
+                    open: counts.open as u64,
+                    retained: counts.retained as u64,
+                }
+            });
+        }
         let _ = self.app.cluster.set(node);
         self
     }
@@ -179,10 +190,7 @@ impl Server {
     /// The services alone, without the socket.
     #[cfg(fuzzing)]
     pub(crate) fn into_services(self) -> (App, Authentication) {
-        {
-            let owners = Arc::clone(&self.app.gateway.owners);
-            (self.app, Authentication::new(self.keys, self.hosts, owners))
-        }
+        (self.app, Authentication::new(self.keys, self.hosts))
     }
 
     /// Serves until `shutdown` is ready, then shuts down gracefully: new connections are not accepted, idle
@@ -212,7 +220,7 @@ impl Server {
         let otlp = crate::otlp::Exporter::start(&app, local);
         #[cfg(not(feature = "otlp"))]
         let _ = local;
-        let authentication = Authentication::new(keys, hosts, Arc::clone(&app.gateway.owners));
+        let authentication = Authentication::new(keys, hosts);
         let accept_loop = AcceptLoop {
             router: build_router(app.clone(), authentication),
             draining: watch::Sender::new(false),

@@ -53,6 +53,21 @@ impl<'q> PageQuery<'q> {
         })
     }
 
+    /// Items on a page.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Order of the items.
+    pub fn order(&self) -> ItemOrder {
+        self.order
+    }
+
+    /// The last item of the page before.
+    pub fn after(&self) -> Option<&'q str> {
+        self.after
+    }
+
     /// The page of `items`, which are the oldest first. Items that `keep` leaves out are on no page.
     ///
     /// # Errors
@@ -87,7 +102,8 @@ impl<'q> PageQuery<'q> {
     }
 }
 
-fn unknown_after() -> ApiError {
+/// The error of a page after an item that is not in the list.
+pub fn unknown_after() -> ApiError {
     let error_message = "after: must be the id of an item of this list";
     ApiError::field("after", "invalid_value", error_message)
 }
@@ -110,6 +126,14 @@ pub struct RawItem<S> {
 }
 
 impl<S> RawItem<S> {
+    /// An item of this JSON.
+    pub fn of(json: Box<RawValue>) -> Self {
+        Self {
+            json,
+            schema: PhantomData,
+        }
+    }
+
     /// An item of this JSON; invalid JSON becomes `null`.
     pub fn new(json: &str) -> Self {
         Self {

@@ -195,7 +195,12 @@ impl RealtimeEncoder {
             Change::SlowConsumer => StreamMessage::SlowConsumer { stream },
             Change::Parked { reason } => StreamMessage::Parked { stream, reason },
             // These changes have events of their own.
-            Change::Opened | Change::Recovered | Change::Started | Change::Ended { .. } => return,
+            Change::Opened
+            | Change::Recovered
+            | Change::Claimed
+            | Change::Moved
+            | Change::Started
+            | Change::Ended { .. } => return,
         };
         out.write_frame(FrameId::None, None, &message);
         self.is_stopped = true;

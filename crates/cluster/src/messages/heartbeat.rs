@@ -103,6 +103,16 @@ pub struct ServedModel {
     pub load: Option<ReportedLoad>,
 }
 
+/// Streams of a gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnedStreams {
+    /// Open now.
+    pub open: u64,
+    /// Ended, and retained.
+    pub retained: u64,
+}
+
 /// One heartbeat, as JSON. Unknown fields are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
@@ -131,6 +141,12 @@ pub struct Heartbeat {
     /// Digest of the API keys, for the detection of instances with other keys.
     #[serde(default)]
     pub keys_digest: String,
+    /// Streams of a gateway; absent at an engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<OwnedStreams>,
+    /// Seconds since the instance has joined the cluster.
+    #[serde(default)]
+    pub uptime_s: u64,
     /// Wall time at the instance.
     #[serde(default)]
     pub at_unix_ms: u64,

@@ -14,7 +14,7 @@ pub use engine_search::EngineSearch;
 use crate::config::NatsConfig;
 use crate::executor::{ExecutorModel, ExecutorService};
 use crate::instances::{InstanceState, LiveInstance, Membership, MembershipConfig};
-use crate::messages::{Heartbeat, Role};
+use crate::messages::{Heartbeat, OwnedStreams, Role};
 use crate::names::{InstanceId, Subjects};
 use crate::nats::Connection;
 use crate::relay::{
@@ -51,7 +51,11 @@ pub struct ClusterNode {
     executor: Mutex<Option<ExecutorService>>,
     relay: Mutex<Option<RelayDriver>>,
     last_counters: Mutex<RelayCounters>,
+    streams: Arc<OnceLock<CountStreams>>,
 }
+
+/// Counts the streams that a process owns.
+type CountStreams = Box<dyn Fn() -> OwnedStreams + Send + Sync>;
 
 impl ClusterNode {
     /// Opens the connection and begins to send heartbeats. Returns at once: a server that is not reachable is tried again
@@ -64,8 +68,12 @@ impl ClusterNode {
         let served = Arc::new(ServedModels::new(InstanceId::random()?.0));
         let subjects = Subjects::new(&config.membership.name);
         let (describe, models) = (config.describe, Arc::clone(&served));
+        let streams = Arc::<OnceLock<CountStreams>>::default();
+        let (counted, joined) = (Arc::clone(&streams), tokio::time::Instant::now());
         let describe = move || Heartbeat {
             models: models.describe(),
+            streams: counted.get().map(|count| count()),
+            uptime_s: joined.elapsed().as_secs(),
             ..describe()
         };
         let membership = Membership::start(connection, config.membership, describe);
@@ -78,12 +86,19 @@ impl ClusterNode {
             executor: Mutex::default(),
             relay: Mutex::default(),
             last_counters: Mutex::default(),
+            streams,
         }))
     }
 
     /// Part in the cluster.
     pub fn role(&self) -> Role {
         self.role
+    }
+
+    /// Adds the streams that this process owns to the heartbeats. To be called once.
+    pub fn count_streams(&self, count: impl Fn() -> OwnedStreams + Send + Sync + 'static) {
+        // A second one would be of a second server.
+        let _ = self.streams.set(Box::new(count));
     }
 
     /// Heartbeats of this process and of the others.

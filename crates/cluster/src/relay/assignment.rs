@@ -4,8 +4,8 @@ use super::RelayConfig;
 use super::order_queue::OrderQueue;
 use crate::messages::{Attempt, OrderKind, ReadEntry, Run, RunChoice};
 use crate::names::InstanceId;
-use engine::RequestUpdate;
 use engine::remote::RelayedRequest;
+use engine::{RequestUpdate, Transition};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -57,6 +57,8 @@ pub(super) struct Assignment {
     pub(super) credited: Vec<u64>,
     /// Whether this attempt gave a token.
     pub(super) has_token: bool,
+    /// The engine that had the request last.
+    pub(super) ran_on: Option<InstanceId>,
     pub(super) heard_at: Instant,
     pub(super) read_at: Option<Instant>,
     /// Whether tokens are known to be missing.
@@ -84,6 +86,7 @@ impl Assignment {
             orders: OrderQueue::default(),
             paused_there: false,
             has_token: false,
+            ran_on: None,
             heard_at: now,
             read_at: None,
             has_gap: false,
@@ -112,6 +115,10 @@ impl Assignment {
     pub(super) fn hear(&mut self, engine: InstanceId, now: Instant) {
         self.heard_at = now;
         self.place = Place::Running { engine };
+        let before = self.ran_on.replace(engine);
+        if before.is_some_and(|before| before != engine) {
+            self.relayed.notify(Transition::Moved, now);
+        }
     }
 
     /// Begins the next attempt and returns the message for the engine.

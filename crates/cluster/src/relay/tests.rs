@@ -20,11 +20,13 @@ fn request_moves_with_its_tokens_when_its_engine_dies() {
     bench.tokens(A, &run, 0, &[5, 6]);
     bench.show(&[B]);
     let (engine, again) = bench.sent().expect("placed again");
+    assert_eq!(bench.told.moves(), 0, "not before the engine has it");
     assert_eq!((engine, again.attempt), (B, 2));
     assert_eq!(again.choices[0].ids, [5, 6]);
     bench.tokens(A, &run, 2, &[9]);
     bench.tokens(B, &again, 2, &[7]);
     bench.end(B, &again, 3, End::Stop(Stop::Eos));
+    assert_eq!(bench.told.moves(), 1);
     assert_eq!(
         read(&mut reader),
         (vec![5, 6, 7], Some(End::Stop(Stop::Eos)))

@@ -372,8 +372,8 @@ impl RelayedRequest {
         }
     }
 
-    /// A panic of the follower is counted.
-    fn notify(&self, what: Transition, now: Instant) {
+    /// Tells the follower of a transition; a panic of the follower is counted.
+    pub fn notify(&self, what: Transition, now: Instant) {
         let notify = AssertUnwindSafe(|| self.state.progress.notify(what, now));
         if catch_unwind(notify).is_err() {
             stats::count(&self.inbox.stats.observer_panics, 1);

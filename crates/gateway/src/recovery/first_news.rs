@@ -53,7 +53,12 @@ fn has_news(reader: &mut Reader<Token>, cx: &mut Context<'_>) -> bool {
 /// Whether the engine may work for a stream after this change.
 fn computes(change: Change) -> bool {
     match change {
-        Change::Opened | Change::Recovered | Change::Started | Change::Resumed => true,
+        Change::Opened
+        | Change::Recovered
+        | Change::Claimed
+        | Change::Moved
+        | Change::Started
+        | Change::Resumed => true,
         Change::Backpressure
         | Change::SlowConsumer
         | Change::Parked { .. }

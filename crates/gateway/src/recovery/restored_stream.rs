@@ -237,6 +237,7 @@ impl Registration<'_> {
             recoveries: recovered.claim.map_or(0, |claim| claim.generation) + 1,
             is_paused: recovered.is_paused && is_open,
             may_be_behind: self.origin == RecordsOrigin::OtherGateway,
+            is_claimed: self.origin == RecordsOrigin::OtherGateway,
         };
         let streams = &self.gateway.generations.streams;
         let registration = streams.restore(

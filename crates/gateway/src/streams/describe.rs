@@ -20,6 +20,8 @@ use stream::EntryState;
 pub struct Description<'a> {
     object: &'static str,
     id: String,
+    /// Position in lists: `after` for the streams that were opened later.
+    cursor: u64,
     /// Id of the response in the wire protocol of the request.
     response_id: &'a str,
     model: &'a str,
@@ -143,6 +145,17 @@ struct Timings {
     ended: Option<u64>,
 }
 
+impl Description<'_> {
+    /// The description with the instance that owns the stream.
+    #[must_use]
+    pub fn at_instance(self, instance: Option<String>) -> Self {
+        Self {
+            instance: instance.or(self.instance),
+            ..self
+        }
+    }
+}
+
 /// Describes a stream at `now`.
 pub fn describe_stream<'a>(
     stream: &'a stream::Entry<StreamRecord>,
@@ -168,6 +181,7 @@ pub fn describe_stream<'a>(
     Description {
         object: "stream",
         id: record.id().to_string(),
+        cursor: stream.cursor.0,
         response_id: &meta.response_id,
         model: &meta.model,
         dialect: terms.protocol.name(),

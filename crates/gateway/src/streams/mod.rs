@@ -177,7 +177,10 @@ impl StreamRegistry {
         let registration = self
             .registry
             .restore(id, owner, (opened_at, opened_unix_us), record)?;
-        registration.payload().transitions().publish_recovered(now);
+        registration
+            .payload()
+            .transitions()
+            .publish_restored(note.is_claimed, now);
         Some(registration)
     }
 

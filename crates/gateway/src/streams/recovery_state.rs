@@ -12,6 +12,8 @@ pub(crate) struct RecoveryNote {
     pub(crate) is_paused: bool,
     /// Whether clients may have more than the records of the process before.
     pub(crate) may_be_behind: bool,
+    /// Whether another gateway owned the stream.
+    pub(crate) is_claimed: bool,
 }
 
 /// Whether a stream came back after a restart. Readers are counted while the stream waits for the start.

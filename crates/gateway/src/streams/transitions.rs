@@ -57,9 +57,13 @@ impl Transitions {
         self.publish_change(Change::Opened, None, at);
     }
 
-    /// The stream of an earlier process was registered. To be called once, before anything else.
-    pub(crate) fn publish_recovered(&self, at: Instant) {
-        self.publish_if_changed(None, at, |_| Some(Change::Recovered));
+    /// The stream of an earlier process, or of another gateway, was registered. To be called once, before anything else.
+    pub(crate) fn publish_restored(&self, is_claimed: bool, at: Instant) {
+        let change = match is_claimed {
+            true => Change::Claimed,
+            false => Change::Recovered,
+        };
+        self.publish_if_changed(None, at, |_| Some(change));
     }
 
     /// The engine's follower for the request of this prompt.
@@ -115,6 +119,16 @@ impl Transitions {
         });
     }
 
+    /// Publishes that a request runs on another engine; the state stays as it is.
+    fn publish_moved(&self, prompt: Option<usize>, at: Instant) {
+        self.now.send_if_modified(|now| {
+            if !matches!(now.change, Change::Ended { .. }) {
+                self.publish_change(Change::Moved, prompt, at);
+            }
+            false
+        });
+    }
+
     /// Publishes the state change that `change` makes, unless the stream has ended.
     fn publish_if_changed(
         &self,
@@ -145,6 +159,9 @@ struct PromptFollower {
 
 impl Follower for PromptFollower {
     fn transition(&self, what: Transition, at: Instant) {
+        if what == Transition::Moved {
+            return self.all.publish_moved(self.prompt, at);
+        }
         self.all
             .publish_if_changed(self.prompt, at, |now| stream_change(now, what));
     }
@@ -154,7 +171,7 @@ impl Follower for PromptFollower {
 fn stream_change(now: &mut CurrentState, what: Transition) -> Option<Change> {
     let parked = |reason| Some(Change::Parked { reason });
     match what {
-        Transition::Queued | Transition::FirstToken => None,
+        Transition::Queued | Transition::FirstToken | Transition::Moved => None,
         Transition::Started if now.started => None,
         Transition::Started => {
             now.started = true;
@@ -242,6 +259,24 @@ mod tests {
         assert_eq!(all.last_change(), Change::Opened, "one of two");
         b.transition(Transition::Ended(End::Length), now);
         assert_eq!(all.last_change(), LENGTH);
+    }
+
+    #[test]
+    fn request_that_moves_is_told_to_the_feed_and_changes_no_state() {
+        let feed = StreamFeed::new();
+        let mut ring = feed.subscribe();
+        let all = Transitions::new(StreamId::from_random([7; 16]), 1, feed);
+        let (now, follower) = (clock::now(), all.engine_follower(0));
+        all.publish_restored(true, now);
+        follower.transition(Transition::Moved, now);
+        assert_eq!(all.last_change(), Change::Claimed);
+        follower.transition(Transition::Ended(End::Length), now);
+        follower.transition(Transition::Moved, now);
+        let mut told = Vec::new();
+        while let Ok(FeedEvent::Change { change, .. }) = ring.try_recv() {
+            told.push(change);
+        }
+        assert_eq!(told, [Change::Claimed, Change::Moved, LENGTH]);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use axum::http::{Extensions, HeaderValue, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use gateway::keys::{Caller, Keys, Scope, Scopes};
-use gateway::owners_slot::OwnersSlot;
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
 use wire::codings;
@@ -21,21 +20,25 @@ use wire::codings;
 pub(crate) struct Authentication {
     keys: Arc<Keys>,
     hosts: Arc<RwLock<HostAllowList>>,
-    /// Requests are passed on to other gateways, which check the key once more.
-    owners: Arc<OwnersSlot>,
+    passes_keys_on: bool,
 }
 
 impl Authentication {
     /// A layer that accepts these keys and host names.
-    pub(crate) fn new(
-        keys: Arc<Keys>,
-        hosts: Arc<RwLock<HostAllowList>>,
-        owners: Arc<OwnersSlot>,
-    ) -> Self {
+    pub(crate) fn new(keys: Arc<Keys>, hosts: Arc<RwLock<HostAllowList>>) -> Self {
         Self {
             keys,
             hosts,
-            owners,
+            passes_keys_on: false,
+        }
+    }
+
+    /// With `passes_keys_on`, the presented keys stay in the request's extensions, for other instances of the
+    /// cluster.
+    pub(crate) fn in_cluster(self, passes_keys_on: bool) -> Self {
+        Self {
+            passes_keys_on,
+            ..self
         }
     }
 
@@ -73,7 +76,7 @@ impl Authentication {
             ));
         }
         let presented = presented_key::take_keys(request.headers_mut());
-        if self.owners.is_set() {
+        if self.passes_keys_on {
             request.extensions_mut().insert(presented);
         }
         request.extensions_mut().insert(caller);

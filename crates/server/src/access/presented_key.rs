@@ -40,9 +40,9 @@ pub(crate) struct PresentedKeys([Option<HeaderValue>; 2]);
 
 impl PresentedKeys {
     /// Adds the fields to a request for another gateway.
-    pub(crate) fn restore(self, headers: &mut HeaderMap) {
+    pub(crate) fn restore(&self, headers: &mut HeaderMap) {
         let names = [header::AUTHORIZATION, X_API_KEY];
-        for (name, value) in names.into_iter().zip(self.0) {
+        for (name, value) in names.into_iter().zip(self.0.clone()) {
             if let Some(value) = value {
                 headers.insert(name, value);
             }

@@ -42,7 +42,8 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     write_streams(&mut text, sources.streams.registry().counts());
     recovery::write_recovery(&mut text, &sources.metrics.generations.recovery);
     journal::write_journal(&mut text, &sources.journal);
-    cluster::write_cluster(&mut text, sources.cluster.get().map(|node| &**node));
+    let node = sources.cluster.get().map(|node| &**node);
+    cluster::write_cluster(&mut text, node, sources.peer_calls.counts());
     records::write_records(&mut text, &sources.owners);
     webhooks::write_webhooks(&mut text, &sources.outbox);
     mailbox::write_mailboxes(&mut text, &sources.mailboxes);

@@ -1,15 +1,21 @@
 //! Metrics of HTTP requests, and the handler of `GET /metrics`.
 
+use super::merged_text::MergedText;
 use super::{Metrics, MetricsSources, families, prometheus_text, snapshot};
+use crate::peers::{ListScope, PassedRequest, PeerCalls, PeerReach};
+use crate::response::error_response::Rejected;
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use gateway::metrics::count::Counter;
 use gateway::metrics::label_table;
+use generate::error::ApiError;
 use std::sync::Arc;
 use wire::openai::error_response::RejectedWith;
+use wire::query::Query;
 
 /// Statuses with a counter of their own.
 const STATUSES: [(u16, &str); 24] = [
@@ -103,11 +109,16 @@ impl Drop for CountedRequest {
     }
 }
 
-/// `GET /metrics`: as Prometheus text, or as one JSON object for clients that accept JSON.
+/// `GET /metrics`: as Prometheus text, or as one JSON object for clients that accept JSON. With `scope=cluster`, the text
+/// of all living instances.
 pub(crate) async fn show_metrics(
     State(sources): State<MetricsSources>,
-    headers: HeaderMap,
-) -> Response {
+    State(calls): State<Arc<PeerCalls>>,
+    head: Parts,
+) -> Result<Response, Rejected> {
+    let headers = &head.headers;
+    let query = Query::of(&head.uri)?;
+    let scope = ListScope::parse(&query, headers, ListScope::Instance)?;
     let json = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
@@ -117,8 +128,43 @@ pub(crate) async fn show_metrics(
                 .any(|kind| kind.trim() == "application/json")
         });
     if json {
-        return Json(snapshot::take_snapshot(&sources)).into_response();
+        if scope == ListScope::Cluster {
+            let message = "scope: cluster is there as Prometheus text only (Accept: text/plain)";
+            return Err(ApiError::field("scope", "invalid_value", message).into());
+        }
+        return Ok(Json(snapshot::take_snapshot(&sources)).into_response());
     }
+    let own = families::write_families(&sources);
+    let text = match scope {
+        ListScope::Instance => own,
+        ListScope::Cluster => cluster_text(&calls, &head, &own).await,
+    };
     let headers = [(header::CONTENT_TYPE, prometheus_text::CONTENT_TYPE)];
-    (headers, families::write_families(&sources)).into_response()
+    Ok((headers, text).into_response())
+}
+
+/// The metrics of this instance and of all others that answer in time.
+async fn cluster_text(calls: &PeerCalls, head: &Parts, own: &str) -> String {
+    let role = calls.peers.own_role().unwrap_or_default().name();
+    let instance = calls.peers.own_name().unwrap_or_default();
+    let mut text = MergedText::default();
+    text.add(own, &instance, role);
+    let request = PassedRequest::get(head, "/metrics".to_owned());
+    let all = calls.ask_all(PeerReach::All, &request).await;
+    let mut up = vec![(instance, role, 1.0)];
+    for answer in &all.answers {
+        let (id, role) = (answer.peer.id.to_string(), answer.peer.role.name());
+        text.add(&String::from_utf8_lossy(&answer.body), &id, role);
+        up.push((id, role, 1.0));
+    }
+    for silent in all.unanswered {
+        tracing::debug!(instance = silent.instance, "no metrics: {}", silent.reason);
+        up.push((silent.instance, silent.role.name(), 0.0));
+    }
+    let help = "Whether the instance has answered with its metrics: 1 or 0.";
+    text.add_gauge("millrace_instance_up", help, &up);
+    if text.skipped > 0 {
+        tracing::debug!(lines = text.skipped, "metrics of other instances left out");
+    }
+    text.finish()
 }

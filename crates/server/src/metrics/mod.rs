@@ -4,6 +4,7 @@
 //! counted_socket  bytes and connections
 //! demand          forecast of requests and tokens
 //! http            HTTP requests, by route and status
+//! merged_text     the metrics of several instances
 //! families        all metrics, with those of the gateway and of the engine, as Prometheus text
 //! snapshot        the most important metrics, with quantiles, as one JSON value
 //! ```
@@ -14,6 +15,7 @@ mod counted_socket;
 mod demand;
 mod families;
 mod http;
+mod merged_text;
 mod prometheus_text;
 mod snapshot;
 
@@ -24,6 +26,7 @@ pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 
 use self::http::StatusCounters;
 use crate::cluster_slot::ClusterSlot;
+use crate::peers::PeerCalls;
 use gateway::durability::JournalSlot;
 use gateway::mailbox::Mailboxes;
 use gateway::metrics::GenerationMetrics;
@@ -68,6 +71,7 @@ pub(crate) struct MetricsSources {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) owners: Arc<OwnersSlot>,
     pub(crate) mailboxes: Arc<Mailboxes>,
+    pub(crate) peer_calls: Arc<PeerCalls>,
 }
 
 impl Metrics {

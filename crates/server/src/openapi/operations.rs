@@ -10,6 +10,7 @@ use crate::health::{Health, Heartbeat, Liveness, LoadingEvent, Readiness, ReadyS
 use crate::metrics::MetricsSnapshot;
 use crate::routes::anthropic::MessageTokenCount;
 use crate::routes::cluster::ClusterReport;
+use crate::routes::completion_list::CompletionPage;
 use crate::routes::jobs::{JobGone, JobStatus, SubmittedJob};
 use crate::routes::mailbox::{AcknowledgedEvents, DroppedEvents, MailboxEvents};
 use crate::routes::ollama::models::{
@@ -19,7 +20,8 @@ use crate::routes::ollama::pull::OllamaStatus;
 use crate::routes::ollama::residence::ResidenceResponse;
 use crate::routes::responses::{DeletedResponse, InputTokenCount};
 use crate::routes::stream_feed::FeedMessage;
-use crate::routes::streams::{StreamGone, StreamPage};
+use crate::routes::stream_list::StreamPage;
+use crate::routes::streams::StreamGone;
 use crate::routes::vocabulary::{AppliedTemplate, Detokenized, Tokenized};
 use crate::routes::webhooks::DeletedDelivery;
 use crate::routes::workflows::{ChannelWrite, RunDescription};
@@ -65,7 +67,7 @@ const LINES: &[&str] = &[
 const RESUMES: &[&str] = &["after", "last_event", "dialect", "framing", "govern"];
 const READS: &[&str] = &["offset", "live", "cursor", "if_none_match"];
 const URGENT: &[&str] = &["priority", "deadline"];
-const LISTS: &[&str] = &["stream_limit", "after_stream"];
+const LISTS: &[&str] = &["stream_limit", "after_stream", "scope"];
 const NONE: &[&str] = &[];
 
 const RESPONSE: SchemaFn = |schemas| (Protocol::Responses.schemas().collected)(schemas);
@@ -82,7 +84,7 @@ const OLLAMA_ANSWER: SchemaFn = |schemas: &mut SchemaGenerator| -> Schema {
 #[rustfmt::skip]
 pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/v1/chat/completions", "OpenAI", "Create a chat completion", "ChatRequest", GENERATES, Generation(Protocol::Chat)),
-    ("get", "/v1/chat/completions", "OpenAI", "List stored chat completions; metadata[name]=value filters by metadata", "", &["model", "metadata", "item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<StoredCompletion<'static>>>>)),
+    ("get", "/v1/chat/completions", "OpenAI", "List stored chat completions; metadata[name]=value filters by metadata", "", &["model", "metadata", "item_limit", "oldest_first", "after_item", "scope"], Json(200, of::<CompletionPage<'static>>)),
     ("get", "/v1/chat/completions/{id}", "OpenAI", "Get a stored chat completion", "", NONE, Json(200, of::<StoredCompletion<'static>>)),
     ("post", "/v1/chat/completions/{id}", "OpenAI", "Replace the metadata of a stored chat completion", "MetadataUpdate", NONE, Json(200, of::<StoredCompletion<'static>>)),
     ("delete", "/v1/chat/completions/{id}", "OpenAI", "Delete a stored chat completion", "", NONE, Json(200, of::<DeletedCompletion>)),
@@ -123,7 +125,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/jobs/{id}/stream", "Jobs", "Stream a job's events", "", RESUMES, Resumed(&Protocol::ALL)),
     ("post", "/v1/jobs/{id}/cancel", "Jobs", "Cancel a job", "", NONE, Json(202, either::<JobStatus<'static>, JobGone<'static>>)),
     ("get", "/v1/streams", "Streams", "List the caller's streams", "", LISTS, Json(200, of::<StreamPage<'static>>)),
-    ("get", "/v1/streams/feed", "Streams", "Stream state changes of all streams", "", NONE, Events(of::<FeedMessage>)),
+    ("get", "/v1/streams/feed", "Streams", "Stream state changes of all streams", "", &["scope"], Events(of::<FeedMessage>)),
     ("get", "/v1/streams/{id}", "Streams", "Get a stream's state", "", NONE, Json(200, STREAM)),
     ("delete", "/v1/streams/{id}", "Streams", "Cancel a stream, or delete one that has ended", "", NONE, Json(202, either::<Description<'static>, StreamGone<'static>>)),
     ("get", "/v1/streams/{id}/events", "Streams", "Read a stream again, from a cursor and in any wire protocol", "", RESUMES, Resumed(&Protocol::ALL)),
@@ -156,7 +158,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/heartbeats/stream", "Health", "Stream periodic statistics", "", NONE, Events(of::<Heartbeat>)),
     ("get", "/version", "Health", "Get the version", "", NONE, Json(200, of::<Version>)),
     ("get", "/v1/cluster", "Health", "Get the instances of the cluster, with their models and loads", "", NONE, Json(200, of::<ClusterReport>)),
-    ("get", "/metrics", "Health", "Get all metrics in Prometheus text format", "", NONE, TextOrJson(of::<MetricsSnapshot>)),
+    ("get", "/metrics", "Health", "Get all metrics in Prometheus text format", "", &["metrics_scope"], TextOrJson(of::<MetricsSnapshot>)),
     ("get", "/openapi.json", "Health", "Get this OpenAPI document", "", NONE, Json(200, of::<Map<String, Value>>)),
     ("get", "/docs", "Health", "Browse this OpenAPI document", "", NONE, Page),
 ];

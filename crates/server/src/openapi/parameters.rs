@@ -35,6 +35,8 @@ pub(super) fn all() -> Value {
         "govern": query("govern", flag(), "1: this reader returns credit from now on"),
         "stream_limit": query("limit", number(LIST_PAGE_MAX as u64), "streams per page"),
         "item_limit": query("limit", number(wire::item_page::PAGE_MAX), "items per page"),
+        "scope": query("scope", json!({"enum": ["instance", "cluster"]}), "cluster, the default of lists and of the feed: of all living gateways; instance: of the one that answers"),
+        "metrics_scope": query("scope", json!({"enum": ["instance", "cluster"]}), "instance, the default; cluster: of all living instances, engines too"),
         "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: newest first"),
         "oldest_first": query("order", json!({"enum": ["asc", "desc"]}), "asc, the default: oldest first"),
         "model": query("model", text(), "the model's name in the completion"),

@@ -5,9 +5,9 @@
 //! passed on with the caller's headers.
 
 use crate::access::authentication;
-use crate::access::presented_key::PresentedKeys;
+use crate::peers::{self, FORWARDED, PassedRequest};
 use crate::response::error_response::Rejected;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -15,18 +15,10 @@ use gateway::handles::Gateway;
 use gateway::stream_owners::{StreamPlace, locate_stream};
 use gateway::streams::registry_caller;
 use generate::error::ApiError;
-use http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderName, HeaderValue, Uri};
-use hyper_util::rt::TokioIo;
 use std::time::Duration;
 use stream::StreamId;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use wire::responses::ID_PREFIX;
 
-/// Marks a request that was passed on, so that two gateways that take each other for the owner do not pass it on for ever.
-const FORWARDED: HeaderName = HeaderName::from_static("x-millrace-forwarded");
-/// Time for the connection to the owner.
-const CONNECT_WAIT: Duration = Duration::from_secs(2);
 /// `Retry-After` of a request whose stream is nowhere at the moment.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -59,18 +51,28 @@ pub(crate) async fn find_owner(
                 undecided("the gateway that owns the stream does not answer")
             }
         },
-        StreamPlace::Undecided(why) => undecided(&why),
+        StreamPlace::Undecided(why) => {
+            let mut response = undecided(&why);
+            response.extensions_mut().insert(OwnerUnknown);
+            response
+        }
     }
 }
 
-fn undecided(message: &str) -> Response {
+/// Marks the response for a stream whose records do not say where it is: another gateway may have it.
+#[derive(Clone, Copy)]
+pub(super) struct OwnerUnknown;
+
+/// The response while it is not known where something is.
+pub(super) fn undecided(message: &str) -> Response {
     let error = ApiError::capacity("recovering", message.to_owned(), RETRY_AFTER);
     Rejected::from(error).into_response()
 }
 
-/// The stream that the path names, or the position from which a client resumes.
+/// The stream that the path names, also as that of a response, or the position from which a client resumes.
 fn named_stream(request: &Request) -> Option<StreamId> {
-    let in_path = request.uri().path().split('/').find_map(|p| p.parse().ok());
+    let named = |part: &str| part.strip_prefix(ID_PREFIX).unwrap_or(part).parse().ok();
+    let in_path = request.uri().path().split('/').find_map(named);
     in_path.or_else(|| {
         let position = request.headers().get("last-event-id")?.to_str().ok()?;
         position.split(':').next()?.parse().ok()
@@ -79,35 +81,11 @@ fn named_stream(request: &Request) -> Option<StreamId> {
 
 /// Sends the request to another gateway. The body of the response is passed on as it arrives; a client that disconnects
 /// closes the connection to the owner.
-async fn forward(address: &str, mut request: Request) -> Result<Response, String> {
-    let connected = timeout(CONNECT_WAIT, TcpStream::connect(address)).await;
-    let socket = connected
-        .map_err(|_| "no connection in time".to_owned())?
-        .map_err(|why| why.to_string())?;
-    socket.set_nodelay(true).map_err(|why| why.to_string())?;
-    let connection = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await;
-    let (mut owner, connection) = connection.map_err(|why| why.to_string())?;
-    tokio::spawn(connection);
-    let path = request.uri().path_and_query().map_or("/", |p| p.as_str());
-    *request.uri_mut() = path.parse::<Uri>().map_err(|why| why.to_string())?;
-    *request.version_mut() = http::Version::HTTP_11;
-    let keys = request.extensions_mut().remove::<PresentedKeys>();
-    let headers = request.headers_mut();
-    if let Some(keys) = keys {
-        keys.restore(headers);
-    }
-    // This gateway has checked the page's origin, which the owner would compare with its own host.
-    headers.remove(ORIGIN);
-    for of_one_connection in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
-        headers.remove(of_one_connection);
-    }
-    let host = HeaderValue::from_str(address).map_err(|why| why.to_string())?;
-    headers.insert(HOST, host);
-    headers.insert(FORWARDED, HeaderValue::from_static("1"));
-    let response = owner.send_request(request).await;
-    let mut response = response.map_err(|why| why.to_string())?;
-    response.headers_mut().remove(CONNECTION);
-    response.headers_mut().remove(TRANSFER_ENCODING);
+pub(super) async fn forward(address: &str, request: Request) -> Result<Response, String> {
+    let (head, body) = request.into_parts();
+    let mut passed = PassedRequest::of(&head, Bytes::new()).build(address)?;
+    *passed.body_mut() = body;
+    let response = peers::send(address, passed).await?;
     Ok(response.map(Body::new))
 }
 
@@ -131,6 +109,7 @@ mod tests {
             expected
         );
         assert_eq!(named(format!("/v1/stream/{id}"), None), expected);
+        assert_eq!(named(format!("/v1/responses/resp_{id}"), None), expected);
         let position = format!("{id}:17");
         let path = || "/v1/chat/completions".to_owned();
         assert_eq!(named(path(), Some(&position)), expected);

@@ -1,6 +1,7 @@
 //! Requests: path, header fields, body, and the model that a request names.
 
 pub(crate) mod extract;
+pub(crate) mod foreign_id;
 pub(crate) mod foreign_stream;
 pub(crate) mod incoming_request;
 pub(crate) mod model_lookup;

@@ -112,9 +112,22 @@ struct InstanceReport {
     address: Option<String>,
     /// Milliseconds since the last heartbeat.
     heard_ms: u64,
+    /// Seconds since the instance has joined the cluster.
+    uptime_s: u64,
+    /// Streams that the instance owns; absent at an engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streams: Option<StreamsReport>,
     models: Vec<ModelReport>,
     /// What of this instance does not fit the one that answers.
     differences: Vec<String>,
+}
+
+/// Streams of a gateway.
+#[derive(JsonSchema, Serialize)]
+struct StreamsReport {
+    open: u64,
+    /// Ended, and retained.
+    retained: u64,
 }
 
 /// A model of an instance.
@@ -205,6 +218,11 @@ impl InstanceReport {
             version: heartbeat.version.clone(),
             address: heartbeat.http.clone(),
             heard_ms,
+            uptime_s: heartbeat.uptime_s,
+            streams: heartbeat.streams.map(|streams| StreamsReport {
+                open: streams.open,
+                retained: streams.retained,
+            }),
             models: heartbeat
                 .models
                 .iter()

@@ -3,15 +3,18 @@
 pub(crate) mod ai_sdk;
 pub(crate) mod anthropic;
 pub(crate) mod cluster;
+pub(crate) mod completion_list;
 pub(crate) mod durable_streams;
 pub(crate) mod generation;
 pub(crate) mod jobs;
 pub(crate) mod mailbox;
 pub(crate) mod models;
 pub(crate) mod ollama;
+mod peer_feeds;
 pub(crate) mod responses;
 pub(crate) mod stored_completions;
 pub(crate) mod stream_feed;
+pub(crate) mod stream_list;
 pub(crate) mod stream_watch;
 pub(crate) mod streams;
 pub(crate) mod vocabulary;

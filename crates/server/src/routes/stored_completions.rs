@@ -1,22 +1,17 @@
-//! `/v1/chat/completions` with `GET`, and `/v1/chat/completions/{id}`: stored chat completions.
+//! `/v1/chat/completions/{id}`: stored chat completions.
 
+use super::completion_list;
 use super::responses::{ResponseInPath, item_list, json_response};
-use crate::request::extract::{Authenticated, JsonBody};
+use crate::request::extract::JsonBody;
 use crate::response::error_response::Rejected;
 use axum::Json;
-use axum::extract::State;
-use axum::http::Uri;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use gateway::response_store::ResponseStore;
 use gateway::stored_completions::StoredChat;
 use generate::error::ApiError;
-use std::sync::Arc;
-use wire::item_page::{ItemOrder, PageQuery, RawItem};
-use wire::json;
+use wire::item_page::{ItemOrder, PageQuery};
 use wire::metadata;
-use wire::openai::stored_completion::{
-    CompletionQuery, DeletedCompletion, StoredCompletion, StoredMessage,
-};
+use wire::openai::stored_completion::{DeletedCompletion, StoredMessage};
 use wire::query::Query;
 use wire::request_body::RequestBody;
 
@@ -26,27 +21,14 @@ impl ResponseInPath {
     }
 }
 
-/// Lists the caller's completions, filtered by model and metadata.
-pub(crate) async fn list_completions(
-    State(store): State<Arc<ResponseStore>>,
-    Authenticated(caller): Authenticated,
-    uri: Uri,
+pub(crate) async fn show_completion(
+    completion: ResponseInPath,
+    headers: HeaderMap,
 ) -> Result<Response, Rejected> {
-    let query = Query::of(&uri)?;
-    let list = CompletionQuery::parse(&query)?;
-    let completions = store.completions(&caller);
-    let page = list.page.page(
-        &completions,
-        |completion| &completion.record.response_id,
-        |completion| list.matches(completion.model(), &completion.metadata),
-        |completion| RawItem::<StoredCompletion<'_>>::new(&completion.json()),
-    )?;
-    Ok(json_response(json::to_vec(&page).freeze()))
-}
-
-pub(crate) async fn show_completion(completion: ResponseInPath) -> Result<Response, Rejected> {
     let found = completion.find_completion()?;
-    Ok(json_response(found.json().into()))
+    let mut response = json_response(found.json().into());
+    completion_list::add_place(&headers, &found, &mut response);
+    Ok(response)
 }
 
 /// Replaces the metadata.

@@ -1,13 +1,17 @@
 //! `/v1/streams/feed`: state changes of all streams and snapshots of the metrics, for callers with the scope `admin`.
 //!
-//! The events come from the gateway's [`StreamFeed`]. A reader that the ring has overtaken gets the number of events
+//! The events come from the gateway's [`StreamFeed`], and in a cluster from the feeds of the other gateways. A reader that the ring has overtaken gets the number of events
 //! that it missed, and continues with the oldest event that is left.
 
 use crate::config::live_config::LiveConfig;
 use crate::metrics::{self, MetricsSnapshot, MetricsSources};
+use crate::peers::{FeedPlace, ListScope, PassedRequest};
+use crate::response::error_response::Rejected;
 use crate::response::stream_response;
+use crate::routes::peer_feeds::PeerFeeds;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
@@ -18,10 +22,12 @@ use schemars::JsonSchema;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use stream::StreamId;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use wire::framing::Framing;
+use wire::query::Query;
 use wire::rfc3339;
 use wire::{clock, json};
 
@@ -34,31 +40,62 @@ const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) enum FeedMessage {
     Metrics {
+        /// Id of the instance; absent without a cluster.
+        #[schemars(skip_serializing_if = "Option::is_none")]
+        instance: Option<String>,
         at: String,
         metrics: Box<MetricsSnapshot>,
     },
     Opened(StreamEvent),
+    /// The stream of an earlier process of this gateway continues.
+    Recovered(StreamEvent),
+    /// The stream of another gateway, which is gone, continues at this one.
+    Claimed(StreamEvent),
     Started(StreamEvent),
     Backpressure(StreamEvent),
     SlowConsumer(StreamEvent),
     Parked(StreamEvent),
     Resumed(StreamEvent),
+    /// The request runs on another engine than before.
+    Moved(StreamEvent),
+    /// The stream does not outlive the process any more.
+    Undurable(StreamEvent),
     Ended(StreamEvent),
     /// The reader was too slow and missed events.
     Dropped {
+        /// Id of the instance whose events are missing; absent without a cluster.
+        #[schemars(skip_serializing_if = "Option::is_none")]
+        instance: Option<String>,
         /// Number of events missed since the last event.
         count: u64,
         /// Number of events missed since the reader connected.
         total: u64,
     },
-    /// The server is shutting down; this is the last event.
-    Draining {},
+    /// The instance is shutting down; this is its last event, and the last of the feed if it is the one that answers.
+    Draining {
+        /// Id of the instance; absent without a cluster.
+        #[schemars(skip_serializing_if = "Option::is_none")]
+        instance: Option<String>,
+    },
+    /// The feed of another gateway cannot be read: its events are missing from now on.
+    Unreachable {
+        instance: String,
+        /// Why the feed cannot be read.
+        reason: String,
+    },
+    /// The feed of another gateway is read again.
+    Reachable {
+        instance: String,
+    },
 }
 
 /// A state change of a stream.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct StreamEvent {
+    /// Id of the gateway that owns the stream; absent without a cluster.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
     stream: String,
     at: String,
     /// Number of prompt tokens; absent while unknown.
@@ -104,12 +141,27 @@ pub(crate) async fn show_feed(
     State(feed): State<StreamFeed>,
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
-) -> Response {
+    head: Parts,
+) -> Result<Response, Rejected> {
+    let query = Query::of(&head.uri)?;
+    let scope = ListScope::parse(&query, &head.headers, ListScope::Cluster)?;
+    let peers = &sources.peer_calls.peers;
+    let others = match (scope, peers.own_id()) {
+        (ListScope::Cluster, Some(_)) => {
+            let place = sources.peer_calls.take_feed_place()?;
+            let request = PassedRequest::get(&head, "/v1/streams/feed".to_owned());
+            Some((PeerFeeds::follow(peers.clone(), request), place))
+        }
+        _ => None,
+    };
+    let source = EventSource::new(peers.own_name());
     let mut first = BytesMut::new();
     let ring = feed.subscribe();
-    write_event(&snapshot_event(&sources), &mut first);
+    source.write_event(&snapshot_event(&sources), &mut first);
     let reader = FeedReader {
         ring,
+        source,
+        others,
         draining: lifecycle.drain_watch(),
         keep_alive: config.now().keep_alive,
         first: Some(first.freeze()),
@@ -120,17 +172,29 @@ pub(crate) async fn show_feed(
         let chunk = reader.next_chunk().await?;
         Some((Ok::<_, Infallible>(chunk), reader))
     }));
-    stream_response::framed_response(Framing::Sse, None, body)
+    Ok(stream_response::framed_response(Framing::Sse, None, body))
 }
 
 struct FeedReader {
     ring: broadcast::Receiver<FeedEvent>,
+    source: EventSource,
+    /// The other gateways' events, for a reader of the cluster's feed.
+    others: Option<(PeerFeeds, FeedPlace)>,
     draining: watch::Receiver<bool>,
     keep_alive: Duration,
     first: Option<Bytes>,
     /// Events that this reader has missed.
     dropped: u64,
     over: bool,
+}
+
+/// What a reader of the feed waits for.
+enum FeedNews {
+    Own(Result<FeedEvent, RecvError>),
+    /// An event of another gateway.
+    Other(Bytes),
+    Silence,
+    Draining,
 }
 
 impl FeedReader {
@@ -143,38 +207,59 @@ impl FeedReader {
             return None;
         }
         let mut out = BytesMut::new();
-        let draining = self.draining.wait_for(|draining| *draining);
-        let received = tokio::select! {
-            received = timeout(self.keep_alive, self.ring.recv()) => Some(received),
-            _ = draining => None,
-        };
-        match received {
-            Some(Ok(Ok(event))) => write_event(&event, &mut out),
-            Some(Ok(Err(RecvError::Lagged(missed)))) => self.write_dropped(missed, &mut out),
-            Some(Err(_)) => json::raw(&mut out, ": ping\n\n"),
-            Some(Ok(Err(RecvError::Closed))) | None => self.over = true,
+        match self.next_news().await {
+            FeedNews::Own(Ok(event)) => self.source.write_event(&event, &mut out),
+            FeedNews::Own(Err(RecvError::Lagged(missed))) => self.write_dropped(missed, &mut out),
+            FeedNews::Other(event) => out.extend_from_slice(&event),
+            FeedNews::Silence => json::raw(&mut out, ": ping\n\n"),
+            FeedNews::Own(Err(RecvError::Closed)) | FeedNews::Draining => self.over = true,
         }
         self.take_more(&mut out);
         if self.over {
-            json::raw(&mut out, "data: {\"type\":\"draining\"}\n\n");
+            self.source.write_type("draining", &mut out);
+            json::raw(&mut out, "}\n\n");
         }
         Some(out.freeze())
     }
 
-    /// Appends the events that are in the ring already.
+    async fn next_news(&mut self) -> FeedNews {
+        let draining = self.draining.wait_for(|draining| *draining);
+        let others = &mut self.others;
+        let other = async {
+            match others {
+                Some((others, _)) => others.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            received = self.ring.recv() => FeedNews::Own(received),
+            event = other => FeedNews::Other(event),
+            () = sleep(self.keep_alive) => FeedNews::Silence,
+            _ = draining => FeedNews::Draining,
+        }
+    }
+
+    /// Appends the events that are there already.
     fn take_more(&mut self, out: &mut BytesMut) {
         while out.len() < CHUNK_BYTES_ENOUGH {
             match self.ring.try_recv() {
-                Ok(event) => write_event(&event, out),
+                Ok(event) => self.source.write_event(&event, out),
                 Err(TryRecvError::Lagged(missed)) => self.write_dropped(missed, out),
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
+        }
+        while out.len() < CHUNK_BYTES_ENOUGH
+            && let Some((others, _)) = &mut self.others
+            && let Some(event) = others.try_next()
+        {
+            out.extend_from_slice(&event);
         }
     }
 
     fn write_dropped(&mut self, missed: u64, out: &mut BytesMut) {
         self.dropped += missed;
-        json::raw(out, "data: {\"type\":\"dropped\",\"count\":");
+        self.source.write_type("dropped", out);
+        json::raw(out, ",\"count\":");
         json::integer(out, missed);
         json::raw(out, ",\"total\":");
         json::integer(out, self.dropped);
@@ -182,46 +267,71 @@ impl FeedReader {
     }
 }
 
-fn write_event(event: &FeedEvent, out: &mut BytesMut) {
-    match event {
-        FeedEvent::Metrics { snapshot, at } => {
-            json::raw(out, "data: {\"type\":\"metrics\"");
-            write_time(*at, out);
-            json::raw(out, ",\"metrics\":");
-            out.extend_from_slice(snapshot);
-        }
-        FeedEvent::Undurable { stream, at } => {
-            json::raw(out, "data: {\"type\":\"undurable\",\"stream\":\"");
-            json::raw(out, &stream.to_string());
-            json::raw(out, "\"");
-            write_time(*at, out);
-        }
-        FeedEvent::Change {
-            stream,
-            change,
-            prompt,
-            at,
-        } => {
-            json::raw(out, "data: {\"type\":\"");
-            json::raw(out, change_name(*change));
-            json::raw(out, "\",\"stream\":\"");
-            json::raw(out, &stream.to_string());
-            json::raw(out, "\"");
-            write_time(*at, out);
-            if let Some(prompt) = prompt {
-                json::raw(out, ",\"prompt\":");
-                json::integer(out, *prompt as u64);
-            }
-            write_detail(*change, out);
+/// Writes events of this instance.
+struct EventSource {
+    /// `,"instance":ID`, or nothing without a cluster.
+    instance: String,
+}
+
+impl EventSource {
+    fn new(instance: Option<String>) -> Self {
+        let instance = instance.map(|id| format!(",\"instance\":\"{id}\""));
+        Self {
+            instance: instance.unwrap_or_default(),
         }
     }
-    json::raw(out, "}\n\n");
+
+    /// The beginning of an event.
+    fn write_type(&self, kind: &str, out: &mut BytesMut) {
+        json::raw(out, "data: {\"type\":\"");
+        json::raw(out, kind);
+        json::raw(out, "\"");
+        json::raw(out, &self.instance);
+    }
+
+    fn write_stream(&self, kind: &str, (stream, at): (StreamId, Instant), out: &mut BytesMut) {
+        self.write_type(kind, out);
+        json::raw(out, ",\"stream\":\"");
+        json::raw(out, &stream.to_string());
+        json::raw(out, "\"");
+        write_time(at, out);
+    }
+
+    fn write_event(&self, event: &FeedEvent, out: &mut BytesMut) {
+        match event {
+            FeedEvent::Metrics { snapshot, at } => {
+                self.write_type("metrics", out);
+                write_time(*at, out);
+                json::raw(out, ",\"metrics\":");
+                out.extend_from_slice(snapshot);
+            }
+            FeedEvent::Undurable { stream, at } => {
+                self.write_stream("undurable", (*stream, *at), out);
+            }
+            FeedEvent::Change {
+                stream,
+                change,
+                prompt,
+                at,
+            } => {
+                self.write_stream(change_name(*change), (*stream, *at), out);
+                if let Some(prompt) = prompt {
+                    json::raw(out, ",\"prompt\":");
+                    json::integer(out, *prompt as u64);
+                }
+                write_detail(*change, out);
+            }
+        }
+        json::raw(out, "}\n\n");
+    }
 }
 
 fn change_name(change: Change) -> &'static str {
     match change {
         Change::Opened => "opened",
         Change::Recovered => "recovered",
+        Change::Claimed => "claimed",
+        Change::Moved => "moved",
         Change::Started => "started",
         Change::Backpressure => "backpressure",
         Change::SlowConsumer => "slow_consumer",

@@ -15,14 +15,13 @@ use gateway::owners_slot::OwnersSlot;
 use gateway::streams::StreamRegistry;
 use gateway::streams::StreamState;
 use gateway::streams::control::{self, not_running};
-use gateway::streams::describe::{Description, describe_stream};
+use gateway::streams::describe::describe_stream;
 use gateway::streams::stream_record::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
-use stream::{LIST_PAGE_MAX, ListCursor};
 use wire::acknowledgement::Acknowledgement;
 use wire::clock;
 use wire::control_request::ControlRequest;
@@ -36,8 +35,6 @@ use wire::query::Query;
 
 /// The header with the last event id that a resuming client has received.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Streams on a page, if the request has no `limit`.
-const LIST_PAGE: usize = 20;
 
 /// Options for reading an existing stream.
 #[derive(Clone, Debug, Default)]
@@ -125,43 +122,6 @@ pub(crate) fn stream_events(
     ))
 }
 
-pub(crate) async fn list_streams(
-    State(streams): State<Arc<StreamRegistry>>,
-    State(owners): State<Arc<OwnersSlot>>,
-    Authenticated(caller): Authenticated,
-    uri: Uri,
-) -> Result<Response, Rejected> {
-    let query = Query::of(&uri)?;
-    let after = query.number("after", u64::MAX)?.map(ListCursor);
-    let limit = query.number("limit", LIST_PAGE_MAX as u64)?;
-    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
-    let page = streams.list_streams(&caller, after, limit.unwrap_or(LIST_PAGE).max(1));
-    let now = clock::now();
-    let data: Vec<_> = page
-        .entries
-        .iter()
-        .map(|s| describe_stream(s, &owners, now))
-        .collect();
-    let next = page.next.map(|cursor| cursor.0);
-    let page = StreamPage {
-        object: "list",
-        data,
-        has_more: next.is_some(),
-        next,
-    };
-    Ok(Json(page).into_response())
-}
-
-/// A page of streams.
-#[derive(JsonSchema, Serialize)]
-pub(crate) struct StreamPage<'a> {
-    object: &'static str,
-    data: Vec<Description<'a>>,
-    has_more: bool,
-    /// Value of the parameter `after` for the next page; `null` on the last page.
-    next: Option<u64>,
-}
-
 /// A stream that was stopped and is no longer retained.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct StreamGone<'a> {
@@ -173,6 +133,9 @@ pub(crate) struct StreamGone<'a> {
 /// Extractor: the stream in the path, if visible to the caller.
 pub(crate) struct StreamInPath {
     id: String,
+    /// This instance; `None` without a cluster.
+    instance: Option<String>,
+    owners: Arc<OwnersSlot>,
     found: Result<stream::Entry<StreamRecord>, ApiError>,
 }
 
@@ -185,7 +148,13 @@ impl FromRequestParts<App> for StreamInPath {
         let caller = Authenticated::from_request_parts(head, app).await;
         let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
         let found = <Arc<StreamRegistry>>::from_ref(app).find_stream(&id, &caller);
-        Ok(Self { id, found })
+        let instance = app.peer_calls.peers.own_name();
+        Ok(Self {
+            id,
+            instance,
+            owners: Arc::clone(&app.gateway.owners),
+            found,
+        })
     }
 }
 
@@ -197,13 +166,37 @@ impl StreamInPath {
     pub(crate) fn into_record(self) -> Result<Arc<StreamRecord>, ApiError> {
         self.found.map(|found| found.payload)
     }
+
+    /// The stream with what describes it.
+    ///
+    /// # Errors
+    /// As [`StreamInPath::into_record`].
+    fn into_entry(self) -> Result<StreamHere, ApiError> {
+        Ok(StreamHere {
+            entry: self.found?,
+            instance: self.instance,
+            owners: self.owners,
+        })
+    }
 }
 
-pub(crate) async fn show_stream(
-    State(owners): State<Arc<OwnersSlot>>,
-    stream: StreamInPath,
-) -> Result<Response, Rejected> {
-    Ok(described_stream(StatusCode::OK, &stream.found?, &owners))
+/// A stream of this instance.
+struct StreamHere {
+    entry: stream::Entry<StreamRecord>,
+    /// This instance; `None` without a cluster.
+    instance: Option<String>,
+    owners: Arc<OwnersSlot>,
+}
+
+impl StreamHere {
+    fn described(self, status: StatusCode) -> Response {
+        let description = describe_stream(&self.entry, &self.owners, clock::now());
+        (status, Json(description.at_instance(self.instance))).into_response()
+    }
+}
+
+pub(crate) async fn show_stream(stream: StreamInPath) -> Result<Response, Rejected> {
+    Ok(stream.into_entry()?.described(StatusCode::OK))
 }
 
 pub(crate) async fn watch_stream(
@@ -226,83 +219,65 @@ pub(crate) async fn watch_stream(
 /// Cancels a running stream; removes an ended one.
 pub(crate) async fn delete_stream(
     State(streams): State<Arc<StreamRegistry>>,
-    State(owners): State<Arc<OwnersSlot>>,
     stream: StreamInPath,
 ) -> Result<Response, Rejected> {
-    let found = match stream.found {
+    let id = stream.id.clone();
+    let found = match stream.into_entry() {
         Ok(found) => found,
         Err(error) if error.kind == ErrorKind::Gone => {
             let gone = StreamGone {
                 object: "stream",
-                id: &stream.id,
+                id: &id,
                 state: "gone",
             };
             return Ok((StatusCode::ACCEPTED, Json(gone)).into_response());
         }
         Err(error) => return Err(error.into()),
     };
-    if found.payload.state() == StreamState::Ended {
-        streams.remove_stream(found.id);
+    if found.entry.payload.state() == StreamState::Ended {
+        streams.remove_stream(found.entry.id);
     } else {
-        found.payload.cancel();
+        found.entry.payload.cancel();
     }
-    Ok(described_stream(StatusCode::ACCEPTED, &found, &owners))
+    Ok(found.described(StatusCode::ACCEPTED))
 }
 
-pub(crate) async fn pause_stream(
-    State(owners): State<Arc<OwnersSlot>>,
-    stream: StreamInPath,
-) -> Result<Response, Rejected> {
-    Ok(set_paused(&stream.found?, &owners, true).await?)
+pub(crate) async fn pause_stream(stream: StreamInPath) -> Result<Response, Rejected> {
+    Ok(set_paused(stream.into_entry()?, true).await?)
 }
 
-pub(crate) async fn resume_stream(
-    State(owners): State<Arc<OwnersSlot>>,
-    stream: StreamInPath,
-) -> Result<Response, Rejected> {
-    Ok(set_paused(&stream.found?, &owners, false).await?)
+pub(crate) async fn resume_stream(stream: StreamInPath) -> Result<Response, Rejected> {
+    Ok(set_paused(stream.into_entry()?, false).await?)
 }
 
-async fn set_paused(
-    stream: &stream::Entry<StreamRecord>,
-    owners: &OwnersSlot,
-    paused: bool,
-) -> Result<Response, ApiError> {
-    if !stream.payload.pause(paused) {
+async fn set_paused(stream: StreamHere, paused: bool) -> Result<Response, ApiError> {
+    let record = &stream.entry.payload;
+    if !record.pause(paused) {
         return Err(not_running());
     }
-    stream.payload.wait_written().await;
-    Ok(described_stream(StatusCode::OK, stream, owners))
+    record.wait_written().await;
+    Ok(stream.described(StatusCode::OK))
 }
 
 pub(crate) async fn update_stream(
-    State(owners): State<Arc<OwnersSlot>>,
     stream: StreamInPath,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    let stream = stream.found?;
-    control::apply_control(ControlRequest::parse(&body)?, &stream.payload)?;
-    stream.payload.wait_written().await;
-    Ok(described_stream(StatusCode::OK, &stream, &owners))
+    let stream = stream.into_entry()?;
+    let record = &stream.entry.payload;
+    control::apply_control(ControlRequest::parse(&body)?, record)?;
+    record.wait_written().await;
+    Ok(stream.described(StatusCode::OK))
 }
 
 pub(crate) async fn acknowledge_tokens(
-    State(owners): State<Arc<OwnersSlot>>,
     stream: StreamInPath,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
-    let stream = stream.found?;
-    let last = stream.payload.meta().choices.saturating_sub(1);
+    let stream = stream.into_entry()?;
+    let record = &stream.entry.payload;
+    let last = record.meta().choices.saturating_sub(1);
     let ack = Acknowledgement::parse(Fields::parse(&body)?, last)?;
-    stream.payload.acknowledge(ack.index, ack.choice);
-    Ok(described_stream(StatusCode::OK, &stream, &owners))
-}
-
-fn described_stream(
-    status: StatusCode,
-    stream: &stream::Entry<StreamRecord>,
-    owners: &OwnersSlot,
-) -> Response {
-    let described = describe_stream(stream, owners, clock::now());
-    (status, Json(described)).into_response()
+    record.acknowledge(ack.index, ack.choice);
+    Ok(stream.described(StatusCode::OK))
 }

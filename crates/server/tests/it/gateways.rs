@@ -1,6 +1,7 @@
 //! Two gateways of a cluster, over a real NATS server: a stream is read where it is not, and continued where the owner is
 //! gone. Skipped where there is no `nats-server`.
 
+use crate::nats::{Nats, start_nats};
 use crate::support::named::{CHAT, RESUMABLE, chat, fake, get, kept, send, stream_id};
 use crate::support::sse::frames;
 use crate::support::{Rig, wait_until};
@@ -18,58 +19,8 @@ use journal::{JournalConfig, JournalDirectory, RecordTap, lock_journal};
 use serde_json::{Value, json};
 use server::Server;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use testing::folder::Folder;
-
-/// A NATS server with JetStream, killed when dropped.
-struct Nats {
-    child: Child,
-    port: u16,
-    _store: Folder,
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
-fn start_nats() -> Option<Nats> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&path).collect::<Vec<_>>();
-    places.extend(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    let programs = places.iter().map(|place| place.join("nats-server"));
-    let chosen = std::env::var_os("MILLRACE_TEST_NATS_SERVER").map(PathBuf::from);
-    let found = chosen.or_else(|| programs.into_iter().find(|program| program.is_file()));
-    let Some(program) = found else {
-        eprintln!("SKIPPED: no nats-server in PATH, and MILLRACE_TEST_NATS_SERVER is not set");
-        return None;
-    };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let store = Folder::new("nats");
-    let child = Command::new(program)
-        .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
-        .arg(&store.0)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_until("nats-server listens", || {
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
-    });
-    Some(Nats {
-        child,
-        port,
-        _store: store,
-    })
-}
 
 /// What all gateways think of each other.
 type States = Arc<Mutex<BTreeMap<InstanceId, OwnerState>>>;

@@ -29,9 +29,11 @@ mod malformed;
 mod messages;
 mod metrics;
 mod models;
+mod nats;
 mod ollama;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod peers;
 mod realtime;
 mod refusals;
 mod responses;

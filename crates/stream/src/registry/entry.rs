@@ -13,6 +13,8 @@ pub struct Entry<E> {
     pub id: StreamId,
     /// Owner of the stream.
     pub owner: Owner,
+    /// Position in lists: the next page after this entry.
+    pub cursor: ListCursor,
     /// Time of the registration.
     pub opened_at: Instant,
     /// Open, or ended.

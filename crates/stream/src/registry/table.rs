@@ -200,7 +200,9 @@ impl<E> Table<E> {
     /// owner is compared.
     pub(super) fn find(&self, id: StreamId, caller: Caller) -> Result<Entry<E>, Missing> {
         match (self.names.get(&id), self.gone.get(id)) {
-            (Some((owner, number)), _) if caller.may_see(*owner) => Ok(self.slots[number].entry()),
+            (Some((owner, number)), _) if caller.may_see(*owner) => {
+                Ok(self.slots[number].entry(*number))
+            }
             (None, Some(trace)) if caller.may_see(trace.owner) => Err(Missing::Gone(trace.cause)),
             _ => Err(Missing::Unknown),
         }
@@ -235,7 +237,7 @@ impl<E> Table<E> {
             .by_ref()
             .take(limit)
             .inspect(|(number, _)| last = Some(ListCursor(**number)))
-            .map(|(_, slot)| slot.entry())
+            .map(|(number, slot)| slot.entry(*number))
             .collect();
         let next = found.next().and(last);
         Page { entries, next }
@@ -304,10 +306,11 @@ impl<E> Table<E> {
 }
 
 impl<E> TableEntry<E> {
-    fn entry(&self) -> Entry<E> {
+    fn entry(&self, number: u64) -> Entry<E> {
         Entry {
             id: self.id,
             owner: self.owner,
+            cursor: ListCursor(number),
             opened_at: self.opened_at,
             state: match self.ended {
                 None => EntryState::Open,

@@ -5,9 +5,12 @@ use crate::messages::{ChoiceEnd, ContentIdentity, Order, Run, RunKey, RunReply, 
 use crate::names::InstanceId;
 use crate::placement::EngineLoad;
 use ::engine::remote::remote_handle;
-use ::engine::{Choice, EngineConfig, Handle, Progress, Request, SamplingParams, Terms, Token};
+use ::engine::{
+    Choice, EngineConfig, Follower, Handle, Progress, Request, SamplingParams, Terms, Token,
+    Transition,
+};
 use model::Dims;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use stream::{End, PoolLimits, Read, Reader, SegmentPool};
 pub(super) const DIMS: Dims = Dims {
@@ -26,6 +29,27 @@ pub(super) struct Bench {
     pub(super) relay: Relay,
     pub(super) now: Instant,
     pub(super) pool: SegmentPool<Token>,
+    pub(super) told: Told,
+}
+
+/// The transitions of all requests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told(Arc<Mutex<Vec<Transition>>>);
+
+impl Told {
+    /// How often a request has moved to another engine.
+    pub(super) fn moves(&self) -> usize {
+        let told = self.0.lock().unwrap();
+        told.iter()
+            .filter(|what| **what == Transition::Moved)
+            .count()
+    }
+}
+
+impl Follower for Told {
+    fn transition(&self, what: Transition, _: Instant) {
+        self.0.lock().unwrap().push(what);
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a start of virtual time")]
@@ -45,6 +69,7 @@ pub(super) fn bench() -> Bench {
         relay,
         now: start + Duration::from_secs(10),
         pool: SegmentPool::new(PoolLimits { segments_max: 64 }),
+        told: Told::default(),
     }
 }
 
@@ -68,7 +93,7 @@ impl Bench {
             deadline: None,
             credit_window: 0,
             terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
+            progress: Arc::new(Progress::followed(Box::new(self.told.clone()))),
             permits: None,
             held: None,
             remote: Some(Arc::from(*b"record")),

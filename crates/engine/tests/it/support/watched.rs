@@ -111,6 +111,8 @@ impl State {
                 return may;
             }
             Transition::Resumed => return self.stands.take().is_some(),
+            // Only requests of a remote handle move.
+            Transition::Moved => return false,
             Transition::Ended(end) => self.ended = Some(end),
         }
         true

@@ -1,10 +1,15 @@
 //! Families about the cluster; all zero without one.
 
 use super::{Labels, PrometheusText};
+use crate::peers::PeerCallCounts;
 use ::cluster::instances::InstanceState;
 use ::cluster::node::ClusterNode;
 
-pub(super) fn write_cluster(text: &mut PrometheusText, node: Option<&ClusterNode>) {
+pub(super) fn write_cluster(
+    text: &mut PrometheusText,
+    node: Option<&ClusterNode>,
+    calls: PeerCallCounts,
+) {
     let connection = node.map(ClusterNode::connection);
     text.gauge(
         "millrace_nats_connected",
@@ -36,6 +41,14 @@ pub(super) fn write_cluster(text: &mut PrometheusText, node: Option<&ClusterNode
     );
     write_instances(text, node);
     write_relay(text, node);
+    text.counters(
+        "millrace_peer_requests_total",
+        "Requests to other instances over HTTP, for lists, look-ups and metrics of the whole cluster.",
+        [
+            (&[("outcome", "answered")] as Labels<'_>, calls.answered),
+            (&[("outcome", "failed")], calls.failed),
+        ],
+    );
 }
 
 fn write_instances(text: &mut PrometheusText, node: Option<&ClusterNode>) {

@@ -30,7 +30,8 @@ impl Exported {
         Self::parse(&reply.body)
     }
 
-    fn parse(text: &str) -> Self {
+    /// The families of a text, each of them once.
+    pub fn parse(text: &str) -> Self {
         let (mut kinds, mut samples) = (BTreeMap::new(), BTreeMap::new());
         for line in text.lines() {
             if let Some(line) = line.strip_prefix("# TYPE ") {

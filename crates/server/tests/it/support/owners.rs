@@ -9,18 +9,27 @@ use std::sync::Arc;
 
 /// A server for the callers `one`, `two` and `admin`.
 pub fn owners_rig() -> Rig {
+    Rig::keyed(config(), &owners_keys())
+}
+
+/// The keys of `one`, `two` and `admin`.
+pub fn owners_keys() -> Arc<Keys> {
     let keys = [
         key("one", &[Scope::Inference]),
         key("two", &[Scope::Inference]),
         key("admin", &[Scope::Inference, Scope::Admin]),
     ];
-    Rig::keyed(config(), &Arc::new(Keys::new(&keys).expect("good keys")))
+    Arc::new(Keys::new(&keys).expect("good keys"))
 }
 
 /// A request of a caller.
 pub fn call_as(rig: &Rig, owner: &str, method: &str, path: &str, body: &Value) -> Reply {
-    let field = format!("authorization: Bearer {}\r\n", key_text(owner));
-    call(rig, method, path, &field, body)
+    call(rig, method, path, &key_field(owner), body)
+}
+
+/// The header field with a caller's key.
+pub fn key_field(owner: &str) -> String {
+    format!("authorization: Bearer {}\r\n", key_text(owner))
 }
 
 /// Status and error code of a rejection.

@@ -1,0 +1,28 @@
+//! Other instances of the cluster, asked over HTTP on behalf of a caller.
+//!
+//! ```text
+//! peer             the other instances and their addresses
+//! passed_request   a caller's request, as it is sent to other instances
+//! peer_connection  one request on a connection of its own
+//! peer_calls       one request to many instances at once, within bounds of number, bytes and time
+//! scope            `?scope=`: this instance, or the cluster
+//! unanswered       instances whose part of an answer is missing
+//! ```
+//!
+//! Each instance checks the caller's key and what the caller may see: a request is passed on with the caller's headers, and
+//! answers of other instances are put together unchanged. A request that was passed on carries [`FORWARDED`] and is
+//! answered from what the instance itself has, so that no request travels in a circle.
+
+mod passed_request;
+mod peer;
+mod peer_calls;
+mod peer_connection;
+mod scope;
+mod unanswered;
+
+pub(crate) use passed_request::{FORWARDED, PassedRequest};
+pub(crate) use peer::{Peer, PeerReach, Peers};
+pub(crate) use peer_calls::{FeedPlace, FirstHit, PeerAnswer, PeerCallCounts, PeerCalls};
+pub(crate) use peer_connection::send;
+pub(crate) use scope::ListScope;
+pub(crate) use unanswered::Unanswered;

@@ -1,0 +1,109 @@
+//! The other instances of the cluster.
+
+use crate::cluster_slot::ClusterSlot;
+use cluster::instances::{InstanceState, LiveInstance};
+use cluster::messages::{Heartbeat, Role};
+use cluster::names::InstanceId;
+
+/// Another instance that is not gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) id: InstanceId,
+    pub(crate) role: Role,
+    /// Host and port of the HTTP interface, or why the instance is not asked.
+    pub(crate) address: Result<String, &'static str>,
+}
+
+/// Which instances are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerReach {
+    /// Those that own streams.
+    Gateways,
+    /// Engines, too.
+    All,
+}
+
+/// Where a heartbeat's instance is asked. A gateway with other keys could take a caller for another one, or for anybody.
+fn address(heartbeat: &Heartbeat, own_keys: &str) -> Result<String, &'static str> {
+    if heartbeat.role != Role::Engine && heartbeat.keys_digest != own_keys {
+        return Err("its API keys differ from those here");
+    }
+    let address = heartbeat.http.clone();
+    address.ok_or("its heartbeats have no address (cluster.address)")
+}
+
+/// The other instances, from their heartbeats; none without a cluster.
+#[derive(Clone)]
+pub(crate) struct Peers(ClusterSlot);
+
+impl Peers {
+    /// The instances that this process hears of.
+    pub(crate) fn new(cluster: ClusterSlot) -> Self {
+        Self(cluster)
+    }
+
+    /// Id of this instance; `None` without a cluster.
+    pub(crate) fn own_id(&self) -> Option<InstanceId> {
+        self.0.get().map(|node| node.membership().id())
+    }
+
+    /// Id of this instance, as in answers; `None` without a cluster.
+    pub(crate) fn own_name(&self) -> Option<String> {
+        self.own_id().map(|id| id.to_string())
+    }
+
+    /// Part of this instance in the cluster.
+    pub(crate) fn own_role(&self) -> Option<Role> {
+        self.0.get().map(|node| node.role())
+    }
+
+    /// The instances that are not gone, by id. Those that shut down still answer.
+    pub(crate) fn living(&self, reach: PeerReach) -> Vec<Peer> {
+        let Some(node) = self.0.get() else {
+            return Vec::new();
+        };
+        let own_keys = &node.membership().own().keys_digest;
+        let instances = node.membership().instances().into_iter();
+        let is_asked = |instance: &LiveInstance| {
+            let is_gateway = instance.heartbeat.role != Role::Engine;
+            instance.state != InstanceState::Gone && (is_gateway || reach == PeerReach::All)
+        };
+        let peer = |instance: LiveInstance| Peer {
+            id: instance.heartbeat.id,
+            role: instance.heartbeat.role,
+            address: address(&instance.heartbeat, own_keys),
+        };
+        instances.filter(is_asked).map(peer).collect()
+    }
+
+    /// Changes with the state of any instance; `None` without a cluster.
+    pub(crate) fn changes(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
+        self.0.get().map(|node| node.membership().changes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gateway_with_other_keys_is_not_asked() {
+        let heartbeat = |role, keys: &str, http: Option<&str>| Heartbeat {
+            keys_digest: keys.to_owned(),
+            http: http.map(str::to_owned),
+            ..Heartbeat::new(InstanceId(1), role)
+        };
+        let rows = [
+            (Role::Gateway, "k", Some("h:1"), true),
+            (Role::Gateway, "other", Some("h:1"), false),
+            (Role::All, "", Some("h:1"), false),
+            // An engine has no streams, and may have no keys.
+            (Role::Engine, "", Some("h:1"), true),
+            (Role::Gateway, "k", None, false),
+        ];
+        for (role, keys, http, is_asked) in rows {
+            let address = address(&heartbeat(role, keys, http), "k");
+            assert_eq!(address.is_ok(), is_asked, "{role:?} {keys} {http:?}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! One request to many instances at once.
+
+use super::passed_request::PassedRequest;
+use super::peer::{Peer, PeerReach, Peers};
+use super::peer_connection::send;
+use super::unanswered::Unanswered;
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::{FuturesUnordered, iter};
+use gateway::metrics::count::Counter;
+use generate::error::ApiError;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+/// Requests to many instances at one time.
+const CALLS_MAX: usize = 8;
+/// Instances that one call asks at one time.
+const ASKED_AT_ONCE: usize = 32;
+/// Bytes of all answers to one call.
+const ANSWERS_BYTES_MAX: usize = 8 << 20;
+/// Readers of the cluster's feed; each has a connection to each gateway, and a buffer of some events.
+const FEEDS_MAX: usize = 8;
+/// Time for all instances together.
+const CALL_TIME: Duration = Duration::from_secs(2);
+
+/// What other instances are asked with, and how often that was done.
+pub(crate) struct PeerCalls {
+    pub(crate) peers: Peers,
+    places: Semaphore,
+    feed_places: Arc<Semaphore>,
+    answered: Counter,
+    failed: Counter,
+}
+
+/// The right to read the other gateways' feeds.
+pub(crate) type FeedPlace = OwnedSemaphorePermit;
+
+/// Requests to other instances since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PeerCallCounts {
+    /// Answered in time.
+    pub(crate) answered: u64,
+    /// Not answered, or with an error of the instance.
+    pub(crate) failed: u64,
+}
+
+/// A complete answer of an instance with the status 200.
+#[derive(Debug)]
+pub(crate) struct PeerAnswer {
+    pub(crate) peer: Peer,
+    pub(crate) body: Bytes,
+}
+
+/// The answers of all living instances.
+#[derive(Debug, Default)]
+pub(crate) struct PeerAnswers {
+    pub(crate) answers: Vec<PeerAnswer>,
+    /// Those without an answer, by id.
+    pub(crate) unanswered: Vec<Unanswered>,
+}
+
+/// The first instance that has what was asked for.
+pub(crate) enum FirstHit {
+    /// The response of this instance.
+    Hit(Peer, Box<Response<Incoming>>),
+    /// All instances have answered that they do not have it.
+    Nowhere,
+    /// No instance that answered has it.
+    Unknown(Vec<Unanswered>),
+}
+
+impl PeerCalls {
+    /// Nothing was asked yet.
+    pub(crate) fn new(peers: Peers) -> Self {
+        Self {
+            peers,
+            places: Semaphore::new(CALLS_MAX),
+            feed_places: Arc::new(Semaphore::new(FEEDS_MAX)),
+            answered: Counter::default(),
+            failed: Counter::default(),
+        }
+    }
+
+    /// Requests since the start.
+    pub(crate) fn counts(&self) -> PeerCallCounts {
+        PeerCallCounts {
+            answered: self.answered.get(),
+            failed: self.failed.get(),
+        }
+    }
+
+    /// The right to read the other gateways' feeds.
+    ///
+    /// # Errors
+    /// As many readers as may be have it.
+    pub(crate) fn take_feed_place(&self) -> Result<FeedPlace, ApiError> {
+        let place = Arc::clone(&self.feed_places).try_acquire_owned();
+        place.map_err(|_| {
+            let message = format!(
+                "{FEEDS_MAX} readers read the feed of the cluster here; scope=instance is the feed of this gateway"
+            );
+            ApiError::capacity("overloaded", message, Duration::from_secs(1))
+        })
+    }
+
+    /// Whether there are other gateways.
+    pub(crate) fn has_gateways(&self) -> bool {
+        !self.peers.living(PeerReach::Gateways).is_empty()
+    }
+
+    /// Asks all living instances, and collects the complete answers.
+    pub(crate) async fn ask_all(&self, reach: PeerReach, request: &PassedRequest) -> PeerAnswers {
+        let deadline = Instant::now() + CALL_TIME;
+        let peers = self.peers.living(reach);
+        if peers.is_empty() {
+            return PeerAnswers::default();
+        }
+        let place = timeout_at(deadline, self.places.acquire()).await;
+        let room = AtomicUsize::new(ANSWERS_BYTES_MAX);
+        let room = &room;
+        let is_late = place.is_err();
+        let asked = iter(peers).map(|peer| async move {
+            if is_late {
+                return (peer, Err(too_many()));
+            }
+            let answer = timeout_at(deadline, read_answer(&peer, request, room)).await;
+            let answer = answer.unwrap_or_else(|_| Err(late()));
+            (peer, answer)
+        });
+        let asked: Vec<_> = asked.buffer_unordered(ASKED_AT_ONCE).collect().await;
+        drop(place);
+        let mut all = PeerAnswers::default();
+        for (peer, answer) in asked {
+            self.count(answer.is_ok());
+            match answer {
+                Ok(body) => all.answers.push(PeerAnswer { peer, body }),
+                Err(reason) => all.unanswered.push(Unanswered::new(&peer, reason)),
+            }
+        }
+        all.answers.sort_by_key(|answer| answer.peer.id);
+        all.unanswered.sort_by(|a, b| a.instance.cmp(&b.instance));
+        all
+    }
+
+    /// Asks all other gateways, and returns the first response that is not one of an instance without the thing asked
+    /// for. Gateways that cannot be asked at all are left out: waiting would not help.
+    pub(crate) async fn first_hit(
+        &self,
+        request: &PassedRequest,
+        is_miss: impl Fn(StatusCode) -> bool,
+    ) -> FirstHit {
+        let deadline = Instant::now() + CALL_TIME;
+        let mut peers = self.peers.living(PeerReach::Gateways);
+        peers.retain(|peer| peer.address.is_ok());
+        let place = timeout_at(deadline, self.places.acquire()).await;
+        if place.is_err() {
+            let silent = peers.iter().map(|peer| Unanswered::new(peer, too_many()));
+            return FirstHit::Unknown(silent.collect());
+        }
+        let mut asked: FuturesUnordered<_> = peers
+            .into_iter()
+            .map(|peer| async move {
+                let response = timeout_at(deadline, open_answer(&peer, request)).await;
+                let response = response.unwrap_or_else(|_| Err(late()));
+                (peer, response)
+            })
+            .collect();
+        let (mut gone, mut unanswered) = (None, Vec::new());
+        while let Some((peer, response)) = asked.next().await {
+            let failure = match response {
+                Ok(response) if is_miss(response.status()) => None,
+                Ok(response) if response.status() == StatusCode::GONE => {
+                    gone = Some(FirstHit::Hit(peer.clone(), Box::new(response)));
+                    None
+                }
+                Ok(response) if is_failure(response.status()) => Some(refused(response.status())),
+                Ok(response) => {
+                    self.count(true);
+                    return FirstHit::Hit(peer, Box::new(response));
+                }
+                Err(reason) => Some(reason),
+            };
+            self.count(failure.is_none());
+            if let Some(reason) = failure {
+                unanswered.push(Unanswered::new(&peer, reason));
+            }
+        }
+        match (gone, unanswered.is_empty()) {
+            (Some(gone), _) => gone,
+            (None, true) => FirstHit::Nowhere,
+            (None, false) => FirstHit::Unknown(unanswered),
+        }
+    }
+
+    fn count(&self, is_answered: bool) {
+        let count = if is_answered {
+            &self.answered
+        } else {
+            &self.failed
+        };
+        count.add(1);
+    }
+}
+
+/// Whether a status is about the instance, and not about what was asked for.
+fn is_failure(status: StatusCode) -> bool {
+    const ABOUT_THE_KEY: [StatusCode; 3] = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::MISDIRECTED_REQUEST,
+    ];
+    status.is_server_error()
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || ABOUT_THE_KEY.contains(&status)
+}
+
+async fn open_answer(peer: &Peer, request: &PassedRequest) -> Result<Response<Incoming>, String> {
+    let address = peer.address.as_deref().map_err(|why| (*why).to_owned())?;
+    let request: http::Request<Body> = request.build(address)?;
+    send(address, request).await
+}
+
+async fn read_answer(
+    peer: &Peer,
+    request: &PassedRequest,
+    room: &AtomicUsize,
+) -> Result<Bytes, String> {
+    let response = open_answer(peer, request).await?;
+    if response.status() != StatusCode::OK {
+        return Err(refused(response.status()));
+    }
+    let mut body = response.into_body();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|why| why.to_string())?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let take = |left: usize| left.checked_sub(data.len());
+        let taken = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_err() {
+            return Err(format!(
+                "the answers are larger than {ANSWERS_BYTES_MAX} bytes together"
+            ));
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+fn late() -> String {
+    format!("no answer within {} s", CALL_TIME.as_secs())
+}
+
+fn too_many() -> String {
+    format!("{CALLS_MAX} other requests to all instances are in progress")
+}
+
+fn refused(status: StatusCode) -> String {
+    format!("it answered with status {}", status.as_u16())
+}

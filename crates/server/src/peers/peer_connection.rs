@@ -1,0 +1,38 @@
+//! One request to another instance, on a connection of its own.
+
+use axum::body::Body;
+use http::Request;
+use http::Response;
+use http::header::{CONNECTION, TRANSFER_ENCODING};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Time for a connection to another instance.
+const CONNECT_WAIT: Duration = Duration::from_secs(2);
+
+/// Sends a request to an instance, and returns the response when its head has arrived. The connection is closed when
+/// the body is dropped.
+///
+/// # Errors
+/// The instance is not reachable, or breaks off.
+pub(crate) async fn send(
+    address: &str,
+    request: Request<Body>,
+) -> Result<Response<Incoming>, String> {
+    let connected = timeout(CONNECT_WAIT, TcpStream::connect(address)).await;
+    let socket = connected
+        .map_err(|_| "no connection in time".to_owned())?
+        .map_err(|why| why.to_string())?;
+    socket.set_nodelay(true).map_err(|why| why.to_string())?;
+    let connection = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await;
+    let (mut peer, connection) = connection.map_err(|why| why.to_string())?;
+    tokio::spawn(connection);
+    let response = peer.send_request(request).await;
+    let mut response = response.map_err(|why| why.to_string())?;
+    response.headers_mut().remove(CONNECTION);
+    response.headers_mut().remove(TRANSFER_ENCODING);
+    Ok(response)
+}

@@ -1,0 +1,290 @@
+//! Requests that name something that another gateway has: a job, a stored answer, a delivery, or a stream without records.
+//!
+//! The id of such a thing does not always say where it is: the name of a job is the client's, and a stored answer outlives
+//! the stream. So this gateway looks first, and then asks all other gateways at once; the first that has it answers. The same
+//! finds streams while JetStream, which knows the owners, is away.
+
+use crate::access::authentication;
+use crate::app::App;
+use crate::peers::{FORWARDED, FirstHit, PassedRequest, PeerCalls, Unanswered};
+use crate::request::foreign_stream::{OwnerUnknown, forward, undecided};
+use crate::request::request_body;
+use crate::response::error_response::Rejected;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use gateway::job_names;
+use gateway::stream_owners::{StreamPlace, locate_stream};
+use gateway::streams::registry_caller;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use std::borrow::Cow;
+use wire::jobs::job_id::JobId;
+use wire::responses::ID_PREFIX;
+
+/// Bytes of an id that is looked up elsewhere.
+const ID_BYTES_MAX: usize = 128;
+
+/// What a request may find at another gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// What the path names. The status says that a gateway does not have it.
+    InPath(StatusCode),
+    /// `previous_response_id` in the body.
+    PreviousResponse,
+    /// `job_id` in the body, which no other gateway may have.
+    JobName,
+}
+
+impl Wanted {
+    fn of(method: &Method, path: &str) -> Option<Self> {
+        let mut parts = path.strip_prefix("/v1/")?.split('/');
+        let named = Self::InPath(StatusCode::NOT_FOUND);
+        let (kind, id) = (parts.next()?, parts.next());
+        match (kind, id, parts.next(), parts.next()) {
+            ("jobs" | "inference", None, ..) => (*method == Method::POST).then_some(Self::JobName),
+            ("responses", None | Some("input_tokens"), ..) => {
+                (*method == Method::POST).then_some(Self::PreviousResponse)
+            }
+            ("streams", None | Some("feed"), ..) => None,
+            ("jobs" | "responses" | "runs" | "stream" | "streams", Some(_), ..)
+            | ("chat", Some("completions"), Some(_), _)
+            | ("webhooks", Some("deliveries"), Some(_), _) => Some(named),
+            ("ai-sdk", Some("chat"), Some(_), Some("stream")) => {
+                Some(Self::InPath(StatusCode::NO_CONTENT))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Passes the request to the route, or to the gateway that has what the request names.
+pub(crate) async fn find_elsewhere(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_first = !request.headers().contains_key(FORWARDED);
+    let wanted = Wanted::of(request.method(), request.uri().path());
+    let Some(wanted) = wanted.filter(|_| is_first && app.peer_calls.has_gateways()) else {
+        return next.run(request).await;
+    };
+    let (head, body) = request.into_parts();
+    let body = match request_body::read(&head.headers, body, &app.config.now()).await {
+        Ok(body) => body,
+        Err(error) => return Rejected::from(error).into_response(),
+    };
+    let found = match wanted {
+        Wanted::InPath(missing) => {
+            let passed = PassedRequest::of(&head, body.clone());
+            let here = next.run(Request::from_parts(head, Body::from(body))).await;
+            let is_owner_unknown = here.extensions().get::<OwnerUnknown>().is_some();
+            return match here.status() == missing || is_owner_unknown {
+                true => first_elsewhere(&app.peer_calls, &passed, missing, here).await,
+                false => here,
+            };
+        }
+        Wanted::PreviousResponse => previous_response(&app, &head, &body).await,
+        Wanted::JobName => job_name(&app, &head, &body).await,
+    };
+    match found {
+        Answer::Here => next.run(Request::from_parts(head, Body::from(body))).await,
+        Answer::At(address) => {
+            let passed = Request::from_parts(head, Body::from(body));
+            forward(&address, passed)
+                .await
+                .unwrap_or_else(|why| unreachable(&address, &why))
+        }
+        Answer::Rejected(response) => *response,
+    }
+}
+
+/// The gateway that answers a request with a name in the body.
+enum Answer {
+    /// The route of this gateway.
+    Here,
+    /// The gateway with this address.
+    At(String),
+    /// Nobody.
+    Rejected(Box<Response>),
+}
+
+/// The response of the first gateway that has what the path names; `here` if no gateway has it.
+async fn first_elsewhere(
+    calls: &PeerCalls,
+    passed: &PassedRequest,
+    missing: StatusCode,
+    here: Response,
+) -> Response {
+    let is_miss = |status| status == missing || status == StatusCode::NOT_FOUND;
+    match calls.first_hit(passed, is_miss).await {
+        FirstHit::Hit(_, response) => response.map(Body::new),
+        FirstHit::Nowhere => here,
+        FirstHit::Unknown(_) if here.status() != missing => here,
+        FirstHit::Unknown(unanswered) => not_asked(&unanswered),
+    }
+}
+
+/// The gateway that has the response before this one.
+async fn previous_response(app: &App, head: &Parts, body: &[u8]) -> Answer {
+    let Some(id) = BodyNames::of(body).previous_response_id else {
+        return Answer::Here;
+    };
+    let is_here = |id: &str| {
+        let caller = authentication::caller(&head.extensions);
+        caller.is_ok_and(|caller| app.gateway.responses.find_response(id, caller).is_ok())
+    };
+    if !is_plain(&id) || is_here(&id) {
+        return Answer::Here;
+    }
+    let mut owner_unknown = None;
+    if let Some(stream) = id.strip_prefix(ID_PREFIX).and_then(|id| id.parse().ok())
+        && app.gateway.owners.is_set()
+    {
+        let Ok(caller) = authentication::caller(&head.extensions) else {
+            return Answer::Here;
+        };
+        match locate_stream(&app.gateway, stream, registry_caller(caller)).await {
+            StreamPlace::At(address) => return Answer::At(address),
+            // One that was taken over now is here; an ended one may be stored at another gateway.
+            StreamPlace::Here if is_here(&id) => return Answer::Here,
+            StreamPlace::Here | StreamPlace::Unknown => {}
+            StreamPlace::Undecided(why) => owner_unknown = Some(why),
+        }
+    }
+    let request = PassedRequest::get(head, format!("/v1/responses/{id}"));
+    let is_miss = |status| status == StatusCode::NOT_FOUND;
+    match app.peer_calls.first_hit(&request, is_miss).await {
+        FirstHit::Hit(peer, response) if response.status() == StatusCode::OK => {
+            peer.address.map_or(Answer::Here, Answer::At)
+        }
+        FirstHit::Hit(..) | FirstHit::Nowhere => match owner_unknown {
+            Some(why) => Answer::Rejected(Box::new(undecided(&why))),
+            None => Answer::Here,
+        },
+        FirstHit::Unknown(unanswered) => Answer::Rejected(Box::new(not_asked(&unanswered))),
+    }
+}
+
+/// Rejects a job whose name is that of a job at another gateway. A gateway that does not answer rejects nothing: two
+/// gateways that are cut off from each other both accept the name.
+async fn job_name(app: &App, head: &Parts, body: &[u8]) -> Answer {
+    let names = BodyNames::of(body);
+    let Some(id) = names.job_id.and_then(|id| JobId::parse(&id)) else {
+        return Answer::Here;
+    };
+    let request = PassedRequest::get(head, format!("/v1/jobs/{}", id.as_str()));
+    let is_miss = |status| status == StatusCode::NOT_FOUND;
+    match app.peer_calls.first_hit(&request, is_miss).await {
+        FirstHit::Hit(_, response) if response.status() == StatusCode::OK => {
+            let error = Rejected::from(job_names::name_is_taken());
+            Answer::Rejected(Box::new(error.into_response()))
+        }
+        _ => Answer::Here,
+    }
+}
+
+/// The names in a body; none in a body that is no JSON object, which the route rejects.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BodyNames<'a> {
+    #[serde(borrow)]
+    previous_response_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    job_id: Option<Cow<'a, str>>,
+}
+
+impl<'a> BodyNames<'a> {
+    fn of(body: &'a [u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+}
+
+/// Whether an id can stand in a path.
+fn is_plain(id: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_good)
+}
+
+fn not_asked(unanswered: &[Unanswered]) -> Response {
+    Rejected::from(Unanswered::error(unanswered)).into_response()
+}
+
+fn unreachable(address: &str, why: &str) -> Response {
+    tracing::warn!(address, "another gateway does not answer: {why}");
+    undecided("the gateway that has the response before this one does not answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_say_what_may_be_elsewhere() {
+        let named = Some(Wanted::InPath(StatusCode::NOT_FOUND));
+        let rows = [
+            ("GET", "/v1/jobs/mine", named),
+            ("POST", "/v1/jobs/mine/cancel", named),
+            ("GET", "/v1/jobs/mine/stream", named),
+            ("POST", "/v1/jobs", Some(Wanted::JobName)),
+            ("POST", "/v1/inference", Some(Wanted::JobName)),
+            ("GET", "/v1/jobs", None),
+            ("GET", "/v1/responses/resp_1", named),
+            ("GET", "/v1/responses/resp_1/input_items", named),
+            ("POST", "/v1/responses", Some(Wanted::PreviousResponse)),
+            (
+                "POST",
+                "/v1/responses/input_tokens",
+                Some(Wanted::PreviousResponse),
+            ),
+            ("GET", "/v1/chat/completions", None),
+            ("POST", "/v1/chat/completions", None),
+            ("DELETE", "/v1/chat/completions/chatcmpl-1", named),
+            ("GET", "/v1/chat/completions/chatcmpl-1/messages", named),
+            ("GET", "/v1/streams", None),
+            ("GET", "/v1/streams/feed", None),
+            ("GET", "/v1/streams/1/events", named),
+            ("GET", "/v1/stream/1", named),
+            ("GET", "/v1/runs/1", named),
+            ("GET", "/v1/webhooks/deliveries", None),
+            ("GET", "/v1/webhooks/deliveries/1", named),
+            (
+                "GET",
+                "/v1/ai-sdk/chat/1/stream",
+                Some(Wanted::InPath(StatusCode::NO_CONTENT)),
+            ),
+            ("POST", "/v1/ai-sdk/chat", None),
+            ("GET", "/v1/models/a", None),
+            ("GET", "/metrics", None),
+        ];
+        for (method, path, expected) in rows {
+            let method = method.parse().unwrap();
+            assert_eq!(Wanted::of(&method, path), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_from_good_bodies_only() {
+        let names = |body: &str| {
+            let names = BodyNames::of(body.as_bytes());
+            let text = |name: Option<Cow<'_, str>>| name.map(Cow::into_owned);
+            (text(names.previous_response_id), text(names.job_id))
+        };
+        let some = |name: &str| Some(name.to_owned());
+        assert_eq!(
+            names(r#"{"input":["previous_response_id"],"previous_response_id":"resp_1"}"#),
+            (some("resp_1"), None)
+        );
+        assert_eq!(names(r#"{"job_id":"a\u0062"}"#), (None, some("ab")));
+        for bad in ["", "[]", r#"{"job_id":1}"#, r#"{"job_id":"a""#] {
+            assert_eq!(names(bad), (None, None), "{bad}");
+        }
+        assert!(is_plain("resp_0-9aZ"));
+        let long = "a".repeat(ID_BYTES_MAX + 1);
+        for bad in ["", "a/b", "a?b", "é", "%2e", &long] {
+            assert!(!is_plain(bad), "{bad}");
+        }
+    }
+}

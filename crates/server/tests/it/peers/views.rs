@@ -1,0 +1,180 @@
+//! The feed, the metrics and the report of the whole cluster.
+
+use super::{EVENTS_MAX, Gateway, start_pair};
+use crate::support::client::Client;
+use crate::support::exported::Exported;
+use crate::support::owners::{call_as, key_field};
+use serde_json::{Value, json};
+
+/// A reader of a feed.
+struct Feed {
+    client: Client,
+    rest: String,
+}
+
+impl Feed {
+    fn open(gateway: &Gateway, query: &str) -> Self {
+        let mut client = Client::connect(gateway.rig().addr);
+        let key = key_field("admin");
+        let request =
+            format!("GET /v1/streams/feed{query} HTTP/1.1\r\nhost: localhost\r\n{key}\r\n");
+        client.send(request.as_bytes());
+        assert_eq!(client.head().status, 200);
+        let rest = String::new();
+        Self { client, rest }
+    }
+
+    fn next(&mut self) -> Value {
+        loop {
+            if let Some((frame, rest)) = self.rest.split_once("\n\n") {
+                let event = frame.strip_prefix("data: ").map(str::to_owned);
+                self.rest = rest.to_owned();
+                match event {
+                    Some(event) => return serde_json::from_str(&event).unwrap(),
+                    None => continue,
+                }
+            }
+            self.rest += &self.client.chunk().expect("the feed goes on");
+        }
+    }
+
+    /// The types of a stream's events up to the end, all of one gateway.
+    fn story(&mut self, stream: &str, gateway: &Gateway) -> Vec<String> {
+        let mut story = Vec::new();
+        for _ in 0..EVENTS_MAX {
+            let event = self.next();
+            if event["stream"] != stream {
+                continue;
+            }
+            assert_eq!(event["instance"], gateway.id.as_str(), "{event}");
+            story.push(event["type"].as_str().unwrap().to_owned());
+            if event["type"] == "ended" {
+                return story;
+            }
+        }
+        panic!("no end of {stream} after {story:?}");
+    }
+
+    /// Reads until there is an event of this type, of this gateway.
+    fn wait_for(&mut self, kind: &str, gateway: &str) -> Value {
+        for _ in 0..EVENTS_MAX {
+            let event = self.next();
+            if event["type"] == kind && event["instance"] == gateway {
+                return event;
+            }
+        }
+        panic!("no {kind} of {gateway}");
+    }
+}
+
+#[test]
+fn feed_of_a_gateway_has_the_events_of_the_other() {
+    let Some(mut pair) = start_pair() else { return };
+    let mut feed = Feed::open(&pair.first, "");
+    let mut own = Feed::open(&pair.first, "?scope=instance");
+    // The first event of each gateway is a snapshot of its metrics: from then on nothing is missing.
+    feed.wait_for("metrics", &pair.first.id);
+    feed.wait_for("metrics", &pair.second.id);
+    for gateway in [&pair.second, &pair.first] {
+        let id = gateway.run_job("one", None);
+        let story = feed.story(&id, gateway);
+        assert_eq!(story.first().map(String::as_str), Some("opened"));
+        assert!(story.contains(&"started".to_owned()), "{story:?}");
+        if gateway.id == pair.first.id {
+            assert_eq!(own.story(&id, gateway), story);
+        }
+    }
+    let (status, error) = pair.second.show("one", "/v1/streams/feed");
+    assert_eq!(
+        (status, &error["error"]["code"]),
+        (403, &json!("insufficient_scope"))
+    );
+    let id = pair.second.id.clone();
+    drop(pair.second.rig.take());
+    let lost = feed.wait_for("unreachable", &id);
+    assert!(lost["reason"].is_string(), "{lost}");
+}
+
+#[test]
+fn readers_of_the_clusters_feed_are_bounded() {
+    let Some(pair) = start_pair() else { return };
+    let readers: Vec<_> = (0..8).map(|_| Feed::open(&pair.first, "")).collect();
+    let (status, error) = pair.first.show("admin", "/v1/streams/feed");
+    assert_eq!(
+        (status, &error["error"]["code"]),
+        (503, &json!("overloaded"))
+    );
+    Feed::open(&pair.first, "?scope=instance");
+    drop(readers);
+    crate::support::wait_until("a place is free again", || {
+        let mut client = Client::connect(pair.first.rig().addr);
+        let key = key_field("admin");
+        let request = format!("GET /v1/streams/feed HTTP/1.1\r\nhost: localhost\r\n{key}\r\n");
+        client.send(request.as_bytes());
+        client.head().status == 200
+    });
+}
+
+#[test]
+fn metrics_of_the_cluster_are_one_text_with_an_instance_for_each_sample() {
+    let Some(mut pair) = start_pair() else { return };
+    pair.second.run_job("one", None);
+    let path = "/metrics?scope=cluster";
+    let reply = call_as(pair.first.rig(), "admin", "GET", path, &Value::Null);
+    assert_eq!(reply.head.status, 200);
+    let all = Exported::parse(&reply.body);
+    let own = call_as(pair.first.rig(), "admin", "GET", "/metrics", &Value::Null);
+    let own = Exported::parse(&own.body);
+    assert!(
+        own.kinds
+            .iter()
+            .all(|(name, kind)| all.kinds[name] == *kind)
+    );
+    let generated = |gateway: &Gateway| {
+        let labels = format!("instance=\"{}\",role=\"all\"", gateway.id);
+        all.value(&format!("millrace_generated_tokens_total{{{labels}}}"))
+    };
+    assert_eq!(
+        (generated(&pair.first), generated(&pair.second)),
+        (0.0, 4.0)
+    );
+    let is_labelled = |sample: &String| sample.contains("{instance=\"");
+    assert!(all.samples.keys().all(is_labelled));
+    let up = |text: &str, gateway: &Gateway| {
+        let labels = format!("instance=\"{}\",role=\"all\"", gateway.id);
+        let up = format!("millrace_instance_up{{{labels}}}");
+        Exported::parse(text).samples[&up]
+    };
+    assert_eq!(up(&reply.body, &pair.first), 1.0);
+    assert_eq!(up(&reply.body, &pair.second), 1.0);
+    assert_eq!(
+        call_as(pair.first.rig(), "one", "GET", path, &Value::Null)
+            .head
+            .status,
+        403
+    );
+
+    drop(pair.second.rig.take());
+    let reply = call_as(pair.first.rig(), "admin", "GET", path, &Value::Null);
+    assert_eq!(
+        (up(&reply.body, &pair.first), up(&reply.body, &pair.second)),
+        (1.0, 0.0)
+    );
+}
+
+#[test]
+fn report_of_the_cluster_has_the_streams_of_each_gateway() {
+    let Some(pair) = start_pair() else { return };
+    pair.second.run_job("one", None);
+    let mut report = Value::Null;
+    crate::support::wait_until("the heartbeats have the stream", || {
+        report = pair.first.show("admin", "/v1/cluster").1;
+        let instances = report["instances"].as_array().unwrap();
+        let retained = |at: usize| instances[at]["streams"]["retained"].as_u64();
+        (retained(0), retained(1)) == (Some(0), Some(1))
+    });
+    let instances = report["instances"].as_array().unwrap();
+    assert_eq!(instances[0]["id"], pair.first.id.as_str());
+    assert_eq!(instances[1]["id"], pair.second.id.as_str());
+    assert!(instances.iter().all(|one| one["uptime_s"].is_u64()));
+}
