@@ -138,6 +138,9 @@ fn stream_is_read_at_another_gateway_and_continues_there_when_the_owner_is_gone(
     let missing = get(&second.rig, &format!("/v1/streams/{unknown}"), "");
     assert_eq!(missing.head.status, 404);
 
+    let mut feed = send(&second.rig, "GET", "/v1/streams/feed", "", &Value::Null);
+    assert_eq!(feed.head().status, 200);
+
     // The first gateway is silent for good, as far as the second one knows.
     states
         .lock()
@@ -147,6 +150,14 @@ fn stream_is_read_at_another_gateway_and_continues_there_when_the_owner_is_gone(
         second.describe(&id)["state"] == "ended"
     });
     assert_eq!(second.text(&id), whole);
+    let (mut told, claimed) = (
+        String::new(),
+        format!("{{\"type\":\"claimed\",\"stream\":\"{id}\""),
+    );
+    while !told.contains(&claimed) {
+        assert!(!told.contains("\"type\":\"recovered\""), "{told}");
+        told += &feed.chunk().expect("the feed goes on");
+    }
     // The first one learns that the stream is not its own any more, and passes requests on.
     wait_until("the fence", || {
         first.replicator.lock().counters().fenced == 1
