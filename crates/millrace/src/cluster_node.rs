@@ -70,6 +70,7 @@ pub(crate) async fn join(
         nats: cluster.nats(),
         membership,
         role,
+        placement: cluster.placement.into(),
         describe: Box::new(describe),
     };
     let node = ClusterNode::start(config).await.map_err(Failure::user)?;

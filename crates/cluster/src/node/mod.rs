@@ -17,6 +17,7 @@ use crate::instances::{InstanceState, LiveInstance, Membership, MembershipConfig
 use crate::messages::{Heartbeat, OwnedStreams, Role};
 use crate::names::{InstanceId, Subjects};
 use crate::nats::Connection;
+use crate::placement::PlacementPolicy;
 use crate::relay::{
     KnownInstance, RelayConfig, RelayCounters, RelayDriver, RelayLink, RelayedModel,
 };
@@ -36,6 +37,8 @@ pub struct NodeConfig {
     pub membership: MembershipConfig,
     /// Part in the cluster.
     pub role: Role,
+    /// Which engine gets a request.
+    pub placement: PlacementPolicy,
     /// The process in heartbeats, without models; called for each heartbeat.
     pub describe: Box<dyn Fn() -> Heartbeat + Send + Sync>,
 }
@@ -43,6 +46,7 @@ pub struct NodeConfig {
 /// A process in a cluster. Dropped, it leaves without a word.
 pub struct ClusterNode {
     role: Role,
+    placement: PlacementPolicy,
     subjects: Subjects,
     membership: Arc<Membership>,
     served: Arc<ServedModels>,
@@ -79,6 +83,7 @@ impl ClusterNode {
         let membership = Membership::start(connection, config.membership, describe);
         Ok(Arc::new(Self {
             role: config.role,
+            placement: config.placement,
             subjects,
             membership: Arc::new(membership),
             served,
@@ -188,7 +193,11 @@ impl ClusterNode {
             gateway: self.membership.id(),
             instances: Box::new(move || known_instances(&membership)),
         };
-        let relay = RelayDriver::start(link, RelayConfig::default(), models).await?;
+        let config = RelayConfig {
+            placement: self.placement,
+            ..RelayConfig::default()
+        };
+        let relay = RelayDriver::start(link, config, models).await?;
         *lock(&self.relay) = Some(relay);
         Ok(())
     }

@@ -21,9 +21,11 @@
 //! prefix_chain    hashes of a prompt's blocks
 //! prefix_cache    blocks that one engine probably has
 //! tracked_engine  prediction and measured rates of one engine
+//! policy          the rule above, and the usual ones beside it
 //! ```
 
 mod load;
+mod policy;
 mod prefix_cache;
 mod prefix_chain;
 #[cfg(test)]
@@ -35,6 +37,7 @@ mod tracked_engine;
 pub use load::{EngineLoad, PlacementRequest};
 
 use crate::names::InstanceId;
+use policy::{Candidate, Turns};
 use prefix_cache::PrefixCache;
 use prefix_chain::{PrefixChain, mix};
 use std::collections::{BTreeMap, HashMap};
@@ -44,9 +47,23 @@ use tracked_engine::{Prediction, TrackedEngine, WaitingRequest};
 /// Predictions that differ by less than this share of the sooner one, plus one step, count as equal.
 const EQUAL_SHARE: f64 = 0.05;
 
-/// Bounds and sizes of a [`Placement`].
+/// Rule by which one of several engines gets a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlacementPolicy {
+    /// Where the first token is predicted soonest.
+    #[default]
+    Predicted,
+    /// Where the fewest requests are, as the heartbeat said and by own placements since.
+    LeastLoaded,
+    /// One engine after the other.
+    RoundRobin,
+}
+
+/// Rule, bounds and sizes of a [`Placement`].
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementConfig {
+    /// Rule.
+    pub policy: PlacementPolicy,
     /// Tokens in a block of the prefix index.
     pub block_tokens: usize,
     /// Blocks in the indexes of all engines together (about 64 bytes each).
@@ -62,6 +79,7 @@ pub struct PlacementConfig {
 impl Default for PlacementConfig {
     fn default() -> Self {
         Self {
+            policy: PlacementPolicy::default(),
             block_tokens: 32,
             blocks_max: 1 << 18,
             prompt_blocks_max: 1 << 12,
@@ -77,6 +95,7 @@ pub struct Placement {
     config: PlacementConfig,
     engines: BTreeMap<InstanceId, TrackedEngine>,
     requests: HashMap<u64, PlacedRequest>,
+    turns: Turns,
 }
 
 /// A request between its placement and its end.
@@ -102,11 +121,12 @@ impl Placement {
             config,
             engines: BTreeMap::new(),
             requests: HashMap::new(),
+            turns: Turns::default(),
         }
     }
 
-    /// The engine where the first token is predicted soonest. `engines` serve the request's model; of these none is
-    /// chosen that the request excludes. `None`: no engine is left.
+    /// The engine that the policy names. `engines` serve the request's model; of these none is chosen that the request
+    /// excludes. `None`: no engine is left.
     pub fn choose(
         &mut self,
         engines: &[EngineLoad],
@@ -115,26 +135,20 @@ impl Placement {
     ) -> Option<InstanceId> {
         self.track(engines);
         let (_, blocks) = self.blocks_of(request);
-        let candidates: Vec<_> = engines
+        let candidates = engines
             .iter()
             .filter(|load| !request.excluded.contains(&load.id))
-            .map(|load| (load, self.predict(load, request, &blocks, now)))
-            .collect();
-        let soonest = candidates
-            .iter()
-            .map(|(_, (prediction, _))| prediction.seconds)
-            .min_by(f64::total_cmp)?;
-        let family = blocks.first().copied().unwrap_or(mix(request.model));
-        let chosen = candidates
-            .iter()
-            .filter(|(load, (prediction, _))| {
-                let step = load.step.as_secs_f64();
-                prediction.seconds <= soonest * (1.0 + EQUAL_SHARE) + step
-            })
-            .min_by_key(|(load, (prediction, uncached))| {
-                (*uncached, prediction.sequences, mix(family ^ load.id.0))
+            .map(|load| {
+                let (prediction, uncached) = self.predict(load, request, &blocks, now);
+                Candidate {
+                    load,
+                    prediction,
+                    uncached,
+                }
             });
-        chosen.map(|(load, _)| load.id)
+        let candidates: Vec<_> = candidates.collect();
+        let family = blocks.first().copied().unwrap_or(mix(request.model));
+        self.turns.choose(self.config.policy, &candidates, family)
     }
 
     /// The request `id` was sent to `engine`.

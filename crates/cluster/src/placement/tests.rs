@@ -202,9 +202,47 @@ fn index_shrinks_where_the_engine_evicts_sooner() {
 }
 
 #[test]
+fn other_policies_ignore_prefixes_and_never_choose_an_excluded_engine() {
+    let now = epoch();
+    let tokens = prompt(0, 2000);
+    let choices = |policy, engines: &mut [EngineLoad], excluded: &[InstanceId]| {
+        let mut placement = Placement::new(PlacementConfig {
+            policy,
+            ..PlacementConfig::default()
+        });
+        let request = PlacementRequest {
+            excluded,
+            ..request(&tokens)
+        };
+        let mut chosen = Vec::new();
+        for number in 0..6 {
+            let id = placement.choose(engines, &request, now).unwrap();
+            let at = engines.iter().position(|load| load.id == id).unwrap();
+            placement.placed(number, &engines[at], &request, now);
+            chosen.push(id.0);
+        }
+        chosen
+    };
+    let mut engines = [idle(7, now), idle(3, now), idle(5, now)];
+    let round_robin = PlacementPolicy::RoundRobin;
+    assert_eq!(choices(round_robin, &mut engines, &[]), [3, 5, 7, 3, 5, 7]);
+    let excluded = [InstanceId(5)];
+    let turns = choices(round_robin, &mut engines, &excluded);
+    assert_eq!(turns, [3, 7, 3, 7, 3, 7]);
+    // Own placements count until the next heartbeat.
+    let mut least = choices(PlacementPolicy::LeastLoaded, &mut engines, &[]);
+    least.sort_unstable();
+    assert_eq!(least, [3, 3, 5, 5, 7, 7]);
+    engines[0].running = 4;
+    let least = choices(PlacementPolicy::LeastLoaded, &mut engines, &excluded);
+    assert_eq!(least[..4], [3, 3, 3, 3]);
+}
+
+#[test]
 fn nothing_grows_beyond_its_bound() {
     let now = epoch();
     let config = PlacementConfig {
+        policy: PlacementPolicy::Predicted,
         block_tokens: 4,
         blocks_max: 64,
         prompt_blocks_max: 16,

@@ -1,10 +1,13 @@
 //! Times and bounds of a relay.
 
+use crate::placement::PlacementPolicy;
 use std::time::Duration;
 
 /// Times and bounds of a relay.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayConfig {
+    /// Which engine gets a request.
+    pub placement: PlacementPolicy,
     /// Time between two credit orders of a gateway.
     pub credit_every: Duration,
     /// Time after which an order that was not acknowledged is sent again.
@@ -30,6 +33,7 @@ pub struct RelayConfig {
 impl Default for RelayConfig {
     fn default() -> Self {
         Self {
+            placement: PlacementPolicy::default(),
             credit_every: Duration::from_millis(20),
             order_repeat: Duration::from_millis(200),
             silence: Duration::from_millis(500),

@@ -100,10 +100,14 @@ impl Relay {
             model.identity.hash(&mut hasher);
             (model, hasher.finish())
         });
+        let placement = PlacementConfig {
+            policy: config.placement,
+            ..PlacementConfig::default()
+        };
         Self {
             gateway,
             config,
-            placement: Placement::new(PlacementConfig::default()),
+            placement: Placement::new(placement),
             models: models.collect(),
             requests: BTreeMap::new(),
             handles: HashMap::new(),

@@ -127,6 +127,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     other_setting("cluster.instance_id", Restart),
     other_setting("cluster.address", Restart),
     number_setting("cluster.heartbeat_ms", (50, 10_000), Restart),
+    other_setting("cluster.placement", Restart),
     number_setting("cluster.replicas", (1, 5), Restart),
     number_setting("cluster.behind_bytes", (1 << 20, 1 << 36), Restart),
     number_setting("cluster.store_bytes", (16 << 20, 1 << 50), Restart),

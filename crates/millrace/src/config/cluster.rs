@@ -4,6 +4,7 @@ use super::Settings;
 use cluster::config::{LoginFiles, NatsConfig, SERVERS_MAX, TlsFiles, check_name, check_server};
 use cluster::instances::MembershipConfig;
 use cluster::names::{ClusterName, InstanceId};
+use cluster::placement::PlacementPolicy;
 use cluster::records::RecordsConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,8 @@ pub(crate) struct Cluster {
     pub(crate) address: Option<String>,
     /// Time between two heartbeats, the same in all processes of a cluster. A process is silent after 3 without one, and gone after 12.
     pub(crate) heartbeat_ms: u64,
+    /// Which engine gets a request of this gateway.
+    pub(crate) placement: Placement,
     /// How many NATS servers store each record of a stream: 1, 3 or 5. Default: 3 where `servers` has three or more, else 1. The last process that was started decides for all.
     pub(crate) replicas: Option<usize>,
     /// Maximum bytes of records that JetStream has not stored yet, in memory. Beyond it records are dropped, and the stream is stored anew later.
@@ -51,6 +54,19 @@ pub(crate) struct Cluster {
     pub(crate) store_bytes: u64,
     /// Age at which JetStream removes records that no gateway has removed; running streams are stored anew at half of it.
     pub(crate) records_age_max_s: u64,
+}
+
+/// Rule by which one of several engines gets a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Placement {
+    /// Where the first token is predicted soonest, by load and cached prefixes.
+    #[default]
+    Predicted,
+    /// Where the fewest requests are.
+    LeastLoaded,
+    /// One engine after the other.
+    RoundRobin,
 }
 
 /// Part of a process in a cluster.
@@ -86,6 +102,7 @@ impl Default for Cluster {
             instance_id: String::new(),
             address: None,
             heartbeat_ms: 250,
+            placement: Placement::default(),
             replicas: None,
             behind_bytes: records.behind_bytes,
             store_bytes: records.store_bytes,
@@ -100,6 +117,16 @@ impl From<Role> for cluster::messages::Role {
             Role::All => Self::All,
             Role::Gateway => Self::Gateway,
             Role::Engine => Self::Engine,
+        }
+    }
+}
+
+impl From<Placement> for PlacementPolicy {
+    fn from(placement: Placement) -> Self {
+        match placement {
+            Placement::Predicted => Self::Predicted,
+            Placement::LeastLoaded => Self::LeastLoaded,
+            Placement::RoundRobin => Self::RoundRobin,
         }
     }
 }

@@ -242,10 +242,7 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "a directory that was chosen must work; without a choice a read-only home must not prevent the start",
     ),
     ("cluster.role", "one process needs no NATS"),
-    (
-        "cluster.name",
-        "one cluster per NATS account is the usual case",
-    ),
+    ("cluster.name", "one cluster per NATS account is usual"),
     ("cluster.servers", "a single process opens no connection"),
     (
         "cluster.nkey_file",
@@ -275,6 +272,7 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "cluster.heartbeat_ms",
         "an engine that died is noticed within a second, at the cost of four small messages a second",
     ),
+    ("cluster.placement", "finds the most cached prefixes"),
     (
         "cluster.replicas",
         "three survive the loss of one; one server has one copy",

@@ -4,7 +4,7 @@
 //! ```text
 //! engine    one engine: queue, slots, steps, the cached blocks
 //! workload  conversations and their tokens
-//! policy    round robin, least-loaded, predicted
+//! policy    a gateway of the simulation, and its policy
 //! run       the event loop, and the figures of a run
 //! ```
 
@@ -13,7 +13,8 @@ mod policy;
 mod run;
 mod workload;
 
-use policy::Policy;
+use super::PlacementPolicy;
+use policy::{POLICIES, policy_name};
 use run::{Figures, Scenario};
 use std::io::Write as _;
 use workload::Workload;
@@ -37,7 +38,7 @@ fn table() {
     .unwrap();
     for workload in WORKLOADS {
         for (engines, gateways, slow) in [(4, 3, 0), (4, 1, 1), (4, 3, 1), (16, 3, 4)] {
-            for policy in Policy::ALL {
+            for policy in POLICIES {
                 let scenario = Scenario {
                     workload,
                     engines,
@@ -51,7 +52,7 @@ fn table() {
                     out,
                     "| {} | {engines} | {slow} | {gateways} | {} | {:.1} % | {:.0} | {:.0} |",
                     workload.name(),
-                    policy.name(),
+                    policy_name(policy),
                     figures.hit_share * 100.0,
                     figures.ttft_p50_ms,
                     figures.ttft_p99_ms,
@@ -76,7 +77,7 @@ fn predicted_placement_beats_round_robin_and_least_loaded() {
             };
             mean_of(2, &scenario)
         };
-        let [robin, least, predicted] = Policy::ALL.map(of);
+        let [robin, least, predicted] = POLICIES.map(of);
         for (name, other) in [("round robin", robin), ("least-loaded", least)] {
             let against = format!("{workload:?}: {predicted:?} beside {name}: {other:?}");
             assert!(predicted.ttft_p99_ms < other.ttft_p99_ms, "{against}");
@@ -94,7 +95,7 @@ fn run_is_decided_by_its_seed() {
         workload: Workload::Chats,
         engines: 3,
         gateways: 2,
-        policy: Policy::Predicted,
+        policy: PlacementPolicy::Predicted,
         has_slow_engines: true,
         minutes: 1,
     };

@@ -1,9 +1,10 @@
 //! The event loop of a simulated cluster.
 
+use super::super::PlacementPolicy;
 use super::super::load::EngineLoad;
 use super::super::tests::epoch;
 use super::engine::{Outcome, SimulatedEngine, Work};
-use super::policy::{Gateway, Policy};
+use super::policy::Gateway;
 use super::workload::{Conversation, Dice, Workload};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +18,7 @@ pub(super) struct Scenario {
     pub(super) workload: Workload,
     pub(super) engines: usize,
     pub(super) gateways: usize,
-    pub(super) policy: Policy,
+    pub(super) policy: PlacementPolicy,
     /// Each fourth engine has half of the speed of the others.
     pub(super) has_slow_engines: bool,
     /// Of arrivals that are counted.
@@ -99,7 +100,7 @@ impl Cluster {
             busy: vec![false; engines.len()],
             loads: engines.iter().map(|engine| engine.load(start)).collect(),
             engines,
-            gateways: gateways.map(|i| Gateway::new(scenario.policy, i)).collect(),
+            gateways: gateways.map(|_| Gateway::new(scenario.policy)).collect(),
             conversations: Vec::new(),
             gateway_of: Vec::new(),
             ttft_us: Vec::new(),
