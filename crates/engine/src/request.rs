@@ -1,5 +1,6 @@
 //! Requests to the engine: prompt, sampling parameters, choices, and the caller's callbacks.
 
+use crate::remote::RemoteRecord;
 use crate::{Embedding, Progress, SequencePermits, Terms};
 use std::sync::Arc;
 use std::time::Instant;
@@ -164,7 +165,7 @@ pub struct Request {
     pub held: Option<Box<dyn Send>>,
     /// The request as a record for an engine of another process. Required by a handle of [`crate::remote`]; an engine of
     /// this process ignores it.
-    pub remote: Option<Arc<[u8]>>,
+    pub remote: Option<RemoteRecord>,
 }
 
 /// A rejected request with the reason.

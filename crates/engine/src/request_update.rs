@@ -55,4 +55,16 @@ impl RequestUpdate {
         set(&mut sampling.frequency_penalty, self.frequency_penalty);
         sampling.top_k = self.top_k.unwrap_or(sampling.top_k);
     }
+
+    /// Replaces the parameters that a later update sets. The injected tokens stay as they are.
+    pub fn override_with(&mut self, later: &Self) {
+        let set = |value: &mut Option<f32>, new: Option<f32>| *value = new.or(*value);
+        set(&mut self.temperature, later.temperature);
+        set(&mut self.top_p, later.top_p);
+        set(&mut self.min_p, later.min_p);
+        set(&mut self.repetition_penalty, later.repetition_penalty);
+        set(&mut self.presence_penalty, later.presence_penalty);
+        set(&mut self.frequency_penalty, later.frequency_penalty);
+        self.top_k = later.top_k.or(self.top_k);
+    }
 }

@@ -7,7 +7,7 @@ use engine::{Progress, SequencePermits};
 use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;
 use generate::prompt::PreparedPrompt;
-use generate::submit::{ResumedGeneration, Submission, SubmissionHost};
+use generate::submit::{HostStream, ResumedGeneration, Submission, SubmissionHost};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -21,6 +21,8 @@ struct StreamHost<'a> {
     /// When the engine's timestamps begin.
     epoch: Instant,
     owner: Owner,
+    /// Whether an engine may still compute the requests of an earlier process.
+    is_continued: bool,
 }
 
 impl<'a> StreamHost<'a> {
@@ -37,6 +39,7 @@ impl<'a> StreamHost<'a> {
             work: Arc::new(PermitHolder::new(permit, record, undelivered)),
             epoch: submission.model.engine.epoch(),
             owner: record.terms().owner,
+            is_continued: false,
         }
     }
 }
@@ -61,6 +64,15 @@ impl SubmissionHost for StreamHost<'_> {
     fn set_requests(&self, count: usize) {
         self.record.transitions().set_requests(count);
     }
+
+    fn stream(&self) -> Option<HostStream> {
+        self.record.durable()?;
+        Some(HostStream {
+            id: self.record.id().to_bits(),
+            generation: self.record.recovery_state().recoveries(),
+            is_continued: self.is_continued,
+        })
+    }
 }
 
 /// Submits all prompts of a stream, or none, for [`StreamRun::start_stream`]. Returns the first readers of the logs, too.
@@ -79,17 +91,20 @@ pub(crate) fn start_stream(
 }
 
 /// Submits the rest of a stream of an earlier process, for [`StreamRun::start_stream`]. Returns the first readers of the
-/// logs, too.
+/// logs, too. An engine of another process that still computes the stream goes on with it, unless updates are to follow.
 ///
 /// # Errors
 /// As for [`start_stream`].
 pub(crate) fn resume_stream(
     submission: &Submission<'_>,
     (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
-    permit: Permit,
+    (permit, has_updates): (Permit, bool),
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
-    let host = StreamHost::new(submission, permit, streams, record);
+    let host = StreamHost {
+        is_continued: !has_updates,
+        ..StreamHost::new(submission, permit, streams, record)
+    };
     let (generation, readers) = submission.resume(prompts, resumed, &host)?;
     Ok((Started::of_generation(generation), readers))
 }

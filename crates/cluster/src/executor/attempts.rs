@@ -7,7 +7,7 @@ use crate::messages::{
     Attempt, Order, OrderKind, ReadRequest, Rejection, Run, RunReply, TokenBatch,
 };
 use crate::names::InstanceId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Attempts that have not ended.
@@ -16,10 +16,6 @@ pub const OPEN_ATTEMPTS_MAX: usize = 4096;
 pub const STARTING_MAX: usize = 256;
 /// Ended attempts that are kept for reads.
 pub const ENDED_KEPT_MAX: usize = 1024;
-/// Time that an ended attempt is kept for reads.
-pub const ENDED_WAIT: Duration = Duration::from_secs(60);
-/// A gateway that was not heard for so long is gone, and its attempts are cancelled.
-pub const GATEWAY_SILENCE: Duration = Duration::from_secs(10);
 /// An open attempt of which nothing was sent for so long reports its progress again, so that its gateway sees attempts that
 /// it has given up.
 pub const REPORT_AFTER: Duration = Duration::from_secs(3);
@@ -50,24 +46,26 @@ pub struct Settled {
 
 /// All attempts, by gateway and request. `now` never decreases.
 pub struct Attempts {
-    entries: BTreeMap<(InstanceId, u64), Entry>,
+    pub(super) entries: BTreeMap<(InstanceId, u64), Entry>,
     /// When the gateways of the entries were heard last.
-    heard: BTreeMap<InstanceId, Instant>,
+    pub(super) heard: BTreeMap<InstanceId, Instant>,
+    /// Those whose attempts wait for another gateway.
+    pub(super) silent: BTreeSet<InstanceId>,
     batch: TokenBatch,
     buffers: CopyBuffers,
     is_leaving: bool,
 }
 
 /// One attempt. Without `running` it is being submitted.
-struct Entry {
-    attempt: u32,
+pub(super) struct Entry {
+    pub(super) attempt: u32,
     /// Subjects of the answers, until the attempt is submitted.
     answers: Vec<String>,
-    running: Option<Box<RunningAttempt>>,
+    pub(super) running: Option<Box<RunningAttempt>>,
     /// When something was sent last.
     sent: Instant,
     /// When all ends were sent.
-    ended: Option<Instant>,
+    pub(super) ended: Option<Instant>,
 }
 
 impl Attempts {
@@ -76,6 +74,7 @@ impl Attempts {
         Self {
             entries: BTreeMap::new(),
             heard: BTreeMap::new(),
+            silent: BTreeSet::new(),
             batch: TokenBatch::new(engine),
             buffers: CopyBuffers::new(),
             is_leaving: false,
@@ -213,36 +212,6 @@ impl Attempts {
         }
     }
 
-    /// Notes a sign of life of a gateway.
-    pub fn hear(&mut self, gateway: InstanceId, now: Instant) {
-        if let Some(heard) = self.heard.get_mut(&gateway) {
-            *heard = now;
-        }
-    }
-
-    /// Cancels the attempts of a gateway that is gone.
-    pub fn remove_gateway(&mut self, gateway: InstanceId) {
-        self.entries.retain(|key, _| key.0 != gateway);
-        self.heard.remove(&gateway);
-    }
-
-    /// Cancels the attempts of silent gateways, and forgets ended attempts after their time.
-    pub fn expire(&mut self, now: Instant) {
-        let silent = |heard: &Instant| now.saturating_duration_since(*heard) >= GATEWAY_SILENCE;
-        let gone = self.heard.iter().filter(|(_, heard)| silent(heard));
-        let gone: Vec<InstanceId> = gone.map(|(gateway, _)| *gateway).collect();
-        for gateway in gone {
-            if self.entries.keys().any(|key| key.0 == gateway) {
-                tracing::warn!(%gateway, "the gateway is silent: its requests are cancelled");
-            }
-            self.remove_gateway(gateway);
-        }
-        let is_over = |since: Instant| now.saturating_duration_since(since) >= ENDED_WAIT;
-        self.entries
-            .retain(|_, entry| !entry.ended.is_some_and(is_over));
-        self.drop_ended(ENDED_KEPT_MAX);
-    }
-
     /// Rejects further requests: the process shuts down.
     pub fn leave(&mut self) {
         self.is_leaving = true;
@@ -270,7 +239,7 @@ impl Attempts {
 
     /// Drops the ended attempts but for the last `keep`. A gateway that reads one that was dropped places the request
     /// again.
-    fn drop_ended(&mut self, keep: usize) {
+    pub(super) fn drop_ended(&mut self, keep: usize) {
         let ended = self.entries.iter();
         let ended = ended.filter_map(|(key, entry)| Some((entry.ended?, *key)));
         let mut ended: Vec<_> = ended.collect();
@@ -283,6 +252,17 @@ impl Attempts {
 }
 
 impl Entry {
+    /// An attempt that a gateway has adopted.
+    pub(super) fn adopted(attempt: u32, running: RunningAttempt, now: Instant) -> Self {
+        Self {
+            attempt,
+            answers: Vec::new(),
+            running: Some(Box::new(running)),
+            sent: now,
+            ended: None,
+        }
+    }
+
     /// Decides about a repeated request.
     fn repeat(&mut self, answer: String) -> Admission {
         if self.running.is_some() {

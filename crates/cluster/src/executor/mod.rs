@@ -1,8 +1,11 @@
 //! The engine side of remote requests: requests of gateways are submitted to this process's engines, and their tokens sent.
 //!
 //! ```text
-//! attempts   all attempts, by gateway and request: admission, orders, reads, expiry; no I/O, `now` is an argument
-//! running    one attempt: what was sent of it, and the orders that were applied
+//! attempts   all attempts, by gateway and request: admission, orders, reads; no I/O, `now` is an argument
+//! silence    attempts of gateways that are silent, and attempts that have ended
+//! adoption   attempts that another gateway continues
+//! running    one attempt: what was sent of it, and the orders that were applied    attempt_parts   its parts
+//! shared_generation   what attempts share whose choices were adopted one by one
 //! outgoing   messages to one gateway        submission   from a message to a submitted request
 //! load       load of an engine              service      the tasks on NATS
 //! ```
@@ -10,20 +13,24 @@
 //! An attempt is one try of a gateway's request on this engine. All tokens of one step for one gateway are in one message,
 //! and no message is repeated: a gateway that misses tokens reads them. An attempt that has ended is kept for such reads.
 
+mod adoption;
+mod attempt_parts;
 mod attempts;
 mod load;
 mod outgoing;
 mod running;
 mod service;
+mod shared_generation;
+mod silence;
 mod submission;
 #[cfg(test)]
 mod tests;
 
 pub use attempts::{
-    Admission, Attempts, ENDED_KEPT_MAX, ENDED_WAIT, GATEWAY_SILENCE, OPEN_ATTEMPTS_MAX,
-    REPORT_AFTER, STARTING_MAX, Settled,
+    Admission, Attempts, ENDED_KEPT_MAX, OPEN_ATTEMPTS_MAX, REPORT_AFTER, STARTING_MAX, Settled,
 };
 pub use load::reported_load;
 pub use running::RunningAttempt;
 pub use service::ExecutorService;
+pub use silence::{ADOPTION_WAIT, ENDED_WAIT, GATEWAY_SILENCE};
 pub use submission::{ExecutorModel, start};

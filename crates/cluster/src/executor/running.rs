@@ -1,45 +1,35 @@
 //! One attempt of a request: its generation, what was sent of it, and the orders that were applied.
 
+use super::attempt_parts::{AttemptRequest, AttemptUpdates, SentChoice};
 use super::outgoing::{CopyBuffers, LogItems, Outgoing, bytes_of};
+use super::shared_generation::SharedGeneration;
 use crate::messages::{
     Attempt, ChoiceEnd, Order, OrderKind, RequestProgress, RunChoice, RunKey, TokenBatch,
 };
-use engine::{Phase, Progress, RequestUpdate, UpdateRejected};
+use engine::{Phase, Progress, RequestUpdate};
 use generate::output::choice_reader::LogReaders;
-use generate::stream_source::{StartedGeneration, Submitted};
+use generate::stream_source::StartedGeneration;
+use std::sync::Arc;
 use stream::End;
 
-/// A submitted attempt. The drop cancels it.
+/// A submitted attempt. The drop ends its choices.
 pub struct RunningAttempt {
-    attempt: Attempt,
-    generation: StartedGeneration,
-    /// Without readers the engine would end the choices.
-    _readers: Vec<LogReaders>,
-    choices: Vec<SentChoice>,
-    /// Alternatives of each token.
-    top_n: usize,
-    orders_applied: u32,
+    pub(super) attempt: Attempt,
+    pub(super) work: Arc<SharedGeneration>,
+    /// Requests of the engine that compute the choices.
+    pub(super) requests: Vec<usize>,
+    /// By choice. Without readers the engine ends a choice.
+    pub(super) readers: Vec<Option<LogReaders>>,
+    pub(super) choices: Vec<SentChoice>,
+    pub(super) request: AttemptRequest,
+    pub(super) updates: AttemptUpdates,
+    pub(super) orders_applied: u32,
+    /// Whether the gateway has paused the attempt.
+    pub(super) is_paused: bool,
+    /// Whether the attempt waits for another gateway.
+    pub(super) is_orphaned: bool,
     /// Progress that was sent last.
-    sent: RequestProgress,
-}
-
-/// What the gateway has of one choice, and what it gets next.
-#[derive(Clone, Copy, Default)]
-struct SentChoice {
-    /// Items of the log that the gateway gave.
-    given: u32,
-    /// Whether the gateway gave the end.
-    is_given_end: bool,
-    /// Items of the log that the gateway gave or that were sent.
-    sent: u32,
-    /// Whether the gateway gave the end, or it was sent.
-    is_end_sent: bool,
-    /// Items of the log that the gateway accepted; may be more than there are.
-    credit: u64,
-    /// Items of the log that can be sent.
-    ready: u32,
-    /// The end, if it can be sent.
-    ready_end: Option<End>,
+    pub(super) sent: RequestProgress,
 }
 
 impl RunningAttempt {
@@ -47,26 +37,37 @@ impl RunningAttempt {
         attempt: Attempt,
         (generation, readers): (StartedGeneration, Vec<LogReaders>),
         given: &[RunChoice],
-        top_n: usize,
+        request: AttemptRequest,
+        (merged, is_paused): (RequestUpdate, bool),
     ) -> Self {
-        let choices = given.iter().map(|choice| {
+        let choices = given.iter().enumerate().map(|(log, choice)| {
             let given = u32::try_from(choice.ids.len()).unwrap_or(u32::MAX);
             SentChoice {
-                given,
+                log,
                 is_given_end: choice.has_ended,
-                sent: given,
-                is_end_sent: choice.has_ended,
-                ..SentChoice::default()
+                ..SentChoice::from_index(given)
             }
         });
+        let choices = choices.map(|choice| SentChoice {
+            is_end_sent: choice.is_given_end,
+            ..choice
+        });
+        let work = Arc::new(SharedGeneration::new(generation));
         Self {
             attempt,
-            _readers: readers,
+            requests: work.requests_of(|_| true),
+            work,
+            readers: readers.into_iter().map(Some).collect(),
             choices: choices.collect(),
-            top_n,
+            request,
+            updates: AttemptUpdates {
+                merged,
+                ..AttemptUpdates::default()
+            },
             orders_applied: 0,
+            is_paused,
+            is_orphaned: false,
             sent: queued(attempt),
-            generation,
         }
     }
 
@@ -91,7 +92,7 @@ impl RunningAttempt {
             return false;
         }
         let entries = 1 + self.choices.len() * 2 + tokens.div_ceil(64);
-        outgoing.make_room(bytes_of(entries, tokens, self.top_n));
+        outgoing.make_room(bytes_of(entries, tokens, self.request.top_n));
         for number in 0..self.choices.len() {
             let choice = self.choices[number];
             outgoing.push_items(self.items(number, choice.sent, choice.ready));
@@ -121,7 +122,7 @@ impl RunningAttempt {
             let have = have.get(number).map_or(0, |&have| have);
             let items = self.items(number, have.max(choice.given), choice.sent);
             let reached = buffers.push_items(batch, &items, reserve);
-            let end = self.generation.choices[number].tokens.end();
+            let end = self.work.log(choice.log).tokens.end();
             if let Some(end) = end.filter(|_| choice.is_end_sent && reached >= choice.sent) {
                 // Without room the gateway reads again.
                 let _ = batch.push_end(self.end_entry(number, choice.sent, end));
@@ -141,34 +142,55 @@ impl RunningAttempt {
         if Some(order.sequence) != self.orders_applied.checked_add(1) {
             return;
         }
-        let engine = &self.generation.engine;
-        let requests = self.generation.requests.iter();
         match &order.kind {
-            OrderKind::Cancel => requests.for_each(|request| engine.cancel(request.id)),
-            OrderKind::Pause => requests.for_each(|request| engine.pause(request.id)),
-            OrderKind::Resume => requests.for_each(|request| engine.resume(request.id)),
+            OrderKind::Cancel => self.cancel(),
+            OrderKind::Pause => self.is_paused = true,
+            OrderKind::Resume => self.is_paused = false,
             OrderKind::Update(update) if !self.update(update) => return,
             OrderKind::Update(_) | OrderKind::Credit { .. } | OrderKind::Forget => {}
         }
+        self.pause_as_ordered();
         self.orders_applied = order.sequence;
     }
 
-    /// Returns false if the engine has no room for the update: the gateway repeats the order.
-    fn update(&self, update: &RequestUpdate) -> bool {
-        for (i, request) in self.generation.requests.iter().enumerate() {
-            match self.generation.engine.update(request.id, update.clone()) {
-                Err(UpdateRejected::Full) if i == 0 => return false,
-                Err(why) => tracing::warn!("a control update of a gateway is not applied: {why:?}"),
-                Ok(()) => {}
-            }
+    fn cancel(&mut self) {
+        match self.is_shared() {
+            false => self.requests.iter().for_each(|&at| self.work.cancel(at)),
+            true => self.readers.iter_mut().for_each(|reader| *reader = None),
         }
+    }
+
+    /// Whether the engine's requests may compute choices of other attempts.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.work) > 1
+    }
+
+    /// Pauses the engine's requests while the gateway has them paused, or is gone.
+    pub(super) fn pause_as_ordered(&self) {
+        let is_paused = self.is_paused || self.is_orphaned;
+        let requests = self.requests.iter();
+        requests.for_each(|&at| self.work.set_paused(at, is_paused));
+    }
+
+    /// Returns false if the engine has no room for the update: the gateway repeats the order.
+    fn update(&mut self, update: &RequestUpdate) -> bool {
+        let updates = &mut self.updates;
+        let number = updates.before + updates.ordered + 1;
+        let mut requests = self.requests.iter();
+        if !requests.all(|&at| self.work.update(at, number, update)) {
+            return false;
+        }
+        updates.ordered += 1;
+        updates.merged.override_with(update);
+        updates.has_injected |= !update.inject.is_empty();
         true
     }
 
     fn grant_credit(&self) {
-        for (choice, log) in self.choices.iter().zip(&self.generation.choices) {
-            if choice.credit > log.tokens.accepted() {
-                log.tokens.accept(choice.credit);
+        for choice in self.choices.iter().filter(|choice| !choice.is_given_end) {
+            let log = &self.work.log(choice.log).tokens;
+            if choice.credit > log.accepted() {
+                log.accept(choice.credit);
             }
         }
     }
@@ -179,12 +201,14 @@ impl RunningAttempt {
     /// the length, then the number of updates that had begun.
     fn find_news(&mut self) -> RequestProgress {
         self.grant_credit();
-        let in_effect = self.updates_in_effect();
+        let before = u64::from(self.updates.before);
+        let in_effect = self.updates_in_effect().max(before);
         for number in 0..self.choices.len() {
-            let log = &self.generation.choices[number].tokens;
-            let (end, len) = (log.end(), log.len());
-            let begun = self.request_of(number).map_or(0, updates_begun);
             let choice = &mut self.choices[number];
+            let log = &self.work.log(choice.log).tokens;
+            let (end, len) = (log.end(), log.len());
+            let begun = self.work.progress_of(choice.log);
+            let begun = begun.map_or(0, Progress::updates_begun);
             choice.ready = choice.sent;
             choice.ready_end = None;
             if begun <= in_effect && !choice.is_end_sent {
@@ -194,32 +218,24 @@ impl RunningAttempt {
         }
         RequestProgress {
             phase: self.phase(),
-            prompt_done: self.generation.prompt_done(),
-            cached_tokens: self.cached_tokens(),
-            updates_applied: u32::try_from(in_effect).unwrap_or(u32::MAX),
+            prompt_done: self.most(Progress::prompt_done),
+            cached_tokens: self.most(Progress::cached_tokens),
+            updates_applied: u32::try_from(in_effect - before).unwrap_or(u32::MAX),
             orders_applied: self.orders_applied,
             ..self.sent
         }
     }
 
-    /// Updates that are in effect for all open choices.
-    fn updates_in_effect(&self) -> u64 {
-        let requests = &self.generation.requests;
-        let applied = |request: &Submitted| request.progress.updates_applied();
-        let logs = &self.generation.choices;
-        let is_open = |request: &&Submitted| {
-            let mut choices = request.choices.clone();
-            choices.any(|number| logs[number].tokens.end().is_none())
+    /// Updates that are in effect for all open choices, those before the attempt included.
+    pub(super) fn updates_in_effect(&self) -> u64 {
+        let applied = |at: usize| self.work.request(at).progress.updates_applied();
+        let is_open = |at: &usize| {
+            let mut choices = self.work.request(*at).choices.clone();
+            choices.any(|number| self.work.log(number).tokens.end().is_none())
         };
-        let least = requests.iter().filter(is_open).map(applied).min();
-        least.unwrap_or_else(|| requests.iter().map(applied).max().unwrap_or(0))
-    }
-
-    /// Progress of the engine's request that computes a choice; `None`: the choice had ended.
-    fn request_of(&self, number: usize) -> Option<&Progress> {
-        let requests = &self.generation.requests;
-        let request = requests.iter().find(|r| r.choices.contains(&number));
-        Some(&request?.progress)
+        let requests = || self.requests.iter().copied();
+        let least = requests().filter(is_open).map(applied).min();
+        least.unwrap_or_else(|| requests().map(applied).max().unwrap_or(0))
     }
 
     /// The phase of all engine requests together.
@@ -231,24 +247,22 @@ impl RunningAttempt {
             Phase::Paused,
             Phase::Queued,
         ];
-        let requests = &self.generation.requests;
-        let has = |phase| requests.iter().any(|r| r.progress.phase() == phase);
+        let phase_of = |at: usize| self.work.request(at).progress.phase();
+        let has = |phase| self.requests.iter().any(|&at| phase_of(at) == phase);
         let first = ORDER.into_iter().find(|&phase| has(phase));
         first.unwrap_or(Phase::Ended)
     }
 
-    fn cached_tokens(&self) -> u64 {
-        let requests = self.generation.requests.iter();
-        requests
-            .map(|r| r.progress.cached_tokens())
-            .max()
-            .unwrap_or(0)
+    fn most(&self, count: impl Fn(&Progress) -> u64) -> u64 {
+        let requests = self.requests.iter();
+        let counts = requests.map(|&at| count(&self.work.request(at).progress));
+        counts.max().unwrap_or(0)
     }
 
     fn items(&self, number: usize, from: u32, to: u32) -> LogItems<'_> {
         LogItems {
-            log: &self.generation.choices[number],
-            top_n: self.top_n,
+            log: self.work.log(self.choices[number].log),
+            top_n: self.request.top_n,
             key: RunKey {
                 handle: self.attempt.handle,
                 attempt: self.attempt.attempt,
@@ -270,14 +284,6 @@ impl RunningAttempt {
     }
 }
 
-impl Drop for RunningAttempt {
-    fn drop(&mut self) {
-        for request in &self.generation.requests {
-            self.generation.engine.cancel(request.id);
-        }
-    }
-}
-
 /// Progress of an attempt that is not submitted yet.
 pub(super) fn queued(attempt: Attempt) -> RequestProgress {
     RequestProgress {
@@ -289,8 +295,4 @@ pub(super) fn queued(attempt: Attempt) -> RequestProgress {
         updates_applied: 0,
         orders_applied: 0,
     }
-}
-
-fn updates_begun(progress: &Progress) -> u64 {
-    progress.updates_begun()
 }

@@ -4,8 +4,8 @@ use super::attempts::{Admission, Attempts, Settled};
 use super::running::RunningAttempt;
 use super::submission::{ExecutorModel, rejected, start};
 use crate::messages::{
-    Assembled, Attempt, Heartbeat, PartAssembly, ReadRequest, Rejection, Run, RunReply,
-    decode_orders,
+    AdoptRequest, Assembled, Attempt, Heartbeat, PartAssembly, ReadRequest, Rejection, Run,
+    RunReply, decode_orders, encode_adoptions,
 };
 use crate::names::{InstanceId, Subjects};
 use async_nats::connection::State;
@@ -56,6 +56,7 @@ impl ExecutorService {
             runs: subscribe(subjects.run(engine)).await?,
             orders: subscribe(subjects.control(engine)).await?,
             reads: subscribe(subjects.read(engine)).await?,
+            adoptions: subscribe(subjects.adopt(engine)).await?,
             heartbeats: subscribe(subjects.heartbeat()).await?,
             client: client.clone(),
             subjects,
@@ -117,6 +118,7 @@ struct Worker {
     runs: Subscriber,
     orders: Subscriber,
     reads: Subscriber,
+    adoptions: Subscriber,
     heartbeats: Subscriber,
     models: Arc<[ExecutorModel]>,
     attempts: Attempts,
@@ -141,6 +143,7 @@ impl Worker {
                 Some(message) = self.runs.next() => self.take_run(message).await,
                 Some(message) = self.orders.next() => self.take_orders(&message),
                 Some(message) = self.reads.next() => self.take_read(message).await,
+                Some(message) = self.adoptions.next() => self.take_adoption(message).await,
                 Some(message) = self.heartbeats.next() => self.take_heartbeat(&message),
                 Some(Ok((name, outcome))) = self.submissions.join_next() => {
                     self.settle(name, outcome).await;
@@ -223,6 +226,20 @@ impl Worker {
                 self.publish(answer.to_string(), bytes).await;
             }
             Err(why) => tracing::debug!("a read of a gateway: {why}"),
+        }
+    }
+
+    async fn take_adoption(&mut self, message: Message) {
+        let Some(answer) = message.reply else {
+            return;
+        };
+        match AdoptRequest::decode(&message.payload) {
+            Ok(request) => {
+                let answers = self.attempts.adopt(&request, now());
+                self.publish(answer.to_string(), encode_adoptions(&answers))
+                    .await;
+            }
+            Err(why) => tracing::debug!("an adoption of a gateway: {why}"),
         }
     }
 

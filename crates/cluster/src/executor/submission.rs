@@ -1,5 +1,6 @@
 //! From a message of a gateway to a submitted request.
 
+use super::attempt_parts::AttemptRequest;
 use super::running::RunningAttempt;
 use crate::messages::{Attempt, ContentIdentity, Rejection, Run, RunReply};
 use generate::constraint::compiler::ConstraintCompiler;
@@ -52,6 +53,11 @@ pub fn start(models: &[ExecutorModel], run: Run, now: Instant) -> Result<Running
         ids: choice.ids.clone(),
         has_ended: choice.has_ended,
     });
+    let mut merged = request.in_effect.clone();
+    run.updates
+        .iter()
+        .for_each(|update| merged.override_with(update));
+    let is_paused = run.is_paused;
     let later = |ms| now.checked_add(Duration::from_millis(ms));
     let resumption = Resumption {
         choices: choices.collect(),
@@ -68,8 +74,21 @@ pub fn start(models: &[ExecutorModel], run: Run, now: Instant) -> Result<Running
         handle: run.handle,
         attempt: run.attempt,
     };
-    let top_n = request.params.sampling.top_logprobs as usize;
-    Ok(RunningAttempt::new(attempt, submitted, &run.choices, top_n))
+    let sampling = &request.params.sampling;
+    let of_attempt = AttemptRequest {
+        first_choice: request.first_choice,
+        logprobs: sampling.logprobs,
+        top_n: sampling.top_logprobs as usize,
+        origin: request.origin,
+    };
+    let state = (merged, is_paused);
+    Ok(RunningAttempt::new(
+        attempt,
+        submitted,
+        &run.choices,
+        of_attempt,
+        state,
+    ))
 }
 
 pub(super) fn rejected(code: Rejection, message: impl Into<String>) -> RunReply {

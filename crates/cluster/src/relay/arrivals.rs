@@ -123,7 +123,7 @@ impl Relay {
         }
     }
 
-    fn current(
+    pub(super) fn current(
         &mut self,
         engine: InstanceId,
         handle: u64,
@@ -141,8 +141,11 @@ impl Relay {
         let ends = batch.ends().iter().map(|end| (end.handle, end.attempt));
         let names: BTreeSet<_> = runs.chain(progress).chain(ends).collect();
         for (handle, attempt) in names {
+            // What is missing is read after the answer.
+            let is_asked = self.is_asked(engine, (handle, attempt));
             match self.current(engine, handle, attempt) {
                 Some(placed) => placed.hear(engine, now),
+                None if is_asked => {}
                 None => {
                     self.counters.stale += 1;
                     let name = Attempt { handle, attempt };

@@ -1,6 +1,7 @@
 //! A request of a relay, and where it runs.
 
 use super::RelayConfig;
+use super::adoption::AdoptionSearch;
 use super::order_queue::OrderQueue;
 use crate::messages::{Attempt, OrderKind, ReadEntry, Run, RunChoice};
 use crate::names::InstanceId;
@@ -29,8 +30,12 @@ pub(super) struct Assignment {
     pub(super) model: usize,
     pub(super) relayed: RelayedRequest,
     pub(super) place: Place,
-    /// Number of the current or last attempt; 0: none.
+    /// Number of the current attempt; 0: none.
     pub(super) attempt: u32,
+    /// Number of the last attempt; engines that were asked whether they have the request have attempts, too.
+    pub(super) last_attempt: u32,
+    /// The search for an engine that still computes the request of an earlier process.
+    pub(super) adoption: Option<AdoptionSearch>,
     /// Engines that died with the request since the last token.
     pub(super) crashes: u32,
     /// Engines that rejected the request since it was last placed.
@@ -69,12 +74,14 @@ impl Assignment {
     pub(super) fn new(model: usize, relayed: RelayedRequest, now: Instant) -> Self {
         Self {
             credited: vec![0; relayed.choices()],
+            adoption: relayed.continued().cloned().map(AdoptionSearch::new),
             model,
             relayed,
             place: Place::Waiting { retry_at: now },
             unplaced_since: now,
             may_run: false,
             attempt: 0,
+            last_attempt: 0,
             crashes: 0,
             excluded: Vec::new(),
             in_effect: RequestUpdate::default(),
@@ -123,7 +130,8 @@ impl Assignment {
 
     /// Begins the next attempt and returns the message for the engine.
     pub(super) fn begin_attempt(&mut self, engine: InstanceId, handle: u64, now: Instant) -> Run {
-        self.attempt += 1;
+        self.last_attempt += 1;
+        self.attempt = self.last_attempt;
         self.place = Place::Sent { engine, at: now };
         self.orders = OrderQueue::default();
         for update in &self.pending {
@@ -212,14 +220,7 @@ impl Assignment {
         self.updates_open -= 1;
         self.relayed.finish_update();
         if let Some(update) = self.pending.pop_front() {
-            let all = &mut self.in_effect;
-            all.temperature = update.temperature.or(all.temperature);
-            all.top_k = update.top_k.or(all.top_k);
-            all.top_p = update.top_p.or(all.top_p);
-            all.min_p = update.min_p.or(all.min_p);
-            all.repetition_penalty = update.repetition_penalty.or(all.repetition_penalty);
-            all.presence_penalty = update.presence_penalty.or(all.presence_penalty);
-            all.frequency_penalty = update.frequency_penalty.or(all.frequency_penalty);
+            self.in_effect.override_with(&update);
         }
     }
 

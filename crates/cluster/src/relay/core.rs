@@ -1,10 +1,12 @@
 //! Placement, orders, reads and ends of requests.
 
-use super::RelayConfig;
 use super::assignment::{Assignment, Place};
 use super::engines::Engines;
 use super::farewells::Farewells;
-use crate::messages::{ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run};
+use super::{RelayConfig, RelayCounters};
+use crate::messages::{
+    AdoptEntry, AdoptRequest, ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run,
+};
 use crate::names::InstanceId;
 use crate::placement::{Placement, PlacementConfig, PlacementRequest};
 use engine::remote::{RelayedRequest, RemoteInbox};
@@ -43,6 +45,13 @@ pub enum Action {
         /// At most [`crate::messages::ORDERS_MAX`].
         orders: Vec<Order>,
     },
+    /// Ask an engine for requests of an earlier process, and pass the answer to [`Relay::on_adopted`].
+    Adopt {
+        /// The engine.
+        engine: InstanceId,
+        /// At most [`crate::messages::ADOPTIONS_MAX`] choices.
+        request: AdoptRequest,
+    },
     /// Ask for missing tokens, and pass the answer to [`Relay::on_tokens`].
     Read {
         /// The engine.
@@ -50,21 +59,6 @@ pub enum Action {
         /// At most [`crate::messages::READS_MAX`] requests.
         request: ReadRequest,
     },
-}
-
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RelayCounters {
-    /// Requests sent to engines, repeated ones included.
-    pub attempts: u64,
-    /// Requests sent again after an engine died or lost them.
-    pub resubmitted: u64,
-    /// Reads of missing tokens.
-    pub gap_reads: u64,
-    /// Messages of earlier attempts.
-    pub stale: u64,
-    /// Requests that ended because an engine sent other tokens than before.
-    pub diverged: u64,
 }
 
 /// Requests of one gateway on engines of other processes.
@@ -88,6 +82,7 @@ pub struct Relay {
     /// Scratch.
     pub(super) orders: BTreeMap<InstanceId, Vec<Order>>,
     pub(super) reads: BTreeMap<InstanceId, Vec<ReadEntry>>,
+    pub(super) adoptions: BTreeMap<InstanceId, Vec<AdoptEntry>>,
     taken: Vec<RelayedRequest>,
     updates: Vec<(RequestId, RequestUpdate)>,
 }
@@ -121,6 +116,7 @@ impl Relay {
             actions: Vec::new(),
             orders: BTreeMap::new(),
             reads: BTreeMap::new(),
+            adoptions: BTreeMap::new(),
             taken: Vec::new(),
             updates: Vec::new(),
         }
@@ -197,6 +193,7 @@ impl Relay {
             orders.entry(engine).or_default().push(order);
         });
         self.pack_messages();
+        self.pack_adoptions();
         std::mem::take(&mut self.actions)
     }
 
@@ -317,20 +314,36 @@ impl Relay {
 
     /// Sends a waiting request to an engine.
     fn place(&mut self, handle: u64, now: Instant) {
+        if self.may_place(handle, now) {
+            self.submit(handle, now);
+        }
+    }
+
+    /// Whether a request waits for an engine and may run now.
+    fn may_place(&mut self, handle: u64, now: Instant) -> bool {
         let is_connected = self.connected_at.is_some();
         let Some(placed) = self.requests.get_mut(&handle) else {
-            return;
+            return false;
         };
         placed.may_run = placed.relayed.update_permits(now);
         let Place::Waiting { retry_at } = placed.place else {
-            return;
+            return false;
         };
         if !placed.may_run {
             placed.unplaced_since = now;
         }
-        if !is_connected || !placed.may_run || now < retry_at {
-            return;
+        let (may_run, is_paused) = (placed.may_run, placed.relayed.is_paused());
+        // An engine may have a paused request, which needs no permit.
+        if !is_connected || (may_run || is_paused) && self.search(handle, now) {
+            return false;
         }
+        may_run && now >= retry_at
+    }
+
+    fn submit(&mut self, handle: u64, now: Instant) {
+        let Some(placed) = self.requests.get_mut(&handle) else {
+            return;
+        };
         let (model, hash) = &self.models[placed.model];
         let engines = self.engines.models.get(placed.model);
         let loads = engines.map_or(&[][..], |engines| &engines.loads);

@@ -1,10 +1,11 @@
 //! A relay on NATS.
 
-use super::core::{Action, Relay, RelayCounters};
+use super::core::{Action, Relay};
 use super::engines::{Engines, KnownInstance};
-use super::{RelayConfig, RelayedModel, SubmitOutcome};
+use super::{RelayConfig, RelayCounters, RelayedModel, SubmitOutcome};
 use crate::messages::{
-    MESSAGE_BYTES_MAX, Order, ReadRequest, Run, RunReply, TokenBatch, encode_orders,
+    AdoptAnswer, AdoptRequest, Adoption, MESSAGE_BYTES_MAX, Order, ReadRequest, Run, RunReply,
+    TokenBatch, decode_adoptions, encode_orders,
 };
 use crate::names::{InstanceId, Subjects};
 use async_nats::{Client, Message, Request, RequestErrorKind, Subscriber};
@@ -24,6 +25,8 @@ const INSTANCES_EVERY: Duration = Duration::from_millis(50);
 const SUBMIT_WAIT: Duration = Duration::from_secs(10);
 /// Time for requests to end after a shutdown.
 const FINISH_MAX: Duration = Duration::from_secs(5);
+/// Time for the answer to a question for requests of an earlier process, which is repeated.
+const ADOPT_WAIT: Duration = Duration::from_secs(1);
 /// Time for the answer to a read.
 const READ_WAIT: Duration = Duration::from_secs(1);
 
@@ -76,6 +79,7 @@ impl RelayDriver {
             wake,
             submissions: JoinSet::new(),
             reads: JoinSet::new(),
+            adoptions: JoinSet::new(),
             batch: TokenBatch::default(),
             counters: Arc::clone(&counters),
         };
@@ -138,6 +142,8 @@ struct RelayTask {
     submissions: JoinSet<RunAnswer>,
     /// At most one for each engine and second.
     reads: JoinSet<ReadAnswer>,
+    /// At most one for each engine and [`RelayConfig::adopt_repeat`].
+    adoptions: JoinSet<(InstanceId, Vec<AdoptAnswer>)>,
     batch: TokenBatch,
     counters: Arc<Mutex<RelayCounters>>,
 }
@@ -164,6 +170,11 @@ impl RelayTask {
                         Ok(ReadAnswer::Nothing) | Err(_) => {}
                     }
                     continue;
+                }
+                Some(answer) = self.adoptions.join_next() => {
+                    if let Ok((engine, answers)) = answer {
+                        self.relay.on_adopted(engine, &answers, now());
+                    }
                 }
                 Some(submitted) = self.submissions.join_next() => self.take_answer(submitted.ok()),
                 () = wake.notified() => {}
@@ -216,7 +227,8 @@ impl RelayTask {
                 }
                 Action::Order { engine, orders } if is_usable => self.order(engine, &orders).await,
                 Action::Read { engine, request } if is_usable => self.read(engine, &request),
-                Action::Order { .. } | Action::Read { .. } => {}
+                Action::Adopt { engine, request } if is_usable => self.adopt(engine, request),
+                Action::Order { .. } | Action::Read { .. } | Action::Adopt { .. } => {}
             }
         }
     }
@@ -229,6 +241,39 @@ impl RelayTask {
                 tracing::debug!("orders for engine {engine}: {why}");
             }
         }
+    }
+
+    /// Sends a question. One that is too long for a message is divided; one choice that is too long is not asked for.
+    fn adopt(&mut self, engine: InstanceId, mut request: AdoptRequest) {
+        let Ok(message) = request.encode() else {
+            let rest = request.entries.split_off(request.entries.len() / 2);
+            if !request.entries.is_empty() {
+                let gateway = request.gateway;
+                self.adopt(engine, request);
+                let entries = rest;
+                self.adopt(engine, AdoptRequest { gateway, entries });
+            }
+            return;
+        };
+        // Those of a process that has ended.
+        let unknown = request.entries.iter().map(|entry| AdoptAnswer {
+            handle: entry.handle,
+            attempt: entry.attempt,
+            adoption: Adoption::Unknown,
+        });
+        let unknown: Vec<_> = unknown.collect();
+        let client = self.link.client.clone();
+        let subject = self.link.subjects.adopt(engine);
+        self.adoptions.spawn(async move {
+            let request = Request::new().payload(message.into());
+            let request = request.timeout(Some(ADOPT_WAIT));
+            let answers = match client.send_request(subject, request).await {
+                Ok(answer) => decode_adoptions(&answer.payload).unwrap_or_default(),
+                Err(why) if why.kind() == RequestErrorKind::NoResponders => unknown,
+                Err(_) => Vec::new(),
+            };
+            (engine, answers)
+        });
     }
 
     fn read(&mut self, engine: InstanceId, request: &ReadRequest) {

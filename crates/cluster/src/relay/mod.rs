@@ -11,20 +11,24 @@
 //!   them. A request with which several engines died without a token in between fails with
 //!   [`stream::FailCode::CrashedEngines`].
 //! - **Orders** (pause, resume, updates) are numbered and repeated until acknowledged; credit is sent as it grows.
+//! - **Adoption.** A request that an earlier process had submitted is looked for at all engines before it is sent.
 //! - While this process has no connection, no engine counts as dead.
 //!
 //! ```text
 //! core            placement and ends of requests       assignment       a request and where it runs
+//! adoption        engines that have a request of an earlier process
 //! arrivals        messages of engines                  order_queue      orders until acknowledged
 //! outgoing        orders, credit, reads
 //! config          times and bounds                     farewells        attempts that engines are to forget
 //! driver          the relay on NATS                    engines          engines from heartbeats
 //! ```
 
+mod adoption;
 mod arrivals;
 mod assignment;
 mod config;
 mod core;
+mod counters;
 mod driver;
 mod engines;
 mod farewells;
@@ -37,6 +41,7 @@ mod tests;
 
 pub use arrivals::SubmitOutcome;
 pub use config::RelayConfig;
-pub use core::{Action, Relay, RelayCounters, RelayedModel};
+pub use core::{Action, Relay, RelayedModel};
+pub use counters::RelayCounters;
 pub use driver::{InstanceSource, RelayDriver, RelayLink};
 pub use engines::{Engines, KnownInstance, ModelEngines};

@@ -7,11 +7,15 @@
 //!
 //! A request waits for the permit of its first choice before it is sent; its other choices take theirs as they become free.
 
+mod relayed_progress;
 mod relayed_request;
+mod remote_record;
 #[cfg(test)]
 mod tests;
 
-pub use relayed_request::{AppendError, RelayedProgress, RelayedRequest};
+pub use relayed_progress::{AppendError, RelayedProgress};
+pub use relayed_request::RelayedRequest;
+pub use remote_record::{ContinuedRequest, RemoteRecord, StreamChoice};
 
 use crate::inbox::Inbox;
 use crate::submitted_request::SubmittedRequest;

@@ -1,5 +1,6 @@
 //! A request whose tokens an engine of another process computes.
 
+use super::{AppendError, ContinuedRequest, RelayedProgress, RemoteRecord};
 use crate::inbox::Inbox;
 use crate::request_state::RequestState;
 use crate::sequence::Sequence;
@@ -19,36 +20,12 @@ pub struct RelayedRequest {
     state: RequestState,
     /// In choice order; `None`: the choice has ended.
     choices: Vec<Option<Sequence>>,
-    record: Arc<[u8]>,
+    record: RemoteRecord,
     /// Whether the request counts as queued.
     is_queued: bool,
     /// Phase that the follower was notified of.
     notified: Phase,
     has_ended: bool,
-}
-
-/// What an engine of another process reports of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RelayedProgress {
-    /// Phase.
-    pub phase: Phase,
-    /// Prompt tokens whose keys and values exist.
-    pub prompt_done: u64,
-    /// Prompt tokens that were taken from the prefix cache.
-    pub cached_tokens: u64,
-}
-
-/// Why a token cannot belong to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AppendError {
-    /// There is no such choice, or the choice has ended.
-    NoChoice,
-    /// The choice has all its tokens.
-    Full,
-    /// The id is not in the vocabulary.
-    UnknownToken,
-    /// Not as many alternatives as the request has per token.
-    Alternatives,
 }
 
 impl RelayedRequest {
@@ -65,7 +42,7 @@ impl RelayedRequest {
             inbox: Arc::clone(inbox),
             state,
             choices: sequences.into_iter().map(Some).collect(),
-            record: remote.unwrap_or_default(),
+            record: remote.unwrap_or_else(|| RemoteRecord::new([])),
             is_queued: true,
             notified: Phase::Queued,
             has_ended: false,
@@ -91,7 +68,12 @@ impl RelayedRequest {
 
     /// The record for the engine.
     pub fn record(&self) -> &Arc<[u8]> {
-        &self.record
+        &self.record.bytes
+    }
+
+    /// The request of an earlier process that this one continues.
+    pub fn continued(&self) -> Option<&ContinuedRequest> {
+        self.record.continued.as_deref()
     }
 
     /// Ids of the prompt; of a resumed answer with the tokens before the submission.

@@ -77,7 +77,7 @@ impl Bench {
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
-            remote: Some(Arc::from(*b"record")),
+            remote: Some(RemoteRecord::new(*b"record")),
         };
         (request, readers)
     }

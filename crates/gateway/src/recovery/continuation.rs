@@ -138,7 +138,7 @@ impl Continuation {
         let (started, readers) = launch::resume_stream(
             &self.pending.submission(&constraints),
             (&prompts, resumed),
-            permit,
+            (permit, !self.control.pending.is_empty()),
             (streams, run.record()),
         )?;
         let has_requests = !started.generation.requests.is_empty();

@@ -6,12 +6,14 @@
 //! as a recovered stream continues ([`Submission::resume`](crate::submit::Submission::resume)). So a request is moved to
 //! another engine with the same record and the tokens so far.
 
+pub(crate) mod origin;
 pub mod record;
 pub(crate) mod record_terms;
 mod resumption;
 #[cfg(test)]
 mod tests;
 
+pub use self::origin::RequestOrigin;
 pub use self::record::{REMOTE_REQUEST_BYTES_MAX, RemoteRequest};
 pub use self::record_terms::RecordTerms;
 pub use self::resumption::{ChoiceSoFar, Resumption};

@@ -1,5 +1,6 @@
 //! The record of a request.
 
+use super::origin::RequestOrigin;
 use super::record_terms::RecordTerms;
 use crate::error::ApiError;
 use crate::output::parser_config::ParseOptions;
@@ -40,6 +41,9 @@ pub struct RemoteRequest {
     /// Sampling parameters in effect that differ from `params`; nothing to inject.
     #[serde(default, with = "UpdateFields")]
     pub in_effect: RequestUpdate,
+    /// The stream, if another process can continue it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<RequestOrigin>,
 }
 
 impl RemoteRequest {
@@ -104,17 +108,6 @@ impl RemoteRequest {
 /// One update with the effect of all, without the injected tokens.
 pub(crate) fn merged(updates: &[RequestUpdate]) -> RequestUpdate {
     let mut all = RequestUpdate::default();
-    for update in updates {
-        all = RequestUpdate {
-            temperature: update.temperature.or(all.temperature),
-            top_k: update.top_k.or(all.top_k),
-            top_p: update.top_p.or(all.top_p),
-            min_p: update.min_p.or(all.min_p),
-            repetition_penalty: update.repetition_penalty.or(all.repetition_penalty),
-            presence_penalty: update.presence_penalty.or(all.presence_penalty),
-            frequency_penalty: update.frequency_penalty.or(all.frequency_penalty),
-            inject: Vec::new(),
-        };
-    }
+    updates.iter().for_each(|update| all.override_with(update));
     all
 }

@@ -1,7 +1,7 @@
 //! A remote handle with a relay, and requests.
 
 use crate::fake_server::{EOS, FakeServer};
-use engine::remote::remote_handle;
+use engine::remote::{RemoteRecord, remote_handle};
 use engine::{Choice, EngineConfig, Handle, Progress, Request, SamplingParams, Terms, Token};
 use generate::prompt_record::PromptRecord;
 use generate::remote_request::{RecordTerms, RemoteRequest};
@@ -97,6 +97,7 @@ impl Rig {
             credit_window: asked.credit_window,
             terms: RecordTerms::default(),
             in_effect: engine::RequestUpdate::default(),
+            origin: None,
         };
         let opened =
             (0..asked.choices).map(|_| stream::open(&self.pool, asked.max_tokens).unwrap());
@@ -122,7 +123,7 @@ impl Rig {
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
-            remote: Some(record.encode().unwrap().into()),
+            remote: Some(RemoteRecord::new(record.encode().unwrap())),
         };
         self.handle.submit(request).map_err(|_| "rejected").unwrap();
         readers

@@ -1,4 +1,5 @@
 mod admission;
+mod adoption;
 mod attempts;
 mod calls;
 mod engine_process;

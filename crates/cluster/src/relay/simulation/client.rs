@@ -1,6 +1,7 @@
 //! Clients of a remote handle, and the check of what they read.
 
 use super::engine::{INJECTED, end_of, token_at};
+use engine::remote::{ContinuedRequest, RemoteRecord, StreamChoice};
 use engine::{
     Choice, Handle, Progress, Request, RequestId, RequestUpdate, SamplingParams, Terms, Token,
 };
@@ -11,13 +12,17 @@ use testing::random::Random;
 
 /// A request with its readers.
 pub(super) struct Client {
-    pub(super) id: RequestId,
+    /// One; of a stream that another gateway went on with, one for each open choice.
+    pub(super) ids: Vec<RequestId>,
     seed: u64,
+    window: u8,
     pub(super) is_cancelled: bool,
     pub(super) is_paused: bool,
     pub(super) updates: u32,
     answers: Vec<Answer>,
-    progress: Arc<Progress>,
+    /// Of the first gateway.
+    progress: Option<Arc<Progress>>,
+    released: Arc<AtomicUsize>,
 }
 
 struct Answer {
@@ -47,49 +52,70 @@ impl Client {
         let mut answers = Vec::new();
         let mut choices = Vec::new();
         for _ in 0..=random.below(3) {
-            let (tokens, reader) = stream::open(pool, 100).expect("segments");
-            answers.push(Answer {
-                reader,
-                ids: Vec::new(),
-                end: None,
-            });
-            choices.push(Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            });
+            let (choice, answer) = open(pool, &[]);
+            answers.push(answer);
+            choices.push(choice);
         }
-        let mut record = seed.to_le_bytes().to_vec();
-        record.push(window);
-        // Some requests need several messages.
-        record.resize(9 + (seed % 20 / 19) as usize * 1_000_000, 0);
         let progress = Arc::new(Progress::default());
         let request = Request {
-            prompt: vec![1, 2],
-            sampling: SamplingParams::default(),
-            max_tokens: 100,
-            eos: Arc::from([0]),
-            choices,
-            first_choice: 0,
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: window.into(),
-            terms: Terms::default(),
             progress: Arc::clone(&progress),
-            permits: None,
             held: Some(Box::new(Held(Arc::clone(released)))),
-            remote: Some(record.into()),
+            ..request((seed, window, 0), (choices, 0), &[])
         };
         Self {
-            id: handle.submit(request).expect("accepted"),
+            ids: vec![handle.submit(request).expect("accepted")],
             seed,
+            window,
             is_cancelled: false,
             is_paused: false,
             updates: 0,
             answers,
-            progress,
+            progress: Some(progress),
+            released: Arc::clone(released),
+        }
+    }
+
+    /// Reads what is there when the gateway dies.
+    pub(super) fn read_all(&mut self) {
+        for answer in &mut self.answers {
+            while answer.read() {}
+        }
+    }
+
+    /// Submits what is open to another gateway, whose records lack the last `lag` tokens.
+    pub(super) fn go_on(
+        &mut self,
+        handle: &Handle,
+        pool: &SegmentPool<Token>,
+        (generation, lag): (u64, usize),
+    ) {
+        (self.ids, self.progress) = (Vec::new(), None);
+        for (number, answer) in self.answers.iter_mut().enumerate() {
+            if answer.end.is_none() && self.is_cancelled {
+                answer.end = Some(End::Cancelled);
+            }
+            if answer.end.is_some() {
+                continue;
+            }
+            let recorded = &answer.ids[..answer.ids.len().saturating_sub(lag)];
+            let (choice, opened) = open(pool, recorded);
+            let of_stream = (self.seed, self.window, generation);
+            let mut request = request(of_stream, (vec![choice], number), recorded);
+            (*answer, request.paused) = (opened, self.is_paused);
+            self.released.fetch_sub(1, Ordering::Relaxed);
+            request.held = Some(Box::new(Held(Arc::clone(&self.released))));
+            if let Some(remote) = &mut request.remote {
+                remote.continued = Some(Box::new(ContinuedRequest {
+                    choice: StreamChoice {
+                        stream: self.seed.into(),
+                        prompt: 0,
+                        choice: number as u32,
+                    },
+                    generation,
+                    ..ContinuedRequest::default()
+                }));
+            }
+            self.ids.push(handle.submit(request).expect("accepted"));
         }
     }
 
@@ -97,21 +123,15 @@ impl Client {
         self.answers.iter().all(|answer| answer.end.is_some())
     }
 
+    /// Tokens of all choices.
+    pub(super) fn tokens(&self) -> usize {
+        self.answers.iter().map(|answer| answer.ids.len()).sum()
+    }
+
     /// Reads and accepts what is there.
     pub(super) fn read(&mut self) {
-        let mut buf = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 7];
         for answer in &mut self.answers {
-            match answer.reader.read(&mut buf) {
-                Read::Items(count) => {
-                    answer.ids.extend(buf[..count].iter().map(|token| token.id));
-                    answer.reader.accept(answer.ids.len() as u64);
-                }
-                Read::Ended(end) => answer.end = Some(end),
-                Read::Empty => {}
-            }
+            answer.read();
         }
     }
 
@@ -123,7 +143,9 @@ impl Client {
             inject: vec![INJECTED + 2 * self.updates, INJECTED + 2 * self.updates + 1],
             ..RequestUpdate::default()
         };
-        handle.update(self.id, update).expect("room");
+        for &id in &self.ids {
+            handle.update(id, update.clone()).expect("room");
+        }
     }
 
     /// Each token is the one of its index and of the updates before it; each update is in the log once, in order. The end
@@ -159,10 +181,10 @@ impl Client {
                 answer.end
             );
         }
-        let (begun, applied) = (
-            self.progress.updates_begun(),
-            self.progress.updates_applied(),
-        );
+        let Some(progress) = &self.progress else {
+            return;
+        };
+        let (begun, applied) = (progress.updates_begun(), progress.updates_applied());
         assert!(
             applied <= begun && begun <= u64::from(self.updates),
             "{label}"
@@ -174,5 +196,76 @@ impl Client {
                 "{label}: updates in effect"
             );
         }
+    }
+}
+
+impl Answer {
+    /// Reads and accepts some tokens. Returns whether there were any.
+    fn read(&mut self) -> bool {
+        let mut buf = [BLANK; 7];
+        match self.reader.read(&mut buf) {
+            Read::Items(count) => {
+                self.ids.extend(buf[..count].iter().map(|token| token.id));
+                self.reader.accept(self.ids.len() as u64);
+                return true;
+            }
+            Read::Ended(end) => self.end = Some(end),
+            Read::Empty => {}
+        }
+        false
+    }
+}
+
+const BLANK: Token = Token {
+    id: 0,
+    logprob: -1.0,
+};
+
+/// A choice whose log begins with these tokens.
+fn open(pool: &SegmentPool<Token>, ids: &[u32]) -> (Choice, Answer) {
+    let (mut tokens, reader) = stream::open(pool, 100 + ids.len()).expect("segments");
+    for &id in ids {
+        tokens.append(Token { id, ..BLANK }).expect("room");
+    }
+    let choice = Choice {
+        tokens,
+        top: None,
+        terminator: None,
+        constraint: None,
+    };
+    let answer = Answer {
+        reader,
+        ids: Vec::new(),
+        end: None,
+    };
+    (choice, answer)
+}
+
+/// A request for choices from this number on.
+fn request(
+    (seed, window, generation): (u64, u8, u64),
+    (choices, first): (Vec<Choice>, usize),
+    answered: &[u32],
+) -> Request {
+    let mut record = seed.to_le_bytes().to_vec();
+    record.extend([window, first as u8, generation as u8]);
+    // Some requests need several messages.
+    record.resize(11 + (seed % 20 / 19) as usize * 1_000_000, 0);
+    Request {
+        prompt: [&[1, 2], answered].concat(),
+        sampling: SamplingParams::default(),
+        max_tokens: 100,
+        eos: Arc::from([0]),
+        choices,
+        first_choice: first as u32,
+        paused: false,
+        embedding: None,
+        deadline: None,
+        credit_window: window.into(),
+        terms: Terms::default(),
+        progress: Arc::default(),
+        permits: None,
+        held: None,
+        remote: Some(RemoteRecord::new(record)),
     }
 }

@@ -36,27 +36,32 @@ pub(super) fn end_of(seed: u64, choice: usize) -> (usize, End) {
     (len, end)
 }
 
-struct SimChoice {
-    ids: Vec<u32>,
-    sent: usize,
-    credit: usize,
-    end: Option<End>,
-    is_end_sent: bool,
+#[derive(Clone)]
+pub(super) struct SimChoice {
+    pub(super) ids: Vec<u32>,
+    pub(super) sent: usize,
+    pub(super) credit: usize,
+    pub(super) end: Option<End>,
+    pub(super) is_end_sent: bool,
 }
 
-struct SimRequest {
-    attempt: u32,
-    seed: u64,
-    window: usize,
-    choices: Vec<SimChoice>,
-    top_k: u32,
-    is_paused: bool,
-    updates: Vec<RequestUpdate>,
-    updates_applied: u32,
-    orders_applied: u32,
-    last: Option<RequestProgress>,
+pub(super) struct SimRequest {
+    pub(super) attempt: u32,
+    pub(super) seed: u64,
+    /// Processes that had continued the stream when its owner took it.
+    pub(super) generation: u64,
+    /// Number of the first choice.
+    pub(super) first: usize,
+    pub(super) window: usize,
+    pub(super) choices: Vec<SimChoice>,
+    pub(super) top_k: u32,
+    pub(super) is_paused: bool,
+    pub(super) updates: Vec<RequestUpdate>,
+    pub(super) updates_applied: u32,
+    pub(super) orders_applied: u32,
+    pub(super) last: Option<RequestProgress>,
     /// Steps since anything was sent: progress is repeated after a while, for a gateway that has given the attempt up.
-    silent_steps: u32,
+    pub(super) silent_steps: u32,
 }
 
 /// An engine, or with `is_leaving` one that ends its requests.
@@ -64,9 +69,9 @@ pub(super) struct SimEngine {
     pub(super) id: InstanceId,
     pub(super) stopped_until: Instant,
     pub(super) is_leaving: bool,
-    requests: BTreeMap<u64, SimRequest>,
+    pub(super) requests: BTreeMap<(InstanceId, u64), SimRequest>,
     assembly: PartAssembly,
-    /// Tokens computed that were part of an attempt's log before.
+    /// Tokens that were computed or injected.
     pub(super) computed: u64,
 }
 
@@ -92,7 +97,8 @@ impl SimEngine {
             Assembled::Incomplete => return RunReply::Received,
             Assembled::Run(run) => *run,
         };
-        let known = self.requests.get(&run.handle).map(|known| known.attempt);
+        let key = (run.gateway, run.handle);
+        let known = self.requests.get(&key).map(|known| known.attempt);
         if known.is_some_and(|known| known >= run.attempt) {
             return RunReply::Accepted;
         }
@@ -105,19 +111,21 @@ impl SimEngine {
             let message = String::new();
             return RunReply::Rejected { code, message };
         }
-        self.requests.insert(run.handle, SimRequest::new(&run));
+        self.requests.insert(key, SimRequest::new(&run));
         RunReply::Accepted
     }
 
     pub(super) fn orders(&mut self, message: &[u8]) {
-        for order in decode_orders(message).expect("orders").1 {
-            let request = self.requests.get_mut(&order.handle);
+        let (gateway, orders) = decode_orders(message).expect("orders");
+        for order in orders {
+            let key = (gateway, order.handle);
+            let request = self.requests.get_mut(&key);
             let Some(request) = request.filter(|r| r.attempt == order.attempt) else {
                 continue;
             };
             match order.kind {
                 OrderKind::Forget => {
-                    self.requests.remove(&order.handle);
+                    self.requests.remove(&key);
                 }
                 OrderKind::Credit { choice, accepted } => {
                     let choice = &mut request.choices[choice as usize];
@@ -141,7 +149,8 @@ impl SimEngine {
         let mut batch = TokenBatch::new(self.id);
         for entry in &request.entries {
             let (handle, attempt) = (entry.handle, entry.attempt);
-            let known = self.requests.get(&handle).filter(|r| r.attempt == attempt);
+            let known = self.requests.get(&(request.gateway, handle));
+            let known = known.filter(|r| r.attempt == attempt);
             let Some(known) = known else {
                 batch.push_unknown(Attempt { handle, attempt }).unwrap();
                 continue;
@@ -160,19 +169,22 @@ impl SimEngine {
     }
 
     /// Computes up to `most` tokens of each choice, and returns what is new.
-    pub(super) fn step(&mut self, most: usize) -> TokenBatch {
-        let mut batch = TokenBatch::new(self.id);
-        for (&handle, request) in &mut self.requests {
+    pub(super) fn step(&mut self, most: usize) -> BTreeMap<InstanceId, TokenBatch> {
+        let mut batches = BTreeMap::new();
+        for (&(gateway, handle), request) in &mut self.requests {
+            let new = || TokenBatch::new(self.id);
+            let batch = batches.entry(gateway).or_insert_with(new);
             let begun = request.sent();
+            let before = request.len();
             request.step(most, self.is_leaving);
+            self.computed += (request.len() - before) as u64;
             for (i, sent) in begun.iter().enumerate() {
-                self.computed += (request.choices[i].ids.len() - sent) as u64;
                 let len = request.choices[i].ids.len();
-                request.push_tokens(&mut batch, handle, i, *sent..len);
+                request.push_tokens(batch, handle, i, *sent..len);
                 request.choices[i].sent = len;
                 if request.choices[i].end.is_some() && !request.choices[i].is_end_sent {
                     request.choices[i].is_end_sent = true;
-                    request.push_end(&mut batch, handle, i);
+                    request.push_end(batch, handle, i);
                 }
             }
             let progress = request.progress(handle);
@@ -184,7 +196,8 @@ impl SimEngine {
                 batch.push_progress(progress).unwrap();
             }
         }
-        batch
+        batches.retain(|_, batch| !batch.is_empty());
+        batches
     }
 }
 
@@ -201,6 +214,8 @@ impl SimRequest {
         Self {
             attempt: run.attempt,
             seed,
+            first: run.request[9].into(),
+            generation: run.request[10].into(),
             window: run.request[8].into(),
             choices: choices.collect(),
             top_k: run.updates.last().and_then(|u| u.top_k).unwrap_or(0),
@@ -211,6 +226,11 @@ impl SimRequest {
             last: None,
             silent_steps: 0,
         }
+    }
+
+    /// Tokens of all choices.
+    fn len(&self) -> usize {
+        self.choices.iter().map(|choice| choice.ids.len()).sum()
     }
 
     fn sent(&self) -> Vec<usize> {
@@ -234,11 +254,12 @@ impl SimRequest {
             }
         }
         for (i, choice) in self.choices.iter_mut().enumerate() {
-            let (len, end) = end_of(self.seed, i);
+            let number = self.first + i;
+            let (len, end) = end_of(self.seed, number);
             for _ in 0..most {
                 let room = self.window == 0 || choice.ids.len() < choice.credit + self.window;
                 if choice.end.is_none() && choice.ids.len() < len && room {
-                    let next = token_at(self.seed, i, choice.ids.len(), self.top_k);
+                    let next = token_at(self.seed, number, choice.ids.len(), self.top_k);
                     choice.ids.push(next);
                 }
             }

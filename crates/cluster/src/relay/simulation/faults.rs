@@ -14,6 +14,12 @@ impl World {
         if !self.has_faults() || !self.random.chance(5) {
             return;
         }
+        if self.has_deaths_of_gateways && self.random.chance(20) {
+            return self.replace_gateway();
+        }
+        if !self.has_other_faults {
+            return;
+        }
         let at = self.random.below(self.engines.len() as u64) as usize;
         match self.random.below(9) {
             0..=1 => {
@@ -44,7 +50,7 @@ impl World {
             let client = Client::submit(&self.handle, &self.pool, &self.released, &mut self.random);
             self.clients.push(client);
         }
-        let is_faulty = self.has_faults();
+        let is_faulty = self.has_faults() && self.has_other_faults;
         for client in &mut self.clients {
             if self.random.chance(40) {
                 client.read();
@@ -52,16 +58,18 @@ impl World {
             match self.random.below(2000) {
                 0 if is_faulty => {
                     client.is_cancelled = true;
-                    self.handle.cancel(client.id);
+                    client.ids.iter().for_each(|&id| self.handle.cancel(id));
                 }
-                1..=9 if client.updates < 4 => client.update(&self.handle),
+                1..=9 if client.updates < 4 && !self.has_deaths_of_gateways => {
+                    client.update(&self.handle);
+                }
                 10..=14 if is_faulty => {
                     client.is_paused = true;
-                    self.handle.pause(client.id);
+                    client.ids.iter().for_each(|&id| self.handle.pause(id));
                 }
                 15..=40 => {
                     client.is_paused = false;
-                    self.handle.resume(client.id);
+                    client.ids.iter().for_each(|&id| self.handle.resume(id));
                 }
                 _ => {}
             }

@@ -2,14 +2,16 @@
 //! while, reject and leave, and the connection breaks. Each seed is a run in virtual time; what readers get is compared
 //! with what an engine alone would compute.
 
+mod adoption;
 mod client;
 mod engine;
 mod faults;
+mod network;
 
 use self::client::Client;
 use self::engine::SimEngine;
 use super::*;
-use crate::messages::{ContentIdentity, ReadRequest, RunReply, TokenBatch, encode_orders};
+use crate::messages::{AdoptAnswer, ContentIdentity};
 use crate::names::InstanceId;
 use crate::placement::EngineLoad;
 use ::engine::remote::remote_handle;
@@ -22,6 +24,7 @@ use std::time::{Duration, Instant};
 use stream::{PoolLimits, SegmentPool};
 use testing::random::Random;
 
+/// The first gateway.
 const GATEWAY: InstanceId = InstanceId(99);
 const CLIENTS: usize = 12;
 const SEEDS: u64 = 100;
@@ -47,7 +50,9 @@ enum Packet {
     Orders(InstanceId, Vec<u8>),
     Read(InstanceId, Vec<u8>),
     Submitted(InstanceId, (u64, u32), SubmitOutcome),
-    Tokens(Vec<u8>, bool),
+    Tokens(InstanceId, Vec<u8>, bool),
+    Adopt(InstanceId, Vec<u8>),
+    Adopted(InstanceId, InstanceId, Vec<AdoptAnswer>),
     Heartbeat(InstanceId),
 }
 
@@ -55,8 +60,15 @@ struct World {
     random: Random,
     now: Instant,
     start: Instant,
+    gateway: InstanceId,
     relay: Relay,
     handle: Handle,
+    /// With the times of their deaths.
+    dead_gateways: Vec<(InstanceId, Instant)>,
+    has_deaths_of_gateways: bool,
+    has_other_faults: bool,
+    /// Of the dead gateways' relays.
+    counters: RelayCounters,
     engines: Vec<SimEngine>,
     last_engine: u64,
     heard: BTreeMap<InstanceId, Instant>,
@@ -76,26 +88,19 @@ fn epoch() -> Instant {
 impl World {
     fn new(seed: u64) -> Self {
         let start = epoch();
-        let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), start).unwrap();
-        let model = RelayedModel {
-            context_max: 0,
-            key: "model".into(),
-            identity: ContentIdentity::default(),
-            inbox,
-        };
-        // Engines die far more often than by a request's fault.
-        let config = RelayConfig {
-            crashes_max: 1000,
-            ..RelayConfig::default()
-        };
-        let mut relay = Relay::new(GATEWAY, config, vec![model]);
+        let (handle, mut relay) = new_relay(GATEWAY, start);
         relay.set_connected(true, start);
         let mut world = Self {
             random: Random(seed),
             now: start,
             start,
+            gateway: GATEWAY,
             relay,
             handle,
+            dead_gateways: Vec::new(),
+            has_deaths_of_gateways: false,
+            has_other_faults: true,
+            counters: RelayCounters::default(),
             engines: Vec::new(),
             last_engine: 0,
             heard: BTreeMap::new(),
@@ -120,123 +125,8 @@ impl World {
         self.now - self.start < FAULTS
     }
 
-    /// Puts a message on the network, perhaps never, perhaps twice.
-    fn send(&mut self, make: impl Fn() -> Packet) {
-        let is_faulty = self.has_faults();
-        if self.disconnected_until.is_some() || is_faulty && self.random.chance(4) {
-            return;
-        }
-        let copies = if is_faulty && self.random.chance(4) {
-            2
-        } else {
-            1
-        };
-        for _ in 0..copies {
-            let slow = is_faulty && self.random.chance(3);
-            let most = if slow { 600_000 } else { 8_000 };
-            let delay = Duration::from_micros(100 + self.random.below(most));
-            self.sent += 1;
-            self.packets.insert((self.now + delay, self.sent), make());
-        }
-    }
-
-    /// The answer to a request that nobody answers, as the driver gives it.
-    fn send_unanswered(&mut self, engine: InstanceId, name: (u64, u32), after: Duration) {
-        self.sent += 1;
-        let packet = Packet::Submitted(engine, name, SubmitOutcome::Unanswered);
-        self.packets.insert((self.now + after, self.sent), packet);
-    }
-
     fn engine(&mut self, id: InstanceId) -> Option<&mut SimEngine> {
         self.engines.iter_mut().find(|engine| engine.id == id)
-    }
-
-    fn deliver(&mut self) {
-        while let Some(entry) = self.packets.first_entry().filter(|e| e.key().0 <= self.now) {
-            let packet = entry.remove();
-            let to = match &packet {
-                Packet::Run(id, ..) | Packet::Orders(id, _) | Packet::Read(id, _) => Some(*id),
-                _ => None,
-            };
-            let now = self.now;
-            let stopped = to.and_then(|id| self.engine(id)).map(|e| e.stopped_until);
-            if let Some(until) = stopped.filter(|&until| until > now) {
-                // The kernel keeps what arrives for a stopped process.
-                self.sent += 1;
-                self.packets.insert((until, self.sent), packet);
-                continue;
-            }
-            self.receive(packet);
-        }
-    }
-
-    fn receive(&mut self, packet: Packet) {
-        let now = self.now;
-        match packet {
-            Packet::Run(id, name, parts) => {
-                let is_full = self.has_faults() && self.random.chance(10);
-                let reply = self.engine(id).map(|engine| {
-                    let replies = parts.iter().map(|part| engine.run(part, is_full, now));
-                    replies.last().expect("a part")
-                });
-                match reply {
-                    None => self.send_unanswered(id, name, Duration::from_millis(1)),
-                    Some(reply) => self.send(|| {
-                        let outcome = SubmitOutcome::Answered(RunReply::clone(&reply));
-                        Packet::Submitted(id, name, outcome)
-                    }),
-                }
-            }
-            Packet::Orders(id, message) => {
-                if let Some(engine) = self.engine(id) {
-                    engine.orders(&message);
-                }
-            }
-            Packet::Read(id, message) => {
-                let request = ReadRequest::decode(&message).expect("a read");
-                if let Some(batch) = self.engine(id).map(|engine| engine.read(&request)) {
-                    self.send_tokens(&batch, true);
-                }
-            }
-            Packet::Submitted(id, name, outcome) => {
-                self.relay.on_submitted(id, name, &outcome, now);
-            }
-            Packet::Tokens(message, is_answer) => {
-                let mut batch = TokenBatch::default();
-                batch.decode_into(&message).expect("tokens");
-                self.relay.on_tokens(&batch, is_answer, now);
-            }
-            Packet::Heartbeat(id) => {
-                self.heard.insert(id, now);
-            }
-        }
-    }
-
-    fn send_tokens(&mut self, batch: &TokenBatch, is_answer: bool) {
-        let mut message = Vec::new();
-        batch.encode(&mut message);
-        self.send(|| Packet::Tokens(message.clone(), is_answer));
-    }
-
-    fn poll(&mut self) {
-        for action in self.relay.poll(self.now) {
-            match action {
-                Action::Submit { engine, run } => {
-                    let (name, parts) = ((run.handle, run.attempt), run.encode_parts().unwrap());
-                    self.send(|| Packet::Run(engine, name, parts.clone()));
-                    self.send_unanswered(engine, name, Duration::from_secs(5));
-                }
-                Action::Order { engine, orders } => {
-                    let mut message = Vec::new();
-                    encode_orders(GATEWAY, &orders, &mut message).unwrap();
-                    self.send(|| Packet::Orders(engine, message.clone()));
-                }
-                Action::Read { engine, request } => {
-                    let message = request.encode().unwrap();
-                    self.send(|| Packet::Read(engine, message.clone()));
-                }
-            }
-        }
     }
 
     /// Passes what heartbeats show to the relay.
@@ -266,9 +156,8 @@ impl World {
             let id = engine.id;
             if ms.is_multiple_of(30) {
                 let most = 1 + self.random.below(2) as usize;
-                let batch = engine.step(most);
-                if !batch.is_empty() {
-                    self.send_tokens(&batch, false);
+                for (gateway, batch) in engine.step(most) {
+                    self.send_tokens(gateway, &batch, false);
                 }
             }
             if ms.is_multiple_of(250) {
@@ -294,6 +183,7 @@ impl World {
                 self.poll();
             }
             if ms.is_multiple_of(20) {
+                self.forget_gateways();
                 self.inject_faults();
                 self.act_as_clients();
             }
@@ -318,6 +208,7 @@ impl World {
             if ms.is_multiple_of(5) {
                 self.show_engines();
                 self.poll();
+                self.forget_gateways();
             }
         }
         assert!(
@@ -327,6 +218,23 @@ impl World {
         let live: usize = self.engines.iter().map(SimEngine::live).sum();
         assert_eq!(live, 0, "{label}: requests are left on engines");
     }
+}
+
+/// A relay of one model without a connection, and the model's handle.
+fn new_relay(gateway: InstanceId, start: Instant) -> (Handle, Relay) {
+    let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), start).unwrap();
+    let model = RelayedModel {
+        context_max: 0,
+        key: "model".into(),
+        identity: ContentIdentity::default(),
+        inbox,
+    };
+    // Engines die far more often than by a request's fault.
+    let config = RelayConfig {
+        crashes_max: 1000,
+        ..RelayConfig::default()
+    };
+    (handle, Relay::new(gateway, config, vec![model]))
 }
 
 fn load(id: InstanceId, heard: Instant) -> EngineLoad {
@@ -366,4 +274,39 @@ fn readers_get_the_tokens_of_one_engine_whatever_the_network_and_the_engines_do(
         "{total:?}"
     );
     assert!(total.gap_reads > 500 && total.stale > 200, "{total:?}");
+}
+
+#[test]
+fn readers_get_the_tokens_of_one_engine_while_gateways_die_too() {
+    let mut total = RelayCounters::default();
+    let mut deaths = 0;
+    for seed in 0..SEEDS {
+        let label = format!("seed {seed}, gateways die");
+        let mut world = World::new(seed);
+        world.has_deaths_of_gateways = true;
+        world.run(&label);
+        total.add(&world.counters);
+        total.add(&world.relay.counters());
+        deaths += world.dead_gateways.len();
+        world.settle(&label);
+    }
+    assert_eq!(total.diverged, 0);
+    assert!(deaths > 300 && total.adopted > 1000, "{deaths}, {total:?}");
+}
+
+#[test]
+fn no_token_is_computed_twice_where_only_gateways_die() {
+    let mut deaths = 0;
+    for seed in 0..SEEDS {
+        let label = format!("seed {seed}, only gateways die");
+        let mut world = World::new(seed);
+        (world.has_deaths_of_gateways, world.has_other_faults) = (true, false);
+        world.run(&label);
+        let computed: u64 = world.engines.iter().map(|engine| engine.computed).sum();
+        let tokens: usize = world.clients.iter().map(Client::tokens).sum();
+        assert_eq!(computed, tokens as u64, "{label}");
+        deaths += world.dead_gateways.len();
+        world.settle(&label);
+    }
+    assert!(deaths > 50, "{deaths}");
 }

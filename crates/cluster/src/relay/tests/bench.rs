@@ -4,7 +4,7 @@ use super::super::*;
 use crate::messages::{ChoiceEnd, ContentIdentity, Order, Run, RunKey, RunReply, TokenBatch};
 use crate::names::InstanceId;
 use crate::placement::EngineLoad;
-use ::engine::remote::remote_handle;
+use ::engine::remote::{RemoteRecord, remote_handle};
 use ::engine::{
     Choice, EngineConfig, Follower, Handle, Progress, Request, SamplingParams, Terms, Token,
     Transition,
@@ -96,7 +96,7 @@ impl Bench {
             progress: Arc::new(Progress::followed(Box::new(self.told.clone()))),
             permits: None,
             held: None,
-            remote: Some(Arc::from(*b"record")),
+            remote: Some(RemoteRecord::new(*b"record")),
         };
         self.handle.submit(request).unwrap();
         reader

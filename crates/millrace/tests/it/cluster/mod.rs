@@ -1,5 +1,6 @@
 //! A gateway with engines in other processes, over a real NATS server.
 
+mod adoption;
 mod any_gateway;
 mod conversation;
 mod gateway_killed;

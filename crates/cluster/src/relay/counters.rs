@@ -1,0 +1,30 @@
+//! Counts of a relay.
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayCounters {
+    /// Requests sent to engines, repeated ones included.
+    pub attempts: u64,
+    /// Requests sent again after an engine died or lost them.
+    pub resubmitted: u64,
+    /// Requests of an earlier process that an engine went on with.
+    pub adopted: u64,
+    /// Reads of missing tokens.
+    pub gap_reads: u64,
+    /// Messages of earlier attempts.
+    pub stale: u64,
+    /// Requests that ended because an engine sent other tokens than before.
+    pub diverged: u64,
+}
+
+#[cfg(test)]
+impl RelayCounters {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.attempts += other.attempts;
+        self.resubmitted += other.resubmitted;
+        self.adopted += other.adopted;
+        self.gap_reads += other.gap_reads;
+        self.stale += other.stale;
+        self.diverged += other.diverged;
+    }
+}
