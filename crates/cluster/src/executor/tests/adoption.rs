@@ -75,7 +75,7 @@ impl Bench {
         }
     }
 
-    fn adopt(&mut self, entry: AdoptEntry) -> Adoption {
+    fn adopt(&mut self, entry: &AdoptEntry) -> Adoption {
         let request = AdoptRequest {
             gateway: OTHER,
             entries: vec![entry.clone()],
@@ -130,8 +130,12 @@ fn stream_of_a_dead_gateway_goes_on_and_no_token_is_computed_twice() {
         // Messages that nobody gets.
         (0..20).for_each(|_| drop(step(&mut bench.process)));
         for choice in 0..n {
-            assert_eq!(bench.adopt(bench.entry(choice)), Adoption::Adopted);
-            assert_eq!(bench.adopt(bench.entry(choice)), Adoption::Adopted, "again");
+            assert_eq!(bench.adopt(&bench.entry(choice)), Adoption::Adopted);
+            assert_eq!(
+                bench.adopt(&bench.entry(choice)),
+                Adoption::Adopted,
+                "again"
+            );
         }
         assert_eq!(bench.process.attempts.len(), n, "the owner's is gone");
         bench.finish();
@@ -146,7 +150,7 @@ fn stream_of_a_dead_gateway_goes_on_and_no_token_is_computed_twice() {
 fn late_messages_of_the_earlier_owner_have_no_effect() {
     let mut bench = Bench::new(&case(1, 0));
     bench.step(10);
-    assert_eq!(bench.adopt(bench.entry(0)), Adoption::Adopted);
+    assert_eq!(bench.adopt(&bench.entry(0)), Adoption::Adopted);
     let orders = [
         order(1, OrderKind::Cancel),
         order(0, OrderKind::Forget),
@@ -176,7 +180,7 @@ fn answer_that_has_ended_is_adopted() {
     bench.step(5);
     bench.process.run_until_idle();
     bench.process.messages();
-    assert_eq!(bench.adopt(bench.entry(0)), Adoption::Adopted);
+    assert_eq!(bench.adopt(&bench.entry(0)), Adoption::Adopted);
     bench.finish();
     assert_eq!(bench.logs, EngineProcess::local(&case, epoch()));
 }
@@ -201,7 +205,7 @@ fn what_differs_is_not_adopted() {
         bench.step(10);
         let mut entry = bench.entry(0);
         change(&mut entry);
-        assert_eq!(bench.adopt(entry), expected, "{label}");
+        assert_eq!(bench.adopt(&entry), expected, "{label}");
         let is_left = expected == Adoption::Unknown;
         assert_eq!(bench.process.attempts.len(), usize::from(is_left));
         bench.process.step();
@@ -218,13 +222,13 @@ fn gateway_that_the_stream_was_taken_from_gets_nothing_back() {
         generation: 2,
         ..bench.entry(0)
     };
-    assert_eq!(bench.adopt(latest), Adoption::Adopted);
+    assert_eq!(bench.adopt(&latest), Adoption::Adopted);
     let late = AdoptEntry {
         handle: 77,
         generation: 1,
         ..bench.entry(0)
     };
-    assert_eq!(bench.adopt(late), Adoption::Unknown);
+    assert_eq!(bench.adopt(&late), Adoption::Unknown);
 }
 
 #[test]
@@ -266,7 +270,7 @@ fn updates_are_compared_by_their_effect() {
             in_effect: update(in_effect, &[]),
             ..bench.entry(0)
         };
-        assert_eq!(bench.adopt(entry), expected, "{label}");
+        assert_eq!(bench.adopt(&entry), expected, "{label}");
     }
     let mut bench = Bench::new(&case(1, 0));
     bench.step(10);
@@ -276,7 +280,7 @@ fn updates_are_compared_by_their_effect() {
         in_effect: update(0.5, &[]),
         ..bench.entry(0)
     };
-    assert_eq!(bench.adopt(entry), Adoption::Differs, "not in effect yet");
+    assert_eq!(bench.adopt(&entry), Adoption::Differs, "not in effect yet");
 }
 
 #[test]
@@ -285,7 +289,7 @@ fn paused_attempt_stays_paused_until_the_new_gateway_resumes_it() {
     bench.step(10);
     apply(&mut bench.process, &[order(1, OrderKind::Pause)]);
     bench.step(2);
-    assert_eq!(bench.adopt(bench.entry(0)), Adoption::AdoptedPaused);
+    assert_eq!(bench.adopt(&bench.entry(0)), Adoption::AdoptedPaused);
     bench.process.step();
     assert_eq!(bench.phase_counts(), (0, 1));
     let mut resume = order(1, OrderKind::Resume);
@@ -326,14 +330,14 @@ fn stream_of_a_silent_gateway_goes_on_when_it_is_adopted() {
     assert_eq!(bench.phase_counts(), (0, 2));
     bench.process.messages();
     for choice in 0..2 {
-        assert_eq!(bench.adopt(bench.entry(choice)), Adoption::Adopted);
+        assert_eq!(bench.adopt(&bench.entry(choice)), Adoption::Adopted);
     }
     bench.finish();
     assert_eq!(bench.logs, EngineProcess::local(&case, epoch()));
     // What is left of an attempt whose other choices were adopted is not kept.
     let mut bench = Bench::new(&case);
     bench.step(8);
-    assert_eq!(bench.adopt(bench.entry(0)), Adoption::Adopted);
+    assert_eq!(bench.adopt(&bench.entry(0)), Adoption::Adopted);
     let now = bench.process.now + GATEWAY_SILENCE;
     bench.process.attempts.hear(OTHER, now);
     bench.expire(GATEWAY_SILENCE);
@@ -361,7 +365,7 @@ fn tokens_without_log_probabilities_are_not_handed_over() {
         if expected == Adoption::Adopted {
             entry.choice.stream = STREAM;
         }
-        assert_eq!(bench.adopt(entry), expected);
+        assert_eq!(bench.adopt(&entry), expected);
     }
     assert_eq!(bench.run.attempt, 1);
     assert!(bench.logs[0].end.is_none_or(|end| end == End::Length));
