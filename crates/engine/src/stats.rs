@@ -176,9 +176,14 @@ impl Endings {
             End::Deadline => 5,
             End::TimedOut(_) => 6,
             End::Failed(FailCode::Inference | FailCode::NotFinite) => 7,
-            // The engine never ends a choice with the ends of recovered streams or with `Lost`: an occurrence would
+            // The engine never ends a choice with the ends of recovered or relayed streams or with `Lost`: an occurrence would
             // be a bug, like a panic.
-            End::Failed(FailCode::Panic | FailCode::ModelChanged | FailCode::CrashedEngines)
+            End::Failed(
+                FailCode::Panic
+                | FailCode::ModelChanged
+                | FailCode::CrashedEngines
+                | FailCode::NoEngine,
+            )
             | End::Lost => 8,
             End::Failed(FailCode::Shutdown) => 9,
             End::Failed(FailCode::Constraint) => 10,

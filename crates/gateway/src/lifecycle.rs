@@ -87,6 +87,7 @@ impl Lifecycle {
             {
                 ServerStage::Ready
             }
+            ModelState::NoEngine(_) => ServerStage::Unavailable,
             ModelState::Unloaded | ModelState::Queued { .. } => ServerStage::Unloaded,
             ModelState::Loading { .. } => ServerStage::Loading,
             ModelState::Ready(_) if self.engine_problem().is_some() => ServerStage::Unavailable,

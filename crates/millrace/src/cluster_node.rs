@@ -9,12 +9,14 @@ use cluster::executor::ExecutorModel;
 use cluster::instances::{InstanceState, Membership};
 use cluster::messages::{ContentIdentity, Heartbeat, Role};
 use cluster::names::InstanceId;
-use cluster::node::{ClusterNode, EngineSearch, NodeConfig};
+use cluster::node::{ClusterNode, EngineSearch, NodeConfig, Relaying};
 use cluster::records::{JetStreamRecords, JournalTap, RecordsDriver, Replicator, SharedReplicator};
 use cluster::relay::RelayedModel;
 use cluster::shares::{KeyShares, UsageExchange};
 use journal::RecordTap;
-use server::{Keys, ModelIdentity, OwnerState, RecordsSetup, Server, key_of_description};
+use server::{
+    EngineAbsence, Keys, ModelIdentity, OwnerState, RecordsSetup, Server, key_of_description,
+};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -71,6 +73,7 @@ pub(crate) async fn join(
         membership,
         role,
         placement: cluster.placement.into(),
+        engine_wait: Duration::from_millis(cluster.engine_wait_ms),
         describe: Box::new(describe),
     };
     let node = ClusterNode::start(config).await.map_err(Failure::user)?;
@@ -166,10 +169,16 @@ impl JoinedCluster {
         self.runtime.block_on(self.node.wait_for_engine(search))
     }
 
-    /// Sends the requests of a model to engines.
-    pub(crate) fn relay(&self, model: RelayedModel) -> Result<(), Failure> {
-        let relayed = self.runtime.block_on(self.node.relay(vec![model]));
-        relayed.map_err(Failure::user)
+    /// Sends the requests of a model to engines, until the result is dropped.
+    pub(crate) fn relay(&self, model: RelayedModel) -> Result<Relaying, Failure> {
+        let _inside = self.runtime.enter();
+        self.node.relay(model).map_err(Failure::user)
+    }
+
+    /// Why requests for a relayed model cannot wait for an engine any longer.
+    pub(crate) fn engine_absence(&self, key: String) -> EngineAbsence {
+        let node = Arc::clone(&self.node);
+        Box::new(move || node.engine_absence(&key))
     }
 
     /// Offers a loaded model to gateways.

@@ -7,7 +7,7 @@ mod step_signal;
 mod weights;
 
 pub(crate) use memory::bytes_needed;
-pub(crate) use remote::load_remote;
+pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote};
 pub(crate) use step_signal::StepSignal;
 pub(crate) use weights::kernel_isa;
 
@@ -23,7 +23,8 @@ use engine::{Engine, EngineThread, Handle};
 use generate::model_handle::ModelHandle;
 use kernels::Isa;
 use model::{Forward, Model, ModelFiles};
-use server::{LoadPhase, LoadProgress, ModelFacts, ModelIdentity, StepMetrics};
+use remote::ModelRelay;
+use server::{EngineAbsence, LoadPhase, LoadProgress, ModelFacts, ModelIdentity, StepMetrics};
 use std::sync::Arc;
 use step_signal::SignallingObserver;
 use stream::{PoolLimits, SegmentPool};
@@ -43,6 +44,8 @@ pub(crate) struct LoadedEngine {
     pub(crate) bytes: u64,
     /// `None`: engines of other processes compute.
     thread: Option<EngineThread>,
+    /// The relay to those engines.
+    relay: Option<ModelRelay>,
 }
 
 /// What a model's files say without the weights.
@@ -113,6 +116,7 @@ pub(crate) fn load_from(
         step_signal,
         bytes,
         thread: Some(thread),
+        relay: None,
     })
 }
 
@@ -228,6 +232,11 @@ fn log_capabilities(
 }
 
 impl LoadedEngine {
+    /// Why engines of other processes cannot be waited for any longer.
+    pub(crate) fn take_engine_absence(&mut self) -> Option<EngineAbsence> {
+        self.relay.as_mut()?.absence.take()
+    }
+
     /// Shuts the engine down and joins the thread.
     pub(crate) fn close(self) {
         self.handle.engine.shutdown(now());

@@ -70,6 +70,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         facts: ModelFacts::default(),
         identity: ModelIdentity::default(),
         steps,
+        engine_absence: None,
         handle: ModelHandle {
             tokenizer: vocab::tokenizer(),
             template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),

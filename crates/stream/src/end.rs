@@ -62,4 +62,6 @@ pub enum FailCode {
     ModelChanged,
     /// The server crashed repeatedly while it computed this stream.
     CrashedEngines,
+    /// No engine of another process took the request in time.
+    NoEngine,
 }

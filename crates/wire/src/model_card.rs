@@ -12,6 +12,8 @@ pub struct ModelCard {
     pub context_max: Option<usize>,
     /// Template capabilities; only of a loaded model.
     pub capabilities: Option<Capabilities>,
+    /// Engines of other processes that compute for the model now; `None`: the engine is in this process.
+    pub engines: Option<usize>,
     /// State of a model that is not loaded.
     pub state: Option<&'static str>,
 }

@@ -10,7 +10,7 @@ const FAILED: u32 = 32;
 const STOP_STRING: u32 = 1 << 16;
 
 /// Ends with a code of their own.
-const CODES: [(u32, End); 18] = [
+const CODES: [(u32, End); 19] = [
     (0, End::Lost),
     (1, End::Stop(Stop::Eos)),
     (2, End::Stop(Stop::ToolCalls)),
@@ -29,6 +29,7 @@ const CODES: [(u32, End); 18] = [
     (FAILED + 4, End::Failed(FailCode::Constraint)),
     (FAILED + 5, End::Failed(FailCode::ModelChanged)),
     (FAILED + 6, End::Failed(FailCode::CrashedEngines)),
+    (FAILED + 7, End::Failed(FailCode::NoEngine)),
 ];
 
 /// The code of an end.
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn unknown_codes_are_lost() {
-        for code in [6, 15, 21, 31, 39, 65_535, STOP_STRING + 65_536, u32::MAX] {
+        for code in [6, 15, 21, 31, 40, 65_535, STOP_STRING + 65_536, u32::MAX] {
             assert_eq!(end_from_code(code), End::Lost, "{code}");
         }
     }

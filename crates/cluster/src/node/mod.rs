@@ -1,15 +1,23 @@
 //! This process in a cluster: the connection, the heartbeats, and what the process does for others or lets others do.
 //!
 //! ```text
-//! mod             the process: start, roles, shutdown
-//! served_models   models in this process's heartbeats
-//! engine_search   engines of a gateway's model, or why there is none
+//! mod              the process: start, roles, shutdown
+//! served_models    models in this process's heartbeats
+//! engine_search    engines of a gateway's model, or why there is none
+//! model_searches   the searches of all models of a gateway
+//! announced_model  models that engines announce
+//! relaying         a model whose requests this process relays
 //! ```
 
+mod announced_model;
 mod engine_search;
+mod model_searches;
+mod relaying;
 mod served_models;
 
+pub use announced_model::AnnouncedModel;
 pub use engine_search::EngineSearch;
+pub use relaying::Relaying;
 
 use crate::config::NatsConfig;
 use crate::executor::{ExecutorModel, ExecutorService};
@@ -21,10 +29,12 @@ use crate::placement::PlacementPolicy;
 use crate::relay::{
     KnownInstance, RelayConfig, RelayCounters, RelayDriver, RelayLink, RelayedModel,
 };
+use announced_model::announced_models;
+use model_searches::ModelSearches;
 use served_models::ServedModels;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two looks for an engine.
 const SEARCH_EVERY: Duration = Duration::from_millis(50);
@@ -39,6 +49,8 @@ pub struct NodeConfig {
     pub role: Role,
     /// Which engine gets a request.
     pub placement: PlacementPolicy,
+    /// Time that requests wait for an engine.
+    pub engine_wait: Duration,
     /// The process in heartbeats, without models; called for each heartbeat.
     pub describe: Box<dyn Fn() -> Heartbeat + Send + Sync>,
 }
@@ -50,8 +62,8 @@ pub struct ClusterNode {
     subjects: Subjects,
     membership: Arc<Membership>,
     served: Arc<ServedModels>,
-    /// Gateway: the models that are relayed, or wait for an engine.
-    searches: Mutex<Vec<EngineSearch>>,
+    searches: Arc<ModelSearches>,
+    engine_wait: Duration,
     executor: Mutex<Option<ExecutorService>>,
     relay: Mutex<Option<RelayDriver>>,
     last_counters: Mutex<RelayCounters>,
@@ -81,18 +93,46 @@ impl ClusterNode {
             ..describe()
         };
         let membership = Membership::start(connection, config.membership, describe);
-        Ok(Arc::new(Self {
+        let node = Self {
             role: config.role,
             placement: config.placement,
             subjects,
             membership: Arc::new(membership),
             served,
-            searches: Mutex::default(),
+            searches: Arc::default(),
+            engine_wait: config.engine_wait,
             executor: Mutex::default(),
             relay: Mutex::default(),
             last_counters: Mutex::default(),
             streams,
-        }))
+        };
+        if node.role == Role::Gateway {
+            let relay = node.start_relay().await?;
+            *lock(&node.relay) = Some(relay);
+        }
+        Ok(Arc::new(node))
+    }
+
+    async fn start_relay(&self) -> Result<RelayDriver, String> {
+        let (membership, searches) = (Arc::clone(&self.membership), Arc::clone(&self.searches));
+        let instances = move || {
+            let instances = membership.instances();
+            searches.look(&instances, now());
+            known_instances(instances)
+        };
+        let link = RelayLink {
+            client: self.connection().client().clone(),
+            usable: self.connection().usable_watch(),
+            subjects: self.subjects.clone(),
+            gateway: self.membership.id(),
+            instances: Box::new(instances),
+        };
+        let config = RelayConfig {
+            placement: self.placement,
+            unplaced_max: self.engine_wait,
+            ..RelayConfig::default()
+        };
+        RelayDriver::start(link, config).await
     }
 
     /// Part in the cluster.
@@ -143,12 +183,12 @@ impl ClusterNode {
     ) -> Result<(), String> {
         let client = self.connection().client().clone();
         for model in &models {
-            self.served.add_engine(
+            self.served.add(
                 &model.key,
                 &model.identity,
                 model.handle.context_max,
-                &model.handle.engine,
-            );
+                Some(&model.handle.engine),
+            )?;
         }
         let (subjects, id) = (self.subjects.clone(), self.membership.id());
         let executor = ExecutorService::start(client, subjects, id, models).await?;
@@ -160,46 +200,62 @@ impl ClusterNode {
 
     /// Waits for an engine of a gateway's model; returns the context of the engine in tokens.
     pub async fn wait_for_engine(&self, search: &EngineSearch) -> usize {
-        self.set_search(search.clone());
+        let _open = self.searches.begin(search.clone(), now());
         loop {
-            let found = search.contexts(&self.membership.instances()).max();
-            if let Some(context) = found {
+            if let Ok(context) = self.find_engine(search) {
                 return context;
             }
             tokio::time::sleep(SEARCH_EVERY).await;
         }
     }
 
-    /// Sends requests for these models to engines of other processes. To be called once.
+    /// The longest context of an engine of a gateway's model, in tokens.
     ///
     /// # Errors
-    /// The connection has ended.
-    pub async fn relay(&self, models: Vec<RelayedModel>) -> Result<(), String> {
-        for model in &models {
-            let context = model.context_max;
-            self.served
-                .add_relayed(&model.key, &model.identity, context);
-            self.set_search(EngineSearch {
-                key: model.key.clone(),
-                identity: model.identity.clone(),
-                context_min: context,
-            });
-        }
-        let membership = Arc::clone(&self.membership);
-        let link = RelayLink {
-            client: self.connection().client().clone(),
-            usable: self.connection().usable_watch(),
-            subjects: self.subjects.clone(),
-            gateway: self.membership.id(),
-            instances: Box::new(move || known_instances(&membership)),
+    /// There is none now; the message says why.
+    pub fn find_engine(&self, search: &EngineSearch) -> Result<usize, String> {
+        let instances = self.membership.instances();
+        let found = search.contexts(&instances).max();
+        found.ok_or_else(|| search.problem(&instances).unwrap_or_default())
+    }
+
+    /// Sends requests for this model to engines of other processes, until the result is dropped and the model's handle shut
+    /// down.
+    ///
+    /// # Errors
+    /// The process is no gateway, has too many models, or ends.
+    pub fn relay(&self, model: RelayedModel) -> Result<Relaying, String> {
+        let search = EngineSearch {
+            key: model.key.clone(),
+            identity: model.identity.clone(),
+            context_min: model.context_max,
         };
-        let config = RelayConfig {
-            placement: self.placement,
-            ..RelayConfig::default()
+        let relay = lock(&self.relay);
+        let relay = relay
+            .as_ref()
+            .ok_or("this process relays no requests (any more)")?;
+        let served = &self.served;
+        let number = served.add(&model.key, &model.identity, model.context_max, None)?;
+        let relaying = Relaying {
+            served: Arc::clone(served),
+            number,
+            _search: self.searches.begin(search, now()),
         };
-        let relay = RelayDriver::start(link, config, models).await?;
-        *lock(&self.relay) = Some(relay);
-        Ok(())
+        relay.add(model)?;
+        Ok(relaying)
+    }
+
+    /// The models that engines announce, and those of this gateway.
+    pub fn announced_models(&self) -> Vec<AnnouncedModel> {
+        announced_models(&self.membership.instances(), &self.searches.all())
+    }
+
+    /// Why requests for a relayed model cannot wait for an engine any longer: there has been none for the time of
+    /// [`NodeConfig::engine_wait`].
+    pub fn engine_absence(&self, key: &str) -> Option<String> {
+        let instances = self.membership.instances();
+        self.searches
+            .absence(key, &instances, self.engine_wait, now())
     }
 
     /// Why this process cannot do its part now; `None`: it can. A process that has its own engine serves without NATS.
@@ -210,14 +266,7 @@ impl ClusterNode {
         if let Some(why) = self.connection().problem() {
             return Some(why);
         }
-        let searches = lock(&self.searches);
-        if searches.is_empty() {
-            return None;
-        }
-        let instances = self.membership.instances();
-        searches
-            .iter()
-            .find_map(|search| search.problem(&instances))
+        self.searches.problem(&self.membership.instances())
     }
 
     /// Begins the shutdown: gateways send no further requests. An engine without streams of its own gives the running
@@ -239,12 +288,6 @@ impl ClusterNode {
         }
     }
 
-    fn set_search(&self, search: EngineSearch) {
-        let mut searches = lock(&self.searches);
-        searches.retain(|other| other.key != search.key);
-        searches.push(search);
-    }
-
     async fn stop_executor(&self) {
         let executor = lock(&self.executor).take();
         if let Some(executor) = executor {
@@ -254,15 +297,20 @@ impl ClusterNode {
 }
 
 /// The instances that are not gone, for a relay.
-fn known_instances(membership: &Membership) -> Vec<KnownInstance> {
-    let instances = membership.instances().into_iter();
-    let here = instances.filter(|instance| instance.state != InstanceState::Gone);
+fn known_instances(instances: Vec<LiveInstance>) -> Vec<KnownInstance> {
+    let here = instances
+        .into_iter()
+        .filter(|instance| instance.state != InstanceState::Gone);
     here.map(|instance: LiveInstance| KnownInstance {
         accepts: instance.state == InstanceState::Alive,
         heartbeat: instance.heartbeat,
         heard: instance.heard,
     })
     .collect()
+}
+
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,16 +1,29 @@
 //! Models of this process in its heartbeats.
 
 use crate::executor::reported_load;
-use crate::messages::{ContentIdentity, ServedModel};
+use crate::messages::{ContentIdentity, MODELS_MAX, ServedModel};
 use engine::Handle;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The models that this process serves; empty until one is ready.
 pub(super) struct ServedModels {
-    /// At most as many as the process has loaded.
-    models: Mutex<Vec<(ServedModel, Option<Handle>)>>,
+    models: Mutex<ModelTable>,
     /// Differs in each process, since each begins with an empty prefix cache.
     cache_epoch: u64,
+}
+
+#[derive(Default)]
+struct ModelTable {
+    /// At most [`MODELS_MAX`].
+    entries: Vec<ServedEntry>,
+    next: u64,
+}
+
+struct ServedEntry {
+    number: u64,
+    model: ServedModel,
+    /// `None`: the engines are other processes.
+    engine: Option<Handle>,
 }
 
 impl ServedModels {
@@ -21,46 +34,58 @@ impl ServedModels {
         }
     }
 
-    /// Adds a model with an engine of this process.
-    pub(super) fn add_engine(
+    /// Adds a model; without `engine`, one whose engines are other processes. Returns the number for
+    /// [`ServedModels::remove`].
+    ///
+    /// # Errors
+    /// A heartbeat has no room for another model.
+    pub(super) fn add(
         &self,
         key: &str,
         identity: &ContentIdentity,
         context_max: usize,
-        engine: &Handle,
-    ) {
-        let model = served_model(key, identity, context_max);
-        self.lock().push((model, Some(engine.clone())));
+        engine: Option<&Handle>,
+    ) -> Result<u64, String> {
+        let mut table = self.lock();
+        if table.entries.len() >= MODELS_MAX {
+            return Err(format!(
+                "this process serves {MODELS_MAX} models, and cannot serve another"
+            ));
+        }
+        let number = table.next;
+        table.next += 1;
+        table.entries.push(ServedEntry {
+            number,
+            model: ServedModel {
+                key: key.to_owned(),
+                identity: identity.clone(),
+                context_max: context_max as u64,
+                load: None,
+            },
+            engine: engine.cloned(),
+        });
+        Ok(number)
     }
 
-    /// Adds a model whose engines are other processes.
-    pub(super) fn add_relayed(&self, key: &str, identity: &ContentIdentity, context_max: usize) {
-        let model = served_model(key, identity, context_max);
-        self.lock().push((model, None));
+    /// Removes a model.
+    pub(super) fn remove(&self, number: u64) {
+        self.lock().entries.retain(|entry| entry.number != number);
     }
 
     /// All models, with the load of each engine.
     pub(super) fn describe(&self) -> Vec<ServedModel> {
-        let models = self.lock();
-        let described = models.iter().map(|(model, engine)| ServedModel {
-            load: engine
+        let table = self.lock();
+        let described = table.entries.iter().map(|entry| ServedModel {
+            load: entry
+                .engine
                 .as_ref()
                 .map(|engine| reported_load(engine, self.cache_epoch)),
-            ..model.clone()
+            ..entry.model.clone()
         });
         described.collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(ServedModel, Option<Handle>)>> {
+    fn lock(&self) -> MutexGuard<'_, ModelTable> {
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn served_model(key: &str, identity: &ContentIdentity, context_max: usize) -> ServedModel {
-    ServedModel {
-        key: key.to_owned(),
-        identity: identity.clone(),
-        context_max: context_max as u64,
-        load: None,
     }
 }

@@ -1,32 +1,20 @@
 //! Placement, orders, reads and ends of requests.
 
 use super::assignment::{Assignment, Place};
-use super::engines::Engines;
+use super::engines::{Engines, ModelEngines};
 use super::farewells::Farewells;
+use super::model_slots::{ModelSlot, ModelSlots, RelayedModel};
 use super::{RelayConfig, RelayCounters};
 use crate::messages::{
     AdoptEntry, AdoptRequest, ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run,
 };
 use crate::names::InstanceId;
 use crate::placement::{Placement, PlacementConfig, PlacementRequest};
-use engine::remote::{RelayedRequest, RemoteInbox};
+use engine::remote::RelayedRequest;
 use engine::{Phase, RequestId, RequestUpdate};
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 use stream::{Clock, End, FailCode};
-
-/// A model whose requests are relayed.
-pub struct RelayedModel {
-    /// Name in requests.
-    pub key: String,
-    /// Content, the arithmetic left out; engines with another one get no request.
-    pub identity: ContentIdentity,
-    /// Tokens that prompt and answer may have together; engines with a shorter context get no request.
-    pub context_max: usize,
-    /// Requests of the model's handle.
-    pub inbox: RemoteInbox,
-}
 
 /// What the driver is to send.
 #[derive(Debug)]
@@ -66,12 +54,10 @@ pub struct Relay {
     pub(super) gateway: InstanceId,
     pub(super) config: RelayConfig,
     pub(super) placement: Placement,
-    pub(super) models: Vec<(RelayedModel, u64)>,
+    pub(super) models: ModelSlots,
     pub(super) requests: BTreeMap<u64, Assignment>,
     handles: HashMap<(usize, RequestId), u64>,
     last_handle: u64,
-    /// By model: whether the handles were dropped or shut down.
-    closed: Vec<bool>,
     pub(super) engines: Engines,
     /// `None`: disconnected.
     pub(super) connected_at: Option<Instant>,
@@ -90,24 +76,18 @@ pub struct Relay {
 impl Relay {
     /// A relay without requests and without a connection.
     pub fn new(gateway: InstanceId, config: RelayConfig, models: Vec<RelayedModel>) -> Self {
-        let models = models.into_iter().map(|model| {
-            let mut hasher = DefaultHasher::new();
-            model.identity.hash(&mut hasher);
-            (model, hasher.finish())
-        });
         let placement = PlacementConfig {
             policy: config.placement,
             ..PlacementConfig::default()
         };
-        Self {
+        let mut relay = Self {
             gateway,
             config,
             placement: Placement::new(placement),
-            models: models.collect(),
+            models: ModelSlots::default(),
             requests: BTreeMap::new(),
             handles: HashMap::new(),
             last_handle: 0,
-            closed: Vec::new(),
             engines: Engines::default(),
             connected_at: None,
             farewells: Farewells::default(),
@@ -119,12 +99,25 @@ impl Relay {
             adoptions: BTreeMap::new(),
             taken: Vec::new(),
             updates: Vec::new(),
+        };
+        models.into_iter().for_each(|model| relay.add_model(model));
+        relay
+    }
+
+    /// Takes requests of a further model. Its engines are those of the next [`Relay::set_engines`].
+    pub fn add_model(&mut self, model: RelayedModel) {
+        let requests = &self.requests;
+        let is_used = |index| requests.values().any(|placed| placed.model == index);
+        let index = self.models.add(model, is_used);
+        let engines = index.and_then(|index| self.engines.models.get_mut(index));
+        if let Some(engines) = engines {
+            *engines = ModelEngines::default();
         }
     }
 
     /// The models, in the order of [`Engines::models`].
     pub fn models(&self) -> impl Iterator<Item = &RelayedModel> {
-        self.models.iter().map(|model| &model.0)
+        self.models.models()
     }
 
     /// Requests that have not ended.
@@ -139,9 +132,7 @@ impl Relay {
 
     /// Whether there is nothing more to do: no requests, and no handle that could submit one.
     pub fn is_closed(&self) -> bool {
-        !self.needs_ticks()
-            && self.closed.len() == self.models.len()
-            && !self.closed.contains(&false)
+        !self.needs_ticks() && self.models.are_closed()
     }
 
     /// Counts since the start.
@@ -198,10 +189,9 @@ impl Relay {
     }
 
     fn take_new(&mut self, now: Instant) {
-        self.closed.clear();
-        for (index, (model, _)) in self.models.iter_mut().enumerate() {
-            let is_open = model.inbox.take_requests(&mut self.taken, now);
-            self.closed.push(!is_open);
+        for (index, slot) in self.models.0.iter_mut().enumerate() {
+            let is_open = slot.model.inbox.take_requests(&mut self.taken, now);
+            slot.is_closed = !is_open;
             for relayed in self.taken.drain(..) {
                 self.last_handle += 1;
                 let key = (index, relayed.id());
@@ -213,7 +203,7 @@ impl Relay {
     }
 
     fn take_updates(&mut self) {
-        for (index, (model, _)) in self.models.iter().enumerate() {
+        for (index, model) in self.models.models().enumerate() {
             model.inbox.take_updates(&mut self.updates);
             for (id, update) in self.updates.drain(..) {
                 let handle = self.handles.get(&(index, id));
@@ -256,9 +246,11 @@ impl Relay {
         let config = &self.config;
         match placed.place {
             Place::Waiting { .. } if since(placed.unplaced_since) >= config.unplaced_max => {
+                let engines = self.engines.models.get(placed.model);
+                let has_engines = engines.is_some_and(|engines| !engines.loads.is_empty());
                 let end = match placed.relayed.phase() {
-                    Phase::Queued => End::TimedOut(Clock::Queue),
-                    _ => End::Lost,
+                    Phase::Queued if has_engines => End::TimedOut(Clock::Queue),
+                    _ => End::Failed(FailCode::NoEngine),
                 };
                 self.end(handle, end, now);
             }
@@ -344,7 +336,7 @@ impl Relay {
         let Some(placed) = self.requests.get_mut(&handle) else {
             return;
         };
-        let (model, hash) = &self.models[placed.model];
+        let ModelSlot { model, hash, .. } = &self.models.0[placed.model];
         let engines = self.engines.models.get(placed.model);
         let loads = engines.map_or(&[][..], |engines| &engines.loads);
         let salt = placed.relayed.salt().0;

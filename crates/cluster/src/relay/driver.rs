@@ -13,7 +13,8 @@ use futures_util::StreamExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, watch};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -23,6 +24,8 @@ const TICK: Duration = Duration::from_millis(5);
 const INSTANCES_EVERY: Duration = Duration::from_millis(50);
 /// Time for the answer to one part of a request: the engine reads a long record and compiles constraints.
 const SUBMIT_WAIT: Duration = Duration::from_secs(10);
+/// Models that wait until the relay takes them.
+const ADDED_MAX: usize = 8;
 /// Time for requests to end after a shutdown.
 const FINISH_MAX: Duration = Duration::from_secs(5);
 /// Time for the answer to a question for requests of an earlier process, which is repeated.
@@ -50,30 +53,28 @@ pub struct RelayLink {
 /// A running relay. Dropped, it ends its requests with [`stream::End::Lost`].
 pub struct RelayDriver {
     task: JoinHandle<()>,
+    /// Models that the relay has not taken yet, at most [`ADDED_MAX`]; `None`: no model is added any more.
+    added: Option<mpsc::Sender<RelayedModel>>,
+    waker: Waker,
     counters: Arc<Mutex<RelayCounters>>,
 }
 
 impl RelayDriver {
-    /// Subscribes to tokens and takes the requests of the models' handles. Must be called inside a tokio runtime.
+    /// Subscribes to tokens. Has no models yet. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// The connection is closed.
-    pub async fn start(
-        link: RelayLink,
-        config: RelayConfig,
-        models: Vec<RelayedModel>,
-    ) -> Result<Self, String> {
+    pub async fn start(link: RelayLink, config: RelayConfig) -> Result<Self, String> {
         let subject = link.subjects.tokens(link.gateway);
         let subscribed = link.client.subscribe(subject.clone()).await;
         let tokens = subscribed.map_err(|why| format!("{subject}: {why}"))?;
         let wake = Arc::new(Notify::new());
         let waker = Waker::from(Arc::new(RelayWaker(Arc::clone(&wake))));
-        for model in &models {
-            model.inbox.wake_by(waker.clone());
-        }
+        let (added, additions) = mpsc::channel(ADDED_MAX);
         let counters = Arc::new(Mutex::new(RelayCounters::default()));
         let worker = RelayTask {
-            relay: Relay::new(link.gateway, config, models),
+            relay: Relay::new(link.gateway, config, Vec::new()),
+            additions,
             link,
             tokens,
             wake,
@@ -85,12 +86,29 @@ impl RelayDriver {
         };
         Ok(Self {
             task: tokio::spawn(worker.run()),
+            added: Some(added),
+            waker,
             counters,
         })
     }
 
+    /// Takes the requests of a model's handle, until that is shut down.
+    ///
+    /// # Errors
+    /// The relay has ended, or more than [`ADDED_MAX`] models are added at the same time.
+    pub fn add(&self, model: RelayedModel) -> Result<(), String> {
+        model.inbox.wake_by(self.waker.clone());
+        let added = self.added.as_ref().map(|added| added.try_send(model));
+        match added {
+            Some(Ok(())) => Ok(()),
+            Some(Err(TrySendError::Full(_))) => Err("the relay is busy".to_owned()),
+            Some(Err(TrySendError::Closed(_))) | None => Err("the relay has ended".to_owned()),
+        }
+    }
+
     /// Waits until the requests have ended after the handles were shut down, at most five seconds.
     pub async fn finish(mut self) {
+        self.added = None;
         if timeout(FINISH_MAX, &mut self.task).await.is_err() {
             tracing::warn!("not all requests on other engines ended in time");
         }
@@ -137,6 +155,8 @@ struct RelayTask {
     link: RelayLink,
     relay: Relay,
     tokens: Subscriber,
+    /// Closed: the process ends.
+    additions: mpsc::Receiver<RelayedModel>,
     wake: Arc<Notify>,
     /// At most one for each attempt that has no answer.
     submissions: JoinSet<RunAnswer>,
@@ -155,7 +175,8 @@ impl RelayTask {
         let mut look = interval(INSTANCES_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let wake = Arc::clone(&self.wake);
-        while !self.relay.is_closed() {
+        let mut is_finishing = false;
+        while !is_finishing || !self.relay.is_closed() {
             let needs_ticks = self.relay.needs_ticks();
             tokio::select! {
                 Some(message) = self.tokens.next() => {
@@ -177,12 +198,21 @@ impl RelayTask {
                     }
                 }
                 Some(submitted) = self.submissions.join_next() => self.take_answer(submitted.ok()),
+                added = self.additions.recv(), if !is_finishing => match added {
+                    Some(model) => self.add(model),
+                    None => is_finishing = true,
+                },
                 () = wake.notified() => {}
                 _ = tick.tick(), if needs_ticks => {}
                 _ = look.tick() => self.look_at_instances(),
             }
             self.poll().await;
         }
+    }
+
+    fn add(&mut self, model: RelayedModel) {
+        self.relay.add_model(model);
+        self.look_at_instances();
     }
 
     fn look_at_instances(&mut self) {

@@ -1,6 +1,6 @@
 //! Which engines serve a gateway's models, from their heartbeats.
 
-use super::core::RelayedModel;
+use super::model_slots::RelayedModel;
 use crate::messages::{Heartbeat, ReportedLoad, Role};
 use crate::names::InstanceId;
 use crate::placement::EngineLoad;

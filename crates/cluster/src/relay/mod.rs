@@ -21,6 +21,7 @@
 //! outgoing        orders, credit, reads
 //! config          times and bounds                     farewells        attempts that engines are to forget
 //! driver          the relay on NATS                    engines          engines from heartbeats
+//! model_slots     models that come and go
 //! ```
 
 mod adoption;
@@ -32,6 +33,7 @@ mod counters;
 mod driver;
 mod engines;
 mod farewells;
+mod model_slots;
 mod order_queue;
 mod outgoing;
 #[cfg(test)]
@@ -41,7 +43,8 @@ mod tests;
 
 pub use arrivals::SubmitOutcome;
 pub use config::RelayConfig;
-pub use core::{Action, Relay, RelayedModel};
+pub use core::{Action, Relay};
 pub use counters::RelayCounters;
 pub use driver::{InstanceSource, RelayDriver, RelayLink};
 pub use engines::{Engines, KnownInstance, ModelEngines};
+pub use model_slots::RelayedModel;

@@ -57,7 +57,7 @@ impl Relay {
     }
 
     pub(super) fn publish_counts(&self) {
-        let mut counts = vec![RelayedCounts::default(); self.models.len()];
+        let mut counts = vec![RelayedCounts::default(); self.models.0.len()];
         for placed in self.requests.values() {
             let counts = &mut counts[placed.model];
             match placed.relayed.phase() {
@@ -67,7 +67,7 @@ impl Relay {
                 Phase::Prefilling | Phase::Running | Phase::Ended => counts.running += 1,
             }
         }
-        for ((model, _), counts) in self.models.iter().zip(counts) {
+        for (model, counts) in self.models.models().zip(counts) {
             model.inbox.publish_counts(counts);
         }
     }

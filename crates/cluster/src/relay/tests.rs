@@ -5,7 +5,7 @@ use crate::messages::{Attempt, OrderKind, Rejection, RequestProgress, Run, RunRe
 use ::engine::Phase;
 use bench::*;
 use std::time::Duration;
-use stream::{Clock, End, FailCode, Stop};
+use stream::{End, FailCode, Stop};
 
 #[test]
 fn request_moves_with_its_tokens_when_its_engine_dies() {
@@ -206,7 +206,7 @@ fn no_engine_counts_as_dead_while_this_process_is_disconnected() {
 }
 
 #[test]
-fn request_without_an_engine_waits_and_is_lost_in_the_end() {
+fn request_without_an_engine_waits_and_fails_in_the_end() {
     let mut bench = bench();
     let mut reader = bench.submit();
     bench.relay.poll(bench.now);
@@ -215,7 +215,7 @@ fn request_without_an_engine_waits_and_is_lost_in_the_end() {
     assert_eq!(read(&mut reader).1, None);
     bench.now += Duration::from_secs(1);
     assert!(bench.sent().is_none());
-    assert_eq!(read(&mut reader).1, Some(End::TimedOut(Clock::Queue)));
+    assert_eq!(read(&mut reader).1, Some(End::Failed(FailCode::NoEngine)));
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub fn end_code(end: End) -> u32 {
                     FailCode::Constraint => 4,
                     FailCode::ModelChanged => 5,
                     FailCode::CrashedEngines => 6,
+                    FailCode::NoEngine => 7,
                 }
         }
         End::Stop(Stop::StopString(index)) => STOP_STRING + u32::from(index),
@@ -68,6 +69,7 @@ pub fn end_from_code(code: u32) -> End {
             4 => End::Failed(FailCode::Constraint),
             5 => End::Failed(FailCode::ModelChanged),
             6 => End::Failed(FailCode::CrashedEngines),
+            7 => End::Failed(FailCode::NoEngine),
             _ => End::Lost,
         },
         _ => match u16::try_from(code.wrapping_sub(STOP_STRING)) {
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     /// All ends with their codes. Files on disk have these codes.
-    const CODES: [(u32, End); 21] = [
+    const CODES: [(u32, End); 22] = [
         (0, End::Lost),
         (1, End::Stop(Stop::Eos)),
         (2, End::Stop(Stop::ToolCalls)),
@@ -101,6 +103,7 @@ mod tests {
         (36, End::Failed(FailCode::Constraint)),
         (37, End::Failed(FailCode::ModelChanged)),
         (38, End::Failed(FailCode::CrashedEngines)),
+        (39, End::Failed(FailCode::NoEngine)),
         (65_536, End::Stop(Stop::StopString(0))),
         (65_537, End::Stop(Stop::StopString(1))),
         (131_071, End::Stop(Stop::StopString(u16::MAX))),

@@ -22,12 +22,21 @@ pub trait Library: Send + Sync + 'static {
     /// Loads the model and starts the engine. `tell` receives the progress.
     ///
     /// # Errors
-    /// The model cannot be loaded; the message is for the log.
+    /// The model cannot be loaded.
     fn load(
         &self,
         weights: Option<&str>,
         tell: &mut dyn FnMut(LoadProgress),
-    ) -> Result<LoadedModel, String>;
+    ) -> Result<LoadedModel, LoadError>;
+    /// Why the model, requested by this name, cannot be loaded now, where that is known before the load; the message is for
+    /// the client.
+    fn obstacle(&self, _name: &str, _weights: Option<&str>) -> Option<String> {
+        None
+    }
+    /// Why there is no model of this name although other processes have one; the message is for the client.
+    fn absence(&self, _name: &str) -> Option<String> {
+        None
+    }
     /// Downloads a model. `tell` receives the progress, and returns whether a client still waits.
     ///
     /// # Errors
@@ -66,6 +75,8 @@ pub struct LocalModel {
     pub facts: Arc<ModelFacts>,
     /// Defaults of a derived model.
     pub made: Option<Arc<DerivedModel>>,
+    /// Engines of other processes that compute for the model now; `None`: the engine is in this process.
+    pub engines: Option<usize>,
 }
 
 /// A model that was loaded.
@@ -76,6 +87,21 @@ pub struct LoadedModel {
     pub bytes: u64,
     /// Ends the engine and returns when the memory is free; may block.
     pub close: Box<dyn FnOnce() + Send>,
+}
+
+/// Why a model was not loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// The message is for the log.
+    Failed(String),
+    /// No engine of another process computes for the model; the message is for the client.
+    NoEngine(String),
+}
+
+impl From<String> for LoadError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
 }
 
 /// How far a pull is.

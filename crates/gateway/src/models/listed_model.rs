@@ -20,6 +20,7 @@ pub struct ListedModel {
     pub facts: Option<Arc<ModelFacts>>,
     /// The derived model, if the name is one of a derived model.
     pub made: Option<Arc<DerivedModel>>,
+    engines: Option<usize>,
 }
 
 impl ListedModel {
@@ -39,6 +40,7 @@ impl ListedModel {
             state,
             facts,
             made: None,
+            engines: None,
         }
     }
 
@@ -58,6 +60,7 @@ impl ListedModel {
             state,
             facts: Some(local.facts),
             made: local.made,
+            engines: local.engines,
         }
     }
 
@@ -76,6 +79,7 @@ impl ListedModel {
             created_unix_s: self.created_unix_s,
             context_max: self.context_max,
             capabilities: self.capabilities(),
+            engines: self.engines,
             state: match &self.state {
                 ModelState::Ready(_) => None,
                 state => Some(state.name()),

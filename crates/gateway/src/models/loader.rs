@@ -2,8 +2,8 @@
 //!
 //! # States
 //!
-//! A model entry is *unloaded*, *queued*, *loading*, and *ready*, *failed* or *too large* (see [`ModelState`]).
-//! Requests move an entry from unloaded, failed and too large to queued; other transitions belong to this task, and
+//! A model entry is *unloaded*, *queued*, *loading*, and *ready*, *failed*, *too large* or *without engine* (see
+//! [`ModelState`]). Requests move an entry from unloaded, failed, too large and without engine to queued; other transitions belong to this task, and
 //! to `keep_alive: 0`.
 //!
 //! - *queued → loading*: the entry that waits longest, when no model is being loaded and the model's bytes fit into
@@ -18,7 +18,7 @@
 //! The task sleeps until notified, and checks each [`WAIT_MAX`] while a keep-alive time runs or an entry waits for
 //! memory: requests end without a notification.
 
-use super::{Library, LoadedModel, Loading, ModelEntry, ModelRegistry, ModelState};
+use super::{Library, LoadError, LoadedModel, Loading, ModelEntry, ModelRegistry, ModelState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -188,14 +188,18 @@ impl ModelLoader {
 
 fn load_model(library: &dyn Library, weights: Option<&str>, hand: Loading, name: &str) {
     tracing::info!(model = name, "loading");
-    let loaded: Result<LoadedModel, String> =
+    let loaded: Result<LoadedModel, LoadError> =
         library.load(weights, &mut |progress| hand.report_progress(progress));
     match loaded {
         Ok(loaded) => {
             tracing::info!(model = name, mib = loaded.bytes >> 20, "loaded");
             hand.model_loaded(loaded);
         }
-        Err(why) => {
+        Err(LoadError::NoEngine(why)) => {
+            tracing::warn!(model = name, "{why}");
+            hand.no_engine(why);
+        }
+        Err(LoadError::Failed(why)) => {
             tracing::error!(model = name, "cannot be loaded: {why}");
             hand.load_failed();
         }

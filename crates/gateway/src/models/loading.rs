@@ -52,6 +52,13 @@ impl Loading {
         self.models.loading_failed(&self.entry);
     }
 
+    /// No engine of another process computes for the model.
+    pub fn no_engine(mut self, why: String) {
+        self.told = true;
+        self.models
+            .loading_ended(&self.entry, ModelState::NoEngine(why.into()));
+    }
+
     fn ready_model(&self, model: Arc<ServedModel>) -> ReadyModel {
         let serving = ReadyModel::new(model, &self.models.gateway_limits());
         self.set_hold(&serving);

@@ -35,7 +35,7 @@ pub(crate) mod similar_names;
 
 pub use facts::ModelFacts;
 pub use identity::ModelIdentity;
-pub use library::{Library, LibraryError, LoadedModel, LocalModel, PullNews};
+pub use library::{Library, LibraryError, LoadError, LoadedModel, LocalModel, PullNews};
 pub use limits::ModelLimits;
 pub use listed_model::ListedModel;
 pub use load_progress::{LoadPhase, LoadProgress};
@@ -70,4 +70,9 @@ pub struct ServedModel {
     pub handle: ModelHandle,
     /// Metrics of the engine's steps ([`StepMetrics::observer`]).
     pub steps: Arc<StepMetrics>,
+    /// Why engines of other processes cannot be waited for any longer; `None`: the engine is in this process.
+    pub engine_absence: Option<EngineAbsence>,
 }
+
+/// Why there has been no engine for a model for so long that new requests are rejected; `None`: there was one.
+pub type EngineAbsence = Box<dyn Fn() -> Option<String> + Send + Sync>;

@@ -37,7 +37,12 @@ pub enum ModelState {
         /// Bytes that all models may take.
         budget: u64,
     },
+    /// No engine of another process computes for the model; the words are for clients.
+    NoEngine(Arc<str>),
 }
+
+/// Code of the error for models without an engine.
+pub(crate) const NO_ENGINE: &str = "no_engine";
 
 impl ModelState {
     /// Name in the API.
@@ -48,6 +53,7 @@ impl ModelState {
             Self::Loading { .. } => "loading",
             Self::Ready(_) => "ready",
             Self::Failed | Self::TooLarge { .. } => "failed",
+            Self::NoEngine(_) => NO_ENGINE,
         }
     }
 
@@ -58,7 +64,7 @@ impl ModelState {
                 let passed = clock::now().saturating_duration_since(*since);
                 Some(progress.time_left(passed, unknown))
             }
-            Self::Unloaded | Self::Queued { .. } => Some(unknown),
+            Self::Unloaded | Self::Queued { .. } | Self::NoEngine(_) => Some(unknown),
             Self::Ready(_) | Self::Failed | Self::TooLarge { .. } => None,
         }
     }
@@ -170,7 +176,11 @@ impl ModelEntry {
         match &state {
             ModelState::Ready(serving) => {
                 self.lock_residency().last_used = clock::now();
-                Ok(Arc::clone(serving))
+                let absence = serving.model.engine_absence.as_ref();
+                match absence.and_then(|absence| absence()) {
+                    None => Ok(Arc::clone(serving)),
+                    Some(why) => capacity(NO_ENGINE, why),
+                }
             }
             ModelState::Loading { progress, .. } => capacity(
                 "model_loading",
@@ -183,6 +193,7 @@ impl ModelEntry {
             ModelState::Unloaded => {
                 capacity("model_unloaded", "the model is not loaded".to_owned())
             }
+            ModelState::NoEngine(why) => capacity(NO_ENGINE, why.to_string()),
             ModelState::Failed => Err(load_failed(
                 "the model could not be loaded; the server's log says why",
             )),
@@ -299,7 +310,10 @@ impl ModelEntry {
         self.state.send_if_modified(|state| {
             let waits = matches!(
                 state,
-                ModelState::Unloaded | ModelState::Failed | ModelState::TooLarge { .. }
+                ModelState::Unloaded
+                    | ModelState::Failed
+                    | ModelState::TooLarge { .. }
+                    | ModelState::NoEngine(_)
             );
             if waits {
                 *state = ModelState::Queued { since };

@@ -3,10 +3,12 @@
 //! A request for a model that is not loaded queues the model and watches the model's state. The number and the
 //! duration of waits are bounded; the failure of a model ends the waits of all requests for that model.
 
+use super::model_entry::NO_ENGINE;
 use super::{ModelLease, ModelRegistry, ModelState, ResolvedModel};
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tokio::task::spawn_blocking;
 
 /// A request that waits for a model; the drop ends the wait.
 pub struct PendingLoad {
@@ -54,10 +56,20 @@ impl ModelRegistry {
             Ok(held) => return Ok(ModelLookup::Ready(held)),
             Err(refused) => refused,
         };
-        if self.library().is_none() {
+        let is_ready = matches!(named.entry.state(), ModelState::Ready(_));
+        let Some(library) = self
+            .library()
+            .filter(|_| !(is_ready && is_no_engine(&refused)))
+        else {
             return Err(refused);
-        }
+        };
         let limits = self.gateway_limits();
+        let (library, wanted) = (Arc::clone(library), named.clone());
+        let obstacle = move || library.obstacle(&wanted.name, wanted.entry.weights.as_deref());
+        let obstacle = spawn_blocking(obstacle).await;
+        if let Some(why) = obstacle.unwrap_or_default() {
+            return Err(ApiError::capacity(NO_ENGINE, why, limits.retry_after));
+        }
         let wanted = PendingLoad {
             models: Arc::clone(self),
             named,
@@ -87,6 +99,10 @@ impl ModelRegistry {
     }
 }
 
+fn is_no_engine(error: &ApiError) -> bool {
+    error.code == NO_ENGINE
+}
+
 impl PendingLoad {
     /// Waits for the model.
     ///
@@ -104,7 +120,11 @@ impl PendingLoad {
                     (Ok(held), _) => return Ok(held),
                     // The model was unloaded before this request got a lease.
                     (Err(_), ModelState::Unloaded) => self.models.request_load(&self.named.entry),
-                    (Err(refused), ModelState::Failed | ModelState::TooLarge { .. }) => {
+                    (
+                        Err(refused),
+                        ModelState::Failed | ModelState::TooLarge { .. } | ModelState::NoEngine(_),
+                    ) => return Err(refused),
+                    (Err(refused), ModelState::Ready(_)) if is_no_engine(&refused) => {
                         return Err(refused);
                     }
                     (

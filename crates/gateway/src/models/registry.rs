@@ -92,7 +92,10 @@ impl ModelRegistry {
         }
         if others.len() >= ENTRIES_MAX {
             others.retain(|_, entry| {
-                !matches!(entry.state(), ModelState::Unloaded | ModelState::Failed)
+                !matches!(
+                    entry.state(),
+                    ModelState::Unloaded | ModelState::Failed | ModelState::NoEngine(_)
+                )
             });
         }
         let entry = ModelEntry::new(
@@ -143,9 +146,14 @@ impl ModelRegistry {
         self.loads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A load failed. Names of the model are looked up again.
+    /// A load failed.
     pub(crate) fn loading_failed(&self, entry: &ModelEntry) {
-        entry.set_state(ModelState::Failed);
+        self.loading_ended(entry, ModelState::Failed);
+    }
+
+    /// A load ended without a model. Names of the model are looked up again.
+    pub(crate) fn loading_ended(&self, entry: &ModelEntry, state: ModelState) {
+        entry.set_state(state);
         self.names.clear_names();
         self.news.notify_one();
     }

@@ -132,12 +132,17 @@ impl ModelRegistry {
     fn resolve_lookup(&self, name: &str, found: NameLookup) -> Result<ResolvedModel, ApiError> {
         let Some(local) = found.model else {
             let near = || match self.library() {
-                Some(_) => found.near,
+                Some(_) => found.near.clone(),
                 None => near_names(name, std::iter::once(self.first_entry().id.clone())),
             };
-            return self
-                .tagged_first(name)
-                .ok_or_else(|| no_such_model(name, &near()));
+            return self.tagged_first(name).ok_or_else(|| match &found.absence {
+                Some(why) => ApiError::capacity(
+                    "model_files_missing",
+                    why.as_str(),
+                    self.gateway_limits().retry_after,
+                ),
+                None => no_such_model(name, &near()),
+            });
         };
         let named = ResolvedModel {
             entry: self.entry(local.weights.as_deref(), &local.name),
@@ -162,6 +167,8 @@ struct NameLookup {
     model: Option<LocalModel>,
     /// Names that were probably meant, where there is no model.
     near: Vec<String>,
+    /// Why a model of other processes is not here.
+    absence: Option<String>,
 }
 
 /// Looks a name up; may block.
@@ -171,7 +178,15 @@ fn found_in(library: &dyn Library, name: &str) -> NameLookup {
         Some(_) => Vec::new(),
         None => near_names(name, library.all().into_iter().map(|local| local.name)),
     };
-    NameLookup { model, near }
+    let absence = match model {
+        Some(_) => None,
+        None => library.absence(name),
+    };
+    NameLookup {
+        model,
+        near,
+        absence,
+    }
 }
 
 /// Nothing has this name.

@@ -2,6 +2,10 @@
 
 use crate::models::{ModelEntry, ModelRegistry, ModelState, ReadyModel};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Time between two looks for an engine of another process.
+const ENGINE_RETRY: Duration = Duration::from_secs(1);
 
 /// The streams of a model wait for the model; the drop ends the wait. The model is not unloaded meanwhile.
 pub(crate) struct ModelWait<'a>(&'a ModelEntry);
@@ -23,6 +27,11 @@ impl<'a> ModelWait<'a> {
                 // A server without its first model ends, or a request loads the model again.
                 ModelState::Failed | ModelState::TooLarge { .. } if self.0.weights.is_none() => {}
                 ModelState::Failed | ModelState::TooLarge { .. } => return None,
+                ModelState::NoEngine(_) => {
+                    tokio::time::sleep(ENGINE_RETRY).await;
+                    models.request_load(self.0);
+                    continue;
+                }
                 ModelState::Unloaded if models.library().is_some() => {
                     models.request_load(self.0);
                 }

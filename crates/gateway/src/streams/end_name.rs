@@ -37,5 +37,6 @@ fn code_name(code: FailCode) -> &'static str {
         FailCode::Constraint => "constraint",
         FailCode::ModelChanged => "model_changed",
         FailCode::CrashedEngines => "crashed_engines",
+        FailCode::NoEngine => "no_engine",
     }
 }

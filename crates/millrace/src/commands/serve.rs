@@ -49,8 +49,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         let mut server = server
             .with_keys(Arc::clone(&ring.keys))
             .with_webhook_secrets(Arc::clone(&ring.webhook_secrets));
-        // The model of a process in a cluster stays loaded: others count on it.
-        if cluster.is_none() {
+        // The model of an engine stays loaded: others count on it.
+        if cluster.as_ref().is_none_or(JoinedCluster::is_gateway) {
             server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);
         }
         let mut tap = None;

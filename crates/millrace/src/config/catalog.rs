@@ -132,6 +132,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number_setting("cluster.behind_bytes", (1 << 20, 1 << 36), Restart),
     number_setting("cluster.store_bytes", (16 << 20, 1 << 50), Restart),
     number_setting("cluster.records_age_max_s", (60, 31_536_000), Restart),
+    number_setting("cluster.engine_wait_ms", (1000, 600_000), Restart),
     number_setting("backpressure.max_unacked_tokens", (0, 1 << 40), Live),
     number_setting("backpressure.slow_consumer_threshold_ms", MS, Live),
     number_setting("backpressure.ack_timeout_ms", CLOCK, Live),

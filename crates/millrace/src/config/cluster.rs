@@ -54,6 +54,8 @@ pub(crate) struct Cluster {
     pub(crate) store_bytes: u64,
     /// Age at which JetStream removes records that no gateway has removed; running streams are stored anew at half of it.
     pub(crate) records_age_max_s: u64,
+    /// Time that requests of a gateway wait for an engine of their model. Where there was none for longer, new requests are rejected at once.
+    pub(crate) engine_wait_ms: u64,
 }
 
 /// Rule by which one of several engines gets a request.
@@ -107,6 +109,7 @@ impl Default for Cluster {
             behind_bytes: records.behind_bytes,
             store_bytes: records.store_bytes,
             records_age_max_s: records.age_max.as_secs(),
+            engine_wait_ms: 60_000,
         }
     }
 }

@@ -273,10 +273,7 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "an engine that died is noticed within a second, at the cost of four small messages a second",
     ),
     ("cluster.placement", "finds the most cached prefixes"),
-    (
-        "cluster.replicas",
-        "three survive the loss of one; one server has one copy",
-    ),
+    ("cluster.replicas", "three survive the loss of one"),
     (
         "cluster.behind_bytes",
         "15 s at 300,000 tokens a second: longer than JetStream needs to elect a leader",
@@ -289,6 +286,7 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "cluster.records_age_max_s",
         "longer than any retention; only records of gateways that never came back are left to it",
     ),
+    ("cluster.engine_wait_ms", "an engine can be restarted"),
     (
         "backpressure.max_unacked_tokens",
         "some seconds of reading; more would be computed for clients that have disconnected",

@@ -5,7 +5,7 @@ use crate::clock::now_unix_s;
 use crate::cluster_node::JoinedCluster;
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
-use crate::loading::{self, LoadedEngine};
+use crate::loading::{self, EngineChoice, LoadedEngine, RemoteLoadError};
 use crate::model_files::ModelSource;
 use engine::Handle;
 use server::{LoadProgress, LoadedModel, ServedModel};
@@ -63,15 +63,30 @@ impl RunningEngines {
     ) -> Result<LoadedModel, Failure> {
         let settings = self.settings_of(source);
         if cluster.is_gateway() {
-            let loaded = loading::load_remote(source, &settings, cluster, report)?;
-            return Ok(self.adopt(loaded));
+            let loaded = self.load_remote(source, (cluster, &EngineChoice::Wait), report);
+            return loaded.map_err(|why| match why {
+                RemoteLoadError::Failed(why) => why,
+                RemoteLoadError::NoEngine(why) => Failure::user(why),
+            });
         }
         let loaded = loading::load_from(source, &settings, report)?;
         cluster.execute(&loaded)?;
         Ok(self.adopt(loaded))
     }
 
-    fn adopt(&self, loaded: LoadedEngine) -> LoadedModel {
+    /// Loads a model whose engines are other processes.
+    pub(super) fn load_remote(
+        &self,
+        source: &ModelSource,
+        engines: (&JoinedCluster, &EngineChoice),
+        report: &mut dyn FnMut(LoadProgress),
+    ) -> Result<LoadedModel, RemoteLoadError> {
+        let settings = self.settings_of(source);
+        let loaded = loading::load_remote(source, &settings, engines, report)?;
+        Ok(self.adopt(loaded))
+    }
+
+    fn adopt(&self, mut loaded: LoadedEngine) -> LoadedModel {
         let mut table = lock(&self.0);
         // The settings may have changed during the load.
         loaded.handle.engine.tune(tuning(&table.settings));
@@ -81,7 +96,7 @@ impl RunningEngines {
         drop(table);
         let engines = Arc::clone(&self.0);
         LoadedModel {
-            model: Arc::new(served_model(&loaded)),
+            model: Arc::new(served_model(&mut loaded)),
             bytes: loaded.bytes,
             close: Box::new(move || {
                 lock(&engines).engines.retain(|(other, _)| *other != id);
@@ -108,7 +123,7 @@ fn lock(table: &Mutex<EngineTable>) -> MutexGuard<'_, EngineTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn served_model(loaded: &LoadedEngine) -> ServedModel {
+fn served_model(loaded: &mut LoadedEngine) -> ServedModel {
     ServedModel {
         id: loaded.name.clone(),
         created_unix_s: now_unix_s(),
@@ -116,5 +131,6 @@ fn served_model(loaded: &LoadedEngine) -> ServedModel {
         identity: loaded.identity.clone(),
         steps: Arc::clone(&loaded.steps),
         handle: loaded.handle.clone(),
+        engine_absence: loaded.take_engine_absence(),
     }
 }

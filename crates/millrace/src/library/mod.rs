@@ -1,5 +1,10 @@
 //! The models of this machine for the server: the model store, and the engines that are loaded from it.
+//!
+//! ```text
+//! engines    engines of loaded models      announced   models of a gateway, from its engines' announcements
+//! ```
 
+mod announced;
 mod engines;
 #[cfg(test)]
 mod tests;
@@ -7,11 +12,15 @@ mod tests;
 use crate::cluster_node::JoinedCluster;
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::loading::{EngineChoice, RemoteLoadError};
 use crate::model_files::ModelSource;
 use crate::model_store::ModelStore;
 use crate::pull;
+use announced::FoundModels;
 use engines::RunningEngines;
-use server::{DerivedModel, LibraryError, LoadProgress, LoadedModel, LocalModel, PullNews};
+use server::{
+    DerivedModel, LibraryError, LoadError, LoadProgress, LoadedModel, LocalModel, PullNews,
+};
 use std::ops::ControlFlow;
 
 /// All models of this machine, and the engines of the loaded ones.
@@ -19,6 +28,7 @@ pub(crate) struct Library {
     store: ModelStore,
     engines: RunningEngines,
     cluster: Option<JoinedCluster>,
+    found: FoundModels,
 }
 
 impl Library {
@@ -28,10 +38,12 @@ impl Library {
             store: ModelStore::new(&settings, started),
             engines: RunningEngines::new(settings),
             cluster: None,
+            found: FoundModels::default(),
         }
     }
 
-    /// Takes part in a cluster with the model that the server was started with.
+    /// Takes part in a cluster: a gateway with all models that engines announce, another process with the model that the
+    /// server was started with.
     pub(crate) fn with_cluster(self, cluster: Option<JoinedCluster>) -> Self {
         Self { cluster, ..self }
     }
@@ -56,14 +68,25 @@ impl Library {
 
 impl server::Library for Library {
     fn all(&self) -> Vec<LocalModel> {
-        self.store.all()
+        let all = self.store.all();
+        match self.gateway() {
+            Some(cluster) => self.announced_of(cluster, all),
+            None => all,
+        }
     }
 
     fn find(&self, name: &str) -> Option<LocalModel> {
-        self.store.find(name)
+        let found = self.store.find(name)?;
+        Some(match self.gateway() {
+            Some(cluster) => self.as_announced(cluster, name, found),
+            None => found,
+        })
     }
 
     fn bytes_needed(&self, weights: Option<&str>) -> Result<u64, String> {
+        if self.gateway().is_some() {
+            return Ok(0);
+        }
         let source = self.store.source_of(weights);
         let needed = self.engines.bytes_needed(&source);
         needed.map_err(|why| why.to_string())
@@ -73,10 +96,29 @@ impl server::Library for Library {
         &self,
         weights: Option<&str>,
         report: &mut dyn FnMut(LoadProgress),
-    ) -> Result<LoadedModel, String> {
+    ) -> Result<LoadedModel, LoadError> {
         let source = self.store.source_of(weights);
-        let loaded = self.engines.load(&source, report);
-        loaded.map_err(|why| why.to_string())
+        let Some(cluster) = self.gateway() else {
+            let loaded = self.engines.load(&source, report);
+            return loaded.map_err(|why| LoadError::Failed(why.to_string()));
+        };
+        let names = self.announced_names(cluster, weights).into_iter();
+        let choice = EngineChoice::AnyOf(names.map(|model| model.key).collect());
+        let loaded = self
+            .engines
+            .load_remote(&source, (cluster, &choice), report);
+        loaded.map_err(|why| match why {
+            RemoteLoadError::Failed(why) => LoadError::Failed(why.to_string()),
+            RemoteLoadError::NoEngine(why) => LoadError::NoEngine(why),
+        })
+    }
+
+    fn obstacle(&self, name: &str, weights: Option<&str>) -> Option<String> {
+        self.missing_engine(self.gateway()?, name, weights)
+    }
+
+    fn absence(&self, name: &str) -> Option<String> {
+        self.missing_files(self.gateway()?, name)
     }
 
     fn pull(

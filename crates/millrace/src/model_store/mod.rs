@@ -199,6 +199,7 @@ impl ModelStore {
             weights: (!is_started).then_some(weights),
             facts,
             made: made.map(Arc::new),
+            engines: None,
         })
     }
 
@@ -216,6 +217,7 @@ impl ModelStore {
             weights: None,
             facts,
             made: None,
+            engines: None,
         }
     }
 
@@ -241,6 +243,7 @@ fn built_in_model() -> LocalModel {
         weights: Some(BUILT_IN_WEIGHTS.to_owned()),
         facts: built_in_facts(),
         made: None,
+        engines: None,
     }
 }
 

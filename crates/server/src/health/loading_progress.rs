@@ -48,6 +48,7 @@ pub(crate) fn progress_report(lifecycle: &Lifecycle) -> LoadingEvent {
         ModelState::Unloaded
         | ModelState::Queued { .. }
         | ModelState::Failed
+        | ModelState::NoEngine(_)
         | ModelState::TooLarge { .. } => {}
     }
     report

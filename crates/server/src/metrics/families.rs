@@ -65,6 +65,7 @@ fn write_loading(text: &mut PrometheusText, state: &ModelState) {
         ModelState::Unloaded
         | ModelState::Queued { .. }
         | ModelState::Failed
+        | ModelState::NoEngine(_)
         | ModelState::TooLarge { .. } => (0.0, 0.0),
     };
     text.gauge(

@@ -97,6 +97,10 @@ mod tests {
                 End::Failed(FailCode::CrashedEngines),
                 Err((500, "api_error", "crashed_engines")),
             ),
+            (
+                End::Failed(FailCode::NoEngine),
+                Err((529, "overloaded_error", "no_engine")),
+            ),
             (End::Lost, Err((500, "api_error", "lost"))),
         ];
         for (end, want) in rows {

@@ -66,9 +66,10 @@ impl JobErrorCode {
             ("cancelled", _) => Self::Cancelled,
             ("too_long_for_memory", _) => Self::InsufficientResources,
             ("inference_failed" | "model_changed" | "crashed_engines", _) => Self::InferenceFailed,
-            ("shutting_down" | "model_loading" | "model_unloaded" | "model_failed", _) => {
-                Self::WorkerUnhealthy
-            }
+            (
+                "shutting_down" | "model_loading" | "model_unloaded" | "model_failed" | "no_engine",
+                _,
+            ) => Self::WorkerUnhealthy,
             _ if error.kind == ErrorKind::RateLimited => Self::QueueFull,
             (_, Blame::Capacity) => Self::QueueFull,
             (_, Blame::Caller) => Self::InvalidRequest,

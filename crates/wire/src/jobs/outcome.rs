@@ -3,7 +3,8 @@
 use super::error_code::JobErrorCode;
 use super::error_response::JobError;
 use crate::openai::finish_reason::{
-    CRASHED_ENGINES_MESSAGE, GRAMMAR_LIMIT_MESSAGE, MODEL_CHANGED_MESSAGE, NOT_FINITE_MESSAGE,
+    CRASHED_ENGINES_MESSAGE, GRAMMAR_LIMIT_MESSAGE, MODEL_CHANGED_MESSAGE, NO_ENGINE_MESSAGE,
+    NOT_FINITE_MESSAGE,
 };
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::stop::ONE_CALL;
@@ -125,6 +126,7 @@ fn failed_outcome(code: FailCode) -> JobOutcome {
             CRASHED_ENGINES_MESSAGE,
             false,
         ),
+        FailCode::NoEngine => error_outcome(JobErrorCode::WorkerUnhealthy, NO_ENGINE_MESSAGE, true),
     }
 }
 

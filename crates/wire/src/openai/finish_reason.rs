@@ -21,6 +21,10 @@ pub const NOT_FINITE_MESSAGE: &str = "the model failed on this request: its logi
 pub const MODEL_CHANGED_MESSAGE: &str = "the model was replaced while the server was down, so this answer cannot be \
                                         continued; send the request again";
 
+/// Error message of a stream that no engine of another process took, in every protocol.
+pub const NO_ENGINE_MESSAGE: &str = "no engine of the cluster took the request in time; the readiness of the gateway \
+                                    says why";
+
 /// Error message of a stream that is given up after repeated crashes, in every protocol.
 pub const CRASHED_ENGINES_MESSAGE: &str = "the server crashed repeatedly while it computed this answer, so the answer \
                                           is not continued";
@@ -84,6 +88,7 @@ fn failed_error(code: FailCode) -> ApiError {
         FailCode::Constraint => ApiError::bad_request(GRAMMAR_LIMIT, GRAMMAR_LIMIT_MESSAGE),
         FailCode::ModelChanged => ApiError::ours("model_changed", MODEL_CHANGED_MESSAGE),
         FailCode::CrashedEngines => ApiError::ours("crashed_engines", CRASHED_ENGINES_MESSAGE),
+        FailCode::NoEngine => ApiError::capacity("no_engine", NO_ENGINE_MESSAGE, RETRY_AFTER),
     }
 }
 
@@ -132,6 +137,7 @@ mod tests {
                 End::Failed(FailCode::CrashedEngines),
                 Err((500, "crashed_engines")),
             ),
+            (End::Failed(FailCode::NoEngine), Err((503, "no_engine"))),
             (End::Lost, Err((500, "lost"))),
         ];
         for (end, want) in rows {

@@ -21,6 +21,9 @@ pub struct ModelObject<'a> {
     /// Whether the model supports reasoning; only of a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<bool>,
+    /// Engines of the cluster that take requests for the model now; only of a gateway's models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engines: Option<usize>,
     /// State of a model that is not loaded; absent for a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
@@ -44,6 +47,7 @@ pub fn model_object(card: &ModelCard) -> ModelObject<'_> {
         max_model_len: card.context_max,
         tools: capabilities.map(|capabilities| capabilities.tools.name()),
         thinking: capabilities.map(|capabilities| capabilities.thinking),
+        engines: card.engines,
         state: card.state,
     }
 }

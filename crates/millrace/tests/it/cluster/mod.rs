@@ -8,6 +8,7 @@ mod limits_of_keys;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
 mod processes;
+mod several_models;
 
 use crate::support::{Folder, Serving, millrace, stdout};
 use conversation::{Conversation, SETTINGS};

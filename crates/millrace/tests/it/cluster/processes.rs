@@ -44,6 +44,14 @@ impl Cluster {
         }
     }
 
+    /// Starts an engine with this model, and waits until it is ready.
+    pub(crate) fn start_engine_of(&mut self, model: &str) {
+        let mut engine = self.launch_model("engine", &[], &[model]);
+        let line = engine.line();
+        assert!(line.contains(" serves "), "{line:?}");
+        self.engines.push(Some(engine));
+    }
+
     /// Starts a gateway, and waits until it sees an engine.
     pub(crate) fn start_gateway(&self) -> Serving {
         let mut gateway = self.launch("gateway");
@@ -69,6 +77,16 @@ impl Cluster {
 
     /// Starts a process with further variables.
     pub(crate) fn launch_with(&self, role: &str, further: &[(&str, &str)]) -> Serving {
+        self.launch_model(role, further, &[])
+    }
+
+    /// Starts a process with further variables and arguments.
+    pub(crate) fn launch_model(
+        &self,
+        role: &str,
+        further: &[(&str, &str)],
+        more: &[&str],
+    ) -> Serving {
         let url = self.nats.url();
         let args = [
             "serve",
@@ -79,6 +97,7 @@ impl Cluster {
             "--nats",
             &url,
         ];
+        let args = [&args, more].concat();
         let file = self.nkeys.as_ref().map(|folder| folder.join(role));
         let file = file.map(|file| file.display().to_string());
         let mut vars: Vec<(&str, &str)> = self.settings.clone();

@@ -80,6 +80,7 @@ fn failed_stream_has_an_error_and_no_done_marker() {
         (End::Failed(FailCode::Shutdown), "shutting_down"),
         (End::Failed(FailCode::ModelChanged), "model_changed"),
         (End::Failed(FailCode::CrashedEngines), "crashed_engines"),
+        (End::Failed(FailCode::NoEngine), "no_engine"),
     ] {
         let mut fed = HandFedBody::new(
             8,

@@ -4,8 +4,8 @@ use crate::support::{PATIENCE, fake, vocab};
 use engine::fake::{FakeModel, Gate};
 use engine::{Engine, EngineConfig};
 use server::{
-    DerivedModel, Keys, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, LocalModel,
-    ModelFacts, ModelHandle, ModelIdentity, ModelLimits, PullNews, ServedModel, Server,
+    DerivedModel, Keys, Library, LibraryError, LoadError, LoadPhase, LoadProgress, LoadedModel,
+    LocalModel, ModelFacts, ModelHandle, ModelIdentity, ModelLimits, PullNews, ServedModel, Server,
     ServerConfig, StepMetrics, io_runtime,
 };
 use std::collections::BTreeMap;
@@ -98,6 +98,7 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         facts: ModelFacts::default(),
         identity: ModelIdentity::default(),
         steps,
+        engine_absence: None,
         handle: ModelHandle {
             tokenizer: vocab::tokenizer(),
             template: Arc::new(template.expect("a template")),
@@ -126,6 +127,7 @@ impl Shelves {
                 ..ModelFacts::default()
             }),
             made: None,
+            engines: None,
         }
     }
 }
@@ -164,7 +166,7 @@ impl Library for Shelves {
         &self,
         weights: Option<&str>,
         tell: &mut dyn FnMut(LoadProgress),
-    ) -> Result<LoadedModel, String> {
+    ) -> Result<LoadedModel, LoadError> {
         let name = weights.unwrap_or(FIRST);
         Shelf::note(&self.0.log, format!("loading {name}"));
         tell(LoadProgress {

@@ -73,6 +73,8 @@ fn start_gateway(nats: &Nats, number: u64) -> Gateway {
                 ..Heartbeat::new(id, Role::All)
             };
             let config = NodeConfig {
+                engine_wait: Duration::from_secs(60),
+                placement: cluster::placement::PlacementPolicy::default(),
                 nats,
                 membership: MembershipConfig {
                     name: ClusterName::new("test").unwrap(),

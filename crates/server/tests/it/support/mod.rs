@@ -290,9 +290,8 @@ impl Rig {
         let steps = Arc::new(StepMetrics::default());
         engine.observe(steps.observer());
         let (engine, _joiner) = engine::spawn(engine).expect("a thread");
-        let limits = PoolLimits {
-            segments_max: 1 << 14,
-        };
+        let segments_max = 1 << 14;
+        let limits = PoolLimits { segments_max };
         let (tokens, top) = (SegmentPool::new(limits), SegmentPool::new(limits));
         let served = Arc::new(ServedModel {
             id: MODEL.to_owned(),
@@ -302,6 +301,7 @@ impl Rig {
                 .with_borrow_mut(Option::take)
                 .unwrap_or_default(),
             steps,
+            engine_absence: None,
             handle: ModelHandle {
                 tokenizer: speech.tokenizer,
                 template: Arc::new(

@@ -20,7 +20,7 @@ use testing::small_vocabulary::tokenizer;
 const NEVER: Duration = Duration::MAX;
 
 /// Every end of a stream.
-const ENDS: [End; 19] = [
+const ENDS: [End; 20] = [
     End::Stop(Stop::Eos),
     End::Stop(Stop::StopString(1)),
     End::Stop(Stop::ToolCalls),
@@ -39,6 +39,7 @@ const ENDS: [End; 19] = [
     End::Failed(FailCode::Constraint),
     End::Failed(FailCode::ModelChanged),
     End::Failed(FailCode::CrashedEngines),
+    End::Failed(FailCode::NoEngine),
     End::Lost,
 ];
 
@@ -108,6 +109,7 @@ fn end_before_the_first_byte_has_an_http_status() {
         (End::Failed(FailCode::Constraint), 400),
         (End::Failed(FailCode::ModelChanged), 500),
         (End::Failed(FailCode::CrashedEngines), 500),
+        (End::Failed(FailCode::NoEngine), 503),
         (End::Lost, 500),
     ];
     for (end, want) in rows {
