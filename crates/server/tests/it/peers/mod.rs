@@ -15,6 +15,7 @@ use cluster::instances::MembershipConfig;
 use cluster::messages::{Heartbeat, Role};
 use cluster::names::{ClusterName, InstanceId};
 use cluster::node::{ClusterNode, NodeConfig};
+use cluster::placement::PlacementPolicy;
 use serde_json::{Value, json};
 use server::Server;
 use std::sync::{Arc, Mutex};
@@ -82,6 +83,7 @@ fn start_gateway(nats: &Nats, number: u64) -> Gateway {
                     heartbeat: Duration::from_millis(50),
                 },
                 role: Role::All,
+                placement: PlacementPolicy::default(),
                 describe: Box::new(describe),
             };
             let node = std::thread::spawn(move || handle.block_on(ClusterNode::start(config)));
