@@ -60,7 +60,7 @@ fn converse(gateway: &str, clients: usize, seconds: f64) -> Vec<Turn> {
             turns
         };
         let clients: Vec<_> = (0..clients).map(|_| scope.spawn(talk)).collect();
-        let ended = clients.into_iter().map(|client| client.join());
+        let ended = clients.into_iter().map(std::thread::ScopedJoinHandle::join);
         ended.flat_map(|turns| turns.expect("a client")).collect()
     })
 }
