@@ -75,7 +75,6 @@ fn start_gateway(nats: &Nats, number: u64) -> Gateway {
             };
             let config = NodeConfig {
                 engine_wait: Duration::from_secs(60),
-                placement: cluster::placement::PlacementPolicy::default(),
                 nats,
                 membership: MembershipConfig {
                     name: ClusterName::new("test").unwrap(),
