@@ -39,17 +39,11 @@ class Received:
     error: str | None = None
     id: str | None = None
     connections: int = 0
-    # Time of the last event, and the longest time between two of them.
-    last: float | None = None
-    pause: float = 0.0
-    # Times of events after which a client looks for a pause.
-    events: int = 0
+    # When the events with text came.
+    times: list = dataclasses.field(default_factory=list)
 
     def add(self, text, finish):
-        now = time.monotonic()
-        if self.last is not None:
-            self.pause = max(self.pause, now - self.last)
-        self.last, self.events = now, self.events + 1
+        self.times.append(time.monotonic())
         self.text += text or ""
         self.finish = finish or self.finish
 
@@ -197,4 +191,5 @@ class Streams:
         return [r for r in self.received if not self.expected[r.question].startswith(r.text)]
 
     def longest_pause(self):
-        return max((r.pause for r in self.received), default=0.0)
+        pauses = (after - before for r in self.received for before, after in zip(r.times, r.times[1:]))
+        return max(pauses, default=0.0)

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         }
     }
     let script = if has("--numbers") {
-        "numbers.py"
+        "measurements.py"
     } else {
         "cluster.py"
     };
@@ -63,7 +63,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         .arg("--nats")
         .args(&servers)
         .env("NGINX", &nginx);
+    if has("--numbers") {
+        command.arg("--fake").arg(fake_engine()?);
+    }
     shell::run(&mut command)
+}
+
+/// Builds the engine without weights.
+fn fake_engine() -> Result<PathBuf, String> {
+    let example = ["--package", "cluster", "--example", "fake_engine"];
+    shell::run(shell::cargo().args(["build", "--release"]).args(example))?;
+    let target = shell::target_dir()?;
+    Ok(target.join("release").join("examples").join("fake_engine"))
 }
 
 /// A program that is installed, or else unpacked from Debian's package of the same name, which starts no service.

@@ -7,15 +7,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Of an engine, so that several have room for the prefixes of some conversations only.
-const KV_MIB: &str = "96";
+const KV_MIB: &str = "320";
 const START_ATTEMPTS: u32 = 200;
 
 const SETTINGS: [(&str, &str); 5] = [
     ("MILLRACE_MODEL_THREADS", "1"),
     ("MILLRACE_MODEL_KV_MIB", KV_MIB),
-    ("MILLRACE_MODEL_CONTEXT", "4096"),
+    ("MILLRACE_MODEL_CONTEXT", "2048"),
     ("MILLRACE_JOURNAL_DIRECTORY", ""),
-    ("MILLRACE_LOG_FILTER", "warn"),
+    ("MILLRACE_LOG_FILTER", "error"),
 ];
 
 /// The processes; the gateway is the last.
