@@ -25,6 +25,7 @@ pub mod ended;
 pub mod ended_response;
 pub(crate) mod fair_lru;
 pub mod generation;
+pub mod hand_over;
 pub mod handles;
 pub mod id_generator;
 pub mod job_names;

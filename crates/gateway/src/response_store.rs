@@ -190,6 +190,10 @@ impl ResponseStore {
         let (store, entry) = (Arc::clone(self), Arc::clone(entry));
         tokio::spawn(async move {
             response_record::wait_for_end(&entry).await;
+            if entry.is_moved() {
+                // The next owner stores the answer.
+                return;
+            }
             drop(entry);
             store.look_up(&record);
         });

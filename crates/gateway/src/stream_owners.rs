@@ -14,6 +14,7 @@ use cluster::records::{
     ClaimOutcome, JetStreamRecords, LastMessage, RecordsDriver, RecordsLink, SharedReplicator,
 };
 use std::sync::Arc;
+use std::time::Duration;
 use stream::{Caller, Missing, Owner, StreamId};
 use wire::clock;
 
@@ -22,8 +23,8 @@ use wire::clock;
 pub enum StreamPlace {
     /// In this process.
     Here,
-    /// At the instance with this address.
-    At(String),
+    /// At this instance, with this address.
+    At(InstanceId, String),
     /// Nowhere.
     Unknown,
     /// Not known at the moment, for this reason.
@@ -78,6 +79,19 @@ pub async fn start_records(
     Ok(driver)
 }
 
+/// Time between two looks at an instance that does not answer.
+const LOST_LOOK: Duration = Duration::from_millis(50);
+
+/// Ready when heartbeats of an instance are missing: a process that is stopped accepts connections and answers nothing.
+pub async fn wait_until_lost(gateway: &Gateway, instance: InstanceId) {
+    let Some(owners) = gateway.owners.get() else {
+        return;
+    };
+    while matches!((owners.state_of)(instance), OwnerState::Alive(_)) {
+        tokio::time::sleep(LOST_LOOK).await;
+    }
+}
+
 /// Where a stream of the caller is; one whose owner is gone is here afterwards. The caller's key is compared before any
 /// record is read.
 pub async fn locate_stream(gateway: &Gateway, id: StreamId, caller: Caller) -> StreamPlace {
@@ -123,7 +137,7 @@ async fn locate(
         return StreamPlace::Unknown;
     }
     match owners.state_of_owner(&last) {
-        OwnerState::Alive(Some(address)) => StreamPlace::At(address),
+        OwnerState::Alive(Some(address)) => StreamPlace::At(last.head.instance, address),
         OwnerState::Alive(None) => {
             let why = "the gateway that owns the stream has no address (cluster.address)";
             StreamPlace::Undecided(why.to_owned())
@@ -160,7 +174,7 @@ async fn claim(owners: &StreamOwners, gateway: &Gateway, id: StreamId) -> Stream
             }
         }
         Ok(ClaimOutcome::OwnedBy(last)) => match owners.state_of_owner(&last) {
-            OwnerState::Alive(Some(address)) => StreamPlace::At(address),
+            OwnerState::Alive(Some(address)) => StreamPlace::At(last.head.instance, address),
             _ => StreamPlace::Undecided("the stream has a new owner".to_owned()),
         },
         Ok(ClaimOutcome::Unknown) => StreamPlace::Unknown,

@@ -147,6 +147,11 @@ impl JoinedCluster {
         Ok(Box::new(JournalTap::new(replicator)))
     }
 
+    /// Whether clients are served.
+    pub(crate) fn has_gateway(&self) -> bool {
+        self.node.role() != Role::Engine
+    }
+
     /// Leaves the cluster. To be called when no stream is open any more.
     pub(crate) async fn finish(&self) {
         let records = self.records.lock();

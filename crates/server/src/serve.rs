@@ -18,6 +18,7 @@ use cluster::messages::{OwnedStreams, Role};
 use cluster::node::ClusterNode;
 use cluster::records::RecordsDriver;
 use gateway::durability::{JournalSlot, StreamJournal};
+use gateway::hand_over::HandOver;
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
@@ -314,7 +315,19 @@ impl AcceptLoop {
         if let Some(journal) = self.app.gateway.generations.journal.get() {
             journal.begin_shutdown();
         }
+        let moving = HandOver::begin(&self.app.gateway);
         self.app.lifecycle.begin_shutdown();
+        if let Some(moving) = &moving {
+            moving.store().await;
+        }
+        // An engine has left before: gateways take its requests back first.
+        let node = self.app.cluster.get();
+        if let Some(node) = node.filter(|node| node.role() != Role::Engine) {
+            node.leave().await;
+        }
+        if let Some(moving) = moving {
+            moving.finish();
+        }
         let all = async { while self.connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(config.drain + config.drain_flush, all).await;
         let cut = self.connections.len();

@@ -9,6 +9,7 @@ use super::stream_slot::StreamSlot;
 use generate::error::ApiError;
 use generate::stream_source::StartedGeneration;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ impl DurableStream {
 
     /// Records why the stream will never start. A shutdown is no reason: the stream starts in the next process.
     pub(crate) fn reject(&self, error: &ApiError) {
-        if self.slot.state.is(|state| &state.is_shutting_down) {
+        if self.is_left_to_next() {
             return;
         }
         self.replace_outcome(rejection::encode(error));
@@ -92,7 +93,27 @@ impl DurableStream {
 
     /// Whether the process shuts down: a stream that has not started is left to the next process.
     pub(crate) fn is_left_to_next(&self) -> bool {
-        self.slot.state.is(|state| &state.is_shutting_down)
+        self.slot.state.is(|state| &state.is_shutting_down) || self.is_leaving()
+    }
+
+    /// From now on no end is recorded, and nothing is forgotten: another gateway continues the stream.
+    pub(crate) fn leave(&self) {
+        self.slot.is_leaving.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Self::leave`] was called.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.slot.is_leaving()
+    }
+
+    /// Whether the logs have ended, and all their tokens are in the journal.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.slot.is_at_rest()
+    }
+
+    /// Shows readers everything from now on, also an end that is not recorded.
+    pub(crate) fn show_all(&self) {
+        self.slot.show_all();
     }
 
     /// Waits until everything recorded so far is in the journal, at most a second. Returns whether the stream is

@@ -219,7 +219,9 @@ impl StreamRecorder {
             &mut self.buffers,
         )?;
         recorded.choices[choice].tokens = tokens;
-        let end = written.end.filter(|end| is_open && self.is_final(*end));
+        let is_leaving = entry.slot.is_leaving();
+        let is_final = |end: &End| is_open && !is_leaving && self.is_final(*end);
+        let end = written.end.filter(is_final);
         if let Some(end) = end {
             recorded.append_end(writer, key, choice, end)?;
             self.pending.push(index, Shown::End { choice: number });

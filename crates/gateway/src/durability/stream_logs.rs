@@ -91,6 +91,12 @@ impl StreamLogs {
         self.choices.iter().map(hidden).sum()
     }
 
+    /// Whether all choices have ended, also if readers do not see it yet.
+    pub(crate) fn have_ended(&self) -> bool {
+        let mut choices = self.choices.iter();
+        choices.all(|choice| choice.gate.written_end().is_some())
+    }
+
     /// How far all choices are written.
     pub(crate) fn read_written(&self, written: &mut Vec<WrittenChoice>) {
         written.clear();

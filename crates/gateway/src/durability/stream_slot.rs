@@ -35,6 +35,8 @@ pub(crate) struct StreamSlot {
     changes: AtomicU64,
     /// Whether everything so far is in the journal, and further records will be.
     is_durable: AtomicBool,
+    /// Whether another gateway continues the stream: no end is recorded, and nothing is forgotten.
+    pub(crate) is_leaving: AtomicBool,
     pub(crate) inbox: Mutex<StreamInbox>,
     /// Changes of the inbox that are in the journal.
     acknowledged: AtomicU64,
@@ -83,6 +85,7 @@ impl StreamSlot {
                 mark: WriterMark(TurnMark::new()),
                 changes: AtomicU64::new(changes),
                 is_durable: AtomicBool::new(false),
+                is_leaving: AtomicBool::new(false),
                 acknowledged: AtomicU64::new(0),
                 acknowledgement: Notify::new(),
                 inbox: Mutex::new(inbox),
@@ -201,12 +204,31 @@ impl StreamSlot {
     pub(crate) fn release(&self) {
         self.state.remove_live(self.serial);
         self.set_description_bytes(0);
-        let is_forgotten = !self.state.is(|state| &state.is_stopped);
+        let is_forgotten = !self.state.is(|state| &state.is_stopped) && !self.is_leaving();
         self.change(|inbox| {
             inbox.logs = None;
             inbox.is_forgotten = is_forgotten;
             inbox.is_released = true;
         });
+    }
+
+    /// Whether another gateway continues the stream.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
+    }
+
+    /// Whether the logs have ended, and readers see all their tokens.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        let logs = inbox.logs.as_ref();
+        logs.is_none_or(|logs| logs.have_ended() && logs.hidden_tokens() == 0)
+    }
+
+    /// Shows everything in the logs at once; the records stay.
+    pub(crate) fn show_all(&self) {
+        if let Some(logs) = &lock(&self.inbox).logs {
+            logs.open_gates();
+        }
     }
 
     /// Tokens that readers do not see yet.

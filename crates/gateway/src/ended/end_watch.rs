@@ -92,6 +92,10 @@ impl EndReports {
 
     async fn report(self, record: Arc<StreamRecord>, due: DueReports) {
         response_record::wait_for_end(&record).await;
+        if record.is_moved() {
+            // The next owner reports the end.
+            return;
+        }
         let durable = record.durable();
         if durable.is_some_and(|durable| record.rejection().is_some() && durable.is_left_to_next())
         {

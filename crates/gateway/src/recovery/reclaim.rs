@@ -95,7 +95,7 @@ pub(crate) fn end_fenced_stream(gateway: &Gateway, fenced: Fenced) {
     tracing::warn!(stream = %id, %by, generation, "another gateway has taken a stream over");
     let streams = &gateway.generations.streams;
     if let Ok(record) = streams.registry().lookup(id, Caller::Admin) {
-        record.cancel();
+        record.fence();
     }
     streams.remove_stream(id);
 }

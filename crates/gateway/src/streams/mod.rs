@@ -43,6 +43,7 @@ pub mod describe;
 pub(crate) mod detached_driver;
 pub(crate) mod end_name;
 pub(crate) mod feed;
+pub mod moved_stream;
 pub(crate) mod permit_holder;
 pub mod reached_positions;
 pub(crate) mod recovery_state;

@@ -21,6 +21,7 @@ pub(crate) struct RecoveryNote {
 pub(crate) struct RecoveryState {
     note: OnceLock<RecoveryNote>,
     is_recomputed: AtomicBool,
+    is_moved: AtomicBool,
     waiting_readers: AtomicUsize,
 }
 
@@ -51,6 +52,16 @@ impl RecoveryState {
     /// Whether [`Self::set_recomputed`] was called.
     pub(crate) fn is_recomputed(&self) -> bool {
         self.is_recomputed.load(Ordering::Relaxed)
+    }
+
+    /// The stream continues at another gateway.
+    pub(crate) fn set_moved(&self) {
+        self.is_moved.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Self::set_moved`] was called.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.is_moved.load(Ordering::Acquire)
     }
 
     /// Counts a reader that begins to wait.

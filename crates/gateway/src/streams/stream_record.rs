@@ -9,6 +9,7 @@ use super::attendance::Attendance;
 use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
 use super::end_name::end_name;
+use super::moved_stream::moved_error;
 use super::recovery_state::RecoveryState;
 use super::steering::Steering;
 use super::stream_state::StreamState;
@@ -115,12 +116,6 @@ impl StreamRecord {
         self.recovery.note().is_some()
     }
 
-    /// Whether a client has more than this process by now, which an owner that is gone has sent.
-    pub fn is_behind(&self, positions: &[Position]) -> bool {
-        let note = self.recovery.note();
-        note.is_some_and(|note| note.may_be_behind) && self.has_reached(positions) == Some(false)
-    }
-
     /// State changes of the stream.
     pub(crate) fn transitions(&self) -> &Arc<Transitions> {
         &self.transitions
@@ -199,6 +194,11 @@ impl StreamRecord {
 
     /// The stream will never start. Without effect after the start.
     pub(crate) fn set_rejected(&self, error: ApiError) {
+        let is_leaving = self.durable.as_ref().is_some_and(DurableStream::is_leaving);
+        let error = match self.is_moved() || is_leaving {
+            true => moved_error(),
+            false => error,
+        };
         let (how, why) = match error.code {
             "cancelled" => ("cancelled", None),
             code => ("refused", Some(code)),

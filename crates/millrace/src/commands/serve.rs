@@ -115,8 +115,13 @@ impl ServedProcess<'_> {
             }
             let drain_ms = self.reloading.drain_timeout_ms();
             tracing::info!("shutting down: running streams have {drain_ms} ms to end");
-            if let Some(cluster) = &self.cluster {
-                cluster.node.leave().await;
+            // A gateway leaves when it has handed its streams over.
+            let engine = self
+                .cluster
+                .as_ref()
+                .filter(|cluster| !cluster.has_gateway());
+            if let Some(engine) = engine {
+                engine.node.leave().await;
             }
         };
         let drained = server.serve(served).await;

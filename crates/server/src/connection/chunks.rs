@@ -63,6 +63,10 @@ impl Sender<'_> {
                     n => self.chunk.advance(n),
                 }
             }
+            if self.is_last && self.body.is_cut() {
+                // Without a last chunk the client knows that the response has no end.
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
             if self.is_last {
                 if let Some(receipt) = self.receipt.take() {
                     receipt.confirm();
@@ -76,7 +80,8 @@ impl Sender<'_> {
             });
             self.is_last = bytes.is_none() || self.body.is_end_stream();
             self.receipt = self.body.take_end_receipt();
-            self.chunk = Chunk::new(bytes.unwrap_or_default(), self.is_last);
+            let ends = self.is_last && !self.body.is_cut();
+            self.chunk = Chunk::new(bytes.unwrap_or_default(), ends);
         }
     }
 

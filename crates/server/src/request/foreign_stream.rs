@@ -12,7 +12,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use gateway::handles::Gateway;
-use gateway::stream_owners::{StreamPlace, locate_stream};
+use gateway::stream_owners::{StreamPlace, locate_stream, wait_until_lost};
 use gateway::streams::registry_caller;
 use generate::error::ApiError;
 use std::time::Duration;
@@ -41,16 +41,19 @@ pub(crate) async fn find_owner(
     match locate_stream(&gateway, id, caller).await {
         // The route answers for a stream that does not exist.
         StreamPlace::Here | StreamPlace::Unknown => next.run(request).await,
-        StreamPlace::At(_) if request.headers().contains_key(FORWARDED) => {
+        StreamPlace::At(..) if request.headers().contains_key(FORWARDED) => {
             undecided("the stream is on its way to another gateway")
         }
-        StreamPlace::At(address) => match forward(&address, request).await {
-            Ok(response) => response,
-            Err(why) => {
+        StreamPlace::At(instance, address) => {
+            let answered = tokio::select! {
+                answered = forward(&address, request) => answered,
+                () = wait_until_lost(&gateway, instance) => Err("no heartbeat".to_owned()),
+            };
+            answered.unwrap_or_else(|why| {
                 tracing::warn!(address, "the owner of a stream does not answer: {why}");
                 undecided("the gateway that owns the stream does not answer")
-            }
-        },
+            })
+        }
         StreamPlace::Undecided(why) => {
             let mut response = undecided(&why);
             response.extensions_mut().insert(OwnerUnknown);

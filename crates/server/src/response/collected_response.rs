@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use gateway::generation::Generation;
+use gateway::streams::moved_stream::moved_error;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::Event;
@@ -26,6 +27,9 @@ pub(crate) async fn collect_response(
         generation.return_credit();
         if let Some(receipt) = generation.take_end_receipt() {
             receipt.confirm();
+        }
+        if generation.record().is_moved() {
+            return Err(moved_error());
         }
         match turn {
             Turn::Open => {}

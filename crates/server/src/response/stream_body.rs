@@ -1,30 +1,28 @@
 //! The body of a streamed response: frames are encoded when the connection can take them.
 
+use crate::response::event_writer::{EventWriter, FramingState};
 use crate::response::keep_alive::KeepAlive;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gateway::admission::QueuePosition;
 use gateway::generation::Generation;
 use gateway::stream_follower::{FollowEvent, StreamFollower};
 use gateway::streams::EndReceipt;
+use gateway::streams::moved_stream::{STREAM_MOVED, moved_error};
 use generate::error::ApiError;
-use generate::output::event::{Event, EventSink};
+use generate::output::event::Event;
 use generate::output::generation_reader::Turn;
 use http_body::{Body, Frame};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stream::End;
 use wire::cursor::{Cursor, TerminalMarker};
 use wire::encoder::Encoder;
 use wire::event_id::EventIds;
 use wire::frame_buffer::FrameBuffer;
-use wire::frame_writer::FrameWriter;
 use wire::framing::Framing;
 use wire::protocol::{Encoding, FollowState, ProtocolHeader};
-
-/// Length of a frame that takes no events of further choices.
-const FRAME_BYTES_ENOUGH: usize = 16 << 10;
 
 /// The body of a streamed response.
 ///
@@ -45,27 +43,10 @@ pub(crate) struct StreamBody {
     opened: bool,
     /// `Started` was encoded.
     started: bool,
+    /// The stream continues at another gateway: the response breaks off.
+    is_cut: bool,
     /// After the last frame.
     receipt: Option<EndReceipt>,
-}
-
-/// State of the framing around the JSON of the encoder.
-struct FramingState {
-    framing: Framing,
-    /// Writer of event ids, if the client can resume.
-    ids: Option<EventIds>,
-    /// Terminal frames that the client has.
-    known: TerminalMarker,
-    /// The next event sets the client's reconnection time.
-    retry_due: bool,
-}
-
-impl FramingState {
-    fn writer<'a>(&'a mut self, out: &'a mut BytesMut) -> FrameWriter<'a> {
-        FrameWriter::new(self.framing, out)
-            .with_ids(self.ids.as_ref(), self.known)
-            .with_retry(&mut self.retry_due)
-    }
 }
 
 /// A generation that waits for admission or for its start.
@@ -153,6 +134,7 @@ impl StreamBody {
             following: StreamFollower::default(),
             opened: false,
             started: false,
+            is_cut: false,
             receipt: None,
         }
     }
@@ -184,6 +166,7 @@ impl StreamBody {
                 self.state = BodyState::Running(generation);
                 true
             }
+            Poll::Ready(Err(error)) if error.code == STREAM_MOVED => self.cut(),
             Poll::Ready(Err(error)) => {
                 self.encode(&Event::Rejected(&error));
                 self.state = BodyState::Over;
@@ -230,6 +213,9 @@ impl StreamBody {
         let BodyState::Running(generation) = &mut self.state else {
             return false;
         };
+        if generation.record().is_moved() {
+            return self.cut();
+        }
         let out = self.frames.begin_frame();
         let mut writer = EventWriter {
             encoder: &mut *self.encoder,
@@ -275,6 +261,21 @@ impl StreamBody {
         }
     }
 
+    /// Ends the body without an end of the stream. Only a WebSocket, which stays open, gets an error.
+    fn cut(&mut self) -> bool {
+        if self.framing.framing == Framing::WebSocket {
+            self.frames.begin_frame();
+            self.encode(&Event::Rejected(&moved_error()));
+        }
+        (self.state, self.is_cut) = (BodyState::Over, true);
+        true
+    }
+
+    /// Whether the body has broken off.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
     /// Writes the terminal frames that the client has not received.
     fn write_end(&mut self, end: Option<End>, failed: Option<End>) -> bool {
         let BodyState::Running(generation) = &mut self.state else {
@@ -301,47 +302,6 @@ impl StreamBody {
         }
         self.state = BodyState::Over;
         true
-    }
-}
-
-/// Encodes the events of one poll.
-struct EventWriter<'a> {
-    encoder: &'a mut dyn Encoder,
-    framing: &'a mut FramingState,
-    started: &'a mut bool,
-    out: &'a mut BytesMut,
-}
-
-impl EventWriter<'_> {
-    fn encode(&mut self, event: &Event<'_>) {
-        let mut out = self.framing.writer(self.out);
-        self.encoder.encode(event, &mut out);
-    }
-
-    /// Encodes the start of the stream when the time of the start is known.
-    fn write_start(&mut self, at: Option<Instant>) {
-        if let Some(at) = at
-            && !std::mem::replace(self.started, true)
-        {
-            self.encode(&Event::Started { at });
-        }
-    }
-}
-
-impl EventSink for EventWriter<'_> {
-    fn emit(&mut self, event: Event<'_>) -> bool {
-        self.write_start(event.usage().and_then(|usage| usage.times.started));
-        if let (Some(ids), Some(choice), Some(position)) =
-            (&mut self.framing.ids, event.choice(), event.position())
-        {
-            ids.advance(choice, position);
-        }
-        self.encode(&event);
-        self.out.len() < FRAME_BYTES_ENOUGH
-    }
-
-    fn replay(&mut self, event: &Event<'_>) {
-        self.encoder.replay_event(event);
     }
 }
 

@@ -16,13 +16,13 @@ use testing::wait::wait_until;
 /// Short heartbeats, so that a gateway is soon gone.
 const HEARTBEAT: (&str, &str) = ("MILLRACE_CLUSTER_HEARTBEAT_MS", "100");
 
-fn settings() -> Vec<(&'static str, &'static str)> {
+pub(super) fn settings() -> Vec<(&'static str, &'static str)> {
     let threads = ("MILLRACE_MODEL_THREADS", "1");
     [&SETTINGS[..], &[HEARTBEAT, threads]].concat()
 }
 
 /// Lines of a NATS configuration with JetStream.
-fn jet_stream(folder: &Folder) -> String {
+pub(super) fn jet_stream(folder: &Folder) -> String {
     format!("jetstream {{ store_dir: {:?} }}", folder.0.join("nats"))
 }
 
@@ -58,7 +58,7 @@ impl Gateways {
 }
 
 /// Waits until a gateway has stored all records, so that a kill loses none.
-fn wait_stored(gateway: &Serving, key: &str) {
+pub(super) fn wait_stored(gateway: &Serving, key: &str) {
     wait_until("all records are stored", || {
         let report = json(&gateway.send("GET", "/v1/cluster", key, ""));
         report["records"]["stored"] == true && report["records"]["behind_bytes"] == 0

@@ -5,6 +5,7 @@ mod any_gateway;
 mod conversation;
 mod gateway_killed;
 mod limits_of_keys;
+mod moved;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
 mod processes;

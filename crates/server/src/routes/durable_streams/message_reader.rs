@@ -3,6 +3,7 @@
 use super::read_options::invalid_offset;
 use bytes::BytesMut;
 use gateway::generation::Generation;
+use gateway::streams::moved_stream::moved_error;
 use gateway::streams::step_offsets::{OffsetPlace, failure_offset, offset_place};
 use gateway::streams::stream_record::StreamRecord;
 use gateway::streams::subscriber::Subscriber;
@@ -145,6 +146,9 @@ impl MessageReader {
                         is_up_to_date: false,
                         is_closed: false,
                     }));
+                }
+                MessageSource::Reading(generation) if generation.record().is_moved() => {
+                    return Poll::Ready(Err(moved_error()));
                 }
                 MessageSource::Reading(generation) => {
                     let mut sink = MessageSink {
