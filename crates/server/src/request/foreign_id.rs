@@ -147,7 +147,7 @@ async fn previous_response(app: &App, head: &Parts, body: &[u8]) -> Answer {
             return Answer::Here;
         };
         match locate_stream(&app.gateway, stream, registry_caller(caller)).await {
-            StreamPlace::At(address) => return Answer::At(address),
+            StreamPlace::At(_, address) => return Answer::At(address),
             // One that was taken over now is here; an ended one may be stored at another gateway.
             StreamPlace::Here if is_here(&id) => return Answer::Here,
             StreamPlace::Here | StreamPlace::Unknown => {}
