@@ -50,8 +50,13 @@ pub(crate) struct Inbox {
     thread: OnceLock<Thread>,
     /// Whether a relay to engines of other processes takes the requests, instead of an engine thread.
     pub(crate) is_remote: bool,
+    /// Why the relay cannot have a request computed, by the request's record; such a relay takes no updates.
+    pub(crate) refusal: OnceLock<RecordRefusal>,
     relay: OnceLock<Waker>,
 }
+
+/// Why a request with this record cannot be computed; `None`: it can.
+pub type RecordRefusal = Box<dyn Fn(&[u8]) -> Option<String> + Send + Sync>;
 
 /// The part of the inbox behind the mutex.
 struct InboxQueue {
@@ -121,6 +126,7 @@ impl Inbox {
             updates_waiting: AtomicUsize::new(0),
             thread: OnceLock::new(),
             is_remote: false,
+            refusal: OnceLock::new(),
             relay: OnceLock::new(),
         }
     }
@@ -130,7 +136,9 @@ impl Inbox {
             let message = "engine: is another process, which runs only text generation".to_owned();
             return Err(Rejected::Invalid(Box::new(request), message));
         }
-        if let Some(message) = validate::request_errors(&request, &self.dims, &self.config) {
+        let errors = validate::request_errors(&request, &self.dims, &self.config);
+        let refusal = || self.refusal.get()?(&request.remote.as_ref()?.bytes);
+        if let Some(message) = errors.or_else(refusal) {
             return Err(Rejected::Invalid(Box::new(request), message));
         }
         let max_new_tokens = validate::max_new_tokens(&request, &self.dims);
@@ -189,6 +197,10 @@ impl Inbox {
     ) -> Result<(), UpdateRejected> {
         if let Some(message) = validate::update_errors(&update, &self.dims) {
             return Err(UpdateRejected::Invalid(message));
+        }
+        if self.refusal.get().is_some() {
+            let message = "updates: the tokens are computed by a server that takes no updates";
+            return Err(UpdateRejected::Invalid(message.to_owned()));
         }
         if !self.was_given(id) {
             return Ok(());

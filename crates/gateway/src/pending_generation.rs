@@ -168,7 +168,8 @@ impl PendingGeneration {
             deadline: self.deadline,
             terms: self.engine_terms(),
             credit_window: self.run.record().terms().credit_window,
-            reports_prompt: ask.stream_options.return_context,
+            reports_prompt: ask.stream_options.return_context
+                || ask.stream_options.return_token_ids,
             retry_after: handles.limits.now().retry_after,
         }
     }

@@ -22,13 +22,15 @@ pub(crate) struct StreamOpening<'a> {
 }
 
 impl StreamOpening<'_> {
-    /// Records the beginning of a resumable stream, if there is a journal and the client wants that. The description is
+    /// Records the beginning of a resumable stream, if there is a journal and the client wants that; an answer of which
+    /// another process has the beginning is not recorded. The description is
     /// for the record of the prepared prompts, and has none.
     pub(crate) fn record_opening(
         self,
         handles: &GenerationHandles,
     ) -> Option<(DurableStream, StreamDescription)> {
-        let is_wanted = self.terms.resumable && self.request.durable;
+        let is_new = self.request.ask.params.continued.is_none();
+        let is_wanted = self.terms.resumable && self.request.durable && is_new;
         let journal = handles.journal.get().filter(|_| is_wanted)?;
         let mut description = self.describe(handles.limits.now().closed_objects);
         let prompts = std::mem::take(&mut self.request.ask.prompts);

@@ -134,6 +134,7 @@ impl GenerationOptions {
             constrained_tools: Vec::new(),
             reasoning_budget: None,
             prompt_logprobs: false,
+            continued: None,
         }
     }
 

@@ -81,6 +81,18 @@ pub struct GenerationParams {
     pub reasoning_budget: Option<u64>,
     /// The prompt's tokens are emitted as the answer's first, with their log-probabilities.
     pub prompt_logprobs: bool,
+    /// The answer so far, of a request with one prompt and one choice. Not recorded: such a stream is not durable.
+    #[serde(skip)]
+    pub continued: Option<ContinuedAnswer>,
+}
+
+/// An answer that another process has begun with the same parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContinuedAnswer {
+    /// Ids of the tokens so far: the answer begins with them.
+    pub token_ids: Vec<u32>,
+    /// Number of the choice, which selects the random numbers; below [`CHOICES_MAX`].
+    pub choice: u32,
 }
 
 impl GenerationParams {
@@ -136,6 +148,9 @@ pub struct StreamOptions {
     /// URL that receives an event when the stream has ended; at most [`WEBHOOK_URL_BYTES_MAX`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Box<str>>,
+    /// Events have the ids of their tokens, and the first one those of the prompt.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub return_token_ids: bool,
 }
 
 /// Names of request fields without effect, separated by commas.

@@ -112,6 +112,9 @@ impl Submission<'_> {
         prompts: Vec<PreparedPrompt>,
         host: &dyn SubmissionHost,
     ) -> Result<(StartedGeneration, Vec<LogReaders>), ApiError> {
+        if let Some(continued) = &self.params.continued {
+            return self.continue_answer(continued, &prompts, host);
+        }
         let mut requests = SubmittedRequests::new(self.model, prompts.len());
         let mut opened = OpenedLogs::with_capacity(prompts.len() * self.n);
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();

@@ -13,6 +13,7 @@ mod run;
 mod secret;
 mod serve;
 mod streams;
+mod upstream;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use eval::EvalArgs;

@@ -7,7 +7,7 @@ mod step_signal;
 mod weights;
 
 pub(crate) use memory::bytes_needed;
-pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote};
+pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote, load_upstream};
 pub(crate) use step_signal::StepSignal;
 pub(crate) use weights::kernel_isa;
 

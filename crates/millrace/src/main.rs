@@ -23,6 +23,7 @@ mod pull;
 mod reload;
 mod settings_file;
 mod thread_waker;
+mod upstreams;
 mod vocabulary;
 
 use args::{Cli, Command};

@@ -9,6 +9,7 @@ use crate::realtime::handles::{OpenSockets, RealtimeHandles};
 use crate::request::unadmitted_request::UnadmittedHandles;
 use crate::response::stream_response::StreamResponder;
 use crate::routes::ollama::pull::PullSlots;
+use crate::upstream_slot::UpstreamSlot;
 use axum::extract::FromRef;
 use gateway::handles::Gateway;
 use gateway::job_names::JobNames;
@@ -75,6 +76,7 @@ impl App {
                 journal: Arc::clone(&gateway.generations.journal),
                 demand: Arc::default(),
                 cluster: Arc::clone(&cluster),
+                upstreams: UpstreamSlot::default(),
                 outbox: Arc::clone(&gateway.outbox),
                 owners: Arc::clone(&gateway.owners),
                 mailboxes: Arc::clone(&gateway.mailboxes),

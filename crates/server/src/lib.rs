@@ -53,6 +53,7 @@ mod router;
 mod routes;
 mod runtime;
 mod serve;
+mod upstream_slot;
 mod webhooks;
 
 pub use access::origins::Origins;

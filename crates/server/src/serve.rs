@@ -36,6 +36,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use upstream::UpstreamStatus;
 
 /// Pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -131,6 +132,16 @@ impl Server {
             });
         }
         let _ = self.app.cluster.set(node);
+        self
+    }
+
+    /// Has servers of others compute the tokens: readiness depends on them. To be called once, and not in a cluster.
+    #[must_use]
+    pub fn with_upstreams(self, status: Arc<UpstreamStatus>) -> Self {
+        let watched = Arc::clone(&status);
+        let problem = Box::new(move || watched.problem());
+        self.app.lifecycle.watch_engines(problem);
+        let _ = self.app.sources.upstreams.set(status);
         self
     }
 

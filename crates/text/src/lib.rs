@@ -6,6 +6,7 @@ mod decoder;
 mod grammar;
 mod stop;
 mod template;
+mod text_cover;
 mod tokenizer;
 mod vocab;
 
@@ -30,6 +31,7 @@ pub use template::{
     RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX, TemplateError, ToolSupport, VALUE_BYTES_MAX,
     VALUE_ITEMS_MAX,
 };
+pub use text_cover::TextCover;
 pub use tokenizer::{TEXT_BYTES_MAX, Tokenizer, TokenizerError};
 pub use vocab::{
     MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel, VocabSpec,

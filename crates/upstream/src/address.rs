@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// `http://host:port`, with a path in front of `/v1/completions` or without.
+/// `http://host:port`, with a path in front of `/v1` or without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamAddress {
     /// Host and port, as in the header field `Host`.
@@ -25,9 +25,9 @@ impl fmt::Display for InvalidAddress {
 impl std::error::Error for InvalidAddress {}
 
 impl UpstreamAddress {
-    /// The path of completions.
-    pub(crate) fn completions_path(&self) -> String {
-        format!("{}/v1/completions", self.prefix)
+    /// The path of a route that begins with a slash.
+    pub(crate) fn path_of(&self, route: &str) -> String {
+        format!("{}{route}", self.prefix)
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         ] {
             let address: UpstreamAddress = text.parse().unwrap();
             assert_eq!(address.authority, authority, "{text}");
-            assert_eq!(address.completions_path(), path, "{text}");
+            assert_eq!(address.path_of("/v1/completions"), path, "{text}");
         }
     }
 

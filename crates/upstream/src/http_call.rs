@@ -1,17 +1,13 @@
-//! One request to an upstream.
+//! One request for tokens.
 
 use super::address::UpstreamAddress;
-use super::chunk::{Chunk, Finish, parse_chunk};
-use super::config::{ERROR_BYTES_MAX, UpstreamConfig};
-use super::event_lines::EventLines;
-use bytes::Bytes;
-use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use super::config::UpstreamConfig;
+use super::event::{Chunk, EventError, EventLines, EventParser, TokenChunk};
+use super::http_connection::Target;
+use http::StatusCode;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -30,11 +26,7 @@ pub(crate) enum Report {
     /// The upstream has taken the request.
     Accepted,
     /// Tokens, and the end of the answer.
-    Tokens {
-        ids: Vec<u32>,
-        logprobs: Vec<f32>,
-        finish: Option<Finish>,
-    },
+    Tokens(TokenChunk),
     /// The call failed.
     Failed(CallError),
 }
@@ -44,8 +36,9 @@ pub(crate) struct HttpCall<K> {
     pub(crate) key: K,
     pub(crate) config: Arc<UpstreamConfig>,
     pub(crate) address: UpstreamAddress,
+    pub(crate) route: &'static str,
     pub(crate) body: Vec<u8>,
-    pub(crate) prompt: Vec<u32>,
+    pub(crate) parser: EventParser,
     /// Tokens of this call that may be read; nothing is read beyond them, so that the upstream waits.
     pub(crate) credit: watch::Receiver<u64>,
     pub(crate) reports: mpsc::Sender<(K, Report)>,
@@ -76,24 +69,13 @@ impl<K: Copy> HttpCall<K> {
             };
             let pushed = lines.push(bytes, &mut events);
             for data in events.drain(..) {
-                let chunk = parse_chunk(&data, &self.prompt).map_err(CallError::Refused)?;
-                let Chunk::Tokens {
-                    ids,
-                    logprobs,
-                    finish,
-                } = chunk
-                else {
-                    return Err(unavailable(&"the response ended without finish_reason"));
+                let Chunk::Tokens(chunk) = self.parser.parse(&data)? else {
+                    return Err(unavailable(&"the response ended without a reason"));
                 };
                 self.wait_for_credit(read).await;
-                read += ids.len() as u64;
-                let is_last = finish.is_some();
-                let tokens = Report::Tokens {
-                    ids,
-                    logprobs,
-                    finish,
-                };
-                self.report(tokens).await;
+                read += chunk.ids.len() as u64;
+                let is_last = chunk.finish.is_some();
+                self.report(Report::Tokens(chunk)).await;
                 if is_last {
                     return Ok(());
                 }
@@ -103,39 +85,17 @@ impl<K: Copy> HttpCall<K> {
     }
 
     async fn send(&self) -> Result<Incoming, CallError> {
-        let authority = &self.address.authority;
-        let socket = timeout(self.config.connect_max, TcpStream::connect(authority)).await;
-        let socket = socket.map_err(|_| unavailable(&"connecting takes too long"))?;
-        let io = TokioIo::new(socket.map_err(|why| unavailable(&why))?);
-        let (mut sender, connection) = http1::handshake(io)
-            .await
-            .map_err(|why| unavailable(&why))?;
-        // The connection ends when the response is dropped or complete.
-        tokio::spawn(connection);
-        let mut request = Request::post(self.address.completions_path())
-            .header(header::HOST, authority)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "text/event-stream");
-        if let Some(key) = &self.config.api_key {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
-        }
-        let request = request.body(Full::new(Bytes::copy_from_slice(&self.body)));
-        let request = request.map_err(|why| CallError::Refused(why.to_string()))?;
-        let response = timeout(self.config.head_max, sender.send_request(request)).await;
-        let response = response.map_err(|_| unavailable(&"no response for too long"))?;
-        let response = response.map_err(|why| unavailable(&why))?;
+        let target = Target {
+            config: &self.config,
+            address: &self.address,
+        };
+        let response = target.post(self.route, &self.body).await;
+        let response = response.map_err(CallError::Unavailable)?;
         let status = response.status();
         if status == StatusCode::OK {
             return Ok(response.into_body());
         }
-        let body = Limited::new(response.into_body(), ERROR_BYTES_MAX).collect();
-        let body = timeout(self.config.connect_max, body).await;
-        let body = body
-            .ok()
-            .and_then(Result::ok)
-            .map(http_body_util::Collected::to_bytes);
-        let text = String::from_utf8_lossy(body.as_deref().unwrap_or_default()).into_owned();
-        let why = format!("status {status}: {text:.300}");
+        let why = target.status_error(response).await;
         let may_pass = status.is_server_error()
             || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
         Err(match may_pass {
@@ -152,6 +112,15 @@ impl<K: Copy> HttpCall<K> {
     async fn report(&self, report: Report) {
         // The relay is gone where this fails.
         let _ = self.reports.send((self.key, report)).await;
+    }
+}
+
+impl From<EventError> for CallError {
+    fn from(error: EventError) -> Self {
+        match error {
+            EventError::Failed(why) => Self::Unavailable(why),
+            EventError::Misunderstood(why) => Self::Refused(why),
+        }
     }
 }
 

@@ -1,30 +1,34 @@
-//! Requests of a remote handle on OpenAI-compatible servers of others: vLLM, or any server that takes a prompt as token ids
-//! and returns token ids.
+//! Requests of a remote handle on OpenAI-compatible servers of others: vLLM, llama.cpp's server, other Millraces.
 //!
 //! Tokens are the ground truth (docs/decisions/0018-upstreams-by-token-ids.md): what an upstream returns is appended to the
-//! choice's log by its ids, so streams, wire protocols, resumption and keys work as with an engine. After a cut, a greedy
-//! choice continues on another upstream from its prompt and its tokens so far; any other one ends with
-//! [`stream::End::Lost`], because its random numbers are unknown. Text is never pasted into a prompt.
+//! choice's log by its ids, so streams, wire protocols, resumption and keys work as with an engine. After a cut, a choice
+//! whose rest is the same by construction continues on another upstream from its tokens so far; any other one ends with
+//! [`stream::End::Lost`]. Of an upstream without ids, the log has ids whose text is the upstream's text
+//! ([`text::TextCover`]); such a choice never continues. Text is never pasted into a prompt.
 //!
 //! ```text
-//! address       where an upstream is
-//! chunk         one event of a response: ids, and the end
-//! config        bounds and time limits
-//! event_lines   bytes of a response -> events, bounded
-//! http_call     one request: connect, send, read
-//! relay         takes the requests of a handle; attempts, cancellation, credit
-//! request_body  a request's record and its tokens so far -> JSON
+//! address          where an upstream is
+//! body             a request's record and its tokens so far -> JSON
+//! config           bounds and time limits
+//! event            bytes of a response -> ids, and the end
+//! http_call        one request for tokens: send, read, report
+//! http_connection  one exchange of HTTP
+//! model_probe      which model an upstream serves, and how it is asked
+//! relay            takes the requests of a handle; attempts, cancellation, credit
+//! upstream_status  what is known of the upstreams, and counts
 //! ```
 
 mod address;
-mod chunk;
+mod body;
 mod config;
-mod event_lines;
+mod event;
 mod http_call;
+mod http_connection;
+mod model_probe;
 mod relay;
-mod request_body;
+mod upstream_status;
 
 pub use address::{InvalidAddress, UpstreamAddress};
-pub use config::{UpstreamConfig, UpstreamModel};
+pub use config::{UPSTREAMS_MAX, UpstreamApi, UpstreamConfig, UpstreamModel};
 pub use relay::UpstreamRelay;
-pub use request_body::unsupported_part;
+pub use upstream_status::{UpstreamCounts, UpstreamStatus};

@@ -36,7 +36,8 @@ const DRAWN: [(&str, &[&str], &[&str]); 17] = [
     (
         "server",
         &[
-            "cluster", "engine", "gateway", "generate", "stream", "text", "wire", "workflow",
+            "cluster", "engine", "gateway", "generate", "stream", "text", "upstream", "wire",
+            "workflow",
         ],
         &["journal", "model", "testing"],
     ),
@@ -45,13 +46,17 @@ const DRAWN: [(&str, &[&str], &[&str]); 17] = [
         &["engine", "generate", "journal", "model", "stream", "text"],
         &["testing"],
     ),
-    ("upstream", &["engine", "generate", "stream"], &["model"]),
+    (
+        "upstream",
+        &["engine", "generate", "stream", "text"],
+        &["model", "testing"],
+    ),
     ("bench", &["kernels", "model"], &[]),
     (
         "millrace",
         &[
             "bench", "cluster", "engine", "generate", "journal", "kernels", "model", "server",
-            "stream", "text", "wire", "workflow",
+            "stream", "text", "upstream", "wire", "workflow",
         ],
         &["testing"],
     ),

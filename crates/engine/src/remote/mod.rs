@@ -14,6 +14,7 @@ mod remote_record;
 #[cfg(test)]
 mod tests;
 
+pub use crate::inbox::RecordRefusal;
 pub use relayed_progress::{AppendError, RelayedProgress};
 pub use relayed_request::RelayedRequest;
 pub use remote_record::{ContinuedRequest, RemoteRecord, StreamChoice};
@@ -75,6 +76,11 @@ impl RemoteInbox {
     /// first call counts.
     pub fn wake_by(&self, waker: Waker) {
         self.inbox.set_relay(waker);
+    }
+
+    /// Rejects requests by their records, and all updates of running requests. Only the first call counts.
+    pub fn refuse_by(&self, refusal: RecordRefusal) {
+        let _ = self.inbox.refusal.set(refusal);
     }
 
     /// Moves new requests into `into`, in order of submission. Returns whether there are still handles.

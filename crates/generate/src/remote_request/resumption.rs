@@ -9,7 +9,7 @@ use crate::prompt::{PreparedPrompt, PromptEncoder};
 use crate::prompt_record::PromptRecord;
 use crate::stream_source::StartedGeneration;
 use crate::submit::{ResumedChoice, ResumedGeneration, Submission, SubmissionHost};
-use engine::{RequestUpdate, Token, TopLogprob};
+use engine::RequestUpdate;
 use std::time::{Duration, Instant};
 use stream::End;
 
@@ -155,12 +155,8 @@ impl RemoteRequest {
 
 /// The choice with unknown log-probabilities.
 fn resumed_choice(choice: &ChoiceSoFar, top_n: usize) -> ResumedChoice {
-    let logprob = f32::NAN;
-    let blank = TopLogprob { id: 0, logprob };
-    let tokens = choice.ids.iter().map(|&id| Token { id, logprob });
     ResumedChoice {
-        tokens: tokens.collect(),
-        top: vec![blank; choice.ids.len() * top_n],
         end: choice.has_ended.then_some(End::Lost),
+        ..ResumedChoice::of_ids(&choice.ids, top_n)
     }
 }

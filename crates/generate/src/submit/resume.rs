@@ -15,6 +15,7 @@ use super::{Submission, SubmissionHost, SubmittedRequests};
 use crate::error::ApiError;
 use crate::output::choice_reader::LogReaders;
 use crate::prompt::PreparedPrompt;
+use crate::request::ContinuedAnswer;
 use crate::stream_source::{ResumedCounts, StartedGeneration, Submitted};
 use engine::{Choice, GivenProgress, Request, RequestUpdate, SamplingParams, Token, TopLogprob};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +32,19 @@ pub struct ResumedChoice {
     pub top: Vec<TopLogprob>,
     /// The end, where the choice had one.
     pub end: Option<End>,
+}
+
+impl ResumedChoice {
+    /// A choice that goes on from these tokens, with unknown log-probabilities.
+    pub(crate) fn of_ids(ids: &[u32], top_n: usize) -> Self {
+        let logprob = f32::NAN;
+        let blank = TopLogprob { id: 0, logprob };
+        Self {
+            tokens: ids.iter().map(|&id| Token { id, logprob }).collect(),
+            top: vec![blank; ids.len() * top_n],
+            end: None,
+        }
+    }
 }
 
 /// A generation before the restart.
@@ -77,6 +91,22 @@ impl Submission<'_> {
         host: &dyn SubmissionHost,
     ) -> Result<(StartedGeneration, Vec<LogReaders>), ApiError> {
         self.resume_from(0, prompts, resumed, host)
+    }
+
+    /// Submits the rest of an answer that another process has begun. The tokens so far have no log-probabilities.
+    pub(super) fn continue_answer(
+        &self,
+        continued: &ContinuedAnswer,
+        prompts: &[PreparedPrompt],
+        host: &dyn SubmissionHost,
+    ) -> Result<(StartedGeneration, Vec<LogReaders>), ApiError> {
+        let ids = &continued.token_ids;
+        let choice = ResumedChoice::of_ids(ids, self.params.sampling.top_logprobs as usize);
+        let resumed = ResumedGeneration {
+            choices: vec![choice],
+            ..ResumedGeneration::default()
+        };
+        self.resume_from(continued.choice, prompts, resumed, host)
     }
 
     /// As [`Submission::resume`], for the choices of each prompt from `first_choice` on.

@@ -3,6 +3,7 @@
 use super::answers::AnswerArgs;
 use super::cluster::ClusterArgs;
 use super::reach::ReachArgs;
+use super::upstream::UpstreamArgs;
 use super::{ModelArgs, Secret};
 use crate::config::{Config, ConfigError, bind};
 use clap::Args;
@@ -59,6 +60,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     #[command(flatten)]
+    pub(crate) upstream: UpstreamArgs,
+    #[command(flatten)]
     pub(crate) answers: AnswerArgs,
 }
 
@@ -70,8 +73,9 @@ impl ServeArgs {
             .iter()
             .map(|key| key.reveal().to_owned())
             .collect();
-        self.cluster
-            .over(self.reach.over(self.answers.over(self.model.layers())))
+        let layers = self.reach.over(self.answers.over(self.model.layers()));
+        self.upstream
+            .over(self.cluster.over(layers))
             .api_keys(&keys)
             .flag("model.path", self.path.as_ref())
             .flag("model.name", self.name.as_ref())

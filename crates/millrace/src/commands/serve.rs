@@ -3,14 +3,16 @@
 use crate::args::ServeArgs;
 use crate::bounds::server_config;
 use crate::cluster_node::{self, JoinedCluster};
-use crate::config::ClusterRole;
+use crate::config::{ClusterRole, Settings};
 use crate::failure::Failure;
 use crate::journal_opening::lock_journal;
 use crate::keyring::Keyring;
 use crate::library::Library;
 use crate::model_lookup::find_model;
 use crate::reload::{Reload, Reloading};
+use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
+use journal::{JournalDirectory, LockedJournal};
 use server::{Loading, Server, StartingJournal};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -28,8 +30,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let settings = config.settings.clone();
     let source = find_model(&settings)?;
     loading::check_header(&source, &settings)?;
-    let role = settings.cluster.role;
-    let journal = match role {
+    let journal = match settings.cluster.role {
         // An engine owns no streams.
         ClusterRole::Engine => None,
         ClusterRole::All | ClusterRole::Gateway => lock_journal(&settings)?,
@@ -44,27 +45,23 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             .map_err(|why| Failure::user(format!("server.bind {}: {why}", settings.server.bind)))?;
         let cluster =
             cluster_node::join(&settings, server.local_addr(), Arc::clone(&ring.keys)).await?;
-        let library = Library::new(settings.clone(), source).with_cluster(cluster.clone());
+        let upstreams = use_upstreams(&settings)?;
+        let library = Library::new(settings.clone(), source)
+            .with_cluster(cluster.clone())
+            .with_upstreams(upstreams.clone());
         let library = Arc::new(library);
         let mut server = server
             .with_keys(Arc::clone(&ring.keys))
             .with_webhook_secrets(Arc::clone(&ring.webhook_secrets));
-        // The model of an engine stays loaded: others count on it.
-        if cluster.as_ref().is_none_or(JoinedCluster::is_gateway) {
+        // The model of an engine stays loaded: others count on it. With upstreams nothing is computed here.
+        let is_alone = cluster.as_ref().is_none_or(JoinedCluster::is_gateway);
+        if is_alone && upstreams.is_none() {
             server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);
         }
-        let mut tap = None;
-        if let Some(cluster) = &cluster {
-            server = server.with_cluster(Arc::clone(&cluster.node));
-            // An engine owns no streams.
-            if role != ClusterRole::Engine {
-                let started = cluster.start_records(&settings, &server, journal.is_some());
-                tap = Some(started.await?);
-            }
+        if let Some(upstreams) = &upstreams {
+            server = server.with_upstreams(Arc::clone(&upstreams.status));
         }
-        if let Some(locked) = journal {
-            server = server.with_journal(StartingJournal::with_tap(locked, tap));
-        }
+        let server = connect(server, &settings, journal, cluster.as_ref()).await?;
         let reload = Reload {
             args: args.clone(),
             ring,
@@ -79,8 +76,31 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             name: &name,
             reloading: &reloading,
             cluster,
+            upstreams,
         };
         running.run(server, loading).await
+    })
+}
+
+/// The server with its journal, and in its cluster.
+async fn connect(
+    mut server: Server,
+    settings: &Settings,
+    journal: Option<LockedJournal<JournalDirectory>>,
+    cluster: Option<&JoinedCluster>,
+) -> Result<Server, Failure> {
+    let mut tap = None;
+    if let Some(cluster) = cluster {
+        server = server.with_cluster(Arc::clone(&cluster.node));
+        // An engine owns no streams.
+        if settings.cluster.role != ClusterRole::Engine {
+            let started = cluster.start_records(settings, &server, journal.is_some());
+            tap = Some(started.await?);
+        }
+    }
+    Ok(match journal {
+        Some(locked) => server.with_journal(StartingJournal::with_tap(locked, tap)),
+        None => server,
     })
 }
 
@@ -90,6 +110,7 @@ struct ServedProcess<'a> {
     name: &'a str,
     reloading: &'a Reloading,
     cluster: Option<JoinedCluster>,
+    upstreams: Option<UsedUpstreams>,
 }
 
 impl ServedProcess<'_> {
@@ -127,6 +148,9 @@ impl ServedProcess<'_> {
         let drained = server.serve(served).await;
         if let Some(cluster) = &self.cluster {
             cluster.finish().await;
+        }
+        if let Some(upstreams) = &self.upstreams {
+            upstreams.finish().await;
         }
         if drained.cut > 0 {
             tracing::warn!(

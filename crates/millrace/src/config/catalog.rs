@@ -164,6 +164,15 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number_setting("scale.utilization_percent", (5, 100), Live),
     other_setting("log.filter", Live),
     other_setting("log.json", Restart),
+    other_setting("upstream.addresses", Restart),
+    other_setting("upstream.api", Restart),
+    other_setting("upstream.model", Restart),
+    other_setting("upstream.api_key_file", Restart),
+    number_setting("upstream.connect_timeout_ms", MS, Restart),
+    number_setting("upstream.response_timeout_ms", MS, Restart),
+    number_setting("upstream.silence_timeout_ms", MS, Restart),
+    number_setting("upstream.wait_ms", MS, Restart),
+    number_setting("upstream.probe_ms", MS, Restart),
 ];
 
 /// The setting of this name.

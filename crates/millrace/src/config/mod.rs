@@ -29,6 +29,7 @@ mod schema;
 mod settings;
 mod table;
 mod tree;
+mod upstream;
 mod webhooks;
 mod workflows;
 
@@ -46,4 +47,5 @@ pub(crate) use quantize::Quantize;
 pub(crate) use schema::schema;
 pub(crate) use settings::{Settings, SlowReader, Speculation};
 pub(crate) use table::table;
+pub(crate) use upstream::{Api as UpstreamApi, Upstream};
 pub(crate) use webhooks::{SecretTexts, parse_secrets};

@@ -3,14 +3,22 @@
 //! The yardsticks: an answer of 10,000 tokens (a model that reasons), a prompt of 30,000, and 32 clients, all on two
 //! processors. An official client waits 600 seconds for a byte and then tries again.
 
+mod operation;
+
+use operation::OPERATION;
+
 /// The reason for a setting's default.
 pub(super) fn of(key: &str) -> Option<&'static str> {
-    let found = REASONS.iter().find(|(known, _)| *known == key)?;
-    Some(found.1)
+    all().find(|(known, _)| *known == key).map(|found| found.1)
 }
 
 /// The reasons, in the catalog's order.
-pub(super) const REASONS: &[(&str, &str)] = &[
+pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    REQUESTS.iter().chain(OPERATION).copied()
+}
+
+/// Of settings about the model and its requests.
+const REQUESTS: &[(&str, &str)] = &[
     (
         "preset",
         "the defaults suit one machine and a few dozen clients",
@@ -328,69 +336,4 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "a prompt of 30,000 tokens eight times over",
     ),
     ("realtime.idle_ms", "two pings"),
-    (
-        "webhooks.allowed_hosts",
-        "requests must not make the server send to hosts that the operator does not know",
-    ),
-    (
-        "webhooks.allow_http",
-        "events and signatures are not readable on the way",
-    ),
-    (
-        "webhooks.allow_private_addresses",
-        "requests must not reach services inside of the operator's network",
-    ),
-    (
-        "webhooks.timeout_ms",
-        "the specification of Standard Webhooks recommends 15 to 30 s",
-    ),
-    (
-        "webhooks.in_flight_max",
-        "an attempt is a thread that mostly waits",
-    ),
-    (
-        "webhooks.waiting_max",
-        "a few minutes of ended responses; each takes some KiB",
-    ),
-    (
-        "webhooks.attempts_max",
-        "half a minute, minutes, then hourly: about seven hours",
-    ),
-    (
-        "webhooks.age_max_s",
-        "an event that is a day old is fetched, not waited for",
-    ),
-    (
-        "webhooks.retry_ms",
-        "a receiver that restarts is back within seconds",
-    ),
-    ("webhooks.dead_letters_max", "as many as may wait"),
-    ("mailbox.events_max", "a day of a busy key; about 1 MiB"),
-    ("mailbox.total_max", "16 MiB of events"),
-    (
-        "mailbox.age_max_s",
-        "the results of responses and jobs are not kept for longer by default",
-    ),
-    (
-        "workflows.folder",
-        "the operator chooses what clients may run",
-    ),
-    (
-        "metrics.export_interval_ms",
-        "several points for each minute of a dashboard",
-    ),
-    (
-        "metrics.otlp_endpoint",
-        "metrics leave the machine only if configured",
-    ),
-    (
-        "scale.horizon_s",
-        "three minutes until a new engine has loaded its model, and two to order it",
-    ),
-    (
-        "scale.utilization_percent",
-        "fewer late first tokens and fewer engine-hours than with 75 % of the present utilization (docs/performance.md)",
-    ),
-    ("log.filter", "what an operator can act on"),
-    ("log.json", "logs are read by people first"),
 ];

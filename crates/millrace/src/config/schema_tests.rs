@@ -1,5 +1,5 @@
 use super::super::catalog::SETTINGS;
-use super::super::reasons::REASONS;
+use super::super::reasons;
 use super::super::{Config, ConfigError, Layers, Preset, table};
 use super::*;
 use std::path::PathBuf;
@@ -74,12 +74,12 @@ fn catalog_has_each_setting_once_and_in_order() {
 #[test]
 fn each_default_has_a_reason() {
     let keys: Vec<_> = SETTINGS.iter().map(|setting| setting.key).collect();
-    let reasons: Vec<_> = REASONS.iter().map(|(key, _)| *key).collect();
+    let reasons: Vec<_> = reasons::all().map(|(key, _)| key).collect();
     assert_eq!(
         reasons, keys,
         "a line in config/reasons.rs for each setting"
     );
-    for (key, why) in REASONS {
+    for (key, why) in reasons::all() {
         assert!(!why.is_empty() && !why.contains('|'), "{key}: {why}");
     }
 }

@@ -7,8 +7,8 @@ use super::scale::Scale;
 use super::webhooks::Webhooks;
 use super::workflows::Workflows;
 use super::{
-    Cluster, KvType, Preset, Quantize, answers::Answers, bind, journal::Journal, log::Log,
-    realtime::Realtime, responses::Responses,
+    Cluster, KvType, Preset, Quantize, Upstream, answers::Answers, bind, journal::Journal,
+    log::Log, realtime::Realtime, responses::Responses,
 };
 use engine::EngineConfig;
 use schemars::JsonSchema;
@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) metrics: Metrics,
     pub(crate) scale: Scale,
     pub(crate) log: Log,
+    pub(crate) upstream: Upstream,
 }
 
 /// The model, and the resources that it may use.

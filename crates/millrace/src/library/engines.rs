@@ -7,6 +7,7 @@ use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
 use crate::loading::{self, EngineChoice, LoadedEngine, RemoteLoadError};
 use crate::model_files::ModelSource;
+use crate::upstreams::UsedUpstreams;
 use engine::Handle;
 use server::{LoadProgress, LoadedModel, ServedModel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -83,6 +84,18 @@ impl RunningEngines {
     ) -> Result<LoadedModel, RemoteLoadError> {
         let settings = self.settings_of(source);
         let loaded = loading::load_remote(source, &settings, engines, report)?;
+        Ok(self.adopt(loaded))
+    }
+
+    /// Loads a model whose requests go to servers of others.
+    pub(super) fn load_with_upstreams(
+        &self,
+        source: &ModelSource,
+        upstreams: &UsedUpstreams,
+        report: &mut dyn FnMut(LoadProgress),
+    ) -> Result<LoadedModel, Failure> {
+        let settings = self.settings_of(source);
+        let loaded = loading::load_upstream(source, &settings, upstreams, report)?;
         Ok(self.adopt(loaded))
     }
 

@@ -16,6 +16,7 @@ use crate::loading::{EngineChoice, RemoteLoadError};
 use crate::model_files::ModelSource;
 use crate::model_store::ModelStore;
 use crate::pull;
+use crate::upstreams::UsedUpstreams;
 use announced::FoundModels;
 use engines::RunningEngines;
 use server::{
@@ -29,6 +30,7 @@ pub(crate) struct Library {
     engines: RunningEngines,
     cluster: Option<JoinedCluster>,
     found: FoundModels,
+    upstreams: Option<UsedUpstreams>,
 }
 
 impl Library {
@@ -39,6 +41,7 @@ impl Library {
             engines: RunningEngines::new(settings),
             cluster: None,
             found: FoundModels::default(),
+            upstreams: None,
         }
     }
 
@@ -48,15 +51,21 @@ impl Library {
         Self { cluster, ..self }
     }
 
+    /// Has servers of others compute the tokens of the model that the server was started with.
+    pub(crate) fn with_upstreams(self, upstreams: Option<UsedUpstreams>) -> Self {
+        Self { upstreams, ..self }
+    }
+
     /// Loads the model that the server was started with.
     pub(crate) fn load_started(
         &self,
         report: &mut dyn FnMut(LoadProgress),
     ) -> Result<LoadedModel, Failure> {
         let source = self.store.source_of(None);
-        match &self.cluster {
-            Some(cluster) => self.engines.load_in_cluster(&source, cluster, report),
-            None => self.engines.load(&source, report),
+        match (&self.cluster, &self.upstreams) {
+            (Some(cluster), _) => self.engines.load_in_cluster(&source, cluster, report),
+            (None, Some(upstreams)) => self.engines.load_with_upstreams(&source, upstreams, report),
+            (None, None) => self.engines.load(&source, report),
         }
     }
 

@@ -1,19 +1,22 @@
-//! A gateway's model: tokenizer, chat template and sizes from the model's files, without weights. Engines of other processes
-//! compute the tokens.
+//! A model without weights: tokenizer, chat template and sizes from the model's files. Engines of other processes, or servers
+//! of others, compute the tokens.
 
-use super::{LoadedEngine, StepSignal, describe_model, new_handle};
+use super::{DescribedModel, LoadedEngine, StepSignal, describe_model, new_handle};
 use crate::bounds::engine_config;
 use crate::clock::now;
 use crate::cluster_node::{JoinedCluster, content_identity};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::{ModelSource, identity_of};
-use cluster::messages::ContentIdentity;
+use crate::upstreams::UsedUpstreams;
 use cluster::node::{EngineSearch, Relaying};
 use cluster::relay::RelayedModel;
-use engine::remote::remote_handle;
+use engine::Handle;
+use engine::remote::{RemoteInbox, remote_handle};
 use model::{Dims, ModelFiles, PAGE_TOKENS, PAGES_MAX};
-use server::{EngineAbsence, LoadPhase, LoadProgress};
+use server::{EngineAbsence, LoadPhase, LoadProgress, ModelIdentity};
+use std::sync::Arc;
+use upstream::UpstreamModel;
 
 /// Which engines compute for a model.
 #[derive(Clone, Debug)]
@@ -54,21 +57,10 @@ pub(crate) fn load_remote(
     (cluster, choice): (&JoinedCluster, &EngineChoice),
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedEngine, RemoteLoadError> {
-    let files = source.open(settings.model.quantize)?;
-    report(LoadProgress {
-        phase: LoadPhase::Tokenizer,
-        ..LoadProgress::default()
-    });
-    let described = describe_model(source, &files, settings)?;
-    // The arithmetic is the engines' own.
-    let identity = identity_of(&files, &described.text, described.answers, String::new());
-    report(LoadProgress {
-        phase: LoadPhase::Starting,
-        ..LoadProgress::default()
-    });
+    let model = WeightlessModel::read(source, settings, report)?;
     let search = |key: &str| EngineSearch {
         key: key.to_owned(),
-        identity: content_identity(&identity),
+        identity: content_identity(&model.identity),
         context_min: settings.model.context.unwrap_or(2),
     };
     let (key, engines_context) = match choice {
@@ -78,35 +70,113 @@ pub(crate) fn load_remote(
         }
         EngineChoice::AnyOf(keys) => find_engine(cluster, keys, &search)?,
     };
-    let own = files
-        .config(settings.model.context)
-        .map_err(Failure::user)?;
-    let context_max = engines_context.min(own.context_max);
+    let context_max = model.context_max(Some(engines_context), settings)?;
     tracing::info!(context_max, "an engine serves model {key:?}");
-    let dims = remote_dims(&files, context_max, settings)?;
-    let (engine, inbox) =
-        remote_handle(dims, engine_config(settings), now()).map_err(Failure::user)?;
-    let content: ContentIdentity = content_identity(&identity);
+    let (engine, inbox) = model.open_handle(context_max, settings)?;
     let relaying = cluster.relay(RelayedModel {
         key: key.clone(),
-        identity: content,
+        identity: content_identity(&model.identity),
         context_max,
         inbox,
     })?;
+    let loaded = model.into_loaded(source, engine, context_max, settings);
     Ok(LoadedEngine {
-        name: source.name.clone(),
-        facts: described.facts.clone(),
-        identity,
-        handle: new_handle(described, engine, context_max, settings),
-        steps: Default::default(),
-        step_signal: StepSignal::default(),
-        bytes: 0,
-        thread: None,
         relay: Some(ModelRelay {
             absence: Some(cluster.engine_absence(key)),
             _relaying: relaying,
         }),
+        ..loaded
     })
+}
+
+/// Reads a model without its weights, waits for a server of somebody else that serves it, and opens a handle whose requests
+/// go to such servers.
+pub(crate) fn load_upstream(
+    source: &ModelSource,
+    settings: &Settings,
+    upstreams: &UsedUpstreams,
+    report: &mut dyn FnMut(LoadProgress),
+) -> Result<LoadedEngine, Failure> {
+    let model = WeightlessModel::read(source, settings, report)?;
+    let context_max = model.context_max(upstreams.wait_until_usable(), settings)?;
+    tracing::info!(context_max, "an upstream serves model {:?}", source.name);
+    let (engine, inbox) = model.open_handle(context_max, settings)?;
+    let loaded = model.into_loaded(source, engine, context_max, settings);
+    upstreams.relay(UpstreamModel {
+        eos: Arc::clone(&loaded.handle.eos),
+        tokenizer: Arc::clone(&loaded.handle.tokenizer),
+        inbox,
+    });
+    Ok(loaded)
+}
+
+/// What the files of a model say beside the weights.
+struct WeightlessModel {
+    files: ModelFiles,
+    described: DescribedModel,
+    identity: ModelIdentity,
+}
+
+impl WeightlessModel {
+    fn read(
+        source: &ModelSource,
+        settings: &Settings,
+        report: &mut dyn FnMut(LoadProgress),
+    ) -> Result<Self, Failure> {
+        let files = source.open(settings.model.quantize)?;
+        let mut report = |phase| {
+            report(LoadProgress {
+                phase,
+                ..LoadProgress::default()
+            });
+        };
+        report(LoadPhase::Tokenizer);
+        let described = describe_model(source, &files, settings)?;
+        // The arithmetic is that of the engines.
+        let identity = identity_of(&files, &described.text, described.answers, String::new());
+        report(LoadPhase::Starting);
+        Ok(Self {
+            files,
+            described,
+            identity,
+        })
+    }
+
+    /// The context that the model has here and there.
+    fn context_max(&self, there: Option<usize>, settings: &Settings) -> Result<usize, Failure> {
+        let own = self.files.config(settings.model.context);
+        let own = own.map_err(Failure::user)?.context_max;
+        Ok(there.map_or(own, |there| there.min(own)))
+    }
+
+    fn open_handle(
+        &self,
+        context_max: usize,
+        settings: &Settings,
+    ) -> Result<(Handle, RemoteInbox), Failure> {
+        let dims = remote_dims(&self.files, context_max, settings)?;
+        remote_handle(dims, engine_config(settings), now()).map_err(Failure::user)
+    }
+
+    fn into_loaded(
+        self,
+        source: &ModelSource,
+        engine: Handle,
+        context_max: usize,
+        settings: &Settings,
+    ) -> LoadedEngine {
+        LoadedEngine {
+            name: source.name.clone(),
+            facts: self.described.facts.clone(),
+            identity: self.identity,
+            handle: new_handle(self.described, engine, context_max, settings),
+            steps: Default::default(),
+            step_signal: StepSignal::default(),
+            bytes: 0,
+            thread: None,
+            relay: None,
+        }
+    }
 }
 
 /// The first of these names under which an engine has the content, and the engine's context.

@@ -21,4 +21,6 @@ mod reload;
 mod safetensors;
 mod speculation;
 mod support;
+#[cfg(feature = "mini")]
+mod upstreams;
 mod workflows;

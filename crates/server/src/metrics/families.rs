@@ -7,6 +7,7 @@ mod journal;
 mod mailbox;
 mod records;
 mod recovery;
+mod upstreams;
 mod webhooks;
 
 use super::prometheus_text::{Labels, PrometheusText};
@@ -45,6 +46,8 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     let node = sources.cluster.get().map(|node| &**node);
     cluster::write_cluster(&mut text, node, sources.peer_calls.counts());
     records::write_records(&mut text, &sources.owners);
+    let upstreams = sources.upstreams.get().map(|status| status.counts());
+    upstreams::write_upstreams(&mut text, &upstreams.unwrap_or_default());
     webhooks::write_webhooks(&mut text, &sources.outbox);
     mailbox::write_mailboxes(&mut text, &sources.mailboxes);
     let state = sources.models.first_entry().state();

@@ -27,6 +27,7 @@ pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 use self::http::StatusCounters;
 use crate::cluster_slot::ClusterSlot;
 use crate::peers::PeerCalls;
+use crate::upstream_slot::UpstreamSlot;
 use gateway::durability::JournalSlot;
 use gateway::mailbox::Mailboxes;
 use gateway::metrics::GenerationMetrics;
@@ -68,6 +69,7 @@ pub(crate) struct MetricsSources {
     pub(crate) journal: Arc<JournalSlot>,
     pub(crate) demand: Arc<DemandMeter>,
     pub(crate) cluster: ClusterSlot,
+    pub(crate) upstreams: UpstreamSlot,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) owners: Arc<OwnersSlot>,
     pub(crate) mailboxes: Arc<Mailboxes>,

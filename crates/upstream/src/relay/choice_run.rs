@@ -1,5 +1,6 @@
 //! One choice between its submission and its end.
 
+use crate::model_probe::UpstreamKind;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -21,6 +22,10 @@ pub(super) struct ChoiceRun {
     pub(super) calls: u32,
     /// Tokens in the log since the submission.
     pub(super) generated: usize,
+    /// The kind of upstream that has computed tokens since the submission.
+    pub(super) source: Option<UpstreamKind>,
+    /// Some tokens are not an upstream's own: they only have its text.
+    pub(super) has_cover: bool,
     /// Since when the choice has no upstream.
     pub(super) unplaced_since: Instant,
     /// Before this time, there is no next call.
@@ -35,6 +40,7 @@ pub(super) struct ChoiceRun {
 #[derive(Debug)]
 pub(super) struct RunningCall {
     pub(super) upstream: usize,
+    pub(super) kind: UpstreamKind,
     pub(super) credit: watch::Sender<u64>,
     /// Tokens of this call that were received.
     pub(super) received: u64,
@@ -54,6 +60,8 @@ impl ChoiceRun {
             call: None,
             calls: 0,
             generated: 0,
+            source: None,
+            has_cover: false,
             unplaced_since: now,
             not_before: now,
             failures: 0,

@@ -2,16 +2,21 @@
 //!
 //! ```text
 //! choice_run       one choice between its submission and its end
+//! placement        where a choice may be computed, from its tokens so far on
+//! prepared_call    route, body and parser of a call
 //! relayed          one request: its record and its choices
 //! upstream_choice  which upstream gets a call
 //! ```
 
 mod choice_run;
+mod placement;
+mod prepared_call;
 mod relayed;
 mod upstream_choice;
 
-use super::config::{REPORTS_MAX, UpstreamConfig, UpstreamModel};
+use super::config::{REPORTS_MAX, UpstreamModel};
 use super::http_call::Report;
+use super::upstream_status::UpstreamStatus;
 use choice_run::CallKey;
 use engine::remote::RelayedCounts;
 use relayed::Relayed;
@@ -19,6 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
+use text::TextCover;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -36,16 +42,24 @@ pub struct UpstreamRelay {
 
 impl UpstreamRelay {
     /// Takes the requests of the model's handle until the handles are gone or shut down. Must be called inside a tokio
-    /// runtime.
-    pub fn start(config: UpstreamConfig, model: UpstreamModel) -> Self {
+    /// runtime. `cover` is needed where an upstream may return text.
+    pub fn start(
+        status: Arc<UpstreamStatus>,
+        model: UpstreamModel,
+        cover: Option<Arc<TextCover>>,
+    ) -> Self {
+        let refusing = Arc::clone(&status);
+        let refusal = move |record: &[u8]| refusing.refusal(record);
+        model.inbox.refuse_by(Box::new(refusal));
         let wake = Arc::new(Notify::new());
         let waker = Waker::from(Arc::new(RelayWaker(Arc::clone(&wake))));
         model.inbox.wake_by(waker);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let worker = RelayTask {
             shared: Shared {
-                upstreams: Upstreams::new(config.addresses.len()),
-                config: Arc::new(config),
+                upstreams: Upstreams::new(status.config().addresses.len()),
+                status,
+                cover,
                 sender,
             },
             model,
@@ -83,7 +97,8 @@ impl Wake for RelayWaker {
 
 /// What all requests use.
 struct Shared {
-    config: Arc<UpstreamConfig>,
+    status: Arc<UpstreamStatus>,
+    cover: Option<Arc<TextCover>>,
     upstreams: Upstreams,
     sender: mpsc::Sender<(CallKey, Report)>,
 }
@@ -117,11 +132,6 @@ impl RelayTask {
             self.last_handle += 1;
             let request = Relayed::new(self.last_handle, relayed, now);
             self.requests.insert(self.last_handle, request);
-        }
-        let mut updates = Vec::new();
-        self.model.inbox.take_updates(&mut updates);
-        if !updates.is_empty() {
-            tracing::warn!("control updates of streams on upstreams are not supported");
         }
         for request in self.requests.values_mut() {
             request.poll(&self.model, &mut self.shared, now);

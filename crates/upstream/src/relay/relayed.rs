@@ -1,18 +1,20 @@
 //! One request: its record and its choices.
 
 use super::Shared;
-use super::choice_run::{CallKey, ChoiceRun, RunningCall};
-use crate::chunk::Finish;
+use super::choice_run::{CallKey, ChoiceRun};
+use super::placement::Placement;
+use super::prepared_call::PreparedCall;
+use crate::body::{CallBody, unsupported_part};
 use crate::config::UpstreamModel;
-use crate::http_call::{CallError, HttpCall, Report};
-use crate::request_body::{CallBody, continues_exactly, unsupported_part};
+use crate::event::{Finish, TokenChunk};
+use crate::http_call::{CallError, Report};
+use crate::upstream_status::Counted;
 use engine::remote::{AppendError, RelayedCounts, RelayedProgress, RelayedRequest};
 use engine::{Phase, Token};
 use generate::remote_request::RemoteRequest;
 use std::sync::Arc;
 use std::time::Instant;
 use stream::{End, FailCode, Stop};
-use tokio::sync::watch;
 
 /// A request between its submission and its end.
 pub(super) struct Relayed {
@@ -101,13 +103,11 @@ impl Relayed {
                 shared.upstreams.succeeded(call.upstream);
                 self.set_phase(Phase::Prefilling, now);
             }
-            Report::Tokens {
-                ids,
-                logprobs,
-                finish,
-            } => {
-                call.received += ids.len() as u64;
-                let end = self.append(key.choice, (&ids, &logprobs), finish, model, now);
+            Report::Tokens(chunk) => {
+                call.received += chunk.ids.len() as u64;
+                let tokens = Counted::Tokens(chunk.ids.len() as u64);
+                shared.status.count(tokens);
+                let end = self.append(key.choice, chunk, model, now);
                 if let Some(end) = end {
                     self.drop_call(key.choice, shared);
                     self.relayed.finish(key.choice, end, now);
@@ -121,27 +121,23 @@ impl Relayed {
     fn append(
         &mut self,
         choice: usize,
-        (ids, logprobs): (&[u32], &[f32]),
-        finish: Option<Finish>,
+        chunk: TokenChunk,
         model: &UpstreamModel,
         now: Instant,
     ) -> Option<End> {
         let params = &self.request.as_ref().ok()?.params;
-        let stops = matches!(finish, Some(Finish::Stop(_)));
-        let is_stop = |id: &u32| model.eos.contains(id) || params.stop_token_ids.contains(id);
-        // An end-of-sequence token is no part of the answer.
-        let kept = ids.len() - usize::from(stops && ids.last().is_some_and(is_stop));
-        let end = finish.map(|finish| match finish {
-            Finish::Length => End::Length,
-            Finish::Stop(text) => {
-                let is_text = |stop: &String| Some(stop) == text.as_ref();
-                let index = params.stops.iter().position(is_text);
-                let index = index.and_then(|index| u16::try_from(index).ok());
-                End::Stop(index.map_or(Stop::Eos, Stop::StopString))
+        let ignores_eos = params.ignore_eos || params.sampling.ignore_eos;
+        let (eos, stops) = (&model.eos, &params.stop_token_ids);
+        let ends = |id: &u32| !ignores_eos && eos.contains(id) || stops.contains(id);
+        let run = &mut self.choices[choice];
+        run.source = run.call.as_ref().map(|call| call.kind.clone());
+        run.has_cover |= chunk.is_cover;
+        for (place, &id) in chunk.ids.iter().enumerate() {
+            if ends(&id) {
+                // Such a token is no part of the answer.
+                return Some(End::Stop(Stop::Eos));
             }
-        });
-        for (place, &id) in ids[..kept].iter().enumerate() {
-            let logprob = logprobs.get(place).copied().unwrap_or(0.0);
+            let logprob = chunk.logprobs.get(place).copied().unwrap_or(0.0);
             match self.relayed.append(choice, Token { id, logprob }, &[], now) {
                 Ok(()) => self.choices[choice].note_token(),
                 Err(AppendError::Full) => return Some(End::Length),
@@ -151,7 +147,17 @@ impl Relayed {
                 }
             }
         }
-        if kept > 0 {
+        let end = match chunk.finish {
+            None => None,
+            Some(Finish::Length) => Some(End::Length),
+            Some(Finish::Stop(text)) => {
+                let is_text = |stop: &String| Some(stop) == text.as_ref();
+                let index = params.stops.iter().position(is_text);
+                let index = index.and_then(|index| u16::try_from(index).ok());
+                Some(End::Stop(index.map_or(Stop::Eos, Stop::StopString)))
+            }
+        };
+        if !chunk.ids.is_empty() {
             self.set_phase(Phase::Running, now);
         }
         end
@@ -163,34 +169,52 @@ impl Relayed {
             return;
         };
         let (upstream, was_accepted) = (call.upstream, call.is_accepted);
-        let address = &shared.config.addresses[upstream];
-        let is_exact = self
-            .request
-            .as_ref()
-            .is_ok_and(|r| continues_exactly(&r.params));
-        let run = &mut self.choices[choice];
-        let end = match error {
+        let config = Arc::clone(shared.status.config());
+        let address = &config.addresses[upstream];
+        let (counted, end) = match error {
             CallError::Refused(why) => {
                 tracing::warn!(%address, "an upstream refused or misunderstood a request: {why}");
-                Some(End::Failed(FailCode::Inference))
+                (Counted::Refused, Some(End::Failed(FailCode::Inference)))
             }
             CallError::Unavailable(why) => {
                 tracing::info!(%address, "a call of an upstream failed: {why}");
                 shared.upstreams.failed(upstream, now);
-                run.note_failure(was_accepted, shared.config.retry, now);
-                let crashed = run.crashes >= shared.config.crashes_max;
-                match run.generated > 0 && !is_exact {
-                    true => Some(End::Lost),
-                    false => crashed.then_some(End::Failed(FailCode::CrashedEngines)),
-                }
+                let run = &mut self.choices[choice];
+                run.note_failure(was_accepted, config.retry, now);
+                let crashed = run.crashes >= config.crashes_max;
+                let end = match self.placement(choice, shared) {
+                    Placement::Lost => Some(End::Lost),
+                    _ => crashed.then_some(End::Failed(FailCode::CrashedEngines)),
+                };
+                let counted = match was_accepted {
+                    true => Counted::Cut,
+                    false => Counted::Unavailable,
+                };
+                (counted, end)
             }
         };
+        shared.status.count(counted);
         self.drop_call(choice, shared);
         if let Some(end) = end {
             self.relayed.finish(choice, end, now);
         }
     }
 
+    /// Tokens of the answer from before the submission.
+    fn answered_before(&self) -> &[u32] {
+        let prompt = self.request.as_ref().map_or(0, |r| r.prompt.ids.len());
+        self.relayed.prompt().get(prompt..).unwrap_or_default()
+    }
+
+    fn placement(&self, choice: usize, shared: &Shared) -> Placement {
+        let before = (self.answered_before().len(), shared.status.may_cover_text());
+        match &self.request {
+            Ok(request) => Placement::of(&self.choices[choice], before, &request.params),
+            Err(_) => Placement::Lost,
+        }
+    }
+
+    /// Begins a call on an upstream that may have the choice, if there is one.
     fn begin_call(
         &mut self,
         choice: usize,
@@ -202,54 +226,62 @@ impl Relayed {
         if now < run.not_before {
             return;
         }
-        if now.saturating_duration_since(run.unplaced_since) >= shared.config.unplaced_max {
+        let placement = self.placement(choice, shared);
+        let waited = now.saturating_duration_since(run.unplaced_since);
+        if placement == Placement::Lost || waited >= shared.status.config().unplaced_max {
             return self.relayed.finish(choice, End::Lost, now);
         }
-        let (Ok(request), Some(log)) = (&self.request, self.relayed.log_ids(choice)) else {
+        let Ok(request) = &self.request else {
             return;
         };
-        let mut ids = self.relayed.prompt().to_vec();
-        ids.extend_from_slice(&log[log.len().saturating_sub(run.generated)..]);
-        let max_tokens = self.relayed.tokens_max().saturating_sub(ids.len());
-        if max_tokens == 0 {
+        let answered = self.answered(choice);
+        let tokens_max = self.relayed.tokens_max();
+        let max_tokens = tokens_max.saturating_sub(request.prompt.ids.len());
+        if answered.len() >= max_tokens {
             return self.relayed.finish(choice, End::Length, now);
         }
-        let body = CallBody {
-            model: &model.name,
-            request,
-            choice,
-            ids: &ids,
-            max_tokens,
-            generated: run.generated,
-        };
-        let body = body.to_json().to_string().into_bytes();
-        let Some(upstream) = shared.upstreams.begin_call(now) else {
+        let allowed = shared
+            .status
+            .allowed_models(|model| placement.allows(model, tokens_max, &request.params));
+        let is_usable = |place: usize| allowed[place].is_some();
+        let Some(upstream) = shared.upstreams.begin_call(now, is_usable) else {
             return;
         };
+        let prepared = allowed[upstream].as_ref().and_then(|found| {
+            let body = CallBody {
+                model: found,
+                request,
+                choice: request.first_choice + u32::try_from(choice).unwrap_or(0),
+                answered: &answered,
+                max_tokens,
+                salt: self.relayed.salt(),
+            };
+            PreparedCall::new(&body, (model, shared))
+        });
+        let Some(prepared) = prepared else {
+            shared.upstreams.end_call(upstream);
+            let end = End::Failed(FailCode::Inference);
+            return self.relayed.finish(choice, end, now);
+        };
+        shared.status.count_call(!answered.is_empty());
+        shared.status.set_in_flight(shared.upstreams.calls());
         let run = &mut self.choices[choice];
         run.calls += 1;
-        let (credit, allowed) = watch::channel(0);
-        let call = HttpCall {
-            key: CallKey {
-                handle: self.handle,
-                choice,
-                call: run.calls,
-            },
-            config: Arc::clone(&shared.config),
-            address: shared.config.addresses[upstream].clone(),
-            body,
-            prompt: ids,
-            credit: allowed,
-            reports: shared.sender.clone(),
+        let key = CallKey {
+            handle: self.handle,
+            choice,
+            call: run.calls,
         };
-        run.call = Some(RunningCall {
-            upstream,
-            credit,
-            received: 0,
-            is_accepted: false,
-            task: tokio::spawn(call.run()).abort_handle(),
-        });
+        run.call = Some(prepared.start(key, upstream, shared));
         self.give_credit(choice);
+    }
+
+    /// Tokens of the answer so far, from its beginning.
+    fn answered(&self, choice: usize) -> Vec<u32> {
+        let log = self.relayed.log_ids(choice).unwrap_or_default();
+        let generated = self.choices[choice].generated;
+        let new = &log[log.len().saturating_sub(generated)..];
+        [self.answered_before(), new].concat()
     }
 
     /// Lets a call read as far as the reader's credit window reaches.
@@ -276,6 +308,7 @@ impl Relayed {
     fn drop_call(&mut self, choice: usize, shared: &mut Shared) {
         if let Some(call) = self.choices[choice].call.take() {
             shared.upstreams.end_call(call.upstream);
+            shared.status.set_in_flight(shared.upstreams.calls());
         }
     }
 

@@ -24,8 +24,12 @@ impl Upstreams {
         }
     }
 
-    /// The upstream for the next call; `None` without any.
-    pub(super) fn begin_call(&mut self, now: Instant) -> Option<usize> {
+    /// The upstream for the next call, of those that can be used; `None` without any.
+    pub(super) fn begin_call(
+        &mut self,
+        now: Instant,
+        is_usable: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let order = |state: &UpstreamState| {
             let since = state.failed_at.map(|at| now.saturating_duration_since(at));
             let rests = since.is_some_and(|since| since < REST);
@@ -36,9 +40,15 @@ impl Upstreams {
                 state.calls,
             )
         };
-        let place = (0..self.states.len()).min_by_key(|&place| order(&self.states[place]))?;
+        let usable = (0..self.states.len()).filter(|&place| is_usable(place));
+        let place = usable.min_by_key(|&place| order(&self.states[place]))?;
         self.states[place].calls += 1;
         Some(place)
+    }
+
+    /// Calls that run.
+    pub(super) fn calls(&self) -> usize {
+        self.states.iter().map(|state| state.calls).sum()
     }
 
     pub(super) fn end_call(&mut self, place: usize) {
@@ -62,22 +72,31 @@ mod tests {
     fn upstream_that_failed_rests() {
         let start = tokio::time::Instant::now().into_std();
         let mut upstreams = Upstreams::new(2);
-        assert_eq!(upstreams.begin_call(start), Some(0));
-        assert_eq!(upstreams.begin_call(start), Some(1));
-        assert_eq!(upstreams.begin_call(start), Some(0));
+        assert_eq!(upstreams.begin_call(start, |_| true), Some(0));
+        assert_eq!(upstreams.begin_call(start, |_| true), Some(1));
+        assert_eq!(upstreams.begin_call(start, |_| true), Some(0));
         upstreams.end_call(1);
         upstreams.failed(1, start);
-        assert_eq!(upstreams.begin_call(start), Some(0), "the other rests");
-        assert_eq!(upstreams.begin_call(start + REST), Some(1));
+        assert_eq!(
+            upstreams.begin_call(start, |_| true),
+            Some(0),
+            "the other rests"
+        );
+        assert_eq!(upstreams.begin_call(start + REST, |_| true), Some(1));
         upstreams.failed(0, start + REST);
         upstreams.failed(1, start + REST + REST / 2);
         let later = start + REST + REST / 2;
-        assert_eq!(upstreams.begin_call(later), Some(0), "failed first");
+        assert_eq!(upstreams.begin_call(later, |place| place == 1), Some(1));
+        assert_eq!(
+            upstreams.begin_call(later, |_| true),
+            Some(0),
+            "failed first"
+        );
     }
 
     #[test]
     fn no_upstream_is_chosen_of_none() {
         let now = tokio::time::Instant::now().into_std();
-        assert_eq!(Upstreams::new(0).begin_call(now), None);
+        assert_eq!(Upstreams::new(0).begin_call(now, |_| true), None);
     }
 }

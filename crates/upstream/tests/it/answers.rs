@@ -9,7 +9,7 @@ use stream::{End, Stop};
 #[tokio::test]
 async fn tokens_of_an_upstream_are_the_log() {
     let server = FakeServer::start(Behavior::Serve).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let [mut reader] = <[_; 1]>::try_from(rig.submit(Asked::default()))
         .ok()
         .unwrap();
@@ -28,7 +28,7 @@ async fn tokens_of_an_upstream_are_the_log() {
 #[tokio::test]
 async fn end_of_sequence_token_is_no_part_of_the_answer() {
     let server = FakeServer::start(Behavior::Eos(5)).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let mut readers = rig.submit(Asked::default());
     let expected = (answer(&PROMPT, 5), End::Stop(Stop::Eos));
     assert_eq!(read_all(&mut readers[0]).await, expected);
@@ -40,7 +40,7 @@ async fn greedy_choice_of_a_killed_upstream_continues_on_the_other() {
         FakeServer::start(Behavior::Serve).await,
         FakeServer::start(Behavior::Serve).await,
     );
-    let rig = Rig::new(&[&first, &second]);
+    let rig = Rig::new(&[&first, &second]).await;
     let asked = Asked {
         max_tokens: 3000,
         credit_window: 8,
@@ -74,7 +74,7 @@ async fn greedy_choice_of_a_killed_upstream_continues_on_the_other() {
 #[tokio::test]
 async fn upstream_that_always_cuts_after_some_tokens_ends_nothing() {
     let server = FakeServer::start(Behavior::Cut(5)).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let mut readers = rig.submit(Asked::default());
     assert_eq!(
         read_all(&mut readers[0]).await,
@@ -87,7 +87,7 @@ async fn upstream_that_always_cuts_after_some_tokens_ends_nothing() {
 async fn choice_that_cannot_continue_exactly_is_lost() {
     for (temperature, penalty) in [(0.7, 0.0), (0.0, 0.5)] {
         let server = FakeServer::start(Behavior::Cut(5)).await;
-        let rig = Rig::new(&[&server]);
+        let rig = Rig::new(&[&server]).await;
         let mut readers = rig.submit(Asked {
             temperature,
             penalty,
@@ -102,7 +102,7 @@ async fn choice_that_cannot_continue_exactly_is_lost() {
 #[tokio::test]
 async fn choices_are_calls_with_seeds_of_their_own() {
     let server = FakeServer::start(Behavior::Serve).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let mut readers = rig.submit(Asked {
         temperature: 0.5,
         choices: 3,
@@ -123,7 +123,7 @@ async fn choices_are_calls_with_seeds_of_their_own() {
 #[tokio::test]
 async fn dropped_reader_closes_the_call() {
     let server = FakeServer::start(Behavior::Serve).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let asked = Asked {
         max_tokens: 4000,
         credit_window: 4,
@@ -145,7 +145,7 @@ async fn dropped_reader_closes_the_call() {
 #[tokio::test]
 async fn tokens_stop_at_the_credit_window() {
     let server = FakeServer::start(Behavior::Serve).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let asked = Asked {
         max_tokens: 4000,
         credit_window: 16,

@@ -8,7 +8,7 @@ use stream::{End, FailCode};
 /// The end of a request on an upstream that behaves like this, and the number of calls.
 async fn end_with(behavior: Behavior) -> (Vec<u32>, End, usize) {
     let server = FakeServer::start(behavior).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let mut readers = rig.submit(Asked::default());
     let (ids, end) = read_all(&mut readers[0]).await;
     let calls = server.requests.lock().unwrap().len();
@@ -29,7 +29,7 @@ async fn refused_and_misunderstood_requests_fail_at_once() {
         Behavior::Body(b"data: {\n\n".to_vec()),
         Behavior::Body(b"data: {\"error\":{\"message\":\"out of memory\"}}\n\n".to_vec()),
         event(r#"{"text":"abc"}"#),
-        event(r#"{"text":"a","token_ids":[64]}"#),
+        event(r#"{"text":"a","token_ids":[300]}"#),
         event(r#"{"text":"a","token_ids":[-3]}"#),
         event(r#"{"text":"a","token_ids":[3],"prompt_token_ids":[1,2,3]}"#),
         event(r#"{"text":"a","token_ids":[3],"finish_reason":"abort"}"#),
@@ -60,7 +60,7 @@ async fn overloaded_upstream_leaves_requests_to_the_other() {
         FakeServer::start(Behavior::Status(503, "busy")).await,
         FakeServer::start(Behavior::Serve).await,
     );
-    let rig = Rig::new(&[&busy, &free]);
+    let rig = Rig::new(&[&busy, &free]).await;
     for _ in 0..3 {
         let mut readers = rig.submit(Asked::default());
         assert_eq!(
@@ -75,32 +75,32 @@ async fn overloaded_upstream_leaves_requests_to_the_other() {
 async fn request_without_any_live_upstream_is_lost() {
     let server = FakeServer::start(Behavior::Serve).await;
     server.kill();
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let mut readers = rig.submit(Asked::default());
     assert_eq!(read_all(&mut readers[0]).await, (vec![], End::Lost));
 }
 
 #[tokio::test]
-async fn request_that_upstreams_cannot_compute_is_not_sent() {
+async fn request_that_upstreams_cannot_compute_is_rejected() {
     let server = FakeServer::start(Behavior::Serve).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let params = GenerationParams {
         reasoning_budget: Some(5),
         ..GenerationParams::default()
     };
-    let mut readers = rig.submit(Asked {
+    let why = rig.try_submit(Asked {
         params,
         ..Asked::default()
     });
-    let (_, end) = read_all(&mut readers[0]).await;
-    assert_eq!(end, End::Failed(FailCode::Inference));
+    let why = why.err().unwrap();
+    assert!(why.contains("reasoning_budget"), "{why}");
     assert_eq!(server.requests.lock().unwrap().len(), 0);
 }
 
 #[tokio::test]
 async fn requests_end_when_the_handle_shuts_down() {
     let server = FakeServer::start(Behavior::Body(Vec::new())).await;
-    let rig = Rig::new(&[&server]);
+    let rig = Rig::new(&[&server]).await;
     let mut readers = rig.submit(Asked::default());
     rig.handle.shutdown(tokio::time::Instant::now().into_std());
     let (_, end) = read_all(&mut readers[0]).await;

@@ -3,4 +3,5 @@
 mod answers;
 mod fake_server;
 mod hostile;
+mod kinds;
 mod rig;

@@ -2,19 +2,24 @@
 
 use crate::fake_server::{EOS, FakeServer};
 use engine::remote::{RemoteRecord, remote_handle};
-use engine::{Choice, EngineConfig, Handle, Progress, Request, SamplingParams, Terms, Token};
+use engine::{
+    Choice, EngineConfig, Handle, Progress, Rejected, Request, SamplingParams, Terms, Token,
+};
 use generate::prompt_record::PromptRecord;
 use generate::remote_request::{RecordTerms, RemoteRequest};
 use generate::request::GenerationParams;
 use model::Dims;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stream::{End, PoolLimits, Read, Reader, SegmentPool};
+use testing::vocabulary::Vocabulary;
+use text::TextCover;
 use tokio::time::{sleep, timeout};
-use upstream::{UpstreamConfig, UpstreamModel, UpstreamRelay};
+use upstream::{UpstreamApi, UpstreamConfig, UpstreamModel, UpstreamRelay, UpstreamStatus};
 
 const DIMS: Dims = Dims {
-    vocab: 64,
+    vocab: 300,
     context_max: 4096,
     page_tokens: 16,
     pages: 4096,
@@ -26,6 +31,7 @@ pub(crate) const PROMPT: [u32; 3] = [5, 9, 11];
 pub(crate) struct Rig {
     pub(crate) handle: Handle,
     pub(crate) relay: UpstreamRelay,
+    pub(crate) status: Arc<UpstreamStatus>,
     pool: SegmentPool<Token>,
 }
 
@@ -34,6 +40,7 @@ pub(crate) struct Asked {
     pub(crate) temperature: f32,
     pub(crate) penalty: f32,
     pub(crate) max_tokens: usize,
+    pub(crate) min_tokens: u32,
     pub(crate) choices: usize,
     pub(crate) credit_window: u64,
     pub(crate) params: GenerationParams,
@@ -45,6 +52,7 @@ impl Default for Asked {
             temperature: 0.0,
             penalty: 0.0,
             max_tokens: 24,
+            min_tokens: 0,
             choices: 1,
             credit_window: 0,
             params: GenerationParams::default(),
@@ -53,31 +61,57 @@ impl Default for Asked {
 }
 
 impl Rig {
-    pub(crate) fn new(servers: &[&FakeServer]) -> Self {
+    /// A relay to these servers, after those that are alive were found.
+    pub(crate) async fn new(servers: &[&FakeServer]) -> Self {
+        Self::with_api(UpstreamApi::Auto, servers).await
+    }
+
+    pub(crate) async fn with_api(api: UpstreamApi, servers: &[&FakeServer]) -> Self {
         let addresses = servers.iter().map(|server| server.address.parse().unwrap());
         let mut config = UpstreamConfig::new(addresses.collect());
+        config.api = api;
         config.api_key = Some("sk-test".to_owned());
         config.retry = Duration::from_millis(5);
         config.unplaced_max = Duration::from_millis(500);
+        let status = UpstreamStatus::start(config);
+        let alive = servers.iter().filter(|s| s.is_alive.load(Ordering::SeqCst));
+        let alive = alive.count() as u64;
+        wait_for("the probes", async || {
+            (status.counts().usable == alive).then_some(())
+        })
+        .await;
         let epoch = tokio::time::Instant::now().into_std();
         let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), epoch).unwrap();
+        let tokenizer = Vocabulary::of_bytes().with_eos("</s>").into_tokenizer();
+        let cover = Arc::new(TextCover::new(Arc::clone(&tokenizer)).unwrap());
+        let eos = match servers {
+            [] => EOS,
+            [server, ..] => server.eos,
+        };
         let model = UpstreamModel {
-            name: "m".to_owned(),
-            eos: Arc::from([EOS]),
+            eos: Arc::from([eos]),
+            tokenizer,
             inbox,
         };
         Self {
             handle,
-            relay: UpstreamRelay::start(config, model),
+            relay: UpstreamRelay::start(Arc::clone(&status), model, Some(cover)),
+            status,
             pool: SegmentPool::new(PoolLimits { segments_max: 4096 }),
         }
     }
 
     /// Submits a request; readers in choice order.
     pub(crate) fn submit(&self, asked: Asked) -> Vec<Reader<Token>> {
+        self.try_submit(asked).unwrap()
+    }
+
+    /// As [`Rig::submit`]; the reason of a rejection.
+    pub(crate) fn try_submit(&self, asked: Asked) -> Result<Vec<Reader<Token>>, String> {
         let sampling = SamplingParams {
             temperature: asked.temperature,
             presence_penalty: asked.penalty,
+            min_tokens: asked.min_tokens,
             ..SamplingParams::default()
         };
         let record = RemoteRequest {
@@ -125,8 +159,11 @@ impl Rig {
             held: None,
             remote: Some(RemoteRecord::new(record.encode().unwrap())),
         };
-        self.handle.submit(request).map_err(|_| "rejected").unwrap();
-        readers
+        match self.handle.submit(request) {
+            Ok(_) => Ok(readers),
+            Err(Rejected::Invalid(_, why)) => Err(why),
+            Err(_) => Err("no room".to_owned()),
+        }
     }
 }
 

@@ -89,6 +89,7 @@ pub const CHAT: FieldTable = FieldTable {
         rejected("documents", &["[]"], "put them into messages"),
         rejected("echo", &["false"], "use /v1/completions"),
         rejected("prompt_logprobs", &["0"], "use echo in /v1/completions"),
+        honored("return_token_ids"),
         rejected("use_beam_search", &["false"], ""),
     ],
 };
@@ -124,6 +125,7 @@ pub const COMPLETIONS: FieldTable = FieldTable {
         rejected("functions", &["[]"], "use tools"),
         rejected("prompt_embeds", &[], ""),
         rejected("prompt_logprobs", &["0"], "use echo and logprobs"),
+        honored("return_token_ids"),
         rejected("use_beam_search", &["false"], ""),
     ],
 };

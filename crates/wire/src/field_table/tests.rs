@@ -113,7 +113,7 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         | "raw"
         | "shift"
         | "truncate" => json!(true),
-        "background" => json!(true),
+        "background" | "return_token_ids" => json!(true),
         "top_logprobs" => json!(0),
         "max_tokens"
         | "max_completion_tokens"

@@ -5,6 +5,7 @@ use crate::frame_writer::{FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
 use crate::openai::error_response::ErrorBody;
 use crate::openai::logprobs::ChatLogprobs;
+use crate::openai::token_ids::{TokenIds, all_ids, prompt_ids};
 use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
@@ -27,6 +28,8 @@ pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
 pub struct ChatEncoder {
     chunks: ChunkWriter,
     reasoning: ReasoningField,
+    /// `None`: the request does not want ids.
+    ids: Option<TokenIds>,
 }
 
 /// The message field that holds reasoning. There is no standard: clients read one field or the other.
@@ -76,6 +79,9 @@ pub(super) struct ChunkChoice<'a> {
     delta: ChunkDelta<'a>,
     logprobs: Option<ChatLogprobs<'a>>,
     finish_reason: Option<&'static str>,
+    /// Ids of the tokens, with `return_token_ids`; those that are new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a [u32]>,
 }
 
 #[derive(Default, JsonSchema, Serialize)]
@@ -116,6 +122,9 @@ pub(super) struct CollectedChoice<'a> {
     message: ChatMessage<'a>,
     logprobs: Option<ChatLogprobs<'a>>,
     finish_reason: Option<&'static str>,
+    /// Ids of the tokens, with `return_token_ids`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -192,6 +201,7 @@ impl ChatEncoder {
                 collected: "chat.completion",
             },
             reasoning,
+            ids: TokenIds::new(source),
         }
     }
 
@@ -200,48 +210,64 @@ impl ChatEncoder {
         is_requested.then_some(ChatLogprobs(list))
     }
 
-    fn write_opened(&self, choices: usize, usage: Usage, out: &mut FrameWriter<'_>) {
+    /// The opening frames; the first has the prompt's ids.
+    fn write_opened(&mut self, choices: usize, usage: Usage, out: &mut FrameWriter<'_>) {
         for index in 0..choices {
             let delta = ChunkDelta {
                 role: Some("assistant"),
                 content: Some(""),
                 ..ChunkDelta::default()
             };
-            let choice = ChunkChoice {
-                index,
-                delta,
-                logprobs: None,
-                finish_reason: None,
-            };
-            self.chunks.write_choice(FrameId::None, choice, usage, out);
+            let choice = chunk_choice(index, delta, None, None);
+            let prompt = prompt_ids(&self.chunks.source, index).filter(|_| index == 0);
+            let chunk = (choice, prompt);
+            self.chunks
+                .write_choice_and_prompt(FrameId::None, chunk, usage, out);
         }
     }
 
-    fn tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
+    fn tool_call(&mut self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
         let logprobs = self.chat_logprobs(call.origin.logprobs);
         let has_logprobs = logprobs.is_some() && !call.origin.logprobs.entries.is_empty();
         if call.part == ToolCallPart::End && !has_logprobs {
             return;
         }
-        let choice = ChunkChoice {
-            index: call.origin.choice,
-            delta: ChunkDelta::from_tool_call(call),
-            logprobs,
-            finish_reason: None,
-        };
-        self.chunks
-            .write_choice(FrameId::Position, choice, call.origin.usage, out);
+        let delta = ChunkDelta::from_tool_call(call);
+        let choice = chunk_choice(call.origin.choice, delta, logprobs, None);
+        let read = call.origin.first + call.origin.tokens;
+        self.write_choice(choice, read, call.origin.usage, out);
     }
 
-    fn write_choice_ended(&self, index: usize, end: End, usage: Usage, out: &mut FrameWriter<'_>) {
-        let choice = ChunkChoice {
-            index,
-            delta: ChunkDelta::default(),
-            logprobs: None,
-            finish_reason: optional_finish_reason(Some(end)),
-        };
+    /// The chunk of a choice, of which the client then has the log up to item `read`.
+    fn write_choice(
+        &mut self,
+        choice: ChunkChoice<'_>,
+        read: u64,
+        usage: Usage,
+        out: &mut FrameWriter<'_>,
+    ) {
+        let mut choice: ChunkChoice<'_> = choice;
+        if let Some(ids) = &mut self.ids {
+            choice.token_ids = Some(ids.new_ids(&self.chunks.source, choice.index, read));
+        }
         self.chunks
             .write_choice(FrameId::Position, choice, usage, out);
+    }
+}
+
+/// A choice of a chunk without token ids.
+fn chunk_choice<'a>(
+    index: usize,
+    delta: ChunkDelta<'a>,
+    logprobs: Option<ChatLogprobs<'a>>,
+    end: Option<End>,
+) -> ChunkChoice<'a> {
+    ChunkChoice {
+        index,
+        delta,
+        logprobs,
+        finish_reason: optional_finish_reason(end),
+        token_ids: None,
     }
 }
 
@@ -250,20 +276,24 @@ impl Encoder for ChatEncoder {
         match event {
             Event::Opened { choices, usage } => self.write_opened(*choices, *usage, out),
             Event::Delta(delta) => {
-                let choice = ChunkChoice {
-                    index: delta.origin.choice,
-                    delta: ChunkDelta::from_delta(delta, self.reasoning),
-                    logprobs: self.chat_logprobs(delta.origin.logprobs),
-                    finish_reason: None,
-                };
-                self.chunks
-                    .write_choice(FrameId::Position, choice, delta.origin.usage, out);
+                let (at, content) = (&delta.origin, ChunkDelta::from_delta(delta, self.reasoning));
+                let logprobs = self.chat_logprobs(at.logprobs);
+                let choice = chunk_choice(at.choice, content, logprobs, None);
+                self.write_choice(choice, at.first + at.tokens, at.usage, out);
             }
             Event::ToolCall(call) => self.tool_call(call, out),
             Event::ChoiceEnded {
                 choice, end, usage, ..
-            } => self.write_choice_ended(*choice, *end, *usage, out),
-            _ => self.chunks.write_stream_event(event, out),
+            } => {
+                let choice = chunk_choice(*choice, ChunkDelta::default(), None, Some(*end));
+                self.write_choice(choice, u64::MAX, *usage, out);
+            }
+            _ => {
+                if let Some(ids) = &mut self.ids {
+                    ids.note_resumption(&self.chunks.source, event);
+                }
+                self.chunks.write_stream_event(event, out);
+            }
         }
     }
 
@@ -294,10 +324,12 @@ impl Encoder for ChatEncoder {
                     },
                     logprobs: self.chat_logprobs(answer.logprobs(tokenizer)),
                     finish_reason: optional_finish_reason(answer.end),
+                    token_ids: all_ids(&self.chunks.source, index),
                 }
             })
             .collect();
-        self.chunks.encode_collected(&choices, usage, out);
+        let prompt = prompt_ids(&self.chunks.source, 0);
+        self.chunks.encode_collected(&choices, prompt, usage, out);
     }
 }
 

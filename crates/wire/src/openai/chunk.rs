@@ -37,6 +37,9 @@ pub(super) struct CompletionObject<'a, C> {
     #[serde(skip_serializing_if = "Option::is_none")]
     service_tier: Option<&'static str>,
     choices: &'a [C],
+    /// Ids of the prompt of a chat, with `return_token_ids`; in the first chunk only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<&'a [u32]>,
     /// Token counts; `null` or absent in chunks without token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<CompletionUsage>>,
@@ -86,6 +89,17 @@ impl ChunkWriter {
         usage: Usage,
         out: &mut FrameWriter<'_>,
     ) {
+        self.write_choice_and_prompt(id, (choice, None), usage, out);
+    }
+
+    /// Writes the chunk of one choice, with the ids of the prompt.
+    pub(super) fn write_choice_and_prompt<C: Serialize>(
+        &self,
+        id: FrameId,
+        (choice, prompt): (C, Option<&[u32]>),
+        usage: Usage,
+        out: &mut FrameWriter<'_>,
+    ) {
         let stream_options = &self.source.meta().stream_options;
         let usage = match (
             stream_options.continuous_usage,
@@ -95,11 +109,12 @@ impl ChunkWriter {
             (false, true) => Some(None),
             (false, false) => None,
         };
-        out.write_frame(
-            id,
-            None,
-            &self.completion_object(self.chunk, &[choice], usage),
-        );
+        let choices = [choice];
+        let chunk = CompletionObject {
+            prompt_token_ids: prompt,
+            ..self.completion_object(self.chunk, &choices, usage)
+        };
+        out.write_frame(id, None, &chunk);
     }
 
     /// Writes the frames of events that do not belong to one choice.
@@ -128,11 +143,16 @@ impl ChunkWriter {
     pub(super) fn encode_collected<C: Serialize>(
         &self,
         choices: &[C],
+        prompt: Option<&[u32]>,
         usage: Usage,
         out: &mut BytesMut,
     ) {
         let usage = Some(Some(CompletionUsage::new(usage)));
-        json::write(&self.completion_object(self.collected, choices, usage), out);
+        let response = CompletionObject {
+            prompt_token_ids: prompt,
+            ..self.completion_object(self.collected, choices, usage)
+        };
+        json::write(&response, out);
     }
 
     fn completion_object<'a, C>(
@@ -149,6 +169,7 @@ impl ChunkWriter {
             model: &meta.model,
             service_tier: meta.stream_options.service_tier_given.then_some("default"),
             choices,
+            prompt_token_ids: None,
             usage,
         }
     }

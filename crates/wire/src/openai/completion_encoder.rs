@@ -5,6 +5,7 @@ use crate::frame_writer::{FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
 use crate::openai::error_response::ErrorBody;
 use crate::openai::logprobs::CompletionLogprobs;
+use crate::openai::token_ids::{TokenIds, all_ids, prompt_ids};
 use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
@@ -29,6 +30,8 @@ pub(crate) struct CompletionEncoder {
     chunks: ChunkWriter,
     logprobs: bool,
     best: Option<BestOf>,
+    /// `None`: the request does not want ids.
+    ids: Option<TokenIds>,
 }
 
 /// A choice of a chunk or of a non-streaming response.
@@ -39,6 +42,12 @@ pub(super) struct CompletionChoice<'a> {
     text: &'a str,
     logprobs: Option<CompletionLogprobs<'a>>,
     finish_reason: Option<&'static str>,
+    /// Ids of the tokens, with `return_token_ids`; in a chunk those that are new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a [u32]>,
+    /// Ids of the prompt, with `return_token_ids`; in the first chunk of the choice only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<&'a [u32]>,
 }
 
 impl CompletionEncoder {
@@ -54,37 +63,62 @@ impl CompletionEncoder {
             },
             logprobs: best.map_or(meta.logprobs, |best| best.logprobs),
             best,
+            ids: TokenIds::new(source),
         }
     }
 
-    /// The choices of a non-streaming response: all, or the likeliest ones of each prompt.
-    fn returned_answers<'a>(&self, answers: &'a [CollectedAnswer]) -> Vec<&'a CollectedAnswer> {
+    /// The choices of a non-streaming response with their numbers: all, or the likeliest ones of each prompt.
+    fn returned_answers<'a>(
+        &self,
+        answers: &'a [CollectedAnswer],
+    ) -> Vec<(usize, &'a CollectedAnswer)> {
+        let numbered: Vec<_> = answers.iter().enumerate().collect();
         let Some(best) = self.best else {
-            return answers.iter().collect();
+            return numbered;
         };
-        let ranked_per_prompt = answers.chunks(best.generated).map(|answers| {
-            let mut ranked: Vec<&CollectedAnswer> = answers.iter().collect();
-            ranked.sort_by(|a, b| mean_logprob(b).total_cmp(&mean_logprob(a)));
+        let ranked_per_prompt = numbered.chunks(best.generated).map(|answers| {
+            let mut ranked = answers.to_vec();
+            ranked.sort_by(|(_, a), (_, b)| mean_logprob(b).total_cmp(&mean_logprob(a)));
             ranked.truncate(best.returned);
             ranked
         });
         ranked_per_prompt.flatten().collect()
     }
 
-    fn completion_choice<'a>(
-        &self,
-        index: usize,
-        text: &'a str,
-        logprobs: Option<Logprobs<'a>>,
-        end: Option<End>,
-    ) -> CompletionChoice<'a> {
-        let logprobs = logprobs.filter(|_| self.logprobs);
-        CompletionChoice {
-            index,
-            text,
-            logprobs: logprobs.map(CompletionLogprobs),
-            finish_reason: optional_finish_reason(end),
+    /// The choice of a chunk, of which the client then has the log up to item `read`.
+    fn write_choice(
+        &mut self,
+        choice: CompletionChoice<'_>,
+        read: u64,
+        usage: Usage,
+        out: &mut FrameWriter<'_>,
+    ) {
+        let mut choice: CompletionChoice<'_> = choice;
+        let source = &self.chunks.source;
+        if let Some(ids) = &mut self.ids {
+            let is_first = ids.tells_prompt(choice.index);
+            choice.prompt_token_ids = prompt_ids(source, choice.index).filter(|_| is_first);
+            choice.token_ids = Some(ids.new_ids(source, choice.index, read));
         }
+        self.chunks
+            .write_choice(FrameId::Position, choice, usage, out);
+    }
+}
+
+/// A choice without token ids.
+fn completion_choice<'a>(
+    index: usize,
+    text: &'a str,
+    logprobs: Option<Logprobs<'a>>,
+    end: Option<End>,
+) -> CompletionChoice<'a> {
+    CompletionChoice {
+        index,
+        text,
+        logprobs: logprobs.map(CompletionLogprobs),
+        finish_reason: optional_finish_reason(end),
+        token_ids: None,
+        prompt_token_ids: None,
     }
 }
 
@@ -92,23 +126,27 @@ impl Encoder for CompletionEncoder {
     /// This protocol has no opening frame, and no fields for the reasoning and the tool calls of a stream that was
     /// opened as a chat.
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
-        let (choice, usage) = match event {
-            Event::Delta(delta) if delta.kind == DeltaKind::Reasoning => return,
+        match event {
+            Event::Delta(delta) if delta.kind == DeltaKind::Reasoning => {}
             Event::Delta(delta) => {
                 let at = &delta.origin;
-                let choice = self.completion_choice(at.choice, delta.text, Some(at.logprobs), None);
-                (choice, at.usage)
+                let logprobs = self.logprobs.then_some(at.logprobs);
+                let choice = completion_choice(at.choice, delta.text, logprobs, None);
+                self.write_choice(choice, at.first + at.tokens, at.usage, out);
             }
             Event::ChoiceEnded {
                 choice, end, usage, ..
-            } => (
-                self.completion_choice(*choice, "", None, Some(*end)),
-                *usage,
-            ),
-            _ => return self.chunks.write_stream_event(event, out),
-        };
-        self.chunks
-            .write_choice(FrameId::Position, choice, usage, out);
+            } => {
+                let choice = completion_choice(*choice, "", None, Some(*end));
+                self.write_choice(choice, u64::MAX, *usage, out);
+            }
+            _ => {
+                if let Some(ids) = &mut self.ids {
+                    ids.note_resumption(&self.chunks.source, event);
+                }
+                self.chunks.write_stream_event(event, out);
+            }
+        }
     }
 
     fn encode_collected(
@@ -119,14 +157,24 @@ impl Encoder for CompletionEncoder {
         out: &mut BytesMut,
     ) {
         let answers = self.returned_answers(answers);
-        let texts: Vec<_> = answers.iter().map(|answer| answer.text()).collect();
+        let source = &self.chunks.source;
+        let texts = answers.iter().map(|(number, answer)| {
+            let ids = all_ids(source, *number);
+            (answer.text(), ids)
+        });
+        let texts: Vec<_> = texts.collect();
         let choices = answers.iter().zip(&texts).enumerate();
         let choices: Vec<_> = choices
-            .map(|(index, (answer, text))| {
-                self.completion_choice(index, text, Some(answer.logprobs(tokenizer)), answer.end)
+            .map(|(index, ((number, answer), (text, ids)))| {
+                let logprobs = self.logprobs.then(|| answer.logprobs(tokenizer));
+                CompletionChoice {
+                    token_ids: ids.as_deref(),
+                    prompt_token_ids: prompt_ids(source, *number),
+                    ..completion_choice(index, text, logprobs, answer.end)
+                }
             })
             .collect();
-        self.chunks.encode_collected(&choices, usage, out);
+        self.chunks.encode_collected(&choices, None, usage, out);
     }
 }
 

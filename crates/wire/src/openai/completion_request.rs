@@ -6,7 +6,8 @@ use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{
-    BestOf, CHOICES_MAX, GenerateRequest, GenerationParams, Prompt, TOP_LOGPROBS_MAX,
+    BestOf, CHOICES_MAX, ContinuedAnswer, GenerateRequest, GenerationParams, Prompt,
+    TOP_LOGPROBS_MAX,
 };
 
 /// Default of `max_tokens` on this route, as in OpenAI's API.
@@ -26,6 +27,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let mut stream_options = generation_fields::stream_options(&mut fields);
     let n = generation_fields::choice_count(&mut fields, prompts.len());
     stream_options.echo = echo;
+    stream_options.return_token_ids = fields.boolean("return_token_ids").unwrap_or(false);
     if let Some(top) = fields.integer("logprobs", 0..=TOP_LOGPROBS_MAX as i128) {
         params.sampling.logprobs = true;
         params.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
@@ -43,6 +45,8 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         });
         params.sampling.logprobs = true;
     }
+    let answers = generated.max(n) * prompts.len();
+    params.continued = parse_continued(&mut fields, &params, (answers, echo), context.vocab_size);
     tool_definitions::reject_tools(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::COMPLETIONS)?;
     Ok(GenerateRequest {
@@ -52,6 +56,45 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         stream_options,
     }
     .into())
+}
+
+/// Parses `continue_token_ids` and `continue_choice`: an answer that another server has begun.
+fn parse_continued(
+    fields: &mut Fields<'_>,
+    params: &GenerationParams,
+    (answers, echo): (usize, bool),
+    vocab: usize,
+) -> Option<ContinuedAnswer> {
+    let choice = fields.integer("continue_choice", 0..=CHOICES_MAX as i128 - 1);
+    let raw = fields.raw("continue_token_ids");
+    let ids = raw.and_then(|raw| fields.ids("continue_token_ids", raw, vocab));
+    if raw.is_none() && choice.is_none() {
+        return None;
+    }
+    let name = match raw {
+        Some(_) => "continue_token_ids",
+        None => "continue_choice",
+    };
+    let continued = ContinuedAnswer {
+        token_ids: ids.unwrap_or_default(),
+        choice: choice.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+    };
+    let most = params.max_tokens.unwrap_or(usize::MAX);
+    if continued.token_ids.len() >= most {
+        let count = continued.token_ids.len();
+        let message = format!("has {count} ids: must be fewer than max_tokens, which is {most}");
+        fields.reject(name, message);
+    }
+    if answers > 1 {
+        fields.reject(name, "needs one prompt and one choice (n and best_of 1)");
+    }
+    if echo || params.sampling.top_logprobs > 0 {
+        fields.reject(
+            name,
+            "cannot be combined with echo or with logprobs above 0",
+        );
+    }
+    Some(continued)
 }
 
 /// Parses `best_of`: the number of answers to generate for each of `prompts` prompts, of which `n` are returned.

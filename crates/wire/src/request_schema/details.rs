@@ -55,6 +55,11 @@ details! {
     }
     COMPLETION: {
         "prompt": prompts(),
+        "continue_token_ids": json!({
+            "type": "array", "items": token_id(), "maxItems": IDS_MAX,
+            "description": "ids of the answer so far, which another server has begun: the answer begins with them, and the rest is that of the same answer",
+        }),
+        "continue_choice": json!({"description": "number of the choice whose random numbers are used, as if it were one of several"}),
     }
     RESPONSE: {
         "webhook": webhook(),

@@ -172,7 +172,7 @@ impl OpenStream {
 }
 
 /// An event without the number of cached tokens, which depends on the engine.
-fn without_cached(data: &str) -> String {
+pub(crate) fn without_cached(data: &str) -> String {
     fn remove(value: &mut Value) {
         match value {
             Value::Object(fields) => {

@@ -2,13 +2,13 @@
 
 mod adoption;
 mod any_gateway;
-mod conversation;
+pub(crate) mod conversation;
 mod gateway_killed;
 mod limits_of_keys;
 mod moved;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
-mod processes;
+pub(crate) mod processes;
 mod several_models;
 
 use crate::support::{Folder, Serving, millrace, stdout};

@@ -127,3 +127,62 @@ fn best_of_generates_more_answers_than_are_returned() {
         assert_eq!(request.params.sampling.logprobs, best.is_some(), "{label}");
     }
 }
+
+#[test]
+fn begun_answer_that_cannot_continue_is_named() {
+    let rows = [
+        (
+            "return_token_ids type",
+            json!({"return_token_ids": 1}),
+            "return_token_ids",
+        ),
+        (
+            "continued id",
+            json!({"continue_token_ids": [1, 300]}),
+            "continue_token_ids[1]",
+        ),
+        (
+            "continued answer without room",
+            json!({"continue_token_ids": vec![1; 16]}),
+            "continue_token_ids",
+        ),
+        (
+            "continued answer of two",
+            json!({"continue_token_ids": [1], "n": 2}),
+            "continue_token_ids",
+        ),
+        (
+            "continued answer with echo",
+            json!({"continue_token_ids": [1], "echo": true}),
+            "continue_token_ids",
+        ),
+        (
+            "continued choice of two",
+            json!({"continue_choice": 1, "n": 2}),
+            "continue_choice",
+        ),
+        (
+            "continued choice range",
+            json!({"continue_choice": 16}),
+            "continue_choice",
+        ),
+    ];
+    for (label, over, want) in rows {
+        let error = completion(&with(json!({"prompt": "hi"}), &over)).expect_err(label);
+        assert_eq!(bad_fields(&error), [want], "{label}");
+    }
+}
+
+#[test]
+fn begun_answer_is_part_of_the_parameters() {
+    for (over, ids, choice) in [
+        (json!({"continue_token_ids": [7, 8]}), vec![7, 8], 0),
+        (json!({"continue_choice": 3}), vec![], 3),
+    ] {
+        let request = completion(&with(json!({"prompt": [1, 2]}), &over)).expect("a request");
+        let continued = request.params.continued.expect("an answer");
+        assert_eq!((continued.token_ids, continued.choice), (ids, choice));
+    }
+    let plain = completion(&json!({"prompt": "hi"})).expect("a request");
+    assert_eq!(plain.params.continued, None);
+}

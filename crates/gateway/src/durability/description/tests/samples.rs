@@ -190,6 +190,7 @@ fn full_params() -> GenerationParams {
         }],
         reasoning_budget: Some(5),
         prompt_logprobs: true,
+        continued: None,
     }
 }
 
@@ -214,6 +215,7 @@ fn full_options() -> StreamOptions {
         webhook: Some("https://hooks.example.com/".into()),
         ignored_fields: IgnoredFields::new("user, x"),
         cache_salt: Some("s".into()),
+        return_token_ids: true,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bytes of a response to the data of its events.
 
-use super::config::EVENT_BYTES_MAX;
+use crate::config::EVENT_BYTES_MAX;
 
 /// Cuts server-sent events out of bytes. Only `data` is kept.
 #[derive(Debug, Default)]
