@@ -144,6 +144,12 @@ impl Subjects {
         format!("{}.s.*", self.prefix)
     }
 
+    /// The stream of a subject of [`records`](Self::records).
+    pub fn stream_of_records(&self, subject: &str) -> Option<u128> {
+        let id = subject.strip_prefix(&self.prefix)?.strip_prefix(".s.")?;
+        u128::from_str_radix(id, 16).ok()
+    }
+
     /// Notices that a stream has another owner.
     pub fn claimed(&self) -> String {
         format!("{}.claimed", self.prefix)

@@ -88,7 +88,11 @@ impl Gateway {
 
     /// The receivers of reports about ends.
     pub(crate) fn end_reports(&self) -> EndReports {
-        EndReports::new(Arc::clone(&self.outbox), Arc::clone(&self.mailboxes))
+        EndReports::new(
+            Arc::clone(&self.outbox),
+            Arc::clone(&self.mailboxes),
+            Arc::clone(&self.owners),
+        )
     }
 
     /// Applies limits that were replaced in [`LiveLimits`] to existing streams, responses and models.

@@ -12,6 +12,7 @@
 //! durability  records of streams in the journal                                  recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! stream_owners   streams of other gateways
+//! orphans     work of gateways that are gone
 //! ended       reports of ends, for clients that left                             webhooks   events, and their deliveries
 //! mailbox     events that wait for the key's clients
 //! ```
@@ -41,6 +42,7 @@ pub mod models;
 pub(crate) mod notify_waker;
 pub mod offload;
 pub mod open;
+pub mod orphans;
 pub mod owners_slot;
 pub(crate) mod pending_generation;
 pub mod recovery;

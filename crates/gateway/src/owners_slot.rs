@@ -14,6 +14,11 @@ use wire::clock;
 /// Streams that are looked up at one time.
 pub(crate) const LOOKUPS_MAX: usize = 16;
 
+/// Pause between two looks whether an object is stored.
+const STORED_LOOK: Duration = Duration::from_millis(50);
+/// Looks at one object.
+const STORED_LOOKS_MAX: usize = 600;
+
 /// Liveness of another instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerState {
@@ -30,6 +35,8 @@ pub struct StreamOwners {
     pub(crate) store: JetStreamRecords,
     pub(crate) replicator: Arc<SharedReplicator>,
     pub(crate) state_of: Box<dyn Fn(InstanceId) -> OwnerState + Send + Sync>,
+    /// The other gateways that are known, also those that are gone.
+    pub(crate) others: Box<dyn Fn() -> Vec<InstanceId> + Send + Sync>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) stream_bytes_max: usize,
     pub(crate) status: Arc<StoreStatus>,
@@ -88,6 +95,17 @@ impl StreamOwners {
             followed: replicator.count_in(ReplicaState::Followed),
             missing: replicator.count_in(ReplicaState::Missing),
             counters: replicator.counters(),
+        }
+    }
+
+    /// Waits until an object of the journal is stored, as long as it exists and JetStream is there; at most half a minute.
+    pub(crate) async fn wait_stored(&self, id: u128) {
+        for _ in 0..STORED_LOOKS_MAX {
+            let is_stored = self.replicator.lock().is_stored(id);
+            if is_stored != Some(false) || !self.status.is_there() {
+                return;
+            }
+            tokio::time::sleep(STORED_LOOK).await;
         }
     }
 

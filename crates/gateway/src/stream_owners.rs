@@ -13,6 +13,7 @@ use cluster::nats::Connection;
 use cluster::records::{
     ClaimOutcome, JetStreamRecords, LastMessage, RecordsDriver, RecordsLink, SharedReplicator,
 };
+use journal::RecoveredStream;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::{Caller, Missing, Owner, StreamId};
@@ -41,6 +42,8 @@ pub struct RecordsSetup {
     pub replicator: Arc<SharedReplicator>,
     /// Liveness of an instance.
     pub state_of: Box<dyn Fn(InstanceId) -> OwnerState + Send + Sync>,
+    /// The other gateways that are known, also those that are gone.
+    pub others: Box<dyn Fn() -> Vec<InstanceId> + Send + Sync>,
     /// Bytes of a stream that is taken over, in memory.
     pub stream_bytes_max: usize,
 }
@@ -72,6 +75,7 @@ pub async fn start_records(
         store: setup.store,
         replicator: setup.replicator,
         state_of: setup.state_of,
+        others: setup.others,
         keys,
         stream_bytes_max: setup.stream_bytes_max,
         status: Arc::clone(driver.status()),
@@ -143,18 +147,26 @@ async fn locate(
             StreamPlace::Undecided(why.to_owned())
         }
         OwnerState::Silent => StreamPlace::Undecided("the stream's owner is silent".to_owned()),
-        OwnerState::Gone => claim(owners, gateway, id).await,
+        OwnerState::Gone => claim(owners, gateway, id, |_| true).await,
     }
 }
 
-async fn claim(owners: &StreamOwners, gateway: &Gateway, id: StreamId) -> StreamPlace {
+/// Takes a stream over whose owner is gone, if `is_wanted` agrees with the records.
+pub(crate) async fn claim(
+    owners: &StreamOwners,
+    gateway: &Gateway,
+    id: StreamId,
+    is_wanted: impl Fn(&RecoveredStream) -> bool,
+) -> StreamPlace {
     let journal = gateway.generations.journal.get();
     if !journal.is_some_and(|journal| journal.is_working()) {
         let why = "the stream's owner is gone, and this gateway has no journal to continue it";
         return StreamPlace::Undecided(why.to_owned());
     }
     let instance = owners.replicator.lock().instance();
-    let may_replace = |last: &LastMessage, _: &_| owners.state_of_owner(last) == OwnerState::Gone;
+    let may_replace = |last: &LastMessage, stored: &RecoveredStream| {
+        owners.state_of_owner(last) == OwnerState::Gone && is_wanted(stored)
+    };
     let bits = id.to_bits();
     let claimed = owners
         .store

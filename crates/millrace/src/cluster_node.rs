@@ -134,11 +134,13 @@ impl JoinedCluster {
         let (client, subjects) = (connection.client().clone(), self.node.subjects().clone());
         let replicator = Replicator::new(id, config.clone(), key_of_description);
         let replicator = SharedReplicator::new(replicator);
+        let known = Arc::clone(&membership);
         let setup = RecordsSetup {
             connection,
             store: JetStreamRecords::new(client, subjects, config),
             replicator: Arc::clone(&replicator),
             state_of: Box::new(move |owner| owner_state(&membership, predecessor, owner)),
+            others: Box::new(move || other_gateways(&known)),
             stream_bytes_max: settings.journal.config().recovery_bytes_max,
         };
         let driver = server.start_records(setup).await.map_err(Failure::user)?;
@@ -193,6 +195,13 @@ impl JoinedCluster {
         let executed = self.node.execute(vec![model], &loaded.step_signal);
         self.runtime.block_on(executed).map_err(Failure::user)
     }
+}
+
+/// Instances that own streams, beside this one.
+fn other_gateways(membership: &Membership) -> Vec<InstanceId> {
+    let instances = membership.instances().into_iter();
+    let gateways = instances.filter(|instance| instance.heartbeat.role != Role::Engine);
+    gateways.map(|instance| instance.heartbeat.id).collect()
 }
 
 /// What other instances' heartbeats say about the owner of a stream. `predecessor` has had the journal of this process.

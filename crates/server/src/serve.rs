@@ -7,7 +7,8 @@ use crate::config::live_config::LiveConfig;
 use crate::config::reconfigure::Reconfigure;
 use crate::config::server_config::ServerConfig;
 use crate::connection;
-use crate::connection::connection_limiter::{ConnectionLimit, ConnectionLimiter};
+use crate::connection::connection_limiter::ConnectionLimiter;
+use crate::connection::rejected_connection::reject_connection;
 use crate::connection::socket_options;
 use crate::metrics::watch_demand;
 use crate::router::build_router;
@@ -22,6 +23,7 @@ use gateway::hand_over::HandOver;
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
+use gateway::orphans::take_over_orphans;
 use gateway::recovery::StartingJournal;
 use gateway::recovery::starting_journal::{hold_requests, recover_streams};
 use gateway::stream_owners::{RecordsSetup, start_records};
@@ -359,6 +361,7 @@ fn start_watchers(app: &App) -> JoinSet<()> {
     ));
     watchers.spawn(watch_demand(sources.clone(), Arc::clone(config)));
     watchers.spawn(Arc::clone(&app.gateway.mailboxes).sweep_expired());
+    watchers.spawn(take_over_orphans(app.gateway.clone()));
     let outbox = Arc::clone(&app.gateway.outbox);
     watchers.spawn(run_deliveries(outbox, Arc::new(HttpSender)));
     watchers
@@ -387,21 +390,3 @@ async fn stop_journal(journal: &JournalSlot) {
         tracing::error!("the journal could not be sealed: the disk does not answer");
     }
 }
-
-/// Sends the error response, as far as one attempt to write gets, and closes the connection.
-fn reject_connection(stream: &TcpStream, limit: ConnectionLimit) {
-    let answer: &[u8] = match limit {
-        ConnectionLimit::Server => TOO_MANY_CONNECTIONS,
-        ConnectionLimit::Address => TOO_MANY_CONNECTIONS_FROM_ADDRESS,
-    };
-    let _ = stream.try_write(answer);
-    tracing::debug!(?limit, "connection rejected");
-}
-
-const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
-content-type: application/json\r\ncontent-length: 109\r\n\r\n\
-{\"error\":{\"message\":\"too many connections\",\"type\":\"server_error\",\"param\":null,\"code\":\"too_many_connections\"}}";
-
-const TOO_MANY_CONNECTIONS_FROM_ADDRESS: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\nretry-after: 1\r\n\
-content-type: application/json\r\ncontent-length: 131\r\n\r\n\
-{\"error\":{\"message\":\"too many connections from this address\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":\"too_many_connections\"}}";

@@ -124,7 +124,7 @@ impl JetStreamRecords {
         }
     }
 
-    async fn stream(&self) -> Option<Stream<()>> {
+    pub(super) async fn stream(&self) -> Option<Stream<()>> {
         let name = self.subjects.records_stream();
         self.context.get_stream_no_info(name).await.ok()
     }

@@ -8,6 +8,7 @@
 //! claim_plan         messages of a subject to a stream and a claim
 //! jet_stream         requests to JetStream             driver      the replicator on NATS
 //! claim              a stream read and claimed on NATS  store_status  whether records can be stored
+//! listing            the streams that have records
 //! ```
 //!
 //! # Copy
@@ -31,6 +32,7 @@ mod config;
 mod driver;
 mod jet_stream;
 mod journal_tap;
+mod listing;
 mod replicated_stream;
 mod replicator;
 mod schedule;

@@ -147,10 +147,9 @@ impl RecordedStream {
         news: StreamNews,
     ) -> Result<(), AppendError> {
         if let Some(description) = news.open {
-            // An object that is not a stream has the outcome from the beginning, and stays on this machine.
-            let opened = match &news.outcome {
-                Some(_) => writer.open_local_stream(id, &description),
-                None => writer.open_stream(id, &description),
+            let opened = match news.is_local {
+                true => writer.open_local_stream(id, &description),
+                false => writer.open_stream(id, &description),
             };
             self.key = Some(opened?);
             self.description = description;

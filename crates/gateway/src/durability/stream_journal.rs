@@ -100,18 +100,39 @@ impl StreamJournal {
 
     /// Begins a stream. `None`: the journal does not work, or the description is too large.
     pub fn open_stream(&self, id: u128, description: Vec<u8>) -> Option<DurableStream> {
-        let slot = self.insert_slot(id, description, None)?;
+        let slot = self.insert_slot(id, description, StreamNews::default())?;
         Some(DurableStream::new(slot))
     }
 
-    /// Records an object that is not a stream. `None` as for [`StreamJournal::open_stream`].
+    /// Records an object that is not a stream and stays on this machine. `None` as for [`StreamJournal::open_stream`].
     pub fn store_blob(
         &self,
         id: u128,
         description: Vec<u8>,
         outcome: Vec<u8>,
     ) -> Option<StoredBlob> {
-        let slot = self.insert_slot(id, description, Some(outcome.into()))?;
+        let news = StreamNews {
+            outcome: Some(outcome.into()),
+            is_local: true,
+            ..StreamNews::default()
+        };
+        let slot = self.insert_slot(id, description, news)?;
+        Some(StoredBlob::new(slot))
+    }
+
+    /// Records an object that is not a stream, which another gateway can take over as a stream. `None` as for
+    /// [`StreamJournal::open_stream`].
+    pub(crate) fn store_shared_blob(
+        &self,
+        id: u128,
+        description: Vec<u8>,
+        outcome: Vec<u8>,
+    ) -> Option<StoredBlob> {
+        let news = StreamNews {
+            outcome: Some(outcome.into()),
+            ..StreamNews::default()
+        };
+        let slot = self.insert_slot(id, description, news)?;
         Some(StoredBlob::new(slot))
     }
 
@@ -119,17 +140,17 @@ impl StreamJournal {
         &self,
         id: u128,
         description: Vec<u8>,
-        outcome: Option<Arc<[u8]>>,
+        news: StreamNews,
     ) -> Option<Arc<StreamSlot>> {
-        let bytes = description.len() + outcome.as_ref().map_or(0, |outcome| outcome.len());
+        let outcome = news.outcome.as_ref();
+        let bytes = description.len() + outcome.map_or(0, |outcome| outcome.len());
         let is_accepted = self.is_working()
             && bytes <= DESCRIPTION_BYTES_MAX
             && self.state.take_description_bytes(bytes);
         is_accepted.then(|| {
             let news = StreamNews {
                 open: Some(description.into()),
-                outcome,
-                ..StreamNews::default()
+                ..news
             };
             let recorded = RecordedStream::default();
             StreamSlot::insert(&self.state, id, bytes, recorded, Some(news))

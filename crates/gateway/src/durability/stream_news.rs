@@ -7,6 +7,8 @@ use std::sync::Arc;
 /// Changes by kind, in the order in which they are recorded.
 #[derive(Default)]
 pub(crate) struct StreamNews {
+    /// Whether an object that is opened stays on this machine.
+    pub(crate) is_local: bool,
     /// The description of a stream that begins.
     pub(crate) open: Option<Arc<[u8]>>,
     pub(crate) claim: Option<Claim>,

@@ -6,18 +6,20 @@
 //! A webhook gets every end; the mailbox gets an end that no reader was there to read.
 
 use super::EndedStream;
-use crate::durability::NotedEnd;
+use crate::durability::{NotedEnd, StoredBlob};
 use crate::mailbox::Mailboxes;
+use crate::owners_slot::OwnersSlot;
 use crate::response_record;
 use crate::streams::StreamRecord;
 use crate::webhooks::{Outbox, WebhookPlace};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Receivers of reports.
 #[derive(Clone)]
 pub struct EndReports {
     outbox: Arc<Outbox>,
     mailboxes: Arc<Mailboxes>,
+    owners: Arc<OwnersSlot>,
 }
 
 /// Reports that are due at the end of a stream.
@@ -30,8 +32,16 @@ struct DueReports {
 
 impl EndReports {
     /// Reports to these receivers.
-    pub(crate) fn new(outbox: Arc<Outbox>, mailboxes: Arc<Mailboxes>) -> Self {
-        Self { outbox, mailboxes }
+    pub(crate) fn new(
+        outbox: Arc<Outbox>,
+        mailboxes: Arc<Mailboxes>,
+        owners: Arc<OwnersSlot>,
+    ) -> Self {
+        Self {
+            outbox,
+            mailboxes,
+            owners,
+        }
     }
 
     /// Reports the end of a stream that was just opened. To be called inside a runtime.
@@ -110,16 +120,33 @@ impl EndReports {
             }
         };
         if let Some(place) = due.place {
-            self.outbox.add(&record, place, &end);
+            let object = self.outbox.add(&record, place, &end);
+            self.wait_stored(object).await;
             noted.webhook = true;
             note(noted);
         }
         if due.is_for_mailbox {
             if !record.attendance().is_end_read().await {
-                self.mailboxes.add(&record, &end);
+                let object = self.mailboxes.add(&record, &end);
+                self.wait_stored(object).await;
             }
             noted.mailbox = true;
             note(noted);
         }
+    }
+
+    /// Waits until other gateways can find the event: the note could be stored before it, and would hide the end from the
+    /// gateway that takes the stream over.
+    async fn wait_stored(&self, object: Option<Weak<StoredBlob>>) {
+        let Some(owners) = self.owners.get() else {
+            return;
+        };
+        let Some(object) = object.and_then(|object| object.upgrade()) else {
+            return;
+        };
+        object.written().await;
+        let id = object.id();
+        drop(object);
+        owners.wait_stored(id).await;
     }
 }

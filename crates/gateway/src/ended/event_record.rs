@@ -113,14 +113,16 @@ impl EventRecord {
         Ok(record)
     }
 
-    /// Records the event in the journal, if there is one.
+    /// Records the event in the journal, if there is one, and for other gateways, if there are any.
     pub(crate) fn store(
         &self,
         (journal, ids): (&JournalSlot, &IdGenerator),
         state: Vec<u8>,
     ) -> Option<Arc<StoredBlob>> {
         let id = u128::from_be_bytes(ids.next_random());
-        let stored = journal.get()?.store_blob(id, self.encode().ok()?, state)?;
+        let stored = journal
+            .get()?
+            .store_shared_blob(id, self.encode().ok()?, state)?;
         Some(Arc::new(stored))
     }
 }

@@ -5,14 +5,16 @@ use super::cursor::{MailboxCursor, Place};
 use super::key_mailbox::KeyMailbox;
 use super::mail::{Mail, MailState};
 use super::page::MailboxPage;
-use crate::durability::{AdoptedStream, DescriptionError, DescriptionKind, JournalSlot};
+use crate::durability::{
+    AdoptedStream, DescriptionError, DescriptionKind, JournalSlot, StoredBlob,
+};
 use crate::ended::{EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::metrics::count::Counter;
 use crate::streams::StreamRecord;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use stream::{Owner, StreamId};
 use tokio::sync::Notify;
@@ -104,14 +106,14 @@ impl Mailboxes {
     }
 
     /// Puts the event about a stream's end into the owner's mailbox. Returns the event's object in the journal.
-    pub(crate) fn add(&self, stream: &StreamRecord, end: &EndedStream) -> Option<u128> {
+    pub(crate) fn add(&self, stream: &StreamRecord, end: &EndedStream) -> Option<Weak<StoredBlob>> {
         let names = (stream.id(), stream.terms().owner);
         let kind = DescriptionKind::MailboxEvent;
         let record = EventRecord::new(kind, names, end, clock::unix_us());
         self.add_record(record, stream.durable().is_some())
     }
 
-    fn add_record(&self, record: EventRecord, is_durable: bool) -> Option<u128> {
+    fn add_record(&self, record: EventRecord, is_durable: bool) -> Option<Weak<StoredBlob>> {
         let owner = record.owner();
         let mut table = self.lock();
         let place = self.next_place(&mut table);
@@ -123,7 +125,7 @@ impl Mailboxes {
         let blob = is_durable
             .then(|| record.store((&self.journal, &self.ids), state))
             .flatten();
-        let object = blob.as_ref().map(|blob| blob.id());
+        let object = blob.as_ref().map(Arc::downgrade);
         mailbox.push(Mail {
             place,
             record: Arc::new(record),
@@ -193,7 +195,7 @@ impl Mailboxes {
         if mailbox.has(record.stream) {
             return;
         }
-        let blob = crate::durability::StoredBlob::from(adopted.durable);
+        let blob = StoredBlob::from(adopted.durable);
         blob.replace_outcome(MailState::new(place, mailbox.dropped).encode());
         mailbox.push(Mail {
             place,

@@ -11,7 +11,7 @@ use crate::keys::{Caller, Scope};
 use crate::metrics::count::Counter;
 use crate::streams::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use stream::{Owner, StreamId};
 use tokio::sync::Notify;
@@ -140,11 +140,14 @@ impl Outbox {
         self.lock().get(stream).is_some()
     }
 
-    /// Records the event about a stream's end, in the place of the stream.
-    pub(crate) fn add(&self, stream: &StreamRecord, place: WebhookPlace, end: &EndedStream) {
-        let Some(url) = stream.meta().stream_options.webhook.as_deref() else {
-            return;
-        };
+    /// Records the event about a stream's end, in the place of the stream. Returns the event's object in the journal.
+    pub(crate) fn add(
+        &self,
+        stream: &StreamRecord,
+        place: WebhookPlace,
+        end: &EndedStream,
+    ) -> Option<Weak<StoredBlob>> {
+        let url = stream.meta().stream_options.webhook.as_deref()?;
         let now = clock::unix_us();
         let names = (stream.id(), stream.terms().owner);
         let record = EventRecord::new(DescriptionKind::WebhookDelivery, names, end, now);
@@ -154,6 +157,7 @@ impl Outbox {
         let blob = is_durable
             .then(|| record.store((&self.journal, &self.ids), state.encode()))
             .flatten();
+        let object = blob.as_ref().map(Arc::downgrade);
         self.lock().insert(Delivery {
             record: Arc::new(record),
             state,
@@ -162,6 +166,7 @@ impl Outbox {
         });
         drop(place);
         self.news.notify_one();
+        object
     }
 
     /// Restores a delivery that an earlier process has recorded.

@@ -4,6 +4,7 @@
 //! buffered_stream  the socket, with bytes that were read ahead
 //! handover         how a streamed response leaves the HTTP library after the response head
 //! chunks           a streamed response on the socket
+//! rejected_connection  a connection above a limit
 //! send_buffer      how many bytes the kernel may hold: few of a stream, more of a response of known length
 //! ```
 
@@ -13,6 +14,7 @@ pub(crate) mod connection_limiter;
 mod handover;
 #[cfg(fuzzing)]
 pub(crate) mod in_memory;
+pub(crate) mod rejected_connection;
 mod send_buffer;
 pub(crate) mod socket_options;
 pub(crate) mod upgrade;

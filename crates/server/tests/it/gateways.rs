@@ -64,6 +64,7 @@ fn start_gateway(nats: &Nats, id: u64, states: &States) -> Gateway {
                         let states = states.lock().unwrap();
                         states.get(&instance).cloned().unwrap_or(OwnerState::Gone)
                     }),
+                    others: Box::new(Vec::new),
                     stream_bytes_max: 1 << 24,
                 };
                 server.start_records(setup).await.unwrap()

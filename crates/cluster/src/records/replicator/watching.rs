@@ -88,6 +88,15 @@ impl Replicator {
         })
     }
 
+    /// Whether everything so far is stored of a stream. `None`: the stream is unknown, another instance owns it, or it is
+    /// never stored.
+    pub fn is_stored(&self, id: u128) -> Option<bool> {
+        let stream = self.streams.get(&id)?;
+        let is_live = !matches!(stream.state, StreamState::Fenced | StreamState::Refused);
+        let is_behind = stream.flight.is_some() || stream.needs_copy || !stream.pending.is_empty();
+        is_live.then_some(stream.stored > 0 && !is_behind)
+    }
+
     /// The generation in which this instance owns a stream.
     pub fn generation_of(&self, id: u128) -> Option<u64> {
         let stream = self.streams.get(&id)?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use testing::wait::wait_until;
 
 /// Short heartbeats, so that a gateway is soon gone.
-const HEARTBEAT: (&str, &str) = ("MILLRACE_CLUSTER_HEARTBEAT_MS", "100");
+pub(super) const HEARTBEAT: (&str, &str) = ("MILLRACE_CLUSTER_HEARTBEAT_MS", "100");
 
 pub(super) fn settings() -> Vec<(&'static str, &'static str)> {
     let threads = ("MILLRACE_MODEL_THREADS", "1");

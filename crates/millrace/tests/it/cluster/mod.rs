@@ -3,6 +3,7 @@
 mod adoption;
 mod any_gateway;
 pub(crate) mod conversation;
+mod events;
 mod gateway_killed;
 mod limits_of_keys;
 mod moved;

@@ -10,7 +10,7 @@ mod mailbox;
 pub(crate) mod mortal;
 pub(crate) mod requests;
 pub(crate) mod transcript;
-mod webhooks;
+pub(crate) mod webhooks;
 
 use crashing::{Client, Crashing, description};
 use event_reader::read_events;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use testing::wait::wait_until;
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-const SETTINGS: [(&str, &str); 7] = [
+pub(crate) const SETTINGS: [(&str, &str); 7] = [
     ("MILLRACE_WEBHOOKS_ALLOWED_HOSTS", "127.0.0.1:*"),
     ("MILLRACE_WEBHOOKS_ALLOW_HTTP", "true"),
     ("MILLRACE_WEBHOOKS_ALLOW_PRIVATE_ADDRESSES", "true"),
@@ -22,15 +22,15 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// A receiver that rejects everything until it is opened.
-struct Receiver {
-    addr: SocketAddr,
-    is_open: Arc<AtomicBool>,
+pub(crate) struct Receiver {
+    pub(crate) addr: SocketAddr,
+    pub(crate) is_open: Arc<AtomicBool>,
     /// Id of each event that arrived, and whether the event was accepted.
     arrived: Arc<Mutex<Vec<(String, bool)>>>,
 }
 
 impl Receiver {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("an address");
         let (is_open, arrived) = (
@@ -52,7 +52,7 @@ impl Receiver {
     }
 
     /// Ids of events that arrived while the receiver was open, or closed.
-    fn ids(&self, accepted: bool) -> HashSet<String> {
+    pub(crate) fn ids(&self, accepted: bool) -> HashSet<String> {
         let arrived = self.arrived.lock().expect("no panic");
         let of_kind = arrived.iter().filter(|(_, one)| *one == accepted);
         of_kind.map(|(id, _)| id.clone()).collect()
