@@ -98,12 +98,13 @@ impl RelayDriver {
     /// The relay has ended, or more than [`ADDED_MAX`] models are added at the same time.
     pub fn add(&self, model: RelayedModel) -> Result<(), String> {
         model.inbox.wake_by(self.waker.clone());
-        let added = self.added.as_ref().map(|added| added.try_send(model));
-        match added {
-            Some(Ok(())) => Ok(()),
-            Some(Err(TrySendError::Full(_))) => Err("the relay is busy".to_owned()),
-            Some(Err(TrySendError::Closed(_))) | None => Err("the relay has ended".to_owned()),
-        }
+        let Some(added) = &self.added else {
+            return Err("the relay has ended".to_owned());
+        };
+        added.try_send(model).map_err(|why| match why {
+            TrySendError::Full(_) => "the relay is busy".to_owned(),
+            TrySendError::Closed(_) => "the relay has ended".to_owned(),
+        })
     }
 
     /// Waits until the requests have ended after the handles were shut down, at most five seconds.

@@ -2,6 +2,7 @@
 //! connection, and go on elsewhere with their position.
 
 use super::stream_record::StreamRecord;
+use crate::durability::DurableStream;
 use generate::error::ApiError;
 use generate::output::position::Position;
 use std::time::Duration;
@@ -51,7 +52,7 @@ impl StreamRecord {
     /// Whether everything that was computed is in the journal, after [`Self::begin_move`].
     pub(crate) fn is_at_rest(&self) -> bool {
         let durable = self.durable();
-        self.started().is_none() || durable.is_none_or(|durable| durable.is_at_rest())
+        self.started().is_none() || durable.is_none_or(DurableStream::is_at_rest)
     }
 
     /// Closes the readers' connections.

@@ -89,6 +89,7 @@ fn every_end_has_a_stop_reason_or_an_error() {
         ("INVALID_REQUEST", Some(false)),
         ("INFERENCE_FAILED", Some(true)),
         ("INFERENCE_FAILED", Some(false)),
+        ("WORKER_UNHEALTHY", Some(true)),
         ("INTERNAL", Some(true)),
     ];
     for (end, want) in ENDS.into_iter().zip(want) {
