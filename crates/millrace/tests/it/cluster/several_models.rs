@@ -65,24 +65,20 @@ fn gateway_serves_the_models_of_all_engines() {
     let gateway = cluster.start_gateway();
     assert_eq!(listed(&gateway), models(&[("millrace-mini", 1)]));
 
-    let (status, error) = complete(&gateway, "a", "");
-    assert_eq!(
-        (status.as_str(), &error["error"]["code"]),
-        ("503", &"no_engine".into())
-    );
-    let message = error["error"]["message"].as_str().unwrap_or_default();
-    assert!(message.contains("\"a\""), "{message}");
+    expect_no_engine(&gateway, "", "\"a\"");
 
     cluster.start_engine_of(&a);
     let both = models(&[("millrace-mini", 1), ("a", 1)]);
     wait_until("both models are listed", || listed(&gateway) == both);
-    for model in ["a", "millrace-mini", "a:latest"] {
+    for (model, name, file) in [
+        ("a", "a", a.as_str()),
+        ("millrace-mini", "millrace-mini", ""),
+        ("a:latest", "a", &a),
+    ] {
         let (status, answer) = complete(&gateway, model, "");
         assert_eq!(status, "200", "{answer}");
-        let name = model.strip_suffix(":latest").unwrap_or(model);
         assert_eq!(answer["model"], name, "{answer}");
-        let alone = alone(if name == "a" { &a } else { "" });
-        assert_eq!(answer["choices"][0]["text"], alone, "{answer}");
+        assert_eq!(answer["choices"][0]["text"], alone(file), "{answer}");
     }
     assert_eq!(complete(&gateway, "unused", "").0, "503");
 
@@ -92,42 +88,51 @@ fn gateway_serves_the_models_of_all_engines() {
     });
     assert_eq!(complete(&gateway, "nothing", "").0, "404");
 
+    expect_rejections_until_the_engine_is_back(&mut cluster, &gateway, &changed, &a);
+    assert!(gateway.terminate().success());
+}
+
+/// The engine of `a` dies, one with other content takes the name, and one with the right content comes back.
+fn expect_rejections_until_the_engine_is_back(
+    cluster: &mut Cluster,
+    gateway: &Serving,
+    changed: &str,
+    a: &str,
+) {
     // No engine with this content is left: requests wait, then are rejected at once. The other model goes on.
     cluster.kill_engine(1);
-    cluster.start_engine_of(&changed);
+    cluster.start_engine_of(changed);
     wait_until("the model has no engine", || {
-        let (status, error) = complete(&gateway, "a", "");
+        let (status, error) = complete(gateway, "a", "");
         let message = error["error"]["message"].as_str().unwrap_or_default();
         status == "503" && message.contains("\"a\"")
     });
-    let (status, error) = complete(&gateway, "a", r#", "stream": true"#);
-    assert_eq!(
-        (status.as_str(), &error["error"]["code"]),
-        ("503", &"no_engine".into())
-    );
-    let message = error["error"]["message"].as_str().unwrap_or_default();
-    assert!(
-        message.contains("\"a\" with the content that this gateway has"),
-        "{message}"
-    );
-    let (status, answer) = complete(&gateway, "millrace-mini", "");
+    let reason = "\"a\" with the content that this gateway has";
+    expect_no_engine(gateway, r#", "stream": true"#, reason);
+    let (status, answer) = complete(gateway, "millrace-mini", "");
     assert_eq!(status, "200", "{answer}");
     assert!(gateway.get("/health/readiness").starts_with("HTTP/1.1 200"));
-    let report = json(&gateway.get("/v1/cluster")).to_string();
-    assert!(
-        report.contains(r#"model \"a\" with other weights"#),
-        "{report}"
-    );
+    let report = json(gateway.get("/v1/cluster")).to_string();
+    let difference = r#"model \"a\" with other weights"#;
+    assert!(report.contains(difference), "{report}");
     wait_until("the list says that there is no engine", || {
-        listed(&gateway).contains(&("a".to_owned(), Some(0)))
+        listed(gateway).contains(&("a".to_owned(), Some(0)))
     });
 
     // An engine with the right content comes back.
-    cluster.start_engine_of(&a);
+    cluster.start_engine_of(a);
     wait_until("the model is computed again", || {
-        complete(&gateway, "a", "").0 == "200"
+        complete(gateway, "a", "").0 == "200"
     });
-    assert!(gateway.terminate().success());
+}
+
+/// A completion by `a` is rejected for want of an engine; the message has these words.
+fn expect_no_engine(gateway: &Serving, more: &str, words: &str) {
+    let (status, error) = complete(gateway, "a", more);
+    let code = &error["error"]["code"];
+    assert_eq!((status.as_str(), code), ("503", &"no_engine".into()));
+    let message = error["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains(words), "{message}");
 }
 
 /// The text of a server without a cluster.
