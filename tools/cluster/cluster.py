@@ -19,6 +19,9 @@ from faults import FAKETIME, ROWS, Bench
 from processes import Alone, Cluster
 from streams import Question, Streams
 
+# A row that takes longer hangs: with 200 streams one takes a minute or two.
+ROW_S_MAX = 900
+
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -31,7 +34,7 @@ def arguments():
     parser.add_argument("--nats", nargs="*", default=["nats-server"], help="programs")
     asked = parser.parse_args()
     asked.streams = asked.streams or (24 if asked.short else 200)
-    asked.tokens = asked.tokens or (160 if asked.short else 400)
+    asked.tokens = asked.tokens or (800 if asked.short else 400)
     return asked
 
 
@@ -70,7 +73,7 @@ async def run_row(bench, name, function):
     begin = time.monotonic()
     try:
         await bench.cluster.whole()
-        seen, problems = await function(bench)
+        seen, problems = await asyncio.wait_for(function(bench), ROW_S_MAX)
     except Exception:
         seen, problems = "the row did not run to its end", [traceback.format_exc()]
     print(f"{'FAIL' if problems else 'ok  '}  {name} ({time.monotonic() - begin:.0f} s): {seen}", flush=True)

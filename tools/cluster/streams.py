@@ -41,6 +41,8 @@ class Received:
     connections: int = 0
     # When the events with text came.
     times: list = dataclasses.field(default_factory=list)
+    # How many of them came over the connections before the last one.
+    before: int = 0
 
     def add(self, text, finish):
         self.times.append(time.monotonic())
@@ -100,6 +102,7 @@ class ResumingReader:
                 self.is_done = True
             elif reply.status_code == 200:
                 self.received.id = self.received.id or reply.headers["x-stream-id"]
+                self.received.before = len(self.received.times)
                 await self.read_events(reply)
             else:
                 body = (await reply.aread()).decode(errors="replace")
