@@ -112,7 +112,7 @@ fn expect_rejections_until_the_engine_is_back(
     let (status, answer) = complete(gateway, "millrace-mini", "");
     assert_eq!(status, "200", "{answer}");
     assert!(gateway.get("/health/readiness").starts_with("HTTP/1.1 200"));
-    let report = json(gateway.get("/v1/cluster")).to_string();
+    let report = json(&gateway.get("/v1/cluster")).to_string();
     let difference = r#"model \"a\" with other weights"#;
     assert!(report.contains(difference), "{report}");
     wait_until("the list says that there is no engine", || {
