@@ -44,7 +44,10 @@ impl Forward for PacedModel {
         self.model.dims()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a step that takes time and no processor")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a step that takes time and no processor"
+    )]
     fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
         std::thread::sleep(self.step);
         self.model.forward(batch)
