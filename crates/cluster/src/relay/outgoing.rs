@@ -76,8 +76,7 @@ impl Relay {
 /// Adds credit for what the readers accepted since the last time.
 fn push_credit(placed: &mut Assignment, name: Attempt, orders: &mut Vec<Order>) {
     for (choice, credited) in placed.credited.iter_mut().enumerate() {
-        let accepted = placed.relayed.accepted(choice).filter(|now| now > credited);
-        let Some(accepted) = accepted.filter(|_| placed.relayed.may_credit(choice)) else {
+        let Some(accepted) = placed.relayed.accepted(choice).filter(|now| now > credited) else {
             continue;
         };
         *credited = accepted;

@@ -7,7 +7,6 @@
 //!
 //! A request waits for the permit of its first choice before it is sent; its other choices take theirs as they become free.
 
-mod relayed_permits;
 mod relayed_progress;
 mod relayed_request;
 mod remote_record;

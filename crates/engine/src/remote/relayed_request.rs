@@ -17,12 +17,12 @@ use stream::{Clock, End, FailCode};
 /// A request between its submission and its end. The drop ends the open choices with [`End::Lost`].
 pub struct RelayedRequest {
     inbox: Arc<Inbox>,
-    pub(super) state: RequestState,
+    state: RequestState,
     /// In choice order; `None`: the choice has ended.
-    pub(super) choices: Vec<Option<Sequence>>,
+    choices: Vec<Option<Sequence>>,
     record: RemoteRecord,
     /// Whether the request counts as queued.
-    pub(super) is_queued: bool,
+    is_queued: bool,
     /// Phase that the follower was notified of.
     notified: Phase,
     has_ended: bool,
@@ -143,6 +143,34 @@ impl RelayedRequest {
     /// Time since the arrival.
     pub fn age(&self, now: Instant) -> Duration {
         Duration::from_nanos(self.clock(now).elapsed_ns(self.state.arrived_ns))
+    }
+
+    /// Takes permits for open choices, or gives them back while the request is paused. Returns whether the request may
+    /// run.
+    pub fn update_permits(&mut self, now: Instant) -> bool {
+        let paused = self.is_paused();
+        let now_ns = self.clock(now).now_ns();
+        if self.state.set_paused(paused, now_ns) {
+            let phase = match (paused, self.is_queued, self.state.has_token) {
+                (true, ..) => Phase::Paused,
+                (_, true, _) => Phase::Queued,
+                (.., false) => Phase::Prefilling,
+                (.., true) => Phase::Running,
+            };
+            self.set_phase(phase, now);
+        }
+        for sequence in self.choices.iter_mut().flatten() {
+            let before = sequence.permit;
+            match paused {
+                true => self.state.release_permit(sequence),
+                false => self.state.take_permit(sequence),
+            }
+            if before == PermitState::Wanted && sequence.permit == PermitState::Held {
+                self.state.clock_start_ns = now_ns;
+            }
+        }
+        let first = self.choices.iter().flatten().next();
+        first.is_some_and(|sequence| sequence.permit == PermitState::Held)
     }
 
     /// The end of a request whose time is over, whether an engine has it or not. The other clocks are the engine's.
@@ -308,7 +336,7 @@ impl RelayedRequest {
     }
 
     /// Sets the phase, and notifies the follower of stops and of their ends.
-    pub(super) fn set_phase(&mut self, phase: Phase, now: Instant) {
+    fn set_phase(&mut self, phase: Phase, now: Instant) {
         self.state.progress.set_phase(phase);
         let before = std::mem::replace(&mut self.notified, phase);
         let is_stopped = |phase| matches!(phase, Phase::Parked | Phase::Paused);
@@ -334,7 +362,7 @@ impl RelayedRequest {
         }
     }
 
-    pub(super) fn clock(&self, now: Instant) -> StepClock {
+    fn clock(&self, now: Instant) -> StepClock {
         let mut clock = StepClock::new(self.inbox.epoch);
         clock.advance_to(now);
         clock

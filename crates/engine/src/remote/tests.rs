@@ -1,5 +1,3 @@
-mod permits;
-
 use super::*;
 use crate::{
     Choice, Clocks, Phase, Progress, Rejected, Request, SamplingParams, SequencePermits, Terms,
