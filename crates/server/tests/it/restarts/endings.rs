@@ -23,6 +23,14 @@ fn ended() -> (Journaled, String) {
     (journaled, id)
 }
 
+/// Whether a journal has the stream. Events for the mailbox are objects of the journal too.
+fn has_stream(journaled: &Journaled, id: &str) -> bool {
+    let streams = journaled.read().streams;
+    streams
+        .iter()
+        .any(|stream| format!("{:032x}", stream.id) == id)
+}
+
 /// A journal with a stream of five tokens that goes on.
 fn cut_after_five() -> (Copied, String) {
     let journaled = Journaled::gated("cut", fake(), kept());
@@ -77,10 +85,8 @@ fn deleted_stream_is_forgotten_in_the_journal() {
         "",
         &Value::Null,
     );
-    wait_until("the records are forgotten", || {
-        restarted.read().streams.is_empty()
-    });
-    assert_eq!(original.read().streams.len(), 1, "the other journal");
+    wait_until("the records are forgotten", || !has_stream(&restarted, &id));
+    assert!(has_stream(&original, &id), "the other journal");
 }
 
 #[test]
@@ -93,9 +99,7 @@ fn stream_whose_retention_is_over_is_gone() {
     let restarted = original.copy().start(fake(), expired);
     let gone = get(&restarted.rig, &format!("/v1/streams/{id}"), "");
     assert_eq!(gone.head.status, 410, "{}", gone.body);
-    wait_until("the records are forgotten", || {
-        restarted.read().streams.is_empty()
-    });
+    wait_until("the records are forgotten", || !has_stream(&restarted, &id));
 }
 
 #[test]
