@@ -1,4 +1,4 @@
-//! What is known of the upstreams: the model that each serves, or why none; and counts.
+//! State of the upstreams: the model that each serves, or why none; and counts.
 
 use super::address::UpstreamAddress;
 use super::body::{unsupported_by, unsupported_part};

@@ -107,7 +107,7 @@ enum Answer {
     Here,
     /// The gateway with this address.
     At(String),
-    /// Nobody.
+    /// None: the response is sent as it is.
     Rejected(Box<Response>),
 }
 

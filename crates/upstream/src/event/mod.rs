@@ -48,7 +48,7 @@ pub(crate) enum Finish {
     Stop(Option<String>),
 }
 
-/// What is wrong with an event.
+/// Why an event cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EventError {
     /// The upstream failed; another one, or a later call, may succeed.

@@ -115,7 +115,7 @@ impl Gateway {
         (reply.head.status, json)
     }
 
-    /// The same with `GET`.
+    /// Sends a `GET` request.
     fn show(&self, owner: &str, path: &str) -> (u16, Value) {
         self.ask(owner, "GET", path, &Value::Null)
     }
