@@ -1,7 +1,8 @@
 //! This process as an instance of a cluster.
 
+use super::probe::Probes;
 use super::registry::{Change, InstanceState, LiveInstance, Registry, RegistryCounts};
-use crate::messages::Heartbeat;
+use crate::messages::{Heartbeat, Role};
 use crate::names::{ClusterName, InstanceId, Subjects};
 use crate::nats::Connection;
 use async_nats::Subscriber;
@@ -15,6 +16,8 @@ use tokio::time::MissedTickBehavior;
 
 /// Looks at the registry per heartbeat.
 const LOOKS: u32 = 5;
+/// Heartbeats between two attempts to reach an instance that was never reached.
+const REACH_EVERY: u32 = 4;
 /// Time for the last heartbeat to be sent.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
@@ -174,13 +177,18 @@ impl MembershipState {
         };
         let mut looks = tokio::time::interval(self.config.heartbeat / LOOKS);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut next_beat = now();
+        let (mut next_beat, mut beats) = (now(), 0_u32);
+        let mut probes = Probes::default();
         loop {
             tokio::select! {
                 is_open = self.hear(&mut heard) => {
                     if !is_open {
                         return;
                     }
+                }
+                Some(id) = probes.next_refused() => {
+                    let change = self.registry().refuse(id);
+                    self.announce(change.as_slice());
                 }
                 _ = looks.tick() => {}
             }
@@ -190,10 +198,39 @@ impl MembershipState {
                 let is_leaving = self.is_leaving.load(Ordering::Relaxed);
                 let own = complete(describe(), &self.config, is_leaving);
                 self.publish(own).await;
+                self.probe(&mut probes, beats.is_multiple_of(REACH_EVERY));
+                beats = beats.wrapping_add(1);
             }
             let is_usable = self.connection.is_usable();
             let changes = self.registry().look(is_usable, at);
             self.announce(&changes);
+            if changes
+                .iter()
+                .any(|change| matches!(change, Change::Suspected(_)))
+            {
+                self.probe(&mut probes, false);
+            }
+        }
+    }
+
+    /// Tries connections to silent instances, and to those that were never reached if `all` are due. Engines, which place
+    /// nothing, try none.
+    fn probe(&self, probes: &mut Probes, all: bool) {
+        let registry = self.registry();
+        if registry.own().role == Role::Engine {
+            return;
+        }
+        probes.retain(|id| registry.get(id).is_some());
+        for instance in registry.instances() {
+            let id = instance.heartbeat.id;
+            let is_due = match instance.state {
+                InstanceState::Alive => all && !probes.has_reached(id),
+                InstanceState::Suspected => probes.has_reached(id),
+                InstanceState::Leaving | InstanceState::Gone => false,
+            };
+            if let Some(address) = instance.heartbeat.http.clone().filter(|_| is_due) {
+                probes.start(id, address);
+            }
         }
     }
 

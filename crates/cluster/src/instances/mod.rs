@@ -3,12 +3,14 @@
 //! ```text
 //! registry     which instances there are, and in which state; `now` is an argument
 //! silence      time without a heartbeat, counted only while heartbeats could arrive
+//! probe        a refused connection says that a silent instance has ended
 //! difference   what another instance has that this one has not: keys, models, versions of records
 //! membership   publishes this instance's heartbeats and hears the others'
 //! ```
 
 mod difference;
 mod membership;
+mod probe;
 mod registry;
 mod silence;
 #[cfg(test)]

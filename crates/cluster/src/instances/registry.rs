@@ -20,7 +20,7 @@ pub enum InstanceState {
     Suspected,
     /// Shuts down, and takes no new requests.
     Leaving,
-    /// Twelve heartbeats are missing, or the instance has shut down.
+    /// Twelve heartbeats are missing, or three and the process has ended, or the instance has shut down.
     Gone,
 }
 
@@ -64,7 +64,7 @@ pub enum Change {
     Recovered(InstanceId),
     /// The instance shuts down.
     Leaving(InstanceId),
-    /// Too many heartbeats are missing, or the instance has shut down.
+    /// Too many heartbeats are missing, or the process has ended.
     Gone(InstanceId),
     /// The instance was gone for 240 heartbeats.
     Forgotten(InstanceId),
@@ -190,6 +190,17 @@ impl Registry {
             }
         }
         changes
+    }
+
+    /// A silent instance's address refuses connections: its process has ended.
+    pub fn refuse(&mut self, id: InstanceId) -> Option<Change> {
+        let instance = self.instances.get_mut(&id)?;
+        if instance.state != InstanceState::Suspected {
+            return None;
+        }
+        instance.state = InstanceState::Gone;
+        self.counts.lost += 1;
+        Some(Change::Gone(id))
     }
 
     fn store(&mut self, heartbeat: Arc<Heartbeat>, now: Instant) -> Vec<Change> {

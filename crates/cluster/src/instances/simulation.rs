@@ -90,6 +90,20 @@ fn silent_instance_is_suspected_gone_and_forgotten() {
 }
 
 #[test]
+fn refusing_instance_is_gone_when_suspected() {
+    let (mut rig, id) = (Rig::new(), InstanceId(1));
+    assert_eq!(rig.registry.refuse(id), None, "unknown");
+    rig.hear(&heartbeat(1));
+    assert_eq!(rig.registry.refuse(id), None, "heard a moment ago");
+    rig.pass(BEAT * 3, &[]);
+    assert_eq!(rig.registry.refuse(id), Some(Change::Gone(id)));
+    assert_eq!(rig.registry.refuse(id), None);
+    assert_eq!(rig.registry.counts().lost, 1);
+    assert_eq!(rig.pass(BEAT * 12, &[]), [], "gone is said once");
+    assert_eq!(rig.hear(&heartbeat(1)), [Change::Joined(id)]);
+}
+
+#[test]
 fn leaving_instance_is_not_lost() {
     let (mut rig, id) = (Rig::new(), InstanceId(1));
     rig.hear(&heartbeat(1));

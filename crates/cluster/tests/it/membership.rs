@@ -9,9 +9,24 @@ use cluster::names::{ClusterName, InstanceId, Subjects};
 use cluster::nats::Connection;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpListener;
 
 /// An instance with these API keys. The time between heartbeats is long enough for a loaded machine.
 async fn join(server: &NatsServer, cluster: &str, id: u64, keys: &'static str) -> Membership {
+    let heartbeat = Heartbeat {
+        keys_digest: keys.to_owned(),
+        ..Heartbeat::new(InstanceId(0), Role::Engine)
+    };
+    join_as(server, cluster, id, heartbeat, Duration::from_millis(200)).await
+}
+
+async fn join_as(
+    server: &NatsServer,
+    cluster: &str,
+    id: u64,
+    own: Heartbeat,
+    heartbeat: Duration,
+) -> Membership {
     let config = NatsConfig {
         servers: vec![server.url()],
         connection_name: format!("test {id}"),
@@ -21,12 +36,9 @@ async fn join(server: &NatsServer, cluster: &str, id: u64, keys: &'static str) -
     let config = MembershipConfig {
         name: ClusterName::new(cluster).unwrap(),
         id: InstanceId(id),
-        heartbeat: Duration::from_millis(200),
+        heartbeat,
     };
-    Membership::start(Arc::new(connection), config, move || Heartbeat {
-        keys_digest: keys.to_owned(),
-        ..Heartbeat::new(InstanceId(0), Role::Engine)
-    })
+    Membership::start(Arc::new(connection), config, move || own.clone())
 }
 
 async fn wait_state(membership: &Membership, id: u64, state: InstanceState) {
@@ -100,4 +112,39 @@ async fn restart_of_the_server_and_strange_messages_lose_no_instance() {
     wait_state(&first, 2, InstanceState::Alive).await;
     assert_eq!(first.counts().lost, 0);
     assert!(first.published().sent > 0);
+}
+
+#[tokio::test]
+async fn process_whose_address_refuses_connections_is_gone_before_a_silent_one() {
+    let Some(program) = program() else { return };
+    let mut server = NatsServer::new(program, "refused", "");
+    server.start();
+    let beat = Duration::from_millis(500);
+    let gateway = Heartbeat::new(InstanceId(0), Role::Gateway);
+    let first = join_as(&server, "c", 1, gateway.clone(), beat).await;
+    let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (ended, stopped) = (listen().await, listen().await);
+    let join = async |id, listener: &TcpListener| {
+        let http = Some(listener.local_addr().unwrap().to_string());
+        let own = Heartbeat {
+            http,
+            ..gateway.clone()
+        };
+        join_as(&server, "c", id, own, beat).await
+    };
+    let (second, third) = (join(2, &ended).await, join(3, &stopped).await);
+    for id in [2, 3] {
+        wait_state(&first, id, InstanceState::Alive).await;
+    }
+    // Both addresses are reached while the instances are alive.
+    ended.accept().await.unwrap();
+    stopped.accept().await.unwrap();
+    drop((second, third, ended));
+    wait_state(&first, 2, InstanceState::Gone).await;
+    assert_eq!(
+        first.get(InstanceId(3)).unwrap().state,
+        InstanceState::Suspected,
+        "its kernel accepts connections"
+    );
+    wait_state(&first, 3, InstanceState::Gone).await;
 }
