@@ -12,6 +12,7 @@ use crate::connection::rejected_connection::reject_connection;
 use crate::connection::socket_options;
 use crate::metrics::watch_demand;
 use crate::router::build_router;
+use crate::routes::mailbox::exchange_mailbox_news;
 use crate::routes::stream_feed;
 use crate::webhooks::HttpSender;
 use axum::Router;
@@ -361,6 +362,7 @@ fn start_watchers(app: &App) -> JoinSet<()> {
     ));
     watchers.spawn(watch_demand(sources.clone(), Arc::clone(config)));
     watchers.spawn(Arc::clone(&app.gateway.mailboxes).sweep_expired());
+    watchers.spawn(exchange_mailbox_news(app.clone()));
     watchers.spawn(take_over_orphans(app.gateway.clone()));
     let outbox = Arc::clone(&app.gateway.outbox);
     watchers.spawn(run_deliveries(outbox, Arc::new(HttpSender)));

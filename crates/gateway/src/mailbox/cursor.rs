@@ -63,6 +63,13 @@ impl MailboxCursor {
         });
     }
 
+    /// The client has what a client with the other cursor has.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for place in &other.reached {
+            self.advance(*place);
+        }
+    }
+
     /// The cursor of a client's text.
     ///
     /// # Errors

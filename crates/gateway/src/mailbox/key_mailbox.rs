@@ -15,8 +15,10 @@ pub(super) struct KeyMailbox {
     mails: VecDeque<Mail>,
     /// Events that were removed without an acknowledgement.
     pub(super) dropped: u64,
-    /// An event has come.
+    /// An event has come, here or at another gateway.
     pub(super) news: Arc<Notify>,
+    /// What was acknowledged, also of other gateways' events, and when (microseconds since 1970).
+    acknowledged: Option<(MailboxCursor, u64)>,
 }
 
 impl KeyMailbox {
@@ -30,9 +32,10 @@ impl KeyMailbox {
         Some((oldest.record.created_unix_us, oldest.place))
     }
 
-    /// Whether nobody reads, and there is nothing to tell.
+    /// Whether nobody reads, and there is nothing to tell or to remember.
     pub(super) fn is_idle(&self) -> bool {
-        self.mails.is_empty() && self.dropped == 0 && Arc::strong_count(&self.news) == 1
+        let is_silent = self.mails.is_empty() && self.dropped == 0 && self.acknowledged.is_none();
+        is_silent && Arc::strong_count(&self.news) == 1
     }
 
     pub(super) fn has(&self, stream: StreamId) -> bool {
@@ -51,9 +54,11 @@ impl KeyMailbox {
         dropped
     }
 
-    /// Removes events that came before this time; returns how many.
+    /// Removes events that came before this time; returns how many. Acknowledgements before it covered such events only.
     pub(super) fn drop_older(&mut self, than_unix_us: u64) -> usize {
         let before = self.mails.len();
+        self.acknowledged
+            .take_if(|(_, at_unix_us)| *at_unix_us < than_unix_us);
         while let Some(oldest) = self.mails.front()
             && oldest.record.created_unix_us < than_unix_us
         {
@@ -82,6 +87,19 @@ impl KeyMailbox {
         let before = self.mails.len();
         self.mails.retain(|mail| !cursor.covers(mail.place));
         before - self.mails.len()
+    }
+
+    /// Remembers an acknowledgement, for events of other gateways that are taken over later.
+    pub(super) fn remember_acknowledged(&mut self, cursor: &MailboxCursor, now_unix_us: u64) {
+        let (acknowledged, at_unix_us) = self.acknowledged.get_or_insert_default();
+        acknowledged.merge(cursor);
+        *at_unix_us = now_unix_us;
+    }
+
+    /// Whether an event that had this place at another gateway was acknowledged.
+    pub(super) fn has_acknowledged(&self, place: Place) -> bool {
+        let acknowledged = self.acknowledged.as_ref();
+        acknowledged.is_some_and(|(cursor, _)| cursor.covers(place))
     }
 
     /// Removes the event that is this object of the journal; returns whether there was one.

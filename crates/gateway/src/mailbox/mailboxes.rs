@@ -14,10 +14,10 @@ use crate::metrics::count::Counter;
 use crate::streams::StreamRecord;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use stream::{Owner, StreamId};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use wire::clock;
 
 /// Pause between two searches for events that are too old.
@@ -32,6 +32,8 @@ pub struct Mailboxes {
     journal: Arc<JournalSlot>,
     ids: Arc<IdGenerator>,
     metrics: MailboxMetrics,
+    /// Numbers of keys whose mailboxes here have a new event, for the other gateways; empty in a process without others.
+    arrivals: OnceLock<mpsc::Sender<u64>>,
 }
 
 /// Counts of events.
@@ -64,6 +66,20 @@ impl Mailboxes {
             journal,
             ids,
             metrics: MailboxMetrics::default(),
+            arrivals: OnceLock::new(),
+        }
+    }
+
+    /// Tells the number of the key of each event that comes into a mailbox, as far as there is room. To be called once,
+    /// where there are other gateways.
+    pub fn set_arrivals(&self, arrivals: mpsc::Sender<u64>) {
+        let _ = self.arrivals.set(arrivals);
+    }
+
+    /// Wakes the readers of a key: another gateway has a new event.
+    pub fn wake_readers(&self, owner: Owner) {
+        if let Some(mailbox) = self.lock().mailboxes.get(&owner) {
+            mailbox.news.notify_waiters();
         }
     }
 
@@ -126,15 +142,24 @@ impl Mailboxes {
             .then(|| record.store((&self.journal, &self.ids), state))
             .flatten();
         let object = blob.as_ref().map(Arc::downgrade);
-        mailbox.push(Mail {
+        let mail = Mail {
             place,
             record: Arc::new(record),
             blob,
-        });
-        table.total += 1;
+        };
         self.metrics.added.add(1);
-        self.enforce_bounds(&mut table, owner);
+        self.push(&mut table, owner, mail);
         object
+    }
+
+    fn push(&self, table: &mut MailboxTable, owner: Owner, mail: Mail) {
+        table.mailboxes.entry(owner).or_default().push(mail);
+        table.total += 1;
+        self.enforce_bounds(table, owner);
+        if let Some(arrivals) = self.arrivals.get() {
+            // Readers elsewhere look again after some seconds, too.
+            let _ = arrivals.try_send(owner.0);
+        }
     }
 
     fn next_place(&self, table: &mut MailboxTable) -> Place {
@@ -169,21 +194,21 @@ impl Mailboxes {
             let owner = record.owner();
             let mailbox = table.mailboxes.entry(owner).or_default();
             mailbox.dropped = mailbox.dropped.max(state.dropped);
-            mailbox.push(Mail {
+            let mail = Mail {
                 place: state.place(),
                 record: Arc::new(record),
                 blob: Some(Arc::new(adopted.durable.into())),
-            });
-            table.total += 1;
-            self.enforce_bounds(&mut table, owner);
+            };
+            self.push(&mut table, owner, mail);
         }
     }
 
     /// Puts an event of another gateway, which is gone, into the owner's mailbox. The event gets a place of this process:
-    /// events of one gateway may be taken over in any order, and a cursor would cover those that come late.
+    /// events of one gateway may be taken over in any order, and a cursor would cover those that come late. One that the
+    /// client has acknowledged here, when the other gateway did not answer, is forgotten.
     pub(crate) fn take_over(&self, adopted: AdoptedStream) {
-        let record = match read_event(&adopted) {
-            Ok((record, _)) => record,
+        let (record, state) = match read_event(&adopted) {
+            Ok(read) => read,
             Err(error) => {
                 return tracing::warn!(%error, "an event in a mailbox of another gateway cannot be read");
             }
@@ -192,18 +217,17 @@ impl Mailboxes {
         let mut table = self.lock();
         let place = self.next_place(&mut table);
         let mailbox = table.mailboxes.entry(owner).or_default();
-        if mailbox.has(record.stream) {
+        if mailbox.has(record.stream) || mailbox.has_acknowledged(state.place()) {
             return;
         }
         let blob = StoredBlob::from(adopted.durable);
         blob.replace_outcome(MailState::new(place, mailbox.dropped).encode());
-        mailbox.push(Mail {
+        let mail = Mail {
             place,
             record: Arc::new(record),
             blob: Some(Arc::new(blob)),
-        });
-        table.total += 1;
-        self.enforce_bounds(&mut table, owner);
+        };
+        self.push(&mut table, owner, mail);
     }
 
     /// Removes an event that another gateway has taken over. False: the object is no event in a mailbox.
@@ -229,9 +253,14 @@ impl Mailboxes {
         Arc::clone(&table.mailboxes.entry(owner).or_default().news)
     }
 
-    /// Removes the events up to the cursor from the owner's mailbox; returns how many.
+    /// Removes the events up to the cursor from the owner's mailbox; returns how many. Where there are other gateways, the
+    /// cursor is remembered: one of them may be gone, and this one take its events over.
     pub fn acknowledge(&self, owner: Owner, cursor: &MailboxCursor) -> usize {
         let mut table = self.lock();
+        if self.arrivals.get().is_some() {
+            let mailbox = table.mailboxes.entry(owner).or_default();
+            mailbox.remember_acknowledged(cursor, clock::unix_us());
+        }
         let mailbox = table.mailboxes.get_mut(&owner);
         let removed = mailbox.map_or(0, |mailbox| mailbox.acknowledge(cursor));
         table.total -= removed;

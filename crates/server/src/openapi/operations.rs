@@ -12,7 +12,7 @@ use crate::routes::anthropic::MessageTokenCount;
 use crate::routes::cluster::ClusterReport;
 use crate::routes::completion_list::CompletionPage;
 use crate::routes::jobs::{JobGone, JobStatus, SubmittedJob};
-use crate::routes::mailbox::{AcknowledgedEvents, DroppedEvents, MailboxEvents};
+use crate::routes::mailbox::{AcknowledgedEvents, MailboxEvents, MailboxNotice};
 use crate::routes::ollama::models::{
     OllamaLoadedModel, OllamaModel, OllamaModelInfo, OllamaModelList, OllamaVersion,
 };
@@ -141,7 +141,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/v1/workflows/{name}/runs", "Workflows", "Run a workflow", "WorkflowRunRequest", GENERATES, Generation(Protocol::Job)),
     ("get", "/v1/runs/{id}", "Workflows", "Get a run's status", "", NONE, Json(200, of::<RunDescription<'static>>)),
     ("post", "/v1/runs/{id}/channels/{channel}", "Workflows", "Write to a channel of a run", "ChannelWriteRequest", NONE, Json(200, of::<ChannelWrite>)),
-    ("get", "/v1/mailbox", "Webhooks", "Read the ends of streams that nobody was there to read", "", &["after_event", "last_event", "event_limit", "wait", "stream"], JsonOrEvents(of::<MailboxEvents>, either::<EventObject<'static>, DroppedEvents>)),
+    ("get", "/v1/mailbox", "Webhooks", "Read the ends of streams that nobody was there to read", "", &["after_event", "last_event", "event_limit", "wait", "stream", "scope"], JsonOrEvents(of::<MailboxEvents>, either::<EventObject<'static>, MailboxNotice>)),
     ("post", "/v1/mailbox/ack", "Webhooks", "Remove the events up to a cursor", "MailboxAcknowledgement", NONE, Json(200, of::<AcknowledgedEvents>)),
     ("get", "/v1/webhooks/deliveries", "Webhooks", "List events that are not delivered, and dead letters", "", &["delivery_status", "item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<DeliveryDescription>>>)),
     ("get", "/v1/webhooks/deliveries/{id}", "Webhooks", "Get a delivery", "", NONE, Json(200, of::<DeliveryDescription>)),

@@ -110,6 +110,11 @@ impl PeerCalls {
         })
     }
 
+    /// Whether there may be other gateways, now or later.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.peers.own_id().is_some()
+    }
+
     /// Whether there are other gateways.
     pub(crate) fn has_gateways(&self) -> bool {
         !self.peers.living(PeerReach::Gateways).is_empty()

@@ -6,6 +6,7 @@ pub(crate) mod conversation;
 mod events;
 mod gateway_killed;
 mod limits_of_keys;
+mod mailbox;
 mod moved;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;

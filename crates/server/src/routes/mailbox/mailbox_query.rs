@@ -1,5 +1,6 @@
 //! The query of `GET /v1/mailbox`.
 
+use crate::peers::{FORWARDED, ListScope};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use gateway::mailbox::MailboxCursor;
 use generate::error::ApiError;
@@ -22,6 +23,9 @@ pub(super) struct MailboxQuery {
     pub(super) wait: Duration,
     /// Whether the response is a stream of events.
     pub(super) is_streamed: bool,
+    pub(super) scope: ListScope,
+    /// Whether another gateway asks for its part of a page.
+    pub(super) is_forwarded: bool,
 }
 
 impl MailboxQuery {
@@ -53,6 +57,8 @@ impl MailboxQuery {
             limit: usize::try_from(limit).unwrap_or(1).max(1),
             wait: Duration::from_millis(wait_ms),
             is_streamed,
+            scope: ListScope::parse(&query, headers, ListScope::Cluster)?,
+            is_forwarded: headers.contains_key(FORWARDED),
         })
     }
 }

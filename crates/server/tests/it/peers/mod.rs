@@ -3,6 +3,7 @@
 
 mod lists;
 mod lookups;
+mod mailbox;
 mod views;
 
 use crate::nats::{Nats, start_nats};
