@@ -40,10 +40,8 @@ pub(super) struct Assignment {
     pub(super) crashes: u32,
     /// Engines that rejected the request since it was last placed.
     pub(super) excluded: Vec<InstanceId>,
-    /// Since when no engine has the request.
-    pub(super) unplaced_since: Instant,
-    /// Whether the first choice has a permit.
-    pub(super) may_run: bool,
+    /// Since when no engine has the request; `None`: one has it, or there is nothing to compute.
+    pub(super) unplaced_since: Option<Instant>,
     /// Updates in effect, merged, without their injected tokens.
     pub(super) in_effect: RequestUpdate,
     /// Updates that are not in effect.
@@ -78,8 +76,7 @@ impl Assignment {
             model,
             relayed,
             place: Place::Waiting { retry_at: now },
-            unplaced_since: now,
-            may_run: false,
+            unplaced_since: None,
             attempt: 0,
             last_attempt: 0,
             crashes: 0,
@@ -160,6 +157,7 @@ impl Assignment {
             // The tokens so far count as accepted.
             *credited = choice.ids.len() as u64;
         }
+        self.relayed.note_placed();
         let updates = match self.in_effect == RequestUpdate::default() {
             true => Vec::new(),
             false => vec![self.in_effect.clone()],
@@ -189,9 +187,10 @@ impl Assignment {
             self.excluded.push(engine);
         }
         if let Place::Running { .. } = self.place {
-            self.unplaced_since = now;
+            self.unplaced_since = None;
         }
         self.place = Place::Waiting { retry_at: now };
+        self.relayed.note_unplaced();
         self.crashes < config.crashes_max
     }
 
@@ -227,7 +226,8 @@ impl Assignment {
     /// Queues what the caller changed since the last time.
     pub(super) fn queue_orders(&mut self) {
         // A request goes on when there is a permit again.
-        let paused = self.relayed.is_paused() || self.paused_there && !self.may_run;
+        let waits = self.relayed.waits_for_permit();
+        let paused = self.relayed.is_paused() || self.paused_there && waits;
         if self.paused_there != paused {
             self.paused_there = paused;
             let kind = if paused {

@@ -239,13 +239,22 @@ impl Relay {
             return;
         }
         placed.relayed.finish_abandoned(now);
+        placed.relayed.finish_stalled(now);
+        if placed.relayed.has_ended() {
+            self.end(handle, End::TimedOut(Clock::Reader), now);
+            return;
+        }
         let since = |at: Instant| now.saturating_duration_since(at);
         let Some(connected_at) = self.connected_at else {
             return;
         };
         let config = &self.config;
         match placed.place {
-            Place::Waiting { .. } if since(placed.unplaced_since) >= config.unplaced_max => {
+            Place::Waiting { .. }
+                if placed
+                    .unplaced_since
+                    .is_some_and(|at| since(at) >= config.unplaced_max) =>
+            {
                 let engines = self.engines.models.get(placed.model);
                 let has_engines = engines.is_some_and(|engines| !engines.loads.is_empty());
                 let end = match placed.relayed.phase() {
@@ -317,14 +326,19 @@ impl Relay {
         let Some(placed) = self.requests.get_mut(&handle) else {
             return false;
         };
-        placed.may_run = placed.relayed.update_permits(now);
+        let may_run = placed.relayed.update_permits(now);
         let Place::Waiting { retry_at } = placed.place else {
             return false;
         };
-        if !placed.may_run {
-            placed.unplaced_since = now;
+        match may_run {
+            true => placed.unplaced_since = placed.unplaced_since.or(Some(now)),
+            false => {
+                // Nothing is to be computed: the request is paused, waits for a permit or for its readers.
+                placed.unplaced_since = None;
+                placed.relayed.show_parked(now);
+            }
         }
-        let (may_run, is_paused) = (placed.may_run, placed.relayed.is_paused());
+        let is_paused = placed.relayed.is_paused();
         // An engine may have a paused request, which needs no permit.
         if !is_connected || (may_run || is_paused) && self.search(handle, now) {
             return false;

@@ -76,7 +76,8 @@ impl Relay {
 /// Adds credit for what the readers accepted since the last time.
 fn push_credit(placed: &mut Assignment, name: Attempt, orders: &mut Vec<Order>) {
     for (choice, credited) in placed.credited.iter_mut().enumerate() {
-        let Some(accepted) = placed.relayed.accepted(choice).filter(|now| now > credited) else {
+        let accepted = placed.relayed.accepted(choice).filter(|now| now > credited);
+        let Some(accepted) = accepted.filter(|_| placed.relayed.may_compute(choice)) else {
             continue;
         };
         *credited = accepted;

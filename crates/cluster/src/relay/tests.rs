@@ -1,4 +1,5 @@
 mod bench;
+mod permits;
 
 use super::*;
 use crate::messages::{Attempt, OrderKind, Rejection, RequestProgress, Run, RunReply, TokenBatch};
@@ -119,7 +120,7 @@ fn missing_tokens_are_read() {
     });
     let read_request = read_request.expect("a read");
     assert_eq!(read_request.entries[0].have, [0]);
-    let mut batch = token_batch(A, &run, 0, &[5, 6, 7]);
+    let mut batch = token_batch(A, &run, (0, 0), &[5, 6, 7]);
     let progress = RequestProgress {
         handle: run.handle,
         attempt: 1,

@@ -5,8 +5,10 @@
 //! caller's resources are released before the last log ends, each choice ends once, and a request that is dropped ends
 //! with [`stream::End::Lost`].
 //!
-//! A request waits for the permit of its first choice before it is sent; its other choices take theirs as they become free.
+//! A request waits for the permit of a choice before it is sent; its other choices take theirs as they become free. A choice
+//! that waits for its reader gives the permit back.
 
+mod relayed_permits;
 mod relayed_progress;
 mod relayed_request;
 mod remote_record;

@@ -4,7 +4,6 @@ use super::{AppendError, ContinuedRequest, RelayedProgress, RemoteRecord};
 use crate::inbox::Inbox;
 use crate::request_state::RequestState;
 use crate::sequence::Sequence;
-use crate::sequence_permits::PermitState;
 use crate::step_clock::StepClock;
 use crate::submitted_request::SubmittedRequest;
 use crate::{CacheSalt, ParkReason, Phase, RequestId, Token, TopLogprob, Transition, stats};
@@ -17,14 +16,18 @@ use stream::{Clock, End, FailCode};
 /// A request between its submission and its end. The drop ends the open choices with [`End::Lost`].
 pub struct RelayedRequest {
     inbox: Arc<Inbox>,
-    state: RequestState,
+    pub(super) state: RequestState,
     /// In choice order; `None`: the choice has ended.
-    choices: Vec<Option<Sequence>>,
+    pub(super) choices: Vec<Option<Sequence>>,
+    /// By choice: items that the engine counts as accepted because it was given them.
+    pub(super) given: Vec<u64>,
     record: RemoteRecord,
     /// Whether the request counts as queued.
-    is_queued: bool,
+    pub(super) is_queued: bool,
     /// Phase that the follower was notified of.
-    notified: Phase,
+    pub(super) notified: Phase,
+    /// Whether the request is shown as parked for want of a permit.
+    pub(super) is_shown_waiting: bool,
     has_ended: bool,
 }
 
@@ -41,10 +44,12 @@ impl RelayedRequest {
         let mut request = Self {
             inbox: Arc::clone(inbox),
             state,
+            given: vec![0; sequences.len()],
             choices: sequences.into_iter().map(Some).collect(),
             record: remote.unwrap_or_else(|| RemoteRecord::new([])),
             is_queued: true,
             notified: Phase::Queued,
+            is_shown_waiting: false,
             has_ended: false,
         };
         let clock = request.clock(now);
@@ -145,34 +150,6 @@ impl RelayedRequest {
         Duration::from_nanos(self.clock(now).elapsed_ns(self.state.arrived_ns))
     }
 
-    /// Takes permits for open choices, or gives them back while the request is paused. Returns whether the request may
-    /// run.
-    pub fn update_permits(&mut self, now: Instant) -> bool {
-        let paused = self.is_paused();
-        let now_ns = self.clock(now).now_ns();
-        if self.state.set_paused(paused, now_ns) {
-            let phase = match (paused, self.is_queued, self.state.has_token) {
-                (true, ..) => Phase::Paused,
-                (_, true, _) => Phase::Queued,
-                (.., false) => Phase::Prefilling,
-                (.., true) => Phase::Running,
-            };
-            self.set_phase(phase, now);
-        }
-        for sequence in self.choices.iter_mut().flatten() {
-            let before = sequence.permit;
-            match paused {
-                true => self.state.release_permit(sequence),
-                false => self.state.take_permit(sequence),
-            }
-            if before == PermitState::Wanted && sequence.permit == PermitState::Held {
-                self.state.clock_start_ns = now_ns;
-            }
-        }
-        let first = self.choices.iter().flatten().next();
-        first.is_some_and(|sequence| sequence.permit == PermitState::Held)
-    }
-
     /// The end of a request whose time is over, whether an engine has it or not. The other clocks are the engine's.
     pub fn expired(&self, now: Instant) -> Option<End> {
         let (clock, state) = (self.clock(now), &self.state);
@@ -182,8 +159,7 @@ impl RelayedRequest {
         if clock.has_passed(state.arrived_ns, state.clocks.total) {
             return Some(End::TimedOut(Clock::Total));
         }
-        let has_permit = |s: &Sequence| s.permit == PermitState::Held;
-        let waits = self.is_queued && self.choices.iter().flatten().next().is_some_and(has_permit);
+        let waits = self.is_queued && self.has_permit();
         let is_late = waits && clock.has_passed(state.clock_start_ns, state.clocks.queue);
         if is_late {
             return Some(End::TimedOut(Clock::Queue));
@@ -258,6 +234,8 @@ impl RelayedRequest {
         }
         match report.phase {
             Phase::Queued | Phase::Ended => {}
+            // The engine does not know that the request waits for a permit.
+            Phase::Parked | Phase::Paused if self.is_shown_waiting => {}
             phase => {
                 self.start(now);
                 self.set_phase(phase, now);
@@ -336,7 +314,7 @@ impl RelayedRequest {
     }
 
     /// Sets the phase, and notifies the follower of stops and of their ends.
-    fn set_phase(&mut self, phase: Phase, now: Instant) {
+    pub(super) fn set_phase(&mut self, phase: Phase, now: Instant) {
         self.state.progress.set_phase(phase);
         let before = std::mem::replace(&mut self.notified, phase);
         let is_stopped = |phase| matches!(phase, Phase::Parked | Phase::Paused);
@@ -362,7 +340,7 @@ impl RelayedRequest {
         }
     }
 
-    fn clock(&self, now: Instant) -> StepClock {
+    pub(super) fn clock(&self, now: Instant) -> StepClock {
         let mut clock = StepClock::new(self.inbox.epoch);
         clock.advance_to(now);
         clock

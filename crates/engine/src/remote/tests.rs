@@ -1,3 +1,5 @@
+mod permits;
+
 use super::*;
 use crate::{
     Choice, Clocks, Phase, Progress, Rejected, Request, SamplingParams, SequencePermits, Terms,

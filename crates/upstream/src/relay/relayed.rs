@@ -69,14 +69,19 @@ impl Relayed {
             return self.end_all(End::Failed(FailCode::Inference), shared, now);
         }
         self.relayed.finish_abandoned(now);
+        self.relayed.finish_stalled(now);
         let may_run = self.relayed.update_permits(now);
         for choice in 0..self.choices.len() {
+            let may_compute = self.relayed.may_compute(choice);
             if self.relayed.log_ids(choice).is_none() {
                 self.drop_call(choice, shared);
-            } else if self.choices[choice].call.is_some() {
+            } else if self.choices[choice].call.is_none() {
+                match may_run && may_compute {
+                    true => self.begin_call(choice, model, shared, now),
+                    false => self.choices[choice].unplaced_since = now,
+                }
+            } else if may_compute || self.relayed.is_paused() {
                 self.give_credit(choice);
-            } else if may_run {
-                self.begin_call(choice, model, shared, now);
             }
         }
     }

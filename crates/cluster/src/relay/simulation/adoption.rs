@@ -2,7 +2,8 @@
 
 use super::client::Client;
 use super::engine::{SimChoice, SimEngine, SimRequest};
-use super::{Packet, World, new_relay};
+use super::slots::Slots;
+use super::{Packet, SLOTS, World, new_relay};
 use crate::messages::{AdoptAnswer, AdoptEntry, AdoptRequest, Adoption};
 use crate::names::InstanceId;
 use std::time::Duration;
@@ -21,12 +22,13 @@ impl World {
         self.counters.add(&counters);
         let (handle, relay) = new_relay(self.gateway, self.start);
         (self.handle, self.relay) = (handle, relay);
+        self.slots = Slots::new(SLOTS);
         self.disconnected_until = None;
         self.relay.set_connected(true, self.now);
         for client in &mut self.clients {
             let lag = self.random.below(4) as usize;
             let deaths = self.dead_gateways.len() as u64;
-            client.go_on(&self.handle, &self.pool, (deaths, lag));
+            client.go_on(&self.handle, (&self.pool, &self.slots), (deaths, lag));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Clients of a remote handle, and the check of what they read.
 
 use super::engine::{INJECTED, end_of, token_at};
+use super::slots::Slots;
 use engine::remote::{ContinuedRequest, RemoteRecord, StreamChoice};
 use engine::{
     Choice, Handle, Progress, Request, RequestId, RequestUpdate, SamplingParams, Terms, Token,
@@ -19,6 +20,8 @@ pub(super) struct Client {
     pub(super) is_cancelled: bool,
     pub(super) is_paused: bool,
     pub(super) updates: u32,
+    /// Whether the readers rest after what they have.
+    pub(super) is_resting: bool,
     answers: Vec<Answer>,
     /// Of the first gateway.
     progress: Option<Arc<Progress>>,
@@ -43,12 +46,15 @@ impl Drop for Held {
 impl Client {
     pub(super) fn submit(
         handle: &Handle,
-        pool: &SegmentPool<Token>,
+        (pool, slots): (&SegmentPool<Token>, &Slots),
         released: &Arc<AtomicUsize>,
-        random: &mut Random,
+        (random, is_resting): (&mut Random, bool),
     ) -> Self {
         let seed = random.next();
-        let window = [0, 8][random.below(2) as usize];
+        let window = match is_resting {
+            true => 8,
+            false => [0, 8][random.below(2) as usize],
+        };
         let mut answers = Vec::new();
         let mut choices = Vec::new();
         for _ in 0..=random.below(3) {
@@ -60,6 +66,7 @@ impl Client {
         let request = Request {
             progress: Arc::clone(&progress),
             held: Some(Box::new(Held(Arc::clone(released)))),
+            permits: Some(slots.permits(false)),
             ..request((seed, window, 0), (choices, 0), &[])
         };
         Self {
@@ -69,6 +76,7 @@ impl Client {
             is_cancelled: false,
             is_paused: false,
             updates: 0,
+            is_resting,
             answers,
             progress: Some(progress),
             released: Arc::clone(released),
@@ -86,7 +94,7 @@ impl Client {
     pub(super) fn go_on(
         &mut self,
         handle: &Handle,
-        pool: &SegmentPool<Token>,
+        (pool, slots): (&SegmentPool<Token>, &Slots),
         (generation, lag): (u64, usize),
     ) {
         (self.ids, self.progress) = (Vec::new(), None);
@@ -102,6 +110,7 @@ impl Client {
             let of_stream = (self.seed, self.window, generation);
             let mut request = request(of_stream, (vec![choice], number), recorded);
             (*answer, request.paused) = (opened, self.is_paused);
+            request.permits = Some(slots.permits(true));
             self.released.fetch_sub(1, Ordering::Relaxed);
             request.held = Some(Box::new(Held(Arc::clone(&self.released))));
             if let Some(remote) = &mut request.remote {

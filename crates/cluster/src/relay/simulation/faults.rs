@@ -47,12 +47,22 @@ impl World {
 
     pub(super) fn act_as_clients(&mut self) {
         if self.clients.len() < CLIENTS && self.random.chance(20) {
-            let client = Client::submit(&self.handle, &self.pool, &self.released, &mut self.random);
+            // Readers that rest come first.
+            let is_resting = self.clients.len() < self.resting;
+            let client = Client::submit(
+                &self.handle,
+                (&self.pool, &self.slots),
+                &self.released,
+                (&mut self.random, is_resting),
+            );
             self.clients.push(client);
+        }
+        if self.clients.len() == CLIENTS {
+            self.wake_resting();
         }
         let is_faulty = self.has_faults() && self.has_other_faults;
         for client in &mut self.clients {
-            if self.random.chance(40) {
+            if self.random.chance(40) && !client.is_resting {
                 client.read();
             }
             match self.random.below(2000) {
@@ -73,6 +83,15 @@ impl World {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Readers that rest come back when all others have their answers, after all faults.
+    fn wake_resting(&mut self) {
+        let mut others = self.clients.iter().filter(|client| !client.is_resting);
+        if others.all(Client::has_ended) && !self.has_faults() {
+            let resting = self.clients.iter_mut();
+            resting.for_each(|client| client.is_resting = false);
         }
     }
 }

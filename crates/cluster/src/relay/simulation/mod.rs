@@ -7,9 +7,11 @@ mod client;
 mod engine;
 mod faults;
 mod network;
+mod slots;
 
 use self::client::Client;
 use self::engine::SimEngine;
+use self::slots::Slots;
 use super::*;
 use crate::messages::{AdoptAnswer, ContentIdentity};
 use crate::names::InstanceId;
@@ -27,6 +29,8 @@ use testing::random::Random;
 /// The first gateway.
 const GATEWAY: InstanceId = InstanceId(99);
 const CLIENTS: usize = 12;
+/// Slots of a gateway, fewer than the choices of all clients.
+const SLOTS: usize = 10;
 const SEEDS: u64 = 100;
 /// Virtual time after which a run counts as stuck.
 const TIME_MAX: Duration = Duration::from_secs(240);
@@ -67,6 +71,9 @@ struct World {
     dead_gateways: Vec<(InstanceId, Instant)>,
     has_deaths_of_gateways: bool,
     has_other_faults: bool,
+    /// Clients whose readers rest until the others have their answers.
+    resting: usize,
+    slots: Slots,
     /// Of the dead gateways' relays.
     counters: RelayCounters,
     engines: Vec<SimEngine>,
@@ -100,6 +107,8 @@ impl World {
             dead_gateways: Vec::new(),
             has_deaths_of_gateways: false,
             has_other_faults: true,
+            resting: 0,
+            slots: Slots::new(SLOTS),
             counters: RelayCounters::default(),
             engines: Vec::new(),
             last_engine: 0,
@@ -195,6 +204,7 @@ impl World {
             released, CLIENTS,
             "{label}: resources that are not released"
         );
+        assert_eq!(self.slots.used(), 0, "{label}: slots that are not released");
     }
 
     /// Runs until the engines have forgotten everything.
@@ -309,4 +319,21 @@ fn no_token_is_computed_twice_where_only_gateways_die() {
         world.settle(&label);
     }
     assert!(deaths > 50, "{deaths}");
+}
+
+/// Readers that rest keep nobody out, and their streams outlive engines that die meanwhile.
+#[test]
+fn readers_that_rest_keep_no_request_out() {
+    let mut total = RelayCounters::default();
+    for seed in 0..SEEDS {
+        let label = format!("seed {seed}, readers rest");
+        let mut world = World::new(seed);
+        // Each of these has a window of tokens, and as many choices as there are slots.
+        (world.resting, world.slots) = (CLIENTS / 2, Slots::new(3));
+        world.run(&label);
+        assert_eq!(world.relay.counters().diverged, 0, "{label}");
+        total.add(&world.relay.counters());
+        world.settle(&label);
+    }
+    assert!(total.resubmitted > 200, "{total:?}");
 }

@@ -75,18 +75,30 @@ pub(super) fn bench() -> Bench {
 
 impl Bench {
     pub(super) fn submit(&self) -> Reader<Token> {
-        let (tokens, reader) = stream::open(&self.pool, 8).unwrap();
-        let request = Request {
+        let mut readers = self.submit_with(1, |_| {});
+        readers.remove(0)
+    }
+
+    /// Submits a changed request with so many choices.
+    pub(super) fn submit_with(
+        &self,
+        choices: usize,
+        change: impl FnOnce(&mut Request),
+    ) -> Vec<Reader<Token>> {
+        let logs = (0..choices).map(|_| stream::open(&self.pool, 8).unwrap());
+        let (writers, readers): (Vec<_>, Vec<_>) = logs.unzip();
+        let choices = writers.into_iter().map(|tokens| Choice {
+            tokens,
+            top: None,
+            terminator: None,
+            constraint: None,
+        });
+        let mut request = Request {
             prompt: vec![1, 2, 3],
             sampling: SamplingParams::default(),
             max_tokens: 8,
             eos: Arc::from([0]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
+            choices: choices.collect(),
             first_choice: 0,
             paused: false,
             embedding: None,
@@ -98,8 +110,9 @@ impl Bench {
             held: None,
             remote: Some(RemoteRecord::new(*b"record")),
         };
+        change(&mut request);
         self.handle.submit(request).unwrap();
-        reader
+        readers
     }
 
     pub(super) fn show(&mut self, alive: &[InstanceId]) {
@@ -167,7 +180,18 @@ impl Bench {
     }
 
     pub(super) fn tokens(&mut self, engine: InstanceId, run: &Run, first: u32, ids: &[u32]) {
-        let batch = token_batch(engine, run, first, ids);
+        self.tokens_of(engine, run, (0, first), ids);
+    }
+
+    /// Tokens of a choice from this index on.
+    pub(super) fn tokens_of(
+        &mut self,
+        engine: InstanceId,
+        run: &Run,
+        (choice, first): (u32, u32),
+        ids: &[u32],
+    ) {
+        let batch = token_batch(engine, run, (choice, first), ids);
         self.relay.on_tokens(&batch, false, self.now);
     }
 
@@ -185,12 +209,17 @@ impl Bench {
     }
 }
 
-pub(super) fn token_batch(engine: InstanceId, run: &Run, first: u32, ids: &[u32]) -> TokenBatch {
+pub(super) fn token_batch(
+    engine: InstanceId,
+    run: &Run,
+    (choice, first): (u32, u32),
+    ids: &[u32],
+) -> TokenBatch {
     let mut batch = TokenBatch::new(engine);
     let key = RunKey {
         handle: run.handle,
         attempt: run.attempt,
-        choice: 0,
+        choice,
         first,
     };
     let tokens: Vec<_> = ids.iter().map(|&id| Token { id, logprob: 0.0 }).collect();

@@ -53,19 +53,24 @@ fn streams_of_one_gateway_are_seen_at_the_other() {
         metrics.contains("millrace_sequences{state=\"parked\"} 1\n")
     });
     cluster.kill_engine(busy.expect("an engine has the request"));
+    // The gateway that does not have the stream passes everything on to the one that does.
+    let acknowledge = || {
+        let tokens = json(&first.get(&format!("/v1/streams/{stream}")));
+        let tokens = &tokens["choices"][0]["tokens"];
+        let ack = format!("{{\"index\": {tokens}}}");
+        let reply = first.post(&format!("/v1/streams/{stream}/ack"), &ack);
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    };
+    // Until the reader comes back there is nothing to compute, and nothing to move.
+    acknowledge();
     let moved = wait_for_event(&mut feed, |event| event["type"] == "moved");
     assert_eq!(
         (&moved["stream"], &moved["instance"]),
         (&stream.as_str().into(), &second_id)
     );
 
-    // The gateway that does not have the stream passes everything on to the one that does.
     let done = || {
-        let tokens = json(&first.get(&format!("/v1/streams/{stream}")));
-        let tokens = &tokens["choices"][0]["tokens"];
-        let ack = format!("{{\"index\": {tokens}}}");
-        let reply = first.post(&format!("/v1/streams/{stream}/ack"), &ack);
-        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        acknowledge();
         job(&first)["state"] == "ended"
     };
     wait_until("the job has ended", done);

@@ -43,6 +43,11 @@ pub(crate) struct Conversation {
 impl Conversation {
     pub(crate) fn open(server: &Serving) -> Self {
         let requests = all_requests().into_iter().chain(in_every_protocol());
+        Self::of(server, requests)
+    }
+
+    /// Streams of these requests.
+    pub(crate) fn of(server: &Serving, requests: impl Iterator<Item = Request>) -> Self {
         let streams = requests.map(|request| OpenStream::open(server, request));
         Self {
             streams: streams.collect(),

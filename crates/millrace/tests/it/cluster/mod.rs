@@ -11,6 +11,7 @@ mod moved;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
 pub(crate) mod processes;
+mod resting;
 mod several_models;
 
 use crate::support::{Folder, Serving, millrace, stdout};
