@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// A gateway: where its arrivals go, and the keys whose readers it wakes.
-async fn start(url: &str, number: u64) -> (mpsc::Sender<u64>, mpsc::UnboundedReceiver<u64>) {
+async fn start(url: &str, number: u64) -> (mpsc::Sender<u64>, mpsc::Receiver<u64>) {
     let config = NatsConfig {
         servers: vec![url.to_owned()],
         ..NatsConfig::default()
@@ -21,9 +21,9 @@ async fn start(url: &str, number: u64) -> (mpsc::Sender<u64>, mpsc::UnboundedRec
     let subjects = Subjects::new(&ClusterName::new("test").unwrap());
     let notices = MailboxNotices::new(connection, &subjects, InstanceId(number));
     let (sender, arrivals) = mpsc::channel(8);
-    let (heard, woken) = mpsc::unbounded_channel();
+    let (heard, woken) = mpsc::channel(64);
     tokio::spawn(async move {
-        let hear = |key| heard.send(key).unwrap();
+        let hear = |key| heard.try_send(key).unwrap();
         notices.exchange(arrivals, hear).await;
     });
     (sender, woken)
