@@ -28,6 +28,8 @@ pub enum StreamPlace {
     At(InstanceId, String),
     /// Nowhere.
     Unknown,
+    /// With an owner whose heartbeats are missing, but not for long enough.
+    Silent,
     /// Not known at the moment, for this reason.
     Undecided(String),
 }
@@ -146,7 +148,7 @@ async fn locate(
             let why = "the gateway that owns the stream has no address (cluster.address)";
             StreamPlace::Undecided(why.to_owned())
         }
-        OwnerState::Silent => StreamPlace::Undecided("the stream's owner is silent".to_owned()),
+        OwnerState::Silent => StreamPlace::Silent,
         OwnerState::Gone => claim(owners, gateway, id, |_| true).await,
     }
 }

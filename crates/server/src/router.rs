@@ -144,8 +144,7 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         Arc::clone(&app.metrics),
         Arc::clone(&app.gateway.registration),
     );
-    let gateway = app.gateway.clone();
-    let is_in_cluster = app.cluster.get().is_some() || gateway.owners.is_set();
+    let is_in_cluster = app.cluster.get().is_some() || app.gateway.owners.is_set();
     let authentication = authentication.in_cluster(is_in_cluster);
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
     let is_engine = app
@@ -162,7 +161,10 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
     };
     router
         .method_not_allowed_fallback(async || not_allowed())
-        .layer(from_fn_with_state(gateway, foreign_stream::find_owner))
+        .layer(from_fn_with_state(
+            app.clone(),
+            foreign_stream::find_owner,
+        ))
         .layer(from_fn_with_state(app.clone(), foreign_id::find_elsewhere))
         .layer(from_fn_with_state(
             barrier,

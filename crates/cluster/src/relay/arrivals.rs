@@ -45,7 +45,7 @@ impl Relay {
         let placed = self.requests.get_mut(&handle);
         let Some(placed) = placed.filter(|placed| placed.is_current(engine, attempt)) else {
             if *outcome == SubmitOutcome::Answered(RunReply::Accepted) {
-                self.farewells.push(engine, name, now);
+                self.forget(engine, name, now);
             }
             return;
         };
@@ -149,7 +149,7 @@ impl Relay {
                 None => {
                     self.counters.stale += 1;
                     let name = Attempt { handle, attempt };
-                    self.farewells.push(engine, name, now);
+                    self.forget(engine, name, now);
                 }
             }
         }

@@ -3,10 +3,11 @@
 use super::assignment::{Assignment, Place};
 use super::engines::{Engines, ModelEngines};
 use super::farewells::Farewells;
+use super::left_attempts::LeftAttempts;
 use super::model_slots::{ModelSlot, ModelSlots, RelayedModel};
 use super::{RelayConfig, RelayCounters};
 use crate::messages::{
-    AdoptEntry, AdoptRequest, ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run,
+    AdoptEntry, AdoptRequest, Attempt, ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run,
 };
 use crate::names::InstanceId;
 use crate::placement::{Placement, PlacementConfig, PlacementRequest};
@@ -62,6 +63,7 @@ pub struct Relay {
     /// `None`: disconnected.
     pub(super) connected_at: Option<Instant>,
     pub(super) farewells: Farewells,
+    pub(super) left: LeftAttempts,
     credit_at: Option<Instant>,
     pub(super) counters: RelayCounters,
     pub(super) actions: Vec<Action>,
@@ -91,6 +93,7 @@ impl Relay {
             engines: Engines::default(),
             connected_at: None,
             farewells: Farewells::default(),
+            left: LeftAttempts::default(),
             credit_at: None,
             counters: RelayCounters::default(),
             actions: Vec::new(),
@@ -132,7 +135,7 @@ impl Relay {
 
     /// Whether there is nothing more to do: no requests, and no handle that could submit one.
     pub fn is_closed(&self) -> bool {
-        !self.needs_ticks() && self.models.are_closed()
+        self.requests.is_empty() && self.farewells.is_empty() && self.models.are_closed()
     }
 
     /// Counts since the start.
@@ -142,7 +145,7 @@ impl Relay {
 
     /// Whether [`Relay::poll`] has to be called again soon even if nothing happens.
     pub fn needs_ticks(&self) -> bool {
-        !self.requests.is_empty() || !self.farewells.is_empty()
+        !self.requests.is_empty() || !self.farewells.is_empty() || !self.left.is_empty()
     }
 
     /// The connection to other instances was made or lost.
@@ -179,6 +182,8 @@ impl Relay {
             self.collect_messages(handle, credit_due, now);
         }
         self.publish_counts();
+        let farewells = &mut self.farewells;
+        self.left.expire(now, |engine, attempt| farewells.push(engine, attempt, now));
         let orders = &mut self.orders;
         self.farewells.send(now, |engine, order| {
             orders.entry(engine).or_default().push(order);
@@ -308,9 +313,20 @@ impl Relay {
         self.handles.remove(&(placed.model, placed.relayed.id()));
         self.placement.ended(handle, &[], now);
         if let Some(engine) = placed.engine() {
-            self.farewells.push(engine, placed.name(handle), now);
+            let name = placed.name(handle);
+            match placed.relayed.is_left() {
+                true => self.left.push(engine, name, now),
+                false => self.farewells.push(engine, name, now),
+            }
         }
         placed.relayed.finish_all(end, now);
+    }
+
+    /// Orders an engine to forget an attempt, unless another gateway may adopt it.
+    pub(super) fn forget(&mut self, engine: InstanceId, attempt: Attempt, now: Instant) {
+        if !self.left.contains(engine, attempt) {
+            self.farewells.push(engine, attempt, now);
+        }
     }
 
     /// Sends a waiting request to an engine.

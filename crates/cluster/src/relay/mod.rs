@@ -11,6 +11,7 @@
 //!   them. A request with which several engines died without a token in between fails with
 //!   [`stream::FailCode::CrashedEngines`].
 //! - **Orders** (pause, resume, updates) are numbered and repeated until acknowledged; credit is sent as it grows.
+//! - **Leaving.** A request that another gateway continues ends here, and its engine keeps it.
 //! - **Adoption.** A request that an earlier process had submitted is looked for at all engines before it is sent.
 //! - While this process has no connection, no engine counts as dead.
 //!
@@ -21,7 +22,7 @@
 //! outgoing        orders, credit, reads
 //! config          times and bounds                     farewells        attempts that engines are to forget
 //! driver          the relay on NATS                    engines          engines from heartbeats
-//! model_slots     models that come and go
+//! model_slots     models that come and go              left_attempts    attempts that engines keep for the next owner
 //! ```
 
 mod adoption;
@@ -33,6 +34,7 @@ mod counters;
 mod driver;
 mod engines;
 mod farewells;
+mod left_attempts;
 mod model_slots;
 mod order_queue;
 mod outgoing;

@@ -128,10 +128,16 @@ impl RelayedRequest {
         Some(self.choices.get(choice)?.as_ref()?.accepted())
     }
 
-    /// Whether the caller cancelled the request or dropped all readers of open choices.
+    /// Whether another process continues the request: the engine is to keep it.
+    pub fn is_left(&self) -> bool {
+        self.inbox.is_left(self.state.id, self.state.slot)
+    }
+
+    /// Whether the caller cancelled or left the request, or dropped all readers of open choices.
     pub fn is_cancelled(&self) -> bool {
         let mut open = self.choices.iter().flatten();
-        self.inbox.is_cancelled(self.state.id, self.state.slot)
+        self.is_left()
+            || self.inbox.is_cancelled(self.state.id, self.state.slot)
             || open.all(|sequence| sequence.writer.is_abandoned())
     }
 

@@ -278,6 +278,10 @@ fn relay_is_woken_by_handles_and_readers() {
     assert!(relayed.is_cancelled());
     bench.handle.cancel(id);
     woken("cancel");
+    assert!(!relayed.is_left());
+    bench.handle.leave(id);
+    woken("leave");
+    assert!(relayed.is_left() && relayed.is_cancelled());
 }
 
 #[test]

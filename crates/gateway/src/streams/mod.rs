@@ -53,6 +53,7 @@ pub(crate) mod steering;
 pub mod step_offsets;
 pub(crate) mod stream_credit;
 pub(crate) mod stream_metrics;
+pub(crate) mod stream_orders;
 pub mod stream_record;
 pub(crate) mod stream_records;
 pub(crate) mod stream_run;

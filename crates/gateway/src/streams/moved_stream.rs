@@ -64,7 +64,8 @@ impl StreamRecord {
     }
 
     fn stop_moved(&self) {
-        self.cancel();
+        self.transitions().leave();
+        self.leave();
         // Without effect after the start.
         self.set_rejected(moved_error());
     }

@@ -19,11 +19,11 @@ use super::undelivered::ConnectionHandle;
 use crate::admission::QueuePosition;
 use crate::durability::DurableStream;
 use crate::workflows::RunControl;
-use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
+use engine::Phase;
 use generate::error::ApiError;
 use generate::output::position::Position;
 use generate::stream_meta::StreamMeta;
-use generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource, Submitted};
+use generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stream::{End, StreamId, Tap};
@@ -40,7 +40,7 @@ pub struct Started {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum StreamStage {
+pub(super) enum StreamStage {
     Waiting,
     Cancelled,
     Settled,
@@ -50,7 +50,7 @@ enum StreamStage {
 pub struct StreamRecord {
     source: Arc<StreamSource>,
     terms: StreamTerms,
-    stage: watch::Sender<StreamStage>,
+    pub(super) stage: watch::Sender<StreamStage>,
     program: OnceLock<Arc<RunControl>>,
     /// The first failed end, which all readers report, whichever choice they read first.
     broken: OnceLock<End>,
@@ -249,61 +249,6 @@ impl StreamRecord {
         }
     }
 
-    /// Ready after a cancellation before the start; pending forever otherwise.
-    pub(crate) async fn cancelled_waiting(&self) {
-        let mut stage = self.stage.subscribe();
-        if stage
-            .wait_for(|stage| *stage == StreamStage::Cancelled)
-            .await
-            .is_err()
-        {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// Cancels the stream within one step. An ended stream does not change.
-    pub fn cancel(&self) {
-        self.stage.send_if_modified(|stage| {
-            let waits = *stage == StreamStage::Waiting;
-            if waits {
-                *stage = StreamStage::Cancelled;
-            }
-            waits
-        });
-        self.each_open(Handle::cancel);
-        self.program().into_iter().for_each(|run| run.cancel());
-    }
-
-    /// Pauses or continues the stream; the total timeout and the deadline go on. False: the stream is not started, or
-    /// has ended.
-    pub fn pause(&self, paused: bool) -> bool {
-        if self.started().is_none() || self.is_over() {
-            return false;
-        }
-        self.paused.store(paused, Ordering::Relaxed);
-        if let Some(durable) = &self.durable {
-            durable.pause(paused);
-        }
-        self.each_open(if paused {
-            Handle::pause
-        } else {
-            Handle::resume
-        });
-        self.program().into_iter().for_each(|run| run.pause(paused));
-        true
-    }
-
-    /// Updates the generation from the engine's next step. `None`: the stream is a workflow run.
-    pub(crate) fn update_request(
-        &self,
-        steer: &RequestUpdate,
-    ) -> Option<Result<(), UpdateRejected>> {
-        let started = self.started().filter(|_| self.program().is_none())?;
-        let requests = started.requests.iter();
-        let mut told = requests.map(|r| started.engine.update(r.id, steer.clone()));
-        Some(told.find(Result::is_err).unwrap_or(Ok(())))
-    }
-
     /// A choice ended with a failure: the end that all readers of the stream report.
     pub(crate) fn record_failure(&self, end: End) -> End {
         *self.broken.get_or_init(|| end)
@@ -386,15 +331,5 @@ impl StreamRecord {
     /// The workflow run behind this stream.
     pub fn program(&self) -> Option<&Arc<RunControl>> {
         self.started().and_then(|_| self.program.get())
-    }
-
-    fn each_open(&self, tell: impl Fn(&Handle, RequestId)) {
-        let Some(started) = self.started() else {
-            return;
-        };
-        let open = |r: &&Submitted| r.progress.phase() != Phase::Ended;
-        for request in started.requests.iter().filter(open) {
-            tell(&started.engine, request.id);
-        }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Transitions {
 struct CurrentState {
     change: Change,
     started: bool,
+    /// Whether another gateway continues the stream, and publishes what becomes of it.
+    has_left: bool,
     /// Requests that have not ended: one per prompt, or of a resumed stream one per choice.
     open: usize,
 }
@@ -47,6 +49,7 @@ impl Transitions {
             now: watch::Sender::new(CurrentState {
                 change: Change::Opened,
                 started: false,
+                has_left: false,
                 open: prompts,
             }),
         })
@@ -80,6 +83,14 @@ impl Transitions {
     pub(crate) fn set_requests(&self, count: usize) {
         self.now.send_if_modified(|now| {
             now.open = count;
+            false
+        });
+    }
+
+    /// Another gateway continues the stream: nothing further is published, least of all that the stream has ended.
+    pub(crate) fn leave(&self) {
+        self.now.send_if_modified(|now| {
+            now.has_left = true;
             false
         });
     }
@@ -122,7 +133,7 @@ impl Transitions {
     /// Publishes that a request runs on another engine; the state stays as it is.
     fn publish_moved(&self, prompt: Option<usize>, at: Instant) {
         self.now.send_if_modified(|now| {
-            if !matches!(now.change, Change::Ended { .. }) {
+            if !matches!(now.change, Change::Ended { .. }) && !now.has_left {
                 self.publish_change(Change::Moved, prompt, at);
             }
             false
@@ -144,7 +155,9 @@ impl Transitions {
                 return false;
             };
             now.change = change;
-            self.publish_change(change, prompt, at);
+            if !now.has_left {
+                self.publish_change(change, prompt, at);
+            }
             true
         });
     }
@@ -277,6 +290,24 @@ mod tests {
             told.push(change);
         }
         assert_eq!(told, [Change::Claimed, Change::Moved, LENGTH]);
+    }
+
+    #[test]
+    fn stream_of_another_gateway_ends_for_its_followers_and_not_in_the_feed() {
+        let feed = StreamFeed::new();
+        let mut ring = feed.subscribe();
+        let all = Transitions::new(StreamId::from_random([7; 16]), 1, feed);
+        let (now, follower) = (clock::now(), all.engine_follower(0));
+        all.publish_opened(now);
+        all.leave();
+        follower.transition(Transition::Moved, now);
+        follower.transition(Transition::Ended(End::Cancelled), now);
+        assert!(matches!(all.last_change(), Change::Ended { .. }));
+        let mut told = Vec::new();
+        while let Ok(FeedEvent::Change { change, .. }) = ring.try_recv() {
+            told.push(change);
+        }
+        assert_eq!(told, [Change::Opened]);
     }
 
     #[test]

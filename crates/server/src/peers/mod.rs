@@ -4,6 +4,7 @@
 //! peer             the other instances and their addresses
 //! passed_request   a caller's request, as it is sent to other instances
 //! peer_connection  one request on a connection of its own
+//! living_body      the body of an instance's response, which breaks off when the instance is gone
 //! peer_calls       one request to many instances at once, within bounds of number, bytes and time
 //! scope            `?scope=`: this instance, or the cluster
 //! unanswered       instances whose part of an answer is missing
@@ -13,6 +14,7 @@
 //! answers of other instances are put together unchanged. A request that was passed on carries [`FORWARDED`] and is
 //! answered from what the instance itself has, so that no request travels in a circle.
 
+mod living_body;
 mod passed_request;
 mod peer;
 mod peer_calls;
@@ -20,6 +22,7 @@ mod peer_connection;
 mod scope;
 mod unanswered;
 
+pub(crate) use living_body::LivingBody;
 pub(crate) use passed_request::{FORWARDED, PassedRequest};
 pub(crate) use peer::{Peer, PeerReach, Peers};
 pub(crate) use peer_calls::{FeedPlace, FirstHit, PeerAnswer, PeerCallCounts, PeerCalls};

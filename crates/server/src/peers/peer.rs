@@ -76,6 +76,24 @@ impl Peers {
         instances.filter(is_asked).map(peer).collect()
     }
 
+    /// Ready when an instance is gone: it has ended, or its heartbeats are missing for long enough. While this process does
+    /// not hear NATS, no instance counts as gone.
+    pub(crate) async fn wait_until_gone(self, id: InstanceId) {
+        let Some(mut changes) = self.changes() else {
+            return std::future::pending().await;
+        };
+        while !self.is_gone(id) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn is_gone(&self, id: InstanceId) -> bool {
+        let known = self.0.get().and_then(|node| node.membership().get(id));
+        known.is_none_or(|instance| instance.state == InstanceState::Gone)
+    }
+
     /// Changes with the state of any instance; `None` without a cluster.
     pub(crate) fn changes(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
         self.0.get().map(|node| node.membership().changes())

@@ -6,16 +6,17 @@
 
 use crate::access::authentication;
 use crate::app::App;
-use crate::peers::{FORWARDED, FirstHit, PassedRequest, PeerCalls, Unanswered};
-use crate::request::foreign_stream::{OwnerUnknown, forward, undecided};
+use crate::peers::{FORWARDED, FirstHit, LivingBody, PassedRequest, PeerCalls, Unanswered};
+use crate::request::foreign_stream::{OWNER_SILENT, OwnerUnknown, forward, undecided};
 use crate::request::request_body;
 use crate::response::error_response::Rejected;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use cluster::names::InstanceId;
 use gateway::job_names;
-use gateway::stream_owners::{StreamPlace, locate_stream};
+use gateway::stream_owners::{StreamPlace, locate_stream, wait_until_lost};
 use gateway::streams::registry_caller;
 use http::request::Parts;
 use http::{Method, StatusCode};
@@ -91,11 +92,14 @@ pub(crate) async fn find_elsewhere(
     };
     match found {
         Answer::Here => next.run(Request::from_parts(head, Body::from(body))).await,
-        Answer::At(address) => {
+        Answer::At(instance, address) => {
             let passed = Request::from_parts(head, Body::from(body));
-            forward(&address, passed)
-                .await
-                .unwrap_or_else(|why| unreachable(&address, &why))
+            let peers = &app.peer_calls.peers;
+            let answered = tokio::select! {
+                answered = forward(peers, (instance, &address), passed) => answered,
+                () = wait_until_lost(&app.gateway, instance) => Err("no heartbeat".to_owned()),
+            };
+            answered.unwrap_or_else(|why| unreachable(&address, &why))
         }
         Answer::Rejected(response) => *response,
     }
@@ -105,8 +109,8 @@ pub(crate) async fn find_elsewhere(
 enum Answer {
     /// The route of this gateway.
     Here,
-    /// The gateway with this address.
-    At(String),
+    /// This gateway, with its address.
+    At(InstanceId, String),
     /// None: the response is sent as it is.
     Rejected(Box<Response>),
 }
@@ -120,7 +124,9 @@ async fn first_elsewhere(
 ) -> Response {
     let is_miss = |status| status == missing || status == StatusCode::NOT_FOUND;
     match calls.first_hit(passed, is_miss).await {
-        FirstHit::Hit(_, response) => response.map(Body::new),
+        FirstHit::Hit(peer, response) => {
+            response.map(|body| Body::new(LivingBody::new(body, &calls.peers, peer.id)))
+        }
         FirstHit::Nowhere => here,
         FirstHit::Unknown(_) if here.status() != missing => here,
         FirstHit::Unknown(unanswered) => not_asked(&unanswered),
@@ -147,10 +153,11 @@ async fn previous_response(app: &App, head: &Parts, body: &[u8]) -> Answer {
             return Answer::Here;
         };
         match locate_stream(&app.gateway, stream, registry_caller(caller)).await {
-            StreamPlace::At(_, address) => return Answer::At(address),
+            StreamPlace::At(instance, address) => return Answer::At(instance, address),
             // One that was taken over now is here; an ended one may be stored at another gateway.
             StreamPlace::Here if is_here(&id) => return Answer::Here,
             StreamPlace::Here | StreamPlace::Unknown => {}
+            StreamPlace::Silent => owner_unknown = Some(OWNER_SILENT.to_owned()),
             StreamPlace::Undecided(why) => owner_unknown = Some(why),
         }
     }
@@ -158,7 +165,8 @@ async fn previous_response(app: &App, head: &Parts, body: &[u8]) -> Answer {
     let is_miss = |status| status == StatusCode::NOT_FOUND;
     match app.peer_calls.first_hit(&request, is_miss).await {
         FirstHit::Hit(peer, response) if response.status() == StatusCode::OK => {
-            peer.address.map_or(Answer::Here, Answer::At)
+            let at = |address| Answer::At(peer.id, address);
+            peer.address.map_or(Answer::Here, at)
         }
         FirstHit::Hit(..) | FirstHit::Nowhere => match owner_unknown {
             Some(why) => Answer::Rejected(Box::new(undecided(&why))),

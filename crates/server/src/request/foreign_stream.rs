@@ -5,30 +5,37 @@
 //! passed on with the caller's headers.
 
 use crate::access::authentication;
-use crate::peers::{self, FORWARDED, PassedRequest};
+use crate::app::App;
+use crate::peers::{self, FORWARDED, LivingBody, PassedRequest, Peers};
 use crate::response::error_response::Rejected;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use gateway::handles::Gateway;
+use cluster::names::InstanceId;
 use gateway::stream_owners::{StreamPlace, locate_stream, wait_until_lost};
 use gateway::streams::registry_caller;
 use generate::error::ApiError;
+use http::Method;
 use std::time::Duration;
 use stream::StreamId;
+use tokio::time::Instant;
 use wire::responses::ID_PREFIX;
 
 /// `Retry-After` of a request whose stream is nowhere at the moment.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Passes the request to the route, or to the gateway that owns the stream.
-pub(crate) async fn find_owner(
-    State(gateway): State<Gateway>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if !gateway.owners.is_set() {
+/// Time in which a reader waits for another owner instead of the one that is lost.
+const OWNER_WAIT: Duration = Duration::from_secs(10);
+/// Time between two looks for the owner.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// Why it is not known where a stream is told.
+pub(super) const OWNER_SILENT: &str = "the gateway that owns the stream does not answer";
+
+/// Passes the request to the route, or to the gateway that owns the stream. A reader (`GET`, `HEAD`) whose owner is lost
+/// before the response begins waits until another gateway, or this one, owns the stream.
+pub(crate) async fn find_owner(State(app): State<App>, request: Request, next: Next) -> Response {
+    if !app.gateway.owners.is_set() {
         return next.run(request).await;
     }
     let Some(id) = named_stream(&request) else {
@@ -38,33 +45,69 @@ pub(crate) async fn find_owner(
         return next.run(request).await;
     };
     let caller = registry_caller(caller);
-    match locate_stream(&gateway, id, caller).await {
-        // The route answers for a stream that does not exist.
-        StreamPlace::Here | StreamPlace::Unknown => next.run(request).await,
-        StreamPlace::At(..) if request.headers().contains_key(FORWARDED) => {
-            undecided("the stream is on its way to another gateway")
+    let is_first = !request.headers().contains_key(FORWARDED);
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let deadline = Instant::now() + OWNER_WAIT;
+    let mut request = request;
+    loop {
+        match locate_stream(&app.gateway, id, caller).await {
+            // The route answers for a stream that does not exist.
+            StreamPlace::Here | StreamPlace::Unknown => return next.run(request).await,
+            StreamPlace::At(..) if !is_first => {
+                return undecided("the stream is on its way to another gateway");
+            }
+            StreamPlace::At(instance, address) => {
+                let again = is_read.then(|| without_body(&request));
+                if let Some(response) = ask_owner(&app, (instance, &address), request).await {
+                    return response;
+                }
+                match again {
+                    Some(again) => request = again,
+                    None => return undecided(OWNER_SILENT),
+                }
+            }
+            StreamPlace::Silent => {}
+            StreamPlace::Undecided(why) => return owner_unknown(&why),
         }
-        StreamPlace::At(instance, address) => {
-            let answered = tokio::select! {
-                answered = forward(&address, request) => answered,
-                () = wait_until_lost(&gateway, instance) => Err("no heartbeat".to_owned()),
-            };
-            answered.unwrap_or_else(|why| {
-                tracing::warn!(address, "the owner of a stream does not answer: {why}");
-                undecided("the gateway that owns the stream does not answer")
-            })
+        if !(is_first && is_read) || Instant::now() >= deadline {
+            return owner_unknown(OWNER_SILENT);
         }
-        StreamPlace::Undecided(why) => {
-            let mut response = undecided(&why);
-            response.extensions_mut().insert(OwnerUnknown);
-            response
-        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
+}
+
+/// The owner's response; `None`: the owner is lost, or cannot be reached.
+async fn ask_owner(app: &App, owner: (InstanceId, &str), request: Request) -> Option<Response> {
+    let answered = tokio::select! {
+        answered = forward(&app.peer_calls.peers, owner, request) => answered,
+        () = wait_until_lost(&app.gateway, owner.0) => Err("no heartbeat".to_owned()),
+    };
+    let note = |why: &String| {
+        let address = owner.1;
+        tracing::warn!(address, "the owner of a stream does not answer: {why}");
+    };
+    answered.inspect_err(note).ok()
+}
+
+/// The request once more; a read has no body.
+fn without_body(request: &Request) -> Request {
+    let mut again = Request::new(Body::empty());
+    *again.method_mut() = request.method().clone();
+    *again.uri_mut() = request.uri().clone();
+    *again.headers_mut() = request.headers().clone();
+    *again.extensions_mut() = request.extensions().clone();
+    again
 }
 
 /// Marks the response for a stream whose records do not say where it is: another gateway may have it.
 #[derive(Clone, Copy)]
 pub(super) struct OwnerUnknown;
+
+fn owner_unknown(why: &str) -> Response {
+    let mut response = undecided(why);
+    response.extensions_mut().insert(OwnerUnknown);
+    response
+}
 
 /// The response while it is not known where something is.
 pub(super) fn undecided(message: &str) -> Response {
@@ -82,14 +125,18 @@ fn named_stream(request: &Request) -> Option<StreamId> {
     })
 }
 
-/// Sends the request to another gateway. The body of the response is passed on as it arrives; a client that disconnects
-/// closes the connection to the owner.
-pub(super) async fn forward(address: &str, request: Request) -> Result<Response, String> {
+/// Sends the request to another gateway. The body of the response is passed on as it arrives, until the gateway is gone; a
+/// client that disconnects closes the connection to the owner.
+pub(super) async fn forward(
+    peers: &Peers,
+    (instance, address): (InstanceId, &str),
+    request: Request,
+) -> Result<Response, String> {
     let (head, body) = request.into_parts();
     let mut passed = PassedRequest::of(&head, Bytes::new()).build(address)?;
     *passed.body_mut() = body;
     let response = peers::send(address, passed).await?;
-    Ok(response.map(Body::new))
+    Ok(response.map(|body| Body::new(LivingBody::new(body, peers, instance))))
 }
 
 #[cfg(test)]

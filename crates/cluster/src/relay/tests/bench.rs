@@ -6,10 +6,11 @@ use crate::names::InstanceId;
 use crate::placement::EngineLoad;
 use ::engine::remote::{RemoteRecord, remote_handle};
 use ::engine::{
-    Choice, EngineConfig, Follower, Handle, Progress, Request, SamplingParams, Terms, Token,
-    Transition,
+    Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId, SamplingParams, Terms,
+    Token, Transition,
 };
 use model::Dims;
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use stream::{End, PoolLimits, Read, Reader, SegmentPool};
@@ -30,6 +31,7 @@ pub(super) struct Bench {
     pub(super) now: Instant,
     pub(super) pool: SegmentPool<Token>,
     pub(super) told: Told,
+    submitted: RefCell<Vec<RequestId>>,
 }
 
 /// The transitions of all requests.
@@ -70,6 +72,7 @@ pub(super) fn bench() -> Bench {
         now: start + Duration::from_secs(10),
         pool: SegmentPool::new(PoolLimits { segments_max: 64 }),
         told: Told::default(),
+        submitted: RefCell::default(),
     }
 }
 
@@ -111,8 +114,15 @@ impl Bench {
             remote: Some(RemoteRecord::new(*b"record")),
         };
         change(&mut request);
-        self.handle.submit(request).unwrap();
+        let id = self.handle.submit(request).unwrap();
+        self.submitted.borrow_mut().push(id);
         readers
+    }
+
+    /// Another gateway continues all requests.
+    pub(super) fn leave_all(&self) {
+        let submitted = self.submitted.borrow();
+        submitted.iter().for_each(|id| self.handle.leave(*id));
     }
 
     pub(super) fn show(&mut self, alive: &[InstanceId]) {
