@@ -2,6 +2,7 @@
 
 use crate::admission::Permit;
 use crate::durability::DurableStream;
+use crate::streams::diverged_stream::FollowedText;
 use crate::streams::{PermitHolder, Started, StreamRecord, StreamRegistry, StreamRun};
 use engine::{Progress, SequencePermits};
 use generate::error::ApiError;
@@ -46,7 +47,12 @@ impl<'a> StreamHost<'a> {
 
 impl SubmissionHost for StreamHost<'_> {
     fn progress(&self, prompt: usize) -> Progress {
-        Progress::followed(self.record.transitions().engine_follower(prompt))
+        let text = FollowedText::new(&self.record);
+        let follower = self
+            .record
+            .transitions()
+            .engine_follower(prompt, Some(text));
+        Progress::followed(follower)
     }
 
     fn permits(&self, progress: &Arc<Progress>) -> Option<Box<dyn SequencePermits>> {
@@ -63,6 +69,7 @@ impl SubmissionHost for StreamHost<'_> {
 
     fn set_requests(&self, count: usize) {
         self.record.transitions().set_requests(count);
+        self.record.editions().set_requests(count);
     }
 
     fn stream(&self) -> Option<HostStream> {

@@ -39,6 +39,8 @@ pub struct StreamOwners {
     pub(crate) others: Box<dyn Fn() -> Vec<InstanceId> + Send + Sync>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) stream_bytes_max: usize,
+    /// Whether another gateway may own streams of this process's journal.
+    pub(crate) may_be_replicated: bool,
     pub(crate) status: Arc<StoreStatus>,
 }
 
@@ -143,6 +145,11 @@ impl OwnersSlot {
     /// The owners, in a gateway of a cluster.
     pub fn get(&self) -> Option<&Arc<StreamOwners>> {
         self.owners.get()
+    }
+
+    /// Whether the owners of streams in this process's journal are to be found out.
+    pub(crate) fn may_be_replicated(&self) -> bool {
+        self.get().is_some_and(|owners| owners.may_be_replicated)
     }
 
     /// Waits until no other request looks the stream up.

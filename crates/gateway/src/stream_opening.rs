@@ -75,7 +75,7 @@ impl StreamOpening<'_> {
             deadline_unix_us: self.deadline.map(unix_us),
             model: meta.model.clone(),
             model_key: model.id.clone(),
-            identity: model.identity.clone(),
+            identity: model.identity_now(),
             context_max: model.handle.context_max,
             n: request.ask.n,
             params,

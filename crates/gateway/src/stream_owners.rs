@@ -48,6 +48,10 @@ pub struct RecordsSetup {
     pub others: Box<dyn Fn() -> Vec<InstanceId> + Send + Sync>,
     /// Bytes of a stream that is taken over, in memory.
     pub stream_bytes_max: usize,
+    /// Whether an earlier process of this journal may have stored records, so that another gateway may own its streams.
+    pub may_be_replicated: bool,
+    /// Called before the first record is stored.
+    pub on_store: Box<dyn Fn() + Send + Sync>,
 }
 
 /// Starts to store the records of a gateway's streams, and to find the streams of other gateways. To be called before the
@@ -66,6 +70,7 @@ pub async fn start_records(
         store: setup.store.clone(),
         replicator: Arc::clone(&setup.replicator),
         on_fenced: Box::new(move |fenced| end_fenced_stream(&fencing, fenced)),
+        on_store: setup.on_store,
         on_wanted: Box::new(move || {
             if let Some(journal) = journal.get() {
                 journal.wake();
@@ -80,6 +85,7 @@ pub async fn start_records(
         others: setup.others,
         keys,
         stream_bytes_max: setup.stream_bytes_max,
+        may_be_replicated: setup.may_be_replicated,
         status: Arc::clone(driver.status()),
     }));
     Ok(driver)

@@ -95,6 +95,8 @@ pub struct ApiError {
     pub problems: Vec<Problem>,
     /// When a retry may succeed.
     pub retry_after: Option<Duration>,
+    /// The position after which the client can read on.
+    pub resume_after: Option<String>,
 }
 
 impl ApiError {
@@ -158,6 +160,7 @@ impl ApiError {
             message: message.into(),
             problems: Vec::new(),
             retry_after: None,
+            resume_after: None,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! submit       start and resumption: prompt ids -> logs, requests tools            tools and how they may be called
 //! detokenize   a list of ids -> text
 //! remote_request  a request for an engine of another process  value_bounds, update_record  decoded values
+//! text_edition    which of a stream's texts is told, where owners computed different ones
 //! ```
 
 pub mod constraint;
@@ -30,6 +31,7 @@ pub mod stream_change;
 pub mod stream_meta;
 pub mod stream_source;
 pub mod submit;
+pub mod text_edition;
 pub mod tools;
 pub mod update_record;
 pub mod value_bounds;

@@ -3,6 +3,7 @@
 use crate::error::ApiError;
 use crate::output::parser_config::ParserConfig;
 use crate::stream_meta::StreamMeta;
+use crate::text_edition::TextEdition;
 use engine::{Handle, Progress, RequestId, Token, TopLogprob};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -121,6 +122,7 @@ impl ChoiceLog {
 pub struct StreamSource {
     meta: StreamMeta,
     outcome: OnceLock<Result<StartedGeneration, ApiError>>,
+    edition: TextEdition,
 }
 
 impl StreamSource {
@@ -129,12 +131,18 @@ impl StreamSource {
         Self {
             meta,
             outcome: OnceLock::new(),
+            edition: TextEdition::default(),
         }
     }
 
     /// Metadata of the stream.
     pub fn meta(&self) -> &StreamMeta {
         &self.meta
+    }
+
+    /// The edition of the text that is told.
+    pub fn edition(&self) -> &TextEdition {
+        &self.edition
     }
 
     /// Sets the outcome of the start; false if one was set before.

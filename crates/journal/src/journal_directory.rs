@@ -26,6 +26,8 @@ const FILES_MAX: usize = 65_536;
 
 /// File in which the holder of the lock may name itself, for the next one.
 pub const INSTANCE_NAME: &str = "instance";
+/// File that says that records of the journal's streams may be at other machines, too; see the crate `cluster`.
+pub const REPLICATED_NAME: &str = "replicated";
 
 /// A directory with mode 0700 and files with mode 0600.
 #[derive(Clone, Debug)]
@@ -62,7 +64,8 @@ impl JournalDirectory {
     /// files.
     fn check_contents(&self) -> io::Result<()> {
         for name in self.list_files()? {
-            let is_own = [LOCK_NAME, RESERVE_NAME, INSTANCE_NAME].contains(&&*name)
+            let is_own = [LOCK_NAME, RESERVE_NAME, INSTANCE_NAME, REPLICATED_NAME]
+                .contains(&&*name)
                 || SegmentName::parse(&name).is_some();
             if !is_own {
                 let why = format!(

@@ -3,7 +3,7 @@
 use crate::clock::{now, now_unix_s};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::journal_opening::exchange_instance;
+use crate::journal_opening::{ReplicationMark, exchange_instance};
 use crate::loading::LoadedEngine;
 use cluster::executor::ExecutorModel;
 use cluster::instances::{InstanceState, Membership};
@@ -15,7 +15,8 @@ use cluster::relay::RelayedModel;
 use cluster::shares::{KeyShares, UsageExchange};
 use journal::RecordTap;
 use server::{
-    EngineAbsence, Keys, ModelIdentity, OwnerState, RecordsSetup, Server, key_of_description,
+    EngineAbsence, EngineArithmetic, Keys, ModelIdentity, OwnerState, RecordsSetup, Server,
+    key_of_description,
 };
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -135,6 +136,7 @@ impl JoinedCluster {
         let replicator = Replicator::new(id, config.clone(), key_of_description);
         let replicator = SharedReplicator::new(replicator);
         let known = Arc::clone(&membership);
+        let mark = ReplicationMark::of(settings);
         let setup = RecordsSetup {
             connection,
             store: JetStreamRecords::new(client, subjects, config),
@@ -142,6 +144,8 @@ impl JoinedCluster {
             state_of: Box::new(move |owner| owner_state(&membership, predecessor, owner)),
             others: Box::new(move || other_gateways(&known)),
             stream_bytes_max: settings.journal.config().recovery_bytes_max,
+            may_be_replicated: has_journal && mark.is_set(),
+            on_store: Box::new(move || mark.set()),
         };
         let driver = server.start_records(setup).await.map_err(Failure::user)?;
         let records = self.records.lock();
@@ -186,6 +190,12 @@ impl JoinedCluster {
     pub(crate) fn engine_absence(&self, key: String) -> EngineAbsence {
         let node = Arc::clone(&self.node);
         Box::new(move || node.engine_absence(&key))
+    }
+
+    /// The arithmetic of a relayed model's engines.
+    pub(crate) fn engine_arithmetic(&self, key: String) -> EngineArithmetic {
+        let node = Arc::clone(&self.node);
+        Box::new(move || node.engine_arithmetic(&key))
     }
 
     /// Offers a loaded model to gateways.

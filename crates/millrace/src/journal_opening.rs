@@ -4,7 +4,8 @@
 use crate::config::{JournalPlace, Settings};
 use crate::failure::Failure;
 use cluster::names::InstanceId;
-use journal::{INSTANCE_NAME, JournalDirectory, LockedJournal, StartError};
+use journal::{INSTANCE_NAME, JournalDirectory, LockedJournal, REPLICATED_NAME, StartError};
+use std::path::PathBuf;
 
 /// Locks the journal of the settings. `None`: the server runs without one, for a reason that is in the log.
 ///
@@ -49,6 +50,35 @@ pub(crate) fn exchange_instance(settings: &Settings, id: InstanceId) -> Option<I
         tracing::warn!("{}: {why}", path.display());
     }
     before?.trim().parse().ok()
+}
+
+/// The file in the directory of the journal that says whether another gateway may own streams of the journal.
+pub(crate) struct ReplicationMark(Option<PathBuf>);
+
+impl ReplicationMark {
+    /// The mark of the settings' journal.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let place = settings.journal.place(settings.server.bind);
+        Self(match place {
+            JournalPlace::Directory(path) => Some(path.join(REPLICATED_NAME)),
+            JournalPlace::Off | JournalPlace::NoDefault(_) => None,
+        })
+    }
+
+    /// Whether an earlier process has set the mark.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.as_ref().is_some_and(|path| path.exists())
+    }
+
+    /// Sets the mark.
+    pub(crate) fn set(&self) {
+        if let Some(path) = &self.0
+            && let Err(why) = std::fs::write(path, "")
+        {
+            // The next process of this journal would go on with its streams before it knows that it owns them.
+            tracing::error!("{}: {why}", path.display());
+        }
+    }
 }
 
 /// A required journal ends the start; without another one the server starts, and streams end with the process.

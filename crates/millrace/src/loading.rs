@@ -24,7 +24,10 @@ use generate::model_handle::ModelHandle;
 use kernels::Isa;
 use model::{Forward, Model, ModelFiles};
 use remote::ModelRelay;
-use server::{EngineAbsence, LoadPhase, LoadProgress, ModelFacts, ModelIdentity, StepMetrics};
+use server::{
+    EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity,
+    StepMetrics,
+};
 use std::sync::Arc;
 use step_signal::SignallingObserver;
 use stream::{PoolLimits, SegmentPool};
@@ -235,6 +238,11 @@ impl LoadedEngine {
     /// Why engines of other processes cannot be waited for any longer.
     pub(crate) fn take_engine_absence(&mut self) -> Option<EngineAbsence> {
         self.relay.as_mut()?.absence.take()
+    }
+
+    /// The arithmetic of engines of other processes.
+    pub(crate) fn take_engine_arithmetic(&mut self) -> Option<EngineArithmetic> {
+        self.relay.as_mut()?.arithmetic.take()
     }
 
     /// Shuts the engine down and joins the thread.

@@ -71,6 +71,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         identity: ModelIdentity::default(),
         steps,
         engine_absence: None,
+        engine_arithmetic: None,
         handle: ModelHandle {
             tokenizer: vocab::tokenizer(),
             template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),

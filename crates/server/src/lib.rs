@@ -73,9 +73,9 @@ pub use gateway::keys::{
 pub use gateway::mailbox::MailboxSettings;
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
-    DerivedModel, EngineAbsence, Library, LibraryError, LoadError, LoadPhase, LoadProgress,
-    LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelLimits, PullNews,
-    ServedModel,
+    DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,
+    LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelLimits,
+    PullNews, ServedModel,
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::recovery::StartingJournal;

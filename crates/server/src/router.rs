@@ -161,10 +161,7 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
     };
     router
         .method_not_allowed_fallback(async || not_allowed())
-        .layer(from_fn_with_state(
-            app.clone(),
-            foreign_stream::find_owner,
-        ))
+        .layer(from_fn_with_state(app.clone(), foreign_stream::find_owner))
         .layer(from_fn_with_state(app.clone(), foreign_id::find_elsewhere))
         .layer(from_fn_with_state(
             barrier,

@@ -6,6 +6,8 @@ use crate::json;
 use crate::schema::written_as;
 use bytes::BytesMut;
 use generate::output::position::Position;
+use generate::stream_source::StreamSource;
+use generate::text_edition::TextEdition;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::fmt::{Display, Write};
@@ -16,6 +18,7 @@ pub struct EventIds {
     /// `<stream id>:`
     stream: String,
     positions: Vec<Position>,
+    edition: TextEdition,
 }
 
 impl EventIds {
@@ -24,6 +27,15 @@ impl EventIds {
         Self {
             stream: format!("{id}:"),
             positions,
+            edition: TextEdition::default(),
+        }
+    }
+
+    /// Event ids of a stream that begin at these positions, and name the edition of the text.
+    pub fn of_stream(source: &StreamSource, positions: Vec<Position>) -> Self {
+        Self {
+            edition: source.edition().clone(),
+            ..Self::new(source.meta().id, positions)
         }
     }
 
@@ -40,6 +52,7 @@ impl EventIds {
             stream: if with_stream { &self.stream } else { "" },
             positions: &self.positions,
             terminal,
+            edition: self.edition.get(),
         }
     }
 }
@@ -50,6 +63,7 @@ pub struct CursorText<'a> {
     stream: &'a str,
     positions: &'a [Position],
     terminal: TerminalMarker,
+    edition: u64,
 }
 
 impl CursorText<'_> {
@@ -65,6 +79,10 @@ impl CursorText<'_> {
             }
         }
         json::raw(out, self.terminal_suffix());
+        if self.edition > 0 {
+            json::raw(out, "~");
+            json::integer(out, self.edition);
+        }
     }
 
     fn terminal_suffix(&self) -> &'static str {
@@ -89,7 +107,11 @@ impl Display for CursorText<'_> {
                 write!(f, "-{}", position.parts)?;
             }
         }
-        f.write_str(self.terminal_suffix())
+        f.write_str(self.terminal_suffix())?;
+        match self.edition {
+            0 => Ok(()),
+            edition => write!(f, "~{edition}"),
+        }
     }
 }
 
@@ -123,12 +145,14 @@ mod tests {
                 .map(|(steps, parts)| Position { steps, parts })
                 .collect();
             let n = positions.len();
-            let want = Some(Cursor {
-                positions: positions.clone(),
-                terminal,
-            });
-            let ids = EventIds::new(id, positions);
-            for with_stream in [true, false] {
+            let ids = EventIds::new(id, positions.clone());
+            for (with_stream, edition) in [(true, 0), (false, 0), (true, 1), (false, u64::MAX)] {
+                ids.edition.set(edition);
+                let want = Some(Cursor {
+                    positions: positions.clone(),
+                    terminal,
+                    edition,
+                });
                 let cursor = ids.cursor_text(terminal, with_stream);
                 let mut out = BytesMut::new();
                 cursor.write_to(&mut out);

@@ -27,6 +27,17 @@ impl EngineSearch {
         contexts.filter(|context| *context >= self.context_min)
     }
 
+    /// The arithmetic of all engines of the model that are not gone; `None`: they have several, or there is none.
+    pub fn arithmetic(&self, instances: &[LiveInstance]) -> Option<String> {
+        let here = engines(instances).filter(|engine| engine.state != InstanceState::Gone);
+        let served = here.filter_map(|engine| self.find(engine));
+        let served = served.filter(|served| served.identity.has_content_of(&self.identity));
+        let mut all = served.map(|served| &served.identity.arithmetic);
+        let first = all.next()?;
+        all.all(|arithmetic| arithmetic == first)
+            .then(|| first.clone())
+    }
+
     /// Why no engine takes requests for the model; `None`: one does.
     pub fn problem(&self, instances: &[LiveInstance]) -> Option<String> {
         if self.contexts(instances).next().is_some() {

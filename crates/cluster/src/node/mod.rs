@@ -258,6 +258,12 @@ impl ClusterNode {
             .absence(key, &instances, self.engine_wait, now())
     }
 
+    /// The arithmetic of all engines of a relayed model; `None`: they have several, or there is none.
+    pub fn engine_arithmetic(&self, key: &str) -> Option<String> {
+        let instances = self.membership.instances();
+        self.searches.arithmetic(key, &instances)
+    }
+
     /// Why this process cannot do its part now; `None`: it can. A process that has its own engine serves without NATS.
     pub fn problem(&self) -> Option<String> {
         if self.role == Role::All {

@@ -82,6 +82,14 @@ impl ModelSearches {
         problem.flatten()
     }
 
+    /// The arithmetic of all engines of the model.
+    pub(super) fn arithmetic(&self, key: &str, instances: &[LiveInstance]) -> Option<String> {
+        let table = self.lock();
+        let mut searches = table.searches.iter();
+        let tracked = searches.find(|tracked| tracked.search.key == key)?;
+        tracked.search.arithmetic(instances)
+    }
+
     /// All searches.
     pub(super) fn all(&self) -> Vec<EngineSearch> {
         let table = self.lock();

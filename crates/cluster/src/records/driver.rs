@@ -32,6 +32,8 @@ pub struct RecordsLink {
     pub replicator: Arc<SharedReplicator>,
     /// Called when a stream has another owner.
     pub on_fenced: Box<dyn Fn(Fenced) + Send + Sync>,
+    /// Called before the first record is stored.
+    pub on_store: Box<dyn Fn() + Send + Sync>,
     /// Wakes the journal's thread when streams are to be written once more.
     pub on_wanted: Box<dyn Fn() + Send + Sync>,
 }
@@ -217,6 +219,9 @@ impl RecordsTask {
     fn take_look(&mut self, look: Result<Result<StoreFacts, String>, JoinError>) {
         match look {
             Ok(Ok(facts)) => {
+                if !self.is_adapted {
+                    (self.link.on_store)();
+                }
                 (self.has_store, self.is_adapted) = (true, true);
                 self.status.note_facts(facts.bytes);
                 let mut replicator = self.link.replicator.lock();

@@ -13,6 +13,7 @@ use crate::messages::{
     ADOPTIONS_MAX, AdoptAnswer, AdoptEntry, AdoptRequest, Adoption, Attempt, OrderKind,
 };
 use crate::names::InstanceId;
+use engine::Transition;
 use engine::remote::ContinuedRequest;
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -189,5 +190,6 @@ impl Assignment {
         self.read_at = None;
         self.heard_at = now;
         self.place = Place::Running { engine };
+        self.relayed.notify(Transition::Adopted, now);
     }
 }

@@ -127,6 +127,9 @@ impl Assignment {
 
     /// Begins the next attempt and returns the message for the engine.
     pub(super) fn begin_attempt(&mut self, engine: InstanceId, handle: u64, now: Instant) -> Run {
+        if self.relayed.continued().is_some() {
+            self.relayed.notify(Transition::Recomputed, now);
+        }
         self.last_attempt += 1;
         self.attempt = self.last_attempt;
         self.place = Place::Sent { engine, at: now };

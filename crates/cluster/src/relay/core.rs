@@ -1,4 +1,4 @@
-//! Placement, orders, reads and ends of requests.
+//! Placement, orders and reads of requests.
 
 use super::assignment::{Assignment, Place};
 use super::engines::{Engines, ModelEngines};
@@ -7,7 +7,7 @@ use super::left_attempts::LeftAttempts;
 use super::model_slots::{ModelSlot, ModelSlots, RelayedModel};
 use super::{RelayConfig, RelayCounters};
 use crate::messages::{
-    AdoptEntry, AdoptRequest, Attempt, ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run,
+    AdoptEntry, AdoptRequest, ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run,
 };
 use crate::names::InstanceId;
 use crate::placement::{Placement, PlacementConfig, PlacementRequest};
@@ -57,7 +57,7 @@ pub struct Relay {
     pub(super) placement: Placement,
     pub(super) models: ModelSlots,
     pub(super) requests: BTreeMap<u64, Assignment>,
-    handles: HashMap<(usize, RequestId), u64>,
+    pub(super) handles: HashMap<(usize, RequestId), u64>,
     last_handle: u64,
     pub(super) engines: Engines,
     /// `None`: disconnected.
@@ -183,7 +183,8 @@ impl Relay {
         }
         self.publish_counts();
         let farewells = &mut self.farewells;
-        self.left.expire(now, |engine, attempt| farewells.push(engine, attempt, now));
+        self.left
+            .expire(now, |engine, attempt| farewells.push(engine, attempt, now));
         let orders = &mut self.orders;
         self.farewells.send(now, |engine, order| {
             orders.entry(engine).or_default().push(order);
@@ -288,45 +289,6 @@ impl Relay {
     fn is_dead(&self, engine: InstanceId, connected_at: Instant, now: Instant) -> bool {
         let connected = now.saturating_duration_since(connected_at);
         connected >= self.config.reconnect_grace && !self.engines.alive.contains(&engine)
-    }
-
-    /// Takes a request back from its engine, for the next attempt.
-    pub(super) fn take_back(&mut self, handle: u64, is_crash: bool, now: Instant) {
-        let Some(placed) = self.requests.get_mut(&handle) else {
-            return;
-        };
-        if let Some(engine) = placed.engine() {
-            self.farewells.push(engine, placed.name(handle), now);
-        }
-        self.counters.resubmitted += 1;
-        self.placement.ended(handle, &[], now);
-        if !placed.take_back(is_crash, &self.config, now) {
-            self.end(handle, End::Failed(FailCode::CrashedEngines), now);
-        }
-    }
-
-    /// Ends all open choices of a request, and the request on its engine.
-    pub(super) fn end(&mut self, handle: u64, end: End, now: Instant) {
-        let Some(mut placed) = self.requests.remove(&handle) else {
-            return;
-        };
-        self.handles.remove(&(placed.model, placed.relayed.id()));
-        self.placement.ended(handle, &[], now);
-        if let Some(engine) = placed.engine() {
-            let name = placed.name(handle);
-            match placed.relayed.is_left() {
-                true => self.left.push(engine, name, now),
-                false => self.farewells.push(engine, name, now),
-            }
-        }
-        placed.relayed.finish_all(end, now);
-    }
-
-    /// Orders an engine to forget an attempt, unless another gateway may adopt it.
-    pub(super) fn forget(&mut self, engine: InstanceId, attempt: Attempt, now: Instant) {
-        if !self.left.contains(engine, attempt) {
-            self.farewells.push(engine, attempt, now);
-        }
     }
 
     /// Sends a waiting request to an engine.

@@ -16,10 +16,10 @@
 //! - While this process has no connection, no engine counts as dead.
 //!
 //! ```text
-//! core            placement and ends of requests       assignment       a request and where it runs
+//! core            placement of requests                assignment       a request and where it runs
 //! adoption        engines that have a request of an earlier process
 //! arrivals        messages of engines                  order_queue      orders until acknowledged
-//! outgoing        orders, credit, reads
+//! outgoing        orders, credit, reads                endings          attempts that are given up, and ends
 //! config          times and bounds                     farewells        attempts that engines are to forget
 //! driver          the relay on NATS                    engines          engines from heartbeats
 //! model_slots     models that come and go              left_attempts    attempts that engines keep for the next owner
@@ -32,6 +32,7 @@ mod config;
 mod core;
 mod counters;
 mod driver;
+mod endings;
 mod engines;
 mod farewells;
 mod left_attempts;

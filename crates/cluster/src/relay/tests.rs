@@ -57,7 +57,9 @@ fn engine_keeps_a_request_that_another_gateway_continues() {
     bench.leave_all();
     let forgets = |bench: &mut Bench| {
         let orders = bench.orders().into_iter();
-        orders.filter(|order| order.kind == OrderKind::Forget).count()
+        orders
+            .filter(|order| order.kind == OrderKind::Forget)
+            .count()
     };
     assert_eq!(forgets(&mut bench), 0);
     assert_eq!(read(&mut reader), (vec![5], Some(End::Cancelled)));

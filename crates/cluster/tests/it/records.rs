@@ -117,6 +117,7 @@ impl Gateway {
         let (on_fenced, wanted) = (Arc::clone(&fenced), OnceLock::new());
         wanted.set(waker.clone()).unwrap();
         let driver = RecordsDriver::start(RecordsLink {
+            on_store: Box::new(|| {}),
             connection,
             store: store.clone(),
             replicator: Arc::clone(&shared),

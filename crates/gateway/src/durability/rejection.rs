@@ -131,6 +131,7 @@ pub fn decode(body: &[u8]) -> Option<ApiError> {
         message: recorded.message,
         problems: recorded.problems.into_iter().map(problem).collect(),
         retry_after: recorded.retry_after_ms.map(Duration::from_millis),
+        resume_after: None,
     })
 }
 

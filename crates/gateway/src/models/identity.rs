@@ -13,6 +13,41 @@ pub struct ModelIdentity {
     pub tokenizer: String,
     /// Chat template and answer format.
     pub template: String,
-    /// Readable list of the settings that decide the bits of a result.
+    /// Readable list of the settings that decide the bits of a result; empty where that is not known.
     pub arithmetic: String,
+}
+
+/// Last word of an arithmetic whose results depend on how many rows a step has (decision 0008).
+const TILES: &str = "tiles";
+
+impl ModelIdentity {
+    /// Whether two computations give equal bits: both arithmetics are known and the same, and rows do not know their batch.
+    pub fn computes_as(&self, other: &Self) -> bool {
+        let is_known = !self.arithmetic.is_empty() && self.arithmetic == other.arithmetic;
+        is_known && !self.arithmetic.ends_with(TILES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_equal_with_one_known_arithmetic_without_tiles() {
+        let rows = [
+            ("v1, vectors", "v1, vectors", true),
+            ("v1, vectors", "v2, vectors", false),
+            ("v1, tiles", "v1, tiles", false),
+            ("", "", false),
+            ("v1, vectors", "", false),
+        ];
+        for (one, other, is_equal) in rows {
+            let identity = |arithmetic: &str| ModelIdentity {
+                arithmetic: arithmetic.to_owned(),
+                ..ModelIdentity::default()
+            };
+            let (one, other) = (identity(one), identity(other));
+            assert_eq!(one.computes_as(&other), is_equal, "{one:?} {other:?}");
+        }
+    }
 }

@@ -72,6 +72,23 @@ pub struct ServedModel {
     pub steps: Arc<StepMetrics>,
     /// Why engines of other processes cannot be waited for any longer; `None`: the engine is in this process.
     pub engine_absence: Option<EngineAbsence>,
+    /// The arithmetic of the engines of other processes; `None`: that of [`Self::identity`].
+    pub engine_arithmetic: Option<EngineArithmetic>,
+}
+
+/// The arithmetic that all engines of a model have now, as in [`ModelIdentity::arithmetic`]; `None`: they have several, or
+/// there is none.
+pub type EngineArithmetic = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+impl ServedModel {
+    /// The identity, with the arithmetic of the engines that compute now; empty where that is not one.
+    pub fn identity_now(&self) -> ModelIdentity {
+        let mut identity = self.identity.clone();
+        if let Some(arithmetic) = &self.engine_arithmetic {
+            identity.arithmetic = arithmetic().unwrap_or_default();
+        }
+        identity
+    }
 }
 
 /// Why there has been no engine for a model for so long that new requests are rejected; `None`: there was one.

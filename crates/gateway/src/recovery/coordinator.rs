@@ -5,10 +5,12 @@
 //! requests for the model are on hold until every stream was submitted.
 
 use super::attempt::Attempt;
-use super::continuation::Continuation;
+use super::continuation::{Continuation, has_decided_text};
 use super::continuation_order::{Candidate, next_candidate};
 use super::model_match::ModelMatch;
 use super::model_wait::ModelWait;
+use super::ownership::{continue_when_decided, split_decided};
+use super::reclaim::Reclaims;
 use super::restored_stream::{RestoredStream, RestoredStreams, model_missing};
 use super::settlement::settle_stream;
 use super::starting_journal::HeldRequests;
@@ -30,6 +32,7 @@ const COMPUTING_MAX: usize = 8;
 pub struct Recovery {
     held: HeldRequests,
     streams: Vec<RestoredStream>,
+    reclaims: Reclaims,
     /// Records for a version that can read them.
     unreadable: Vec<DurableStream>,
 }
@@ -41,10 +44,11 @@ struct ModelStreams {
 }
 
 impl Recovery {
-    pub(crate) fn new(held: HeldRequests, restored: RestoredStreams) -> Self {
+    pub(crate) fn new(held: HeldRequests, restored: RestoredStreams, reclaims: Reclaims) -> Self {
         Self {
             held,
             streams: restored.streams,
+            reclaims,
             unreadable: restored.unreadable,
         }
     }
@@ -57,7 +61,9 @@ impl Recovery {
             models,
             ..
         } = &self.held.0;
-        let groups = group_streams(models, self.streams).await;
+        let (owned, undecided) = split_decided(self.reclaims, self.streams).await;
+        let late = continue_when_decided(&self.held.0, undecided);
+        let groups = group_streams(models, owned).await;
         models.hold_only(groups.iter().map(|group| group.entry.weights.clone()));
         let mut tasks = JoinSet::new();
         for group in groups {
@@ -67,9 +73,12 @@ impl Recovery {
             };
             tasks.spawn(recovery.run(group));
         }
-        while tasks.join_next().await.is_some() {}
-        generations.metrics.recovery.note_submitted();
-        tracing::info!("recovered streams are submitted");
+        let submitted = async {
+            while tasks.join_next().await.is_some() {}
+            generations.metrics.recovery.note_submitted();
+            tracing::info!("recovered streams are submitted");
+        };
+        tokio::join!(submitted, late);
         if !self.unreadable.is_empty() {
             std::future::pending::<()>().await;
         }
@@ -211,6 +220,12 @@ impl ModelRecovery {
             let Err(pending) = Continuation::new(&self.handles, serving, stream) else {
                 continue;
             };
+            let record = pending.run.record();
+            if !has_decided_text(&pending) {
+                // Nothing is stored: a client may have tokens of another text.
+                record.propose_edition(vec![0; record.meta().choices]);
+                record.note_recomputed();
+            }
             requeue(*pending, serving);
         }
     }
@@ -255,7 +270,7 @@ enum PlannedStream {
 }
 
 fn planned(stream: RestoredStream, serving: &ReadyModel) -> PlannedStream {
-    let matched = ModelMatch::of(&stream.description.identity, &serving.model.identity);
+    let matched = ModelMatch::of(&stream.description.identity, &serving.model.identity_now());
     match (matched, stream.plan.clone()) {
         (ModelMatch::Other, _) | (ModelMatch::Readable, StreamPlan::Queued) => {
             reject_without_model(stream);

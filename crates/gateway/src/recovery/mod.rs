@@ -11,6 +11,7 @@
 //! wall_time         instants of this process from recorded wall times
 //! takeover          a stream of another process that is gone
 //! reclaim           streams that another gateway may have taken over
+//! ownership         the wait until that is known
 //! ```
 //!
 //! # From the start of the process to the last submission
@@ -31,6 +32,7 @@ pub(crate) mod coordinator;
 pub(crate) mod first_news;
 pub(crate) mod model_match;
 pub(crate) mod model_wait;
+pub(crate) mod ownership;
 pub(crate) mod reclaim;
 pub(crate) mod recorded_choices;
 pub(crate) mod recorded_terms;

@@ -22,7 +22,8 @@ impl ModelMatch {
         let reads = recorded.tokenizer == loaded.tokenizer && recorded.template == loaded.template;
         match (reads, recorded.weights == loaded.weights) {
             (true, true) => Self::Same {
-                is_recomputed: recorded.arithmetic != loaded.arithmetic,
+                is_recomputed: recorded.arithmetic != loaded.arithmetic
+                    && !loaded.arithmetic.is_empty(),
             },
             (true, false) => Self::Readable,
             (false, _) => Self::Other,
@@ -51,6 +52,7 @@ mod tests {
         let rows = [
             (identity("w", "k", "t", "a"), same(false)),
             (identity("w", "k", "t", "b"), same(true)),
+            (identity("w", "k", "t", ""), same(false)),
             (identity("v", "k", "t", "a"), ModelMatch::Readable),
             (identity("w", "j", "t", "a"), ModelMatch::Other),
             (identity("w", "k", "s", "a"), ModelMatch::Other),

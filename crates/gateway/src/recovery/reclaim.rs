@@ -5,28 +5,64 @@ use crate::owners_slot::{LOOKUPS_MAX, OwnerState, StreamOwners};
 use cluster::records::{Adopted, ClaimOutcome, Fenced, LastMessage};
 use futures_util::StreamExt;
 use journal::RecoveredStream;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::{Caller, StreamId};
+use tokio::sync::oneshot;
 use wire::clock;
 
 /// Pause between two attempts to claim the streams of this gateway's journal.
-const CLAIM_AGAIN: Duration = Duration::from_secs(2);
+const CLAIM_AGAIN: Duration = Duration::from_millis(500);
 
-/// Claims the streams of this gateway's journal, which an earlier process of it has owned. One that another gateway has
-/// taken over, or has continued, ends here.
-pub(crate) async fn reclaim_streams(gateway: Gateway, streams: Vec<Arc<RecoveredStream>>) {
+/// Streams of this gateway's journal whose owner is being found out.
+#[derive(Default)]
+pub(crate) struct Reclaims(HashMap<u128, oneshot::Receiver<()>>);
+
+impl Reclaims {
+    /// Ready when the owner of a stream is known: [`crate::streams::StreamRecord::is_moved`] says that it is another
+    /// gateway.
+    pub(crate) fn decision(&mut self, id: u128) -> Option<oneshot::Receiver<()>> {
+        self.0.remove(&id)
+    }
+}
+
+/// Claims the streams of this gateway's journal in a task. One that another gateway has taken over, or has continued, ends
+/// here. To be called when the streams are registered.
+pub(crate) fn begin_reclaims(gateway: &Gateway, streams: Vec<Arc<RecoveredStream>>) -> Reclaims {
+    let mut reclaims = Reclaims::default();
+    if gateway.owners.is_set() {
+        let is_awaited = gateway.owners.may_be_replicated();
+        let streams = streams.into_iter().map(|stream| {
+            let (decided, decision) = oneshot::channel();
+            if is_awaited {
+                reclaims.0.insert(stream.id, decision);
+            }
+            (stream, decided)
+        });
+        let streams: Vec<_> = streams.collect();
+        tokio::spawn(reclaim_streams(gateway.clone(), streams));
+    }
+    reclaims
+}
+
+async fn reclaim_streams(
+    gateway: Gateway,
+    streams: Vec<(Arc<RecoveredStream>, oneshot::Sender<()>)>,
+) {
     let Some(owners) = gateway.owners.get() else {
         return;
     };
     let claims = futures_util::stream::iter(streams);
-    let claims = claims.for_each_concurrent(LOOKUPS_MAX, |stream| {
+    let claims = claims.for_each_concurrent(LOOKUPS_MAX, |(stream, decided)| {
         let gateway = &gateway;
         async move {
             while let Err(why) = reclaim_stream(owners, gateway, &stream).await {
                 tracing::debug!("the owner of a recovered stream is not known: {why}");
                 tokio::time::sleep(CLAIM_AGAIN).await;
             }
+            // Nobody waits at the end of the process.
+            let _ = decided.send(());
         }
     });
     claims.await;

@@ -61,12 +61,16 @@ pub(crate) struct RestoredStreams {
 impl RestoredStreams {
     /// Counts the streams for metrics.
     pub(crate) fn count(&self, metrics: &RecoveryMetrics) {
-        let is_ended = |stream: &&RestoredStream| matches!(stream.plan, StreamPlan::Ended(_));
-        let ended = self.streams.iter().filter(is_ended).count() as u64;
+        let count = |is: fn(&StreamPlan) -> bool| {
+            let streams = self.streams.iter().filter(|stream| is(&stream.plan));
+            streams.count() as u64
+        };
+        let ended = count(|plan| matches!(plan, StreamPlan::Ended(_)));
+        let rejected = count(|plan| matches!(plan, StreamPlan::Rejected(_)));
         let all = self.streams.len() as u64;
-        metrics.count_streams(RecoveryOutcome::Continued, all - ended);
+        metrics.count_streams(RecoveryOutcome::Continued, all - ended - rejected);
         metrics.count_streams(RecoveryOutcome::Ended, ended);
-        metrics.count_streams(RecoveryOutcome::Rejected, self.rejected);
+        metrics.count_streams(RecoveryOutcome::Rejected, self.rejected + rejected);
         metrics.count_streams(RecoveryOutcome::Expired, self.expired);
         let unreadable = self.unreadable.len() as u64;
         metrics.count_streams(RecoveryOutcome::Unreadable, unreadable);
@@ -199,13 +203,18 @@ impl Registration<'_> {
                 run.record().restore_rejection(stream_plan::lost_error());
                 run.finish_recovered(self.wall.past_instant(ended_at));
             }
-            StreamPlan::Rejected(error) => {
+            StreamPlan::Rejected(error) if !self.is_undecided() => {
                 restored.rejected += 1;
                 run.reject_recovered(error);
             }
             plan => {
                 let deadline = recorded_terms::deadline(&description, self.wall);
                 run.record().restore_control(&control);
+                if self.origin == RecordsOrigin::OtherGateway
+                    && !matches!(plan, StreamPlan::Ended(_))
+                {
+                    run.record().editions().expect();
+                }
                 restored.streams.push(RestoredStream {
                     run,
                     description,
@@ -217,6 +226,11 @@ impl Registration<'_> {
                 });
             }
         }
+    }
+
+    /// Whether another gateway may own the stream by now.
+    fn is_undecided(self) -> bool {
+        self.origin != RecordsOrigin::OtherGateway && self.gateway.owners.may_be_replicated()
     }
 
     /// `None` if this process has a stream of this id already.
@@ -238,6 +252,7 @@ impl Registration<'_> {
             is_paused: recovered.is_paused && is_open,
             may_be_behind: self.origin == RecordsOrigin::OtherGateway,
             is_claimed: self.origin == RecordsOrigin::OtherGateway,
+            is_undecided: self.is_undecided(),
         };
         let streams = &self.gateway.generations.streams;
         let registration = streams.restore(

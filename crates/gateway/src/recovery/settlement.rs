@@ -26,6 +26,8 @@ pub(crate) async fn settle_stream(
         true => WallTime::now().past_instant(stream_plan::ended_unix_us(&stream.recovered)),
         false => wire::clock::now(),
     };
+    // No token follows.
+    stream.run.record().editions().settle();
     let Ok(continuation) = Continuation::new(handles, serving, stream) else {
         // Only streams with prompts are planned to be readable.
         return;

@@ -1,8 +1,8 @@
 //! A journal between the lock and the registration of the streams.
 
 use super::coordinator::Recovery;
-use super::reclaim::reclaim_streams;
-use super::restored_stream::{RecordsOrigin, RestoredStreams, restore_streams};
+use super::reclaim::begin_reclaims;
+use super::restored_stream::{RecordsOrigin, restore_streams};
 use crate::durability::{AdoptedStream, DescriptionKind, StreamJournal};
 use crate::handles::Gateway;
 use crate::keys::Keys;
@@ -93,22 +93,22 @@ pub async fn recover_streams(
                 .map(|one| Arc::clone(&one.recovered))
                 .collect();
             let streams = restore_events(&gateway, streams);
-            let reclaimed = reclaim_streams(gateway.clone(), recovered);
-            tokio::spawn(reclaimed);
             let is_sealed = read.report.is_sealed;
             let origin = RecordsOrigin::Journal { is_sealed };
-            restore_streams(&gateway, &keys, streams, origin)
+            let restored = restore_streams(&gateway, &keys, streams, origin);
+            (restored, begin_reclaims(&gateway, recovered))
         }
         Err(why) => {
             tracing::error!("no stream of this process is durable: {why}");
-            RestoredStreams::default()
+            Default::default()
         }
     };
+    let (restored, reclaims) = restored;
     let metrics = &gateway.generations.metrics.recovery;
     metrics.set_begun(begun);
     restored.count(metrics);
     gateway.registration.open();
-    Recovery::new(held, restored)
+    Recovery::new(held, restored, reclaims)
 }
 
 /// Restores deliveries and events in mailboxes among the objects of a journal, and returns the others.

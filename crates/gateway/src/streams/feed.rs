@@ -5,8 +5,10 @@
 
 use bytes::Bytes;
 use generate::stream_change::Change;
+use std::collections::VecDeque;
 use std::fmt;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use stream::StreamId;
 use tokio::sync::broadcast;
 
@@ -14,10 +16,17 @@ use tokio::sync::broadcast;
 /// open and end at one time fits.
 const FEED_EVENTS_MAX: usize = 1024;
 
+/// Recoveries that later readers get.
+const RECOVERIES_MAX: usize = 256;
+/// Time in which they get them: streams are recovered at the start of the process, before a reader can have connected.
+const RECOVERIES_KEPT: Duration = Duration::from_secs(10);
+
 /// The writing end of the ring. Clones write to the same ring.
 #[derive(Clone)]
 pub struct StreamFeed {
     ring: broadcast::Sender<FeedEvent>,
+    /// At most [`RECOVERIES_MAX`].
+    recoveries: Arc<Mutex<VecDeque<(Instant, FeedEvent)>>>,
 }
 
 /// An event in the ring.
@@ -61,11 +70,27 @@ impl StreamFeed {
     pub fn new() -> Self {
         Self {
             ring: broadcast::Sender::new(FEED_EVENTS_MAX),
+            recoveries: Arc::default(),
         }
     }
 
-    /// Writes an event. Never waits; allocates nothing.
+    /// Writes an event. Never waits for a reader; allocates nothing, unless a stream is recovered.
     pub fn publish(&self, event: FeedEvent) {
+        let _kept = match event {
+            FeedEvent::Change {
+                change: Change::Recovered,
+                at,
+                ..
+            } => {
+                let mut kept = self.recoveries();
+                if kept.len() == RECOVERIES_MAX {
+                    kept.pop_front();
+                }
+                kept.push_back((at, event.clone()));
+                Some(kept)
+            }
+            _ => None,
+        };
         // `send` fails only without readers, and then the event is not needed.
         let _ = self.ring.send(event);
     }
@@ -73,6 +98,23 @@ impl StreamFeed {
     /// A reader of the events from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<FeedEvent> {
         self.ring.subscribe()
+    }
+
+    /// A reader of the events from now on, and the recoveries of the last seconds.
+    pub fn subscribe_after_recovery(
+        &self,
+        now: Instant,
+    ) -> (broadcast::Receiver<FeedEvent>, Vec<FeedEvent>) {
+        let mut kept = self.recoveries();
+        kept.retain(|(at, _)| now.saturating_duration_since(*at) < RECOVERIES_KEPT);
+        let recoveries = kept.iter().map(|(_, event)| event.clone());
+        (self.ring.subscribe(), recoveries.collect())
+    }
+
+    fn recoveries(&self) -> MutexGuard<'_, VecDeque<(Instant, FeedEvent)>> {
+        // No code that may panic runs under this lock.
+        let kept = self.recoveries.lock();
+        kept.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether there is a reader.
@@ -84,5 +126,33 @@ impl StreamFeed {
 impl fmt::Debug for StreamFeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StreamFeed({} readers)", self.ring.receiver_count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::clock;
+
+    #[test]
+    fn reader_that_connects_after_a_recovery_gets_it_once_and_for_a_while() {
+        let (feed, now) = (StreamFeed::new(), clock::now());
+        let publish = |change| {
+            feed.publish(FeedEvent::Change {
+                stream: StreamId::from_bits(7),
+                change,
+                prompt: None,
+                at: now,
+            });
+        };
+        publish(Change::Opened);
+        for _ in 0..=RECOVERIES_MAX {
+            publish(Change::Recovered);
+        }
+        let (mut ring, recoveries) = feed.subscribe_after_recovery(now);
+        assert_eq!(recoveries.len(), RECOVERIES_MAX);
+        assert!(ring.try_recv().is_err(), "the others are over");
+        let (_, recoveries) = feed.subscribe_after_recovery(now + RECOVERIES_KEPT);
+        assert!(recoveries.is_empty());
     }
 }

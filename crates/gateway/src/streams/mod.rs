@@ -32,6 +32,7 @@
 //!   response and connects the two.
 //! - `Attendance`, in the record: the readers that are present. An [`EndReceipt`] is the end on the way to one of them.
 //! - `ControlHistory`, in the record: the last control updates.
+//! - `TextEditions`, in the record: where the text may differ from what an earlier owner told.
 //! - `Transitions`, shared with the engine's followers: the state changes, published to the [`StreamFeed`].
 
 pub(crate) mod attendance;
@@ -41,6 +42,7 @@ pub(crate) mod control_history;
 pub(crate) mod credit_owner;
 pub mod describe;
 pub(crate) mod detached_driver;
+pub mod diverged_stream;
 pub(crate) mod end_name;
 pub(crate) mod feed;
 pub mod moved_stream;
@@ -60,6 +62,7 @@ pub(crate) mod stream_run;
 pub mod stream_state;
 pub(crate) mod stream_terms;
 pub mod subscriber;
+pub mod text_editions;
 pub(crate) mod transitions;
 pub(crate) mod undelivered;
 
@@ -179,10 +182,10 @@ impl StreamRegistry {
         let registration = self
             .registry
             .restore(id, owner, (opened_at, opened_unix_us), record)?;
-        registration
-            .payload()
-            .transitions()
-            .publish_restored(note.is_claimed, now);
+        if !note.is_undecided {
+            let transitions = registration.payload().transitions();
+            transitions.publish_restored(note.is_claimed, now);
+        }
         Some(registration)
     }
 

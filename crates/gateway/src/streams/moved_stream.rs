@@ -24,6 +24,13 @@ impl StreamRecord {
         self.recovery_state().is_moved()
     }
 
+    /// Whether a client may have more than this process, which an owner that is gone has sent: the stream goes on, and was
+    /// taken over from records.
+    pub fn may_be_behind(&self) -> bool {
+        let note = self.recovery_state().note();
+        note.is_some_and(|note| note.may_be_behind) && !self.is_over()
+    }
+
     /// Whether a client has more than this process by now, which an owner that is gone has sent.
     pub fn is_behind(&self, positions: &[Position]) -> bool {
         let note = self.recovery_state().note();

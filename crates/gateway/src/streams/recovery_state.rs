@@ -14,6 +14,8 @@ pub(crate) struct RecoveryNote {
     pub(crate) may_be_behind: bool,
     /// Whether another gateway owned the stream.
     pub(crate) is_claimed: bool,
+    /// Whether it is to be found out if another gateway owns the stream by now.
+    pub(crate) is_undecided: bool,
 }
 
 /// Whether a stream came back after a restart. Readers are counted while the stream waits for the start.

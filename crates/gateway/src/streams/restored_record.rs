@@ -18,9 +18,15 @@ impl StreamRecord {
         self.control_history()
             .restore_updates(history, now, clock::unix_us());
         self.steering().restore(control);
+        self.editions().restore(&control.editions);
         let note = self.recovery_state().note();
         let is_paused = note.is_some_and(|note| note.is_paused);
         self.paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    /// This process owns the stream, which was undecided ([`super::RecoveryNote::is_undecided`]).
+    pub(crate) fn note_owned(&self) {
+        self.transitions().publish_restored(false, clock::now());
     }
 
     /// The stream never starts, as an earlier process has decided, or because this process cannot: without a record.

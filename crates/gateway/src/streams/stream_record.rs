@@ -14,6 +14,7 @@ use super::recovery_state::RecoveryState;
 use super::steering::Steering;
 use super::stream_state::StreamState;
 use super::stream_terms::StreamTerms;
+use super::text_editions::TextEditions;
 use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;
 use crate::admission::QueuePosition;
@@ -60,6 +61,7 @@ pub struct StreamRecord {
     /// Position in the admission queue, if the request had to wait.
     queue_position: OnceLock<QueuePosition>,
     recovery: RecoveryState,
+    editions: Arc<TextEditions>,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
     steering: Steering,
@@ -77,8 +79,10 @@ impl StreamRecord {
         durable: Option<DurableStream>,
         transitions: Arc<Transitions>,
     ) -> Self {
+        let source = StreamSource::new(meta);
         Self {
-            source: Arc::new(StreamSource::new(meta)),
+            editions: Arc::new(TextEditions::new(source.edition().clone())),
+            source: Arc::new(source),
             terms,
             stage: watch::Sender::new(StreamStage::Waiting),
             program: OnceLock::new(),
@@ -109,6 +113,11 @@ impl StreamRecord {
     /// Whether, and how, the stream came back after a restart.
     pub(crate) fn recovery_state(&self) -> &RecoveryState {
         &self.recovery
+    }
+
+    /// The editions of the text.
+    pub(crate) fn editions(&self) -> &Arc<TextEditions> {
+        &self.editions
     }
 
     /// Whether an earlier process opened the stream: a client may have more than this process has shown so far.
@@ -239,7 +248,7 @@ impl StreamRecord {
     }
 
     /// As [`wait_for_start`](Self::wait_for_start), for a task that is no reader.
-    pub(crate) async fn wait_for_outcome(&self) -> Result<&StartedGeneration, ApiError> {
+    pub async fn wait_for_outcome(&self) -> Result<&StartedGeneration, ApiError> {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == StreamStage::Settled).await;
         match self.source.outcome() {
@@ -315,6 +324,8 @@ impl StreamRecord {
         Some(Cursor {
             positions: self.started()?.choices.iter().map(position).collect(),
             terminal: TerminalMarker::None,
+            // The client does not say which.
+            edition: 0,
         })
     }
 

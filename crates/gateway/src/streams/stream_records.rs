@@ -21,6 +21,7 @@ impl StreamRecord {
             durable.steer(ControlState {
                 count,
                 history,
+                editions: self.editions().recorded(),
                 ..steering.control_state().clone()
             });
         }

@@ -145,5 +145,6 @@ fn served_model(loaded: &mut LoadedEngine) -> ServedModel {
         steps: Arc::clone(&loaded.steps),
         handle: loaded.handle.clone(),
         engine_absence: loaded.take_engine_absence(),
+        engine_arithmetic: loaded.take_engine_arithmetic(),
     }
 }

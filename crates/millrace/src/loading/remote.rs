@@ -14,7 +14,7 @@ use cluster::relay::RelayedModel;
 use engine::Handle;
 use engine::remote::{RemoteInbox, remote_handle};
 use model::{Dims, ModelFiles, PAGE_TOKENS, PAGES_MAX};
-use server::{EngineAbsence, LoadPhase, LoadProgress, ModelIdentity};
+use server::{EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelIdentity};
 use std::sync::Arc;
 use upstream::UpstreamModel;
 
@@ -45,6 +45,8 @@ impl From<Failure> for RemoteLoadError {
 pub(super) struct ModelRelay {
     /// Until it is moved to the model's requests.
     pub(super) absence: Option<EngineAbsence>,
+    /// As [`Self::absence`].
+    pub(super) arithmetic: Option<EngineArithmetic>,
     /// Ends with the drop.
     _relaying: Relaying,
 }
@@ -82,7 +84,8 @@ pub(crate) fn load_remote(
     let loaded = model.into_loaded(source, engine, context_max, settings);
     Ok(LoadedEngine {
         relay: Some(ModelRelay {
-            absence: Some(cluster.engine_absence(key)),
+            absence: Some(cluster.engine_absence(key.clone())),
+            arithmetic: Some(cluster.engine_arithmetic(key)),
             _relaying: relaying,
         }),
         ..loaded

@@ -16,7 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use cluster::names::InstanceId;
 use gateway::job_names;
-use gateway::stream_owners::{StreamPlace, locate_stream, wait_until_lost};
+use gateway::stream_owners::{StreamPlace, locate_stream};
 use gateway::streams::registry_caller;
 use http::request::Parts;
 use http::{Method, StatusCode};
@@ -97,7 +97,7 @@ pub(crate) async fn find_elsewhere(
             let peers = &app.peer_calls.peers;
             let answered = tokio::select! {
                 answered = forward(peers, (instance, &address), passed) => answered,
-                () = wait_until_lost(&app.gateway, instance) => Err("no heartbeat".to_owned()),
+                () = peers.clone().wait_until_gone(instance) => Err("no heartbeat".to_owned()),
             };
             answered.unwrap_or_else(|why| unreachable(&address, &why))
         }

@@ -45,11 +45,8 @@ pub(crate) async fn reconnect_chat(
     };
     let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
     let protocol = Some(Protocol::AiSdkUi);
-    Ok(stream_events(
-        &responder,
-        &record,
-        ResumeOptions { protocol, ..resume },
-    )?)
+    let resume = ResumeOptions { protocol, ..resume };
+    Ok(stream_events(&responder, &record, resume).await?)
 }
 
 /// The caller's latest stream of this chat that has not ended.

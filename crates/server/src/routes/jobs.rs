@@ -71,11 +71,7 @@ pub(crate) async fn watch_job(
     let record = job.find_stream()?;
     let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
     let protocol = Some(resume.protocol.unwrap_or(Protocol::Job));
-    Ok(stream_events(
-        &responder,
-        &record,
-        ResumeOptions { protocol, ..resume },
-    )?)
+    Ok(stream_events(&responder, &record, ResumeOptions { protocol, ..resume }).await?)
 }
 
 /// Cancels a job within one step. A job that has ended stays as it is.

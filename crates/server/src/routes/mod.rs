@@ -11,6 +11,7 @@ pub(crate) mod mailbox;
 pub(crate) mod models;
 pub(crate) mod ollama;
 mod peer_feeds;
+mod response_place;
 pub(crate) mod responses;
 pub(crate) mod stored_completions;
 pub(crate) mod stream_feed;

@@ -6,6 +6,7 @@ use crate::request::incoming_request::IncomingRequest;
 use crate::request::unadmitted_request::UnadmittedHandles;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
+use crate::routes::response_place::cursor_after_event;
 use crate::routes::stream_watch::SubscribeOptions;
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -37,7 +38,7 @@ use wire::query::Query;
 use wire::request_parser::ParseContext;
 use wire::responses::ResponsesEncoder;
 use wire::responses::input_item::InputItem;
-use wire::responses::{request, response_object, sequence_number};
+use wire::responses::{request, response_object};
 use wire::stored_request::{History, StoredItem};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
@@ -142,17 +143,17 @@ impl ResponseInPath {
     }
 
     /// The events of the response, after those that the client has.
-    fn event_response(
+    async fn event_response(
         &self,
         responder: &StreamResponder,
         query: &Query,
     ) -> Result<Response, ApiError> {
         let after = query.number("starting_after", u64::MAX)?;
         let entry = self.find_stream()?;
-        let cursor = after
-            .map(|after| sequence_number::cursor_after(entry.source(), after))
-            .transpose()?;
-        let cursor = cursor.flatten();
+        let cursor = match after {
+            Some(after) => cursor_after_event(&entry, after).await?,
+            None => None,
+        };
         let positions = cursor.as_ref().map(|cursor| cursor.positions.clone());
         let positions =
             positions.unwrap_or_else(|| vec![Position::default(); entry.meta().choices]);
@@ -168,7 +169,7 @@ impl ResponseInPath {
             govern: false,
         };
         let body = options.open_body(responder, &entry)?;
-        let body = body.with_ids(EventIds::new(entry.id(), positions));
+        let body = body.with_ids(EventIds::of_stream(entry.source(), positions));
         Ok(with_stream_id(
             stream_response::streaming_response(body),
             &entry,
@@ -208,7 +209,7 @@ pub(crate) async fn show_response(
     let record = response.find_record()?;
     let query = Query::of(&uri)?;
     match query.get("stream") {
-        Some("true") => Ok(response.event_response(&responder, &query)?),
+        Some("true") => Ok(response.event_response(&responder, &query).await?),
         None | Some("false") => Ok(match response.store.look_up(&record) {
             ResponseLookup::Running(entry) => with_stream_id(json_response(so_far(&entry)), &entry),
             ResponseLookup::Ended(outcome) => json_response(outcome.body.clone()),

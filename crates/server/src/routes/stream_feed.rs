@@ -134,7 +134,7 @@ fn snapshot_event(sources: &MetricsSources) -> FeedEvent {
     }
 }
 
-/// `GET /v1/streams/feed`: a snapshot of the metrics, then the events from now on, until the client disconnects or the
+/// `GET /v1/streams/feed`: a snapshot of the metrics and the recoveries of the last seconds, then the events from now on, until the client disconnects or the
 /// server shuts down. The authentication layer has checked the scope.
 pub(crate) async fn show_feed(
     State(sources): State<MetricsSources>,
@@ -156,8 +156,11 @@ pub(crate) async fn show_feed(
     };
     let source = EventSource::new(peers.own_name());
     let mut first = BytesMut::new();
-    let ring = feed.subscribe();
+    let (ring, recoveries) = feed.subscribe_after_recovery(clock::now());
     source.write_event(&snapshot_event(&sources), &mut first);
+    recoveries
+        .iter()
+        .for_each(|event| source.write_event(event, &mut first));
     let reader = FeedReader {
         ring,
         source,

@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::request::extract::{Authenticated, JsonBody};
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
-use crate::routes::stream_watch::SubscribeOptions;
+use crate::routes::stream_watch::{SubscribeOptions, wait_decided};
 use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
@@ -77,8 +77,8 @@ impl ResumeOptions {
 /// The events of a stream, from the beginning or after the cursor of the client.
 ///
 /// # Errors
-/// An invalid cursor, or one beyond what was emitted; the rejection of a stream that never started.
-pub(crate) fn stream_events(
+/// An invalid cursor, one beyond what was emitted, or of another text; the rejection of a stream that never started.
+pub(crate) async fn stream_events(
     responder: &StreamResponder,
     record: &Arc<StreamRecord>,
     resume: ResumeOptions,
@@ -88,6 +88,9 @@ pub(crate) fn stream_events(
         .after
         .map(|after| Cursor::parse(&after, record.id(), choices).ok_or_else(invalid_cursor))
         .transpose()?;
+    if let Some(cursor) = &cursor {
+        wait_decided(record, cursor).await;
+    }
     let protocol = resume.protocol.unwrap_or(terms.protocol);
     let framing = protocol.framing().or_requested(resume.framing);
     let settings = EncoderSettings {
@@ -114,7 +117,7 @@ pub(crate) fn stream_events(
         protocol: MeteredProtocol::Wire(protocol),
         govern: resume.govern,
     };
-    let ids = EventIds::new(record.id(), positions);
+    let ids = EventIds::of_stream(record.source(), positions);
     let body = options.open_body(responder, record)?.with_ids(ids);
     Ok(with_stream_id(
         stream_response::streaming_response(body),
@@ -207,13 +210,14 @@ pub(crate) async fn watch_stream(
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
     let mut protocol = stream.payload.terms().protocol;
-    let mut watch = || {
+    let watched = async {
         let resume = ResumeOptions::parse(&headers, &Query::of(&uri)?)?;
         protocol = resume.protocol.unwrap_or(protocol);
-        stream_events(&responder, &stream.payload, resume)
+        stream_events(&responder, &stream.payload, resume).await
     };
+    let watched = watched.await;
     // The error is written in the wire protocol of the events, not of the path.
-    Ok(watch().unwrap_or_else(|error| protocol.error(&error)))
+    Ok(watched.unwrap_or_else(|error| protocol.error(&error)))
 }
 
 /// Cancels a running stream; removes an ended one.

@@ -66,6 +66,8 @@ fn start_gateway(nats: &Nats, id: u64, states: &States) -> Gateway {
                     }),
                     others: Box::new(Vec::new),
                     stream_bytes_max: 1 << 24,
+                    may_be_replicated: false,
+                    on_store: Box::new(|| {}),
                 };
                 server.start_records(setup).await.unwrap()
             });

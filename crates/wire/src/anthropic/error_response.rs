@@ -36,6 +36,9 @@ struct MessageErrorDetails<'a> {
     /// All rejected fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError<'a>>,
+    /// The position after which a stream can be read on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume_after: Option<&'a str>,
     /// Unsupported features; Anthropic's clients retry without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     unsupported: Option<[&'static str; 1]>,
@@ -52,6 +55,7 @@ impl<'a> MessageErrorBody<'a> {
                 details: MessageErrorDetails {
                     error_code: error.code,
                     errors: error_response::field_errors(error),
+                    resume_after: error.resume_after.as_deref(),
                     unsupported: (error.code == THREAD_UNSUPPORTED).then_some(["thread"]),
                 },
             },

@@ -17,6 +17,9 @@ pub struct ErrorLine<'a> {
     /// Number of generated tokens; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     eval_count: Option<u64>,
+    /// The position after which a stream can be read on; only in `stream_diverged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume_after: Option<&'a str>,
 }
 
 impl<'a> ErrorLine<'a> {
@@ -26,6 +29,7 @@ impl<'a> ErrorLine<'a> {
             error: &error.message,
             code: error.code,
             eval_count: (tokens > 0).then_some(tokens),
+            resume_after: error.resume_after.as_deref(),
         }
     }
 }

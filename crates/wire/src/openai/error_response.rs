@@ -9,6 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
+/// The header with the position after which a stream can be read on.
+const RESUME_AFTER: &str = "x-stream-resume-after";
+
 /// Error code of a response, stored in the response's extensions for the metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct RejectedWith(pub &'static str);
@@ -28,6 +31,9 @@ struct ErrorObject<'a> {
     code: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError<'a>>,
+    /// The position after which a stream can be read on; only in `stream_diverged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume_after: Option<&'a str>,
 }
 
 /// A rejected field of a request.
@@ -47,6 +53,7 @@ impl<'a> ErrorBody<'a> {
                 param: first_invalid_field(error),
                 code: error.code,
                 errors: field_errors(error),
+                resume_after: error.resume_after.as_deref(),
             },
         }
     }
@@ -92,6 +99,11 @@ pub fn with_body<B: From<Bytes>>(error: &ApiError, body: Bytes) -> Response<B> {
             "retry-after-ms",
             HeaderValue::from(whole_milliseconds(wait)),
         );
+    }
+    if let Some(place) = &error.resume_after
+        && let Ok(place) = HeaderValue::from_str(place)
+    {
+        headers.insert(RESUME_AFTER, place);
     }
     if error.kind == ErrorKind::TimedOut {
         // Official clients retry every 5xx; a request that missed its deadline once would miss it again.

@@ -192,8 +192,37 @@ pub fn cursor_after(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cur
     let cursor = Cursor {
         positions: vec![position],
         terminal: TerminalMarker::None,
+        edition: 0,
     };
     Ok(Some(cursor).filter(|_| position.begun() > 0))
+}
+
+/// The number after the events of the first `steps` steps of a response with one choice.
+pub fn number_at(source: &StreamSource, steps: u64) -> u64 {
+    let (mut track, mut found) = (ChoiceProgress::default(), None);
+    replay::each(source, 0, &mut |event: &Event<'_>| {
+        if found.is_some() {
+            return;
+        }
+        let mut before = track;
+        track.count_frames(event);
+        if event.position().is_none_or(|place| place.begun() <= steps) {
+            return;
+        }
+        let number = sequence_number(&[before]);
+        if let Some(item) = before.starting_item(event) {
+            before.end_item();
+            before.start_item(item);
+            (0..item.start_events()).for_each(|_| before.count_event());
+        }
+        // The event may cover steps on both sides.
+        let within = OPENING + before.offset + steps;
+        found = Some(match before.continues_item(event) {
+            true => number.max(within),
+            false => number,
+        });
+    });
+    found.unwrap_or_else(|| sequence_number(&[track]))
 }
 
 #[cfg(test)]

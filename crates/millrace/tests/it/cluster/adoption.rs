@@ -1,6 +1,7 @@
 //! A gateway that is killed and started again, while the engine goes on.
 
 use super::conversation::SETTINGS;
+use super::gateway_killed::{jet_stream, wait_stored};
 use super::processes::{Cluster, address, json, wait_for_engines};
 use super::{metric, nats_server};
 use crate::kill::crashing::{Client, description};
@@ -71,14 +72,7 @@ fn engine_goes_on_with_the_stream_of_a_killed_gateway_and_computes_no_token_twic
     let Some(program) = nats_server::program() else {
         return;
     };
-    let undisturbed = {
-        let args = ["serve", "--bind", "127.0.0.1:0"];
-        let server = Serving::start_with(&args, &SETTINGS, Stdio::inherit());
-        let (stream, reader) = open(&server);
-        let transcript = finish(&server, &stream);
-        reader.join().unwrap();
-        transcript
-    };
+    let undisturbed = undisturbed();
     let folder = Folder::new("cluster-adoption");
     let journal: &str = folder.0.join("journal").display().to_string().leak();
     let settings = [&SETTINGS[..], &[("MILLRACE_JOURNAL_DIRECTORY", journal)]].concat();
@@ -106,4 +100,53 @@ fn engine_goes_on_with_the_stream_of_a_killed_gateway_and_computes_no_token_twic
     assert_eq!(metric(&gateway, "millrace_relay_attempts_total"), 0.0);
     let report = json(&gateway.get("/v1/cluster"));
     assert_eq!(report["nats"]["denied"], serde_json::json!([]), "{report}");
+}
+
+/// What the clients of one undisturbed process receive.
+fn undisturbed() -> Transcript {
+    let args = ["serve", "--bind", "127.0.0.1:0"];
+    let server = Serving::start_with(&args, &SETTINGS, Stdio::inherit());
+    let (stream, reader) = open(&server);
+    let transcript = finish(&server, &stream);
+    reader.join().unwrap();
+    transcript
+}
+
+/// Another gateway goes on with the stream of a gateway that ends so; no token is computed twice.
+fn check_adoption_by_another(name: &str, end: fn(Serving)) {
+    let Some(program) = nats_server::program() else {
+        return;
+    };
+    let folder = Folder::new(name);
+    let lines = jet_stream(&folder);
+    let mut cluster = Cluster::new(program, &format!("{name}-nats"), &lines, &SETTINGS);
+    cluster.start_engines(2);
+    let [first, second] =
+        ["a", "b"].map(|name| cluster.start_durable_gateway(&folder.0.join(name)));
+    wait_for_engines(&first, 2);
+    wait_for_engines(&second, 2);
+    let (stream, reader) = open(&first);
+    wait_until("the stream is parked", || is_at_rest(&first, &stream));
+    wait_stored(&first, "");
+    end(first);
+    reader.join().unwrap();
+    let received = finish(&second, &stream);
+    assert_eq!(received.without_cached(), undisturbed().without_cached());
+    assert_eq!(metric(&second, "millrace_relay_adopted_total"), 2.0);
+    assert_eq!(metric(&second, "millrace_relay_attempts_total"), 0.0);
+    let described = description(&second, &stream);
+    let computed = (0..2).map(|i| metric(cluster.engine(i), "millrace_generated_tokens_total"));
+    assert_eq!(computed.sum::<f64>(), 80.0, "{described}");
+}
+
+#[test]
+fn another_gateway_adopts_the_stream_of_a_killed_one() {
+    check_adoption_by_another("adoption-killed", drop);
+}
+
+#[test]
+fn another_gateway_adopts_the_stream_of_one_that_shuts_down() {
+    check_adoption_by_another("adoption-leaving", |gateway| {
+        assert!(gateway.terminate().success());
+    });
 }

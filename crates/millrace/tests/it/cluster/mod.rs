@@ -3,6 +3,8 @@
 mod adoption;
 mod any_gateway;
 pub(crate) mod conversation;
+mod cut_off;
+mod diverged;
 mod events;
 mod gateway_killed;
 mod limits_of_keys;
@@ -11,6 +13,7 @@ mod moved;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
 pub(crate) mod processes;
+mod restarted;
 mod resting;
 mod several_models;
 

@@ -14,16 +14,16 @@ use testing::wait::wait_until;
 /// Tokens of a stream: many more than have been read when the gateway is disturbed.
 const TOKENS: u32 = 600;
 /// Events after which the gateway is disturbed.
-const EVENTS: usize = 20;
+pub(super) const EVENTS: usize = 20;
 
 /// Two gateways with one engine.
-struct Pair {
-    cluster: Cluster,
-    gateways: [Serving; 2],
+pub(super) struct Pair {
+    pub(super) cluster: Cluster,
+    pub(super) gateways: [Serving; 2],
     folder: Folder,
 }
 
-fn start(name: &str) -> Option<Pair> {
+pub(super) fn start(name: &str) -> Option<Pair> {
     let program = nats_server::program()?;
     let folder = Folder::new(name);
     let lines = jet_stream(&folder);
@@ -37,7 +37,7 @@ fn start(name: &str) -> Option<Pair> {
     })
 }
 
-fn open(gateway: &Serving) -> String {
+pub(super) fn open(gateway: &Serving) -> String {
     let head = "POST /v1/chat/completions HTTP/1.1\r\nx-stream-resumable: 1";
     let body = json!({
         "messages": [{"role": "user", "content": "Tell me a long story."}], "stream": true, "seed": 11,
@@ -49,19 +49,19 @@ fn open(gateway: &Serving) -> String {
 }
 
 /// What a client receives of one process that is not disturbed.
-fn undisturbed(name: &str) -> Client {
+pub(super) fn undisturbed(name: &str) -> Client {
     let single = Crashing::start(name, &SETTINGS);
     let mut whole = Client::new("whole", &open(single.serving()), "openai.chat");
     whole.read_to_end(&single.address());
     whole
 }
 
-fn assert_equal(client: Client, whole: Client) {
+pub(super) fn assert_equal(client: Client, whole: Client) {
     let received = client.transcript.without_cached();
     assert_eq!(received, whole.transcript.without_cached());
 }
 
-fn is_owned_again(gateway: &Serving, id: &str) -> bool {
+pub(super) fn is_owned_again(gateway: &Serving, id: &str) -> bool {
     let reply = gateway.get(&format!("/v1/streams/{id}"));
     reply.starts_with("HTTP/1.1 200") && json(&reply)["generation"] == 2
 }

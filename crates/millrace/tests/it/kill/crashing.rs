@@ -95,6 +95,16 @@ impl Client {
         }
     }
 
+    /// The id of the last event.
+    pub(crate) fn last_id(&self) -> &str {
+        self.last.as_deref().expect("an event")
+    }
+
+    /// Reads on after this position from now on.
+    pub(crate) fn resume_after(&mut self, place: &str) {
+        self.last = Some(place.to_owned());
+    }
+
     /// Reads on from the last event until the server is silent or gone.
     pub(crate) fn read_on(&mut self, address: &str) -> Option<u16> {
         if self.is_over {

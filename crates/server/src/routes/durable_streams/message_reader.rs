@@ -81,7 +81,8 @@ impl MessageReader {
     /// The offset after the messages that were read.
     pub(super) fn offset_text(&self) -> OffsetText {
         let choices = self.record.meta().choices;
-        self.offset.of_choices(choices)
+        let edition = self.record.source().edition().get();
+        self.offset.of_choices(choices).of_edition(edition)
     }
 
     /// Appends the messages that exist, up to the limit of a read.

@@ -4,10 +4,12 @@
 //! read_options    query parameters and If-None-Match
 //! message_reader  the messages after an offset, read from the stream's logs
 //! event_body      a live read as server-sent events
+//! client_text     whether a client has the text that is told here
 //! ```
 //!
 //! A read replays the stream's logs up to the offset, as every resumed reader does, and keeps nothing.
 
+mod client_text;
 mod event_body;
 mod message_reader;
 mod read_options;
@@ -62,6 +64,9 @@ pub(crate) async fn read_stream(
     let options = ReadOptions::parse(&Query::of(&uri)?, record.meta().choices)?;
     if options.mode == ReadMode::CatchUp || options.from == ReadFrom::Tail {
         wait_for_recovery(&record, responder.keep_alive()).await?;
+    }
+    if let ReadFrom::Offset(offset) = options.from {
+        client_text::expect_same_text(&record, (offset, options.edition)).await?;
     }
     let response = match options.mode {
         ReadMode::Events => {
@@ -212,7 +217,9 @@ fn entity_tag(record: &StreamRecord, start: &str, next: &str, state: ReadState) 
 }
 
 fn offset_text(record: &StreamRecord, offset: StepOffset) -> String {
-    offset.of_choices(record.meta().choices).to_string()
+    let edition = record.source().edition().get();
+    let text = offset.of_choices(record.meta().choices);
+    text.of_edition(edition).to_string()
 }
 
 fn insert_offset(headers: &mut HeaderMap, offset: &str) {

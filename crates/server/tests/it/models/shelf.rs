@@ -99,6 +99,7 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         identity: ModelIdentity::default(),
         steps,
         engine_absence: None,
+        engine_arithmetic: None,
         handle: ModelHandle {
             tokenizer: vocab::tokenizer(),
             template: Arc::new(template.expect("a template")),

@@ -290,18 +290,18 @@ impl Rig {
         let steps = Arc::new(StepMetrics::default());
         engine.observe(steps.observer());
         let (engine, _joiner) = engine::spawn(engine).expect("a thread");
-        let segments_max = 1 << 14;
-        let limits = PoolLimits { segments_max };
+        let limits = PoolLimits {
+            segments_max: 1 << 14,
+        };
         let (tokens, top) = (SegmentPool::new(limits), SegmentPool::new(limits));
         let served = Arc::new(ServedModel {
             id: MODEL.to_owned(),
             created_unix_s: 7,
             facts: ModelFacts::default(),
-            identity: NEXT_IDENTITY
-                .with_borrow_mut(Option::take)
-                .unwrap_or_default(),
+            identity: NEXT_IDENTITY.take().unwrap_or_default(),
             steps,
             engine_absence: None,
+            engine_arithmetic: None,
             handle: ModelHandle {
                 tokenizer: speech.tokenizer,
                 template: Arc::new(
