@@ -17,6 +17,7 @@
 #   NGINX_PORT 8420, GATEWAY_PORT 8431 and up, ENGINE_PORT 8441 and up,
 #   NATS_PORT 4222 and up, NATS_ROUTE_PORT 6222 and up, NATS_MONITOR_PORT 8222 and up: on 127.0.0.1
 #   WAIT              seconds in which a process must become ready or end; default: 120
+#   SERVERS           addresses of NATS for engines and gateways; default: those of the three servers
 #   PREFIX            put before the command of each process that is started, such as `nice`
 #   MILLRACE_*        settings for gateways and engines (docs/settings.md)
 #
@@ -127,7 +128,7 @@ start_nats() {
 
 start_millrace() {
   local name=$1 role=${1%-*} servers
-  servers=$(for n in 0 1 2; do printf ',nats://127.0.0.1:%s' $((NATS_PORT + n)); done)
+  servers=${SERVERS:-$(for n in 0 1 2; do printf ',nats://127.0.0.1:%s' $((NATS_PORT + n)); done)}
   local args=(serve --role "$role" --nats "${servers#,}" --bind "127.0.0.1:$(port_of "$name")")
   mkdir -p "$STATE/$name"
   # All three servers hold a copy of the records; each process has a journal of its own.

@@ -1,9 +1,9 @@
 """Faults in a cluster of real processes, and what clients see of them.
 
-    python cluster.py MILLRACE FOLDER [--short] [--streams 200] [--tokens 400] [--rows gateway,nats] [--nats VERSION=PROGRAM ...]
+    python cluster.py MILLRACE FOLDER [--short] [--streams 200] [--tokens 400] [--rows gateway,NATS] [--nats PROGRAM ...]
 
-Starts three NATS servers, two gateways, three engines and nginx by deploy/cluster.sh, and prints a table. All answers are
-greedy or have seeds: each is compared with that of one process that nothing happened to. Exit status 1 if a row failed.
+Starts three NATS servers, three gateways, three engines and nginx by deploy/cluster.sh, and prints a table. All answers
+are greedy or have seeds: each is compared with that of one process that nothing happened to. Exit status 1 if a row failed.
 Nothing here depends on how fast the machine is.
 """
 
@@ -11,12 +11,18 @@ import argparse
 import asyncio
 import pathlib
 import shutil
+import signal
+import subprocess
 import sys
 import time
 import traceback
 
-from faults import FAKETIME, ROWS, Bench
+import faults  # registers its rows, as the next ones do
+import nats_faults  # noqa: F401
+import partitions  # noqa: F401
+import rolling  # noqa: F401
 from processes import Alone, Cluster
+from rows import ROWS, Bench
 from streams import Question, Streams
 
 # A row that takes longer hangs: with 200 streams one takes a minute or two.
@@ -33,9 +39,17 @@ def arguments():
     parser.add_argument("--rows", default="", help="parts of names of rows")
     parser.add_argument("--nats", nargs="*", default=["nats-server"], help="programs")
     asked = parser.parse_args()
-    asked.streams = asked.streams or (24 if asked.short else 200)
-    asked.tokens = asked.tokens or (800 if asked.short else 400)
+    asked.streams = asked.streams or (12 if asked.short else 200)
+    # A short stream must still run when the fault comes.
+    asked.tokens = asked.tokens or (600 if asked.short else 400)
+    asked.gateways = 2 if asked.short else 3
     return asked
+
+
+def version_of(program):
+    """Version of a NATS server, such as `2.9.10`."""
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return told.strip().rpartition("v")[2]
 
 
 def wanted(asked, has_faketime):
@@ -46,7 +60,7 @@ def wanted(asked, has_faketime):
         if parts and not any(part in name for part in parts) or not parts and asked.short and not short:
             continue
         if "clocks" in name and not has_faketime:
-            left_out.append(f"{name}: there is no {FAKETIME}")
+            left_out.append(f"{name}: there is no {faults.FAKETIME}")
         elif "nginx" in name and not shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"):
             left_out.append(f"{name}: nginx is not installed")
         else:
@@ -83,18 +97,19 @@ async def run_row(bench, name, function):
 
 
 async def run(asked):
-    rows, left_out = wanted(asked, pathlib.Path(FAKETIME).exists())
+    rows, left_out = wanted(asked, pathlib.Path(faults.FAKETIME).exists())
     questions = [Question(number, asked.tokens) for number in range(asked.streams)]
     expected = await undisturbed(asked, questions)
     print(f"{len(questions)} streams of {asked.tokens} tokens", flush=True)
-    table, log = [], asked.folder
+    table = []
     for program in asked.nats:
-        cluster = Cluster(asked.millrace, program, log / "state")
+        cluster = Cluster(asked.millrace, program, asked.folder / "state", gateways=asked.gateways)
         bench = Bench(cluster, questions, expected, outage_s=5 if asked.short else 30)
         try:
-            print(f"-- {program}", flush=True)
+            version = version_of(program)
+            print(f"-- NATS {version}: {program}", flush=True)
             for name, function in rows:
-                table.append((program, *await run_row(bench, name, function)))
+                table.append((version, *await run_row(bench, name, function)))
         finally:
             cluster.end()
     return table, left_out
@@ -102,10 +117,12 @@ async def run(asked):
 
 def main():
     asked = arguments()
+    # The cluster is ended however this ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     table, left_out = asyncio.run(run(asked))
-    print("\n| fault | clients saw | |\n|---|---|---|")
-    for _, name, seen, is_good in table:
-        print(f"| {name} | {seen} | {'pass' if is_good else '**FAIL**'} |")
+    print("\n| NATS | fault | clients saw | |\n|---|---|---|---|")
+    for version, name, seen, is_good in table:
+        print(f"| {version} | {name} | {seen} | {'pass' if is_good else '**FAIL**'} |")
     for what in left_out:
         print(f"SKIPPED: {what}")
     sys.exit(0 if all(is_good for *_, is_good in table) else 1)

@@ -232,8 +232,8 @@ async def gateway_death(asked):
             await streams.finish()
             await cluster.call("stop", "gateway-1")
             assert not streams.broken() and not streams.wrong()
-            resumed = [r for r in streams.received if r.connections > 1 and r.before < len(r.times)]
-            pauses += [r.times[r.before] - at for r in resumed]
+            resumed = [r for r in streams.received if len(r.starts) > 1 and r.starts[-1] < len(r.times)]
+            pauses += [r.times[r.starts[-1]] - at for r in resumed]
     print(f"next token after the kill: {summary(pauses)}")
 
 

@@ -18,6 +18,9 @@ SCRIPT = ROOT / "deploy" / "cluster.sh"
 SETTINGS = {
     "MILLRACE_MODEL_DETERMINISTIC": "true",
     "MILLRACE_ADAPTIVE_LIMITS_ENABLED": "false",
+    # 200 streams run at the same time at one gateway, and as many in one engine.
+    "MILLRACE_ADAPTIVE_LIMITS_MAX_STREAMS": "1024",
+    "MILLRACE_QUEUE_MAX_DEPTH": "1024",
     "MILLRACE_STREAMS_RETENTION_S": "900",
     "MILLRACE_STREAMS_RETAINED_MAX": "100000",
     "MILLRACE_STREAMS_RETENTION_BYTES": str(1 << 30),
@@ -102,6 +105,12 @@ class Cluster:
     def front(self):
         """Where clients connect."""
         return self.url("nginx") if "nginx" in self.run("status") else self.url("gateway-1")
+
+    @property
+    def nats_ports(self):
+        """Where the NATS servers listen for clients."""
+        first = int(self.variables["NATS_PORT"])
+        return [first + n for n in range(len(self.nats))]
 
     def pid(self, name):
         return int((self.folder / "pids" / name).read_text().split()[0])

@@ -13,6 +13,12 @@ ANIMALS = ["an owl", "a fox", "a hen", "a cat", "a dog", "a goat", "a duck", "a 
 THINGS = ["a kite", "a lantern", "a boat", "a drum", "a basket", "a coat", "a bell"]
 
 
+def http_client():
+    """A client with a connection of its own for each stream; no certificates are read for `http`."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    return httpx.AsyncClient(timeout=900, limits=limits, trust_env=False, verify=False)
+
+
 @dataclasses.dataclass(frozen=True)
 class Question:
     """A request whose answer is always the same: greedy, or with a seed."""
@@ -41,8 +47,8 @@ class Received:
     connections: int = 0
     # When the events with text came.
     times: list = dataclasses.field(default_factory=list)
-    # How many of them came over the connections before the last one.
-    before: int = 0
+    # How many of them had come when each connection began to tell.
+    starts: list = dataclasses.field(default_factory=list)
 
     def add(self, text, finish):
         self.times.append(time.monotonic())
@@ -102,7 +108,7 @@ class ResumingReader:
                 self.is_done = True
             elif reply.status_code == 200:
                 self.received.id = self.received.id or reply.headers["x-stream-id"]
-                self.received.before = len(self.received.times)
+                self.received.starts.append(len(self.received.times))
                 await self.read_events(reply)
             else:
                 body = (await reply.aread()).decode(errors="replace")
@@ -157,12 +163,13 @@ class Streams:
             self.tasks.append(asyncio.create_task(read_openai(client, received, headers)))
         return self
 
-    def open_resuming(self, urls):
-        """Readers that begin at the first address."""
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        client = httpx.AsyncClient(timeout=900, limits=limits, trust_env=False)
+    def open_resuming(self, urls, cursors=()):
+        """Readers that begin at the first address; with `cursors` in the midst of their streams."""
+        client = http_client()
         self.clients.append(client)
         self.readers = [ResumingReader(client, urls, received) for received in self.received]
+        for reader, cursor in zip(self.readers, cursors):
+            reader.cursor = cursor
         self.tasks += [asyncio.create_task(reader.run()) for reader in self.readers]
         return self
 
