@@ -1,6 +1,6 @@
 """Measurements of a cluster of real processes on one machine; docs/cluster.md has results, and what they mean.
 
-    python measurements.py MILLRACE FOLDER --nats PROGRAM [--fake FAKE-ENGINE] [--rows hop,idle]
+    python measurements.py MILLRACE FOLDER --nats PROGRAM [--examples FOLDER] [--rows hop,idle] [--small]
 
 All processes, NATS servers and clients share the processors of this machine: times are upper bounds, ratios are of one run.
 """
@@ -11,9 +11,12 @@ import contextlib
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
+import statistics
 import subprocess
+import sys
 import time
 
 from processes import Alone, Cluster, get_json, until
@@ -71,7 +74,17 @@ async def load(asked, url, clients, tokens, prompt=32, requests=None):
 
 @row
 async def hop(asked):
-    """An answer of one token by a gateway and an engine, and by one process: two hops more"""
+    """A message from one process to another over NATS, and what two of them add to an answer of one token"""
+    async with cluster_of(asked, engines=1, gateways=1) as cluster:
+        server = f"nats://127.0.0.1:{cluster.nats_ports[0]}"
+        keys = [cluster.folder / f"{role}.nkey" for role in ("gateway", "engine")]
+        command = [asked.examples / "hop", server, *keys, "500" if asked.small else "10000"]
+        print("a hop:", (await asyncio.to_thread(subprocess.check_output, command, text=True)).strip())
+        await answers_of_one_token(asked, cluster)
+
+
+async def answers_of_one_token(asked, cluster):
+    """By a gateway and an engine, and by one process, in turn."""
 
     async def ask(client, url, number):
         body = {"prompt": f"Say {number}", "max_tokens": 1, "ignore_eos": True}
@@ -81,18 +94,18 @@ async def hop(asked):
         return time.perf_counter() - begin
 
     alone = Alone(asked.millrace)
-    async with cluster_of(asked, engines=1, gateways=1) as cluster, httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False) as client:
         await alone.ready()
         times = {alone.url: [], cluster.url("gateway-1"): []}
-        for number in range(1000):
+        for number in range(100 if asked.small else 2000):
             for url, seconds in times.items():
                 seconds.append(await ask(client, url, number))
         alone.stop()
-        one, two = times.values()
-        print(f"one process: {summary(one)}")
-        print(f"gateway and engine: {summary(two)}")
-        for part in (0.5, 0.95, 0.99):
-            print(f"a hop, half of the difference of p{part * 100:.0f}: {(percentile(two, part) - percentile(one, part)) / 2 * 1e3:.2f} ms")
+    one, two = times.values()
+    print(f"answers of one process: {summary(one)}")
+    print(f"answers of gateway and engine: {summary(two)}")
+    added = [percentile(two, part) - percentile(one, part) for part in (0.5, 0.95, 0.99)]
+    print("more at p50, p95, p99:", ", ".join(f"{seconds * 1e3:.2f} ms" for seconds in added))
 
 
 @row
@@ -102,9 +115,11 @@ async def gateway_cpu(asked):
         await load(asked, cluster.url("gateway-1"), 64, 64)
         begin, before = cpu_s(cluster.pid("gateway-1")), traffic(cluster)
         nats = {name: cpu_s(cluster.pid(name)) for name in cluster.nats}
-        result = await load(asked, cluster.url("gateway-1"), 64, 256, requests=256)
+        requests = 64 if asked.small else 512
+        result = await load(asked, cluster.url("gateway-1"), 64, 256, requests=requests)
         used, carried = cpu_s(cluster.pid("gateway-1")) - begin, traffic(cluster)
-        tokens = 256 * 256
+        # `bench serve` has as many requests before the measured ones as clients.
+        tokens = 256 * (requests + 64)
         print(json.dumps(result))
         print(f"{used * 1e6 / tokens:.1f} us of the gateway for each of {tokens} tokens")
         servers = sum(cpu_s(cluster.pid(name)) - at for name, at in nats.items())
@@ -122,13 +137,11 @@ def traffic(cluster):
 @contextlib.asynccontextmanager
 async def fakes_of(asked, cluster, count, step_ms=20, sequences=64):
     """Fake engines in place of the real ones."""
-    if not asked.fake:
-        raise SystemExit("--fake is missing: cargo build --release -p cluster --example fake_engine")
     programs = []
     try:
         for n in range(count):
             server = f"nats://127.0.0.1:{cluster.variables['NATS_PORT']}"
-            command = [asked.fake, server, cluster.folder / "engine.nkey", str(step_ms), str(sequences)]
+            command = [asked.examples / "fake_engine", server, cluster.folder / "engine.nkey", str(step_ms), str(sequences)]
             programs.append(subprocess.Popen(command))
         address = cluster.url("gateway-1")
 
@@ -149,7 +162,7 @@ async def fakes_of(asked, cluster, count, step_ms=20, sequences=64):
 @row
 async def scaling(asked):
     """Tokens per second through one gateway by engines without weights: 64 sequences each, steps of 20 ms"""
-    for count in (1, 2, 4, 8):
+    for count in (1, 2) if asked.small else (1, 2, 4, 8):
         async with cluster_of(asked, engines=1, gateways=1) as cluster, fakes_of(asked, cluster, count) as programs:
             clients = 64 * count
             await load(asked, cluster.url("gateway-1"), clients, 32)
@@ -166,18 +179,28 @@ async def scaling(asked):
 async def throughput(asked):
     """One engine behind one gateway beside one process, on a model of 1B whose arithmetic dominates"""
     model = asked.folder / "1b.gguf"
-    if not model.exists():
+    if asked.small:
+        model = ""
+    elif not model.exists():
         synth = [asked.millrace, "synth", model, "--preset", "llama-1b", "--quant", "Q4_K_M"]
         subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
     settings = {"MILLRACE_MODEL_DETERMINISTIC": "false", "MILLRACE_MODEL_CONTEXT": "2048"}
-    for number in range(3):
-        alone = Alone(asked.millrace, settings, str(model))
-        await alone.ready()
-        one = await load(asked, alone.url, 16, 48, requests=48)
-        alone.stop()
-        async with cluster_of(asked, engines=1, gateways=1, model=str(model), **settings) as cluster:
-            two = await load(asked, cluster.url("gateway-1"), 16, 48, requests=48)
-        print(f"round {number}: one process {json.dumps(one)}\n  gateway and engine {json.dumps(two)}")
+    ratios = []
+    for number in range(2 if asked.small else 5):
+        # In turn, so that a slow minute of the machine is not always the same one's.
+        one, two = None, None
+        for turn in (number, number + 1):
+            if turn % 2:
+                async with cluster_of(asked, engines=1, gateways=1, model=str(model), **settings) as cluster:
+                    two = await load(asked, cluster.url("gateway-1"), 16, 48, requests=64)
+            else:
+                alone = Alone(asked.millrace, settings, str(model))
+                await alone.ready()
+                one = await load(asked, alone.url, 16, 48, requests=64)
+                alone.stop()
+        ratios.append(two["tokens_per_s"] / one["tokens_per_s"])
+        print(f"round {number}: {two['tokens_per_s']:.1f} of {one['tokens_per_s']:.1f} tokens/s: {ratios[-1]:.3f}", flush=True)
+    print(f"gateway and engine have {statistics.median(ratios):.3f} of the throughput of one process (median of {len(ratios)} rounds)")
 
 
 async def expected_of(asked, questions):
@@ -191,11 +214,11 @@ async def expected_of(asked, questions):
 @row
 async def engine_death(asked):
     """From the kill of an engine to the next token of its streams, at about 200 tokens"""
-    questions = [Question(number, 1600) for number in range(32)]
+    questions = [Question(number, 1600) for number in range(8 if asked.small else 32)]
     expected = await expected_of(asked, questions)
     pauses, prefill = [], []
     async with cluster_of(asked) as cluster:
-        for _ in range(5):
+        for _ in range(1 if asked.small else 5):
             await cluster.whole()
             moved = cluster.metrics("millrace_relay_resubmitted_total")
             streams = Streams(questions, expected).open_openai([cluster.front])
@@ -218,11 +241,11 @@ async def engine_death(asked):
 @row
 async def gateway_death(asked):
     """From the kill of a gateway to the next token at the other one, at about 500 tokens"""
-    questions = [Question(number, 700) for number in range(24)]
+    questions = [Question(number, 700) for number in range(8 if asked.small else 24)]
     expected = await expected_of(asked, questions)
     pauses = []
     async with cluster_of(asked) as cluster:
-        for _ in range(5):
+        for _ in range(1 if asked.small else 5):
             await cluster.whole()
             urls = [cluster.url("gateway-1"), cluster.url("gateway-2")]
             streams = Streams(questions, expected).open_resuming(urls)
@@ -239,33 +262,33 @@ async def gateway_death(asked):
 
 @row
 async def idle(asked):
-    """10,000 streams over two gateways, each with a reader that has all that it may have"""
-    count = 10_000
+    """10,000 streams over two gateways, each with a reader that has all that it may have; engines without weights"""
+    count = 400 if asked.small else 10_000
+    bound = str(2 * count)
     settings = {
-        "MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS": "8",
+        "MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS": str(IdleReader.CREDIT),
         "MILLRACE_BACKPRESSURE_ACK_TIMEOUT_MS": "0",
-        "MILLRACE_STREAMS_OPEN_MAX": "20000",
-        "MILLRACE_SERVER_OPEN_REQUESTS_MAX": "20000",
-        "MILLRACE_SERVER_CONNECTIONS_MAX": "20000",
-        "MILLRACE_SERVER_CONNECTIONS_PER_IP_MAX": "20000",
-        "MILLRACE_ENGINE_SEQUENCES_MAX": "6000",
-        "MILLRACE_ENGINE_INBOX_MAX": "6000",
-        "MILLRACE_ENGINE_STEP_TOKENS": "6000",
         "MILLRACE_STREAMS_KEEP_ALIVE_MS": "10000",
+        # Memory must not depend on what is beyond the streams that are open.
+        "MILLRACE_STREAMS_RETENTION_S": "60",
     }
-    async with cluster_of(asked, engines=2, **settings) as cluster:
-        at = [f"{name}: {resident_mib(cluster.pid(name)):.0f} MiB" for name in cluster.gateways + cluster.engines + cluster.nats]
-        print("before:", ", ".join(at))
+    names = ["STREAMS_OPEN_MAX", "SERVER_OPEN_REQUESTS_MAX", "SERVER_CONNECTIONS_MAX", "SERVER_CONNECTIONS_PER_IP_MAX"]
+    names += ["ADAPTIVE_LIMITS_MAX_STREAMS", "QUEUE_MAX_DEPTH", "ENGINE_SEQUENCES_MAX", "ENGINE_INBOX_MAX", "ENGINE_STEP_TOKENS"]
+    settings |= {f"MILLRACE_{name}": bound for name in names}
+    async with cluster_of(asked, engines=2, **settings) as cluster, fakes_of(asked, cluster, 2, sequences=count) as programs:
+        pids = {name: cluster.pid(name) for name in cluster.gateways + cluster.nats}
+        pids |= {f"engine {n + 1}": program.pid for n, program in enumerate(programs)}
+        print("before:", memory_of(pids), flush=True)
         readers = [await IdleReader.open(cluster.url(cluster.gateways[n % 2]), n) for n in range(count)]
-        print(f"{sum(r.is_open for r in readers)} of {count} streams are open")
+        print(f"{sum(r.is_open for r in readers)} of {count} streams are open; refused: {sorted({r.head for r in readers if not r.is_open})}")
         reads = [asyncio.create_task(reader.drain()) for reader in readers]
-        await asyncio.sleep(60)
-        parked = sum(reader.tokens >= 8 and reader.is_open for reader in readers)
-        at = [f"{name}: {resident_mib(cluster.pid(name)):.0f} MiB" for name in cluster.gateways + cluster.engines + cluster.nats]
-        print(f"{parked} have all their tokens; after a minute:", ", ".join(at))
-        used = [cpu_s(cluster.pid(name)) for name in cluster.gateways]
-        await asyncio.sleep(30)
-        used = [(cpu_s(cluster.pid(name)) - before) / 30 for name, before in zip(cluster.gateways, used)]
+        await until("readers with all their tokens", lambda: all(r.tokens >= r.CREDIT or not r.is_open for r in readers))
+        await asyncio.sleep(5 if asked.small else 60)
+        waiting = sum(reader.is_open and reader.tokens >= reader.CREDIT for reader in readers)
+        print(f"{waiting} wait with {IdleReader.CREDIT} tokens; some time later:", memory_of(pids), flush=True)
+        used = [cpu_s(pids[name]) for name in cluster.gateways]
+        await asyncio.sleep(5 if asked.small else 30)
+        used = [(cpu_s(pids[name]) - before) / (5 if asked.small else 30) for name, before in zip(cluster.gateways, used)]
         print("processors of the gateways while they wait:", ", ".join(f"{part:.3f}" for part in used))
         print("records:", cluster.records())
         for read in reads:
@@ -273,8 +296,15 @@ async def idle(asked):
         await asyncio.gather(*reads, return_exceptions=True)
 
 
+def memory_of(pids):
+    return ", ".join(f"{name} {resident_mib(pid):.0f} MiB" for name, pid in pids.items())
+
+
 class IdleReader:
     """A socket without a library: ten thousand of them."""
+
+    # Tokens that a stream may be ahead of its reader, who acknowledges none.
+    CREDIT = 8
 
     @classmethod
     async def open(cls, url, number):
@@ -287,8 +317,8 @@ class IdleReader:
         fields = f"x-stream-resumable: 1\r\nx-stream-acks: explicit\r\ncontent-length: {len(body)}\r\n\r\n"
         self.writer.write((head + fields + body).encode())
         # The head of the response: no more are sent than the gateway takes.
-        line = await self.reader.readline()
-        self.is_open = b" 200 " in line
+        self.head = (await self.reader.readline()).decode().strip()
+        self.is_open = " 200 " in self.head
         return self
 
     async def drain(self):
@@ -309,10 +339,15 @@ def main():
     parser.add_argument("millrace")
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--nats", default=shutil.which("nats-server"))
-    parser.add_argument("--fake", help="the program of crates/cluster/examples/fake_engine.rs")
+    parser.add_argument("--examples", type=pathlib.Path, help="the folder with `fake_engine` and `hop` of crates/cluster/examples")
+    parser.add_argument("--small", action="store_true", help="whether each row runs; the figures are of no use")
     parser.add_argument("--rows", default="", help="names, of: " + ", ".join(ROWS))
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
+    # Ten thousand sockets, here and in the processes that are started.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     asyncio.run(run(asked))
 
 

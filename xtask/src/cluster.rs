@@ -20,8 +20,9 @@ const NATS_VERSIONS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Runs the table of faults, or the measurements (`--numbers`). `--debug` takes the debug binary, `--one-nats` only the
-/// NATS server of Debian; `--short` implies it. All other arguments are the script's own.
+/// Runs the table of faults, or the measurements (`--numbers`). `--debug` takes the debug binary, `--binary PATH` one that
+/// is there already; `--one-nats` takes only the NATS server of Debian, as `--short` does. All other arguments are the
+/// script's own.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let home = root().join("target").join("cluster");
@@ -33,10 +34,11 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         return Ok(());
     };
     let nginx = debian_program(NGINX, &home)?.unwrap_or_default();
-    let binary = if has("--debug") {
-        debug_binary()?
-    } else {
-        release_binary()?
+    let chosen = args.iter().position(|arg| arg == "--binary");
+    let binary = match chosen.and_then(|at| args.get(at + 1)) {
+        Some(path) => PathBuf::from(path),
+        None if has("--debug") => debug_binary()?,
+        None => release_binary()?,
     };
     let python = python("clients", &PACKAGES, &[])?;
     let mut servers = vec![nats_server];
@@ -53,28 +55,42 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     } else {
         "cluster.py"
     };
-    let ours = ["--debug", "--one-nats", "--numbers"];
+    let is_ours = |(at, arg): &(usize, &String)| {
+        ["--debug", "--one-nats", "--numbers", "--binary"].contains(&arg.as_str())
+            || chosen.is_some_and(|chosen| *at == chosen + 1)
+    };
     let mut command = Command::new(&python);
     command
         .arg(root().join("tools/cluster").join(script))
         .arg(&binary)
         .arg(home.join("run"))
-        .args(args.iter().filter(|arg| !ours.contains(&arg.as_str())))
+        .args(
+            args.iter()
+                .enumerate()
+                .filter(|arg| !is_ours(arg))
+                .map(|(_, arg)| arg),
+        )
         .arg("--nats")
         .args(&servers)
         .env("NGINX", &nginx);
     if has("--numbers") {
-        command.arg("--fake").arg(fake_engine()?);
+        command.arg("--examples").arg(examples()?);
     }
     shell::run(&mut command)
 }
 
-/// Builds the engine without weights.
-fn fake_engine() -> Result<PathBuf, String> {
-    let example = ["--package", "cluster", "--example", "fake_engine"];
-    shell::run(shell::cargo().args(["build", "--release"]).args(example))?;
-    let target = shell::target_dir()?;
-    Ok(target.join("release").join("examples").join("fake_engine"))
+/// Builds the engine without weights and the measurement of hops, and says in which folder they are.
+fn examples() -> Result<PathBuf, String> {
+    let wanted = [
+        "--package",
+        "cluster",
+        "--example",
+        "fake_engine",
+        "--example",
+        "hop",
+    ];
+    shell::run(shell::cargo().args(["build", "--release"]).args(wanted))?;
+    Ok(shell::target_dir()?.join("release").join("examples"))
 }
 
 /// A program that is installed, or else unpacked from Debian's package of the same name, which starts no service.

@@ -28,8 +28,11 @@ use text::{AnswerFormat, Capabilities, ChatTemplate};
 
 /// Vocabulary of the built-in model.
 const VOCABULARY: usize = 1280;
-/// Segments of 256 tokens.
+/// Segments of 256 tokens: one for each sequence.
 const SEGMENTS_MAX: usize = 1 << 14;
+/// Pages of 16 tokens for each sequence, and at least.
+const PAGES_PER_SEQUENCE: usize = 32;
+const PAGES_MIN: usize = 1 << 14;
 
 type Failed = Box<dyn Error>;
 
@@ -136,7 +139,7 @@ fn start_engine(
             vocab: VOCABULARY,
             context_max: 2048,
             page_tokens: 16,
-            pages: 1 << 14,
+            pages: PAGES_MIN.max(sequences * PAGES_PER_SEQUENCE),
             rows_max: 512,
             logit_rows_max: 512,
         },
