@@ -10,7 +10,6 @@ Nothing here depends on how fast the machine is.
 import argparse
 import asyncio
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import faults  # registers its rows, as the next ones do
 import nats_faults  # noqa: F401
 import partitions  # noqa: F401
 import rolling  # noqa: F401
-from processes import Alone, Cluster
+from processes import Alone, Cluster, has_nginx
 from rows import ROWS, Bench
 from streams import Question, Streams
 
@@ -61,7 +60,7 @@ def wanted(asked, has_faketime):
             continue
         if "clocks" in name and not has_faketime:
             left_out.append(f"{name}: there is no {faults.FAKETIME}")
-        elif "nginx" in name and not shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"):
+        elif "nginx" in name and not has_nginx():
             left_out.append(f"{name}: nginx is not installed")
         else:
             rows.append((name, function))

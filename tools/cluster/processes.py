@@ -50,6 +50,12 @@ def free_ports(count):
     raise RuntimeError("no free ports")
 
 
+def has_nginx():
+    """Whether the script finds it."""
+    program = os.environ.get("NGINX", "nginx")
+    return bool(program) and shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is not None
+
+
 def get_json(url):
     with urllib.request.urlopen(url, timeout=30) as reply:
         return json.load(reply)
@@ -104,7 +110,7 @@ class Cluster:
     @property
     def front(self):
         """Where clients connect."""
-        return self.url("nginx") if "nginx" in self.run("status") else self.url("gateway-1")
+        return self.url("nginx") if has_nginx() else self.url("gateway-1")
 
     @property
     def nats_ports(self):

@@ -99,9 +99,14 @@ fn debian_program(name: &str, home: &Path) -> Result<Option<PathBuf>, String> {
     let unpacked = home.join("debian");
     let mut places: Vec<_> = std::env::split_paths(&path).collect();
     places.extend(["/usr/sbin".into(), unpacked.join("usr/sbin")]);
+    // An unpacked program may lack its libraries.
+    let runs = |program: &PathBuf| {
+        let told = Command::new(program).arg("-v").output();
+        told.is_ok_and(|told| told.status.success())
+    };
     let find = || {
         let programs = places.iter().map(|place| place.join(name));
-        programs.into_iter().find(|program| program.is_file())
+        programs.into_iter().find(runs)
     };
     if let Some(program) = find() {
         return Ok(Some(program));
