@@ -9,12 +9,13 @@ Random weights give random text: what is checked is form, equality and endings, 
 import json
 import threading
 import time
+import urllib.request
 from typing import Literal
 
 import openai
 from pydantic import BaseModel
 
-from suite import MODEL, check, run
+from suite import KEEP_ALIVE_MS, MODEL, check, run
 
 ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say anything — é, 漢, 🙂."}]
 
@@ -59,6 +60,22 @@ def resumable_stream(client, _):
     """a resumable stream, whose first event sets the reconnection time, concatenates to the whole answer"""
     chunks = stream(client, extra_headers={"X-Stream-Resumable": "1"})
     assert text_of(chunks) == whole(client).choices[0].message.content
+
+
+@check
+def keep_alives_of_resumable_stream(client, server):
+    """keep-alives of a resumable stream that is paused are no events"""
+    body = {"model": MODEL, "messages": ASK, "max_tokens": 1000, "seed": 7, "stream": True}
+    headers = {"X-Stream-Resumable": "1"}
+    with client.chat.completions.create(**body, extra_body={"ignore_eos": True}, extra_headers=headers) as chunks:
+        seen = [next(chunks)]
+        control = f"{server.url}/v1/streams/{chunks.response.headers['x-stream-id']}"
+        urllib.request.urlopen(urllib.request.Request(f"{control}/pause", method="POST"))
+        # Some intervals of `streams.keep_alive_ms`, as the suite sets it.
+        time.sleep(5 * KEEP_ALIVE_MS / 1e3)
+        urllib.request.urlopen(urllib.request.Request(f"{control}/resume", method="POST"))
+        seen += chunks
+    assert seen[-1].choices[0].finish_reason == "length"
 
 
 @check

@@ -17,6 +17,8 @@ from hub import Hub
 
 CHECKS = []
 MODEL = "tiny"
+# Short, so that clients meet keep-alives.
+KEEP_ALIVE_MS = 100
 
 
 def check(function):
@@ -36,7 +38,7 @@ class Server:
         subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
         self.hub = Hub(model.read_bytes())
         variables = os.environ | {"XDG_CACHE_HOME": str(cache), "HF_ENDPOINT": self.hub.url, "NO_PROXY": "127.0.0.1"}
-        variables |= receiver.VARIABLES
+        variables |= receiver.VARIABLES | {"MILLRACE_STREAMS_KEEP_ALIVE_MS": str(KEEP_ALIVE_MS)}
         # Answers are compared with one another: they must not depend on what shares a step.
         serve = [binary, "serve", str(model), "--bind", "127.0.0.1:0", "--deterministic"]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, env=variables)

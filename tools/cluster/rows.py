@@ -42,7 +42,11 @@ class Bench:
 
         async def read(client, one):
             async with turns:
-                await ResumingReader(client, [url], one).run()
+                # What hinders three hinders all.
+                if sum(bool(one.error) for one in again) < 3:
+                    await ResumingReader(client, [url], one).run()
+                else:
+                    one.error = "not asked for"
 
         async with http_client() as client:
             await asyncio.gather(*(read(client, one) for one in again))

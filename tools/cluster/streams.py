@@ -71,6 +71,10 @@ async def read_openai(client, received, headers=None):
         received.error = f"{type(error).__name__}: {error}"
 
 
+# A reader that was refused so often in a row, over a minute or more, gives up.
+REFUSALS_MAX = 400
+
+
 class ResumingReader:
     """One stream with `X-Stream-Resumable`, continued over a new connection where one breaks, at the next address."""
 
@@ -90,6 +94,8 @@ class ResumingReader:
                 await self.read(url)
             except (httpx.TransportError, OSError) as error:
                 self.refused.append(f"{type(error).__name__} at {url}")
+            if len(self.refused) > REFUSALS_MAX:
+                self.end_with(f"refused {len(self.refused)} times, last: {self.refused[-1]}")
             if not self.is_done:
                 await asyncio.sleep(0.25)
 
@@ -109,6 +115,7 @@ class ResumingReader:
             elif reply.status_code == 200:
                 self.received.id = self.received.id or reply.headers["x-stream-id"]
                 self.received.starts.append(len(self.received.times))
+                self.refused.clear()
                 await self.read_events(reply)
             else:
                 body = (await reply.aread()).decode(errors="replace")

@@ -91,10 +91,15 @@ impl<'a> FrameWriter<'a> {
         }
     }
 
-    /// Writes a comment; only server-sent events have comments.
+    /// Writes a comment; only server-sent events have comments. Between events with ids no empty line follows: the `openai`
+    /// package for Python takes an empty line after an id for an event, and fails on its empty data.
     pub fn write_comment(&mut self, text: Arguments<'_>) {
-        if self.framing == Framing::Sse {
-            sse::write_comment(text, self.out);
+        if self.framing != Framing::Sse {
+            return;
+        }
+        sse::write_comment_line(text, self.out);
+        if self.ids.is_none() {
+            json::raw(self.out, "\n");
         }
     }
 
@@ -125,5 +130,27 @@ impl<'a> FrameWriter<'a> {
         };
         let with_stream = self.framing != Framing::WebSocket;
         self.ids.map(|ids| ids.cursor_text(terminal, with_stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use generate::output::position::Position;
+
+    #[test]
+    fn comments_between_events_with_ids_are_single_lines() {
+        let ids = EventIds::new("a".repeat(32).parse().unwrap(), vec![Position::default()]);
+        for (framing, ids, want) in [
+            (Framing::Sse, None, ": ping\n\n"),
+            (Framing::Sse, Some(&ids), ": ping\n"),
+            (Framing::Ndjson, Some(&ids), ""),
+        ] {
+            let mut out = BytesMut::new();
+            let writer = FrameWriter::new(framing, &mut out);
+            let mut writer = writer.with_ids(ids, TerminalMarker::None);
+            writer.write_comment(format_args!("ping"));
+            assert_eq!(&out[..], want.as_bytes());
+        }
     }
 }

@@ -49,10 +49,10 @@ pub fn write_event(id: Option<&str>, name: &str, data: &str, out: &mut BytesMut)
     end_event(out);
 }
 
-/// Writes a comment; clients ignore comments.
-pub(crate) fn write_comment(text: Arguments<'_>, out: &mut BytesMut) {
+/// Writes a comment on a line of its own; clients ignore comments.
+pub(crate) fn write_comment_line(text: Arguments<'_>, out: &mut BytesMut) {
     json::raw(out, ": ");
     // Writing into memory does not fail.
     let _ = out.write_fmt(text);
-    end_event(out);
+    json::raw(out, "\n");
 }
