@@ -38,9 +38,9 @@ def arguments():
     parser.add_argument("--rows", default="", help="parts of names of rows")
     parser.add_argument("--nats", nargs="*", default=["nats-server"], help="programs")
     asked = parser.parse_args()
-    asked.streams = asked.streams or (12 if asked.short else 200)
-    # A short stream must still run when the fault comes.
-    asked.tokens = asked.tokens or (600 if asked.short else 400)
+    asked.streams = asked.streams or (16 if asked.short else 200)
+    # Few streams must still run when the fault comes.
+    asked.tokens = asked.tokens or (1500 if asked.short else 400)
     asked.gateways = 2 if asked.short else 3
     return asked
 

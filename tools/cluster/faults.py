@@ -17,12 +17,12 @@ async def engine_killed(bench):
     moved = counted(cluster, "millrace_relay_resubmitted_total")
     streams = bench.streams().open_openai([cluster.front])
     await streams.until(0.2)
-    killed = cluster.busiest_engine()
+    killed = await cluster.busiest_engine(streams)
     await cluster.kill(killed)
     await streams.until(0.4)
     await cluster.call("start", killed)
     await streams.until(0.6)
-    await cluster.kill(cluster.busiest_engine())
+    await cluster.kill(await cluster.busiest_engine(streams))
     await streams.finish()
     return judged(streams, [(moved() == 0, "no request was on the engines")], f"{moved():.0f} requests moved")
 
@@ -34,7 +34,7 @@ async def engine_stopped(bench):
     moved, stale, diverged = (counted(cluster, name) for name in names)
     streams = bench.streams().open_openai([cluster.front])
     await streams.until(0.2)
-    stopped = cluster.busiest_engine()
+    stopped = await cluster.busiest_engine(streams)
     cluster.signal(stopped, signal.SIGSTOP)
     # Its requests are moved when it is silent for 3 s; then it comes back, perhaps while they run elsewhere.
     await until("requests are moved", lambda: moved() > 0)

@@ -1,6 +1,7 @@
 """The cluster of deploy/cluster.sh on free ports, and what can happen to its processes."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pathlib
@@ -131,15 +132,23 @@ class Cluster:
         # The script sees that they have ended.
         await self.call("stop", *names)
 
-    def metric(self, gateway, name):
+    def metric(self, gateway, name, timeout_s=30):
         """The sum of a metric over its labels; 0 if there is none."""
-        with urllib.request.urlopen(f"{self.url(gateway)}/metrics", timeout=30) as reply:
+        with urllib.request.urlopen(f"{self.url(gateway)}/metrics", timeout=timeout_s) as reply:
             text = reply.read().decode()
         values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.M)
         return sum(map(float, values))
 
     def metrics(self, name, processes=None):
         return sum(self.metric(process, name) for process in processes or self.gateways)
+
+    def computed(self):
+        """Tokens of the gateways that answer."""
+        total = 0
+        for gateway in self.gateways:
+            with contextlib.suppress(OSError):
+                total += self.metric(gateway, "millrace_generated_tokens_total", timeout_s=0.5)
+        return total
 
     def end(self):
         """Ends all processes, also stopped ones."""
@@ -151,21 +160,29 @@ class Cluster:
         self.run("stop")
 
     def all_are_there(self):
-        """Whether every gateway knows all others, and engines that take requests."""
+        """Whether every gateway knows the processes that run, and no others, and that the engines take requests."""
+        names = self.engines + self.gateways
+        reports = {name: get_json(f"{self.url(name)}/v1/cluster") for name in names}
+        ids = {report["instance"] for report in reports.values()}
         for gateway in self.gateways:
-            report = get_json(f"{self.url(gateway)}/v1/cluster")
-            alive = [i for i in report["instances"] if i["state"] == "alive"]
+            alive = [i for i in reports[gateway]["instances"] if i["state"] == "alive"]
             engines = [i for i in alive if i["role"] == "engine" and i["models"] and i["models"][0].get("load")]
-            if len(engines) != len(self.engines) or len(alive) - len(engines) != len(self.gateways):
+            # An id is that of one process: one that was killed may still count as alive.
+            if {i["id"] for i in alive} != ids or len(engines) != len(self.engines):
                 return False
         return True
 
-    def busiest_engine(self):
-        """The engine with most requests, as the first gateway knows."""
-        report = get_json(f"{self.url('gateway-1')}/v1/cluster")
-        running = {i["address"]: i["models"][0]["load"] for i in report["instances"] if i["state"] == "alive" and i["role"] == "engine"}
+    async def busiest_engine(self, streams):
+        """The engine with most requests, as the first gateway knows from heartbeats; any, if all streams have ended."""
         places = {self.url(name).removeprefix("http://"): name for name in self.engines}
-        return places[max(running, key=lambda at: running[at]["running"] + running[at]["queued"])]
+        while True:
+            instances = (await asyncio.to_thread(get_json, f"{self.url('gateway-1')}/v1/cluster"))["instances"]
+            engines = [i for i in instances if i["state"] == "alive" and i["role"] == "engine" and i["models"]]
+            loads = {places[i["address"]]: i["models"][0].get("load") or {} for i in engines}
+            busy = {name: load.get("running", 0) + load.get("queued", 0) for name, load in loads.items()}
+            if max(busy.values(), default=0) or all(task.done() for task in streams.tasks):
+                return max(busy, key=busy.get)
+            await asyncio.sleep(0.02)
 
     async def whole(self):
         """Starts what does not run, and waits until all know each other: before each fault."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import datetime
 import json
 import time
 
@@ -122,7 +123,8 @@ class ResumingReader:
                 self.refused.append(f"{reply.status_code} at {url}: {body[:200]}")
                 # `recovering`, or a gateway that shuts down; all else is an end.
                 if reply.status_code not in (502, 503):
-                    self.end_with(f"{reply.status_code}: {body[:300]}")
+                    at = f"{datetime.datetime.now(datetime.UTC):%H:%M:%S.%f}, connection {self.received.connections}, after {self.cursor}"
+                    self.end_with(f"{reply.status_code} at {at}: {body[:300]}")
 
     async def read_events(self, reply):
         rest = b""
@@ -154,11 +156,13 @@ class ResumingReader:
 
 
 class Streams:
-    """Streams that are open at the same time."""
+    """Streams that are open at the same time. `computed` says how many tokens the servers have computed so far: clients that
+    are slow have many of them in their sockets."""
 
-    def __init__(self, questions, expected):
+    def __init__(self, questions, expected, computed=lambda: 0):
         self.received = [Received(question) for question in questions]
         self.expected = expected
+        self.computed, self.begin = computed, computed()
         self.tasks, self.clients, self.readers = [], [], []
 
     def open_openai(self, urls, headers=None, retries=0):
@@ -180,14 +184,17 @@ class Streams:
         self.tasks += [asyncio.create_task(reader.run()) for reader in self.readers]
         return self
 
-    def part(self):
-        """What the clients have, of all that they will have."""
+    async def part(self):
+        """What the clients have, or could have, of all that they will have."""
+        # Not in this thread: a gateway that is stopped does not answer.
+        computed = await asyncio.to_thread(self.computed) - self.begin
         received = sum(len(r.text) for r in self.received)
-        return received / max(1, sum(len(self.expected[r.question]) for r in self.received))
+        of_text = received / max(1, sum(len(self.expected[r.question]) for r in self.received))
+        return max(of_text, computed / max(1, sum(r.question.tokens for r in self.received)))
 
     async def until(self, part):
-        """Waits until the clients have this part, or all have ended."""
-        while self.part() < part and not all(task.done() for task in self.tasks):
+        """Waits until the clients could have this part, or all have ended."""
+        while await self.part() < part and not all(task.done() for task in self.tasks):
             await asyncio.sleep(0.02)
 
     async def finish(self):

@@ -161,13 +161,16 @@ fn start_engine(
     Ok(handle)
 }
 
-/// Requests come as token ids, so that tokenizer and template are of no importance.
+/// Requests come as token ids, so that tokenizer and template are of no importance, but for the size of the vocabulary.
 fn model_handle(engine: Handle, context_max: usize) -> Result<ModelHandle, Failed> {
     let limits = PoolLimits {
         segments_max: SEGMENTS_MAX,
     };
+    let words: Vec<_> = (0..VOCABULARY)
+        .map(|number| format!("word{number}"))
+        .collect();
     Ok(ModelHandle {
-        tokenizer: small_vocabulary::tokenizer(),
+        tokenizer: small_vocabulary::with_words(&words),
         template: Arc::new(ChatTemplate::new("", "", "").map_err(|e| e.to_string())?),
         answers: AnswerFormat::default(),
         capabilities: Capabilities::default(),
