@@ -221,7 +221,7 @@ async def engine_death(asked):
         for _ in range(1 if asked.small else 5):
             await cluster.whole()
             moved = cluster.metrics("millrace_relay_resubmitted_total")
-            streams = Streams(questions, expected, cluster.computed).open_openai([cluster.front])
+            streams = Streams(questions, expected).open_openai([cluster.front])
             await streams.until(0.125)
             killed = await cluster.busiest_engine(streams)
             at = time.monotonic()
@@ -248,7 +248,7 @@ async def gateway_death(asked):
         for _ in range(1 if asked.small else 5):
             await cluster.whole()
             urls = [cluster.url("gateway-1"), cluster.url("gateway-2")]
-            streams = Streams(questions, expected, cluster.computed).open_resuming(urls)
+            streams = Streams(questions, expected).open_resuming(urls)
             await streams.until(0.7)
             at = time.monotonic()
             cluster.signal("gateway-1", signal.SIGKILL)

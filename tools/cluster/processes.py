@@ -1,7 +1,6 @@
 """The cluster of deploy/cluster.sh on free ports, and what can happen to its processes."""
 
 import asyncio
-import contextlib
 import json
 import os
 import pathlib
@@ -132,23 +131,15 @@ class Cluster:
         # The script sees that they have ended.
         await self.call("stop", *names)
 
-    def metric(self, gateway, name, timeout_s=30):
+    def metric(self, gateway, name):
         """The sum of a metric over its labels; 0 if there is none."""
-        with urllib.request.urlopen(f"{self.url(gateway)}/metrics", timeout=timeout_s) as reply:
+        with urllib.request.urlopen(f"{self.url(gateway)}/metrics", timeout=30) as reply:
             text = reply.read().decode()
         values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.M)
         return sum(map(float, values))
 
     def metrics(self, name, processes=None):
         return sum(self.metric(process, name) for process in processes or self.gateways)
-
-    def computed(self):
-        """Tokens of the gateways that answer."""
-        total = 0
-        for gateway in self.gateways:
-            with contextlib.suppress(OSError):
-                total += self.metric(gateway, "millrace_generated_tokens_total", timeout_s=0.5)
-        return total
 
     def end(self):
         """Ends all processes, also stopped ones."""
@@ -176,7 +167,8 @@ class Cluster:
         """The engine with most requests, as the first gateway knows from heartbeats; any, if all streams have ended."""
         places = {self.url(name).removeprefix("http://"): name for name in self.engines}
         while True:
-            instances = (await asyncio.to_thread(get_json, f"{self.url('gateway-1')}/v1/cluster"))["instances"]
+            # In this thread: another one would wait for the clients' work.
+            instances = get_json(f"{self.url('gateway-1')}/v1/cluster")["instances"]
             engines = [i for i in instances if i["state"] == "alive" and i["role"] == "engine" and i["models"]]
             loads = {places[i["address"]]: i["models"][0].get("load") or {} for i in engines}
             busy = {name: load.get("running", 0) + load.get("queued", 0) for name, load in loads.items()}

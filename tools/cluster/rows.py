@@ -28,7 +28,7 @@ class Bench:
     outage_s: float
 
     def streams(self, part=slice(None)):
-        return Streams(self.questions[part], self.expected, self.cluster.computed)
+        return Streams(self.questions[part], self.expected)
 
     @property
     def gateways(self):

@@ -68,6 +68,8 @@ async def read_openai(client, received, headers=None):
         async for chunk in answer:
             for choice in chunk.choices:
                 received.add(choice.delta.content, choice.finish_reason)
+            # One stream whose events are all there must not hold up the faults.
+            await asyncio.sleep(0)
     except Exception as error:  # whatever it is: the row says which
         received.error = f"{type(error).__name__}: {error}"
 
@@ -134,6 +136,7 @@ class ResumingReader:
                 self.take(event.decode())
                 if self.is_done:
                     return
+                await asyncio.sleep(0)
 
     def take(self, event):
         fields = [line.partition(":")[::2] for line in event.split("\n") if line and not line.startswith(":")]
@@ -156,13 +159,11 @@ class ResumingReader:
 
 
 class Streams:
-    """Streams that are open at the same time. `computed` says how many tokens the servers have computed so far: clients that
-    are slow have many of them in their sockets."""
+    """Streams that are open at the same time."""
 
-    def __init__(self, questions, expected, computed=lambda: 0):
+    def __init__(self, questions, expected):
         self.received = [Received(question) for question in questions]
         self.expected = expected
-        self.computed, self.begin = computed, computed()
         self.tasks, self.clients, self.readers = [], [], []
 
     def open_openai(self, urls, headers=None, retries=0):
@@ -184,17 +185,14 @@ class Streams:
         self.tasks += [asyncio.create_task(reader.run()) for reader in self.readers]
         return self
 
-    async def part(self):
-        """What the clients have, or could have, of all that they will have."""
-        # Not in this thread: a gateway that is stopped does not answer.
-        computed = await asyncio.to_thread(self.computed) - self.begin
+    def part(self):
+        """What the clients have, of all that they will have."""
         received = sum(len(r.text) for r in self.received)
-        of_text = received / max(1, sum(len(self.expected[r.question]) for r in self.received))
-        return max(of_text, computed / max(1, sum(r.question.tokens for r in self.received)))
+        return received / max(1, sum(len(self.expected[r.question]) for r in self.received))
 
     async def until(self, part):
-        """Waits until the clients could have this part, or all have ended."""
-        while await self.part() < part and not all(task.done() for task in self.tasks):
+        """Waits until the clients have this part, or all have ended."""
+        while self.part() < part and not all(task.done() for task in self.tasks):
             await asyncio.sleep(0.02)
 
     async def finish(self):
