@@ -24,7 +24,7 @@ const WARMUP: usize = 200;
 type Failed = Box<dyn Error>;
 
 #[expect(clippy::print_stdout, reason = "the result")]
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failed> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [server, gateway_nkey, engine_nkey, count] = &arguments[..] else {
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Failed> {
         gateway.client().publish(orders.clone(), body).await?;
         answered.next().await.ok_or("the subscription has ended")?;
         if number >= WARMUP {
-            hops.push(begin.elapsed() / 2);
+            hops.push(now().saturating_duration_since(begin) / 2);
         }
         tokio::time::sleep(STEP).await;
     }
