@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const BODY_BYTES: usize = 120;
 /// Between two messages: an engine's step.
 const STEP: Duration = Duration::from_millis(2);
+/// After the subscriptions.
+const SETTLE: Duration = Duration::from_millis(500);
 /// Round trips before the measured ones.
 const WARMUP: usize = 200;
 
@@ -44,9 +46,10 @@ async fn main() -> Result<(), Failed> {
             let _ = answers.publish(tokens.clone(), message.payload).await;
         }
     });
-    // The server knows the subscriptions before the first message.
+    // The server knows the subscriptions before the first message: a flush does not wait for its answer.
     engine.client().flush().await?;
     gateway.client().flush().await?;
+    tokio::time::sleep(SETTLE).await;
     let count: usize = count.parse()?;
     let mut hops = Vec::with_capacity(count);
     for number in 0..WARMUP + count {
