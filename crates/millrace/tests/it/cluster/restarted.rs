@@ -40,7 +40,8 @@ fn process_that_is_started_again_without_nats_tells_nothing_of_its_replicated_st
     }
     cluster.nats.start();
     wait_until("the stream that nobody took goes on", || {
-        description(&first, &own)["completion_tokens"] == 7
+        // The tokens that were told, and perhaps those of the next window.
+        description(&first, &own)["completion_tokens"].as_u64() >= Some(7)
     });
     wait_until("the first process passes requests for the other on", || {
         is_owned_again(&first, &taken)
