@@ -4,7 +4,7 @@
 //! lost: readers look again after some seconds without one.
 
 use crate::names::{InstanceId, Subjects};
-use crate::nats::Connection;
+use crate::nats::{Connection, SubjectKind};
 use futures_util::StreamExt;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -38,9 +38,13 @@ impl MailboxNotices {
             tokio::select! {
                 notice = notices.next() => match notice {
                     Some(notice) => {
-                        let read = parse_notice(&notice.payload);
-                        if let Some((_, key)) = read.filter(|(from, _)| *from != self.gateway) {
-                            heard(key);
+                        match parse_notice(&notice.payload) {
+                            Some((from, key)) if from != self.gateway => heard(key),
+                            Some(_) => {}
+                            None => {
+                                let unreadable = self.connection.unreadable();
+                                unreadable.note(SubjectKind::Mailbox, "no notice of an event");
+                            }
                         }
                     }
                     None => return,

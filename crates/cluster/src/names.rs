@@ -75,14 +75,51 @@ impl std::str::FromStr for InstanceId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        if text.len() != 16 || !text.bytes().all(is_hex) {
-            return Err("an instance id has 16 hexadecimal digits".to_owned());
-        }
-        u64::from_str_radix(text, 16)
-            .map(Self)
-            .map_err(|why| why.to_string())
+        let id = parse_hex(text).ok_or("an instance id has 16 hexadecimal digits")?;
+        Ok(Self(id))
     }
+}
+
+/// The id of a cluster, drawn once by its first gateway: tells two clusters apart that use one name by mistake. 16
+/// hexadecimal digits in text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ClusterId(pub u64);
+
+impl From<ClusterId> for String {
+    fn from(id: ClusterId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for ClusterId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl std::str::FromStr for ClusterId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let id = parse_hex(text).ok_or("a cluster's id has 16 hexadecimal digits")?;
+        Ok(Self(id))
+    }
+}
+
+/// A number of 16 lower-case hexadecimal digits.
+fn parse_hex(text: &str) -> Option<u64> {
+    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    let is_id = text.len() == 16 && text.bytes().all(is_hex);
+    u64::from_str_radix(text, 16).ok().filter(|_| is_id)
 }
 
 /// The subjects of one cluster.
@@ -144,7 +181,12 @@ impl Subjects {
         format!("{}.s.{stream:032x}", self.prefix)
     }
 
-    /// Records of all streams.
+    /// The id of the cluster, beside the records of streams.
+    pub fn cluster_id(&self) -> String {
+        format!("{}.s.cluster", self.prefix)
+    }
+
+    /// Records of all streams, and the id of the cluster.
     pub fn all_records(&self) -> String {
         format!("{}.s.*", self.prefix)
     }
@@ -213,6 +255,8 @@ mod tests {
         assert_eq!(a.run(id), "mr.a.e.0000000000000007.run");
         assert_eq!(a.records(7), format!("mr.a.s.{:032x}", 7));
         assert_eq!(a.records_stream(), "mr_a_records");
+        assert_eq!(a.stream_of_records(&a.records(7)), Some(7));
+        assert_eq!(a.stream_of_records(&a.cluster_id()), None);
         for subject in [
             Subjects::heartbeat,
             Subjects::usage,
@@ -221,6 +265,7 @@ mod tests {
             Subjects::all_records,
             Subjects::claimed,
             Subjects::records_stream,
+            Subjects::cluster_id,
         ] {
             assert_ne!(subject(&a), subject(&b));
         }

@@ -11,7 +11,8 @@ use crate::recovery::takeover::take_over_stream;
 use cluster::names::InstanceId;
 use cluster::nats::Connection;
 use cluster::records::{
-    ClaimOutcome, JetStreamRecords, LastMessage, RecordsDriver, RecordsLink, SharedReplicator,
+    ClaimOutcome, IdentityCheck, JetStreamRecords, LastMessage, RecordsDriver, RecordsLink,
+    SharedReplicator,
 };
 use journal::RecoveredStream;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct RecordsSetup {
     pub store: JetStreamRecords,
     /// The records of this gateway's streams.
     pub replicator: Arc<SharedReplicator>,
+    /// The cluster of this process; `None`: the records are not compared with it.
+    pub identity: Option<IdentityCheck>,
     /// Liveness of an instance.
     pub state_of: Box<dyn Fn(InstanceId) -> OwnerState + Send + Sync>,
     /// The other gateways that are known, also those that are gone.
@@ -69,6 +72,7 @@ pub async fn start_records(
         connection: setup.connection,
         store: setup.store.clone(),
         replicator: Arc::clone(&setup.replicator),
+        identity: setup.identity,
         on_fenced: Box::new(move |fenced| end_fenced_stream(&fencing, fenced)),
         on_store: setup.on_store,
         on_wanted: Box::new(move || {

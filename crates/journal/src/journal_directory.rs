@@ -28,6 +28,8 @@ const FILES_MAX: usize = 65_536;
 pub const INSTANCE_NAME: &str = "instance";
 /// File that says that records of the journal's streams may be at other machines, too; see the crate `cluster`.
 pub const REPLICATED_NAME: &str = "replicated";
+/// File with the name and the id of the cluster that the owner of the directory belongs to.
+pub const CLUSTER_NAME: &str = "cluster";
 
 /// A directory with mode 0700 and files with mode 0600.
 #[derive(Clone, Debug)]
@@ -64,8 +66,14 @@ impl JournalDirectory {
     /// files.
     fn check_contents(&self) -> io::Result<()> {
         for name in self.list_files()? {
-            let is_own = [LOCK_NAME, RESERVE_NAME, INSTANCE_NAME, REPLICATED_NAME]
-                .contains(&&*name)
+            let is_own = [
+                LOCK_NAME,
+                RESERVE_NAME,
+                INSTANCE_NAME,
+                REPLICATED_NAME,
+                CLUSTER_NAME,
+            ]
+            .contains(&&*name)
                 || SegmentName::parse(&name).is_some();
             if !is_own {
                 let why = format!(

@@ -79,7 +79,7 @@ pub use append_error::AppendError;
 pub use durability::{Durability, Impairment};
 pub use file_system::{FileSystem, JournalFile};
 pub use journal_config::JournalConfig;
-pub use journal_directory::{INSTANCE_NAME, JournalDirectory, REPLICATED_NAME};
+pub use journal_directory::{CLUSTER_NAME, INSTANCE_NAME, JournalDirectory, REPLICATED_NAME};
 pub use journal_thread::{JournalThread, JournalWaker, Recorder};
 pub use limits::{
     BATCH_BYTES_MAX, CHOICES_MAX, FRAME_BYTES_MAX, RECORD_BYTES_MAX, SAMPLING_BYTES_MAX,

@@ -3,14 +3,16 @@
 use crate::clock::{now, now_unix_s};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::journal_opening::{ReplicationMark, exchange_instance};
+use crate::journal_opening::{ReplicationMark, cluster_file, exchange_instance};
 use crate::loading::LoadedEngine;
 use cluster::executor::ExecutorModel;
 use cluster::instances::{InstanceState, Membership};
-use cluster::messages::{ContentIdentity, Heartbeat, Role};
+use cluster::messages::{ContentIdentity, Heartbeat, KEYS_SAMPLE_MAX, Role};
 use cluster::names::InstanceId;
 use cluster::node::{ClusterNode, EngineSearch, NodeConfig, Relaying};
-use cluster::records::{JetStreamRecords, JournalTap, RecordsDriver, Replicator, SharedReplicator};
+use cluster::records::{
+    IdentityCheck, JetStreamRecords, JournalTap, RecordsDriver, Replicator, SharedReplicator,
+};
 use cluster::relay::RelayedModel;
 use cluster::shares::{KeyShares, UsageExchange};
 use journal::RecordTap;
@@ -22,6 +24,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 /// A process that takes part in a cluster, for threads outside the server's runtime.
 #[derive(Clone)]
@@ -66,6 +69,7 @@ pub(crate) async fn join(
         http: http.clone(),
         record_version: journal::OPEN_VERSION,
         keys_digest: keys.digest(),
+        keys_sample: keys.least_owners(KEYS_SAMPLE_MAX),
         at_unix_ms: u64::try_from(now_unix_s()).unwrap_or(0) * 1000,
         ..Heartbeat::new(id, role)
     };
@@ -137,10 +141,19 @@ impl JoinedCluster {
         let replicator = SharedReplicator::new(replicator);
         let known = Arc::clone(&membership);
         let mark = ReplicationMark::of(settings);
+        let identity = Arc::clone(self.node.identity());
+        if has_journal && let Some(file) = cluster_file(settings) {
+            identity.remember_in(file);
+        }
+        let store = JetStreamRecords::new(client, subjects, config);
         let setup = RecordsSetup {
             connection,
-            store: JetStreamRecords::new(client, subjects, config),
+            store: store.of_cluster(Arc::clone(&identity)),
             replicator: Arc::clone(&replicator),
+            identity: Some(IdentityCheck {
+                identity,
+                membership: Arc::clone(&membership),
+            }),
             state_of: Box::new(move |owner| owner_state(&membership, predecessor, owner)),
             others: Box::new(move || other_gateways(&known)),
             stream_bytes_max: settings.journal.config().recovery_bytes_max,
@@ -175,9 +188,15 @@ impl JoinedCluster {
         self.node.finish().await;
     }
 
-    /// Waits for an engine; returns its context.
-    pub(crate) fn wait_for_engine(&self, search: &EngineSearch) -> usize {
-        self.runtime.block_on(self.node.wait_for_engine(search))
+    /// Waits for an engine; returns its context. Not to be called inside the runtime.
+    pub(crate) fn wait_for_engine(&self, search: EngineSearch) -> Result<usize, Failure> {
+        let (node, (found, context)) = (Arc::clone(&self.node), oneshot::channel());
+        // A task, since timers outside of one panic when the runtime ends before there is an engine.
+        self.runtime.spawn(async move {
+            let _ = found.send(node.wait_for_engine(&search).await);
+        });
+        let ended = |_| Failure::user("the process ends before there was an engine");
+        context.blocking_recv().map_err(ended)
     }
 
     /// Sends the requests of a model to engines, until the result is dropped.

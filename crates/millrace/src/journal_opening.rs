@@ -4,7 +4,9 @@
 use crate::config::{JournalPlace, Settings};
 use crate::failure::Failure;
 use cluster::names::InstanceId;
-use journal::{INSTANCE_NAME, JournalDirectory, LockedJournal, REPLICATED_NAME, StartError};
+use journal::{
+    CLUSTER_NAME, INSTANCE_NAME, JournalDirectory, LockedJournal, REPLICATED_NAME, StartError,
+};
 use std::path::PathBuf;
 
 /// Locks the journal of the settings. `None`: the server runs without one, for a reason that is in the log.
@@ -78,6 +80,14 @@ impl ReplicationMark {
             // The next process of this journal would go on with its streams before it knows that it owns them.
             tracing::error!("{}: {why}", path.display());
         }
+    }
+}
+
+/// The file in the journal's directory with the id of the cluster.
+pub(crate) fn cluster_file(settings: &Settings) -> Option<PathBuf> {
+    match settings.journal.place(settings.server.bind) {
+        JournalPlace::Directory(path) => Some(path.join(CLUSTER_NAME)),
+        JournalPlace::Off | JournalPlace::NoDefault(_) => None,
     }
 }
 

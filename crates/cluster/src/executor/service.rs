@@ -8,6 +8,7 @@ use crate::messages::{
     RunReply, decode_orders, encode_adoptions,
 };
 use crate::names::{InstanceId, Subjects};
+use crate::nats::{SubjectKind, UnreadableMessages};
 use async_nats::connection::State;
 use async_nats::{Client, Message, Subscriber};
 use bytes::Bytes;
@@ -29,6 +30,9 @@ const EXPIRE: Duration = Duration::from_secs(1);
 /// Time that requests have to end when the process shuts down.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
+/// What is wrong with a request that names no subject for the answer.
+const NO_ANSWER: &str = "a request that wants no answer";
+
 /// A running executor. Dropped, it takes no further requests, and cancels the running ones.
 pub struct ExecutorService {
     task: JoinHandle<()>,
@@ -37,7 +41,8 @@ pub struct ExecutorService {
 }
 
 impl ExecutorService {
-    /// Subscribes to the requests for this engine. Must be called inside a tokio runtime.
+    /// Subscribes to the requests for this engine; messages that are none are counted in `unreadable`. Must be called inside
+    /// a tokio runtime.
     ///
     /// # Errors
     /// The connection is closed.
@@ -46,6 +51,7 @@ impl ExecutorService {
         subjects: Subjects,
         engine: InstanceId,
         models: Vec<ExecutorModel>,
+        unreadable: Arc<UnreadableMessages>,
     ) -> Result<Self, String> {
         let subscribe = async |subject: String| {
             let subscribed = client.subscribe(subject.clone()).await;
@@ -66,6 +72,7 @@ impl ExecutorService {
             submissions: JoinSet::new(),
             turns: Arc::new(Semaphore::new(SUBMISSIONS_MAX)),
             outbox: Vec::new(),
+            unreadable,
             steps: Arc::clone(&steps),
             stop: Arc::clone(&stop),
         };
@@ -128,6 +135,7 @@ struct Worker {
     turns: Arc<Semaphore>,
     /// Messages to gateways, between encoding and sending.
     outbox: Vec<(InstanceId, Bytes)>,
+    unreadable: Arc<UnreadableMessages>,
     steps: Arc<Notify>,
     stop: Arc<Notify>,
 }
@@ -165,13 +173,17 @@ impl Worker {
 
     async fn take_run(&mut self, message: Message) {
         let Some(answer) = message.reply else {
+            self.unreadable.note(SubjectKind::Run, NO_ANSWER);
             return;
         };
         let arrived = now();
         let admission = match self.parts.push(&message.payload, arrived) {
             Ok(Assembled::Incomplete) => Admission::Answer(RunReply::Received),
             Ok(Assembled::Run(run)) => self.attempts.admit(run, answer.to_string(), arrived),
-            Err(why) => Admission::Answer(rejected(Rejection::Invalid, why.to_string())),
+            Err(why) => {
+                self.unreadable.note(SubjectKind::Run, why);
+                Admission::Answer(rejected(Rejection::Invalid, why.to_string()))
+            }
         };
         match admission {
             Admission::Answer(reply) => self.publish(answer.to_string(), reply.encode()).await,
@@ -211,12 +223,13 @@ impl Worker {
     fn take_orders(&mut self, message: &Message) {
         match decode_orders(&message.payload) {
             Ok((gateway, orders)) => self.attempts.apply_orders(gateway, &orders, now()),
-            Err(why) => tracing::debug!("orders of a gateway: {why}"),
+            Err(why) => self.unreadable.note(SubjectKind::Control, why),
         }
     }
 
     async fn take_read(&mut self, message: Message) {
         let Some(answer) = message.reply else {
+            self.unreadable.note(SubjectKind::Read, NO_ANSWER);
             return;
         };
         match ReadRequest::decode(&message.payload) {
@@ -225,12 +238,13 @@ impl Worker {
                 self.attempts.read(&request, now()).encode(&mut bytes);
                 self.publish(answer.to_string(), bytes).await;
             }
-            Err(why) => tracing::debug!("a read of a gateway: {why}"),
+            Err(why) => self.unreadable.note(SubjectKind::Read, why),
         }
     }
 
     async fn take_adoption(&mut self, message: Message) {
         let Some(answer) = message.reply else {
+            self.unreadable.note(SubjectKind::Adopt, NO_ANSWER);
             return;
         };
         match AdoptRequest::decode(&message.payload) {
@@ -239,7 +253,7 @@ impl Worker {
                 self.publish(answer.to_string(), encode_adoptions(&answers))
                     .await;
             }
-            Err(why) => tracing::debug!("an adoption of a gateway: {why}"),
+            Err(why) => self.unreadable.note(SubjectKind::Adopt, why),
         }
     }
 

@@ -1,11 +1,19 @@
 //! What another instance has that does not fit this one.
 
-use crate::messages::{ContentIdentity, Heartbeat, ServedModel};
+use crate::messages::{ContentIdentity, Heartbeat, Role, ServedModel};
+use crate::names::ClusterId;
 use std::fmt;
 
 /// A difference between two instances of one cluster, which keeps one from continuing the other's streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
+    /// The instance belongs to another cluster, which uses the name, too.
+    Cluster {
+        /// The other instance's.
+        theirs: ClusterId,
+        /// This instance's.
+        ours: ClusterId,
+    },
     /// Other API keys: a key file that was not changed everywhere, or two clusters under one name.
     Keys,
     /// Another version of stream records.
@@ -27,6 +35,9 @@ pub enum Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Cluster { theirs, ours } => {
+                write!(f, "another cluster under the same name: {theirs}, here {ours}")
+            }
             Self::Keys => f.write_str(
                 "other API keys (a key file that is not the same everywhere, or two clusters under one name)",
             ),
@@ -38,10 +49,32 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All differences. What one of the two does not report is none.
+impl Difference {
+    /// All kinds.
+    pub const KINDS: [&str; 4] = ["cluster", "keys", "record_version", "model"];
+
+    /// The kind, as in metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Cluster { .. } => "cluster",
+            Self::Keys => "keys",
+            Self::RecordVersion { .. } => "record_version",
+            Self::Model { .. } => "model",
+        }
+    }
+}
+
+/// All differences. What one of the two does not report is none; a gateway without keys reports that.
 pub(super) fn differences(ours: &Heartbeat, theirs: &Heartbeat) -> Vec<Difference> {
     let mut found = Vec::new();
-    if differ(&ours.keys_digest, &theirs.keys_digest) {
+    if let (Some(ours), Some(theirs)) = (ours.cluster_id, theirs.cluster_id)
+        && ours != theirs
+    {
+        found.push(Difference::Cluster { theirs, ours });
+    }
+    let are_gateways = ours.role != Role::Engine && theirs.role != Role::Engine;
+    let (our_keys, their_keys) = (&ours.keys_digest, &theirs.keys_digest);
+    if differ(our_keys, their_keys) || are_gateways && our_keys != their_keys {
         found.push(Difference::Keys);
     }
     let (our_version, their_version) = (ours.record_version, theirs.record_version);
@@ -114,7 +147,12 @@ mod tests {
             lines.join("; ")
         };
         assert_eq!(told(&ours), "");
-        assert_eq!(told(&heartbeat("", 0, "", "")), "", "not reported");
+        let engine = Heartbeat {
+            role: Role::Engine,
+            ..heartbeat("", 0, "", "")
+        };
+        assert_eq!(told(&engine), "", "not reported");
+        assert!(told(&heartbeat("", 1, "w", "t")).starts_with("other API keys"));
         assert!(told(&heartbeat("j", 1, "w", "t")).starts_with("other API keys"));
         assert_eq!(
             told(&heartbeat("k", 2, "w", "u")),
@@ -123,6 +161,18 @@ mod tests {
         assert_eq!(
             told(&heartbeat("k", 1, "x", "u")),
             "model \"m\" with other weights"
+        );
+        let named = |id| Heartbeat {
+            cluster_id: Some(ClusterId(id)),
+            ..heartbeat("k", 1, "w", "t")
+        };
+        assert_eq!(told(&named(7)), "", "this one does not know its own");
+        let found = differences(&named(1), &named(7));
+        let expected =
+            "another cluster under the same name: 0000000000000007, here 0000000000000001";
+        assert_eq!(
+            (found.len(), found[0].to_string()),
+            (1, expected.to_owned())
         );
         let mut other_name = heartbeat("k", 1, "x", "u");
         other_name.models[0].key = "n".to_owned();

@@ -2,9 +2,10 @@
 
 use super::probe::Probes;
 use super::registry::{Change, InstanceState, LiveInstance, Registry, RegistryCounts};
+use super::warnings::{describe, differences_of, rival_clusters, warnings};
 use crate::messages::{Heartbeat, Role};
 use crate::names::{ClusterName, InstanceId, Subjects};
-use crate::nats::Connection;
+use crate::nats::{Connection, SubjectKind};
 use async_nats::Subscriber;
 use futures_util::StreamExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -125,6 +126,22 @@ impl Membership {
         instances.filter(|instance| instance.state == state).count()
     }
 
+    /// What an operator has to look after although this instance works, a line each: instances that differ from this one, and
+    /// two clusters under one name.
+    pub fn warnings(&self) -> Vec<String> {
+        warnings(&self.shared.registry())
+    }
+
+    /// Number of other instances that are not gone and differ from this one in this kind ([`crate::instances::Difference::KINDS`]).
+    pub fn count_different(&self, kind: &str) -> usize {
+        let registry = self.shared.registry();
+        let differs = |instance: &&LiveInstance| {
+            let mut differences = instance.differences.iter();
+            instance.state != InstanceState::Gone && differences.any(|found| found.kind() == kind)
+        };
+        registry.instances().filter(differs).count()
+    }
+
     /// A number that changes with the state of any instance.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
@@ -179,6 +196,7 @@ impl MembershipState {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut next_beat, mut beats) = (now(), 0_u32);
         let mut probes = Probes::default();
+        let mut rivals = None;
         loop {
             tokio::select! {
                 is_open = self.hear(&mut heard) => {
@@ -204,6 +222,7 @@ impl MembershipState {
             let is_usable = self.connection.is_usable();
             let changes = self.registry().look(is_usable, at);
             self.announce(&changes);
+            self.tell_rivals(&mut rivals);
             if changes
                 .iter()
                 .any(|change| matches!(change, Change::Suspected(_)))
@@ -211,6 +230,19 @@ impl MembershipState {
                 self.probe(&mut probes, false);
             }
         }
+    }
+
+    /// Logs which clusters use the name of this one, when that changes.
+    fn tell_rivals(&self, told: &mut Option<String>) {
+        let rivals = rival_clusters(&self.registry());
+        if rivals == *told {
+            return;
+        }
+        match &rivals {
+            Some(rivals) => tracing::error!("{rivals}"),
+            None => tracing::info!("one cluster uses its name again"),
+        }
+        *told = rivals;
     }
 
     /// Tries connections to silent instances, and to those that were never reached if `all` are due. Engines, which place
@@ -247,6 +279,10 @@ impl MembershipState {
         };
         self.announce(&changes);
         log_first(before, after, &message.subject);
+        if after.malformed + after.newer > before.malformed + before.newer {
+            let unreadable = self.connection.unreadable();
+            unreadable.note(SubjectKind::Heartbeat, "no heartbeat of this version");
+        }
         true
     }
 
@@ -283,20 +319,12 @@ impl MembershipState {
     }
 
     fn log(&self, change: Change) {
-        let describe = |id| {
+        let found = |id| {
             let registry = self.registry();
             let instance = registry.get(id)?;
-            let heartbeat = &instance.heartbeat;
-            let address = heartbeat.http.as_deref().unwrap_or("no address");
-            let line = format!("{id} ({}, {address})", heartbeat.role.name());
-            let differences: Vec<_> = instance
-                .differences
-                .iter()
-                .map(ToString::to_string)
-                .collect();
-            Some((line, differences.join("; ")))
+            Some((describe(&instance.heartbeat), differences_of(instance)))
         };
-        let of = |id| describe(id).unwrap_or_else(|| (format!("{id}"), String::new()));
+        let of = |id| found(id).unwrap_or_else(|| (format!("{id}"), String::new()));
         match change {
             Change::Joined(id) => tracing::info!("instance {} is there", of(id).0),
             Change::Suspected(id) => tracing::info!("instance {} is silent", of(id).0),
@@ -334,11 +362,6 @@ fn complete(described: Heartbeat, config: &MembershipConfig, is_leaving: bool) -
 /// Logs the first message of each kind that is dropped; all are counted.
 fn log_first(before: RegistryCounts, after: RegistryCounts, subject: &str) {
     let is_first = |count: fn(&RegistryCounts) -> u64| count(&before) == 0 && count(&after) == 1;
-    if is_first(|counts| counts.malformed) {
-        tracing::warn!(
-            "a message on {subject:?} is no heartbeat; such messages are counted and dropped"
-        );
-    }
     if is_first(|counts| counts.newer) {
         tracing::error!(
             "an instance sends heartbeats of a newer version, which this instance cannot read"

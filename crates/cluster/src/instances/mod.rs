@@ -5,6 +5,7 @@
 //! silence      time without a heartbeat, counted only while heartbeats could arrive
 //! probe        a refused connection says that a silent instance has ended
 //! difference   what another instance has that this one has not: keys, models, versions of records
+//! warnings     differences and two clusters under one name, in words
 //! membership   publishes this instance's heartbeats and hears the others'
 //! ```
 
@@ -15,6 +16,7 @@ mod registry;
 mod silence;
 #[cfg(test)]
 mod simulation;
+mod warnings;
 
 pub use difference::Difference;
 pub use membership::{Membership, MembershipConfig, PublishCounts};

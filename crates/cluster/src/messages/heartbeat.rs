@@ -1,13 +1,15 @@
 //! Heartbeats: what each instance is, serves and has free, several times a second.
 
 use super::MessageError;
-use crate::names::{CLUSTER_NAME_MAX, InstanceId};
+use crate::names::{CLUSTER_NAME_MAX, ClusterId, InstanceId};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a heartbeat.
 pub const HEARTBEAT_BYTES_MAX: usize = 64 << 10;
 /// Models of one instance.
 pub const MODELS_MAX: usize = 64;
+/// API keys that a heartbeat names.
+pub const KEYS_SAMPLE_MAX: usize = 32;
 /// Version of heartbeats that this build writes and reads.
 const HEARTBEAT_VERSION: u32 = 1;
 /// Bytes of a name, of an address and of a digest.
@@ -141,6 +143,12 @@ pub struct Heartbeat {
     /// Digest of the API keys, for the detection of instances with other keys.
     #[serde(default)]
     pub keys_digest: String,
+    /// Numbers of some API keys, the least ones, at most [`KEYS_SAMPLE_MAX`]: whether two instances have a key in common.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys_sample: Vec<u64>,
+    /// The cluster that the instance belongs to; absent at engines, and at a gateway that does not know it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<ClusterId>,
     /// Streams of a gateway; absent at an engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<OwnedStreams>,
@@ -200,11 +208,20 @@ impl Heartbeat {
         Ok(heartbeat)
     }
 
+    /// Whether both instances have an API key in common, or need none.
+    pub fn shares_keys_with(&self, other: &Self) -> bool {
+        let is_common = |key: &u64| other.keys_sample.contains(key);
+        self.keys_digest == other.keys_digest || self.keys_sample.iter().any(is_common)
+    }
+
     fn check(&self) -> Result<(), MessageError> {
         check_text("cluster", &self.cluster, CLUSTER_NAME_MAX)?;
         check_text("version", &self.version, TEXT_BYTES_MAX)?;
         check_text("keys_digest", &self.keys_digest, TEXT_BYTES_MAX)?;
         check_text("http", self.http.as_deref().unwrap_or(""), TEXT_BYTES_MAX)?;
+        if self.keys_sample.len() > KEYS_SAMPLE_MAX {
+            return Err(MessageError::TooMany("keys", KEYS_SAMPLE_MAX));
+        }
         if self.models.len() > MODELS_MAX {
             return Err(MessageError::TooMany("models", MODELS_MAX));
         }
@@ -293,8 +310,21 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_in_common_where_one_is_or_none_is_needed() {
+        let of = |digest: &str, keys: &[u64]| Heartbeat {
+            keys_digest: digest.to_owned(),
+            keys_sample: keys.to_vec(),
+            ..Heartbeat::default()
+        };
+        let (a, b, none) = (of("a", &[1, 2]), of("b", &[2, 3]), of("", &[]));
+        assert!(a.shares_keys_with(&b) && none.shares_keys_with(&none));
+        assert!(!a.shares_keys_with(&of("c", &[4])) && !a.shares_keys_with(&none));
+    }
+
+    #[test]
     fn parts_above_their_bounds_are_rejected() {
-        let rows: [fn(&mut Heartbeat); 6] = [
+        let rows: [fn(&mut Heartbeat); 7] = [
+            |h| h.keys_sample = vec![1; KEYS_SAMPLE_MAX + 1],
             |h| h.cluster = "x".repeat(CLUSTER_NAME_MAX + 1),
             |h| h.version = "a\nb".into(),
             |h| h.http = Some("x".repeat(TEXT_BYTES_MAX + 1)),

@@ -31,8 +31,8 @@ pub use adopt::{
 };
 pub use control::{ORDERS_MAX, Order, OrderKind, decode_orders, encode_orders};
 pub use heartbeat::{
-    ContentIdentity, HEARTBEAT_BYTES_MAX, Heartbeat, MODELS_MAX, OwnedStreams, ReportedLoad, Role,
-    ServedModel,
+    ContentIdentity, HEARTBEAT_BYTES_MAX, Heartbeat, KEYS_SAMPLE_MAX, MODELS_MAX, OwnedStreams,
+    ReportedLoad, Role, ServedModel,
 };
 pub use read::{READS_MAX, ReadEntry, ReadRequest};
 pub use records_head::{RECORDS_HEAD_BYTES_MAX, RecordsHead};

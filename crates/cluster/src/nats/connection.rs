@@ -3,6 +3,7 @@
 use super::backoff;
 use super::credentials::{self, CredentialError};
 use super::status::{ConnectionState, ConnectionStatus, NatsServer, News};
+use super::unreadable::UnreadableMessages;
 use crate::config::{self, NatsConfig};
 use async_nats::connection::State;
 use async_nats::{Client, ClientError, ConnectOptions, Event, Server, ServerAddr, ServerError};
@@ -34,6 +35,7 @@ const REASON_BYTES_MAX: usize = 1024;
 pub struct Connection {
     client: Client,
     shared: Arc<SharedStatus>,
+    unreadable: Arc<UnreadableMessages>,
     monitor: JoinHandle<()>,
 }
 
@@ -101,6 +103,7 @@ impl Connection {
         Ok(Self {
             client,
             shared,
+            unreadable: Arc::default(),
             monitor: tokio::spawn(monitor.run(received)),
         })
     }
@@ -135,6 +138,11 @@ impl Connection {
     /// Missing rights, a line each.
     pub fn denials(&self) -> Vec<String> {
         self.shared.status().denials(now())
+    }
+
+    /// Messages that arrived over this connection and cannot be read.
+    pub fn unreadable(&self) -> &Arc<UnreadableMessages> {
+        &self.unreadable
     }
 
     /// Counts since the start.
@@ -206,15 +214,29 @@ fn options(
 fn reason(servers: &[Server]) -> Option<String> {
     let failed = servers.iter().filter_map(|server| {
         let why = server.last_error.as_ref()?;
-        Some(format!(
-            "{}:{}: {why}",
-            server.addr.host(),
-            server.addr.port()
-        ))
+        let why = why.to_string();
+        let advice = tls_advice(&why).unwrap_or_default();
+        let (host, port) = (server.addr.host(), server.addr.port());
+        Some(format!("{host}:{port}: {why}{advice}"))
     });
     let mut text = failed.collect::<Vec<_>>().join("; ");
     text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
     (!text.is_empty()).then_some(text)
+}
+
+/// What a failed handshake says about this process's settings.
+fn tls_advice(why: &str) -> Option<&'static str> {
+    // Before TLS 1.3, servers say "bad certificate" where there is none.
+    let wants_certificate = ["BadCertificate", "CertificateRequired", "UnknownCA"];
+    if why.contains("invalid peer certificate") {
+        Some(" (the NATS server's certificate does not fit cluster.tls_ca, or its host name)")
+    } else if wants_certificate.iter().any(|alert| why.contains(alert)) {
+        Some(
+            " (the NATS server does not accept the certificate of this process: cluster.tls_cert and cluster.tls_key)",
+        )
+    } else {
+        None
+    }
 }
 
 /// Follows the connection.

@@ -7,6 +7,7 @@
 //! server_version  the oldest server that is used
 //! denials         subjects that the rights of this process do not include
 //! backoff         time between two attempts
+//! unreadable      messages that nobody of ours sent, counted by kind of subject
 //! ```
 
 mod backoff;
@@ -15,8 +16,10 @@ mod credentials;
 mod denials;
 mod server_version;
 mod status;
+mod unreadable;
 
 pub use connection::{Connection, NatsCounts};
 pub use credentials::CredentialError;
 pub use server_version::{RECOMMENDED, ServerVersion, VERSION_FLOOR};
 pub use status::{ConnectionState, ConnectionStatus, NatsServer};
+pub use unreadable::{SubjectKind, UnreadableMessages};

@@ -26,6 +26,7 @@ use crate::messages::{Heartbeat, OwnedStreams, Role};
 use crate::names::{InstanceId, Subjects};
 use crate::nats::Connection;
 use crate::placement::PlacementPolicy;
+use crate::records::ClusterIdentity;
 use crate::relay::{
     KnownInstance, RelayConfig, RelayCounters, RelayDriver, RelayLink, RelayedModel,
 };
@@ -68,6 +69,7 @@ pub struct ClusterNode {
     relay: Mutex<Option<RelayDriver>>,
     last_counters: Mutex<RelayCounters>,
     streams: Arc<OnceLock<CountStreams>>,
+    identity: Arc<ClusterIdentity>,
 }
 
 /// Counts the streams that a process owns.
@@ -86,7 +88,10 @@ impl ClusterNode {
         let (describe, models) = (config.describe, Arc::clone(&served));
         let streams = Arc::<OnceLock<CountStreams>>::default();
         let (counted, joined) = (Arc::clone(&streams), tokio::time::Instant::now());
+        let identity = ClusterIdentity::new(&config.membership.name);
+        let own = Arc::clone(&identity);
         let describe = move || Heartbeat {
+            cluster_id: own.announced(),
             models: models.describe(),
             streams: counted.get().map(|count| count()),
             uptime_s: joined.elapsed().as_secs(),
@@ -105,6 +110,7 @@ impl ClusterNode {
             relay: Mutex::default(),
             last_counters: Mutex::default(),
             streams,
+            identity,
         };
         if node.role == Role::Gateway {
             let relay = node.start_relay().await?;
@@ -126,6 +132,7 @@ impl ClusterNode {
             subjects: self.subjects.clone(),
             gateway: self.membership.id(),
             instances: Box::new(instances),
+            unreadable: Arc::clone(self.connection().unreadable()),
         };
         let config = RelayConfig {
             placement: self.placement,
@@ -144,6 +151,11 @@ impl ClusterNode {
     pub fn count_streams(&self, count: impl Fn() -> OwnedStreams + Send + Sync + 'static) {
         // A second one would be of a second server.
         let _ = self.streams.set(Box::new(count));
+    }
+
+    /// Which cluster this process belongs to, beside its name.
+    pub fn identity(&self) -> &Arc<ClusterIdentity> {
+        &self.identity
     }
 
     /// Heartbeats of this process and of the others.
@@ -191,7 +203,8 @@ impl ClusterNode {
             )?;
         }
         let (subjects, id) = (self.subjects.clone(), self.membership.id());
-        let executor = ExecutorService::start(client, subjects, id, models).await?;
+        let unreadable = Arc::clone(self.connection().unreadable());
+        let executor = ExecutorService::start(client, subjects, id, models, unreadable).await?;
         // A second waker would be of a second executor.
         let _ = step.set(executor.step_waker());
         *lock(&self.executor) = Some(executor);
@@ -264,12 +277,14 @@ impl ClusterNode {
         self.searches.arithmetic(key, &instances)
     }
 
-    /// Why this process cannot do its part now; `None`: it can. A process that has its own engine serves without NATS.
+    /// Why this process cannot do its part now; `None`: it can. A process that has its own engine serves without
+    /// NATS, and never in two clusters under one name.
     pub fn problem(&self) -> Option<String> {
         if self.role == Role::All {
-            return None;
+            return self.identity.problem();
         }
-        if let Some(why) = self.connection().problem() {
+        let problem = self.connection().problem();
+        if let Some(why) = problem.or_else(|| self.identity.problem()) {
             return Some(why);
         }
         self.searches.problem(&self.membership.instances())

@@ -1,10 +1,11 @@
 //! The replicator on NATS.
 
+use super::cluster_identity::{IdentityCheck, IdentityStep};
 use super::jet_stream::{JetStreamRecords, StoreFacts, parse_notice};
 use super::journal_tap::{SharedReplicator, now};
 use super::store_request::{Fenced, PublishOutcome, StoreRequest};
 use super::store_status::StoreStatus;
-use crate::nats::Connection;
+use crate::nats::{Connection, SubjectKind};
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct RecordsLink {
     pub store: JetStreamRecords,
     /// The streams.
     pub replicator: Arc<SharedReplicator>,
+    /// The cluster of this process; `None`: the records are not compared with it.
+    pub identity: Option<IdentityCheck>,
     /// Called when a stream has another owner.
     pub on_fenced: Box<dyn Fn(Fenced) + Send + Sync>,
     /// Called before the first record is stored.
@@ -189,10 +192,13 @@ impl RecordsTask {
     }
 
     fn take_notice(&self, notice: &Message) {
-        if let Some((id, generation)) = parse_notice(&notice.payload) {
-            let mut replicator = self.link.replicator.lock();
-            replicator.note_claimed(id, generation, now());
-        }
+        let Some((id, generation)) = parse_notice(&notice.payload) else {
+            let unreadable = self.link.connection.unreadable();
+            unreadable.note(SubjectKind::Claimed, "no notice of a claim");
+            return;
+        };
+        let mut replicator = self.link.replicator.lock();
+        replicator.note_claimed(id, generation, now());
     }
 
     /// Reads the facts of the store, which is created where there is none.
@@ -205,14 +211,13 @@ impl RecordsTask {
             return;
         }
         let (store, is_adapted) = (self.link.store.clone(), self.is_adapted);
+        let identity = self.link.identity.clone();
         self.looks.spawn(async move {
-            if is_adapted && let Some(facts) = store.facts().await {
-                return Ok(facts);
+            let facts = existing_store(&store, is_adapted).await?;
+            if let Some(identity) = identity {
+                agree(&store, &identity).await?;
             }
-            let created = timeout(CREATE_WAIT, store.create_store()).await;
-            created.map_err(|_| "JetStream does not answer".to_owned())??;
-            let facts = store.facts().await;
-            facts.ok_or_else(|| "JetStream does not answer".to_owned())
+            Ok(facts)
         });
     }
 
@@ -232,10 +237,51 @@ impl RecordsTask {
                 let denials = self.link.connection.denials().into_iter();
                 let denied = denials.into_iter().find(|denial| denial.contains("$JS."));
                 self.status.note_problem(denied.unwrap_or(why));
+                let identity = self.link.identity.as_ref();
+                if identity.is_some_and(|check| check.identity.problem().is_some()) {
+                    self.has_store = false;
+                }
             }
             Err(_) => {}
         }
     }
+}
+
+/// The facts of the store, which is created or adapted before where that was not done yet.
+async fn existing_store(store: &JetStreamRecords, is_adapted: bool) -> Result<StoreFacts, String> {
+    if is_adapted && let Some(facts) = store.facts().await {
+        return Ok(facts);
+    }
+    let created = timeout(CREATE_WAIT, store.create_store()).await;
+    created.map_err(|_| "JetStream does not answer".to_owned())??;
+    let facts = store.facts().await;
+    facts.ok_or_else(|| "JetStream does not answer".to_owned())
+}
+
+/// Compares the cluster of this process with that of the records; an id that is missing there is stored.
+///
+/// # Errors
+/// The records belong to another cluster.
+async fn agree(store: &JetStreamRecords, check: &IdentityCheck) -> Result<(), String> {
+    // The next look decides what has no answer now.
+    let Ok(stored) = store.stored_cluster().await else {
+        return Ok(());
+    };
+    match check.compare(stored) {
+        IdentityStep::Agreed | IdentityStep::Wait => {}
+        IdentityStep::Store(id) => {
+            if store.store_cluster(id).await {
+                check.identity.note_stored(id);
+            }
+        }
+        IdentityStep::Conflict => {
+            let problem = check.identity.problem();
+            return Err(
+                problem.unwrap_or_else(|| "the records belong to another cluster".to_owned())
+            );
+        }
+    }
+    Ok(())
 }
 
 async fn perform(store: JetStreamRecords, action: StoreRequest) -> Answer {

@@ -1,10 +1,11 @@
 //! Requests to JetStream: one stream with a subject for each stream of Millrace.
 
 use super::claim_plan::SubjectMessage;
+use super::cluster_identity::ClusterIdentity;
 use super::config::{RECORDS_BYTES_MAX, RecordsConfig};
 use super::store_request::{LastMessage, PublishOutcome};
 use crate::messages::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
-use crate::names::Subjects;
+use crate::names::{ClusterId, Subjects};
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, StorageType, Stream,
@@ -13,6 +14,7 @@ use async_nats::jetstream::{Context, context};
 use async_nats::{Client, HeaderMap, Request, RequestErrorKind};
 use bytes::Bytes;
 use serde::Deserialize;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time for the answer to a publication: longer than most elections of a leader.
@@ -42,6 +44,8 @@ pub struct JetStreamRecords {
     context: Context,
     subjects: Subjects,
     config: RecordsConfig,
+    /// The cluster of this process, where it may be another one than that of the records.
+    identity: Option<Arc<ClusterIdentity>>,
 }
 
 /// Last known state of the store.
@@ -77,7 +81,15 @@ impl JetStreamRecords {
             client,
             subjects,
             config,
+            identity: None,
         }
+    }
+
+    /// Records that are neither read nor claimed while they belong to another cluster.
+    #[must_use]
+    pub fn of_cluster(self, identity: Arc<ClusterIdentity>) -> Self {
+        let identity = Some(identity);
+        Self { identity, ..self }
     }
 
     /// Subjects of the cluster.
@@ -124,14 +136,26 @@ impl JetStreamRecords {
         }
     }
 
-    pub(super) async fn stream(&self) -> Option<Stream<()>> {
+    /// The JetStream stream, for requests that concern streams of this cluster.
+    pub(super) async fn stream(&self) -> Result<Stream<()>, String> {
+        let identity = self.identity.as_ref();
+        if let Some(problem) = identity.and_then(|identity| identity.problem()) {
+            return Err(problem);
+        }
+        self.any_stream().await
+    }
+
+    /// The JetStream stream, whatever cluster it belongs to.
+    async fn any_stream(&self) -> Result<Stream<()>, String> {
         let name = self.subjects.records_stream();
-        self.context.get_stream_no_info(name).await.ok()
+        let stream = self.context.get_stream_no_info(name).await;
+        stream.map_err(|_| "JetStream is not reachable".to_owned())
     }
 
     /// The store's time of creation and size; `None` without an answer.
     pub(super) async fn facts(&self) -> Option<StoreFacts> {
-        let info = self.stream().await?.get_info().await.ok()?;
+        let stream = self.any_stream().await.ok()?;
+        let info = stream.get_info().await.ok()?;
         Some(StoreFacts {
             created: info.created.unix_timestamp_nanos(),
             last_sequence: info.state.last_sequence,
@@ -141,11 +165,16 @@ impl JetStreamRecords {
 
     /// Appends a message to a stream's subject if `expected` is the last sequence.
     pub(super) async fn publish(&self, id: u128, expected: u64, payload: Bytes) -> PublishOutcome {
+        let subject = self.subjects.records(id);
+        self.publish_to(subject, expected, payload).await
+    }
+
+    async fn publish_to(&self, subject: String, expected: u64, payload: Bytes) -> PublishOutcome {
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, expected.to_string());
         let request = Request::new().headers(headers).payload(payload);
         let request = request.timeout(Some(PUBLISH_WAIT));
-        let sent = self.client.send_request(self.subjects.records(id), request);
+        let sent = self.client.send_request(subject, request);
         let answer = match sent.await {
             Ok(answer) => answer,
             // No store takes the subject: nothing was stored, and the driver creates the store.
@@ -163,12 +192,36 @@ impl JetStreamRecords {
         }
     }
 
+    /// The id of the cluster that the records belong to; `None`: it was not stored, or is lost.
+    ///
+    /// # Errors
+    /// JetStream does not answer, or the id cannot be read.
+    pub(super) async fn stored_cluster(&self) -> Result<Option<ClusterId>, String> {
+        let (stream, subject) = (self.any_stream().await?, self.subjects.cluster_id());
+        match stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => {
+                let text = std::str::from_utf8(&message.payload).ok();
+                let id = text.and_then(|text| text.parse().ok());
+                id.map(Some).ok_or(format!("{subject}: no cluster's id"))
+            }
+            Err(why) if why.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+
+    /// Stores the id of the cluster, if none is stored. Returns whether this one is stored now.
+    pub(super) async fn store_cluster(&self, id: ClusterId) -> bool {
+        let (subject, payload) = (self.subjects.cluster_id(), id.to_string().into());
+        let outcome = self.publish_to(subject, 0, payload).await;
+        matches!(outcome, PublishOutcome::Stored(_))
+    }
+
     /// The last message of a stream's subject.
     ///
     /// # Errors
     /// JetStream does not answer, or the message cannot be read.
     pub async fn last_message(&self, id: u128) -> Result<Option<LastMessage>, String> {
-        let stream = self.stream().await.ok_or("JetStream is not reachable")?;
+        let stream = self.stream().await?;
         let subject = self.subjects.records(id);
         match stream.get_last_raw_message_by_subject(&subject).await {
             Ok(message) => {
@@ -186,7 +239,7 @@ impl JetStreamRecords {
     /// # Errors
     /// JetStream does not answer, or the messages are more than an owner writes.
     pub(super) async fn read_subject(&self, id: u128) -> Result<Vec<SubjectMessage>, String> {
-        let stream = self.stream().await.ok_or("JetStream is not reachable")?;
+        let stream = self.stream().await?;
         let subject = self.subjects.records(id);
         let mut messages = Vec::new();
         let mut from = 1;
@@ -217,7 +270,7 @@ impl JetStreamRecords {
         if below <= 1 {
             return true;
         }
-        let Some(stream) = self.stream().await else {
+        let Ok(stream) = self.stream().await else {
             return false;
         };
         let purge = stream.purge().sequence(below);

@@ -12,7 +12,7 @@ impl JetStreamRecords {
     /// # Errors
     /// JetStream does not answer.
     pub async fn streams(&self) -> Result<Vec<u128>, String> {
-        let stream = self.stream().await.ok_or("JetStream is not reachable")?;
+        let stream = self.stream().await?;
         let subjects = self.subjects();
         let listed = stream.info_with_subjects(subjects.all_records()).await;
         let mut listed = listed.map_err(|why| why.to_string())?;

@@ -8,7 +8,7 @@
 //! claim_plan         messages of a subject to a stream and a claim
 //! jet_stream         requests to JetStream             driver      the replicator on NATS
 //! claim              a stream read and claimed on NATS  store_status  whether records can be stored
-//! listing            the streams that have records
+//! listing            the streams that have records      cluster_identity  which cluster the records belong to
 //! ```
 //!
 //! # Copy
@@ -28,6 +28,7 @@
 
 mod claim;
 mod claim_plan;
+mod cluster_identity;
 mod config;
 mod driver;
 mod jet_stream;
@@ -45,6 +46,7 @@ mod tests;
 
 pub use claim::{ClaimOutcome, ClaimedStream};
 pub use claim_plan::{Adopted, CLAIM_TAKEOVER, ClaimError, ClaimPlan, SubjectMessage};
+pub use cluster_identity::{ClusterIdentity, IdentityCheck};
 pub use config::RecordsConfig;
 pub use driver::{RecordsDriver, RecordsLink};
 pub use jet_stream::JetStreamRecords;

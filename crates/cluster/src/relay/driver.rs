@@ -2,12 +2,14 @@
 
 use super::core::{Action, Relay};
 use super::engines::{Engines, KnownInstance};
+use super::submission::submit;
 use super::{RelayConfig, RelayCounters, RelayedModel, SubmitOutcome};
 use crate::messages::{
-    AdoptAnswer, AdoptRequest, Adoption, MESSAGE_BYTES_MAX, Order, ReadRequest, Run, RunReply,
+    AdoptAnswer, AdoptRequest, Adoption, MESSAGE_BYTES_MAX, Order, ReadRequest, RunReply,
     TokenBatch, decode_adoptions, encode_orders,
 };
 use crate::names::{InstanceId, Subjects};
+use crate::nats::{SubjectKind, UnreadableMessages};
 use async_nats::{Client, Message, Request, RequestErrorKind, Subscriber};
 use futures_util::StreamExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +24,6 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 const TICK: Duration = Duration::from_millis(5);
 /// Time between two looks at the instances.
 const INSTANCES_EVERY: Duration = Duration::from_millis(50);
-/// Time for the answer to one part of a request: the engine reads a long record and compiles constraints.
-const SUBMIT_WAIT: Duration = Duration::from_secs(10);
 /// Models that wait until the relay takes them.
 const ADDED_MAX: usize = 8;
 /// Time for requests to end after a shutdown.
@@ -48,6 +48,8 @@ pub struct RelayLink {
     pub gateway: InstanceId,
     /// The other instances.
     pub instances: InstanceSource,
+    /// Counts messages that cannot be read.
+    pub unreadable: Arc<UnreadableMessages>,
 }
 
 /// A running relay. Dropped, it ends its requests with [`stream::End::Lost`].
@@ -229,7 +231,13 @@ impl RelayTask {
     fn take_tokens(&mut self, message: &Message, is_answer: bool) {
         match self.batch.decode_into(&message.payload) {
             Ok(()) => self.relay.on_tokens(&self.batch, is_answer, now()),
-            Err(why) => tracing::debug!("tokens of an engine: {why}"),
+            Err(why) => {
+                let kind = match is_answer {
+                    true => SubjectKind::Answer,
+                    false => SubjectKind::Tokens,
+                };
+                self.link.unreadable.note(kind, why);
+            }
         }
     }
 
@@ -251,8 +259,9 @@ impl RelayTask {
                     let client = self.link.client.clone();
                     let subject = self.link.subjects.run(engine);
                     let name = (run.handle, run.attempt);
+                    let unreadable = Arc::clone(&self.link.unreadable);
                     self.submissions.spawn(async move {
-                        let outcome = submit(&client, &subject, &run).await;
+                        let outcome = submit(&client, &subject, &run, &unreadable).await;
                         (engine, name, outcome)
                     });
                 }
@@ -295,11 +304,15 @@ impl RelayTask {
         let unknown: Vec<_> = unknown.collect();
         let client = self.link.client.clone();
         let subject = self.link.subjects.adopt(engine);
+        let unreadable = Arc::clone(&self.link.unreadable);
         self.adoptions.spawn(async move {
             let request = Request::new().payload(message.into());
             let request = request.timeout(Some(ADOPT_WAIT));
             let answers = match client.send_request(subject, request).await {
-                Ok(answer) => decode_adoptions(&answer.payload).unwrap_or_default(),
+                Ok(answer) => decode_adoptions(&answer.payload).unwrap_or_else(|why| {
+                    unreadable.note(SubjectKind::Answer, why);
+                    Vec::new()
+                }),
                 Err(why) if why.kind() == RequestErrorKind::NoResponders => unknown,
                 Err(_) => Vec::new(),
             };
@@ -325,26 +338,6 @@ impl RelayTask {
             }
         });
     }
-}
-
-/// Sends the parts of a request one after the other. The answer to the last one counts.
-async fn submit(client: &Client, subject: &str, run: &Run) -> SubmitOutcome {
-    let Ok(parts) = run.encode_parts() else {
-        return SubmitOutcome::TooLong;
-    };
-    let mut last = SubmitOutcome::Unanswered;
-    for part in parts {
-        let request = Request::new().payload(part.into());
-        let request = request.timeout(Some(SUBMIT_WAIT));
-        let answer = client.send_request(subject.to_owned(), request).await;
-        let reply = answer.ok().map(|answer| RunReply::decode(&answer.payload));
-        last = match reply {
-            Some(Ok(RunReply::Received)) => SubmitOutcome::Unanswered,
-            Some(Ok(reply)) => return SubmitOutcome::Answered(reply),
-            Some(Err(_)) | None => return SubmitOutcome::Unanswered,
-        };
-    }
-    last
 }
 
 /// Messages of these orders, divided where they are longer than a message may be.

@@ -23,6 +23,7 @@
 //! config          times and bounds                     farewells        attempts that engines are to forget
 //! driver          the relay on NATS                    engines          engines from heartbeats
 //! model_slots     models that come and go              left_attempts    attempts that engines keep for the next owner
+//! model_slots     models that come and go              submission       a request on its way to an engine
 //! ```
 
 mod adoption;
@@ -41,6 +42,7 @@ mod order_queue;
 mod outgoing;
 #[cfg(test)]
 mod simulation;
+mod submission;
 #[cfg(test)]
 mod tests;
 

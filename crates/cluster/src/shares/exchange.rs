@@ -4,7 +4,7 @@ use super::INTERVAL;
 use super::key_share::KeyShares;
 use crate::messages::UsageReport;
 use crate::names::{ClusterName, Subjects};
-use crate::nats::Connection;
+use crate::nats::{Connection, SubjectKind};
 use async_nats::Subscriber;
 use futures_util::StreamExt;
 use std::sync::Arc;
@@ -95,8 +95,9 @@ impl ExchangeState {
         self.shares.receive(&message.payload, now());
         let after = self.shares.counts();
         let is_first = |before: u64, after: u64| before == 0 && after > 0;
-        if is_first(before.malformed, after.malformed) {
-            tracing::warn!(subject = %message.subject, "a message is no report of usage: dropped");
+        if after.malformed + after.newer > before.malformed + before.newer {
+            let unreadable = self.connection.unreadable();
+            unreadable.note(SubjectKind::Usage, "no report of this version");
         }
         if is_first(before.over_limit, after.over_limit) {
             tracing::error!("too many gateways: the usage of the others is not counted");

@@ -19,7 +19,7 @@ const STEP_NS: u64 = 10 * MS;
 const INTERVAL_NS: u64 = super::INTERVAL.as_nanos() as u64;
 
 /// What the network does to a message.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Faults {
     /// Percent of the messages that are lost, and that arrive twice.
     pub(super) lost: u64,

@@ -159,9 +159,15 @@ impl Bench {
         let waker = Arc::new(OnceLock::new());
         let model = ExecutorModel::new("fake".into(), ContentIdentity::default(), model(&waker));
         let client = engine.client().clone();
-        let executor = ExecutorService::start(client, subjects.clone(), ENGINE, vec![model])
-            .await
-            .unwrap();
+        let executor = ExecutorService::start(
+            client,
+            subjects.clone(),
+            ENGINE,
+            vec![model],
+            Arc::default(),
+        )
+        .await
+        .unwrap();
         assert!(waker.set(executor.step_waker()).is_ok());
         wait_until_answered(&gateway, &subjects).await;
         let tokens = subjects.tokens(GATEWAY);

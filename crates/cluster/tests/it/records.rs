@@ -121,6 +121,7 @@ impl Gateway {
             connection,
             store: store.clone(),
             replicator: Arc::clone(&shared),
+            identity: None,
             on_fenced: Box::new(move |fence| on_fenced.lock().unwrap().push(fence)),
             on_wanted: Box::new(move || wanted.get().unwrap().wake()),
         });

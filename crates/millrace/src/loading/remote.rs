@@ -67,7 +67,7 @@ pub(crate) fn load_remote(
     };
     let (key, engines_context) = match choice {
         EngineChoice::Wait => {
-            let context = cluster.wait_for_engine(&search(&source.name));
+            let context = cluster.wait_for_engine(search(&source.name))?;
             (source.name.clone(), context)
         }
         EngineChoice::AnyOf(keys) => find_engine(cluster, keys, &search)?,

@@ -7,6 +7,7 @@ mod loading_progress;
 pub(crate) use heartbeats::Heartbeat;
 pub(crate) use loading_progress::LoadingEvent;
 
+use crate::cluster_slot::ClusterSlot;
 use crate::config::live_config::LiveConfig;
 use crate::response::stream_response;
 use axum::Json;
@@ -105,11 +106,14 @@ pub(crate) struct Liveness {
 pub(crate) async fn show_readiness(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
+    State(cluster): State<ClusterSlot>,
 ) -> Response {
     let status = lifecycle.stage().name();
+    let warnings = cluster_warnings(&cluster);
     ready_response(&lifecycle, &config, |reason, loading| Readiness {
         status,
         reason,
+        warnings,
         loading,
     })
 }
@@ -118,9 +122,12 @@ pub(crate) async fn show_readiness(
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Readiness {
     status: &'static str,
-    /// Why the engines of other processes cannot be used.
+    /// Why requests are not accepted, or the engines of other processes cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// What an operator has to look after although requests are accepted: other instances that differ from this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     #[serde(flatten)]
     loading: Option<LoadingReport>,
 }
@@ -137,9 +144,12 @@ struct LoadingReport {
 pub(crate) async fn show_ready(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
+    State(cluster): State<ClusterSlot>,
 ) -> Response {
     let stage = lifecycle.stage();
+    let warnings = cluster_warnings(&cluster);
     ready_response(&lifecycle, &config, |reason, loading| ReadyState {
+        warnings,
         ready: stage == ServerStage::Ready,
         state: stage.name(),
         reason,
@@ -152,11 +162,19 @@ pub(crate) async fn show_ready(
 pub(crate) struct ReadyState {
     ready: bool,
     state: &'static str,
-    /// Why the engines of other processes cannot be used.
+    /// Why requests are not accepted, or the engines of other processes cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// What an operator has to look after although requests are accepted: other instances that differ from this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     #[serde(flatten)]
     loading: Option<LoadingReport>,
+}
+
+fn cluster_warnings(cluster: &ClusterSlot) -> Vec<String> {
+    let node = cluster.get();
+    node.map_or_else(Vec::new, |node| node.membership().warnings())
 }
 
 /// 200 if requests are accepted; else 503 with the progress of loading and a `retry-after`.

@@ -24,9 +24,14 @@ pub(crate) enum PeerReach {
 }
 
 /// Where a heartbeat's instance is asked. A gateway with other keys could take a caller for another one, or for anybody.
-fn address(heartbeat: &Heartbeat, own_keys: &str) -> Result<String, &'static str> {
-    if heartbeat.role != Role::Engine && heartbeat.keys_digest != own_keys {
+fn address(heartbeat: &Heartbeat, own: &Heartbeat) -> Result<String, &'static str> {
+    if heartbeat.role != Role::Engine && heartbeat.keys_digest != own.keys_digest {
         return Err("its API keys differ from those here");
+    }
+    if let (Some(theirs), Some(ours)) = (heartbeat.cluster_id, own.cluster_id)
+        && theirs != ours
+    {
+        return Err("it belongs to another cluster of the same name");
     }
     let address = heartbeat.http.clone();
     address.ok_or("its heartbeats have no address (cluster.address)")
@@ -62,7 +67,7 @@ impl Peers {
         let Some(node) = self.0.get() else {
             return Vec::new();
         };
-        let own_keys = &node.membership().own().keys_digest;
+        let own = node.membership().own();
         let instances = node.membership().instances().into_iter();
         let is_asked = |instance: &LiveInstance| {
             let is_gateway = instance.heartbeat.role != Role::Engine;
@@ -71,7 +76,7 @@ impl Peers {
         let peer = |instance: LiveInstance| Peer {
             id: instance.heartbeat.id,
             role: instance.heartbeat.role,
-            address: address(&instance.heartbeat, own_keys),
+            address: address(&instance.heartbeat, &own),
         };
         instances.filter(is_asked).map(peer).collect()
     }
@@ -103,6 +108,7 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::names::ClusterId;
 
     #[test]
     fn gateway_with_other_keys_is_not_asked() {
@@ -119,9 +125,13 @@ mod tests {
             (Role::Engine, "", Some("h:1"), true),
             (Role::Gateway, "k", None, false),
         ];
+        let mut own = heartbeat(Role::Gateway, "k", None);
         for (role, keys, http, is_asked) in rows {
-            let address = address(&heartbeat(role, keys, http), "k");
+            let address = address(&heartbeat(role, keys, http), &own);
             assert_eq!(address.is_ok(), is_asked, "{role:?} {keys} {http:?}");
         }
+        let mut other = heartbeat(Role::Gateway, "k", Some("h:1"));
+        (own.cluster_id, other.cluster_id) = (Some(ClusterId(1)), Some(ClusterId(2)));
+        assert!(address(&other, &own).is_err(), "of another cluster");
     }
 }

@@ -36,10 +36,16 @@ pub(crate) struct ClusterReport {
     name: String,
     /// Id of the process that answers.
     instance: String,
+    /// The cluster that this process belongs to: two clusters that use one name differ in it. Absent at engines, and until a
+    /// gateway knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     nats: NatsReport,
     /// Why this process cannot do its part now.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+    /// What an operator has to look after although this process works.
+    warnings: Vec<String>,
     /// Records of streams in JetStream; absent where this process owns no streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     records: Option<RecordsState>,
@@ -169,8 +175,10 @@ impl ClusterReport {
         Self {
             name: own.cluster.clone(),
             instance: own.id.to_string(),
+            id: node.identity().announced().map(|id| id.to_string()),
             nats: NatsReport::of_node(node),
             problem: node.problem(),
+            warnings: membership.warnings(),
             records,
             instances,
         }

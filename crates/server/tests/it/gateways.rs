@@ -60,6 +60,7 @@ fn start_gateway(nats: &Nats, id: u64, states: &States) -> Gateway {
                     connection,
                     store: JetStreamRecords::new(client, subjects, config),
                     replicator: Arc::clone(&replicator),
+                    identity: None,
                     state_of: Box::new(move |instance| {
                         let states = states.lock().unwrap();
                         states.get(&instance).cloned().unwrap_or(OwnerState::Gone)

@@ -2,9 +2,10 @@
 
 use super::conversation::SETTINGS;
 use super::nats_server;
-use super::processes::Cluster;
-use crate::support::{Folder, millrace, stdout};
+use super::processes::{Cluster, json};
+use crate::support::{Folder, Serving, millrace, stdout};
 use std::time::{Duration, Instant};
+use testing::wait::wait_until;
 
 const REQUESTS_PER_MIN: u32 = 40;
 const BODY: &str = r#"{"prompt": "A", "max_tokens": 1}"#;
@@ -53,4 +54,63 @@ fn limit_of_a_key_holds_over_two_gateways() {
     assert!(all <= most, "{served:?} of at most {most}");
     assert!(all >= most / 2.0, "{served:?} of at most {most}");
     assert!(served.iter().all(|&served| served > 0), "{served:?}");
+}
+
+/// Streams that wait for their reader at one gateway count at the other.
+#[test]
+fn concurrent_streams_of_a_key_are_counted_over_two_gateways() {
+    let Some(program) = nats_server::program() else {
+        return;
+    };
+    let folder = Folder::new("cluster-concurrent");
+    let file: &str = folder.0.join("keys.yaml").display().to_string().leak();
+    let made = millrace(&[
+        "keys",
+        "--file",
+        file,
+        "new",
+        "alice",
+        "--concurrent-streams",
+        "2",
+    ]);
+    let key = format!("authorization: Bearer {}\r\n", stdout(&made).trim());
+    let settings = [&SETTINGS[..], &[("MILLRACE_KEYS_FILE", file)]].concat();
+    let mut cluster = Cluster::new(program, "cluster-concurrent-nats", "", &settings);
+    cluster.start_engines(1);
+    let [first, second] = [cluster.start_gateway(), cluster.start_gateway()];
+    // A job is parked after a window of tokens, and stays open.
+    let body = r#"{"prompt": "A", "max_tokens": 60, "ignore_eos": true}"#;
+    let explicit = format!("{key}x-stream-acks: explicit\r\n");
+    let open = |gateway: &Serving| {
+        let reply = gateway.post_with(&explicit, "/v1/jobs", body);
+        let is_rejected = reply.starts_with("HTTP/1.1 429");
+        assert!(is_rejected || reply.starts_with("HTTP/1.1 202"), "{reply}");
+        let id = (!is_rejected).then(|| json(&reply)["job_id"].clone());
+        id.map(|id| id.as_str().expect("an id").to_owned())
+    };
+    // Each gateway may open one stream before it knows of the other's.
+    let (mut opened, mut rejected) = (Vec::new(), [0, 0]);
+    wait_until("both gateways reject again and again", || {
+        for (gateway, rejected) in [&first, &second].into_iter().zip(&mut rejected) {
+            match open(gateway) {
+                Some(id) => opened.push((gateway, id)),
+                None => *rejected += 1,
+            }
+        }
+        opened.len() >= 2 && rejected.iter().all(|&rejected| rejected >= 10)
+    });
+    assert!(opened.len() <= 3, "2, and one for the second gateway");
+    let cancel = |(gateway, id): &(&Serving, String)| {
+        let reply = gateway.post_with(&key, &format!("/v1/jobs/{id}/cancel"), "");
+        assert!(reply.starts_with("HTTP/1.1 2"), "{reply}");
+    };
+    opened[1..].iter().for_each(cancel);
+    for gateway in [&first, &second] {
+        let mut last = None;
+        wait_until("a place is free at each gateway", || {
+            last = open(gateway);
+            last.is_some()
+        });
+        cancel(&(gateway, last.expect("a stream")));
+    }
 }

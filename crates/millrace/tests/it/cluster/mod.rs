@@ -13,8 +13,10 @@ mod moved;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
 pub(crate) mod processes;
+mod raw_nats;
 mod restarted;
 mod resting;
+mod said;
 mod several_models;
 
 use crate::support::{Folder, Serving, millrace, stdout};

@@ -87,6 +87,17 @@ impl Cluster {
         further: &[(&str, &str)],
         more: &[&str],
     ) -> Serving {
+        self.launch_to(role, further, more, Stdio::inherit())
+    }
+
+    /// Starts a process that logs to this place.
+    pub(crate) fn launch_to(
+        &self,
+        role: &str,
+        further: &[(&str, &str)],
+        more: &[&str],
+        log: impl Into<Stdio>,
+    ) -> Serving {
         let url = self.nats.url();
         let args = [
             "serve",
@@ -105,7 +116,7 @@ impl Cluster {
         if let Some(file) = &file {
             vars.push(("MILLRACE_CLUSTER_NKEY_FILE", file));
         }
-        Serving::early(&args, &vars, Stdio::inherit())
+        Serving::early(&args, &vars, log)
     }
 
     pub(crate) fn engine(&self, number: usize) -> &Serving {

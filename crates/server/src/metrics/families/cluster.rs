@@ -2,7 +2,8 @@
 
 use super::{Labels, PrometheusText};
 use crate::peers::PeerCallCounts;
-use ::cluster::instances::InstanceState;
+use ::cluster::instances::{Difference, InstanceState};
+use ::cluster::nats::SubjectKind;
 use ::cluster::node::ClusterNode;
 
 pub(super) fn write_cluster(
@@ -39,6 +40,7 @@ pub(super) fn write_cluster(
             (&[("kind", "slow_consumer")], nats.slow_consumer),
         ],
     );
+    write_unreadable(text, node);
     write_instances(text, node);
     write_relay(text, node);
     text.counters(
@@ -51,6 +53,19 @@ pub(super) fn write_cluster(
     );
 }
 
+fn write_unreadable(text: &mut PrometheusText, node: Option<&ClusterNode>) {
+    let unreadable = node.map(|node| node.connection().unreadable());
+    let rows = SubjectKind::ALL.map(|kind| {
+        let count = unreadable.map_or(0, |unreadable| unreadable.count(kind));
+        ([("subject", kind.name())], count)
+    });
+    text.counters(
+        "millrace_cluster_unreadable_total",
+        "Messages of others that cannot be read and were dropped, by kind of subject.",
+        rows.iter().map(|(labels, count)| (&labels[..], *count)),
+    );
+}
+
 fn write_instances(text: &mut PrometheusText, node: Option<&ClusterNode>) {
     let membership = node.map(ClusterNode::membership);
     let rows = InstanceState::ALL.map(|state| {
@@ -60,6 +75,16 @@ fn write_instances(text: &mut PrometheusText, node: Option<&ClusterNode>) {
     text.gauges(
         "millrace_cluster_instances",
         "Other instances of the cluster, by state.",
+        rows.iter().map(|(labels, count)| (&labels[..], *count)),
+    );
+    let rows = Difference::KINDS.map(|kind| {
+        let count = membership.map_or(0, |membership| membership.count_different(kind));
+        ([("kind", kind)], count as f64)
+    });
+    text.gauges(
+        "millrace_cluster_differences",
+        "Other instances that differ from this one: another cluster under the same name, other API keys, records of another \
+         version, a model of the same name with other content.",
         rows.iter().map(|(labels, count)| (&labels[..], *count)),
     );
     let counts = membership.map(|m| m.counts());
