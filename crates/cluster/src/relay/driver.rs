@@ -2,11 +2,12 @@
 
 use super::core::{Action, Relay};
 use super::engines::{Engines, KnownInstance};
+use super::order_parts::encode_in_parts;
 use super::submission::submit;
 use super::{RelayConfig, RelayCounters, RelayedModel, SubmitOutcome};
 use crate::messages::{
-    AdoptAnswer, AdoptRequest, Adoption, MESSAGE_BYTES_MAX, Order, ReadRequest, RunReply,
-    TokenBatch, decode_adoptions, encode_orders,
+    AdoptAnswer, AdoptRequest, Adoption, Order, ReadRequest, Rejection, RunReply, TokenBatch,
+    decode_adoptions,
 };
 use crate::names::{InstanceId, Subjects};
 use crate::nats::{SubjectKind, UnreadableMessages};
@@ -22,6 +23,11 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Time between two looks at all requests, while there are any.
 const TICK: Duration = Duration::from_millis(5);
+/// After a look, the relay rests for this many times as long: many requests cost little of a processor, and are looked at
+/// less often.
+const LOOK_REST: u32 = 19;
+/// Longest rest.
+const REST_MAX: Duration = Duration::from_millis(100);
 /// Time between two looks at the instances.
 const INSTANCES_EVERY: Duration = Duration::from_millis(50);
 /// Models that wait until the relay takes them.
@@ -84,6 +90,7 @@ impl RelayDriver {
             reads: JoinSet::new(),
             adoptions: JoinSet::new(),
             batch: TokenBatch::default(),
+            rests_until: now(),
             counters: Arc::clone(&counters),
         };
         Ok(Self {
@@ -168,6 +175,8 @@ struct RelayTask {
     /// At most one for each engine and [`RelayConfig::adopt_repeat`].
     adoptions: JoinSet<(InstanceId, Vec<AdoptAnswer>)>,
     batch: TokenBatch,
+    /// Until then, ticks and wakes do nothing.
+    rests_until: Instant,
     counters: Arc<Mutex<RelayCounters>>,
 }
 
@@ -209,7 +218,10 @@ impl RelayTask {
                 _ = tick.tick(), if needs_ticks => {}
                 _ = look.tick() => self.look_at_instances(),
             }
-            self.poll().await;
+            // The next tick makes up for what is left out.
+            if !self.relay.needs_ticks() || now() >= self.rests_until {
+                self.poll().await;
+            }
         }
     }
 
@@ -245,15 +257,23 @@ impl RelayTask {
         let Some((engine, name, outcome)) = submitted else {
             return;
         };
-        if let SubmitOutcome::Answered(RunReply::Rejected { code, message }) = &outcome {
-            tracing::debug!("engine {engine} rejected a request: {code:?}: {message}");
+        if let SubmitOutcome::Answered(RunReply::Rejected { code, message }) = &outcome
+            && *code == Rejection::Invalid
+        {
+            // The client gets an error without the reason.
+            tracing::warn!("engine {engine} rejected a request: {code:?}: {message}");
         }
         self.relay.on_submitted(engine, name, &outcome, now());
     }
 
     async fn poll(&mut self) {
         let is_usable = *self.link.usable.borrow();
-        for action in self.relay.poll(now()) {
+        let begun = now();
+        let actions = self.relay.poll(begun);
+        let looked = now();
+        let rest = looked.saturating_duration_since(begun) * LOOK_REST;
+        self.rests_until = looked + rest.min(REST_MAX);
+        for action in actions {
             match action {
                 Action::Submit { engine, run } => {
                     let client = self.link.client.clone();
@@ -340,49 +360,6 @@ impl RelayTask {
     }
 }
 
-/// Messages of these orders, divided where they are longer than a message may be.
-fn encode_in_parts(gateway: InstanceId, orders: &[Order]) -> Vec<Vec<u8>> {
-    let mut message = Vec::new();
-    if encode_orders(gateway, orders, &mut message).is_ok() {
-        debug_assert!(message.len() <= MESSAGE_BYTES_MAX);
-        return vec![message];
-    }
-    let (left, right) = orders.split_at(orders.len() / 2);
-    if left.is_empty() {
-        return Vec::new();
-    }
-    let left = encode_in_parts(gateway, left);
-    left.into_iter()
-        .chain(encode_in_parts(gateway, right))
-        .collect()
-}
-
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::messages::{OrderKind, decode_orders};
-    use engine::RequestUpdate;
-
-    #[test]
-    fn long_orders_are_divided() {
-        let update = RequestUpdate {
-            inject: vec![u32::MAX; 1024],
-            ..RequestUpdate::default()
-        };
-        let order = |sequence| Order {
-            handle: 1,
-            attempt: 1,
-            sequence,
-            kind: OrderKind::Update(Box::new(update.clone())),
-        };
-        let orders: Vec<_> = (0..500).map(order).collect();
-        let messages = encode_in_parts(InstanceId(1), &orders);
-        assert!(messages.len() > 1);
-        let decoded = messages.iter().flat_map(|m| decode_orders(m).unwrap().1);
-        assert_eq!(decoded.collect::<Vec<_>>(), orders);
-    }
 }

@@ -24,6 +24,7 @@
 //! driver          the relay on NATS                    engines          engines from heartbeats
 //! model_slots     models that come and go              left_attempts    attempts that engines keep for the next owner
 //! model_slots     models that come and go              submission       a request on its way to an engine
+//! order_parts     orders within the bounds of messages
 //! ```
 
 mod adoption;
@@ -38,6 +39,7 @@ mod engines;
 mod farewells;
 mod left_attempts;
 mod model_slots;
+mod order_parts;
 mod order_queue;
 mod outgoing;
 #[cfg(test)]
