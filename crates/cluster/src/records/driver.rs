@@ -3,7 +3,7 @@
 use super::jet_stream::{JetStreamRecords, StoreFacts, parse_notice};
 use super::journal_tap::{SharedReplicator, now};
 use super::store_request::{Fenced, PublishOutcome, StoreRequest};
-use super::store_status::StoreStatus;
+use super::store_status::{StoreProblem, StoreStatus};
 use crate::nats::Connection;
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
@@ -22,7 +22,7 @@ const AGES_EVERY: Duration = Duration::from_secs(60);
 /// Time for the creation of the store.
 const CREATE_WAIT: Duration = Duration::from_secs(10);
 
-/// What the driver works with.
+/// Tools of the driver.
 pub struct RecordsLink {
     /// The connection.
     pub connection: Arc<Connection>,
@@ -112,7 +112,7 @@ struct RecordsTask {
     /// Whether the store has the bounds of this process's settings.
     is_adapted: bool,
     /// At most one.
-    looks: JoinSet<Result<StoreFacts, String>>,
+    looks: JoinSet<Result<StoreFacts, StoreProblem>>,
     status: Arc<StoreStatus>,
 }
 
@@ -210,13 +210,13 @@ impl RecordsTask {
                 return Ok(facts);
             }
             let created = timeout(CREATE_WAIT, store.create_store()).await;
-            created.map_err(|_| "JetStream does not answer".to_owned())??;
+            created.map_err(|_| StoreProblem::no_answer())??;
             let facts = store.facts().await;
-            facts.ok_or_else(|| "JetStream does not answer".to_owned())
+            facts.ok_or_else(StoreProblem::no_answer)
         });
     }
 
-    fn take_look(&mut self, look: Result<Result<StoreFacts, String>, JoinError>) {
+    fn take_look(&mut self, look: Result<Result<StoreFacts, StoreProblem>, JoinError>) {
         match look {
             Ok(Ok(facts)) => {
                 if !self.is_adapted {
@@ -231,6 +231,7 @@ impl RecordsTask {
                 // A denied request has no answer.
                 let denials = self.link.connection.denials().into_iter();
                 let denied = denials.into_iter().find(|denial| denial.contains("$JS."));
+                let denied = denied.map(StoreProblem::Other);
                 self.status.note_problem(denied.unwrap_or(why));
             }
             Err(_) => {}

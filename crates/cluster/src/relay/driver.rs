@@ -139,7 +139,7 @@ impl Wake for RelayWaker {
     }
 }
 
-/// What became of a read.
+/// Outcome of a read.
 enum ReadAnswer {
     /// Tokens.
     Tokens(Message),
