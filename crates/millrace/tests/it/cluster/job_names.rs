@@ -13,7 +13,7 @@ fn submit(gateway: &Serving, name: &str) -> String {
     let reply = gateway.post("/v1/jobs", &body.to_string());
     let status = reply.split(' ').nth(1).unwrap_or_default();
     if status == "503" {
-        assert!(reply.contains("recovering"), "{reply}");
+        assert!(reply.contains("it is not known whether"), "{reply}");
     }
     status.to_owned()
 }
