@@ -1,15 +1,15 @@
 //! Names of jobs at two gateways: one job of a name, also where both get it at one moment, NATS is away, or a gateway is killed.
 
 use super::gateway_killed::{HEARTBEAT, jet_stream, wait_stored};
-use super::processes::{Cluster, wait_for_engines};
+use super::processes::{Cluster, json, wait_for_engines};
 use super::{SETTINGS, nats_server};
 use crate::support::{Folder, Serving};
-use serde_json::json;
+use serde_json::json as object;
 use testing::wait::wait_until;
 
 /// Submits a job; returns the status.
 fn submit(gateway: &Serving, name: &str) -> String {
-    let body = json!({"prompt": "A", "max_tokens": 4, "ignore_eos": true, "job_id": name});
+    let body = object!({"prompt": "A", "max_tokens": 4, "ignore_eos": true, "job_id": name});
     let reply = gateway.post("/v1/jobs", &body.to_string());
     let status = reply.split(' ').nth(1).unwrap_or_default();
     if status == "503" {
@@ -33,6 +33,10 @@ fn name_has_one_job_at_all_gateways() {
         wait_for_engines(&gateway, 1);
         wait_stored(&gateway, "");
         gateway
+    });
+    wait_until("the gateways hear each other", || {
+        let known = |gateway: &Serving| json(&gateway.get("/v1/cluster"))["instances"].clone();
+        [&here, &there].map(|gateway| known(gateway).as_array().map(Vec::len)) == [Some(3); 2]
     });
     for round in 0..10 {
         let name = format!("job-{round}");
