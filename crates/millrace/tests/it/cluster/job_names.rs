@@ -4,12 +4,12 @@ use super::gateway_killed::{HEARTBEAT, jet_stream, wait_stored};
 use super::processes::{Cluster, json, wait_for_engines};
 use super::{SETTINGS, nats_server};
 use crate::support::{Folder, Serving};
-use serde_json::json as object;
+use serde_json::json;
 use testing::wait::wait_until;
 
 /// Submits a job; returns the status.
 fn submit(gateway: &Serving, name: &str) -> String {
-    let body = object!({"prompt": "A", "max_tokens": 4, "ignore_eos": true, "job_id": name});
+    let body = json!({"prompt": "A", "max_tokens": 4, "ignore_eos": true, "job_id": name});
     let reply = gateway.post("/v1/jobs", &body.to_string());
     let status = reply.split(' ').nth(1).unwrap_or_default();
     if status == "503" {
