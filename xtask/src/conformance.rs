@@ -5,7 +5,7 @@ use crate::shell::{self, Outcome, node_modules, python, release_binary, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the suites need beside their own sources, pinned.
+/// Packages that the suites need beside their own sources, pinned.
 const PACKAGES: [&str; 27] = [
     "aiohttp==3.14.5",
     "anthropic==2.11.0",
@@ -48,7 +48,7 @@ const RECIPES: [&str; 9] = [
     "llama-index-llms-ollama==0.11.0",
     "llama-index-llms-openai-like==0.8.1",
 ];
-/// What LiteLLM's calls of tools need and its package does not ask for.
+/// Packages that LiteLLM's calls of tools need and its own package does not ask for.
 const RECIPES_BESIDE: [&str; 1] = ["mcp==2.3.0"];
 /// Depends on an old `openai` and an old `litellm`.
 const AIDER: [&str; 1] = ["aider-chat==0.86.2"];

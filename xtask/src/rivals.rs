@@ -5,7 +5,7 @@ use crate::shell::{self, Outcome, cargo, python, release_binary, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What llama.cpp's server in Python needs besides the library.
+/// Packages that llama.cpp's server in Python needs besides the library.
 const SERVER_PACKAGES: [&str; 6] = [
     "fastapi",
     "uvicorn",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a task gives: nothing, or one line that says why not.
+/// Result of a task: nothing, or one line that says why not.
 pub(crate) type Outcome = Result<(), String>;
 
 /// The project's root, as the cargo that runs us sees it.
@@ -38,7 +38,7 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     }
 }
 
-/// What a command prints on its standard output.
+/// Standard output of a command.
 pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     let out = command
         .output()

@@ -191,6 +191,17 @@ impl Subjects {
         format!("{}.s.*", self.prefix)
     }
 
+    /// Records of the name of a key's job, in JetStream.
+    pub fn job_name(&self, key: u64, name: &str) -> String {
+        let name: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}.n.{key:016x}-{name}", self.prefix)
+    }
+
+    /// Records of all names.
+    pub fn all_job_names(&self) -> String {
+        format!("{}.n.*", self.prefix)
+    }
+
     /// The stream of a subject of [`records`](Self::records).
     pub fn stream_of_records(&self, subject: &str) -> Option<u128> {
         let id = subject.strip_prefix(&self.prefix)?.strip_prefix(".s.")?;
@@ -257,12 +268,14 @@ mod tests {
         assert_eq!(a.records_stream(), "mr_a_records");
         assert_eq!(a.stream_of_records(&a.records(7)), Some(7));
         assert_eq!(a.stream_of_records(&a.cluster_id()), None);
+        assert_eq!(a.job_name(7, "j.1"), "mr.a.n.0000000000000007-6a2e31");
         for subject in [
             Subjects::heartbeat,
             Subjects::usage,
             Subjects::mailbox,
             Subjects::find,
             Subjects::all_records,
+            Subjects::all_job_names,
             Subjects::claimed,
             Subjects::records_stream,
             Subjects::cluster_id,

@@ -23,11 +23,11 @@ pub struct StepReport {
     pub tokens: usize,
     /// Choices that ended.
     pub ended: usize,
-    /// What the loop does next.
+    /// Next action of the loop.
     pub next: Next,
 }
 
-/// What the loop does after a step.
+/// Action of the loop after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// There is work: step again at once.

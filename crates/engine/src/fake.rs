@@ -32,7 +32,7 @@ pub struct FakeConfig {
 pub struct Fault {
     /// When the failure happens.
     pub at: FaultAt,
-    /// What fails.
+    /// Failing part.
     pub kind: FaultKind,
 }
 

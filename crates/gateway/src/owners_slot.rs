@@ -1,15 +1,17 @@
-//! What a gateway of a cluster knows of the owners of streams.
+//! Knowledge of a gateway of a cluster about the owners of streams.
 
 use crate::keys::Keys;
+use cluster::job_names::JetStreamName;
 use cluster::names::InstanceId;
 use cluster::records::{
     JetStreamRecords, LastMessage, ReplicaState, ReplicatorCounters, SharedReplicator, StoreStatus,
 };
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use stream::StreamId;
+use stream::{Owner, StreamId};
 use tokio::sync::{Mutex, MutexGuard};
 use wire::clock;
+use wire::jobs::job_id::JobId;
 
 /// Streams that are looked up at one time.
 pub(crate) const LOOKUPS_MAX: usize = 16;
@@ -83,6 +85,26 @@ impl StreamOwners {
             true => OwnerState::Gone,
             false => (self.state_of)(last.head.instance),
         }
+    }
+
+    /// Whether an instance is gone for certain.
+    pub fn is_gone(&self, instance: InstanceId) -> bool {
+        (self.state_of)(instance) == OwnerState::Gone
+    }
+
+    /// Whether a stream has records.
+    ///
+    /// # Errors
+    /// JetStream does not answer.
+    pub async fn has_records(&self, stream: u128) -> Result<bool, String> {
+        let last = self.store.last_message(stream).await;
+        last.map(|last| last.is_some())
+    }
+
+    /// The records of the name of an owner's job; `None` where the NATS servers have no JetStream.
+    pub fn job_name_records(&self, owner: Owner, id: &JobId) -> Option<JetStreamName> {
+        let store = (!self.status.is_not_enabled()).then(|| self.store.clone());
+        store.map(|store| JetStreamName::new(store, owner.0, id.as_str()))
     }
 
     /// Sizes and counts.

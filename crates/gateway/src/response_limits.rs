@@ -1,4 +1,4 @@
-//! What the operator chose about responses that are kept.
+//! Settings of responses that are kept.
 
 /// Bounds of stored responses (`responses.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

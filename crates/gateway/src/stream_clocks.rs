@@ -15,7 +15,7 @@ pub struct StreamClocks {
     pub total: Option<Duration>,
     /// How long a stream may be parked because the reader takes nothing (`backpressure.ack_timeout_ms`).
     pub reader: Option<Duration>,
-    /// What happens after `reader` (`backpressure.policy`). A resumable stream is never canceled: with both `Cancel`
+    /// Consequence of `reader` (`backpressure.policy`). A resumable stream is never canceled: with both `Cancel`
     /// and `Detach` the stream continues as if the client had disconnected.
     pub policy: Policy,
 }

@@ -35,7 +35,7 @@ pub enum StreamPlace {
     Undecided(String),
 }
 
-/// What the records of a gateway need.
+/// Needs of the records of a gateway.
 pub struct RecordsSetup {
     /// The connection to NATS.
     pub connection: Arc<Connection>,

@@ -2,7 +2,7 @@
 
 use crate::admission::Priority;
 use crate::handles::Gateway;
-use crate::job_names::NameClaim;
+use crate::job_names::{NameClaim, NameReservation};
 use crate::keys::Caller;
 use crate::models::ModelLease;
 use crate::open::{OpenedStream, ParsedRequest, open_stream};
@@ -157,6 +157,20 @@ fn parse_body(
         Ok(Box::new(history) as Box<dyn History>)
     };
     protocol.parse(fields, model, &history)
+}
+
+/// Reserves the name of a caller's job, before the other gateways of a cluster are asked.
+///
+/// # Errors
+/// The caller has a job of this name, or another request has reserved the name.
+pub fn reserve_job_name(
+    gateway: &Gateway,
+    caller: &Caller,
+    id: JobId,
+) -> Result<NameReservation, ApiError> {
+    let registry = gateway.generations.streams.registry();
+    let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
+    gateway.job_names.reserve_name(caller.owner, id, is_known)
 }
 
 fn claim_job_name<'a>(

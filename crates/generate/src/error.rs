@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Problem {
     /// Path of the field (`messages[2].content`).
     pub field: String,
-    /// What a valid value is.
+    /// Description of a valid value.
     pub constraint: String,
     /// The value, as JSON: a short number or word, never text.
     pub value: Option<Box<str>>,

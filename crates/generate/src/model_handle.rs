@@ -14,7 +14,7 @@ pub struct ModelHandle {
     pub template: Arc<ChatTemplate>,
     /// How the model writes tool calls and reasoning.
     pub answers: AnswerFormat,
-    /// What the chat template supports.
+    /// Features of the chat template.
     pub capabilities: Capabilities,
     /// The engine that runs the model.
     pub engine: Handle,

@@ -47,7 +47,7 @@ struct EncodedPrompt {
     rendered: Option<RenderedPrompt>,
 }
 
-/// What a chat template is given beside the messages.
+/// Inputs of a chat template beside the messages.
 #[derive(Clone, Copy)]
 pub struct TemplateArguments<'a> {
     /// Tool definitions in OpenAI's shape.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 pub use self::logs::open_log;
 pub use self::resume::{ResumedChoice, ResumedGeneration};
 
-/// What the owner of a stream adds to requests.
+/// Additions of the owner of a stream to requests.
 pub trait SubmissionHost {
     /// Counts and timestamps of a request that answers this prompt; called once per request.
     fn progress(&self, _prompt: usize) -> Progress {
@@ -74,7 +74,7 @@ pub struct NoHost;
 
 impl SubmissionHost for NoHost {}
 
-/// What all prompts of one request share.
+/// Values that all prompts of one request share.
 pub struct Submission<'a> {
     /// The model that answers.
     pub model: &'a ModelHandle,

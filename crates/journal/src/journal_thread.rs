@@ -138,7 +138,7 @@ impl Drop for JournalThread {
     }
 }
 
-/// What the thread `journal` owns.
+/// Property of the thread `journal`.
 struct Turns<F: FileSystem, R, C> {
     writer: Writer<F>,
     recorder: R,

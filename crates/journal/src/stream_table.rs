@@ -18,7 +18,7 @@ impl StreamKey {
     };
 }
 
-/// What a writer knows of a stream.
+/// Knowledge of a writer about a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveStream {
     pub(crate) id: u128,

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What has to be synced.
+/// Work of a sync.
 #[derive(Debug)]
 pub(crate) struct SyncState<F: FileSystem> {
     /// Full segments that were not synced yet.

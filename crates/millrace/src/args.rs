@@ -33,7 +33,7 @@ use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the program is, for `--help`.
+/// Description of the program, for `--help`.
 const ABOUT: &str = "\
 Millrace runs language models on this machine's CPU and serves them to many clients at once, over the APIs of \
 OpenAI, Anthropic and Ollama.

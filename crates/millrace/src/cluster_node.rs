@@ -233,7 +233,7 @@ fn other_gateways(membership: &Membership) -> Vec<InstanceId> {
     gateways.map(|instance| instance.heartbeat.id).collect()
 }
 
-/// What other instances' heartbeats say about the owner of a stream. `predecessor` has had the journal of this process.
+/// State of the owner of a stream, by other instances' heartbeats. `predecessor` has had the journal of this process.
 fn owner_state(
     membership: &Membership,
     predecessor: Option<InstanceId>,

@@ -51,7 +51,7 @@ pub(crate) struct LoadedEngine {
     relay: Option<ModelRelay>,
 }
 
-/// What a model's files say without the weights.
+/// Facts of a model's files without the weights.
 struct DescribedModel {
     text: ModelText,
     template: ChatTemplate,
@@ -209,7 +209,7 @@ fn arithmetic(isa: Isa, settings: &Settings) -> String {
     arithmetic_name(model.kv_type, model.quantize, isa)
 }
 
-/// What a model supports of tools and reasoning, with a line in the log.
+/// Support of a model for tools and reasoning, with a line in the log.
 fn log_capabilities(
     template: &ChatTemplate,
     answers: AnswerFormat,

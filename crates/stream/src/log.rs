@@ -147,7 +147,7 @@ pub(crate) struct Log<T> {
     pub(crate) visible: Visible,
 }
 
-/// What readers wait for, on a cache line that the writer of a gated log does not use.
+/// Signals for which readers wait, on a cache line that the writer of a gated log does not use.
 #[repr(align(64))]
 pub(crate) struct Visible {
     /// Items that readers may see.

@@ -1,4 +1,4 @@
-//! What tests of several crates share. No other code depends on this crate.
+//! Code that tests of several crates share. No other code depends on this crate.
 
 pub mod child;
 pub mod folder;

@@ -15,7 +15,7 @@ pub fn all() -> Vec<(String, Value)> {
     schemas
 }
 
-/// What a text says as JSON; `None` where it has a number that is greater than a double can be,
+/// Value of a text as JSON; `None` where it has a number that is greater than a double can be,
 /// which JSON allows and few readers take.
 pub fn parse(text: &str) -> Option<Result<Value, serde_json::Error>> {
     match serde_json::from_str(text) {

@@ -20,7 +20,7 @@ pub(crate) enum CallError {
     Refused(String),
 }
 
-/// What a call reports, in order.
+/// Reports of a call, in order.
 #[derive(Debug)]
 pub(crate) enum Report {
     /// The upstream has taken the request.

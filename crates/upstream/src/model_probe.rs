@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// Names of models in a message.
 const NAMES_SHOWN_MAX: usize = 8;
 
-/// What kind of server an upstream is.
+/// Kind of server of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamKind {
     /// Millrace of this version: random numbers depend on seed, choice and index, and an answer continues from its tokens.

@@ -62,7 +62,7 @@ pub struct UpstreamCounts {
     pub refused: u64,
 }
 
-/// What a counter counts.
+/// Subject of a counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Counted {
     Tokens(u64),

@@ -37,7 +37,7 @@ pub struct FieldTable {
 pub struct FieldRow {
     /// Name of the field.
     pub name: &'static str,
-    /// What the server does with the field.
+    /// Treatment of the field by the server.
     pub treatment: Treatment,
 }
 

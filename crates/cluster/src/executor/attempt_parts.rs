@@ -1,10 +1,10 @@
-//! What an attempt keeps of its request, of its updates and of each choice.
+//! Parts of an attempt: of its request, of its updates and of each choice.
 
 use engine::RequestUpdate;
 use generate::remote_request::RequestOrigin;
 use stream::End;
 
-/// What an attempt keeps of its request.
+/// Part of its request that an attempt keeps.
 #[derive(Clone)]
 pub(super) struct AttemptRequest {
     /// The stream, if another gateway can continue it.
@@ -30,7 +30,7 @@ pub(super) struct AttemptUpdates {
     pub(super) has_injected: bool,
 }
 
-/// What the gateway has of one choice, and what it gets next.
+/// Part of one choice that the gateway has, and what it gets next.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SentChoice {
     /// Number of the log in the generation.

@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 8;
 /// Bytes that an answer to a read keeps free for each entry that follows.
 const ENTRY_RESERVE: usize = 48;
 
-/// What becomes of a request that arrived.
+/// Fate of a request that arrived.
 #[derive(Debug, PartialEq)]
 pub enum Admission {
     /// The request is to be submitted ([`super::start`]), and the outcome reported to [`Attempts::settle`].

@@ -26,7 +26,7 @@ pub struct CounterReading {
     pub slots: u64,
 }
 
-/// What was counted between two readings.
+/// Counts between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Interval {
     /// Middle of the interval, seconds since the Unix epoch.

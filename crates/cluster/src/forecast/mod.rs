@@ -48,7 +48,7 @@ const BACKLOG_S: f64 = 60.0;
 /// Distance of the predictions whose highest counts, seconds.
 const LOOK_S: f64 = 30.0;
 
-/// What advice is given for.
+/// Aims of the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleTarget {
     /// How far ahead demand is predicted, at most an hour: the time that a new engine needs to be ready, and some.
@@ -172,7 +172,7 @@ impl DemandForecast {
         }
     }
 
-    /// What the readings so far say about the time after `unix_s`.
+    /// Forecast of the readings so far for the time after `unix_s`.
     pub fn advice(&self, unix_s: f64) -> ScaleAdvice {
         let horizon = self.target.horizon_s();
         let engine_tokens_per_s = self.engine_tokens_per_s();

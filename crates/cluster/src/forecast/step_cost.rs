@@ -1,4 +1,4 @@
-//! What a step costs: seconds for each step and seconds for each token, from the engine's own counters.
+//! Cost of a step: seconds for each step and seconds for each token, from the engine's own counters.
 //!
 //! Least squares over intervals, older ones forgotten: `step seconds = steps * a + tokens * b`. A step with one sequence
 //! costs nearly as much as one with many, so the tokens/s of an engine that is not full say little about a full one; the two

@@ -1,4 +1,4 @@
-//! What another instance has that does not fit this one.
+//! Differences of another instance from this one.
 
 use crate::messages::{ContentIdentity, Heartbeat, Role, ServedModel};
 use crate::names::ClusterId;
@@ -27,7 +27,7 @@ pub enum Difference {
     Model {
         /// Name of the model.
         key: String,
-        /// What differs: `weights`, `tokenizer`, `template` or `arithmetic`.
+        /// Name of the difference: `weights`, `tokenizer`, `template` or `arithmetic`.
         part: &'static str,
     },
 }

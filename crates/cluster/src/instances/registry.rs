@@ -48,7 +48,7 @@ pub struct LiveInstance {
     pub state: InstanceState,
     /// Arrival of the last heartbeat.
     pub heard: Instant,
-    /// What does not fit this instance.
+    /// Differences from this instance.
     pub differences: Arc<[Difference]>,
     silence: Silence,
 }

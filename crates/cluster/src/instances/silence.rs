@@ -31,7 +31,7 @@ pub(super) struct ListeningClock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Silence(Duration);
 
-/// What a silence means.
+/// Meaning of a silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Alive,
@@ -72,7 +72,7 @@ impl ListeningClock {
         self.listened >= self.heartbeat * GONE
     }
 
-    /// What a silence means.
+    /// Meaning of a silence.
     pub(super) fn judge(&self, silence: Silence) -> Verdict {
         match silence.0 {
             time if time >= self.heartbeat * FORGOTTEN => Verdict::Forgotten,

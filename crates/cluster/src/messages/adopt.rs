@@ -1,6 +1,7 @@
 //! Requests of a gateway for attempts of an earlier owner of a stream, and the answers.
 
 use super::bytes::{Reader, push_bytes, push_ids, push_varint};
+use super::entries::EntryForm;
 use super::update::{push_update, take_update};
 use super::{MESSAGE_BYTES_MAX, MessageError, VERSION, open_message};
 use crate::names::InstanceId;
@@ -9,6 +10,13 @@ use engine::remote::StreamChoice;
 
 /// Choices in one message.
 pub const ADOPTIONS_MAX: usize = 256;
+
+const FORM: EntryForm = EntryForm {
+    name: "adoption",
+    entries: "adoptions",
+    entries_max: ADOPTIONS_MAX,
+    entry_bytes_min: 24,
+};
 
 /// A choice that the gateway continues, and the name that the attempt is to have.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,7 +44,7 @@ pub struct AdoptRequest {
     pub entries: Vec<AdoptEntry>,
 }
 
-/// What an engine says about a choice.
+/// Answer of an engine about a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Adoption {
@@ -57,7 +65,7 @@ pub struct AdoptAnswer {
     pub handle: u64,
     /// The attempt.
     pub attempt: u32,
-    /// What becomes of the choice.
+    /// Fate of the choice.
     pub adoption: Adoption,
 }
 
@@ -67,26 +75,16 @@ impl AdoptRequest {
     /// # Errors
     /// There are more than [`ADOPTIONS_MAX`] entries or [`MESSAGE_BYTES_MAX`] bytes.
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
-        if self.entries.len() > ADOPTIONS_MAX {
-            return Err(MessageError::TooMany("adoptions", ADOPTIONS_MAX));
-        }
-        let mut out = vec![VERSION];
-        push_varint(&mut out, self.gateway.0);
-        push_varint(&mut out, self.entries.len() as u64);
-        for entry in &self.entries {
-            push_varint(&mut out, entry.handle);
-            push_varint(&mut out, entry.attempt.into());
-            push_bytes(&mut out, &entry.choice.stream.to_be_bytes());
-            push_varint(&mut out, entry.choice.prompt.into());
-            push_varint(&mut out, entry.choice.choice.into());
-            push_varint(&mut out, entry.generation);
-            push_update(&mut out, &entry.in_effect);
-            push_ids(&mut out, &entry.ids);
-        }
-        match out.len() <= MESSAGE_BYTES_MAX {
-            true => Ok(out),
-            false => Err(MessageError::TooMany("bytes", MESSAGE_BYTES_MAX)),
-        }
+        FORM.encode(self.gateway, &self.entries, |out, entry| {
+            push_varint(out, entry.handle);
+            push_varint(out, entry.attempt.into());
+            push_bytes(out, &entry.choice.stream.to_be_bytes());
+            push_varint(out, entry.choice.prompt.into());
+            push_varint(out, entry.choice.choice.into());
+            push_varint(out, entry.generation);
+            push_update(out, &entry.in_effect);
+            push_ids(out, &entry.ids);
+        })
     }
 
     /// The request of these bytes.
@@ -94,18 +92,8 @@ impl AdoptRequest {
     /// # Errors
     /// The bytes are no such request, one of another version, or above a bound.
     pub fn decode(message: &[u8]) -> Result<Self, MessageError> {
-        let mut reader = open_message(message, "adoption", MESSAGE_BYTES_MAX)?;
-        let mut take = || {
-            let gateway = InstanceId(reader.take_u64()?);
-            let count = reader.take_count(ADOPTIONS_MAX, 24)?;
-            let entries = (0..count).map(|_| take_entry(&mut reader));
-            let entries = entries.collect::<Option<_>>()?;
-            Some(Self { gateway, entries })
-        };
-        let request = take();
-        request
-            .filter(|_| reader.0.is_empty())
-            .ok_or(MessageError::Malformed("adoption"))
+        let (gateway, entries) = FORM.decode(message, take_entry)?;
+        Ok(Self { gateway, entries })
     }
 }
 

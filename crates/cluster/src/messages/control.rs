@@ -9,7 +9,7 @@ use engine::RequestUpdate;
 /// Orders in one message.
 pub const ORDERS_MAX: usize = 4096;
 
-/// What an engine is to do with a request.
+/// Order to an engine about a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OrderKind {
     /// End the request.
@@ -41,7 +41,7 @@ pub struct Order {
     /// Counts the orders of this attempt from 1 on: an engine applies only the one after the last that it applied. 0 for
     /// `Credit` and `Forget`, which are applied when they arrive.
     pub sequence: u32,
-    /// What is to be done.
+    /// Kind of the order.
     pub kind: OrderKind,
 }
 

@@ -6,7 +6,7 @@
 //! control     orders for requests on an engine             update                     control updates
 //! adopt       attempts of an earlier owner of a stream
 //! usage       usage of API keys at a gateway          records_head   the owner of a stream's records
-//! bytes, end_code   parts of the above
+//! bytes, end_code, entries   parts of the above
 //! ```
 
 use std::fmt;
@@ -15,6 +15,7 @@ mod adopt;
 mod bytes;
 mod control;
 mod end_code;
+mod entries;
 mod heartbeat;
 mod read;
 mod records_head;

@@ -1,14 +1,22 @@
 //! Requests for tokens that did not arrive. The answer is a [`super::TokenBatch`].
 
-use super::bytes::{push_ids, push_varint};
-use super::{MESSAGE_BYTES_MAX, MessageError, VERSION, open_message};
+use super::MessageError;
+use super::bytes::{Reader, push_ids, push_varint};
+use super::entries::EntryForm;
 use crate::names::InstanceId;
 use engine::CHOICES_MAX;
 
 /// Requests in one message.
 pub const READS_MAX: usize = 1024;
 
-/// What arrived of one attempt of a request.
+const FORM: EntryForm = EntryForm {
+    name: "read request",
+    entries: "reads",
+    entries_max: READS_MAX,
+    entry_bytes_min: 3,
+};
+
+/// The tokens that arrived of one attempt of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadEntry {
     /// The gateway's number of the request.
@@ -32,23 +40,13 @@ impl ReadRequest {
     /// Bytes.
     ///
     /// # Errors
-    /// There are more than [`READS_MAX`] entries or [`MESSAGE_BYTES_MAX`] bytes.
+    /// There are more than [`READS_MAX`] entries or [`super::MESSAGE_BYTES_MAX`] bytes.
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
-        if self.entries.len() > READS_MAX {
-            return Err(MessageError::TooMany("reads", READS_MAX));
-        }
-        let mut out = vec![VERSION];
-        push_varint(&mut out, self.gateway.0);
-        push_varint(&mut out, self.entries.len() as u64);
-        for entry in &self.entries {
-            push_varint(&mut out, entry.handle);
-            push_varint(&mut out, entry.attempt.into());
-            push_ids(&mut out, &entry.have);
-        }
-        match out.len() <= MESSAGE_BYTES_MAX {
-            true => Ok(out),
-            false => Err(MessageError::TooMany("bytes", MESSAGE_BYTES_MAX)),
-        }
+        FORM.encode(self.gateway, &self.entries, |out, entry| {
+            push_varint(out, entry.handle);
+            push_varint(out, entry.attempt.into());
+            push_ids(out, &entry.have);
+        })
     }
 
     /// The request of these bytes.
@@ -56,25 +54,17 @@ impl ReadRequest {
     /// # Errors
     /// The bytes are no such request, one of another version, or above a bound.
     pub fn decode(message: &[u8]) -> Result<Self, MessageError> {
-        let mut reader = open_message(message, "read request", MESSAGE_BYTES_MAX)?;
-        let mut take = || {
-            let gateway = InstanceId(reader.take_u64()?);
-            let count = reader.take_count(READS_MAX, 3)?;
-            let entries = (0..count).map(|_| {
-                Some(ReadEntry {
-                    handle: reader.take_u64()?,
-                    attempt: reader.take_u32()?,
-                    have: reader.take_ids(CHOICES_MAX)?,
-                })
-            });
-            let entries = entries.collect::<Option<_>>()?;
-            Some(Self { gateway, entries })
-        };
-        let request = take();
-        request
-            .filter(|_| reader.0.is_empty())
-            .ok_or(MessageError::Malformed("read request"))
+        let (gateway, entries) = FORM.decode(message, take_entry)?;
+        Ok(Self { gateway, entries })
     }
+}
+
+fn take_entry(reader: &mut Reader<'_>) -> Option<ReadEntry> {
+    Some(ReadEntry {
+        handle: reader.take_u64()?,
+        attempt: reader.take_u32()?,
+        have: reader.take_ids(CHOICES_MAX)?,
+    })
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl<'a> RunPart<'a> {
     }
 }
 
-/// What became of a part.
+/// Outcome of a part.
 #[derive(Debug, PartialEq)]
 pub enum Assembled {
     /// Further parts are missing.

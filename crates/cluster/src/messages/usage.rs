@@ -18,7 +18,7 @@ const ENTRY_BYTES_MIN: usize = 6;
 /// The longest time until a bucket is full that a message has, milliseconds: a day.
 const FULL_IN_MS_MAX: u64 = 24 * 3600 * 1000;
 
-/// What a gateway has admitted for the keys in use.
+/// Usage that a gateway has admitted for the keys in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageReport {
     /// The gateway.

@@ -13,7 +13,7 @@ const PUBLICATION_SHOWN: Duration = Duration::from_secs(10);
 /// Bytes of a subject that is shown.
 const SUBJECT_BYTES_MAX: usize = 256;
 
-/// What a process may not do with a subject.
+/// Denied use of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Publish,

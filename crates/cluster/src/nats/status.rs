@@ -7,7 +7,7 @@ use std::time::Instant;
 /// Bytes that one message may have at least: messages of crate `cluster` are shorter.
 pub(super) const PAYLOAD_FLOOR: usize = 1 << 20;
 
-/// What a NATS server reports about itself.
+/// Report of a NATS server about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NatsServer {
     /// Name of the server.
@@ -59,7 +59,7 @@ pub struct ConnectionStatus {
     first_cluster: Option<String>,
 }
 
-/// What an operator is to be told once.
+/// News that an operator is to be told once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// For information.
@@ -138,7 +138,7 @@ impl ConnectionStatus {
         news
     }
 
-    /// What is wrong with the servers, although they are used.
+    /// Problems of the servers, although they are used.
     fn notices(&mut self, server: &NatsServer) -> Vec<News> {
         let mut news = Vec::new();
         if ServerVersion::parse(&server.version).is_some_and(|version| version < RECOMMENDED) {

@@ -1,4 +1,4 @@
-//! What a placement is computed from: the load of engines, and the request.
+//! Inputs of a placement: the load of engines, and the request.
 
 use crate::names::InstanceId;
 use std::time::{Duration, Instant};

@@ -21,7 +21,7 @@ pub struct ClaimedStream {
     pub adopted: Adopted,
 }
 
-/// What came of a claim.
+/// Outcome of a claim.
 #[derive(Clone, Debug)]
 pub enum ClaimOutcome {
     /// This instance owns the stream.

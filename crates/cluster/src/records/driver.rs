@@ -4,7 +4,7 @@ use super::cluster_identity::{IdentityCheck, IdentityStep};
 use super::jet_stream::{JetStreamRecords, StoreFacts, parse_notice};
 use super::journal_tap::{SharedReplicator, now};
 use super::store_request::{Fenced, PublishOutcome, StoreRequest};
-use super::store_status::StoreStatus;
+use super::store_status::{StoreProblem, StoreStatus};
 use crate::nats::{Connection, SubjectKind};
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
@@ -23,7 +23,7 @@ const AGES_EVERY: Duration = Duration::from_secs(60);
 /// Time for the creation of the store.
 const CREATE_WAIT: Duration = Duration::from_secs(10);
 
-/// What the driver works with.
+/// Tools of the driver.
 pub struct RecordsLink {
     /// The connection.
     pub connection: Arc<Connection>,
@@ -115,7 +115,7 @@ struct RecordsTask {
     /// Whether the store has the bounds of this process's settings.
     is_adapted: bool,
     /// At most one.
-    looks: JoinSet<Result<StoreFacts, String>>,
+    looks: JoinSet<Result<StoreFacts, StoreProblem>>,
     status: Arc<StoreStatus>,
 }
 
@@ -221,7 +221,7 @@ impl RecordsTask {
         });
     }
 
-    fn take_look(&mut self, look: Result<Result<StoreFacts, String>, JoinError>) {
+    fn take_look(&mut self, look: Result<Result<StoreFacts, StoreProblem>, JoinError>) {
         match look {
             Ok(Ok(facts)) => {
                 if !self.is_adapted {
@@ -236,6 +236,7 @@ impl RecordsTask {
                 // A denied request has no answer.
                 let denials = self.link.connection.denials().into_iter();
                 let denied = denials.into_iter().find(|denial| denial.contains("$JS."));
+                let denied = denied.map(StoreProblem::Other);
                 self.status.note_problem(denied.unwrap_or(why));
                 let identity = self.link.identity.as_ref();
                 if identity.is_some_and(|check| check.identity.problem().is_some()) {
@@ -248,21 +249,24 @@ impl RecordsTask {
 }
 
 /// The facts of the store, which is created or adapted before where that was not done yet.
-async fn existing_store(store: &JetStreamRecords, is_adapted: bool) -> Result<StoreFacts, String> {
+async fn existing_store(
+    store: &JetStreamRecords,
+    is_adapted: bool,
+) -> Result<StoreFacts, StoreProblem> {
     if is_adapted && let Some(facts) = store.facts().await {
         return Ok(facts);
     }
     let created = timeout(CREATE_WAIT, store.create_store()).await;
-    created.map_err(|_| "JetStream does not answer".to_owned())??;
+    created.map_err(|_| StoreProblem::no_answer())??;
     let facts = store.facts().await;
-    facts.ok_or_else(|| "JetStream does not answer".to_owned())
+    facts.ok_or_else(StoreProblem::no_answer)
 }
 
 /// Compares the cluster of this process with that of the records; an id that is missing there is stored.
 ///
 /// # Errors
 /// The records belong to another cluster.
-async fn agree(store: &JetStreamRecords, check: &IdentityCheck) -> Result<(), String> {
+async fn agree(store: &JetStreamRecords, check: &IdentityCheck) -> Result<(), StoreProblem> {
     // The next look decides what has no answer now.
     let Ok(stored) = store.stored_cluster().await else {
         return Ok(());
@@ -276,9 +280,9 @@ async fn agree(store: &JetStreamRecords, check: &IdentityCheck) -> Result<(), St
         }
         IdentityStep::Conflict => {
             let problem = check.identity.problem();
-            return Err(
-                problem.unwrap_or_else(|| "the records belong to another cluster".to_owned())
-            );
+            let problem =
+                problem.unwrap_or_else(|| "the records belong to another cluster".to_owned());
+            return Err(StoreProblem::Other(problem));
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::claim_plan::SubjectMessage;
 use super::cluster_identity::ClusterIdentity;
 use super::config::{RECORDS_BYTES_MAX, RecordsConfig};
 use super::store_request::{LastMessage, PublishOutcome};
+use super::store_status::StoreProblem;
 use crate::messages::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
 use crate::names::{ClusterId, Subjects};
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
@@ -93,7 +94,7 @@ impl JetStreamRecords {
     }
 
     /// Subjects of the cluster.
-    pub(super) fn subjects(&self) -> &Subjects {
+    pub(crate) fn subjects(&self) -> &Subjects {
         &self.subjects
     }
 
@@ -101,20 +102,23 @@ impl JetStreamRecords {
     ///
     /// # Errors
     /// JetStream does not answer, or rejects the stream.
-    pub async fn create_store(&self) -> Result<(), String> {
+    pub async fn create_store(&self) -> Result<(), StoreProblem> {
         let name = self.subjects.records_stream();
         let config = self.stream_config();
         let created = self.context.get_or_create_stream(config.clone()).await;
         let mut stream = created.map_err(|why| create_problem(&name, &config, &why))?;
         let info = stream.info().await;
-        let found = &info.map_err(|why| format!("{name}: {why}"))?.config;
+        let found = &info
+            .map_err(|why| StoreProblem::Other(format!("{name}: {why}")))?
+            .config;
         let is_same = found.max_bytes == config.max_bytes
             && found.num_replicas == config.num_replicas
             && found.max_age == config.max_age
             && found.subjects == config.subjects;
         if !is_same {
             let updated = self.context.update_stream(config).await;
-            updated.map_err(|why| format!("JetStream stream {name}: {why}"))?;
+            let problem = |why| StoreProblem::Other(format!("JetStream stream {name}: {why}"));
+            updated.map_err(problem)?;
         }
         Ok(())
     }
@@ -124,7 +128,7 @@ impl JetStreamRecords {
         Config {
             name: self.subjects.records_stream(),
             description: Some("Millrace: records of streams".to_owned()),
-            subjects: vec![self.subjects.all_records()],
+            subjects: vec![self.subjects.all_records(), self.subjects.all_job_names()],
             retention: RetentionPolicy::Limits,
             discard: DiscardPolicy::New,
             storage: StorageType::File,
@@ -165,11 +169,17 @@ impl JetStreamRecords {
 
     /// Appends a message to a stream's subject if `expected` is the last sequence.
     pub(super) async fn publish(&self, id: u128, expected: u64, payload: Bytes) -> PublishOutcome {
-        let subject = self.subjects.records(id);
-        self.publish_to(subject, expected, payload).await
+        self.publish_to(self.subjects.records(id), expected, payload)
+            .await
     }
 
-    async fn publish_to(&self, subject: String, expected: u64, payload: Bytes) -> PublishOutcome {
+    /// Appends a message to a subject if `expected` is the last sequence.
+    pub(crate) async fn publish_to(
+        &self,
+        subject: String,
+        expected: u64,
+        payload: Bytes,
+    ) -> PublishOutcome {
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, expected.to_string());
         let request = Request::new().headers(headers).payload(payload);
@@ -221,14 +231,18 @@ impl JetStreamRecords {
     /// # Errors
     /// JetStream does not answer, or the message cannot be read.
     pub async fn last_message(&self, id: u128) -> Result<Option<LastMessage>, String> {
+        let Some((sequence, payload)) = self.last_payload(&self.subjects.records(id)).await? else {
+            return Ok(None);
+        };
+        let (head, _) = RecordsHead::decode(&payload).map_err(|why| why.to_string())?;
+        Ok(Some(LastMessage { sequence, head }))
+    }
+
+    /// Sequence and content of the last message of a subject.
+    pub(crate) async fn last_payload(&self, subject: &str) -> Result<Option<(u64, Bytes)>, String> {
         let stream = self.stream().await?;
-        let subject = self.subjects.records(id);
-        match stream.get_last_raw_message_by_subject(&subject).await {
-            Ok(message) => {
-                let (head, _) = RecordsHead::decode(&message.payload).map_err(|w| w.to_string())?;
-                let sequence = message.sequence;
-                Ok(Some(LastMessage { sequence, head }))
-            }
+        match stream.get_last_raw_message_by_subject(subject).await {
+            Ok(message) => Ok(Some((message.sequence, message.payload))),
             Err(why) if why.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(why) => Err(why.to_string()),
         }
@@ -290,19 +304,16 @@ impl JetStreamRecords {
 }
 
 /// Why the store cannot be used, in words for the operator.
-fn create_problem(name: &str, config: &Config, why: &CreateStreamError) -> String {
+fn create_problem(name: &str, config: &Config, why: &CreateStreamError) -> StoreProblem {
     match why.kind() {
-        CreateStreamErrorKind::JetStreamUnavailable => {
-            "JetStream is not enabled at the NATS server (jetstream in its configuration)"
-                .to_owned()
-        }
-        CreateStreamErrorKind::TimedOut => "JetStream does not answer".to_owned(),
+        CreateStreamErrorKind::JetStreamUnavailable => StoreProblem::NotEnabled,
+        CreateStreamErrorKind::TimedOut => StoreProblem::no_answer(),
         _ => {
             let (replicas, bytes) = (config.num_replicas, config.max_bytes);
-            format!(
+            StoreProblem::Other(format!(
                 "JetStream stream {name} with {replicas} replicas (cluster.replicas) and {bytes} bytes \
                  (cluster.store_bytes): {why}"
-            )
+            ))
         }
     }
 }

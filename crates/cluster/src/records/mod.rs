@@ -53,4 +53,4 @@ pub use jet_stream::JetStreamRecords;
 pub use journal_tap::{JournalTap, SharedReplicator};
 pub use replicator::{KeyReader, Replicator, ReplicatorCounters};
 pub use store_request::{Fenced, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
-pub use store_status::StoreStatus;
+pub use store_status::{StoreProblem, StoreStatus};

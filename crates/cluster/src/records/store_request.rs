@@ -1,4 +1,4 @@
-//! What the replicator wants from JetStream, and what came of it.
+//! Requests of the replicator to JetStream, and their outcomes.
 
 use crate::messages::RecordsHead;
 use crate::names::InstanceId;

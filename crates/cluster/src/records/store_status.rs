@@ -1,14 +1,41 @@
 //! The store of records, as this process has seen it last.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+/// Why records cannot be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreProblem {
+    /// The NATS server has no JetStream.
+    NotEnabled,
+    /// Everything else, in words for the operator.
+    Other(String),
+}
+
+impl StoreProblem {
+    pub(super) fn no_answer() -> Self {
+        Self::Other("JetStream does not answer".to_owned())
+    }
+}
+
+impl fmt::Display for StoreProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotEnabled => {
+                "JetStream is not enabled at the NATS server (jetstream in its configuration)"
+            }
+            Self::Other(why) => why,
+        })
+    }
+}
 
 /// Shared by the driver, metrics and the report of the cluster.
 #[derive(Debug, Default)]
 pub struct StoreStatus {
     bytes: AtomicU64,
     is_there: AtomicBool,
-    problem: Mutex<Option<String>>,
+    problem: Mutex<Option<StoreProblem>>,
 }
 
 impl StoreStatus {
@@ -19,7 +46,12 @@ impl StoreStatus {
 
     /// Why records cannot be stored; `None`: they can, or the store was not looked at yet.
     pub fn problem(&self) -> Option<String> {
-        self.lock().clone()
+        self.lock().as_ref().map(StoreProblem::to_string)
+    }
+
+    /// Whether the NATS servers have no JetStream.
+    pub fn is_not_enabled(&self) -> bool {
+        *self.lock() == Some(StoreProblem::NotEnabled)
     }
 
     /// Whether records can be stored.
@@ -36,7 +68,7 @@ impl StoreStatus {
     }
 
     /// Logs a problem that is another one than before.
-    pub(super) fn note_problem(&self, why: String) {
+    pub(super) fn note_problem(&self, why: StoreProblem) {
         self.is_there.store(false, Ordering::Relaxed);
         let mut problem = self.lock();
         if problem.as_ref() != Some(&why) {
@@ -45,7 +77,7 @@ impl StoreStatus {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<StoreProblem>> {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -58,12 +90,13 @@ mod tests {
     fn problem_is_shown_until_the_store_is_there() {
         let status = StoreStatus::default();
         assert_eq!((status.problem(), status.is_there()), (None, false));
-        status.note_problem("no JetStream".to_owned());
-        assert_eq!(status.problem().as_deref(), Some("no JetStream"));
+        status.note_problem(StoreProblem::NotEnabled);
+        assert!(status.is_not_enabled() && status.problem().is_some());
         status.note_facts(7);
         let seen = (status.problem(), status.is_there(), status.bytes());
         assert_eq!(seen, (None, true, 7));
-        status.note_problem("gone".to_owned());
-        assert!(!status.is_there());
+        status.note_problem(StoreProblem::Other("gone".to_owned()));
+        assert_eq!(status.problem().as_deref(), Some("gone"));
+        assert!(!status.is_there() && !status.is_not_enabled());
     }
 }

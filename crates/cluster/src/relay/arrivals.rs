@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 use stream::{End, FailCode};
 
-/// What became of a request that was sent to an engine.
+/// Outcome of a request that was sent to an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmitOutcome {
     /// The engine answered the last part.
@@ -22,7 +22,7 @@ pub enum SubmitOutcome {
     TooLong,
 }
 
-/// What tokens say about a choice's log.
+/// Relation of tokens to a choice's log.
 enum RunCheck {
     /// The tokens from this one on are new.
     Continues(usize),

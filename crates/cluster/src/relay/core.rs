@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 use stream::{Clock, End, FailCode};
 
-/// What the driver is to send.
+/// Messages that the driver is to send.
 #[derive(Debug)]
 pub enum Action {
     /// Send a request to an engine, and pass the answer to [`Relay::on_submitted`].

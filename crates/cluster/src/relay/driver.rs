@@ -148,7 +148,7 @@ impl Wake for RelayWaker {
     }
 }
 
-/// What became of a read.
+/// Outcome of a read.
 enum ReadAnswer {
     /// Tokens.
     Tokens(Message),

@@ -1,4 +1,4 @@
-//! What a relay sends about the requests on engines, and shows of them.
+//! Messages of a relay about the requests on engines, and the view of them.
 
 use super::assignment::{Assignment, Place};
 use super::core::{Action, Relay};

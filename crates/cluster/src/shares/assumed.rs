@@ -34,7 +34,7 @@ impl Assumed {
         }
     }
 
-    /// What has not flowed back, at least.
+    /// Amount that has not flowed back, at least.
     pub(super) fn left_ns(&self, now_ns: u64) -> u64 {
         let parts = self.slots.iter().map(|slot| part_left_ns(*slot, now_ns));
         parts.sum()

@@ -38,7 +38,7 @@ pub(super) struct KeyState {
 pub(super) struct Arrival {
     /// Before the report arrived.
     pub(super) before: Standing,
-    /// What the gateway was before.
+    /// Earlier state of the gateway.
     pub(super) from: Sender,
     pub(super) now_ns: u64,
 }
@@ -55,7 +55,7 @@ pub(super) enum Sender {
 }
 
 impl KeyState {
-    /// What this gateway reports of the key; `None`: nothing that matters to others.
+    /// Report of this gateway about the key; `None`: nothing that matters to others.
     pub(super) fn report(&mut self, owner: u64, now_ns: u64) -> Option<UsageEntry> {
         let open = self.streams.report(now_ns);
         let is_limited = self.limits.concurrent_streams.is_some();

@@ -36,7 +36,7 @@ pub(super) struct Peers {
     looked_ns: u64,
 }
 
-/// What a report is.
+/// Kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// The next of its gateway.

@@ -1,4 +1,4 @@
-//! What a draw depends on beside the logits.
+//! Inputs of a draw beside the logits.
 
 use crate::{Constraint, SamplingParams};
 

@@ -1,4 +1,4 @@
-//! What a running request holds.
+//! Holdings of a running request.
 
 use super::queue::TicketId;
 use super::rejection::Rejection;

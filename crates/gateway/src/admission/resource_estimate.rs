@@ -1,4 +1,4 @@
-//! What a request will take: pages and prefill.
+//! Estimate of a request's needs: pages and prefill.
 
 use super::rejection::Rejection;
 use super::settings::Reservation;

@@ -1,4 +1,4 @@
-//! What the operator may choose about admission.
+//! Settings of admission.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ const OPEN_BYTES_MAX: usize = 1 << 10;
 /// Bytes of a description with prepared prompts.
 const PREPARED_DESCRIPTION_BYTES_MAX: usize = journal::RECORD_BYTES_MAX - OPEN_BYTES_MAX;
 
-/// What a stream was opened with: the body of [`journal::Open`].
+/// The opening of a stream: the body of [`journal::Open`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamDescription {
     /// Kind of the stream.
@@ -90,7 +90,7 @@ pub struct StreamDescription {
     pub stored: Option<Value>,
 }
 
-/// What a description describes.
+/// Subject of a description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DescriptionKind {

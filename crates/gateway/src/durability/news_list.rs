@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Entries that one stream may have in the list: those of a turn that was just begun, and of the turn before.
 const ENTRIES_PER_STREAM: usize = 2;
 
-/// What the recorder takes at the beginning of a turn.
+/// News that the recorder takes at the beginning of a turn.
 #[derive(Default)]
 pub(crate) struct NewsList {
     /// Indexes of streams with news.
@@ -19,7 +19,7 @@ pub(crate) struct NewsList {
 /// A stream for the recorder's table.
 pub(crate) struct ArrivedStream {
     pub(crate) slot: Arc<StreamSlot>,
-    /// What an earlier process has recorded.
+    /// Records of an earlier process.
     pub(crate) recorded: Box<RecordedStream>,
 }
 

@@ -1,4 +1,4 @@
-//! What the recorder shows once a commit is acknowledged.
+//! Tokens and ends that the recorder shows once a commit is acknowledged.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ struct PendingShow {
     shown: Shown,
 }
 
-/// What of a stream is shown.
+/// Part of a stream that is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shown {
     /// Tokens of a choice before this index.

@@ -1,4 +1,4 @@
-//! What was recorded of one stream: all that a rewriting needs beside the tokens, which the logs have.
+//! Records of one stream: all that a rewriting needs beside the tokens, which the logs have.
 
 use super::rewriting::recovered_tokens;
 use super::stream_logs::StreamLogs;
@@ -25,7 +25,7 @@ pub(crate) struct RecordedStream {
     /// Whether another process has recorded the stream elsewhere, and the journal of this one does not have it yet.
     is_foreign: bool,
     pub(crate) choices: Box<[RecordedChoice]>,
-    /// What an earlier process has recorded; `None` after the logs were attached.
+    /// Records of an earlier process; `None` after the logs were attached.
     pub(crate) recovered: Option<Arc<RecoveredStream>>,
     steering: Option<Box<RecordedSteering>>,
     /// Cached tokens and wall time.

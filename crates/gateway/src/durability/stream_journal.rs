@@ -111,13 +111,7 @@ impl StreamJournal {
         description: Vec<u8>,
         outcome: Vec<u8>,
     ) -> Option<StoredBlob> {
-        let news = StreamNews {
-            outcome: Some(outcome.into()),
-            is_local: true,
-            ..StreamNews::default()
-        };
-        let slot = self.insert_slot(id, description, news)?;
-        Some(StoredBlob::new(slot))
+        self.insert_blob(id, description, (outcome, true))
     }
 
     /// Records an object that is not a stream, which another gateway can take over as a stream. `None` as for
@@ -128,8 +122,18 @@ impl StreamJournal {
         description: Vec<u8>,
         outcome: Vec<u8>,
     ) -> Option<StoredBlob> {
+        self.insert_blob(id, description, (outcome, false))
+    }
+
+    fn insert_blob(
+        &self,
+        id: u128,
+        description: Vec<u8>,
+        (outcome, is_local): (Vec<u8>, bool),
+    ) -> Option<StoredBlob> {
         let news = StreamNews {
             outcome: Some(outcome.into()),
+            is_local,
             ..StreamNews::default()
         };
         let slot = self.insert_slot(id, description, news)?;

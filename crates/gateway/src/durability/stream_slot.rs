@@ -1,4 +1,4 @@
-//! What the handle of a durable stream, the recorder and the watchdog share.
+//! State that the handle of a durable stream, the recorder and the watchdog share.
 //!
 //! # Protocol
 //!

@@ -112,7 +112,7 @@ impl Outcome<'_> {
     }
 }
 
-/// What names a stream.
+/// Names of a stream.
 struct Names<'a> {
     id: StreamId,
     response_id: &'a str,

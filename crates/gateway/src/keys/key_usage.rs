@@ -1,4 +1,4 @@
-//! What one key has used up.
+//! Usage of one key.
 
 use super::KeyLimits;
 use super::gcra::{Gcra, NotYet};

@@ -1,4 +1,4 @@
-//! What a key may be used for.
+//! Purposes of a key.
 
 use std::fmt;
 

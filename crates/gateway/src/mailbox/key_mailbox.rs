@@ -17,7 +17,7 @@ pub(super) struct KeyMailbox {
     pub(super) dropped: u64,
     /// An event has come, here or at another gateway.
     pub(super) news: Arc<Notify>,
-    /// What was acknowledged, also of other gateways' events, and when (microseconds since 1970).
+    /// Acknowledged places, also of other gateways' events, and the time (microseconds since 1970).
     acknowledged: Option<(MailboxCursor, u64)>,
 }
 

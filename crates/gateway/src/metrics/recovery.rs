@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wire::clock;
 
-/// What became of the streams of earlier processes.
+/// Outcomes of the streams of earlier processes.
 #[derive(Debug, Default)]
 pub struct RecoveryMetrics {
     begun: OnceLock<Instant>,
@@ -17,7 +17,7 @@ pub struct RecoveryMetrics {
     pub tokens: Counter,
 }
 
-/// What became of a recovered stream when the stream was registered.
+/// Outcome of a recovered stream when it was registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryOutcome {
     /// Computed on, or in the queue again.

@@ -1,4 +1,4 @@
-//! What a name in a request stands for.
+//! Meaning of a model's name in a request.
 
 use super::similar_names::{near_names, near_words};
 use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, ReadyModel};

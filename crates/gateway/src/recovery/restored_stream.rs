@@ -159,7 +159,7 @@ fn read_description(recovered: &RecoveredStream) -> Result<StreamDescription, St
     Ok(description)
 }
 
-/// What the registration of one stream takes beside the stream.
+/// Arguments of the registration of one stream, beside the stream.
 #[derive(Clone, Copy)]
 struct Registration<'a> {
     gateway: &'a Gateway,

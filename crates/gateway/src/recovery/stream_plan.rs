@@ -1,4 +1,4 @@
-//! What becomes of a recovered stream: a pure function of the records.
+//! Plan for a recovered stream: a pure function of the records.
 
 use super::attempt::{Attempt, LastSubmission, RecordedClaim, attempt_of};
 use super::recorded_choices;
@@ -8,7 +8,7 @@ use journal::{Integrity, RecoveredChoice, RecoveredStream};
 use std::time::Duration;
 use stream::{End, FailCode};
 
-/// What becomes of a recovered stream.
+/// Plan for a recovered stream.
 #[derive(Clone, Debug)]
 pub(crate) enum StreamPlan {
     /// The retention is over.
@@ -34,7 +34,7 @@ impl StreamPlan {
     }
 }
 
-/// What decides beside the records of one stream.
+/// Facts that decide beside the records of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlanContext {
     /// Whether the last process shut down in order.
@@ -43,7 +43,7 @@ pub(crate) struct PlanContext {
     pub(crate) retention: Duration,
 }
 
-/// What becomes of a stream with this description, in which the prepared prompts are set.
+/// Plan for a stream with this description, in which the prepared prompts are set.
 pub(crate) fn plan_of(
     stream: &RecoveredStream,
     description: &StreamDescription,

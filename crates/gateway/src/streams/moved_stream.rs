@@ -18,6 +18,13 @@ pub fn moved_error() -> ApiError {
     ApiError::capacity(STREAM_MOVED, message, RETRY_AFTER)
 }
 
+/// The error of a stream whose request was dropped before the start.
+pub(super) fn never_started_error() -> ApiError {
+    let message = "the request was lost before it started, since its model or the server went away; nothing was computed: send \
+                   the request again";
+    ApiError::ours("lost", message)
+}
+
 impl StreamRecord {
     /// Whether the stream continues at another gateway.
     pub fn is_moved(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What the operator chose about named streams.
+//! Settings of named streams.
 
 use std::time::Duration;
 use stream::RegistryLimits;

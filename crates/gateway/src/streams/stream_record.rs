@@ -9,7 +9,7 @@ use super::attendance::Attendance;
 use super::control_history::ControlHistory;
 use super::credit_owner::CreditOwner;
 use super::end_name::end_name;
-use super::moved_stream::moved_error;
+use super::moved_stream::{moved_error, never_started_error};
 use super::recovery_state::RecoveryState;
 use super::steering::Steering;
 use super::stream_state::StreamState;
@@ -254,7 +254,7 @@ impl StreamRecord {
         match self.source.outcome() {
             Some(Ok(started)) => Ok(started),
             Some(Err(error)) => Err(error.clone()),
-            None => Err(ApiError::ours("lost", "the stream was never started")),
+            None => Err(never_started_error()),
         }
     }
 

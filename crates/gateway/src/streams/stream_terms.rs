@@ -1,4 +1,4 @@
-//! What a stream was opened with.
+//! Terms on which a stream was opened.
 
 use stream::Owner;
 use wire::framing::Framing;

@@ -23,7 +23,7 @@ pub enum DeliveryStatus {
     Dead,
 }
 
-/// What became of the attempts.
+/// Outcome of the attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct DeliveryState {

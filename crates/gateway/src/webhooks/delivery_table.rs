@@ -22,7 +22,7 @@ pub(super) struct Delivery {
     pub(super) blob: Option<Arc<StoredBlob>>,
 }
 
-/// What an attempt changed.
+/// Change by an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// The event has arrived.

@@ -23,7 +23,7 @@ pub struct WebhookRequest {
     pub allow_private: bool,
 }
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     /// The receiver has answered.

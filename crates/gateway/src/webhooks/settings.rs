@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Longest delay between two attempts of a delivery.
 pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// What the operator allows, and bounds.
+/// Permissions and bounds by the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookSettings {
     /// Hosts that may receive events; empty: webhooks are off.

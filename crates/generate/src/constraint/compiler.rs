@@ -27,7 +27,7 @@ pub struct ConstraintCompiler {
     reasoning_closings: FoundDelimiters,
 }
 
-/// What the constraints of a request depend on.
+/// Inputs of the constraints of a request.
 pub struct ConstraintOptions {
     format: Option<ResponseFormat>,
     /// Tools with constrained calls.

@@ -22,7 +22,7 @@ pub struct ChoiceSoFar {
     pub has_ended: bool,
 }
 
-/// What a request has beside its record when it is submitted.
+/// Progress of a request beside its record when it is submitted.
 #[derive(Clone, Debug, Default)]
 pub struct Resumption {
     /// The choices, as many as the request has.

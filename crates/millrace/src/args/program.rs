@@ -17,7 +17,7 @@ pub(crate) struct ProgramArgs {
     pub(crate) output: Output,
 }
 
-/// What is written of a run.
+/// Output of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// Emitted tokens as they come; the return value if there were none.

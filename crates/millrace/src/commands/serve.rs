@@ -104,7 +104,7 @@ async fn connect(
     })
 }
 
-/// What a running server is made of beside its sockets.
+/// Parts of a running server beside its sockets.
 struct ServedProcess<'a> {
     library: Arc<Library>,
     name: &'a str,

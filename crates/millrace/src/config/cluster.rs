@@ -285,14 +285,8 @@ fn one_login(cluster: &Cluster) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Layers;
-    use serde_json::{Value, json};
-
-    fn problem(values: &[(&str, Value)]) -> Option<String> {
-        let lay = |layers: Layers, (key, value): &(&str, Value)| layers.flag(key, Some(value));
-        let layers = values.iter().fold(Layers::defaults(), lay);
-        layers.finish().err().map(|why| why.to_string())
-    }
+    use crate::config::layers::problem;
+    use serde_json::json;
 
     #[test]
     fn role_without_servers_is_rejected() {

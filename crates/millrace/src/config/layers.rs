@@ -251,5 +251,14 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// Why these values over the defaults are rejected; `None`: they are accepted.
+#[cfg(test)]
+pub(super) fn problem(values: &[(&str, serde_json::Value)]) -> Option<String> {
+    let lay =
+        |layers: Layers, (key, value): &(&str, serde_json::Value)| layers.flag(key, Some(value));
+    let layers = values.iter().fold(Layers::defaults(), lay);
+    layers.finish().err().map(|why| why.to_string())
+}
+
 #[cfg(test)]
 mod tests;

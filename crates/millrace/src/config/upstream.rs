@@ -162,14 +162,8 @@ fn millis(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Layers;
-    use serde_json::{Value, json};
-
-    fn problem(values: &[(&str, Value)]) -> Option<String> {
-        let lay = |layers: Layers, (key, value): &(&str, Value)| layers.flag(key, Some(value));
-        let layers = values.iter().fold(Layers::defaults(), lay);
-        layers.finish().err().map(|why| why.to_string())
-    }
+    use crate::config::layers::problem;
+    use serde_json::json;
 
     #[test]
     fn contradictions_are_named() {

@@ -113,7 +113,7 @@ pub(crate) fn load_upstream(
     Ok(loaded)
 }
 
-/// What the files of a model say beside the weights.
+/// Facts of a model's files beside the weights.
 struct WeightlessModel {
     files: ModelFiles,
     described: DescribedModel,

@@ -38,7 +38,7 @@ pub(crate) fn identity_of(
     }
 }
 
-/// What decides the bits of a result beside weights and tokens. All vector levels without tiles give equal bits (decision
+/// Facts that decide the bits of a result beside weights and tokens. All vector levels without tiles give equal bits (decision
 /// 0001); with tiles, results depend on the number of rows in a step (decision 0008).
 pub(crate) fn arithmetic_name(kv: KvType, quantize: Option<Quantize>, isa: Isa) -> String {
     let kv = match kv {

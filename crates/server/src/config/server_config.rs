@@ -81,7 +81,7 @@ pub struct ServerConfig {
     pub models: ModelLimits,
     /// Time between two snapshots of the metrics in `/v1/streams/feed`, and between two exports to a collector.
     pub metrics_export_interval: Duration,
-    /// What the number of engines in the metrics is computed for.
+    /// Aims for which the number of engines in the metrics is computed.
     pub scale: ScaleTarget,
     /// Time between two readings of the counters for the forecast of demand.
     pub demand_interval: Duration,

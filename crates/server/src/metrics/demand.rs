@@ -22,7 +22,7 @@ impl Default for DemandMeter {
 }
 
 impl DemandMeter {
-    /// What the readings so far say.
+    /// Result of the readings so far.
     pub(super) fn advice(&self) -> ScaleAdvice {
         self.lock().advice(unix_s())
     }

@@ -28,7 +28,7 @@ use wire::request_schema::REQUESTS;
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
 /// The page that shows it.
 const PAGE: &str = include_str!("page.html");
-/// What the page may do: its own script and style, and to ask this server.
+/// Rights of the page: its own script and style, and to ask this server.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'";
 

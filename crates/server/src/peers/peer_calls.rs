@@ -30,7 +30,7 @@ const FEEDS_MAX: usize = 8;
 /// Time for all instances together.
 const CALL_TIME: Duration = Duration::from_secs(2);
 
-/// What other instances are asked with, and how often that was done.
+/// The means to ask other instances, and how often that was done.
 pub(crate) struct PeerCalls {
     pub(crate) peers: Peers,
     places: Semaphore,
@@ -202,6 +202,29 @@ impl PeerCalls {
             (None, true) => FirstHit::Nowhere,
             (None, false) => FirstHit::Unknown(unanswered),
         }
+    }
+
+    /// Asks all other gateways, and collects the statuses, or why there is no answer. Gateways that cannot be asked at all
+    /// are left out: waiting would not help.
+    pub(crate) async fn ask_statuses(
+        &self,
+        request: &PassedRequest,
+    ) -> Vec<(Peer, Result<StatusCode, String>)> {
+        let deadline = Instant::now() + CALL_TIME;
+        let mut peers = self.peers.living(PeerReach::Gateways);
+        peers.retain(|peer| peer.address.is_ok());
+        let place = timeout_at(deadline, self.places.acquire()).await;
+        let is_late = place.is_err();
+        let asked = iter(peers).map(|peer| async move {
+            if is_late {
+                return (peer, Err(too_many()));
+            }
+            let response = timeout_at(deadline, open_answer(&peer, request)).await;
+            let response = response.unwrap_or_else(|_| Err(late()));
+            self.count(response.is_ok());
+            (peer, response.map(|response| response.status()))
+        });
+        asked.buffer_unordered(ASKED_AT_ONCE).collect().await
     }
 
     fn count(&self, is_answered: bool) {

@@ -5,7 +5,7 @@ use generate::error::ApiError;
 use http::HeaderMap;
 use wire::query::Query;
 
-/// What an answer is about.
+/// Subject of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListScope {
     /// The instance that answers.

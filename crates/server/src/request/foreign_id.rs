@@ -8,6 +8,7 @@ use crate::access::authentication;
 use crate::app::App;
 use crate::peers::{FORWARDED, FirstHit, LivingBody, PassedRequest, PeerCalls, Unanswered};
 use crate::request::foreign_stream::{OWNER_SILENT, OwnerUnknown, forward, undecided};
+use crate::request::named_job::run_named_job;
 use crate::request::request_body;
 use crate::response::error_response::Rejected;
 use axum::body::Body;
@@ -15,7 +16,6 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use cluster::names::InstanceId;
-use gateway::job_names;
 use gateway::stream_owners::{StreamPlace, locate_stream};
 use gateway::streams::registry_caller;
 use http::request::Parts;
@@ -28,14 +28,14 @@ use wire::responses::ID_PREFIX;
 /// Bytes of an id that is looked up elsewhere.
 const ID_BYTES_MAX: usize = 128;
 
-/// What a request may find at another gateway.
+/// Things that a request may find at another gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// What the path names. The status says that a gateway does not have it.
+    /// Named by the path. The status says that a gateway does not have it.
     InPath(StatusCode),
     /// `previous_response_id` in the body.
     PreviousResponse,
-    /// `job_id` in the body, which no other gateway may have.
+    /// `job_id` in the body, which no other gateway may have ([`run_named_job`]).
     JobName,
 }
 
@@ -69,7 +69,12 @@ pub(crate) async fn find_elsewhere(
 ) -> Response {
     let is_first = !request.headers().contains_key(FORWARDED);
     let wanted = Wanted::of(request.method(), request.uri().path());
-    let Some(wanted) = wanted.filter(|_| is_first && app.peer_calls.has_gateways()) else {
+    let is_elsewhere = match wanted {
+        // Another gateway may begin at this moment.
+        Some(Wanted::JobName) => app.peer_calls.is_clustered(),
+        _ => app.peer_calls.has_gateways(),
+    };
+    let Some(wanted) = wanted.filter(|_| is_first && is_elsewhere) else {
         return next.run(request).await;
     };
     let (head, body) = request.into_parts();
@@ -88,7 +93,13 @@ pub(crate) async fn find_elsewhere(
             };
         }
         Wanted::PreviousResponse => previous_response(&app, &head, &body).await,
-        Wanted::JobName => job_name(&app, &head, &body).await,
+        Wanted::JobName => {
+            let id = BodyNames::of(&body).job_id.and_then(|id| JobId::parse(&id));
+            return match id {
+                Some(id) => run_named_job(&app, (head, body), id, next).await,
+                None => next.run(Request::from_parts(head, Body::from(body))).await,
+            };
+        }
     };
     match found {
         Answer::Here => next.run(Request::from_parts(head, Body::from(body))).await,
@@ -173,24 +184,6 @@ async fn previous_response(app: &App, head: &Parts, body: &[u8]) -> Answer {
             None => Answer::Here,
         },
         FirstHit::Unknown(unanswered) => Answer::Rejected(Box::new(not_asked(&unanswered))),
-    }
-}
-
-/// Rejects a job whose name is that of a job at another gateway. A gateway that does not answer rejects nothing: two
-/// gateways that are cut off from each other both accept the name.
-async fn job_name(app: &App, head: &Parts, body: &[u8]) -> Answer {
-    let names = BodyNames::of(body);
-    let Some(id) = names.job_id.and_then(|id| JobId::parse(&id)) else {
-        return Answer::Here;
-    };
-    let request = PassedRequest::get(head, format!("/v1/jobs/{}", id.as_str()));
-    let is_miss = |status| status == StatusCode::NOT_FOUND;
-    match app.peer_calls.first_hit(&request, is_miss).await {
-        FirstHit::Hit(_, response) if response.status() == StatusCode::OK => {
-            let error = Rejected::from(job_names::name_is_taken());
-            Answer::Rejected(Box::new(error.into_response()))
-        }
-        _ => Answer::Here,
     }
 }
 

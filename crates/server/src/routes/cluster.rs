@@ -124,7 +124,7 @@ struct InstanceReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     streams: Option<StreamsReport>,
     models: Vec<ModelReport>,
-    /// What of this instance does not fit the one that answers.
+    /// Differences of this instance from the one that answers.
     differences: Vec<String>,
 }
 

@@ -191,7 +191,7 @@ struct FeedReader {
     over: bool,
 }
 
-/// What a reader of the feed waits for.
+/// Events for which a reader of the feed waits.
 enum FeedNews {
     Own(Result<FeedEvent, RecvError>),
     /// An event of another gateway.

@@ -14,7 +14,7 @@ use generate::remote_request::RemoteRequest;
 use generate::request::GenerationParams;
 use serde_json::{Map, Value};
 
-/// What a call is made of.
+/// Parts of a call.
 pub(crate) struct CallBody<'a> {
     pub(crate) model: &'a FoundModel,
     pub(crate) request: &'a RemoteRequest,

@@ -19,7 +19,7 @@ pub(crate) use text_event::TextEvents;
 
 use serde_json::Value;
 
-/// What an event says.
+/// Content of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Chunk {
     /// Tokens, and why the answer ended.

@@ -95,7 +95,7 @@ impl Wake for RelayWaker {
     }
 }
 
-/// What all requests use.
+/// Shared by all requests.
 struct Shared {
     status: Arc<UpstreamStatus>,
     cover: Option<Arc<TextCover>>,

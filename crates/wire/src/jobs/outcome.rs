@@ -3,8 +3,8 @@
 use super::error_code::JobErrorCode;
 use super::error_response::JobError;
 use crate::openai::finish_reason::{
-    CRASHED_ENGINES_MESSAGE, GRAMMAR_LIMIT_MESSAGE, MODEL_CHANGED_MESSAGE, NO_ENGINE_MESSAGE,
-    NOT_FINITE_MESSAGE,
+    CRASHED_ENGINES_MESSAGE, GRAMMAR_LIMIT_MESSAGE, LOST_MESSAGE, MODEL_CHANGED_MESSAGE,
+    NO_ENGINE_MESSAGE, NOT_FINITE_MESSAGE,
 };
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::stop::ONE_CALL;
@@ -45,11 +45,7 @@ pub fn job_outcome(end: End) -> JobOutcome {
         ),
         End::TimedOut(clock) => timed_out(clock),
         End::Failed(code) => failed_outcome(code),
-        End::Lost => error_outcome(
-            JobErrorCode::Internal,
-            "the job ended without a reason",
-            true,
-        ),
+        End::Lost => error_outcome(JobErrorCode::Internal, LOST_MESSAGE, true),
     }
 }
 

@@ -29,10 +29,16 @@ pub const NO_ENGINE_MESSAGE: &str = "no engine of the cluster took the request i
 pub const CRASHED_ENGINES_MESSAGE: &str = "the server crashed repeatedly while it computed this answer, so the answer \
                                           is not continued";
 
+/// Error message of a stream whose rest is lost, in every protocol.
+pub const LOST_MESSAGE: &str = "the rest of this answer is lost: the engine or the upstream that computed it is gone, or \
+                               records of it are missing after a restart, so it cannot be continued exactly; what was \
+                               sent is a valid beginning; send the request again for a whole answer";
+
 /// The error of a stream that did not complete.
 pub fn end_error(end: End) -> ApiError {
     let error = finish_reason(end).err();
-    error.unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"))
+    error
+        .unwrap_or_else(|| ApiError::ours("internal_error", "a stream that completed has no error"))
 }
 
 /// The `finish_reason` of a completed stream.
@@ -54,7 +60,7 @@ pub fn finish_reason(end: End) -> Result<&'static str, ApiError> {
         )),
         End::TimedOut(clock) => Err(timed_out_error(clock)),
         End::Failed(code) => Err(failed_error(code)),
-        End::Lost => Err(ApiError::ours("lost", "the stream ended without a reason")),
+        End::Lost => Err(ApiError::ours("lost", LOST_MESSAGE)),
     }
 }
 

@@ -10,7 +10,7 @@ use generate::stream_source::{ChoiceLog, StreamSource};
 /// Ids that are copied from a log at once.
 const COPIED_AT_ONCE: usize = 32;
 
-/// What a client was told of the ids of one stream.
+/// Ids of one stream that a client was told.
 pub(super) struct TokenIds {
     /// Items of each choice's log that the client has the ids of.
     told: Vec<u64>,

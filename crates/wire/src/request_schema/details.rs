@@ -10,7 +10,7 @@ use generate::request::{
 use serde_json::{Value, json};
 use text::CHOICES_IN_GRAMMAR_MAX;
 
-/// What the schema of a field has beside its recorded part.
+/// Parts of a field's schema beside the recorded one.
 pub(super) struct Detail {
     pub(super) name: &'static str,
     pub(super) schema: fn() -> Value,

@@ -183,7 +183,7 @@ pub(super) fn item_name(item: &Item) -> Option<String> {
 
 type Reexports = (BTreeMap<String, Vec<String>>, Vec<Vec<String>>);
 
-/// What a module's `pub use` and `pub(...) use` items give under names of the module.
+/// Items that a module's `pub use` and `pub(...) use` give under names of the module.
 fn reexported(items: &[Item]) -> Reexports {
     let mut found = Reexports::default();
     for item in items {

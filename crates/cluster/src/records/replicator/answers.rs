@@ -1,4 +1,4 @@
-//! What the replicator learns from answers.
+//! Lessons of the replicator from answers.
 
 use super::{
     CHECK_AGAIN, Fenced, Instant, LastMessage, PURGES_MAX, PublishOutcome, Replicator, StreamState,

@@ -1,4 +1,4 @@
-//! What the replicator observes beside answers: the connection, the store, notices of other owners.
+//! Observations of the replicator beside answers: the connection, the store, notices of other owners.
 
 use super::{Duration, Fenced, Instant, ReplicaState, Replicator, ReplicatorCounters, StreamState};
 use crate::names::InstanceId;

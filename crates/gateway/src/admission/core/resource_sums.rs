@@ -1,4 +1,4 @@
-//! What running tickets hold, one and all together.
+//! Holdings of running tickets, one and all together.
 
 use super::{Core, TicketId, TicketState};
 use crate::admission::resource_estimate::ResourceEstimate;

@@ -1,4 +1,4 @@
-//! What a running ticket's sequences do with places.
+//! Use of places by a running ticket's sequences.
 
 use super::{Core, TicketId, TicketState};
 use std::task::Waker;

@@ -6,7 +6,7 @@ use server::{DescriptionKind, RecordedPrompts, StoredSummary, StreamDescription}
 use server::{end_from_code, is_rejection, is_stored_answer};
 use stream::StreamId;
 
-/// What a record shows of a stream.
+/// A stream as its records show it.
 pub(super) struct ShownStream<'r> {
     recovered: &'r RecoveredStream,
     description: Result<StreamDescription, String>,
@@ -73,7 +73,7 @@ impl<'r> ShownStream<'r> {
         choices.map(|choice| choice.ids.len()).collect()
     }
 
-    /// What a server does with the stream at the next start.
+    /// Fate of the stream at the next start of a server.
     pub(super) fn state(&self) -> &'static str {
         if self.stored.is_some() {
             return "stored";

@@ -128,8 +128,18 @@ fn mailbox_is_one_at_all_gateways() {
         metric(&here, "millrace_streams_claimed_total") >= 5.0
     });
     let page = read(&here, "");
-    assert_eq!(ids(&page), [third.as_str()]);
-    assert_eq!(events.next()["id"], third.as_str(), "under a new position");
-    assert_eq!(acknowledge(&here, &page["cursor"])["removed"], 1);
-    assert!(ids(&read(&here, "")).is_empty());
+    assert!(ids(&page).contains(&third.as_str()), "{page}");
+    // A gateway that is killed before it has noted a report leaves the end to be reported once more: a new event.
+    if ids(&page).contains(&second.as_str()) {
+        assert!(
+            metric(&here, "millrace_mailbox_added_total") > 0.0,
+            "{page}"
+        );
+    }
+    while events.next()["id"] != third.as_str() {}
+    wait_until("nothing is left", || {
+        let page = read(&here, "");
+        acknowledge(&here, &page["cursor"]);
+        ids(&page).is_empty()
+    });
 }

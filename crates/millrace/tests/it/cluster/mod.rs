@@ -7,6 +7,7 @@ mod cut_off;
 mod diverged;
 mod events;
 mod gateway_killed;
+mod job_names;
 mod limits_of_keys;
 mod mailbox;
 mod moved;

@@ -13,7 +13,7 @@ pub(crate) const EVENTS_MAX: u64 = 100;
 /// Longest wait for an event.
 pub(crate) const WAIT_MS_MAX: u64 = 60_000;
 
-/// What a client wants of its mailbox.
+/// Wishes of a client that reads its mailbox.
 #[derive(Debug)]
 pub(super) struct MailboxQuery {
     /// How far the client has read; by default, nothing.

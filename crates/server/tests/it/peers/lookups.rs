@@ -49,7 +49,34 @@ fn job_is_found_by_name_at_the_other_gateway_and_its_name_is_taken_there() {
     let (status, error) = pair.second.show("one", "/v1/jobs/never");
     assert_eq!(status, 503, "nobody knows: {error}");
     let body = json!({"prompt": "hi", "job_id": "new", "max_tokens": 2});
-    assert_eq!(pair.second.ask("one", "POST", "/v1/jobs", &body).0, 202);
+    let (status, error) = pair.second.ask("one", "POST", "/v1/jobs", &body);
+    let message = error["error"]["message"].as_str().unwrap_or_default();
+    assert_eq!(status, 503, "{error}");
+    assert!(message.contains("it is not known whether"), "{error}");
+    let body = json!({"prompt": "hi", "max_tokens": 2});
+    assert_eq!(
+        pair.second.ask("one", "POST", "/v1/jobs", &body).0,
+        202,
+        "without a name"
+    );
+}
+
+#[test]
+fn name_of_two_jobs_at_one_moment_is_that_of_one() {
+    let Some(pair) = start_pair() else { return };
+    let gateways = [&pair.first, &pair.second];
+    for round in 0..20 {
+        let body = json!({"prompt": "hi", "job_id": format!("job-{round}"), "max_tokens": 2});
+        let statuses = std::thread::scope(|scope| {
+            let body = &body;
+            let open = |gateway: &'_ Gateway| gateway.ask("one", "POST", "/v1/jobs", body).0;
+            let opened = gateways.map(|gateway| scope.spawn(move || open(gateway)));
+            opened.map(|opened| opened.join().unwrap())
+        });
+        let accepted = statuses.iter().filter(|status| **status == 202).count();
+        assert_eq!(accepted, 1, "{statuses:?}");
+        assert!(statuses.contains(&409), "{statuses:?}");
+    }
 }
 
 fn respond(gateway: &Gateway, owner: &str, previous: Option<&str>) -> (u16, Value) {
