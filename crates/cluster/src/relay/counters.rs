@@ -15,6 +15,10 @@ pub struct RelayCounters {
     pub stale: u64,
     /// Requests that ended because an engine sent other tokens than before.
     pub diverged: u64,
+    /// Vectors of another length than the model's, with an entry that is not finite, or of requests for tokens.
+    pub wrong_vectors: u64,
+    /// Messages of tokens that could not be read.
+    pub unreadable: u64,
 }
 
 #[cfg(test)]
@@ -26,5 +30,7 @@ impl RelayCounters {
         self.gap_reads += other.gap_reads;
         self.stale += other.stale;
         self.diverged += other.diverged;
+        self.wrong_vectors += other.wrong_vectors;
+        self.unreadable += other.unreadable;
     }
 }

@@ -229,7 +229,10 @@ impl RelayTask {
     fn take_tokens(&mut self, message: &Message, is_answer: bool) {
         match self.batch.decode_into(&message.payload) {
             Ok(()) => self.relay.on_tokens(&self.batch, is_answer, now()),
-            Err(why) => tracing::debug!("tokens of an engine: {why}"),
+            Err(why) => {
+                tracing::debug!("tokens of an engine: {why}");
+                self.relay.on_unreadable();
+            }
         }
     }
 

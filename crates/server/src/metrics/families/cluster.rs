@@ -118,4 +118,12 @@ fn write_relay(text: &mut PrometheusText, node: Option<&ClusterNode>) {
         "Requests that ended because an engine sent other tokens than the engine before.",
         relay.diverged,
     );
+    text.counters(
+        "millrace_relay_dropped_total",
+        "Messages of tokens that could not be read, and wrong vectors of embeddings.",
+        [
+            (&[("reason", "unreadable")] as Labels<'_>, relay.unreadable),
+            (&[("reason", "vector")], relay.wrong_vectors),
+        ],
+    );
 }
