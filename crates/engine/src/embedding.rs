@@ -44,6 +44,11 @@ impl EmbeddingPool {
         }
     }
 
+    /// What the vector is for.
+    pub(crate) fn embedding(&self) -> &Embedding {
+        &self.embedding
+    }
+
     /// The rows that a span of the prompt is computed for; `is_last`: no span follows.
     pub(crate) fn wanted_rows(&self, is_last: bool) -> Want {
         match self.embedding.pooling {

@@ -7,13 +7,14 @@
 //! stream_meta  what is fixed when a stream is opened              stream_source    metadata and token logs
 //! output       token log -> text, reasoning, tool calls, events   model_handle     a loaded model
 //! submit       start and resumption: prompt ids -> logs, requests tools            tools and how they may be called
-//! detokenize   a list of ids -> text
+//! detokenize   a list of ids -> text                          embedding        a prompt as one vector
 //! remote_request  a request for an engine of another process  value_bounds, update_record  decoded values
 //! text_edition    which of a stream's texts is told, where owners computed different ones
 //! ```
 
 pub mod constraint;
 pub mod detokenize;
+pub mod embedding;
 pub mod error;
 pub mod generation_options;
 pub mod model_handle;

@@ -1,18 +1,17 @@
 //! A program's model: a loaded model, and requests to the engine of that model.
 
 use crate::run::Trouble;
-use engine::{
-    Choice, Embedding, Handle, Pooling, Progress, Request, RequestId, SamplingParams, Terms, Token,
-};
+use engine::{Embedding, Handle, Pooling, RequestId, SamplingParams, Terms, Token};
 use generate::constraint::compiler::OutputConstraints;
 use generate::detokenize::{DetokenizeOptions, detokenize};
+use generate::embedding::{EmbeddingRequest, EmbeddingVector};
 use generate::error::{ApiError, Blame};
 use generate::model_handle::ModelHandle;
 use generate::output::parser_config::ParserConfig;
 use generate::prompt::PreparedPrompt;
 use generate::request::GenerationParams;
 use generate::submit::{self, NoHost, Submission};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{End, FailCode, Reader};
 
@@ -99,7 +98,7 @@ impl Model {
     pub(crate) fn request_embedding(
         &self,
         prompt: &[u32],
-        vector: &Arc<OnceLock<Box<[f32]>>>,
+        vector: &EmbeddingVector,
         terms: RequestTerms,
     ) -> Result<SubmittedRequest, Trouble> {
         let engine = &self.handle.engine;
@@ -110,32 +109,17 @@ impl Model {
         self.expect_room(prompt)?;
         let log = submit::open_log(&self.handle.token_pool, 1, &NoHost, Duration::ZERO);
         let (tokens, reader) = log.map_err(|why| trouble(&why))?;
-        let request = Request {
+        let request = EmbeddingRequest {
             prompt: prompt.to_vec(),
-            sampling: SamplingParams::default(),
-            max_tokens: 1,
-            eos: Arc::clone(&self.handle.eos),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            paused: false,
-            embedding: Some(Embedding {
+            embedding: Embedding {
                 pooling,
                 vector: Arc::clone(vector),
-            }),
+            },
             deadline: terms.deadline,
-            credit_window: terms.ahead,
             terms: terms.terms,
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
         };
-        let submitted = engine.submit(request);
+        let request = request.into_request(&self.handle, tokens);
+        let submitted = engine.submit(request.map_err(|why| trouble(&why))?);
         let rejected = |why| trouble(&submit::rejected(&why, Duration::ZERO));
         Ok(SubmittedRequest {
             reader,

@@ -1,6 +1,7 @@
 //! Parts of an attempt: of its request, of its updates and of each choice.
 
 use engine::RequestUpdate;
+use generate::embedding::EmbeddingVector;
 use generate::remote_request::RequestOrigin;
 use stream::End;
 
@@ -15,6 +16,15 @@ pub(super) struct AttemptRequest {
     pub(super) logprobs: bool,
     /// Alternatives of each token.
     pub(super) top_n: usize,
+    /// Where the vector of an embedding is before the log ends; `None`: the request is for tokens.
+    pub(super) vector: Option<EmbeddingVector>,
+}
+
+impl AttemptRequest {
+    /// The vector that is sent with the end; `None`: there is none.
+    pub(super) fn vector(&self) -> Option<&[f32]> {
+        self.vector.as_ref()?.get().map(|vector| &**vector)
+    }
 }
 
 /// Control updates of an attempt.

@@ -1,6 +1,6 @@
 //! Messages to one gateway.
 
-use crate::messages::{ChoiceEnd, MessageError, RequestProgress, RunKey, TokenBatch};
+use crate::messages::{Attempt, ChoiceEnd, MessageError, RequestProgress, RunKey, TokenBatch};
 use engine::{TOP_LOGPROBS_MAX, Token, TopLogprob};
 use generate::stream_source::ChoiceLog;
 
@@ -69,6 +69,11 @@ pub(super) fn bytes_of(entries: usize, tokens: usize, top_n: usize) -> usize {
     entries * ENTRY_BYTES + tokens * TOKEN_BYTES * (1 + top_n)
 }
 
+/// Bytes that a message needs for a vector.
+pub(super) fn bytes_of_vector(vector: &[f32]) -> usize {
+    ENTRY_BYTES + size_of_val(vector)
+}
+
 /// The message to one gateway that is being written. A full one is sent.
 pub(super) struct Outgoing<'a> {
     pub(super) batch: &'a mut TokenBatch,
@@ -87,7 +92,7 @@ impl Outgoing<'_> {
 
     /// Sends what was written, unless the message has room for this many bytes.
     pub(super) fn make_room(&mut self, bytes: usize) {
-        if self.batch.tokens_left(0) * TOKEN_BYTES < bytes {
+        if self.batch.bytes_left() < bytes {
             self.send();
         }
     }
@@ -104,6 +109,10 @@ impl Outgoing<'_> {
                 self.send();
             }
         }
+    }
+
+    pub(super) fn push_vector(&mut self, attempt: Attempt, vector: &[f32]) {
+        self.push(|batch| batch.push_vector(attempt, vector));
     }
 
     pub(super) fn push_end(&mut self, end: ChoiceEnd) {

@@ -1,7 +1,7 @@
 //! One attempt of a request: its generation, what was sent of it, and the orders that were applied.
 
 use super::attempt_parts::{AttemptRequest, AttemptUpdates, SentChoice};
-use super::outgoing::{CopyBuffers, LogItems, Outgoing, bytes_of};
+use super::outgoing::{CopyBuffers, LogItems, Outgoing, bytes_of, bytes_of_vector};
 use super::shared_generation::SharedGeneration;
 use crate::messages::{
     Attempt, ChoiceEnd, Order, OrderKind, RequestProgress, RunChoice, RunKey, TokenBatch,
@@ -92,7 +92,12 @@ impl RunningAttempt {
             return false;
         }
         let entries = 1 + self.choices.len() * 2 + tokens.div_ceil(64);
-        outgoing.make_room(bytes_of(entries, tokens, self.request.top_n));
+        let vector = self.request.vector().filter(|_| has_end);
+        let bytes = bytes_of(entries, tokens, self.request.top_n);
+        outgoing.make_room(bytes + vector.map_or(0, bytes_of_vector));
+        if let Some(vector) = vector {
+            outgoing.push_vector(self.attempt, vector);
+        }
         for number in 0..self.choices.len() {
             let choice = self.choices[number];
             outgoing.push_items(self.items(number, choice.sent, choice.ready));
@@ -123,7 +128,13 @@ impl RunningAttempt {
             let items = self.items(number, have.max(choice.given), choice.sent);
             let reached = buffers.push_items(batch, &items, reserve);
             let end = self.work.log(choice.log).tokens.end();
-            if let Some(end) = end.filter(|_| choice.is_end_sent && reached >= choice.sent) {
+            let end = end.filter(|_| choice.is_end_sent && reached >= choice.sent);
+            let vector = self.request.vector().filter(|_| end.is_some());
+            let has_room = vector.is_none_or(|vector| {
+                let is_free = batch.bytes_left() >= bytes_of_vector(vector) + reserve;
+                is_free && batch.push_vector(self.attempt, vector).is_ok()
+            });
+            if let Some(end) = end.filter(|_| has_room) {
                 // Without room the gateway reads again.
                 let _ = batch.push_end(self.end_entry(number, choice.sent, end));
             }

@@ -4,10 +4,12 @@ use super::attempt_parts::AttemptRequest;
 use super::running::RunningAttempt;
 use crate::messages::{Attempt, ContentIdentity, Rejection, Run, RunReply};
 use generate::constraint::compiler::ConstraintCompiler;
+use generate::embedding::EmbeddingVector;
 use generate::error::{ApiError, ErrorKind};
 use generate::model_handle::ModelHandle;
 use generate::remote_request::{ChoiceSoFar, RemoteRequest, Resumption};
 use generate::submit::NoHost;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A model whose engine computes requests of gateways.
@@ -66,7 +68,9 @@ pub fn start(models: &[ExecutorModel], run: Run, now: Instant) -> Result<Running
         is_paused: run.is_paused,
         updates: run.updates,
         retry_after: Duration::ZERO,
+        vector: EmbeddingVector::default(),
     };
+    let vector = request.embedding.map(|_| Arc::clone(&resumption.vector));
     let submitted = request
         .submit(&model.handle, &model.compiler, resumption, &NoHost)
         .map_err(|why| rejection_of(&why))?;
@@ -80,6 +84,7 @@ pub fn start(models: &[ExecutorModel], run: Run, now: Instant) -> Result<Running
         logprobs: sampling.logprobs,
         top_n: sampling.top_logprobs as usize,
         origin: request.origin,
+        vector,
     };
     let state = (merged, is_paused);
     Ok(RunningAttempt::new(

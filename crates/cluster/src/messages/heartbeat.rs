@@ -100,6 +100,9 @@ pub struct ServedModel {
     pub identity: ContentIdentity,
     /// Tokens that prompt and answer may have together.
     pub context_max: u64,
+    /// Entries of the vectors that the engine gives to gateways; 0: no embeddings.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub hidden_dim: u64,
     /// Load of the engine; absent where the instance has no engine for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<ReportedLoad>,
@@ -258,6 +261,14 @@ impl ContentIdentity {
     }
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde calls"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn check_text(name: &'static str, text: &str, max: usize) -> Result<(), MessageError> {
     match text.len() <= max && !text.chars().any(char::is_control) {
         true => Ok(()),
@@ -274,6 +285,7 @@ mod tests {
         let model = ServedModel {
             key: "qwen3".into(),
             context_max: 4096,
+            hidden_dim: 896,
             load: Some(ReportedLoad {
                 pages_total: 100,
                 prefill_tokens_per_s: Some(12.5),

@@ -40,7 +40,9 @@ pub use records_head::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
 pub use run::{RUN_BYTES_MAX, Run, RunChoice};
 pub use run_part::{ASSEMBLY_BYTES_MAX, Assembled, PART_BYTES_MAX, PART_WAIT, PartAssembly};
 pub use run_reply::{Rejection, RunReply};
-pub use tokens::{Attempt, ChoiceEnd, RequestProgress, RunKey, TokenBatch, TokenRun};
+pub use tokens::{
+    Attempt, ChoiceEnd, RequestProgress, RunKey, TokenBatch, TokenRun, VECTOR_ENTRIES_MAX,
+};
 pub use usage::{USAGE_BYTES_MAX, USAGE_ENTRIES_MAX, USAGE_SEEN_MAX, UsageEntry, UsageReport};
 
 /// Bytes of one message; a NATS server takes 1 MiB by default.
@@ -78,11 +80,23 @@ fn open_message<'a>(
     name: &'static str,
     bytes_max: usize,
 ) -> Result<bytes::Reader<'a>, MessageError> {
+    let (_, reader) = open_versions(message, (name, VERSION), bytes_max)?;
+    Ok(reader)
+}
+
+/// The version of a message, at most `newest`, and a reader of the bytes after it.
+fn open_versions<'a>(
+    message: &'a [u8],
+    (name, newest): (&'static str, u8),
+    bytes_max: usize,
+) -> Result<(u8, bytes::Reader<'a>), MessageError> {
     if message.len() > bytes_max {
         return Err(MessageError::TooMany("bytes", bytes_max));
     }
     match message.split_first() {
-        Some((&VERSION, rest)) => Ok(bytes::Reader(rest)),
+        Some((&version, rest)) if (VERSION..=newest).contains(&version) => {
+            Ok((version, bytes::Reader(rest)))
+        }
         Some((&other, _)) => Err(MessageError::Version(other)),
         None => Err(MessageError::Malformed(name)),
     }

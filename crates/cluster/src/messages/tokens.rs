@@ -1,11 +1,19 @@
 //! Tokens, ends and progress of requests: what an engine sends to a gateway, after each step and as the answer to a read.
+//! One with vectors of embeddings has a version of its own: only gateways that know it ask for embeddings.
 
-use super::bytes::{Reader, push_f32, push_varint};
+mod encoded_run;
+mod vectors;
+
+pub use vectors::VECTOR_ENTRIES_MAX;
+
+use super::bytes::{Reader, push_varint};
 use super::end_code::{end_code, end_from_code};
-use super::{MESSAGE_BYTES_MAX, MessageError, VERSION, open_message};
+use super::{MESSAGE_BYTES_MAX, MessageError, open_versions};
 use crate::names::InstanceId;
+use encoded_run::{phase_from, push_run};
 use engine::{Phase, TOP_LOGPROBS_MAX, Token, TopLogprob};
 use stream::End;
+use vectors::{VECTORS_VERSION, VectorList};
 
 /// Bytes that an encoded run, end or progress takes at most, tokens left out.
 const ENTRY_BYTES_MAX: usize = 48;
@@ -99,6 +107,7 @@ pub struct TokenBatch {
     ends: Vec<ChoiceEnd>,
     progress: Vec<RequestProgress>,
     unknown: Vec<Attempt>,
+    vectors: VectorList,
     /// Upper bound of the encoded bytes.
     bytes: usize,
 }
@@ -121,13 +130,15 @@ impl TokenBatch {
         self.ends.clear();
         self.progress.clear();
         self.unknown.clear();
+        self.vectors.clear();
         self.bytes = ENTRY_BYTES_MAX;
     }
 
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         let is_empty = self.runs.is_empty() && self.ends.is_empty();
-        is_empty && self.progress.is_empty() && self.unknown.is_empty()
+        let is_empty = is_empty && self.progress.is_empty() && self.unknown.is_empty();
+        is_empty && self.vectors.is_empty()
     }
 
     /// Adds tokens of one choice; no effect without tokens.
@@ -190,10 +201,25 @@ impl TokenBatch {
         Ok(())
     }
 
+    /// Adds the vector of an attempt's embedding.
+    ///
+    /// # Errors
+    /// The message has no room, or the vector has no entry or more than [`VECTOR_ENTRIES_MAX`].
+    pub fn push_vector(&mut self, attempt: Attempt, vector: &[f32]) -> Result<(), MessageError> {
+        VectorList::check(vector)?;
+        self.reserve(ENTRY_BYTES_MAX + size_of_val(vector))?;
+        self.vectors.push(attempt, vector);
+        Ok(())
+    }
+
     /// Bytes of tokens, with alternatives, that [`TokenBatch::push_run`] accepts now.
     pub fn tokens_left(&self, top_n: usize) -> usize {
-        let free = MESSAGE_BYTES_MAX.saturating_sub(self.bytes + ENTRY_BYTES_MAX);
-        free / (TOKEN_BYTES_MAX * (1 + top_n))
+        self.bytes_left().saturating_sub(ENTRY_BYTES_MAX) / (TOKEN_BYTES_MAX * (1 + top_n))
+    }
+
+    /// Bytes that are free.
+    pub fn bytes_left(&self) -> usize {
+        MESSAGE_BYTES_MAX.saturating_sub(self.bytes)
     }
 
     /// The engine.
@@ -225,6 +251,11 @@ impl TokenBatch {
         &self.unknown
     }
 
+    /// Vectors of embeddings, by attempt.
+    pub fn vectors(&self) -> impl Iterator<Item = (Attempt, &[f32])> {
+        self.vectors.iter()
+    }
+
     fn reserve(&mut self, bytes: usize) -> Result<(), MessageError> {
         if self.bytes + bytes > MESSAGE_BYTES_MAX {
             return Err(MessageError::TooMany("bytes", MESSAGE_BYTES_MAX));
@@ -235,7 +266,7 @@ impl TokenBatch {
 
     /// Appends the message to `out`, whose capacity is reused.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
+        out.push(self.vectors.version());
         push_varint(out, self.engine.0);
         push_varint(out, self.runs.len() as u64);
         self.runs().for_each(|run| push_run(out, &run));
@@ -261,6 +292,7 @@ impl TokenBatch {
             push_varint(out, attempt.handle);
             push_varint(out, attempt.attempt.into());
         }
+        self.vectors.encode(out);
     }
 
     /// Replaces the content by that of a message. After an error the content is empty.
@@ -269,8 +301,13 @@ impl TokenBatch {
     /// The version is another one, or bytes are too many, missing, unknown or left over.
     pub fn decode_into(&mut self, message: &[u8]) -> Result<(), MessageError> {
         self.clear();
-        let mut reader = open_message(message, "tokens", MESSAGE_BYTES_MAX)?;
+        let newest = ("tokens", VECTORS_VERSION);
+        let (version, mut reader) = open_versions(message, newest, MESSAGE_BYTES_MAX)?;
         let decoded = self.take(&mut reader);
+        let decoded = match version {
+            VECTORS_VERSION => decoded.and_then(|()| self.vectors.take(&mut reader)),
+            _ => decoded,
+        };
         if decoded.is_none() || !reader.0.is_empty() {
             self.clear();
             return Err(MessageError::Malformed("tokens"));
@@ -350,49 +387,6 @@ impl TokenBatch {
         });
         Some(())
     }
-}
-
-fn push_run(out: &mut Vec<u8>, run: &TokenRun<'_>) {
-    let RunKey {
-        handle,
-        attempt,
-        choice,
-        first,
-    } = run.key;
-    push_varint(out, handle);
-    let rest = [attempt, choice, first];
-    rest.iter()
-        .for_each(|&value| push_varint(out, value.into()));
-    let top_n = run.top.len() / run.tokens.len();
-    // A NaN that the engine did not compute has these bits.
-    let has_logprobs = run
-        .tokens
-        .iter()
-        .any(|token| token.logprob.to_bits() != f32::NAN.to_bits());
-    out.extend([u8::from(has_logprobs), top_n as u8]);
-    push_varint(out, run.tokens.len() as u64);
-    for (i, token) in run.tokens.iter().enumerate() {
-        push_varint(out, token.id.into());
-        if has_logprobs {
-            push_f32(out, token.logprob);
-        }
-        for alternative in &run.top[i * top_n..][..top_n] {
-            push_varint(out, alternative.id.into());
-            push_f32(out, alternative.logprob);
-        }
-    }
-}
-
-fn phase_from(number: u8) -> Option<Phase> {
-    let phases = [
-        Phase::Queued,
-        Phase::Prefilling,
-        Phase::Running,
-        Phase::Parked,
-        Phase::Ended,
-        Phase::Paused,
-    ];
-    phases.into_iter().find(|&phase| phase as u8 == number)
 }
 
 #[cfg(test)]

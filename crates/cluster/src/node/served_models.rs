@@ -1,7 +1,7 @@
 //! Models of this process in its heartbeats.
 
 use crate::executor::reported_load;
-use crate::messages::{ContentIdentity, MODELS_MAX, ServedModel};
+use crate::messages::{ContentIdentity, MODELS_MAX, ServedModel, VECTOR_ENTRIES_MAX};
 use engine::Handle;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -60,6 +60,7 @@ impl ServedModels {
                 key: key.to_owned(),
                 identity: identity.clone(),
                 context_max: context_max as u64,
+                hidden_dim: engine.map_or(0, announced_dim),
                 load: None,
             },
             engine: engine.cloned(),
@@ -87,5 +88,13 @@ impl ServedModels {
 
     fn lock(&self) -> MutexGuard<'_, ModelTable> {
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Entries of an engine's vectors; 0 where they are too long for a message.
+fn announced_dim(engine: &Handle) -> u64 {
+    match engine.hidden_dim() {
+        0..=VECTOR_ENTRIES_MAX => engine.hidden_dim() as u64,
+        _ => 0,
     }
 }

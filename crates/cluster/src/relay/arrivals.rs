@@ -110,6 +110,9 @@ impl Relay {
             let is_whole = is_answer || whole.contains(&handle) && !broken.contains(&handle);
             self.apply_progress(engine, progress, is_whole, now);
         }
+        for (name, vector) in batch.vectors() {
+            self.apply_vector(engine, name, vector, is_answer, now);
+        }
         for end in batch.ends() {
             self.apply_end(engine, end, now);
         }
@@ -139,7 +142,8 @@ impl Relay {
         let runs = batch.runs().map(|run| (run.key.handle, run.key.attempt));
         let progress = batch.progress().iter().map(|p| (p.handle, p.attempt));
         let ends = batch.ends().iter().map(|end| (end.handle, end.attempt));
-        let names: BTreeSet<_> = runs.chain(progress).chain(ends).collect();
+        let vectors = batch.vectors().map(|(name, _)| (name.handle, name.attempt));
+        let names: BTreeSet<_> = runs.chain(progress).chain(ends).chain(vectors).collect();
         for (handle, attempt) in names {
             // What is missing is read after the answer.
             let is_asked = self.is_asked(engine, (handle, attempt));
@@ -240,6 +244,29 @@ impl Relay {
         }
     }
 
+    /// Takes the vector of an embedding. A wrong one is dropped, and read again; an engine that answers with a wrong one
+    /// loses the request.
+    fn apply_vector(
+        &mut self,
+        engine: InstanceId,
+        name: Attempt,
+        vector: &[f32],
+        is_answer: bool,
+        now: Instant,
+    ) {
+        let Some(placed) = self.current(engine, name.handle, name.attempt) else {
+            return;
+        };
+        let Err(why) = placed.relayed.set_vector(vector) else {
+            return;
+        };
+        tracing::warn!(%engine, "a vector of an engine is dropped: {why:?}");
+        self.counters.wrong_vectors += 1;
+        if is_answer {
+            self.take_back(name.handle, true, now);
+        }
+    }
+
     fn apply_end(&mut self, engine: InstanceId, end: &ChoiceEnd, now: Instant) {
         let &ChoiceEnd {
             handle, attempt, ..
@@ -261,6 +288,12 @@ impl Relay {
             }
             // Nobody here cancelled: the engine gave the request up.
             std::cmp::Ordering::Equal if is_given_up(end.end) => self.take_back(handle, false, now),
+            // The vector is missing.
+            std::cmp::Ordering::Equal
+                if placed.relayed.lacks_vector() && matches!(end.end, End::Stop(_)) =>
+            {
+                placed.has_gap = true;
+            }
             std::cmp::Ordering::Equal => {
                 placed.relayed.finish(choice, end.end, now);
                 if placed.relayed.has_ended() {

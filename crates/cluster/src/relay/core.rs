@@ -1,16 +1,14 @@
-//! Placement, orders and reads of requests.
+//! Polls, orders and reads of requests.
 
 use super::assignment::{Assignment, Place};
 use super::engines::{Engines, ModelEngines};
 use super::farewells::Farewells;
 use super::left_attempts::LeftAttempts;
-use super::model_slots::{ModelSlot, ModelSlots, RelayedModel};
+use super::model_slots::{ModelSlots, RelayedModel};
 use super::{RelayConfig, RelayCounters};
-use crate::messages::{
-    AdoptEntry, AdoptRequest, ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Run,
-};
+use crate::messages::{AdoptEntry, AdoptRequest, Order, OrderKind, ReadEntry, ReadRequest, Run};
 use crate::names::InstanceId;
-use crate::placement::{Placement, PlacementConfig, PlacementRequest};
+use crate::placement::{Placement, PlacementConfig};
 use engine::remote::RelayedRequest;
 use engine::{Phase, RequestId, RequestUpdate};
 use std::collections::{BTreeMap, HashMap};
@@ -289,82 +287,5 @@ impl Relay {
     fn is_dead(&self, engine: InstanceId, connected_at: Instant, now: Instant) -> bool {
         let connected = now.saturating_duration_since(connected_at);
         connected >= self.config.reconnect_grace && !self.engines.alive.contains(&engine)
-    }
-
-    /// Sends a waiting request to an engine.
-    fn place(&mut self, handle: u64, now: Instant) {
-        if self.may_place(handle, now) {
-            self.submit(handle, now);
-        }
-    }
-
-    /// Whether a request waits for an engine and may run now.
-    fn may_place(&mut self, handle: u64, now: Instant) -> bool {
-        let is_connected = self.connected_at.is_some();
-        let Some(placed) = self.requests.get_mut(&handle) else {
-            return false;
-        };
-        let may_run = placed.relayed.update_permits(now);
-        let Place::Waiting { retry_at } = placed.place else {
-            return false;
-        };
-        match may_run {
-            true => placed.unplaced_since = placed.unplaced_since.or(Some(now)),
-            false => {
-                // Nothing is to be computed: the request is paused, waits for a permit or for its readers.
-                placed.unplaced_since = None;
-                placed.relayed.show_parked(now);
-            }
-        }
-        let is_paused = placed.relayed.is_paused();
-        // An engine may have a paused request, which needs no permit.
-        if !is_connected || (may_run || is_paused) && self.search(handle, now) {
-            return false;
-        }
-        may_run && now >= retry_at
-    }
-
-    fn submit(&mut self, handle: u64, now: Instant) {
-        let Some(placed) = self.requests.get_mut(&handle) else {
-            return;
-        };
-        let ModelSlot { model, hash, .. } = &self.models.0[placed.model];
-        let engines = self.engines.models.get(placed.model);
-        let loads = engines.map_or(&[][..], |engines| &engines.loads);
-        let salt = placed.relayed.salt().0;
-        let prompt = placed.relayed.prompt();
-        let request = PlacementRequest {
-            model: *hash,
-            salt: salt as u64 ^ (salt >> 64) as u64,
-            prompt,
-            max_tokens: placed.relayed.tokens_max().saturating_sub(prompt.len()) as u64,
-            excluded: &placed.excluded,
-        };
-        let chosen = self.placement.choose(loads, &request, now);
-        let index = loads.iter().position(|load| Some(load.id) == chosen);
-        let Some((index, engines)) = index.zip(engines) else {
-            // All engines rejected the request: they are asked again later.
-            placed.excluded.clear();
-            let retry_at = now + self.config.retry;
-            placed.place = Place::Waiting { retry_at };
-            return;
-        };
-        let load = &loads[index];
-        self.placement.placed(handle, load, &request, now);
-        let arithmetic = engines.arithmetic.get(index);
-        let run = Run {
-            gateway: self.gateway,
-            model_key: model.key.clone(),
-            identity: ContentIdentity {
-                arithmetic: arithmetic.cloned().unwrap_or_default(),
-                ..model.identity.clone()
-            },
-            ..placed.begin_attempt(load.id, handle, now)
-        };
-        self.counters.attempts += 1;
-        self.actions.push(Action::Submit {
-            engine: load.id,
-            run: Box::new(run),
-        });
     }
 }

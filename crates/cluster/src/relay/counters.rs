@@ -15,6 +15,8 @@ pub struct RelayCounters {
     pub stale: u64,
     /// Requests that ended because an engine sent other tokens than before.
     pub diverged: u64,
+    /// Vectors of another length than the model's, with an entry that is not finite, or of requests for tokens.
+    pub wrong_vectors: u64,
 }
 
 #[cfg(test)]
@@ -26,5 +28,6 @@ impl RelayCounters {
         self.gap_reads += other.gap_reads;
         self.stale += other.stale;
         self.diverged += other.diverged;
+        self.wrong_vectors += other.wrong_vectors;
     }
 }

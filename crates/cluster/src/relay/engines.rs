@@ -29,6 +29,8 @@ pub struct ModelEngines {
     pub loads: Vec<EngineLoad>,
     /// By engine: the arithmetic of the model's identity, which a gateway does not have.
     pub arithmetic: Vec<String>,
+    /// By engine: entries of the vectors that it gives; 0: no embeddings.
+    pub hidden_dims: Vec<u64>,
 }
 
 /// The engines as they are known now.
@@ -59,6 +61,17 @@ impl Engines {
 }
 
 impl ModelEngines {
+    /// Engines that a request for an embedding with this many entries excludes.
+    pub(super) fn without_vectors(&self, len: usize) -> Vec<InstanceId> {
+        let dims = self.hidden_dims.iter().map(|dim| Some(*dim));
+        let dims = dims.chain(std::iter::repeat(None));
+        let unfit = |dim: &Option<u64>| *dim != Some(len as u64);
+        let engines = self.loads.iter().zip(dims);
+        engines
+            .filter_map(|(load, dim)| unfit(&dim).then_some(load.id))
+            .collect()
+    }
+
     fn new(model: &RelayedModel, instances: &[KnownInstance]) -> Self {
         let mut engines = Self::default();
         for instance in instances.iter().filter(|instance| instance.accepts) {
@@ -71,6 +84,7 @@ impl ModelEngines {
             if let Some((served, load)) = served.and_then(|served| Some((served, served.load?))) {
                 engines.loads.push(engine_load(instance, &load));
                 engines.arithmetic.push(served.identity.arithmetic.clone());
+                engines.hidden_dims.push(served.hidden_dim);
             }
         }
         engines
@@ -118,6 +132,7 @@ mod tests {
             key: "model".into(),
             identity,
             context_max: 64,
+            hidden_dim: 8,
             load: (role != Role::Gateway).then(|| ReportedLoad {
                 pages_total: 10,
                 pages_free: 3,
@@ -147,7 +162,7 @@ mod tests {
             rows_max: 8,
             logit_rows_max: 8,
         };
-        let (_handle, inbox) = remote_handle(dims, EngineConfig::default(), now).unwrap();
+        let (_handle, inbox) = remote_handle((dims, 0), EngineConfig::default(), now).unwrap();
         let model = RelayedModel {
             key: "model".into(),
             identity: identity("w", ""),
@@ -174,6 +189,8 @@ mod tests {
             .collect();
         assert_eq!(ids, [1, 2]);
         assert_eq!(engines.models[0].arithmetic, ["f32", "bf16"]);
+        let without = |len| engines.models[0].without_vectors(len).len();
+        assert_eq!((without(8), without(9)), (0, 2));
         assert_eq!(engines.alive, [1, 2, 3, 5, 6].map(InstanceId).into());
         let load = &engines.models[0].loads[0];
         assert_eq!(

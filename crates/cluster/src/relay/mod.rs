@@ -13,10 +13,12 @@
 //! - **Orders** (pause, resume, updates) are numbered and repeated until acknowledged; credit is sent as it grows.
 //! - **Leaving.** A request that another gateway continues ends here, and its engine keeps it.
 //! - **Adoption.** A request that an earlier process had submitted is looked for at all engines before it is sent.
+//! - **Embeddings** have no tokens: their vector comes beside the end, which counts with the vector only.
 //! - While this process has no connection, no engine counts as dead.
 //!
 //! ```text
-//! core            placement of requests                assignment       a request and where it runs
+//! core            polls of requests                    assignment       a request and where it runs
+//! placing         requests that go to an engine
 //! adoption        engines that have a request of an earlier process
 //! arrivals        messages of engines                  order_queue      orders until acknowledged
 //! outgoing        orders, credit, reads                endings          attempts that are given up, and ends
@@ -42,6 +44,7 @@ mod model_slots;
 mod order_parts;
 mod order_queue;
 mod outgoing;
+mod placing;
 #[cfg(test)]
 mod simulation;
 mod submission;

@@ -1,4 +1,5 @@
 mod bench;
+mod embedding;
 mod permits;
 
 use super::*;

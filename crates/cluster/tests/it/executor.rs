@@ -102,6 +102,7 @@ fn run(handle: u64, max_tokens: usize, credit_window: u64) -> Run {
         terms: RecordTerms::default(),
         in_effect: engine::RequestUpdate::default(),
         origin: None,
+        embedding: None,
     };
     Run {
         handle,

@@ -115,6 +115,7 @@ fn run(key: &Key, gateway: InstanceId, handle: u64) -> Run {
         terms: serde_json::from_value(terms).unwrap(),
         in_effect: engine::RequestUpdate::default(),
         origin: None,
+        embedding: None,
     };
     Run {
         handle,

@@ -8,6 +8,7 @@
 //! A request waits for the permit of a choice before it is sent; its other choices take theirs as they become free. A choice
 //! that waits for its reader gives the permit back.
 
+mod relayed_embedding;
 mod relayed_permits;
 mod relayed_progress;
 mod relayed_request;
@@ -30,19 +31,19 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-/// Opens a handle whose requests a relay takes. `dims` are those of the model on the engines; times in
-/// [`crate::Progress`] count from `epoch`.
+/// Opens a handle whose requests a relay takes. `dims` and `hidden_dim` are those of the model on the engines; with a
+/// `hidden_dim` of 0 there are no embeddings. Times in [`crate::Progress`] count from `epoch`.
 ///
 /// # Errors
 /// A bound of `config`, or of `dims`, is too small.
 pub fn remote_handle(
-    dims: Dims,
+    (dims, hidden_dim): (Dims, usize),
     config: EngineConfig,
     epoch: Instant,
 ) -> Result<(Handle, RemoteInbox), ConfigError> {
     config.check(&dims)?;
     let mut inbox = Inbox::new(dims, None, config, epoch);
-    inbox.is_remote = true;
+    (inbox.is_remote, inbox.hidden_dim) = (true, hidden_dim);
     let inbox = Arc::new(inbox);
     let handle = Handle::reuse_or_open(&mut Weak::new(), &inbox);
     let remote = RemoteInbox {

@@ -13,7 +13,7 @@ pub struct RelayedProgress {
     pub cached_tokens: u64,
 }
 
-/// Why a token cannot belong to a request.
+/// Why a token, or a vector, cannot belong to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
     /// There is no such choice, or the choice has ended.
@@ -24,4 +24,8 @@ pub enum AppendError {
     UnknownToken,
     /// Not as many alternatives as the request has per token.
     Alternatives,
+    /// The request is for an embedding, and has no tokens.
+    Embedding,
+    /// A vector of another length than the model's, or with an entry that is not finite.
+    Vector,
 }

@@ -15,7 +15,7 @@ use stream::{Clock, End, FailCode};
 
 /// A request between its submission and its end. The drop ends the open choices with [`End::Lost`].
 pub struct RelayedRequest {
-    inbox: Arc<Inbox>,
+    pub(super) inbox: Arc<Inbox>,
     pub(super) state: RequestState,
     /// In choice order; `None`: the choice has ended.
     pub(super) choices: Vec<Option<Sequence>>,
@@ -187,6 +187,9 @@ impl RelayedRequest {
     ) -> Result<(), AppendError> {
         let sequence = self.choices.get(choice).and_then(Option::as_ref);
         let sequence = sequence.ok_or(AppendError::NoChoice)?;
+        if sequence.pool.is_some() {
+            return Err(AppendError::Embedding);
+        }
         if !sequence.has_room() {
             return Err(AppendError::Full);
         }

@@ -1,3 +1,4 @@
+mod embedding;
 mod permits;
 
 use super::*;
@@ -20,6 +21,9 @@ const DIMS: Dims = Dims {
     logit_rows_max: 16,
 };
 
+/// Entries of the model's hidden states.
+const HIDDEN_DIM: usize = 3;
+
 struct Bench {
     handle: Handle,
     inbox: RemoteInbox,
@@ -35,7 +39,7 @@ fn epoch() -> Instant {
 
 fn bench(config: EngineConfig) -> Bench {
     let now = epoch();
-    let (handle, inbox) = remote_handle(DIMS, config, now).unwrap();
+    let (handle, inbox) = remote_handle((DIMS, HIDDEN_DIM), config, now).unwrap();
     let limits = PoolLimits { segments_max: 4096 };
     Bench {
         handle,

@@ -6,6 +6,7 @@
 //! as a recovered stream continues ([`Submission::resume`](crate::submit::Submission::resume)). So a request is moved to
 //! another engine with the same record and the tokens so far.
 
+mod embedding;
 pub(crate) mod origin;
 pub mod record;
 pub(crate) mod record_terms;
@@ -13,6 +14,7 @@ mod resumption;
 #[cfg(test)]
 mod tests;
 
+pub use self::embedding::RecordPooling;
 pub use self::origin::RequestOrigin;
 pub use self::record::{REMOTE_REQUEST_BYTES_MAX, RemoteRequest};
 pub use self::record_terms::RecordTerms;

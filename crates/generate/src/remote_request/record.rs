@@ -1,5 +1,6 @@
 //! The record of a request.
 
+use super::embedding::RecordPooling;
 use super::origin::RequestOrigin;
 use super::record_terms::RecordTerms;
 use crate::error::ApiError;
@@ -44,6 +45,10 @@ pub struct RemoteRequest {
     /// The stream, if another process can continue it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<RequestOrigin>,
+    /// Pooling of the embedding that is wanted instead of tokens. An engine that does not know this field would compute
+    /// tokens: such a request goes only to engines that announce the length of their vectors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<RecordPooling>,
 }
 
 impl RemoteRequest {
@@ -93,6 +98,10 @@ impl RemoteRequest {
         require_tokens("credit_window", self.credit_window)?;
         check_prompt("prompt", &self.prompt, self.context_max)?;
         check_params(&self.params)?;
+        if self.embedding.is_some() {
+            require_range("n", self.n, 1..=1)?;
+            require_range("first_choice", self.first_choice as usize, 0..=0)?;
+        }
         check_update("in_effect", &self.in_effect, 0)
     }
 

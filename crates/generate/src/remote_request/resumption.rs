@@ -2,6 +2,7 @@
 
 use super::record::RemoteRequest;
 use crate::constraint::compiler::{ConstraintCompiler, ConstraintOptions, OutputConstraints};
+use crate::embedding::EmbeddingVector;
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::output::choice_reader::LogReaders;
@@ -37,6 +38,8 @@ pub struct Resumption {
     pub updates: Vec<RequestUpdate>,
     /// When to try again after a rejection for want of capacity.
     pub retry_after: Duration,
+    /// Receives the vector of an embedding.
+    pub vector: EmbeddingVector,
 }
 
 impl RemoteRequest {
@@ -52,6 +55,9 @@ impl RemoteRequest {
         resumption: Resumption,
         host: &dyn SubmissionHost,
     ) -> Result<(StartedGeneration, Vec<LogReaders>), ApiError> {
+        if let Some(pooling) = self.embedding {
+            return self.submit_embedding(pooling, model, &resumption, host);
+        }
         let prompt = self.restore_prompt(model)?;
         let prompts = [prompt];
         let options = ConstraintOptions::new(&self.params, &prompts, false);
@@ -132,7 +138,11 @@ impl RemoteRequest {
     }
 
     /// Checks that the tokens so far are tokens of this request.
-    fn check_choices(&self, choices: &[ChoiceSoFar], model: &ModelHandle) -> Result<(), ApiError> {
+    pub(super) fn check_choices(
+        &self,
+        choices: &[ChoiceSoFar],
+        model: &ModelHandle,
+    ) -> Result<(), ApiError> {
         let invalid = |message: String| Err(ApiError::field("choices", "invalid_value", message));
         if choices.len() != self.n {
             let count = choices.len();

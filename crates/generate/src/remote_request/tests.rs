@@ -1,5 +1,5 @@
 use super::record::merged;
-use super::{REMOTE_REQUEST_BYTES_MAX, RecordTerms, RemoteRequest, RequestOrigin};
+use super::{REMOTE_REQUEST_BYTES_MAX, RecordPooling, RecordTerms, RemoteRequest, RequestOrigin};
 use crate::prompt_record::PromptRecord;
 use crate::request::{CHOICES_MAX, GenerationParams};
 use engine::RequestUpdate;
@@ -35,6 +35,7 @@ fn request() -> RemoteRequest {
             ..RequestUpdate::default()
         },
         origin: Some(RequestOrigin::new(u128::MAX, 1, 2)),
+        embedding: None,
     }
 }
 
@@ -54,7 +55,7 @@ fn terms_survive_the_record() {
 #[test]
 fn values_out_of_bounds_name_their_field() {
     type Change = fn(&mut RemoteRequest);
-    let rows: [(&str, Change); 9] = [
+    let rows: [(&str, Change); 10] = [
         ("n:", |request| request.n = 0),
         ("n:", |request| request.n = CHOICES_MAX + 1),
         ("first_choice:", |request| request.first_choice = 15),
@@ -66,6 +67,9 @@ fn values_out_of_bounds_name_their_field() {
             request.params.sampling.temperature = -1.0;
         }),
         ("in_effect:", |request| request.in_effect.inject.push(1)),
+        ("n:", |request| {
+            request.embedding = Some(RecordPooling::Mean);
+        }),
     ];
     for (field, change) in rows {
         let mut request = request();

@@ -36,6 +36,7 @@ impl Submission<'_> {
             terms: RecordTerms::new(&self.terms),
             in_effect: merged(updates),
             origin: None,
+            embedding: None,
         }
     }
 

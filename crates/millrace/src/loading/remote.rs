@@ -9,6 +9,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::{ModelSource, identity_of};
 use crate::upstreams::UsedUpstreams;
+use cluster::messages::VECTOR_ENTRIES_MAX;
 use cluster::node::{EngineSearch, Relaying};
 use cluster::relay::RelayedModel;
 use engine::Handle;
@@ -74,7 +75,8 @@ pub(crate) fn load_remote(
     };
     let context_max = model.context_max(Some(engines_context), settings)?;
     tracing::info!(context_max, "an engine serves model {key:?}");
-    let (engine, inbox) = model.open_handle(context_max, settings)?;
+    let (engine, inbox) =
+        model.open_handle((context_max, model.hidden_dim(settings)?), settings)?;
     let relaying = cluster.relay(RelayedModel {
         key: key.clone(),
         identity: content_identity(&model.identity),
@@ -103,7 +105,7 @@ pub(crate) fn load_upstream(
     let model = WeightlessModel::read(source, settings, report)?;
     let context_max = model.context_max(upstreams.wait_until_usable(), settings)?;
     tracing::info!(context_max, "an upstream serves model {:?}", source.name);
-    let (engine, inbox) = model.open_handle(context_max, settings)?;
+    let (engine, inbox) = model.open_handle((context_max, 0), settings)?;
     let loaded = model.into_loaded(source, engine, context_max, settings);
     upstreams.relay(UpstreamModel {
         eos: Arc::clone(&loaded.handle.eos),
@@ -152,13 +154,22 @@ impl WeightlessModel {
         Ok(there.map_or(own, |there| there.min(own)))
     }
 
+    /// Entries of the vectors that engines give; 0: they are too long for messages.
+    fn hidden_dim(&self, settings: &Settings) -> Result<usize, Failure> {
+        let own = self.files.config(settings.model.context);
+        match own.map_err(Failure::user)?.dim {
+            dim @ 0..=VECTOR_ENTRIES_MAX => Ok(dim),
+            _ => Ok(0),
+        }
+    }
+
     fn open_handle(
         &self,
-        context_max: usize,
+        (context_max, hidden_dim): (usize, usize),
         settings: &Settings,
     ) -> Result<(Handle, RemoteInbox), Failure> {
         let dims = remote_dims(&self.files, context_max, settings)?;
-        remote_handle(dims, engine_config(settings), now()).map_err(Failure::user)
+        remote_handle((dims, hidden_dim), engine_config(settings), now()).map_err(Failure::user)
     }
 
     fn into_loaded(

@@ -1,19 +1,20 @@
 //! Computing embeddings: from texts to vectors.
 
 use super::IN_FLIGHT_MAX;
-use engine::{Choice, Embedding, Policy, Pooling, Request, SamplingParams, Terms, Token};
+use engine::{Embedding, Policy, Pooling, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use gateway::admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
 use gateway::handles::GenerationHandles;
 use gateway::keys::Caller;
 use gateway::models::{ReadyModel, ServedModel};
+use generate::embedding::{EmbeddingRequest, EmbeddingVector};
 use generate::error::{ApiError, ErrorKind};
 use generate::prompt::PromptEncoder;
 use generate::prompt_limit::PromptLimit;
 use generate::request::Prompt;
 use generate::submit;
 use std::future::poll_fn;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 use stream::{End, Owner, Read, Reader};
@@ -250,32 +251,18 @@ impl TextEmbedder<'_> {
                 }
             }
         };
-        let vector = Arc::new(OnceLock::new());
-        let request = Request {
+        let vector = EmbeddingVector::default();
+        let request = EmbeddingRequest {
             prompt,
-            sampling: SamplingParams::default(),
-            max_tokens: 1,
-            eos: Arc::from([]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            paused: false,
-            embedding: Some(Embedding {
+            embedding: Embedding {
                 pooling: self.pooling,
                 vector: Arc::clone(&vector),
-            }),
+            },
             deadline: self.deadline,
-            credit_window: 0,
             terms: self.terms,
-            progress: Arc::default(),
-            permits: None,
-            held: Some(Box::new(slot)),
-            remote: None,
         };
+        let mut request = request.into_request(&self.served.handle, tokens)?;
+        request.held = Some(Box::new(slot));
         let submitted = self.served.handle.engine.submit(request);
         submitted.map_err(|why| submit::rejected(&why, retry_after))?;
         let end = wait_for_end(reader).await;

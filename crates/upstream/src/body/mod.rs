@@ -83,6 +83,7 @@ pub(crate) fn unsupported_part(request: &RemoteRequest) -> Option<&'static str> 
     } = &request.params;
     let update = &request.in_effect;
     [
+        ("embedding", request.embedding.is_some()),
         ("response_format", response_format.is_some()),
         ("tools (strict)", !constrained_tools.is_empty()),
         ("parallel_tool_calls", tool_calling.single_call),

@@ -81,7 +81,7 @@ impl Rig {
         })
         .await;
         let epoch = tokio::time::Instant::now().into_std();
-        let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), epoch).unwrap();
+        let (handle, inbox) = remote_handle((DIMS, 0), EngineConfig::default(), epoch).unwrap();
         let tokenizer = Vocabulary::of_bytes().with_eos("</s>").into_tokenizer();
         let cover = Arc::new(TextCover::new(Arc::clone(&tokenizer)).unwrap());
         let eos = match servers {
@@ -132,6 +132,7 @@ impl Rig {
             terms: RecordTerms::default(),
             in_effect: engine::RequestUpdate::default(),
             origin: None,
+            embedding: None,
         };
         let opened =
             (0..asked.choices).map(|_| stream::open(&self.pool, asked.max_tokens).unwrap());

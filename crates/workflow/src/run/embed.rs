@@ -6,14 +6,15 @@ use crate::model::SubmittedRequest;
 use crate::program::{Op, Slot};
 use crate::value::Value;
 use engine::Token;
-use std::sync::{Arc, OnceLock};
+use generate::embedding::EmbeddingVector;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use stream::{End, Read};
 
 /// An embedding that the engine computes.
 pub(super) struct Embedding {
     request: SubmittedRequest,
-    vector: Arc<OnceLock<Box<[f32]>>>,
+    vector: EmbeddingVector,
 }
 
 impl Embedding {
@@ -72,7 +73,7 @@ impl Run {
             return Err(Trouble::program("is given no token"));
         }
         self.expect_vocabulary(model, &ids)?;
-        let vector = Arc::new(OnceLock::new());
+        let vector = EmbeddingVector::default();
         let terms = self.request_terms(1);
         let request = self.models[model].request_embedding(&ids, &vector, terms)?;
         self.prefilled += ids.len() as u64;

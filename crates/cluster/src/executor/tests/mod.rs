@@ -2,5 +2,6 @@ mod admission;
 mod adoption;
 mod attempts;
 mod calls;
+mod embedding;
 mod engine_process;
 mod network;

@@ -155,3 +155,104 @@ fn uneven_alternatives_are_rejected() {
     );
     assert_eq!(uneven, Err(MessageError::Malformed("alternatives")));
 }
+
+fn vectors() -> impl Strategy<Value = Vec<(u64, u32, Vec<f32>)>> {
+    let entries = proptest::collection::vec(any::<u32>().prop_map(f32::from_bits), 1..9);
+    proptest::collection::vec((any::<u64>(), any::<u32>(), entries), 1..5)
+}
+
+fn with_vectors(mut batch: TokenBatch, vectors: &[(u64, u32, Vec<f32>)]) -> TokenBatch {
+    for &(handle, attempt, ref vector) in vectors {
+        let attempt = Attempt { handle, attempt };
+        batch.push_vector(attempt, vector).unwrap();
+    }
+    batch
+}
+
+fn vector_bits(batch: &TokenBatch) -> Vec<(u64, u32, Vec<u32>)> {
+    let bits = |vector: &[f32]| vector.iter().map(|entry| entry.to_bits()).collect();
+    let vectors = batch.vectors();
+    vectors
+        .map(|(name, vector)| (name.handle, name.attempt, bits(vector)))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn vectors_are_read_back_bit_for_bit_and_no_prefix_is_accepted(
+        runs in runs(),
+        vectors in vectors(),
+        engine: u64,
+    ) {
+        let batch = with_vectors(batch_of(&runs), &vectors);
+        let mut message = Vec::new();
+        batch.encode(&mut message);
+        prop_assert!(message.len() <= batch.bytes);
+        prop_assert_eq!(message[0], 2, "a version of its own");
+        let mut again = TokenBatch::new(InstanceId(engine));
+        again.decode_into(&message).unwrap();
+        prop_assert_eq!(vector_bits(&again), vector_bits(&batch));
+        prop_assert_eq!(bits(&again), bits(&batch));
+        for cut in 0..message.len() {
+            prop_assert!(again.decode_into(&message[..cut]).is_err());
+            prop_assert!(again.is_empty());
+        }
+        message[0] = 1;
+        prop_assert!(again.decode_into(&message).is_err(), "bytes that version 1 does not have");
+        message[0] = 3;
+        prop_assert_eq!(again.decode_into(&message), Err(MessageError::Version(3)));
+    }
+
+    #[test]
+    fn any_bytes_with_vectors_are_a_batch_or_an_error(
+        vectors in vectors(),
+        at: prop::sample::Index,
+        byte: u8,
+    ) {
+        let mut message = Vec::new();
+        with_vectors(TokenBatch::new(InstanceId(1)), &vectors).encode(&mut message);
+        let at = at.index(message.len());
+        message[at] = byte;
+        let mut again = TokenBatch::default();
+        if again.decode_into(&message).is_ok() {
+            let entries: usize = again.vectors().map(|(_, vector)| vector.len()).sum();
+            prop_assert!(entries * 4 <= message.len());
+        }
+    }
+}
+
+#[test]
+fn vectors_beyond_their_bounds_are_neither_written_nor_read() {
+    let name = Attempt {
+        handle: 1,
+        attempt: 1,
+    };
+    let mut batch = TokenBatch::new(InstanceId(1));
+    let empty = batch.push_vector(name, &[]);
+    assert_eq!(empty, Err(MessageError::Malformed("vector")));
+    let long = vec![1.0; VECTOR_ENTRIES_MAX + 1];
+    let too_many = MessageError::TooMany("entries of a vector", VECTOR_ENTRIES_MAX);
+    assert_eq!(batch.push_vector(name, &long), Err(too_many));
+    for _ in 0..3 {
+        batch
+            .push_vector(name, &long[..VECTOR_ENTRIES_MAX])
+            .unwrap();
+    }
+    let full = batch.push_vector(name, &long[..VECTOR_ENTRIES_MAX]);
+    let no_room = MessageError::TooMany("bytes", MESSAGE_BYTES_MAX);
+    assert_eq!(full, Err(no_room));
+    let mut message = Vec::new();
+    batch.encode(&mut message);
+    assert!(message.len() <= MESSAGE_BYTES_MAX);
+    let mut again = TokenBatch::default();
+    assert_eq!(again.decode_into(&message), Ok(()));
+    assert_eq!(again.vectors().count(), 3);
+    // One entry more than the bound.
+    let mut hostile = vec![2, 1, 0, 0, 0, 0, 1, 1, 1];
+    push_varint(&mut hostile, VECTOR_ENTRIES_MAX as u64 + 1);
+    hostile.resize(hostile.len() + 4 * (VECTOR_ENTRIES_MAX + 1), 0);
+    let malformed = Err(MessageError::Malformed("tokens"));
+    assert_eq!(again.decode_into(&hostile), malformed);
+    let without = [2, 1, 0, 0, 0, 0, 0];
+    assert_eq!(again.decode_into(&without), malformed, "no vector");
+}

@@ -22,6 +22,8 @@ pub(super) const DIMS: Dims = Dims {
     rows_max: 16,
     logit_rows_max: 16,
 };
+/// Entries of the model's hidden states.
+pub(super) const HIDDEN_DIM: usize = 4;
 pub(super) const A: InstanceId = InstanceId(0xa);
 pub(super) const B: InstanceId = InstanceId(0xb);
 
@@ -57,7 +59,8 @@ impl Follower for Told {
 #[expect(clippy::disallowed_methods, reason = "a start of virtual time")]
 pub(super) fn bench() -> Bench {
     let start = Instant::now();
-    let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), start).unwrap();
+    let (handle, inbox) =
+        remote_handle((DIMS, HIDDEN_DIM), EngineConfig::default(), start).unwrap();
     let model = RelayedModel {
         context_max: 0,
         key: "model".into(),
@@ -126,6 +129,11 @@ impl Bench {
     }
 
     pub(super) fn show(&mut self, alive: &[InstanceId]) {
+        self.show_dims(alive, &vec![HIDDEN_DIM as u64; alive.len()]);
+    }
+
+    /// Shows engines that give vectors with so many entries.
+    pub(super) fn show_dims(&mut self, alive: &[InstanceId], hidden_dims: &[u64]) {
         let loads = alive.iter().map(|&id| EngineLoad {
             id,
             heard: self.now,
@@ -143,6 +151,7 @@ impl Bench {
             models: vec![ModelEngines {
                 loads: loads.collect(),
                 arithmetic: Vec::new(),
+                hidden_dims: hidden_dims.to_vec(),
             }],
             alive: alive.iter().copied().collect(),
         });

@@ -171,7 +171,11 @@ fn relayed(
     submit: impl FnOnce(&Submission<'_>) -> Result<StartedGeneration, ApiError>,
 ) -> Vec<RemoteRequest> {
     let (dims, epoch) = (bench.model.engine.dims(), bench.model.engine.epoch());
-    let opened = engine::remote::remote_handle(dims, EngineConfig::default(), epoch);
+    let opened = engine::remote::remote_handle(
+        (dims, engine::fake::HIDDEN_DIM),
+        EngineConfig::default(),
+        epoch,
+    );
     let (engine, mut inbox) = opened.expect("bounds");
     let model = ModelHandle {
         engine,

@@ -5,6 +5,7 @@ mod any_gateway;
 pub(crate) mod conversation;
 mod cut_off;
 mod diverged;
+mod embeddings;
 mod events;
 mod gateway_killed;
 mod job_names;

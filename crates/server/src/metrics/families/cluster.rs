@@ -143,4 +143,9 @@ fn write_relay(text: &mut PrometheusText, node: Option<&ClusterNode>) {
         "Requests that ended because an engine sent other tokens than the engine before.",
         relay.diverged,
     );
+    text.counter(
+        "millrace_relay_wrong_vectors_total",
+        "Vectors of embeddings that cannot be right, which were dropped.",
+        relay.wrong_vectors,
+    );
 }

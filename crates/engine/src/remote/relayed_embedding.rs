@@ -1,0 +1,38 @@
+//! Embeddings that an engine of another process computes: the vector comes beside the end of the only choice.
+
+use super::{AppendError, RelayedRequest};
+use crate::Embedding;
+
+impl RelayedRequest {
+    /// Entries of the vector that the request is for; `None`: the request is for tokens.
+    pub fn vector_len(&self) -> Option<usize> {
+        self.embedding().map(|_| self.inbox.hidden_dim)
+    }
+
+    /// Whether the vector of an open request for an embedding is missing.
+    pub fn lacks_vector(&self) -> bool {
+        let embedding = self.embedding();
+        embedding.is_some_and(|embedding| embedding.vector.get().is_none())
+    }
+
+    /// Gives the caller the vector. A repeated one has no effect.
+    ///
+    /// # Errors
+    /// The request is open for no embedding, or the vector has another length than the model's, or an entry that is not
+    /// finite.
+    pub fn set_vector(&mut self, vector: &[f32]) -> Result<(), AppendError> {
+        let embedding = self.embedding().ok_or(AppendError::NoChoice)?;
+        let is_sound = vector.iter().all(|entry| entry.is_finite());
+        if !is_sound || vector.len() != self.inbox.hidden_dim {
+            return Err(AppendError::Vector);
+        }
+        // The first counts.
+        let _ = embedding.vector.set(vector.into());
+        Ok(())
+    }
+
+    fn embedding(&self) -> Option<&Embedding> {
+        let pool = self.choices.first()?.as_ref()?.pool.as_ref()?;
+        Some(pool.embedding())
+    }
+}

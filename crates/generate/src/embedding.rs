@@ -1,0 +1,65 @@
+//! Requests for embeddings: a prompt as one vector. The log of such a request carries only the end.
+
+use crate::error::ApiError;
+use crate::model_handle::ModelHandle;
+use crate::remote_request::RemoteRequest;
+use engine::remote::RemoteRecord;
+use engine::{Choice, Embedding, Request, SamplingParams, Terms, Token};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use stream::Writer;
+
+/// Where the vector of an embedding comes.
+pub type EmbeddingVector = Arc<OnceLock<Box<[f32]>>>;
+
+/// A prompt whose embedding is wanted.
+#[derive(Debug)]
+pub struct EmbeddingRequest {
+    /// Ids of the prompt.
+    pub prompt: Vec<u32>,
+    /// Pooling, and where the vector comes.
+    pub embedding: Embedding,
+    /// When the request has to be done.
+    pub deadline: Option<Instant>,
+    /// Priority, fair share and clocks.
+    pub terms: Terms,
+}
+
+impl EmbeddingRequest {
+    /// The request for the model's engine. `tokens` has room for one token.
+    ///
+    /// # Errors
+    /// The engine is another process, and the prompt is too long for a record.
+    pub fn into_request(
+        self,
+        model: &ModelHandle,
+        tokens: Writer<Token>,
+    ) -> Result<Request, ApiError> {
+        let remote = match model.engine.is_remote() {
+            true => Some(RemoteRequest::of_embedding(&self, model).encode()?),
+            false => None,
+        };
+        Ok(Request {
+            prompt: self.prompt,
+            sampling: SamplingParams::default(),
+            max_tokens: 1,
+            eos: Arc::from([]),
+            choices: vec![Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            }],
+            first_choice: 0,
+            paused: false,
+            embedding: Some(self.embedding),
+            deadline: self.deadline,
+            credit_window: 0,
+            terms: self.terms,
+            progress: Arc::default(),
+            permits: None,
+            held: None,
+            remote: remote.map(RemoteRecord::new),
+        })
+    }
+}
