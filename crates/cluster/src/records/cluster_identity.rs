@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 128;
 
 /// The other gateways, as heartbeats tell of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OtherGateways {
+pub(super) struct HeardGateways {
     /// Whether one that lives would have been heard by now.
     pub(super) are_all_heard: bool,
     /// Gateways that are not gone.
@@ -93,7 +93,7 @@ impl ClusterIdentity {
     }
 
     /// Compares with the stored id.
-    pub(super) fn compare(&self, stored: Option<ClusterId>, others: OtherGateways) -> IdentityStep {
+    pub(super) fn compare(&self, stored: Option<ClusterId>, others: HeardGateways) -> IdentityStep {
         let mut state = self.lock();
         match (state.remembered, stored) {
             (Some(own), Some(stored)) if own == stored => state.problem = None,
@@ -214,11 +214,11 @@ impl IdentityCheck {
         self.identity.compare(stored, self.others())
     }
 
-    fn others(&self) -> OtherGateways {
+    fn others(&self) -> HeardGateways {
         let own = self.membership.own();
-        let mut others = OtherGateways {
+        let mut others = HeardGateways {
             are_all_heard: self.membership.has_heard_all(),
-            ..OtherGateways::default()
+            ..HeardGateways::default()
         };
         for instance in self.membership.instances() {
             let heartbeat = &instance.heartbeat;
@@ -239,7 +239,7 @@ mod tests {
     use IdentityStep::{Agreed, Conflict, Store, Wait};
     use testing::folder::Folder;
 
-    const HEARD: OtherGateways = OtherGateways {
+    const HEARD: HeardGateways = HeardGateways {
         are_all_heard: true,
         present: 0,
         with_own_keys: 0,
@@ -261,7 +261,7 @@ mod tests {
     fn first_gateway_draws_an_id_and_others_join() {
         let folder = Folder::new("identity");
         let first = remembering(&folder);
-        let early = OtherGateways::default();
+        let early = HeardGateways::default();
         assert_eq!(first.compare(None, early), Wait);
         assert_eq!(first.compare(STORED, early), Wait);
         assert_eq!(first.announced(), None);
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(first.compare(Some(id), HEARD), Agreed);
         assert_eq!(first.announced(), Some(id));
         let second = new();
-        let one_knows = OtherGateways {
+        let one_knows = HeardGateways {
             present: 1,
             with_own_keys: 1,
             is_id_known: true,
@@ -308,7 +308,7 @@ mod tests {
             assert!(why.contains(part), "{why}");
         }
         assert_eq!(identity.announced(), Some(ClusterId(8)));
-        let others_live = OtherGateways {
+        let others_live = HeardGateways {
             present: 1,
             is_id_known: true,
             ..HEARD
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn gateway_without_an_id_and_with_other_keys_does_not_join() {
         let identity = new();
-        let strangers = OtherGateways {
+        let strangers = HeardGateways {
             present: 2,
             ..HEARD
         };
@@ -335,7 +335,7 @@ mod tests {
         assert!(why.contains("API key"), "{why}");
         assert_eq!(identity.compare(STORED, strangers), Conflict);
         assert_eq!(identity.announced(), Some(own), "one id");
-        let same_keys = OtherGateways {
+        let same_keys = HeardGateways {
             with_own_keys: 1,
             ..strangers
         };

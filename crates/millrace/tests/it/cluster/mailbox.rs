@@ -72,6 +72,21 @@ impl Events {
     }
 }
 
+/// Two gateways that hear each other.
+fn start_gateways(cluster: &Cluster, folder: &Folder) -> [Serving; 2] {
+    let gateways = ["a", "b"].map(|name| {
+        let gateway = cluster.start_durable_gateway(&folder.0.join(name));
+        wait_for_engines(&gateway, 1);
+        gateway
+    });
+    wait_until("the gateways hear each other", || {
+        let known = |gateway: &Serving| json(&gateway.get("/v1/cluster"))["instances"].clone();
+        let known = gateways.each_ref().map(known);
+        known.map(|instances| instances.as_array().map(Vec::len)) == [Some(3); 2]
+    });
+    gateways
+}
+
 #[test]
 fn mailbox_is_one_at_all_gateways() {
     let Some(program) = nats_server::program() else {
@@ -82,15 +97,7 @@ fn mailbox_is_one_at_all_gateways() {
     let settings = [&SETTINGS[..], &[HEARTBEAT]].concat();
     let mut cluster = Cluster::new(program, "gateways-mailbox-nats", &lines, &settings);
     cluster.start_engines(1);
-    let [here, there] = ["a", "b"].map(|name| {
-        let gateway = cluster.start_durable_gateway(&folder.0.join(name));
-        wait_for_engines(&gateway, 1);
-        gateway
-    });
-    wait_until("the gateways hear each other", || {
-        let known = |gateway: &Serving| json(&gateway.get("/v1/cluster"))["instances"].clone();
-        [&here, &there].map(|gateway| known(gateway).as_array().map(Vec::len)) == [Some(3); 2]
-    });
+    let [here, there] = start_gateways(&cluster, &folder);
 
     // An event at the other gateway wakes both kinds of readers here.
     let mut events = Events::open(&here);

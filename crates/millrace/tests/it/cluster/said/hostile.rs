@@ -61,7 +61,23 @@ fn foreign_messages() -> Vec<Vec<u8>> {
         model_key: "nothing".to_owned(),
         ..Run::default()
     };
-    let usage = UsageReport {
+    let claim = [7_u128.to_be_bytes().as_slice(), &9_u64.to_be_bytes()].concat();
+    let mut messages = vec![
+        orders,
+        read.encode().unwrap(),
+        adopt.encode().unwrap(),
+        tokens,
+        usage(),
+        heartbeat(),
+        RunReply::Accepted.encode(),
+        claim,
+    ];
+    messages.extend(run.encode_parts().unwrap());
+    messages
+}
+
+fn usage() -> Vec<u8> {
+    let report = UsageReport {
         gateway: STRANGER,
         sequence: 9,
         entries: vec![UsageEntry {
@@ -70,23 +86,15 @@ fn foreign_messages() -> Vec<Vec<u8>> {
         }],
         ..UsageReport::default()
     };
+    report.encode().unwrap()
+}
+
+fn heartbeat() -> Vec<u8> {
     let heartbeat = Heartbeat {
         cluster: "millrace".to_owned(),
         ..Heartbeat::new(STRANGER, Role::Gateway)
     };
-    let claim = [7_u128.to_be_bytes().as_slice(), &9_u64.to_be_bytes()].concat();
-    let mut messages = vec![
-        orders,
-        read.encode().unwrap(),
-        adopt.encode().unwrap(),
-        tokens,
-        usage.encode().unwrap(),
-        heartbeat.encode().unwrap(),
-        RunReply::Accepted.encode(),
-        claim,
-    ];
-    messages.extend(run.encode_parts().unwrap());
-    messages
+    heartbeat.encode().unwrap()
 }
 
 /// A message of random bytes; half of them begin as a message of this version, a quarter with absurd lengths after it.
@@ -124,6 +132,16 @@ fn complete(gateway: &Logged) -> String {
     let reply = gateway.serving.post("/v1/completions", BODY);
     assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
     json(&reply)["choices"][0]["text"].to_string()
+}
+
+/// Waits until the process has counted messages of this kind that cannot be read.
+fn wait_counted(process: &Logged, subject: &str) {
+    let line = format!("millrace_cluster_unreadable_total{{subject=\"{subject}\"}} ");
+    wait_until(&line, || {
+        let metrics = process.serving.get("/metrics");
+        let count = metrics.lines().find_map(|found| found.strip_prefix(&line));
+        count.expect("a count").parse::<u64>().unwrap() > 0
+    });
 }
 
 #[test]
@@ -175,19 +193,11 @@ fn hostile_messages_are_counted_and_change_no_stream() {
             .for_each(|client| client.join().unwrap());
     });
     assert_eq!(complete(&gateway), expected);
-    let counted = |process: &Logged, subject: &str| {
-        let line = format!("millrace_cluster_unreadable_total{{subject=\"{subject}\"}} ");
-        wait_until(&line, || {
-            let metrics = process.serving.get("/metrics");
-            let count = metrics.lines().find_map(|found| found.strip_prefix(&line));
-            count.expect("a count").parse::<u64>().unwrap() > 0
-        });
-    };
     for subject in ["heartbeat", "run", "control", "read", "adopt"] {
-        counted(&engine, subject);
+        wait_counted(&engine, subject);
     }
     for subject in ["heartbeat", "usage", "claimed", "mailbox", "tokens"] {
-        counted(&gateway, subject);
+        wait_counted(&gateway, subject);
     }
     for process in [&engine, &gateway] {
         process.wait_ready();
