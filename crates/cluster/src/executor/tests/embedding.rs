@@ -71,7 +71,7 @@ fn vector_is_that_of_a_local_request_bit_for_bit_and_comes_beside_the_end() {
         let batch = batch.expect("an end");
         assert_eq!(batch.ends()[0].end, End::Stop(Stop::Eos));
         assert_eq!((batch.ends()[0].len, batch.runs().count()), (0, 0));
-        assert_eq!(vectors(&batch), [expected.clone()]);
+        assert_eq!(vectors(&batch), std::slice::from_ref(&expected));
         // The message was lost.
         let again = read(&mut process, &[(1, 1, 0)]);
         assert_eq!(again.ends(), batch.ends());
