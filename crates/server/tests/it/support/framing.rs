@@ -20,17 +20,22 @@ pub enum Event {
 /// Why a body is invalid.
 pub type Why = String;
 
-/// The events of a text that ends with a complete event.
+/// The events of a text that ends with a complete event. Comments are lines between events, with an empty line or not.
 pub fn sse(text: &str) -> Result<Vec<Event>, Why> {
-    let whole = text.is_empty() || text.ends_with("\n\n");
-    match whole {
-        true => {
-            let events = text.split_terminator("\n\n");
-            let mut is_first = true;
-            events.map(|text| event(text, &mut is_first)).collect()
-        }
-        false => Err(format!("cut within an event: {text:?}")),
+    let (mut events, mut is_first, mut rest) = (Vec::new(), true, text);
+    while !rest.is_empty() {
+        let is_comment = rest.starts_with(':');
+        let end = if is_comment { "\n" } else { "\n\n" };
+        let (text, after) = rest
+            .split_once(end)
+            .ok_or(format!("cut within an event: {rest:?}"))?;
+        events.push(event(text, &mut is_first)?);
+        rest = match is_comment {
+            true => after.strip_prefix('\n').unwrap_or(after),
+            false => after,
+        };
     }
+    Ok(events)
 }
 
 /// The complete events at the start of a truncated text.
