@@ -9,11 +9,16 @@ pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure>
     let model = match meta.model {
         "gpt2" => VocabModel::Bpe,
         "llama" => VocabModel::Spm,
+        "bert" => VocabModel::WordPiece,
+        "t5" => VocabModel::Unigram,
         other => {
-            let why = format!("tokenizer.ggml.model is {other:?}; supported are gpt2 and llama");
+            let why = format!(
+                "tokenizer.ggml.model is {other:?}; supported are gpt2, llama, bert and t5"
+            );
             return Err(Failure::user(why));
         }
     };
+    let is_bert = model == VocabModel::WordPiece;
     Ok(VocabSpec {
         model,
         pre: meta.pre.map(str::to_owned),
@@ -27,13 +32,20 @@ pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure>
             .collect(),
         scores: meta.scores.clone().into_iter().flatten().collect(),
         merges: meta.merges.clone().map(token_strings).unwrap_or_default(),
-        bos: meta.bos,
-        eos: meta.eos,
+        bos: meta.bos.or(meta.cls.filter(|_| is_bert)),
+        eos: match is_bert {
+            true => meta.separator.or(meta.eos),
+            false => meta.eos,
+        },
         eot: meta.eot,
         unknown: meta.unknown,
-        add_bos: meta.add_bos,
-        add_eos: meta.add_eos,
+        add_bos: meta.add_bos.filter(|_| !is_bert),
+        add_eos: meta.add_eos.filter(|_| !is_bert),
         add_space_prefix: meta.add_space_prefix,
+        merge_spaces: meta.merge_spaces.unwrap_or(false),
+        char_map: meta.char_map.clone().into_iter().flatten().collect(),
+        lowercase: meta.lowercase.unwrap_or(true),
+        strip_accents: meta.strip_accents.or(meta.lowercase).unwrap_or(true),
     })
 }
 

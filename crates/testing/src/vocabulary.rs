@@ -89,6 +89,10 @@ impl Vocabulary {
             add_bos: Some(false),
             add_eos: Some(false),
             add_space_prefix: Some(false),
+            merge_spaces: false,
+            char_map: Vec::new(),
+            lowercase: false,
+            strip_accents: false,
         };
         Arc::new(Tokenizer::from_vocab(spec).expect("a vocabulary of bytes"))
     }

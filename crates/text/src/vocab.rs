@@ -18,6 +18,10 @@ pub enum VocabModel {
     Bpe,
     /// `llama`: SentencePiece BPE with scores and byte fallback.
     Spm,
+    /// `t5`: SentencePiece Unigram with scores, as in XLM-R.
+    Unigram,
+    /// `bert`: WordPiece over BERT's words.
+    WordPiece,
 }
 
 /// Type of a token (`tokenizer.ggml.token_type`).
@@ -43,13 +47,13 @@ pub struct VocabSpec {
     pub tokens: Vec<String>,
     /// Token kinds, by id; empty = all normal.
     pub kinds: Vec<TokenKind>,
-    /// Scores, by id (SPM).
+    /// Scores, by id (SPM, Unigram).
     pub scores: Vec<f32>,
     /// Merges, `"left right"`, best first (BPE).
     pub merges: Vec<String>,
     /// Begin of sequence.
     pub bos: Option<u32>,
-    /// End of sequence.
+    /// End of sequence; of WordPiece, the separator.
     pub eos: Option<u32>,
     /// End of turn (`eot`), where the file names one.
     pub eot: Option<u32>,
@@ -61,6 +65,14 @@ pub struct VocabSpec {
     pub add_eos: Option<bool>,
     /// Whether a space is put before the first word (SPM); `None` = the algorithm's default.
     pub add_space_prefix: Option<bool>,
+    /// Whether several spaces are one (Unigram).
+    pub merge_spaces: bool,
+    /// SentencePiece's compiled map of characters (Unigram); may be empty.
+    pub char_map: Vec<u8>,
+    /// Whether words are in lower case (WordPiece).
+    pub lowercase: bool,
+    /// Whether accents are removed (WordPiece).
+    pub strip_accents: bool,
 }
 
 impl VocabSpec {
@@ -128,11 +140,12 @@ impl VocabSpec {
                 self.kinds.len()
             ));
         }
-        if self.model == VocabModel::Spm && self.scores.len() != tokens {
+        let is_scored = matches!(self.model, VocabModel::Spm | VocabModel::Unigram);
+        if is_scored && self.scores.len() != tokens {
             return fail(format!("{} scores for {tokens} tokens", self.scores.len()));
         }
         let bad = self.scores.iter().position(|score| score.is_nan());
-        if let (VocabModel::Spm, Some(id)) = (self.model, bad) {
+        if let (true, Some(id)) = (is_scored, bad) {
             return fail(format!("the score of token {id} is not a number"));
         }
         Ok(())

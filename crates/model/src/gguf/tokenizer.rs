@@ -32,6 +32,10 @@ pub struct TokenizerMeta<'a> {
     pub eom: Option<u32>,
     /// Unknown token.
     pub unknown: Option<u32>,
+    /// Classification: the first token of an encoder's text.
+    pub cls: Option<u32>,
+    /// Separator: the last token of an encoder's text.
+    pub separator: Option<u32>,
     /// Padding.
     pub padding: Option<u32>,
     /// Whether a prompt begins with `bos`.
@@ -40,6 +44,14 @@ pub struct TokenizerMeta<'a> {
     pub add_eos: Option<bool>,
     /// Whether a space is put before the first word.
     pub add_space_prefix: Option<bool>,
+    /// Whether several spaces are one.
+    pub merge_spaces: Option<bool>,
+    /// SentencePiece's compiled map of characters.
+    pub char_map: Option<Vec<u8>>,
+    /// Whether text is put in lower case.
+    pub lowercase: Option<bool>,
+    /// Whether accents are removed.
+    pub strip_accents: Option<bool>,
     /// The chat template.
     pub chat_template: Option<&'a str>,
 }
@@ -71,10 +83,17 @@ impl Gguf {
             eot: special("eot")?,
             eom: special("eom")?,
             unknown: special("unknown")?,
+            cls: special("cls")?,
+            // Spelled so by the format.
+            separator: special("seperator")?,
             padding: special("padding")?,
             add_bos: self.find("tokenizer.ggml.add_bos_token")?,
             add_eos: self.find("tokenizer.ggml.add_eos_token")?,
             add_space_prefix: self.find("tokenizer.ggml.add_space_prefix")?,
+            merge_spaces: self.find("tokenizer.ggml.remove_extra_whitespaces")?,
+            char_map: self.char_map()?,
+            lowercase: self.find("tokenizer.ggml.normalizer.lowercase")?,
+            strip_accents: self.find("tokenizer.ggml.normalizer.strip_accents")?,
             chat_template: self.find("tokenizer.chat_template")?,
             tokens,
         })
@@ -86,6 +105,12 @@ impl Gguf {
     /// The value is not text.
     pub fn chat_template(&self, name: &str) -> Result<Option<&str>, GgufError> {
         self.find(&format!("tokenizer.chat_template.{name}"))
+    }
+
+    /// Bytes that some files store as signed numbers.
+    fn char_map(&self) -> Result<Option<Vec<u8>>, GgufError> {
+        let bytes = self.find_array::<i64>("tokenizer.ggml.precompiled_charsmap")?;
+        Ok(bytes.map(|bytes| bytes.map(|byte| byte as u8).collect()))
     }
 
     fn one_each<'a, T: FromValue<'a>>(

@@ -4,6 +4,8 @@ use super::bpe::Bpe;
 use super::json_pipeline::JsonPipeline;
 use super::special_tokens::SpecialTokens;
 use super::spm::Spm;
+use super::unigram::Unigram;
+use super::word_piece::WordPiece;
 use super::word_splitter::Splitter;
 
 /// Encoding algorithm of a vocabulary.
@@ -16,6 +18,14 @@ pub(super) enum Encoder {
     Spm {
         specials: SpecialTokens,
         spm: Spm,
+    },
+    Unigram {
+        specials: SpecialTokens,
+        unigram: Unigram,
+    },
+    WordPiece {
+        specials: SpecialTokens,
+        word_piece: WordPiece,
     },
     Json(Box<JsonPipeline>),
 }

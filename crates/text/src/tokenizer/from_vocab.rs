@@ -5,6 +5,8 @@ use super::encoder::Encoder;
 use super::error::TokenizerError;
 use super::special_tokens::{AbsorbedSpace, SpecialTokens};
 use super::string_arena::StringArena;
+use super::unigram::Unigram;
+use super::word_piece::WordPiece;
 use super::word_splitter::Splitter;
 use super::{Tokenizer, byte_level, end_tokens, pretokenizers, spm};
 use crate::{TokenKind, VocabModel, VocabSpec};
@@ -18,23 +20,19 @@ impl Tokenizer {
     pub fn from_vocab(mut spec: VocabSpec) -> Result<Self, TokenizerError> {
         spec.check()?;
         name_empty_tokens(&mut spec.tokens);
+        if spec.model == VocabModel::WordPiece {
+            fill_bert_ids(&mut spec);
+        }
         fill_kinds(&mut spec);
-        fill_special_ids(&mut spec);
+        if spec.model == VocabModel::Spm {
+            fill_spm_ids(&mut spec);
+        }
         let pieces = pieces_of(&spec.tokens)?;
         let bytes = bytes_of(&spec);
         let strip = |id| strip_of(&spec, &pieces, id);
         let specials = SpecialTokens::new(&pieces, &spec.kinds, strip)?;
         let mut warnings = Vec::new();
-        let (encoder, adds_bos) = match spec.model {
-            VocabModel::Bpe => bpe_encoder(&spec, specials, &pieces, &bytes, &mut warnings)?,
-            VocabModel::Spm => (
-                Encoder::Spm {
-                    specials,
-                    spm: spm::Spm::new(&spec, &pieces),
-                },
-                true,
-            ),
-        };
+        let (encoder, adds_bos) = encoder_of(&spec, specials, (&pieces, &bytes), &mut warnings)?;
         for (name, add, id) in [
             ("bos", spec.add_bos, spec.bos),
             ("eos", spec.add_eos, spec.eos),
@@ -53,15 +51,46 @@ impl Tokenizer {
             bos: spec.bos,
             eos: spec.eos,
             add_bos: spec.add_bos.unwrap_or(adds_bos),
-            add_eos: spec.add_eos.unwrap_or(false),
-            adds_first_space: spec.model == VocabModel::Spm
-                && spec.add_space_prefix.unwrap_or(true),
+            add_eos: spec.add_eos.unwrap_or(spec.model == VocabModel::Unigram),
+            adds_first_space: match spec.model {
+                VocabModel::Bpe => false,
+                VocabModel::Spm | VocabModel::Unigram => spec.add_space_prefix.unwrap_or(true),
+                VocabModel::WordPiece => true,
+            },
             kinds: spec.kinds,
             warnings,
             controls: std::sync::OnceLock::new(),
             longest: std::sync::OnceLock::new(),
         })
     }
+}
+
+/// The encoder, and whether prompts begin with `bos` where the vocabulary does not say.
+fn encoder_of(
+    spec: &VocabSpec,
+    specials: SpecialTokens,
+    (pieces, bytes): (&StringArena, &StringArena),
+    warnings: &mut Vec<String>,
+) -> Result<(Encoder, bool), TokenizerError> {
+    Ok(match spec.model {
+        VocabModel::Bpe => bpe_encoder(spec, specials, pieces, bytes, warnings)?,
+        VocabModel::Spm => {
+            let spm = spm::Spm::new(spec, pieces);
+            (Encoder::Spm { specials, spm }, true)
+        }
+        VocabModel::Unigram => {
+            let unigram = Unigram::new(spec)?;
+            (Encoder::Unigram { specials, unigram }, false)
+        }
+        VocabModel::WordPiece => {
+            let word_piece = WordPiece::new(spec);
+            let encoder = Encoder::WordPiece {
+                specials,
+                word_piece,
+            };
+            (encoder, true)
+        }
+    })
 }
 
 fn bpe_encoder(
@@ -135,11 +164,22 @@ fn fill_kinds(spec: &mut VocabSpec) {
     }
 }
 
+/// BERT's special tokens by text, for files that do not name them. Prompts always have both ends.
+fn fill_bert_ids(spec: &mut VocabSpec) {
+    let id_of = |text: &str| {
+        let id = spec.tokens.iter().position(|token| token == text)?;
+        u32::try_from(id).ok()
+    };
+    let [first, last, unknown] = ["[CLS]", "[SEP]", "[UNK]"].map(id_of);
+    spec.bos = spec.bos.or(first);
+    spec.eos = spec.eos.or(last);
+    spec.unknown = spec.unknown.or(unknown);
+    spec.add_bos = spec.add_bos.or(Some(true));
+    spec.add_eos = spec.add_eos.or(Some(true));
+}
+
 /// SentencePiece's usual special ids, for files that do not name them.
-fn fill_special_ids(spec: &mut VocabSpec) {
-    if spec.model != VocabModel::Spm {
-        return;
-    }
+fn fill_spm_ids(spec: &mut VocabSpec) {
     let usual = |id: u32, kind| (spec.kinds.get(id as usize) == Some(&kind)).then_some(id);
     spec.unknown = spec.unknown.or(usual(0, TokenKind::Unknown));
     spec.bos = spec.bos.or(usual(1, TokenKind::Control));
@@ -190,7 +230,7 @@ fn running_bytes(model: VocabModel, token: &str, kind: TokenKind) -> Cow<'_, [u8
         (TokenKind::Normal, VocabModel::Bpe) => {
             byte_level::decode(token).map_or(as_written, Cow::Owned)
         }
-        (TokenKind::Normal, VocabModel::Spm) => {
+        (TokenKind::Normal, VocabModel::Spm | VocabModel::Unigram | VocabModel::WordPiece) => {
             Cow::Owned(token.replace(spm::SPACE, " ").into_bytes())
         }
     }

@@ -2,12 +2,15 @@
 //!
 //! Encoding first finds special tokens in the text (`special_tokens`). The text between special tokens is divided
 //! into words (`word_splitter`, by the table in `pretokenizers`), whose neighbors are joined by rank (`bpe`), or
-//! joined as a whole by score (`spm`); both use `merge_loop`. A Hugging Face `tokenizer.json` is encoded by its
+//! joined as a whole by score (`spm`); both use `merge_loop`. BERT's words (`bert_words`) become their longest tokens
+//! (`word_piece`), and `unigram` takes the likeliest tokens of a whole text. A Hugging Face `tokenizer.json` is encoded by its
 //! own pipeline (`from_tokenizer_json`, `json_pipeline`). The bytes of the tokens are computed once at construction, so decoding
 //! is equal for all vocabularies.
 
+mod bert_words;
 mod bpe;
 mod byte_level;
+mod char_map;
 mod control_escape;
 mod embedding_fit;
 mod encoder;
@@ -27,6 +30,12 @@ mod spm;
 mod string_arena;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unigram;
+#[cfg(test)]
+mod unigram_tests;
+mod word_piece;
+#[cfg(test)]
+mod word_piece_tests;
 mod word_splitter;
 
 pub use error::TokenizerError;
@@ -102,7 +111,12 @@ impl Tokenizer {
 
     /// Whether [`Tokenizer::encode_fragment`] encodes text as within a longer text.
     pub(crate) fn encodes_fragments(&self) -> bool {
-        !(matches!(self.encoder, Encoder::Json(_)) && self.adds_first_space)
+        let is_json = matches!(self.encoder, Encoder::Json(_));
+        let is_whole = matches!(
+            self.encoder,
+            Encoder::WordPiece { .. } | Encoder::Unigram { .. }
+        );
+        !(is_whole || is_json && self.adds_first_space)
     }
 
     /// Escapes the texts of control tokens in user input, so that [`encode_rendered`](Self::encode_rendered)
@@ -158,6 +172,35 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// The ids of two texts as an encoder that compares them was trained: `[CLS] first [SEP] second [SEP]`, or in
+    /// XLM-R's vocabularies `<s> first </s></s> second </s>`. `None` for other vocabularies.
+    pub fn join_pair(&self, first: &[u32], second: &[u32]) -> Option<Vec<u32>> {
+        let between = match &self.encoder {
+            Encoder::WordPiece { .. } => 1,
+            Encoder::Unigram { .. } => 2,
+            Encoder::Bpe { .. } | Encoder::Spm { .. } | Encoder::Json(_) => return None,
+        };
+        let (start, end) = (self.bos?, self.eos?);
+        let mut ids = Vec::with_capacity(first.len() + second.len() + between + 2);
+        ids.push(start);
+        ids.extend_from_slice(first);
+        ids.extend(std::iter::repeat_n(end, between));
+        ids.extend_from_slice(second);
+        ids.push(end);
+        Some(ids)
+    }
+
+    /// Truncates the ids of a prompt, whose last token stays if the vocabulary demands it at the end of a prompt.
+    pub fn truncate_prompt(&self, ids: &mut Vec<u32>, tokens_max: usize) {
+        if ids.len() <= tokens_max {
+            return;
+        }
+        ids.truncate(tokens_max);
+        if let (Some(eos), Some(last)) = (self.eos.filter(|_| self.add_eos), ids.last_mut()) {
+            *last = eos;
+        }
+    }
+
     /// Bytes of a token in running text (none for control tokens). `None` for an unknown id.
     pub fn bytes(&self, id: u32) -> Option<&[u8]> {
         self.bytes.get(id)
@@ -190,7 +233,7 @@ impl Tokenizer {
 
     /// Upper bound of the bytes of text per token, so that a text of more than `n` times as many bytes cannot
     /// fit in `n` tokens: the length of the longest token, times a factor where the pipeline may shorten the
-    /// text.
+    /// text. One unknown token of WordPiece or Unigram may be any text.
     pub fn bytes_per_token_max(&self) -> usize {
         let of = |id| {
             self.pieces
@@ -203,6 +246,7 @@ impl Tokenizer {
         match &self.encoder {
             Encoder::Json(_) => longest.saturating_mul(SHORTENED_MAX),
             Encoder::Bpe { .. } | Encoder::Spm { .. } => longest,
+            Encoder::WordPiece { .. } | Encoder::Unigram { .. } => TEXT_BYTES_MAX,
         }
     }
 
@@ -262,6 +306,25 @@ impl Tokenizer {
             }
             Encoder::Spm { specials, spm } => {
                 self.encode_spm((specials, spm), text, (special, true), ids)
+            }
+            Encoder::WordPiece {
+                specials,
+                word_piece,
+            } => specials.split(text, special, |fragment| match fragment {
+                Fragment::Token(id) => {
+                    ids.push(id);
+                    Ok(())
+                }
+                Fragment::Text(text) => word_piece.encode(text, &self.pieces, ids),
+            }),
+            Encoder::Unigram { specials, unigram } => {
+                specials.split(text, special, |fragment| match fragment {
+                    Fragment::Token(id) => {
+                        ids.push(id);
+                        Ok(())
+                    }
+                    Fragment::Text(text) => unigram.encode(text, &self.pieces, ids),
+                })
             }
             Encoder::Json(pipeline) => pipeline.encode(text, special, self.pieces.len(), ids),
         }

@@ -30,6 +30,10 @@ pub(crate) fn bpe_spec() -> VocabSpec {
         add_bos: None,
         add_eos: None,
         add_space_prefix: None,
+        merge_spaces: false,
+        char_map: Vec::new(),
+        lowercase: true,
+        strip_accents: true,
         tokens,
     }
 }

@@ -68,6 +68,10 @@ fn spec_of(file: &[u8]) -> VocabSpec {
         add_bos: take("add_bos_token").map(|flag| flag.number() != 0.0),
         add_eos: take("add_eos_token").map(|flag| flag.number() != 0.0),
         add_space_prefix: take("add_space_prefix").map(|flag| flag.number() != 0.0),
+        merge_spaces: false,
+        char_map: Vec::new(),
+        lowercase: true,
+        strip_accents: true,
     }
 }
 
