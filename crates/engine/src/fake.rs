@@ -337,10 +337,14 @@ impl Forward for FakeModel {
             let first = match span.want {
                 Want::Last => end - 1,
                 Want::All => span.position,
-                Want::None | Want::LastHidden | Want::AllHidden => end,
+                Want::None | Want::LastHidden | Want::AllHidden | Want::FirstHidden => end,
             };
             let hidden = span.want.hidden_rows(span.tokens.len());
-            (end - hidden..end).for_each(|position| self.push_hidden(&span, position));
+            let hidden = match span.want {
+                Want::FirstHidden => span.position..span.position + hidden,
+                _ => end - hidden..end,
+            };
+            hidden.for_each(|position| self.push_hidden(&span, position));
             let from = self.logits.len();
             (first..end).for_each(|position| self.push_row(&span, position));
             if fault.is_some_and(|(span, _)| span == at) {

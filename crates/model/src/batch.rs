@@ -18,6 +18,8 @@ pub enum Want {
     LastHidden,
     /// The hidden state of every row, and no logits (embedding by the mean).
     AllHidden,
+    /// The hidden state of the first row, and no logits (embedding by the first token).
+    FirstHidden,
 }
 
 impl Want {
@@ -26,14 +28,14 @@ impl Want {
         match self {
             Self::Last => rows.min(1),
             Self::All => rows,
-            Self::None | Self::LastHidden | Self::AllHidden => 0,
+            Self::None | Self::LastHidden | Self::AllHidden | Self::FirstHidden => 0,
         }
     }
 
     /// Number of hidden states for a span of `rows` rows.
     pub fn hidden_rows(self, rows: usize) -> usize {
         match self {
-            Self::LastHidden => rows.min(1),
+            Self::LastHidden | Self::FirstHidden => rows.min(1),
             Self::AllHidden => rows,
             Self::None | Self::Last | Self::All => 0,
         }

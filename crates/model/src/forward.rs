@@ -65,6 +65,12 @@ pub trait Forward: Send {
         &[]
     }
 
+    /// Whether a token attends only to earlier tokens. If not, a text must be one span that begins at position 0, has
+    /// no logits, and leaves nothing in the pages for a later batch.
+    fn is_causal(&self) -> bool {
+        true
+    }
+
     /// Elements of a hidden state; 0 for a model without hidden states.
     fn hidden_dim(&self) -> usize {
         0

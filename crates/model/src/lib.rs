@@ -3,6 +3,7 @@
 mod batch;
 pub mod config;
 mod decoder;
+pub mod encoder;
 mod files;
 mod forward;
 pub mod gguf;
@@ -14,6 +15,7 @@ mod weights;
 
 pub use batch::{Batch, PageId, Span, SpanView, Want};
 pub use config::{Architecture, Config, ConfigError};
+pub use encoder::EncoderModel;
 pub use files::ModelFiles;
 pub use forward::{ARITHMETIC_VERSION, Dims, Forward, ForwardError};
 pub use model::{

@@ -33,7 +33,7 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    fn check(&self) -> Result<(), LoadError> {
+    pub(crate) fn check(&self) -> Result<(), LoadError> {
         let bound = |name, given, most| match (1..=most).contains(&given) {
             true => Ok(()),
             false => Err(LoadError::Option {

@@ -5,7 +5,7 @@ use crate::kv::KvBlock;
 use crate::{Isa, KvCache};
 use std::ops::Range;
 
-/// Consecutive rows at consecutive positions of one sequence, which share a workspace.
+/// Consecutive rows of one sequence, at consecutive positions or all at one, which share a workspace.
 pub(super) struct QueryTile {
     pub(super) rows: Range<usize>,
     /// Whether the rows belong to a run that is long enough for AMX.

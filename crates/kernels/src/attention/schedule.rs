@@ -240,10 +240,12 @@ impl AttentionCall<'_> {
         (usize::MAX, 0)
     }
 
-    /// The end of the run of consecutive positions of one sequence that begins with row `start`.
+    /// The end of the run of one sequence that begins with row `start`: consecutive positions, or equal ones (rows of
+    /// an encoder, which all see the same positions).
     fn run_end(&self, start: usize) -> usize {
         let follows = |pair: &&[QueryRow]| {
-            pair[1].position == pair[0].position + 1 && pair[1].pages == pair[0].pages
+            let steps = pair[1].position.wrapping_sub(pair[0].position);
+            steps <= 1 && pair[1].pages == pair[0].pages
         };
         start + 1 + self.rows[start..].windows(2).take_while(follows).count()
     }

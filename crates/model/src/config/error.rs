@@ -1,6 +1,7 @@
 //! Errors of a file's metadata.
 
 use super::Architecture;
+use crate::encoder::EncoderKind;
 
 /// Why metadata does not describe a supported decoder. Each error names the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,10 +66,14 @@ impl std::fmt::Display for ConfigError {
             }
             Self::Architecture { found } => {
                 write!(f, "architecture `{found}` is not supported; supported are")?;
-                Architecture::ALL
-                    .iter()
+                let decoders = Architecture::ALL.iter().map(|family| family.name());
+                let encoders = EncoderKind::ALL.iter().map(|kind| kind.name());
+                decoders
+                    .chain(encoders)
                     .enumerate()
-                    .try_for_each(|(i, a)| write!(f, "{}{a}", if i == 0 { " " } else { ", " }))
+                    .try_for_each(|(i, name)| {
+                        write!(f, "{}{name}", if i == 0 { " " } else { ", " })
+                    })
             }
             Self::Unsupported { key, what } => {
                 write!(

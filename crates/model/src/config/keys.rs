@@ -1,23 +1,23 @@
 //! Typed and bounded access to the metadata of one architecture.
 
-use super::{Architecture, ConfigError};
+use super::ConfigError;
 use crate::gguf::{FromValue, Gguf, Value};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 /// The keys of a file with the architecture's prefix.
-pub(super) struct Keys<'a> {
+pub(crate) struct Keys<'a> {
     gguf: &'a Gguf,
-    architecture: Architecture,
+    architecture: &'static str,
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn new(gguf: &'a Gguf, architecture: Architecture) -> Self {
+    pub(crate) fn new(gguf: &'a Gguf, architecture: &'static str) -> Self {
         Self { gguf, architecture }
     }
 
     /// An integer in `least..=most`, if the key is present.
-    pub(super) fn size(
+    pub(crate) fn size(
         &self,
         name: &str,
         least: usize,
@@ -36,7 +36,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Like [`Self::size`], for a required key.
-    pub(super) fn required(
+    pub(crate) fn required(
         &self,
         name: &str,
         least: usize,
@@ -47,7 +47,7 @@ impl<'a> Keys<'a> {
     }
 
     /// A finite number within `bound`, if the key is present.
-    pub(super) fn float(
+    pub(crate) fn float(
         &self,
         name: &str,
         bound: RangeInclusive<f32>,
@@ -63,14 +63,14 @@ impl<'a> Keys<'a> {
     }
 
     /// Text, if the key is present.
-    pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ConfigError> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&'a str>, ConfigError> {
         self.get(name)
             .map(|value| <&str>::from_value(&value).map_err(|_| self.wrong_type(name, "text")))
             .transpose()
     }
 
     /// One flag for each of `len` layers, if the key is present and holds an array.
-    pub(super) fn flags(&self, name: &str, len: usize) -> Result<Option<Vec<bool>>, ConfigError> {
+    pub(crate) fn flags(&self, name: &str, len: usize) -> Result<Option<Vec<bool>>, ConfigError> {
         let Some(Value::Array(array)) = self.get(name) else {
             return Ok(None);
         };
@@ -89,24 +89,24 @@ impl<'a> Keys<'a> {
     }
 
     /// The unchecked value.
-    pub(super) fn get(&self, name: &str) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Value<'a>> {
         self.gguf.get(&self.full(name))
     }
 
-    pub(super) fn missing(&self, name: &str) -> ConfigError {
+    pub(crate) fn missing(&self, name: &str) -> ConfigError {
         ConfigError::Missing {
             key: self.full(name),
         }
     }
 
-    pub(super) fn wrong_type(&self, name: &str, wanted: &'static str) -> ConfigError {
+    pub(crate) fn wrong_type(&self, name: &str, wanted: &'static str) -> ConfigError {
         ConfigError::Type {
             key: self.full(name),
             wanted,
         }
     }
 
-    pub(super) fn range(
+    pub(crate) fn range(
         &self,
         name: &str,
         found: impl Display,
@@ -120,7 +120,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    pub(super) fn unsupported(&self, name: &str, what: &'static str) -> ConfigError {
+    pub(crate) fn unsupported(&self, name: &str, what: &'static str) -> ConfigError {
         ConfigError::Unsupported {
             key: self.full(name),
             what,

@@ -18,9 +18,9 @@ pub const VOCAB: usize = 1 << 22;
 /// Positions of one sequence.
 pub const CONTEXT: usize = 1 << 24;
 /// Epsilon of the norms: positive, since a row of zeros would give NaN.
-pub(super) const EPS: RangeInclusive<f32> = f32::MIN_POSITIVE..=1.0;
+pub(crate) const EPS: RangeInclusive<f32> = f32::MIN_POSITIVE..=1.0;
 /// Base of the rope's frequencies; the logarithm of the base is a divisor.
-pub(super) const THETA: RangeInclusive<f32> = 1.001..=1e12;
+pub(crate) const THETA: RangeInclusive<f32> = 1.001..=1e12;
 /// Factor by which the context was stretched; 0 for none.
 pub(super) const STRETCH: RangeInclusive<f32> = 0.0..=1e6;
 /// The smallest stretch other than 0: YaRN divides by `1 + 0.1 ln(stretch)`.

@@ -5,7 +5,7 @@
 
 mod architecture;
 mod error;
-mod keys;
+pub(crate) mod keys;
 pub mod limits;
 mod rope;
 #[cfg(test)]
@@ -80,7 +80,7 @@ impl Config {
     /// The first key that is missing, of the wrong type, out of bounds or unsupported.
     pub fn from_gguf(gguf: &Gguf, context_max: Option<usize>) -> Result<Self, ConfigError> {
         let architecture = read_architecture(gguf)?;
-        let (keys, traits) = (Keys::new(gguf, architecture), architecture.traits());
+        let (keys, traits) = (Keys::new(gguf, architecture.name()), architecture.traits());
         refuse_experts(&keys)?;
         let layers = keys.required("block_count", 1, limits::LAYERS)?;
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
@@ -157,14 +157,14 @@ impl Config {
 }
 
 /// Numbers of heads, and their size.
-struct HeadSizes {
-    queries: usize,
-    keys: usize,
-    dim: usize,
+pub(crate) struct HeadSizes {
+    pub(crate) queries: usize,
+    pub(crate) keys: usize,
+    pub(crate) dim: usize,
 }
 
 impl HeadSizes {
-    fn read(keys: &Keys<'_>, dim: usize) -> Result<Self, ConfigError> {
+    pub(crate) fn read(keys: &Keys<'_>, dim: usize) -> Result<Self, ConfigError> {
         let queries = keys.required("attention.head_count", 1, limits::HEADS)?;
         let kv = keys
             .size("attention.head_count_kv", 1, queries)?
@@ -221,20 +221,25 @@ impl HeadSizes {
 }
 
 fn read_architecture(gguf: &Gguf) -> Result<Architecture, ConfigError> {
-    let key = || "general.architecture".to_owned();
-    let value = gguf
-        .get(&key())
-        .ok_or_else(|| ConfigError::Missing { key: key() })?;
-    let name = <&str>::from_value(&value).map_err(|_| ConfigError::Type {
-        key: key(),
-        wanted: "text",
-    })?;
+    let name = architecture_name(gguf)?;
     Architecture::from_name(name).ok_or_else(|| ConfigError::Architecture {
         found: name.chars().take(64).collect(),
     })
 }
 
-fn refuse_experts(keys: &Keys<'_>) -> Result<(), ConfigError> {
+/// The content of `general.architecture`.
+pub(crate) fn architecture_name(gguf: &Gguf) -> Result<&str, ConfigError> {
+    let key = || "general.architecture".to_owned();
+    let value = gguf
+        .get(&key())
+        .ok_or_else(|| ConfigError::Missing { key: key() })?;
+    <&str>::from_value(&value).map_err(|_| ConfigError::Type {
+        key: key(),
+        wanted: "text",
+    })
+}
+
+pub(crate) fn refuse_experts(keys: &Keys<'_>) -> Result<(), ConfigError> {
     match keys.size("expert_count", 0, usize::MAX)? {
         None | Some(0) => Ok(()),
         Some(_) => Err(keys.unsupported("expert_count", "a mixture of experts")),
@@ -242,7 +247,7 @@ fn refuse_experts(keys: &Keys<'_>) -> Result<(), ConfigError> {
 }
 
 /// A width that kernels can read: a multiple of [`COLUMN_GROUP`].
-fn grouped(keys: &Keys<'_>, name: &str, most: usize) -> Result<usize, ConfigError> {
+pub(crate) fn grouped(keys: &Keys<'_>, name: &str, most: usize) -> Result<usize, ConfigError> {
     let size = keys.required(name, COLUMN_GROUP, most)?;
     if !size.is_multiple_of(COLUMN_GROUP) {
         return Err(keys.range(name, size, format!("a multiple of {COLUMN_GROUP}")));
@@ -250,7 +255,10 @@ fn grouped(keys: &Keys<'_>, name: &str, most: usize) -> Result<usize, ConfigErro
     Ok(size)
 }
 
-fn read_context(keys: &Keys<'_>, asked: Option<usize>) -> Result<(usize, usize), ConfigError> {
+pub(crate) fn read_context(
+    keys: &Keys<'_>,
+    asked: Option<usize>,
+) -> Result<(usize, usize), ConfigError> {
     let trained = keys.required("context_length", 1, limits::CONTEXT)?;
     match asked {
         None => Ok((trained, trained)),

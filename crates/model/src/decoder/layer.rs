@@ -192,7 +192,13 @@ impl Decoder {
 }
 
 /// Matrix multiplication and bias.
-fn project(isa: Isa, pool: &mut Pool, linear: &Linear, x: &Activations, out: &mut [f32]) {
+pub(crate) fn project(
+    isa: Isa,
+    pool: &mut Pool,
+    linear: &Linear,
+    x: &Activations,
+    out: &mut [f32],
+) {
     matmul(pool, &linear.weight, x, out);
     if let Some(bias) = &linear.bias {
         pool.rows(out, bias.len(), |_, row| add_assign(isa, row, bias));

@@ -11,13 +11,14 @@
 mod finish;
 mod heads;
 mod layer;
-mod rows;
-mod scratch;
+pub(crate) mod rows;
+pub(crate) mod scratch;
 
 use crate::config::Gate;
 use crate::weights::{Layer, Linear, Weights};
 use crate::{Batch, Config, Dims, ForwardError};
 use kernels::{Isa, KvCache, KvError, KvKind, Pool, Rope, add_assign, matmul, rms_norm};
+pub(crate) use layer::project;
 use rows::Rows;
 use scratch::Scratch;
 

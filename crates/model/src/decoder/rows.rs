@@ -68,11 +68,12 @@ impl Rows {
         let before = self.wanted.len();
         match span.want {
             Want::None => {}
+            Want::FirstHidden => self.wanted.extend((first..end).next()),
             Want::Last | Want::LastHidden => self.wanted.extend((first..end).last()),
             Want::All | Want::AllHidden => self.wanted.extend(first..end),
         }
         let kind = match span.want {
-            Want::LastHidden | Want::AllHidden => &mut self.hidden,
+            Want::FirstHidden | Want::LastHidden | Want::AllHidden => &mut self.hidden,
             Want::None | Want::Last | Want::All => &mut self.logits,
         };
         kind.extend(before..self.wanted.len());

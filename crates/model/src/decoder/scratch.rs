@@ -11,7 +11,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    fn new(rows: usize, cols: usize) -> Self {
+    pub(crate) fn new(rows: usize, cols: usize) -> Self {
         Self {
             data: ZeroedBuffer::new(rows * cols),
             cols,
@@ -55,7 +55,7 @@ impl Buffer {
         }
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.data.len() * size_of::<f32>()
     }
 }
@@ -129,7 +129,7 @@ impl Scratch {
                 rows_max: rows,
                 context_max: dims.context_max,
                 kind,
-                isa: attention_isa(isa, weights),
+                isa: attention_isa(isa, weights.formats()),
             }),
         }
     }
@@ -158,8 +158,7 @@ impl Scratch {
 }
 
 /// The ISA of attention: no tiles beside F32 weights, since users of such a model want exact numbers.
-fn attention_isa(isa: Isa, weights: &Weights) -> Isa {
-    let mut formats = weights.formats();
+pub(crate) fn attention_isa(isa: Isa, mut formats: impl Iterator<Item = Format>) -> Isa {
     match formats.all(|format| format == Format::F32) {
         true => isa.without_amx(),
         false => isa,

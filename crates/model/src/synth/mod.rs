@@ -12,6 +12,7 @@
 //! platform's `powf` and are as exact as that function.)
 
 mod blocks;
+mod encoder;
 mod error;
 mod keys;
 mod mix;
@@ -22,6 +23,7 @@ mod spec;
 mod vocab;
 mod write;
 
+pub use encoder::{ENCODER_PRESETS, EncoderSpec, PoolingSynth};
 pub use error::SynthError;
 pub use mix::Mix;
 pub use presets::PRESETS;

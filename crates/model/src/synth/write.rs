@@ -106,7 +106,7 @@ impl SynthSpec {
 
 impl Planned {
     /// Writes the tensor's data row by row; `row` is a reused buffer.
-    fn fill(&self, seed: u64, row: &mut Vec<u8>, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn fill(&self, seed: u64, row: &mut Vec<u8>, out: &mut dyn Write) -> io::Result<()> {
         let name = &self.tensor.name;
         let cols = self.tensor.dims[0] as usize;
         match &self.fill {

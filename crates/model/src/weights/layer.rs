@@ -38,7 +38,8 @@ impl Layer {
     ) -> Result<Self, LoadError> {
         let names = Names { layer };
         let (dim, head_dim) = (config.dim, config.head_dim);
-        let [query, key, value] = load_qkv(tensors, config, &names)?;
+        let rows = [config.query_cols(), config.kv_cols(), config.kv_cols()];
+        let [query, key, value] = load_qkv(tensors, &names, rows, dim)?;
         let [gate, up] = load_gate_up(tensors, config, &names)?;
         let mut optional = |wanted: bool, name: &str, len: usize| {
             wanted
@@ -78,21 +79,21 @@ impl Layer {
 }
 
 /// Names of one layer's tensors.
-struct Names {
-    layer: usize,
+pub(crate) struct Names {
+    pub(crate) layer: usize,
 }
 
 impl Names {
-    fn weight(&self, name: &str) -> String {
+    pub(crate) fn weight(&self, name: &str) -> String {
         format!("blk.{}.{name}.weight", self.layer)
     }
 
-    fn bias(&self, name: &str) -> String {
+    pub(crate) fn bias(&self, name: &str) -> String {
         format!("blk.{}.{name}.bias", self.layer)
     }
 }
 
-fn linear(
+pub(crate) fn linear(
     tensors: &mut Tensors<'_>,
     names: &Names,
     name: &str,
@@ -106,23 +107,23 @@ fn linear(
 }
 
 /// Query, key and value projections, from three tensors or from one.
-fn load_qkv(
+pub(crate) fn load_qkv(
     tensors: &mut Tensors<'_>,
-    config: &Config,
     names: &Names,
+    rows: [usize; 3],
+    dim: usize,
 ) -> Result<[Linear; 3], LoadError> {
-    let rows = [config.query_cols(), config.kv_cols(), config.kv_cols()];
     let parts = ["attn_q", "attn_k", "attn_v"];
     if !tensors.has(&names.weight("attn_qkv")) {
         let [q, k, v] = parts;
         return Ok([
-            linear(tensors, names, q, rows[0], config.dim)?,
-            linear(tensors, names, k, rows[1], config.dim)?,
-            linear(tensors, names, v, rows[2], config.dim)?,
+            linear(tensors, names, q, rows[0], dim)?,
+            linear(tensors, names, k, rows[1], dim)?,
+            linear(tensors, names, v, rows[2], dim)?,
         ]);
     }
     let biases = split_bias(tensors, names, "attn_qkv", rows, parts)?;
-    let weights = tensors.split(&names.weight("attn_qkv"), rows, config.dim)?;
+    let weights = tensors.split(&names.weight("attn_qkv"), rows, dim)?;
     Ok(join(weights, biases))
 }
 

@@ -1,9 +1,9 @@
 //! Weights of a decoder, packed once; the file's copy is released.
 
 mod error;
-mod layer;
+pub(crate) mod layer;
 mod packed;
-mod tensors;
+pub(crate) mod tensors;
 
 pub use error::LoadError;
 pub(crate) use layer::{Layer, Linear};
@@ -85,9 +85,10 @@ impl Weights {
     }
 }
 
-const EMBEDDING: &str = "token_embd.weight";
+pub(crate) const EMBEDDING: &str = "token_embd.weight";
 
-fn read_vocab(tensors: &Tensors<'_>) -> Result<usize, LoadError> {
+/// The number of embeddings.
+pub(crate) fn read_vocab(tensors: &Tensors<'_>) -> Result<usize, LoadError> {
     let vocab = tensors.rows_of(EMBEDDING)?;
     let most = limits::VOCAB;
     if (1..=most).contains(&vocab) {

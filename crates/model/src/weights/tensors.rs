@@ -19,7 +19,7 @@ const IGNORED: [&str; 4] = [
 ];
 
 /// The tensors of a model being loaded.
-pub(super) struct Tensors<'a> {
+pub(crate) struct Tensors<'a> {
     files: &'a ModelFiles,
     isa: Isa,
     pool: &'a mut Pool,
@@ -29,7 +29,7 @@ pub(super) struct Tensors<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         files: &'a ModelFiles,
         isa: Isa,
         pool: &'a mut Pool,
@@ -51,17 +51,17 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.files.tensor(name).is_some()
     }
 
     /// Length of `name`'s second dimension, before its shape is checked.
-    pub(super) fn rows_of(&self, name: &str) -> Result<usize, LoadError> {
+    pub(crate) fn rows_of(&self, name: &str) -> Result<usize, LoadError> {
         Ok(self.find(name)?.rows())
     }
 
     /// Packs a matrix of `rows` outputs and `cols` inputs.
-    pub(super) fn matrix(
+    pub(crate) fn matrix(
         &mut self,
         name: &str,
         rows: usize,
@@ -72,7 +72,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// Packs a tensor of several matrices, one after the other by rows.
-    pub(super) fn split<const N: usize>(
+    pub(crate) fn split<const N: usize>(
         &mut self,
         name: &str,
         rows: [usize; N],
@@ -101,7 +101,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// Reads a norm, bias or table of `len` numbers.
-    pub(super) fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
+    pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
         let tensor = self.find(name)?;
         self.check_shape(&tensor, &[len as u64])?;
         let wrong = || LoadError::Kind {
@@ -122,7 +122,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// Like [`Self::vector`], for an optional tensor.
-    pub(super) fn vector_if_there(
+    pub(crate) fn vector_if_there(
         &mut self,
         name: &str,
         len: usize,
@@ -131,7 +131,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// Rejects a file with unused tensors.
-    pub(super) fn finish_all(&mut self) -> Result<(), LoadError> {
+    pub(crate) fn finish_all(&mut self) -> Result<(), LoadError> {
         let ignored = |name: &str| IGNORED.iter().any(|part| name.contains(part));
         let tensors = self.files.tensors();
         let unused = tensors

@@ -1,6 +1,7 @@
 //! The model's files, shapes and numbers, from outside: one module for each subject.
 
 mod allocation;
+mod encoders;
 mod gguf_hostile;
 mod gguf_mutations;
 #[cfg(target_os = "linux")]

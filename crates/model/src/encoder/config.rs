@@ -1,0 +1,188 @@
+//! Configuration of an encoder, typed and checked, from a file's metadata.
+
+use crate::config::keys::Keys;
+use crate::config::{self, ConfigError, HeadSizes, limits};
+use crate::gguf::{Gguf, Value};
+use kernels::{KvKind, KvShape, RopePairs, RopeSpec};
+
+/// Base of the rope's frequencies where the file names none.
+const THETA: f32 = 10_000.0;
+/// llama.cpp's number for the score of a classification head, in `pooling_type`.
+const POOLING_RANK: u32 = 4;
+/// The largest number in `pooling_type`.
+const POOLING_MAX: usize = 255;
+
+/// A family of encoders, by its name in `general.architecture`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EncoderKind {
+    /// BERT with learned positions: BGE, MiniLM, E5, mxbai; XLM-R as bge-m3.
+    Bert,
+    /// BERT with rope and a gated feed-forward part: nomic-embed-text 1 and 1.5.
+    NomicBert,
+}
+
+impl EncoderKind {
+    /// All supported families.
+    pub const ALL: [Self; 2] = [Self::Bert, Self::NomicBert];
+
+    /// The name in `general.architecture`, which is also the prefix of the keys.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bert => "bert",
+            Self::NomicBert => "nomic-bert",
+        }
+    }
+
+    /// Whether a file of this family scores documents: it has a classification head, or its pooling says so. Early
+    /// files of rerankers name no pooling.
+    pub fn ranks(self, gguf: &Gguf) -> bool {
+        let pooling = gguf.u32(&format!("{}.pooling_type", self.name()));
+        matches!(pooling, Ok(POOLING_RANK)) || gguf.tensor("cls.output.weight").is_some()
+    }
+
+    /// The family of a file; `None` for a file that is not of a supported encoder.
+    pub fn of(gguf: &Gguf) -> Option<Self> {
+        let name = config::architecture_name(gguf).ok()?;
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Configuration of an encoder: all numbers that the forward pass needs besides the weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncoderConfig {
+    /// The family.
+    pub kind: EncoderKind,
+    /// Layers.
+    pub layers: usize,
+    /// Width of the stream.
+    pub dim: usize,
+    /// Width of the feed-forward part.
+    pub hidden: usize,
+    /// Query heads; a multiple of `kv_heads`.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Positions in the model's training, and learned positions.
+    pub context_trained: usize,
+    /// Positions of a text.
+    pub context_max: usize,
+    /// Epsilon of every layer norm.
+    pub norm_eps: f32,
+    /// The rope; `None`: learned positions.
+    pub rope: Option<RopeSpec>,
+    /// The token after which a text's tokens are of the second type.
+    pub separator: Option<u32>,
+    /// Whether the file has a classification head, whose scores replace hidden states.
+    pub ranks: bool,
+}
+
+impl EncoderConfig {
+    /// Reads and checks a file's metadata. `context_max` bounds a text; `None` means the context of the training.
+    ///
+    /// # Errors
+    /// The first key that is missing, of the wrong type, out of bounds or unsupported.
+    pub fn from_gguf(
+        gguf: &Gguf,
+        kind: EncoderKind,
+        context_max: Option<usize>,
+    ) -> Result<Self, ConfigError> {
+        let keys = Keys::new(gguf, kind.name());
+        config::refuse_experts(&keys)?;
+        refuse_causal(&keys)?;
+        let dim = config::grouped(&keys, "embedding_length", limits::DIM)?;
+        let heads = HeadSizes::read(&keys, dim)?;
+        keys.size("pooling_type", 0, POOLING_MAX)?;
+        let (context_trained, context_max) = config::read_context(&keys, context_max)?;
+        Ok(Self {
+            kind,
+            layers: keys.required("block_count", 1, limits::LAYERS)?,
+            dim,
+            hidden: config::grouped(&keys, "feed_forward_length", limits::HIDDEN)?,
+            heads: heads.queries,
+            kv_heads: heads.keys,
+            head_dim: heads.dim,
+            context_trained,
+            context_max,
+            norm_eps: keys
+                .float("attention.layer_norm_epsilon", limits::EPS)?
+                .ok_or_else(|| keys.missing("attention.layer_norm_epsilon"))?,
+            rope: match kind {
+                EncoderKind::Bert => None,
+                EncoderKind::NomicBert => Some(read_rope(&keys, heads.dim)?),
+            },
+            separator: separator(gguf),
+            ranks: kind.ranks(gguf),
+        })
+    }
+
+    /// Whether the feed-forward part has a gate.
+    pub fn is_gated(&self) -> bool {
+        self.kind == EncoderKind::NomicBert
+    }
+
+    /// Columns of a row of queries.
+    pub fn query_cols(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Columns of a row of keys, and of values.
+    pub fn kv_cols(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// Shape of the store of keys and values: one layer, since no text outlives its batch.
+    pub fn kv_shape(&self, pages: usize, page_tokens: usize) -> KvShape {
+        KvShape {
+            layers: 1,
+            pages,
+            page_tokens,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            kind: KvKind::F16,
+        }
+    }
+}
+
+/// The token between two texts: the separator of BERT's vocabularies.
+fn separator(gguf: &Gguf) -> Option<u32> {
+    let vocabulary = gguf.tokenizer().ok()?;
+    let mut tokens = vocabulary.tokens.clone();
+    let by_text = tokens.position(|token| token.as_str() == Some("[SEP]"));
+    let by_text = by_text.and_then(|id| u32::try_from(id).ok());
+    vocabulary.separator.or(by_text)
+}
+
+fn refuse_causal(keys: &Keys<'_>) -> Result<(), ConfigError> {
+    match keys.get("attention.causal") {
+        None | Some(Value::Bool(false)) => Ok(()),
+        Some(Value::Bool(true)) => Err(keys.unsupported("attention.causal", "causal attention")),
+        Some(_) => Err(keys.wrong_type("attention.causal", "true or false")),
+    }
+}
+
+fn read_rope(keys: &Keys<'_>, head_dim: usize) -> Result<RopeSpec, ConfigError> {
+    if keys
+        .text("rope.scaling.type")?
+        .is_some_and(|kind| kind != "none")
+    {
+        return Err(keys.unsupported("rope.scaling.type", "a stretched context"));
+    }
+    let dims = keys.size("rope.dimension_count", 2, head_dim)?;
+    let dims = dims.unwrap_or(head_dim);
+    if !dims.is_multiple_of(2) {
+        return Err(keys.range("rope.dimension_count", dims, "even"));
+    }
+    Ok(RopeSpec {
+        dims,
+        theta: keys
+            .float("rope.freq_base", limits::THETA)?
+            .unwrap_or(THETA),
+        freq_scale: 1.0,
+        factors: None,
+        magnitude: 1.0,
+        pairs: RopePairs::Halves,
+        yarn: None,
+    })
+}

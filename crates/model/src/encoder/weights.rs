@@ -1,0 +1,220 @@
+//! Weights of an encoder, packed once.
+
+use super::config::EncoderConfig;
+use crate::config::limits;
+use crate::weights::layer::{Names, linear, load_qkv};
+use crate::weights::tensors::Tensors;
+use crate::weights::{EMBEDDING, Linear, read_vocab};
+use crate::{LoadError, ModelFiles, Packed};
+use kernels::{Format, Isa, Matrix, Pool};
+
+/// Token types of a text: before and after the separator.
+const TOKEN_TYPES: usize = 2;
+/// Classes of a classification head.
+const CLASSES_MAX: usize = 1 << 10;
+
+/// Scale and shift of a layer norm, `(dim)` each.
+pub(super) struct LayerNorm {
+    pub(super) weight: Vec<f32>,
+    pub(super) bias: Vec<f32>,
+}
+
+/// The weights of one layer.
+pub(super) struct EncoderLayer {
+    pub(super) query: Linear,
+    pub(super) key: Linear,
+    pub(super) value: Linear,
+    pub(super) attention_out: Linear,
+    pub(super) attention_norm: LayerNorm,
+    pub(super) gate: Option<Linear>,
+    pub(super) up: Linear,
+    pub(super) down: Linear,
+    pub(super) output_norm: LayerNorm,
+}
+
+/// A classification head: a projection through tanh, then the scores.
+pub(super) struct ClassifierHead {
+    /// `(dim, dim)`.
+    pub(super) pooler: Option<Linear>,
+    /// `(classes, dim)`.
+    pub(super) scores: Linear,
+}
+
+/// All trained parameters of an encoder.
+pub(super) struct EncoderWeights {
+    /// `(vocab, dim)`.
+    pub(super) embedding: Matrix,
+    /// Learned positions, `(context, dim)`.
+    pub(super) positions: Option<Matrix>,
+    /// The embeddings of the first two token types, `(dim)` each, or of the only one.
+    pub(super) token_types: Vec<Vec<f32>>,
+    pub(super) embedding_norm: LayerNorm,
+    pub(super) layers: Vec<EncoderLayer>,
+    pub(super) head: Option<ClassifierHead>,
+}
+
+impl EncoderWeights {
+    /// Loads and packs all tensors. `progress` is called with what was packed so far.
+    pub(super) fn load(
+        files: &ModelFiles,
+        config: &EncoderConfig,
+        isa: Isa,
+        pool: &mut Pool,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        let tensors = &mut Tensors::new(files, isa, pool, progress);
+        let (dim, vocab) = (config.dim, read_vocab(tensors)?);
+        let weights = Self {
+            embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
+            positions: match config.rope {
+                None => {
+                    Some(tensors.matrix("position_embd.weight", config.context_trained, dim)?)
+                }
+                Some(_) => None,
+            },
+            token_types: load_token_types(tensors, dim)?,
+            embedding_norm: load_norm(tensors, "token_embd_norm", dim)?,
+            layers: (0..config.layers)
+                .map(|layer| EncoderLayer::load(tensors, config, layer))
+                .collect::<Result<_, _>>()?,
+            head: match config.ranks {
+                true => Some(ClassifierHead::load(tensors, dim)?),
+                false => None,
+            },
+        };
+        tensors.finish_all()?;
+        Ok(weights)
+    }
+
+    /// Resident bytes of the matrices.
+    pub(super) fn bytes(&self) -> usize {
+        self.matrices().map(Matrix::bytes).sum()
+    }
+
+    /// Formats of the matrices.
+    pub(super) fn formats(&self) -> impl Iterator<Item = Format> {
+        self.matrices().map(Matrix::format)
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let outer = std::iter::once(&self.embedding).chain(&self.positions);
+        let head = self.head.iter().flat_map(ClassifierHead::matrices);
+        outer
+            .chain(self.layers.iter().flat_map(EncoderLayer::matrices))
+            .chain(head)
+    }
+}
+
+impl EncoderLayer {
+    fn load(
+        tensors: &mut Tensors<'_>,
+        config: &EncoderConfig,
+        layer: usize,
+    ) -> Result<Self, LoadError> {
+        let names = &Names { layer };
+        let (dim, hidden, cols) = (config.dim, config.hidden, config.query_cols());
+        let rows = [cols, config.kv_cols(), config.kv_cols()];
+        let [query, key, value] = load_qkv(tensors, names, rows, dim)?;
+        let norm = |name: &str| format!("blk.{layer}.{name}");
+        Ok(Self {
+            query,
+            key,
+            value,
+            attention_out: linear(tensors, names, "attn_output", dim, cols)?,
+            attention_norm: load_norm(tensors, &norm("attn_output_norm"), dim)?,
+            gate: match config.is_gated() {
+                true => Some(linear(tensors, names, "ffn_gate", hidden, dim)?),
+                false => None,
+            },
+            up: linear(tensors, names, "ffn_up", hidden, dim)?,
+            down: linear(tensors, names, "ffn_down", dim, hidden)?,
+            output_norm: load_norm(tensors, &norm("layer_output_norm"), dim)?,
+        })
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let always = [
+            &self.query,
+            &self.key,
+            &self.value,
+            &self.attention_out,
+            &self.up,
+            &self.down,
+        ];
+        let all = always.into_iter().chain(&self.gate);
+        all.map(|linear| &linear.weight)
+    }
+}
+
+impl ClassifierHead {
+    fn load(tensors: &mut Tensors<'_>, dim: usize) -> Result<Self, LoadError> {
+        let classes = tensors.rows_of("cls.output.weight")?;
+        let classes = bounded("the number of classes", classes, CLASSES_MAX)?;
+        let scores = load_head(tensors, "cls.output", classes, dim)?;
+        let pooler = match tensors.has("cls.weight") {
+            true => Some(load_head(tensors, "cls", dim, dim)?),
+            false => None,
+        };
+        Ok(Self { pooler, scores })
+    }
+
+    /// Number of scores.
+    pub(super) fn classes(&self) -> usize {
+        self.scores.weight.rows()
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let all = std::iter::once(&self.scores).chain(&self.pooler);
+        all.map(|linear| &linear.weight)
+    }
+}
+
+fn load_head(
+    tensors: &mut Tensors<'_>,
+    name: &str,
+    rows: usize,
+    cols: usize,
+) -> Result<Linear, LoadError> {
+    Ok(Linear {
+        weight: tensors.matrix(&format!("{name}.weight"), rows, cols)?,
+        bias: tensors.vector_if_there(&format!("{name}.bias"), rows)?,
+    })
+}
+
+fn load_norm(tensors: &mut Tensors<'_>, name: &str, dim: usize) -> Result<LayerNorm, LoadError> {
+    Ok(LayerNorm {
+        weight: tensors.vector(&format!("{name}.weight"), dim)?,
+        bias: tensors.vector(&format!("{name}.bias"), dim)?,
+    })
+}
+
+fn load_token_types(tensors: &mut Tensors<'_>, dim: usize) -> Result<Vec<Vec<f32>>, LoadError> {
+    const TYPES: &str = "token_types.weight";
+    if !tensors.has(TYPES) {
+        return Ok(Vec::new());
+    }
+    let types = bounded(
+        "the number of token types",
+        tensors.rows_of(TYPES)?,
+        limits::VOCAB,
+    )?;
+    let table = tensors.matrix(TYPES, types, dim)?;
+    let row = |of: usize| {
+        let mut row = vec![0.0; dim];
+        table.row(of, &mut row);
+        row
+    };
+    Ok((0..types.min(TOKEN_TYPES)).map(row).collect())
+}
+
+fn bounded(name: &'static str, given: usize, most: usize) -> Result<usize, LoadError> {
+    match (1..=most).contains(&given) {
+        true => Ok(given),
+        false => Err(LoadError::Option {
+            name,
+            given,
+            least: 1,
+            most,
+        }),
+    }
+}

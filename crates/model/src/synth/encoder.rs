@@ -1,0 +1,304 @@
+//! Synthetic encoders: BERT's shapes with random weights and a small WordPiece vocabulary.
+
+use super::Mix;
+use super::error::SynthError;
+use super::mix::Role;
+use super::plan::{Fill, Planned};
+use crate::encoder::EncoderKind;
+use crate::gguf::{GgufWriter, TensorKind, TensorPlan};
+use kernels::Format;
+
+/// Special tokens, by id.
+const SPECIALS: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
+/// Kinds of the special tokens: the second is the unknown token, the others are control tokens.
+const SPECIAL_KINDS: [i32; 5] = [3, 2, 3, 3, 3];
+/// Whole words beside the letters, as GGUF writes them.
+const WORDS: &[&str] = &[
+    "▁the",
+    "▁of",
+    "▁and",
+    "▁to",
+    "▁in",
+    "▁is",
+    "▁cat",
+    "▁dog",
+    "▁river",
+    "▁mill",
+    "▁water",
+    "▁wheel",
+    "▁paris",
+    "▁capital",
+    "▁france",
+    "ing",
+    "ed",
+    "er",
+    "es",
+    "▁search",
+    "▁query",
+    "▁document",
+];
+/// Sharpness of attention, as in decoders.
+const SHARPNESS: f32 = 1.5;
+/// Classes of a classification head.
+const CLASSES: u32 = 1;
+
+/// Names of all presets of encoders: `tiny-FAMILY` has two layers of 64, `small-FAMILY` the same of 256; those with
+/// `-rank` have a classification head.
+pub const ENCODER_PRESETS: &[&str] = &[
+    "tiny-bert",
+    "tiny-bert-rank",
+    "tiny-nomic-bert",
+    "tiny-nomic-bert-rank",
+    "small-bert",
+    "small-bert-rank",
+    "small-nomic-bert",
+    "small-nomic-bert-rank",
+];
+
+/// How hidden states become one vector (`pooling_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolingSynth {
+    /// The mean of all tokens.
+    Mean,
+    /// The first token.
+    First,
+    /// The score of a classification head.
+    Rank,
+}
+
+/// Description of a synthetic encoder. Start from [`EncoderSpec::preset`] and change fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncoderSpec {
+    /// Family of encoders.
+    pub kind: EncoderKind,
+    /// Width of the stream.
+    pub dim: u32,
+    /// Layers.
+    pub layers: u32,
+    /// Heads; divides `dim`.
+    pub heads: u32,
+    /// Width of the feed-forward part.
+    pub ffn: u32,
+    /// Positions.
+    pub context: u32,
+    /// Storage formats of the matrices.
+    pub mix: Mix,
+    /// Pooling in the metadata.
+    pub pooling: PoolingSynth,
+    /// Seed of the weights.
+    pub seed: u64,
+}
+
+impl EncoderSpec {
+    /// The shape of this name; see [`ENCODER_PRESETS`].
+    pub fn preset(name: &str) -> Option<Self> {
+        let (name, ranks) = match name.strip_suffix("-rank") {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let (size, family) = name.split_once('-')?;
+        let kind = EncoderKind::ALL.into_iter();
+        let kind = kind.into_iter().find(|kind| kind.name() == family)?;
+        let dim = match size {
+            "tiny" => 64,
+            "small" => 256,
+            _ => return None,
+        };
+        Some(Self {
+            kind,
+            dim,
+            layers: 2,
+            heads: 2,
+            ffn: 2 * dim,
+            context: 64,
+            mix: Mix::Uniform(Format::F32),
+            pooling: match (ranks, kind) {
+                (true, _) => PoolingSynth::Rank,
+                (false, EncoderKind::Bert) => PoolingSynth::First,
+                (false, EncoderKind::NomicBert) => PoolingSynth::Mean,
+            },
+            seed: 1,
+        })
+    }
+
+    /// The model in memory.
+    ///
+    /// # Errors
+    /// See [`SynthError`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, SynthError> {
+        let sizes = [self.dim, self.layers, self.heads, self.ffn, self.context];
+        if sizes.contains(&0) || !self.dim.is_multiple_of(2 * self.heads.max(1)) {
+            let why = "no size may be zero, and heads have an even part of dim";
+            return Err(SynthError::Shape(why.to_owned()));
+        }
+        let tokens = tokens();
+        let plan = self.plan(tokens.len() as u32)?;
+        let mut writer = GgufWriter::new();
+        self.put_keys(&mut writer);
+        put_vocabulary(&tokens, &mut writer);
+        for planned in &plan {
+            writer.tensor(planned.tensor.clone());
+        }
+        let (mut next, mut row, mut bytes) = (plan.iter(), Vec::new(), Vec::new());
+        writer.write(&mut bytes, |_, sink| match next.next() {
+            Some(planned) => planned.fill(self.seed, &mut row, sink),
+            None => Ok(()),
+        })?;
+        Ok(bytes)
+    }
+
+    fn put_keys(&self, out: &mut GgufWriter) {
+        let name = self.kind.name();
+        let key = |part: &str| format!("{name}.{part}");
+        let title = format!(
+            "Synthetic encoder {}x{} {}",
+            self.dim, self.layers, self.mix
+        );
+        out.str("general.architecture", name)
+            .str("general.type", "model")
+            .str("general.name", &title)
+            .u32("general.file_type", self.mix.file_type())
+            .u32("general.quantization_version", 2)
+            .u32(&key("context_length"), self.context)
+            .u32(&key("embedding_length"), self.dim)
+            .u32(&key("block_count"), self.layers)
+            .u32(&key("feed_forward_length"), self.ffn)
+            .u32(&key("attention.head_count"), self.heads)
+            .f32(&key("attention.layer_norm_epsilon"), 1e-12)
+            .bool(&key("attention.causal"), false);
+        let pooling = match self.pooling {
+            PoolingSynth::Mean => 1,
+            PoolingSynth::First => 2,
+            PoolingSynth::Rank => 4,
+        };
+        out.u32(&key("pooling_type"), pooling);
+        if self.kind == EncoderKind::NomicBert {
+            out.f32(&key("rope.freq_base"), 1000.0);
+        }
+    }
+
+    fn plan(&self, vocab: u32) -> Result<Vec<Planned>, SynthError> {
+        let (dim, ffn, is_bert) = (self.dim, self.ffn, self.kind == EncoderKind::Bert);
+        let mut planner = EncoderPlanner {
+            spec: self,
+            tensors: Vec::new(),
+        };
+        planner.matrix("token_embd", (dim, vocab), 1.0)?;
+        planner.matrix("token_types", (dim, 2), 1.0)?;
+        planner.norm("token_embd_norm");
+        if is_bert {
+            planner.matrix("position_embd", (dim, self.context), 1.0)?;
+        }
+        for layer in 0..self.layers {
+            let name = |part: &str| format!("blk.{layer}.{part}");
+            match is_bert {
+                true => {
+                    planner.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
+                    planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
+                    planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
+                }
+                false => planner.matrix(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?,
+            }
+            planner.linear(&name("attn_output"), (dim, dim), 1.0)?;
+            planner.norm(&name("attn_output_norm"));
+            if !is_bert {
+                planner.matrix(&name("ffn_gate"), (dim, ffn), 1.0)?;
+            }
+            planner.linear(&name("ffn_up"), (dim, ffn), 1.0)?;
+            planner.linear(&name("ffn_down"), (ffn, dim), 1.0)?;
+            planner.norm(&name("layer_output_norm"));
+        }
+        if self.pooling == PoolingSynth::Rank {
+            planner.linear("cls", (dim, dim), 1.0)?;
+            planner.linear("cls.output", (dim, CLASSES), 1.0)?;
+        }
+        Ok(planner.tensors)
+    }
+}
+
+struct EncoderPlanner<'a> {
+    spec: &'a EncoderSpec,
+    tensors: Vec<Planned>,
+}
+
+impl EncoderPlanner<'_> {
+    /// A matrix with a bias, for families that have biases.
+    fn linear(&mut self, name: &str, dims: (u32, u32), gain: f32) -> Result<(), SynthError> {
+        self.matrix(name, dims, gain)?;
+        if self.spec.kind == EncoderKind::Bert {
+            self.noise(format!("{name}.bias"), dims.1);
+        }
+        Ok(())
+    }
+
+    /// A matrix of `(cols, rows)` that preserves the magnitude of its input, times `gain`.
+    fn matrix(
+        &mut self,
+        name: &str,
+        (cols, rows): (u32, u32),
+        gain: f32,
+    ) -> Result<(), SynthError> {
+        let (mix, layers) = (self.spec.mix, self.spec.layers);
+        let format = mix.format(Role::Plain, layers, cols.into())?;
+        let deviation = gain / (cols as f32).sqrt();
+        let fill = Fill::Noise { format, deviation };
+        let dims = vec![cols.into(), rows.into()];
+        self.push(format!("{name}.weight"), dims, format, fill);
+        Ok(())
+    }
+
+    fn norm(&mut self, name: &str) {
+        let dim = self.spec.dim;
+        let fill = Fill::Norm { mean: 1.0 };
+        self.push(
+            format!("{name}.weight"),
+            vec![dim.into()],
+            Format::F32,
+            fill,
+        );
+        self.noise(format!("{name}.bias"), dim);
+    }
+
+    fn noise(&mut self, name: String, len: u32) {
+        let fill = Fill::Noise {
+            format: Format::F32,
+            deviation: 0.2,
+        };
+        self.push(name, vec![len.into()], Format::F32, fill);
+    }
+
+    fn push(&mut self, name: String, dims: Vec<u64>, format: Format, fill: Fill) {
+        let kind = TensorKind::from(format);
+        let tensor = TensorPlan { name, dims, kind };
+        self.tensors.push(Planned { tensor, fill });
+    }
+}
+
+/// The vocabulary: special tokens, letters at the beginning and within words, and words.
+fn tokens() -> Vec<String> {
+    let letters = ('!'..='~').filter(|letter| !letter.is_ascii_uppercase());
+    let mut tokens: Vec<String> = SPECIALS.map(str::to_owned).to_vec();
+    for letter in letters {
+        tokens.push(format!("▁{letter}"));
+        if letter.is_ascii_alphanumeric() {
+            tokens.push(letter.to_string());
+        }
+    }
+    tokens.extend(WORDS.iter().map(|word| (*word).to_owned()));
+    tokens
+}
+
+fn put_vocabulary(tokens: &[String], out: &mut GgufWriter) {
+    let special = |id: usize| SPECIAL_KINDS.get(id).copied().unwrap_or(1);
+    let kinds: Vec<i32> = (0..tokens.len()).map(special).collect();
+    out.str("tokenizer.ggml.model", "bert")
+        .str("tokenizer.ggml.pre", "default")
+        .strings("tokenizer.ggml.tokens", tokens)
+        .i32s("tokenizer.ggml.token_type", &kinds)
+        .u32("tokenizer.ggml.token_type_count", 2)
+        .u32("tokenizer.ggml.padding_token_id", 0)
+        .u32("tokenizer.ggml.unknown_token_id", 1)
+        .u32("tokenizer.ggml.cls_token_id", 2)
+        .u32("tokenizer.ggml.seperator_token_id", 3)
+        .u32("tokenizer.ggml.mask_token_id", 4);
+}
