@@ -107,6 +107,13 @@ impl EngineConfig {
 }
 
 impl EngineConfig {
+    /// Returns the first bound that is too small for a model whose prompts are computed in one pass.
+    pub(crate) fn check_whole_prompts(&self, dims: &Dims) -> Result<(), ConfigError> {
+        at_least("rows_max of an encoder", dims.rows_max, dims.context_max)?;
+        let pages = dims.context_max.div_ceil(dims.page_tokens);
+        at_least("pages of an encoder", dims.pages, pages)
+    }
+
     /// Returns the first bound that the draft model breaks; a draft model must be present exactly when the
     /// settings require one.
     pub(crate) fn check_draft(&self, dims: &Dims, draft: Option<&Dims>) -> Result<(), ConfigError> {

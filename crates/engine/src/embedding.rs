@@ -16,6 +16,8 @@ pub enum Pooling {
     Last,
     /// The mean.
     Mean,
+    /// The first token's, of a model whose tokens attend to all others; see [`model::Forward::is_causal`].
+    First,
 }
 
 /// A request for an embedding instead of tokens.
@@ -55,6 +57,7 @@ impl EmbeddingPool {
             Pooling::Mean => Want::AllHidden,
             Pooling::Last if is_last => Want::LastHidden,
             Pooling::Last => Want::None,
+            Pooling::First => Want::FirstHidden,
         }
     }
 

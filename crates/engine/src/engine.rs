@@ -94,8 +94,12 @@ impl Engine {
         let draft_dims = draft.as_ref().map(|draft| draft.dims());
         config.check(&dims)?;
         config.check_draft(&dims, draft_dims.as_ref())?;
+        if !model.is_causal() {
+            config.check_whole_prompts(&dims)?;
+        }
         let mut inbox = Inbox::new(dims, draft_dims, config, epoch);
         inbox.hidden_dim = model.hidden_dim();
+        inbox.is_causal = model.is_causal();
         let inbox = Arc::new(inbox);
         let scheduler = Scheduler::new(Arc::clone(&inbox));
         scheduler.publish_gauges();

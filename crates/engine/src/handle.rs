@@ -1,6 +1,7 @@
 //! Handles: access to the engine from other threads.
 
 use crate::inbox::Inbox;
+use crate::validate::prompt_tokens_max;
 use crate::{Rejected, Request, RequestId, RequestUpdate, Stats, Tuning, UpdateRejected};
 use model::Dims;
 use std::sync::{Arc, Weak};
@@ -117,6 +118,17 @@ impl Handle {
     /// Entries of the model's hidden states; 0: the model gives none, and no embeddings.
     pub fn hidden_dim(&self) -> usize {
         self.shared.inbox.hidden_dim
+    }
+
+    /// Whether the model generates text; an encoder computes embeddings only.
+    pub fn generates(&self) -> bool {
+        self.shared.inbox.is_causal
+    }
+
+    /// Tokens of the longest prompt: one position of a model that generates stays free.
+    pub fn prompt_tokens_max(&self) -> usize {
+        let inbox = &self.shared.inbox;
+        prompt_tokens_max(&inbox.dims, inbox.is_causal)
     }
 
     /// The zero of the `*_ns` times of a [`crate::Progress`].

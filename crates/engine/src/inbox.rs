@@ -30,6 +30,8 @@ pub(crate) struct Inbox {
     pub(crate) dims: Dims,
     /// Entries of the model's hidden states; 0: the model gives none.
     pub(crate) hidden_dim: usize,
+    /// Whether the model's tokens attend to earlier tokens only; see [`model::Forward::is_causal`].
+    pub(crate) is_causal: bool,
     /// Sizes of the draft model, if there is one.
     pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
@@ -107,6 +109,7 @@ impl Inbox {
             stats: Stats::default(),
             dims,
             hidden_dim: 0,
+            is_causal: true,
             draft,
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),
@@ -139,7 +142,12 @@ impl Inbox {
             let message = "engine: is another process, which runs only text generation".to_owned();
             return Err(Rejected::Invalid(Box::new(request), message));
         }
-        let errors = validate::request_errors(&request, &self.dims, &self.config);
+        let bounds = validate::RequestBounds {
+            dims: &self.dims,
+            config: &self.config,
+            is_causal: self.is_causal,
+        };
+        let errors = validate::request_errors(&request, &bounds);
         let refusal = || self.refusal.get()?(&request.remote.as_ref()?.bytes);
         if let Some(message) = errors.or_else(refusal) {
             return Err(Rejected::Invalid(Box::new(request), message));

@@ -1,20 +1,26 @@
 //! Validation of requests, on the caller's thread and before any resource is reserved.
 
 use crate::{
-    CHOICES_MAX, EOS_IDS_MAX, EngineConfig, INJECT_TOKENS_MAX, LOGIT_BIAS_MAX, Request,
+    CHOICES_MAX, EOS_IDS_MAX, EngineConfig, INJECT_TOKENS_MAX, LOGIT_BIAS_MAX, Pooling, Request,
     RequestUpdate, SamplingParams, TOP_LOGPROBS_MAX,
 };
 use model::Dims;
 use std::ops::RangeInclusive;
 
+/// What bounds the fields of a request.
+pub(crate) struct RequestBounds<'a> {
+    pub(crate) dims: &'a Dims,
+    pub(crate) config: &'a EngineConfig,
+    /// See [`model::Forward::is_causal`].
+    pub(crate) is_causal: bool,
+}
+
 /// All invalid fields of a request with their bounds; `None`: the request is valid.
-pub(crate) fn request_errors(
-    request: &Request,
-    dims: &Dims,
-    config: &EngineConfig,
-) -> Option<String> {
+pub(crate) fn request_errors(request: &Request, bounds: &RequestBounds<'_>) -> Option<String> {
+    let (dims, config) = (bounds.dims, bounds.config);
     let mut errors = FieldErrors(String::new());
-    check_prompt(&mut errors, request, dims);
+    check_prompt(&mut errors, request, dims, bounds.is_causal);
+    check_pooling(&mut errors, request, bounds.is_causal);
     check_tokens(&mut errors, request, dims);
     check_choices(&mut errors, request, config);
     check_sampling(&mut errors, &request.sampling, dims);
@@ -106,15 +112,41 @@ impl FieldErrors {
     }
 }
 
-fn check_prompt(errors: &mut FieldErrors, request: &Request, dims: &Dims) {
+/// Tokens of the longest prompt: one position of a model that generates stays free.
+pub(crate) fn prompt_tokens_max(dims: &Dims, is_causal: bool) -> usize {
+    match is_causal {
+        true => dims.context_max.saturating_sub(1),
+        false => dims.context_max,
+    }
+}
+
+fn check_pooling(errors: &mut FieldErrors, request: &Request, is_causal: bool) {
+    let pooling = request
+        .embedding
+        .as_ref()
+        .map(|embedding| embedding.pooling);
+    errors.require(is_causal || pooling.is_some(), || {
+        "embedding is missing; the model is an encoder, which generates no text".into()
+    });
+    errors.require(!is_causal || pooling != Some(Pooling::First), || {
+        "pooling is that of the first token, which in this model attends to no other".into()
+    });
+}
+
+fn check_prompt(errors: &mut FieldErrors, request: &Request, dims: &Dims, is_causal: bool) {
     let (len, context) = (request.prompt.len(), dims.context_max);
+    let fits = len <= prompt_tokens_max(dims, is_causal);
     errors.require(len > 0, || "prompt is empty; at least one token".into());
-    errors.require(len < context, || {
-        format!("prompt has {len} tokens; fewer than the context length, {context}")
+    errors.require(fits, || {
+        let bound = match is_causal {
+            true => "fewer than",
+            false => "at most",
+        };
+        format!("prompt has {len} tokens; {bound} the context length, {context}")
     });
     errors.require_ids("prompt", request.prompt.iter().copied(), dims.vocab);
     let need = pages_needed(request, dims);
-    errors.require(len >= context || need <= dims.pages, || {
+    errors.require(!fits || need <= dims.pages, || {
         let (own, all) = (max_new_tokens(request, dims), dims.pages);
         format!("prompt of {len} and {own} more tokens need {need} pages; there are {all}")
     });

@@ -9,7 +9,7 @@ use crate::model_handle::ModelHandle;
 use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::PromptLimit;
 use crate::request::{Prompt, PromptPiece};
-use prompt_errors::{template_failed, tokenizer_failed, too_long};
+use prompt_errors::{no_text, template_failed, tokenizer_failed, too_long};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -82,6 +82,9 @@ impl<'a> PromptEncoder<'a> {
         echo: bool,
         wanted: ParseOptions,
     ) -> Result<Vec<PreparedPrompt>, ApiError> {
+        if !self.model.engine.generates() {
+            return Err(no_text());
+        }
         let prepared = prompts
             .into_iter()
             .map(|prompt| self.prepare_one(prompt, echo, wanted));

@@ -1,6 +1,7 @@
 //! From settings to a running engine: the files, the weights, the tokenizer, the chat template.
 
 mod draft;
+mod encoder;
 mod memory;
 mod remote;
 mod step_signal;
@@ -22,7 +23,8 @@ use draft::DraftModel;
 use engine::{Engine, EngineThread, Handle};
 use generate::model_handle::ModelHandle;
 use kernels::Isa;
-use model::{Forward, Model, ModelFiles};
+use model::ModelFiles;
+use model::encoder::EncoderKind;
 use remote::ModelRelay;
 use server::{
     EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity,
@@ -32,7 +34,7 @@ use std::sync::Arc;
 use step_signal::SignallingObserver;
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
-use weights::{load_options, load_weights};
+use weights::{PackedModel, load_options, load_weights};
 
 /// A model in memory with an engine thread.
 pub(crate) struct LoadedEngine {
@@ -99,8 +101,8 @@ pub(crate) fn load_from(
     let draft = DraftModel::find(settings, &described.text.tokenizer)?;
     let isa = kernel_isa(settings.model.deterministic)?;
     let identity = find_identity(&files, &described, arithmetic(isa, settings));
-    let model = Box::new(load_weights(files, isa, settings, report)?);
-    let context_max = model.dims().context_max;
+    let model = load_weights(files, isa, settings, report)?;
+    let context_max = model.model.dims().context_max;
     let (mut engine, bytes) = new_engine(model, draft, settings)?;
     let steps = Arc::new(StepMetrics::default());
     let step_signal = StepSignal::default();
@@ -133,11 +135,18 @@ fn describe_model(
     for warning in text.tokenizer.warnings() {
         tracing::warn!("tokenizer: {warning}");
     }
-    let template = text.chat_template()?;
+    let is_encoder = EncoderKind::of(files.metadata()).is_some();
+    let template = match is_encoder {
+        true => text.fallback_template(),
+        false => text.chat_template()?,
+    };
     let is_token = |word: &str| text.tokenizer.id_of(word).is_some();
     let answers = settings.answers.format(text.template.as_deref(), is_token);
-    let (answers, capabilities) =
-        log_capabilities(&template, settings.answers.with_json_fallback(answers));
+    let answers = settings.answers.with_json_fallback(answers);
+    let capabilities = template.capabilities(answers);
+    if !is_encoder {
+        log_capabilities(answers, capabilities);
+    }
     Ok(DescribedModel {
         facts: facts_of(files, source)?,
         text,
@@ -169,18 +178,19 @@ fn new_handle(
 
 /// An engine, and the bytes of its models with every page used.
 fn new_engine(
-    model: Box<Model>,
+    model: PackedModel,
     draft: Option<DraftModel>,
     settings: &Settings,
 ) -> Result<(Engine, u64), Failure> {
-    let mut bytes = memory::bytes_of(&model);
+    let mut bytes = model.bytes_in_all();
+    let model = model.model;
     let config = engine_config(settings);
     let engine = match draft {
         None => Engine::new(model, config, now()),
         Some(draft) => {
             let draft = draft.load()?;
-            bytes += memory::bytes_of(&draft);
-            Engine::with_draft(model, draft, config, now())
+            bytes += draft.bytes_in_all();
+            Engine::with_draft(model, draft.model, config, now())
         }
     };
     Ok((engine.map_err(Failure::user)?, bytes))
@@ -209,12 +219,8 @@ fn arithmetic(isa: Isa, settings: &Settings) -> String {
     arithmetic_name(model.kv_type, model.quantize, isa)
 }
 
-/// Support of a model for tools and reasoning, with a line in the log.
-fn log_capabilities(
-    template: &ChatTemplate,
-    answers: AnswerFormat,
-) -> (AnswerFormat, Capabilities) {
-    let capabilities = template.capabilities(answers);
+/// Logs what a model supports of tools and reasoning.
+fn log_capabilities(answers: AnswerFormat, capabilities: Capabilities) {
     tracing::info!(
         tools = answers.tools.name(),
         tool_prompt = capabilities.tools.name(),
@@ -231,7 +237,6 @@ fn log_capabilities(
             "the chat template does not support tools and answers.tool_parser is none: requests with tools are rejected"
         ),
     }
-    (answers, capabilities)
 }
 
 impl LoadedEngine {

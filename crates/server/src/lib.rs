@@ -75,7 +75,7 @@ pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,
     LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelLimits,
-    PullNews, ServedModel,
+    ModelTask, PullNews, ServedModel,
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::recovery::StartingJournal;

@@ -100,6 +100,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/webhooks/deliveries/{id}": get(webhooks::show_delivery) delete(webhooks::delete_delivery);
     "/v1/webhooks/deliveries/{id}/redeliver": post(webhooks::redeliver_event);
     "/v1/embeddings": post(embeddings::openai::create_embeddings);
+    "/v1/rerank": post(embeddings::rerank::rank_documents);
     "/api/embed": post(embeddings::ollama::embed_texts);
     "/api/embeddings": post(embeddings::ollama::embed_one_text);
     "/tokenize": post(vocabulary::tokenize_text);

@@ -10,7 +10,7 @@ pub mod rows;
 
 pub use rows::{
     CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_EMBEDDINGS,
-    OLLAMA_GENERATE, RESPONSES,
+    OLLAMA_GENERATE, RERANK, RESPONSES,
 };
 
 use crate::fields::{self, Fields, RawJson};

@@ -39,6 +39,7 @@ pub mod request_body;
 pub mod request_parser;
 pub mod request_schema;
 pub mod requested_model;
+pub mod rerank_request;
 pub(crate) mod response_format;
 pub mod responses;
 pub mod rfc3339;

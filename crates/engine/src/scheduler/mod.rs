@@ -112,7 +112,11 @@ impl Scheduler {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
         let (config, dims) = (inbox.config, inbox.dims);
         let (sequences, requests) = (config.sequences_max, config.requests_max());
-        let rows_max = config.step_tokens.min(dims.rows_max);
+        let rows_max = match inbox.is_causal {
+            true => config.step_tokens.min(dims.rows_max),
+            // A prompt of the whole context is one step.
+            false => dims.rows_max,
+        };
         let tokens_max = sequences + dims.logit_rows_max;
         Self {
             clock: StepClock::new(inbox.epoch),
@@ -121,7 +125,8 @@ impl Scheduler {
             priority: PriorityPolicy::new(config.accounts_known(), config.ageing),
             start_candidates: StartCandidates::new(sequences + config.inbox_max),
             kv: KvCache::new(&dims, config.prefix_cache),
-            rows: RowBudget::new(rows_max, dims.logit_rows_max, sequences, config.step_target),
+            rows: RowBudget::new(rows_max, dims.logit_rows_max, sequences, config.step_target)
+                .with_whole_prompts(!inbox.is_causal),
             speculator: Speculator::new(&inbox),
             updates: UpdateQueue::new(),
             timestamps: Timestamps::new(requests, tokens_max),

@@ -20,6 +20,8 @@ const PREFILL_PART: usize = 8;
 pub(super) struct RowBudget {
     rows_max: usize,
     logit_rows_max: usize,
+    /// Whether a prompt gets all its rows in one step, or none.
+    whole_prompts: bool,
     step_time: StepTimeModel,
     /// Decode rows given so far: numbers the turns.
     decode_rows_given: u64,
@@ -41,6 +43,7 @@ struct DecodeCandidate {
 struct RowsLeft {
     rows: usize,
     logit_rows: usize,
+    whole_prompts: bool,
 }
 
 impl RowBudget {
@@ -53,10 +56,19 @@ impl RowBudget {
         Self {
             rows_max,
             logit_rows_max,
+            whole_prompts: false,
             step_time: StepTimeModel::new(step_target),
             decode_rows_given: 0,
             keys: Vec::with_capacity(sequences_max),
             candidates: Vec::with_capacity(sequences_max),
+        }
+    }
+
+    /// This budget, for a model that cannot compute a prompt in parts.
+    pub(super) fn with_whole_prompts(self, whole_prompts: bool) -> Self {
+        Self {
+            whole_prompts,
+            ..self
         }
     }
 
@@ -162,8 +174,12 @@ impl RowBudget {
             .any(|(_, s)| s.is_prefilling() && s.is_resumed());
         let in_time = self.step_time.prefill_rows(decodes, is_resuming);
         let mut left = RowsLeft {
-            rows: (self.rows_max - decodes).min(in_time),
+            rows: match self.whole_prompts {
+                true => self.rows_max,
+                false => (self.rows_max - decodes).min(in_time),
+            },
             logit_rows: self.logit_rows_max - decodes,
+            whole_prompts: self.whole_prompts,
         };
         let keys = &mut self.keys;
         keys.clear();
@@ -182,7 +198,10 @@ impl RowBudget {
             let sequence = table.get(key);
             sequence.map(|s| (priority(s).without_age(), s.uncomputed(), s.age))
         });
-        let half = left.rows.div_ceil(2);
+        let half = match self.whole_prompts {
+            true => left.rows,
+            false => left.rows.div_ceil(2),
+        };
         left.give_chunk(table.get_mut(first), half);
         for &key in others.iter() {
             left.give_chunk(table.get_mut(key), usize::MAX);
@@ -263,6 +282,9 @@ impl RowsLeft {
         };
         let wanted = sequence.uncomputed() - sequence.rows;
         let mut rows = wanted.min(most).min(self.rows);
+        if self.whole_prompts && (rows < wanted || self.logit_rows == 0) {
+            return;
+        }
         if rows == wanted && rows > 0 {
             match self.logit_rows {
                 0 => rows -= 1,

@@ -46,6 +46,7 @@ fn plain(prompt: &[u32], pooling: Pooling) -> Vec<f32> {
     match pooling {
         Pooling::Last => rows[rows.len() - 1].to_vec(),
         Pooling::Mean => (0..HIDDEN_DIM).map(mean).collect(),
+        Pooling::First => rows[0].to_vec(),
     }
 }
 

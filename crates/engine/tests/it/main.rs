@@ -5,6 +5,7 @@ mod allocation;
 mod clocks;
 mod drafting;
 mod embedding;
+mod encoders;
 mod endings;
 mod failures;
 mod forced;

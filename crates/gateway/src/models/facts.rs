@@ -4,6 +4,17 @@ use engine::Pooling;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// What a model computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelTask {
+    /// Text, and embeddings.
+    Generation,
+    /// Embeddings only: an encoder.
+    Embedding,
+    /// Scores of documents for a query: an encoder with a classification head.
+    Ranking,
+}
+
 /// Metadata of a model's file.
 #[derive(Clone, Debug)]
 pub struct ModelFacts {
@@ -23,6 +34,8 @@ pub struct ModelFacts {
     pub template: Option<String>,
     /// How hidden states become an embedding; `None`: in a way that this server does not support.
     pub pooling: Option<Pooling>,
+    /// What the model computes.
+    pub task: ModelTask,
     /// Metadata, without long values.
     pub info: Map<String, Value>,
 }
@@ -38,6 +51,7 @@ impl Default for ModelFacts {
             quantization: String::new(),
             template: None,
             pooling: Some(Pooling::Last),
+            task: ModelTask::Generation,
             info: Map::new(),
         }
     }

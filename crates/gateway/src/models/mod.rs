@@ -33,7 +33,7 @@ pub(crate) mod registry;
 pub(crate) mod resolved_model;
 pub(crate) mod similar_names;
 
-pub use facts::ModelFacts;
+pub use facts::{ModelFacts, ModelTask};
 pub use identity::ModelIdentity;
 pub use library::{Library, LibraryError, LoadError, LoadedModel, LocalModel, PullNews};
 pub use limits::ModelLimits;

@@ -4,7 +4,7 @@ use super::run_control::RunControl;
 use super::run_driver::RunDriver;
 use super::run_slot::RunSlot;
 use crate::admission::Permit;
-use crate::models::ServedModel;
+use crate::models::{ModelTask, ServedModel};
 use crate::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, StreamRegistry};
 use engine::{Clocks, Policy, Terms};
 use generate::error::{ApiError, Problem};
@@ -36,7 +36,10 @@ impl Program {
     pub(crate) fn prepare_run(&self, served: &ServedModel, plan: Plan) -> Result<Run, ApiError> {
         let model = Arc::new(workflow::Model {
             handle: served.handle.clone(),
-            pooling: served.facts.pooling,
+            pooling: served
+                .facts
+                .pooling
+                .filter(|_| served.facts.task != ModelTask::Ranking),
         });
         let find = |id: Option<&str>| {
             let here = id.is_none_or(|id| id == served.id);

@@ -32,6 +32,13 @@ pub(super) fn template_failed(error: TemplateError, field: &str, room: PromptLim
     }
 }
 
+/// The error for a request for text to an encoder.
+pub(super) fn no_text() -> ApiError {
+    let message =
+        "model: is an encoder, which generates no text; it computes embeddings (/v1/embeddings)";
+    ApiError::field("model", "not_supported", message.to_owned())
+}
+
 /// The error of a prompt without room for an answer.
 pub(super) fn too_long(field: &str, prompt_tokens: usize, context_max: usize) -> ApiError {
     ApiError::field(

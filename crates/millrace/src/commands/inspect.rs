@@ -5,6 +5,7 @@ use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::model_files::{ModelSource, has_safetensors};
 use crate::model_lookup::find_model;
+use model::encoder::{EncoderConfig, EncoderKind};
 use model::gguf::{Array, Gguf, Value};
 use model::safetensors;
 use model::{ModelFiles, TensorEntry};
@@ -86,6 +87,9 @@ fn print_tensors(files: &ModelFiles, all: bool, out: &mut impl Write) -> Result<
 
 /// Prints whether this program can run the model.
 fn print_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
+    if let Some(kind) = EncoderKind::of(gguf) {
+        return print_encoder(gguf, kind, out);
+    }
     match model::Config::from_gguf(gguf, None) {
         Ok(config) => writeln!(
             out,
@@ -95,6 +99,23 @@ fn print_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
             config.dim,
             config.heads,
             config.kv_heads,
+            config.head_dim,
+            config.context_trained
+        )?,
+        Err(why) => writeln!(out, "does not run here: {why}")?,
+    }
+    Ok(())
+}
+
+fn print_encoder(gguf: &Gguf, kind: EncoderKind, out: &mut impl Write) -> Result<(), Failure> {
+    match EncoderConfig::from_gguf(gguf, kind, None) {
+        Ok(config) => writeln!(
+            out,
+            "runs here: {} (encoder) with {} layers, {} wide, {} heads of {}, context {}",
+            kind.name(),
+            config.layers,
+            config.dim,
+            config.heads,
             config.head_dim,
             config.context_trained
         )?,

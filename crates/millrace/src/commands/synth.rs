@@ -4,17 +4,22 @@ use crate::args::{ShapeArgs, SynthArgs};
 use crate::failure::Failure;
 use model::Architecture;
 use model::gguf::Gguf;
-use model::synth::{Mix, PRESETS, SynthSpec};
+use model::synth::{ENCODER_PRESETS, EncoderSpec, Mix, PRESETS, SynthSpec};
 use std::io::Write;
+use std::path::Path;
 
 /// Writes a synthetic model, or lists the presets.
 pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let Some(path) = args.out.as_ref().filter(|_| !args.list) else {
         writeln!(out, "presets: {}", PRESETS.join(", "))?;
+        writeln!(out, "encoders: {}", ENCODER_PRESETS.join(", "))?;
         writeln!(out, "quantizations: {}", mix_names())?;
         return Ok(());
     };
+    if let Some(spec) = EncoderSpec::preset(&args.preset) {
+        return write_encoder(spec, args, path, &mut out);
+    }
     let mut spec = preset(&args.preset, &args.quant)?;
     spec.seed = args.seed;
     apply_shape(&mut spec, &args.shape)?;
@@ -32,6 +37,41 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+fn write_encoder(
+    mut spec: EncoderSpec,
+    args: &SynthArgs,
+    path: &Path,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let shape = &args.shape;
+    let without_effect = [
+        ("arch", shape.arch.is_some()),
+        ("kv-heads", shape.kv_heads.is_some()),
+        ("head-dim", shape.head_dim.is_some()),
+        ("vocab", shape.vocab.is_some()),
+        ("vocab-from", args.vocab_from.is_some()),
+    ];
+    if let Some((flag, _)) = without_effect.iter().find(|(_, given)| *given) {
+        let why = format!("--{flag} has no effect on the preset {:?}", args.preset);
+        return Err(Failure::user(why));
+    }
+    spec.mix = mix(&args.quant)?;
+    spec.seed = args.seed;
+    for (size, given) in [
+        (&mut spec.dim, shape.dim),
+        (&mut spec.layers, shape.layers),
+        (&mut spec.heads, shape.heads),
+        (&mut spec.ffn, shape.ffn),
+        (&mut spec.context, shape.train_context),
+    ] {
+        *size = given.unwrap_or(*size);
+    }
+    let bytes = spec.to_bytes().map_err(Failure::user)?;
+    std::fs::write(path, &bytes)?;
+    writeln!(out, "{}: {} bytes", path.display(), bytes.len())?;
+    Ok(())
+}
+
 /// A synthetic model as the bytes of a file.
 #[cfg(any(test, not(feature = "mini")))]
 pub(crate) fn in_memory(name: &str, quant: &str) -> Result<Vec<u8>, Failure> {
@@ -43,16 +83,20 @@ pub(crate) fn preset(name: &str, quant: &str) -> Result<SynthSpec, Failure> {
     let mut spec = SynthSpec::preset(name).ok_or_else(|| {
         Failure::user(format!(
             "no preset {name:?}; known are {}",
-            PRESETS.join(", ")
+            [PRESETS, ENCODER_PRESETS].concat().join(", ")
         ))
     })?;
-    spec.mix = Mix::from_name(quant).ok_or_else(|| {
+    spec.mix = mix(quant)?;
+    Ok(spec)
+}
+
+fn mix(quant: &str) -> Result<Mix, Failure> {
+    Mix::from_name(quant).ok_or_else(|| {
         Failure::user(format!(
             "no quantization {quant:?}; known are {}",
             mix_names()
         ))
-    })?;
-    Ok(spec)
+    })
 }
 
 fn mix_names() -> String {

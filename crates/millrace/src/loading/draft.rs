@@ -1,12 +1,12 @@
 //! The draft model of speculative decoding: found, compared with the target model's vocabulary, and loaded with separate
 //! KV memory.
 
-use super::weights::{kernel_isa, load_weights};
+use super::weights::{PackedModel, kernel_isa, load_weights};
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
 use crate::model_files::ModelText;
 use crate::model_lookup::find_model;
-use model::{Model, ModelFiles};
+use model::ModelFiles;
 use text::Tokenizer;
 
 /// An open draft model with the target model's vocabulary.
@@ -40,9 +40,9 @@ impl DraftModel {
     }
 
     /// Packs the draft model's weights.
-    pub(super) fn load(self) -> Result<Box<Model>, Failure> {
+    pub(super) fn load(self) -> Result<PackedModel, Failure> {
         let isa = kernel_isa(self.settings.model.deterministic)?;
-        load_weights(self.files, isa, &self.settings, &mut |_| {}).map(Box::new)
+        load_weights(self.files, isa, &self.settings, &mut |_| {})
     }
 }
 

@@ -14,6 +14,7 @@ use cluster::node::{EngineSearch, Relaying};
 use cluster::relay::RelayedModel;
 use engine::Handle;
 use engine::remote::{RemoteInbox, remote_handle};
+use model::encoder::EncoderKind;
 use model::{Dims, ModelFiles, PAGE_TOKENS, PAGES_MAX};
 use server::{EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelIdentity};
 use std::sync::Arc;
@@ -129,6 +130,13 @@ impl WeightlessModel {
         report: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, Failure> {
         let files = source.open(settings.model.quantize)?;
+        if let Some(kind) = EncoderKind::of(files.metadata()) {
+            return Err(Failure::user(format!(
+                "{} is an encoder ({}), which a gateway does not serve: a server of the role all does",
+                source.name,
+                kind.name()
+            )));
+        }
         let mut report = |phase| {
             report(LoadProgress {
                 phase,

@@ -1,10 +1,12 @@
 //! A model's weights, packed for the kernels, with as many KV pages as the memory holds.
 
+use super::encoder::{encoder_options, load_encoder};
 use crate::clock::now;
 use crate::config::{Settings, memory};
 use crate::failure::Failure;
 use kernels::{Isa, Pool};
-use model::{Forward as _, LoadOptions, Model, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed};
+use model::encoder::EncoderKind;
+use model::{Forward, LoadOptions, Model, ModelBytes, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed};
 use server::{LoadPhase, LoadProgress};
 
 /// The instruction set of a model's kernels: that of `MILLRACE_ISA`, or else the best one that is batch-invariant, if
@@ -24,13 +26,26 @@ pub(crate) fn kernel_isa(deterministic: bool) -> Result<Isa, Failure> {
     Ok(isa)
 }
 
+/// A model with packed weights.
+pub(super) struct PackedModel {
+    pub(super) model: Box<dyn Forward>,
+    pub(super) bytes: ModelBytes,
+}
+
+impl PackedModel {
+    /// Bytes with every page used.
+    pub(super) fn bytes_in_all(&self) -> u64 {
+        (self.bytes.weights + self.bytes.kv + self.bytes.scratch) as u64
+    }
+}
+
 /// Packs the weights, with progress in the log and in `report`.
 pub(super) fn load_weights(
     files: ModelFiles,
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
-) -> Result<Model, Failure> {
+) -> Result<PackedModel, Failure> {
     let threads = match settings.model.threads {
         Some(threads) => threads,
         None => std::thread::available_parallelism()?.get(),
@@ -51,19 +66,35 @@ pub(super) fn load_weights(
             "{why} (the limit is that of processes, ulimit -u, or pids.max of the control group)"
         ))
     })?;
-    let model = Model::load(files, isa, pool, &options, &mut progress).map_err(Failure::user)?;
-    let bytes = model.bytes();
+    let packed = match EncoderKind::of(files.metadata()) {
+        Some(kind) => load_encoder(files, kind, (isa, pool), &options, &mut progress)?,
+        None => load_decoder(files, (isa, pool), &options, &mut progress)?,
+    };
+    let bytes = packed.bytes;
     tracing::info!(
         isa = isa.name(),
         threads,
         weights_mib = bytes.weights >> 20,
         kv_mib = bytes.kv >> 20,
         scratch_mib = bytes.scratch >> 20,
-        context = model.dims().context_max,
+        context = packed.model.dims().context_max,
         "loaded in {:.1} s",
         (now() - started).as_secs_f64()
     );
-    Ok(model)
+    Ok(packed)
+}
+
+fn load_decoder(
+    files: ModelFiles,
+    (isa, pool): (Isa, Pool),
+    options: &LoadOptions,
+    progress: &mut dyn FnMut(Packed),
+) -> Result<PackedModel, Failure> {
+    let model = Model::load(files, isa, pool, options, progress).map_err(Failure::user)?;
+    Ok(PackedModel {
+        bytes: model.bytes(),
+        model: Box::new(model),
+    })
 }
 
 /// Progress of packing; the phase after the last tensor is the start of the engine.
@@ -87,6 +118,9 @@ pub(super) fn load_options(
     files: &ModelFiles,
     settings: &Settings,
 ) -> Result<LoadOptions, Failure> {
+    if let Some(kind) = EncoderKind::of(files.metadata()) {
+        return encoder_options(files, kind, settings);
+    }
     let config = files
         .config(settings.model.context)
         .map_err(Failure::user)?;

@@ -65,16 +65,26 @@ impl ModelText {
         })
     }
 
+    /// A plain template.
+    pub(crate) fn fallback_template(&self) -> ChatTemplate {
+        let (bos, eos) = self.ends();
+        ChatTemplate::fallback(bos, eos)
+    }
+
+    fn ends(&self) -> (&str, &str) {
+        let piece = |id: Option<u32>| {
+            id.and_then(|id| self.tokenizer.piece(id))
+                .unwrap_or_default()
+        };
+        (piece(self.bos), piece(self.eos))
+    }
+
     /// The compiled template, or the fallback template where the model has no valid one.
     ///
     /// # Errors
     /// The system has no thread for compiling.
     pub(crate) fn chat_template(&self) -> Result<ChatTemplate, Failure> {
-        let piece = |id: Option<u32>| {
-            id.and_then(|id| self.tokenizer.piece(id))
-                .unwrap_or_default()
-        };
-        let (bos, eos) = (piece(self.bos), piece(self.eos));
+        let (bos, eos) = self.ends();
         let Some(source) = &self.template else {
             tracing::warn!("the model has no chat template: a plain one is used");
             return Ok(ChatTemplate::fallback(bos, eos));

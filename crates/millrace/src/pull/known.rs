@@ -60,6 +60,27 @@ const KNOWN: &[Known] = &[
         "Q8_0",
     ),
     known_repository(
+        "nomic-embed-text:v1.5",
+        "nomic-ai/nomic-embed-text-v1.5-GGUF",
+        "F16",
+    ),
+    known_repository(
+        "mxbai-embed-large:335m",
+        "ChristianAzinn/mxbai-embed-large-v1-gguf",
+        "Q8_0",
+    ),
+    known_repository("bge-m3:567m", "gpustack/bge-m3-GGUF", "Q8_0"),
+    known_repository(
+        "bge-reranker-v2-m3:568m",
+        "gpustack/bge-reranker-v2-m3-GGUF",
+        "Q8_0",
+    ),
+    known_repository(
+        "all-minilm:22m",
+        "second-state/All-MiniLM-L6-v2-Embedding-GGUF",
+        "Q8_0",
+    ),
+    known_repository(
         "tinyllama:1.1b",
         "TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF",
         "Q4_K_M",

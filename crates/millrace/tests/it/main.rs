@@ -8,6 +8,7 @@ mod cluster;
 mod command_line;
 mod config;
 mod early;
+mod encoders;
 mod end_to_end;
 mod journal;
 mod keys;

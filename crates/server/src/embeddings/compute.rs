@@ -1,12 +1,12 @@
 //! Computing embeddings: from texts to vectors.
 
-use super::IN_FLIGHT_MAX;
+use super::{IN_FLIGHT_MAX, pairs};
 use engine::{Embedding, Policy, Pooling, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use gateway::admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
 use gateway::handles::GenerationHandles;
 use gateway::keys::Caller;
-use gateway::models::{ReadyModel, ServedModel};
+use gateway::models::{ModelTask, ReadyModel, ServedModel};
 use generate::embedding::{EmbeddingRequest, EmbeddingVector};
 use generate::error::{ApiError, ErrorKind};
 use generate::prompt::PromptEncoder;
@@ -34,6 +34,8 @@ pub(super) struct EmbeddingsRequest {
     /// The field of the request with the texts.
     pub(super) field: &'static str,
     pub(super) texts: Vec<Prompt>,
+    /// What the texts are scored for.
+    pub(super) query: Option<String>,
     /// Whether a text longer than the context is truncated instead of rejected.
     pub(super) truncate: bool,
     pub(super) body_bytes: usize,
@@ -71,6 +73,10 @@ fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), ApiError> {
 /// # Errors
 /// The pooling of the model is not supported.
 pub(super) fn embedding_model(model: &ServedModel) -> Result<EmbeddingModel, ApiError> {
+    if model.facts.task == ModelTask::Ranking {
+        let message = "model: is a reranker, which computes no embeddings (see /v1/rerank)";
+        return Err(ApiError::field("model", "not_supported", message));
+    }
     let (_, dimensions) = expect_pooling(model)?;
     Ok(EmbeddingModel {
         vocab_size: model.handle.tokenizer.vocab_size(),
@@ -154,6 +160,9 @@ async fn tokenize_texts(
     let inline = request.body_bytes <= inline_max;
     let prepare = move || {
         let (model, field) = (&request.serving.model, request.field);
+        if let Some(query) = &request.query {
+            return pairs::tokenize_pairs(model, query, request.texts);
+        }
         let texts = request.texts.into_iter().enumerate();
         let ids = texts.map(|(i, text)| tokenize_text(model, (field, i), text, request.truncate));
         ids.collect::<Result<Vec<_>, _>>()
@@ -187,7 +196,7 @@ fn tokenize_text(
     })?;
     let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
     let mut ids = encoder.prompt_ids(text)?;
-    let tokens_max = model.handle.context_max - 1;
+    let tokens_max = model.handle.engine.prompt_tokens_max();
     let (code, message) = match ids.len() {
         0 => ("invalid_value", "has no token".to_owned()),
         n if n > tokens_max && !truncate => (
@@ -195,7 +204,7 @@ fn tokenize_text(
             format!("has {n} tokens; this model takes at most {tokens_max}"),
         ),
         _ => {
-            ids.truncate(tokens_max);
+            model.handle.tokenizer.truncate_prompt(&mut ids, tokens_max);
             return Ok(ids);
         }
     };

@@ -1,9 +1,11 @@
-//! Embeddings: OpenAI's `/v1/embeddings`, and Ollama's `/api/embed` and `/api/embeddings`.
+//! Embeddings: OpenAI's `/v1/embeddings`, and Ollama's `/api/embed` and `/api/embeddings`. Scores of documents: `/v1/rerank`.
 //!
 //! ```text
 //! compute  from texts to vectors: admission, tokenizing, submission, pooling
 //! openai   `/v1/embeddings`
 //! ollama   `/api/embed` and `/api/embeddings`
+//! pairs    a query with each document, tokenized
+//! rerank   `/v1/rerank`
 //! ```
 //!
 //! Each text is a request to the engine, scheduled like any other prompt: chunked prefill beside the running streams,
@@ -13,6 +15,8 @@
 mod compute;
 pub(crate) mod ollama;
 pub(crate) mod openai;
+mod pairs;
+pub(crate) mod rerank;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};

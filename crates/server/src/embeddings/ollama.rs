@@ -58,6 +58,7 @@ async fn respond(
     let request = EmbeddingsRequest {
         field: route.input_field(),
         texts: parsed.texts,
+        query: None,
         truncate: parsed.truncate,
         body_bytes: body.text().len(),
         class: scheduling.priority.unwrap_or_default(),

@@ -33,6 +33,7 @@ pub(crate) async fn create_embeddings(
     let request = EmbeddingsRequest {
         field: "input",
         texts: parsed.texts,
+        query: None,
         truncate: parsed.truncate,
         body_bytes: body.text().len(),
         class: scheduling.priority.unwrap_or(parsed.priority),

@@ -6,6 +6,7 @@ use super::operation::Success::{
 };
 use crate::embeddings::ollama::{OllamaEmbedding, OllamaEmbeddings};
 use crate::embeddings::openai::EmbeddingList;
+use crate::embeddings::rerank::RankedDocuments;
 use crate::health::{Health, Heartbeat, Liveness, LoadingEvent, Readiness, ReadyState, Version};
 use crate::metrics::MetricsSnapshot;
 use crate::routes::anthropic::MessageTokenCount;
@@ -91,6 +92,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/chat/completions/{id}/messages", "OpenAI", "List the messages of a stored chat completion's request", "", &["item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<StoredMessage>>>)),
     ("post", "/v1/completions", "OpenAI", "Create a completion of a prompt", "CompletionRequest", GENERATES, Generation(Protocol::Completion)),
     ("post", "/v1/embeddings", "OpenAI", "Create embeddings of texts or token ids", "EmbeddingRequest", URGENT, Json(200, of::<EmbeddingList>)),
+    ("post", "/v1/rerank", "Rerank", "Score documents for a query, best first", "RerankRequest", URGENT, Json(200, of::<RankedDocuments>)),
     ("get", "/v1/models", "OpenAI", "List models; in Anthropic's format if the header anthropic-version is sent", "", &["anthropic_version", "model_limit", "after_id", "before_id"], Json(200, either::<ModelList<'static>, ModelPage<'static>>)),
     ("get", "/v1/models/{id}", "OpenAI", "Get one model; the id may contain slashes", "", &["anthropic_version"], Json(200, either::<ModelObject<'static>, ModelInfo<'static>>)),
     ("post", "/v1/responses", "Responses", "Create a response", "ResponseRequest", GENERATES, Generation(Protocol::Responses)),

@@ -13,12 +13,13 @@ use wire::edit_distance::edit_distance;
 /// The prefix of versioned paths.
 const V1: &str = "/v1";
 /// First segments under [`V1`] that are accepted without the prefix, with all paths below.
-const WITHOUT_V1: [&str; 6] = [
+const WITHOUT_V1: [&str; 7] = [
     "chat",
     "completions",
     "embeddings",
     "messages",
     "models",
+    "rerank",
     "responses",
 ];
 /// Paths of other servers that are aliases of paths of this server.
@@ -163,6 +164,7 @@ mod tests {
             ("/models/org/name", "/v1/models/org/name"),
             ("/models/a%2Fb", "/v1/models/a%2Fb"),
             ("/embeddings/", "/v1/embeddings"),
+            ("/rerank", "/v1/rerank"),
             ("/completions", "/v1/completions"),
             ("/responses/r/cancel", "/v1/responses/r/cancel"),
             ("/messages/count_tokens", "/v1/messages/count_tokens"),

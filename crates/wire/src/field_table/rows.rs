@@ -257,6 +257,24 @@ pub const EMBEDDINGS: FieldTable = FieldTable {
     ],
 };
 
+/// `/v1/rerank`, with the fields of Jina's and Cohere's clients.
+pub const RERANK: FieldTable = FieldTable {
+    rows: &[
+        honored("documents"),
+        rejected(
+            "max_tokens_per_doc",
+            &[],
+            "documents are truncated to the context",
+        ),
+        honored("model"),
+        honored("query"),
+        rejected("rank_fields", &[], "documents have one text"),
+        honored("return_documents"),
+        honored("top_n"),
+        no_effect("user", ACCOUNTING),
+    ],
+};
+
 /// `/api/chat`.
 pub const OLLAMA_CHAT: FieldTable = FieldTable {
     rows: &[

@@ -47,6 +47,7 @@ fn cases() -> Vec<Case> {
             &MESSAGES,
         ),
         case("`POST /v1/embeddings`", &EMBEDDINGS),
+        case("`POST /v1/rerank`", &RERANK),
         case("`POST /api/chat`", &OLLAMA_CHAT),
         case("`POST /api/generate`", &OLLAMA_GENERATE),
         case("`POST /api/embed`", &OLLAMA_EMBED),

@@ -145,6 +145,10 @@ details! {
         "input": inputs(INPUTS_MAX),
         "encoding_format": json!({"enum": ["float", "base64"]}),
     }
+    RERANK: {
+        "query": json!({"minLength": 1}),
+        "documents": documents(INPUTS_MAX),
+    }
     OLLAMA_EMBEDDINGS: {
         "prompt": inputs(1),
         "keep_alive": keep_alive(),
@@ -291,6 +295,13 @@ fn inputs(max: usize) -> Value {
         text, ids,
         {"type": "array", "items": input, "minItems": 1, "maxItems": max},
     ]})
+}
+
+fn documents(max: usize) -> Value {
+    let text = json!({"type": "string", "minLength": 1});
+    let object = json!({"type": "object", "properties": {"text": text}, "required": ["text"]});
+    let document = json!({"anyOf": [text, object]});
+    json!({"type": "array", "items": document, "minItems": 1, "maxItems": max})
 }
 
 fn keep_alive() -> Value {

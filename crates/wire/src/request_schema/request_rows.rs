@@ -10,7 +10,9 @@ use crate::metadata;
 use crate::ollama::store_request;
 use crate::request_parser::ParseContext;
 use crate::workflow_request::{ChannelWriteRequest, RunRequest};
-use crate::{ai_sdk, anthropic, jobs, ollama, openai, responses, vocabulary_request};
+use crate::{
+    ai_sdk, anthropic, jobs, ollama, openai, rerank_request, responses, vocabulary_request,
+};
 use generate::error::ApiError;
 use generate::request::CHOICES_MAX;
 
@@ -37,7 +39,7 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 26] = [
+pub const REQUESTS: [RequestSchema; 27] = [
     RequestSchema {
         name: "ChatRequest",
         required: &["messages"],
@@ -133,6 +135,13 @@ pub const REQUESTS: [RequestSchema; 26] = [
         required: &["input"],
         parse: |fields| embeddings_request::parse_openai(fields, ANY_EMBEDDING_MODEL).map(drop),
         details: &[details::STREAM, details::EMBEDDINGS],
+        ..DEFAULT
+    },
+    RequestSchema {
+        name: "RerankRequest",
+        required: &["query", "documents"],
+        parse: |fields| rerank_request::parse(fields).map(drop),
+        details: &[details::STREAM, details::RERANK],
         ..DEFAULT
     },
     RequestSchema {

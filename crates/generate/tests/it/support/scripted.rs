@@ -46,7 +46,7 @@ impl Forward for Scripted {
             match span.want {
                 Want::Last => end - 1..end,
                 Want::All => span.position..end,
-                Want::None | Want::LastHidden | Want::AllHidden => end..end,
+                Want::None | Want::LastHidden | Want::AllHidden | Want::FirstHidden => end..end,
             }
         });
         for (row, position) in logits.chunks_mut(self.vocab).zip(positions) {

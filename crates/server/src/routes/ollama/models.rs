@@ -5,7 +5,7 @@ use crate::response::error_response::Rejected;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use gateway::models::{ListedModel, ModelEntry, ModelFacts, ModelRegistry, ReadyModel};
+use gateway::models::{ListedModel, ModelEntry, ModelFacts, ModelRegistry, ModelTask, ReadyModel};
 use generate::error::ApiError;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -204,7 +204,11 @@ fn model_description(
         template: own_template.or(facts.template.as_deref()),
         details,
         model_info: &facts.info,
-        capabilities: capability_names(capabilities),
+        capabilities: match facts.task {
+            ModelTask::Generation => capability_names(capabilities),
+            ModelTask::Embedding => vec!["embedding"],
+            ModelTask::Ranking => vec!["rerank"],
+        },
         tool_prompt: capabilities.tools.name(),
         modified_at: Nanos(facts.modified),
         system: derived.and_then(|derived| derived.system.as_deref()),

@@ -118,7 +118,7 @@ impl Forward for Echo {
         for span in batch.spans() {
             let end = span.position + span.tokens.len();
             let first = match span.want {
-                Want::None | Want::LastHidden | Want::AllHidden => end,
+                Want::None | Want::LastHidden | Want::AllHidden | Want::FirstHidden => end,
                 Want::Last => end - 1,
                 Want::All => span.position,
             };

@@ -1,0 +1,72 @@
+//! Sizes of an encoder, which computes a text in one step and keeps nothing of it.
+
+use super::weights::PackedModel;
+use crate::config::Settings;
+use crate::failure::Failure;
+use kernels::{Isa, Pool};
+use model::encoder::{EncoderConfig, EncoderKind};
+use model::{EncoderModel, LoadOptions, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed, ROWS_MAX};
+
+/// Rows of a batch for each page beside those of the longest text: texts that are shorter on average fill no batch.
+const ROWS_PER_PAGE: usize = 4;
+
+/// Sizes of a loaded encoder: a step has room for the longest text, and pages for a batch of texts. `model.kv_mib` has no
+/// part in them.
+pub(super) fn encoder_options(
+    files: &ModelFiles,
+    kind: EncoderKind,
+    settings: &Settings,
+) -> Result<LoadOptions, Failure> {
+    let config = EncoderConfig::from_gguf(files.metadata(), kind, settings.model.context);
+    let context = config.map_err(Failure::user)?.context_max.min(ROWS_MAX);
+    let engine = &settings.engine;
+    let rows_max = engine.step_tokens.clamp(context, ROWS_MAX);
+    let pages = context.div_ceil(PAGE_TOKENS) + rows_max.div_ceil(ROWS_PER_PAGE);
+    Ok(LoadOptions {
+        context_max: Some(context),
+        page_tokens: PAGE_TOKENS,
+        pages: pages.min(PAGES_MAX),
+        kv: settings.model.kv_type.into(),
+        rows_max,
+        logit_rows_max: engine.sequences_max.min(rows_max),
+    })
+}
+
+/// Packs an encoder's weights.
+pub(super) fn load_encoder(
+    files: ModelFiles,
+    kind: EncoderKind,
+    (isa, pool): (Isa, Pool),
+    options: &LoadOptions,
+    progress: &mut dyn FnMut(Packed),
+) -> Result<PackedModel, Failure> {
+    let model = EncoderModel::load(files, kind, isa, pool, options, progress);
+    let model = model.map_err(Failure::user)?;
+    Ok(PackedModel {
+        bytes: model.bytes(),
+        model: Box::new(model),
+    })
+}
+
+/// Bytes that an encoder's keys, values and workspace would have once loaded.
+pub(super) fn encoder_scratch_bytes(
+    files: &ModelFiles,
+    kind: EncoderKind,
+    options: &LoadOptions,
+) -> Result<u64, Failure> {
+    let config = EncoderConfig::from_gguf(files.metadata(), kind, options.context_max);
+    let config = config.map_err(Failure::user)?;
+    let kv = config.kv_shape(options.pages, PAGE_TOKENS).bytes();
+    let feed_forward = match config.is_gated() {
+        true => 2 * config.hidden,
+        false => config.hidden,
+    };
+    let row = 3 * config.dim
+        + 2 * config.query_cols()
+        + 2 * config.kv_cols()
+        + feed_forward
+        + config.head_dim;
+    let widest = config.dim.max(config.hidden).max(config.query_cols());
+    let scratch = options.rows_max * (4 * row + 6 * widest + 192);
+    Ok((kv.unwrap_or(usize::MAX) as u64).saturating_add(scratch as u64))
+}

@@ -1,0 +1,150 @@
+//! `POST /v1/rerank`: scores of documents for a query, by a cross-encoder.
+
+use super::EmbeddingsResponse;
+use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings};
+use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
+use crate::request::model_lookup;
+use crate::response::error_response::Rejected;
+use axum::extract::State;
+use bytes::{Bytes, BytesMut};
+use gateway::handles::Gateway;
+use gateway::models::{ModelLease, ModelTask, ServedModel};
+use generate::error::ApiError;
+use generate::request::Prompt;
+use schemars::JsonSchema;
+use wire::protocol::Protocol;
+use wire::request_body::RequestBody;
+use wire::{clock, json, rerank_request};
+
+/// The handler of `/v1/rerank`.
+pub(crate) async fn rank_documents(
+    State(gateway): State<Gateway>,
+    RateLimited(caller): RateLimited,
+    scheduling: SchedulingHeaders,
+    JsonBody(body): JsonBody,
+) -> Result<EmbeddingsResponse, Rejected> {
+    let models = &gateway.models;
+    let body = RequestBody::parse(body)?;
+    let lease = model_lookup::find_lease(models, Protocol::Completion, &body).await?;
+    let mut fields = body.fields();
+    let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
+    expect_ranking(&serving.model)?;
+    let parsed = rerank_request::parse(fields)?;
+    let client_deadline = parsed.deadline.map(|deadline| clock::now() + deadline);
+    let documents = parsed.documents.iter().cloned();
+    let request = EmbeddingsRequest {
+        field: "documents",
+        texts: documents.map(Prompt::Text).collect(),
+        query: Some(parsed.query.clone()),
+        truncate: true,
+        body_bytes: body.text().len(),
+        class: scheduling.priority.unwrap_or(parsed.priority),
+        deadline: scheduling.deadline.into_iter().chain(client_deadline).min(),
+        serving,
+    };
+    let computed = compute_embeddings(&gateway.generations, &caller, request).await?;
+    let mut ranked = ranking(&computed);
+    ranked.truncate(parsed.top_n.unwrap_or(usize::MAX));
+    let texts = parsed.return_documents.then_some(&parsed.documents[..]);
+    Ok(EmbeddingsResponse {
+        body: rank_response(&name, &ranked, texts, computed.prompt_tokens),
+        ignored: parsed.ignored,
+    })
+}
+
+/// # Errors
+/// The model gives no score.
+fn expect_ranking(model: &ServedModel) -> Result<(), ApiError> {
+    let classes = model.handle.engine.hidden_dim();
+    let message = match model.facts.task {
+        ModelTask::Ranking if classes == 1 => return Ok(()),
+        ModelTask::Ranking => format!("model: has {classes} classes; a reranker has 1"),
+        _ => "model: is no reranker (an encoder with a classification head)".to_owned(),
+    };
+    Err(ApiError::field("model", "not_supported", message))
+}
+
+/// Indices and scores of the documents, best first; equal scores in the order of the request.
+fn ranking(computed: &ComputedEmbeddings) -> Vec<(usize, f32)> {
+    let scores = computed
+        .vectors
+        .iter()
+        .map(|scores| scores.iter().sum::<f32>());
+    let mut ranked: Vec<(usize, f32)> = scores.map(relevance).enumerate().collect();
+    ranked.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    ranked
+}
+
+/// A score between 0 and 1.
+fn relevance(score: f32) -> f32 {
+    1.0 / (1.0 + (-score).exp())
+}
+
+/// The response of `/v1/rerank`.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct RankedDocuments {
+    object: String,
+    model: String,
+    /// Best first.
+    results: Vec<RankedDocument>,
+    usage: RankingUsage,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RankedDocument {
+    /// Number of the document in the request.
+    index: u64,
+    /// From 0 to 1.
+    relevance_score: f32,
+    /// With `return_documents`.
+    document: Option<DocumentText>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct DocumentText {
+    text: String,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RankingUsage {
+    prompt_tokens: u64,
+    total_tokens: u64,
+}
+
+fn rank_response(
+    model: &str,
+    ranked: &[(usize, f32)],
+    texts: Option<&[String]>,
+    tokens: u64,
+) -> Bytes {
+    let mut out = BytesMut::new();
+    json::raw(&mut out, "{\"object\":\"list\",\"model\":");
+    json::string(&mut out, model);
+    json::raw(&mut out, ",\"results\":[");
+    for (i, &(index, score)) in ranked.iter().enumerate() {
+        json::raw(&mut out, if i == 0 { "" } else { "," });
+        json::raw(&mut out, "{\"index\":");
+        json::integer(&mut out, index as u64);
+        json::raw(&mut out, ",\"relevance_score\":");
+        json::write(&json::shortest_number(score), &mut out);
+        if let Some(text) = texts.and_then(|texts| texts.get(index)) {
+            json::raw(&mut out, ",\"document\":{\"text\":");
+            json::string(&mut out, text);
+            json::raw(&mut out, "}");
+        }
+        json::raw(&mut out, "}");
+    }
+    for (name, count) in [
+        ("],\"usage\":{\"prompt_tokens\":", tokens),
+        (",\"total_tokens\":", tokens),
+    ] {
+        json::raw(&mut out, name);
+        json::integer(&mut out, count);
+    }
+    json::raw(&mut out, "}}");
+    out.freeze()
+}
