@@ -24,6 +24,8 @@ pub enum RecordPooling {
     Last,
     /// The mean.
     Mean,
+    /// The first token's hidden state.
+    First,
 }
 
 impl From<Pooling> for RecordPooling {
@@ -31,6 +33,7 @@ impl From<Pooling> for RecordPooling {
         match pooling {
             Pooling::Last => Self::Last,
             Pooling::Mean => Self::Mean,
+            Pooling::First => Self::First,
         }
     }
 }
@@ -40,6 +43,7 @@ impl From<RecordPooling> for Pooling {
         match pooling {
             RecordPooling::Last => Self::Last,
             RecordPooling::Mean => Self::Mean,
+            RecordPooling::First => Self::First,
         }
     }
 }
