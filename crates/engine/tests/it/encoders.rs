@@ -171,6 +171,7 @@ fn encoder_rejects_generations_and_long_texts() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
 fn encoder_needs_room_for_its_longest_text() {
     let build = |dims| {
         Engine::new(

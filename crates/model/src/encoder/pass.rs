@@ -165,7 +165,7 @@ impl EncoderPass {
                 (&mut *key, config.kv_cols()),
             ] {
                 pool.rows(x, cols, |row, heads| {
-                    rope.apply(angles.row(row), heads, dim)
+                    rope.apply(angles.row(row), heads, dim);
                 });
             }
         }

@@ -50,7 +50,10 @@ impl EncoderScratch {
         let rows = dims.rows_max;
         let (query_cols, kv_cols) = (config.query_cols(), config.kv_cols());
         let cols_max = config.dim.max(config.hidden).max(query_cols);
-        let classes = weights.head.as_ref().map_or(0, |head| head.classes());
+        let classes = weights
+            .head
+            .as_ref()
+            .map_or(0, super::weights::ClassifierHead::classes);
         let is_gated = config.is_gated();
         Self {
             stream: Buffer::new(rows, config.dim),
