@@ -180,9 +180,11 @@ fn stream_of_another_model_fails_with_readable_tokens() {
     assert!(reply.body.contains("model_changed"), "{}", reply.body);
     assert_eq!(restarted.describe(&id)["completion_tokens"], 5);
     // The ending is recorded: the first model does not continue the stream.
-    let again = restarted.copy().start(fake(), kept());
-    again.rig.gate.open();
-    assert_eq!(get(&again.rig, &events(&id), "").body, reply.body);
+    wait_until("the ending on disk", || {
+        let again = restarted.copy().start(fake(), kept());
+        again.rig.gate.open();
+        get(&again.rig, &events(&id), "").body == reply.body
+    });
     let (copied, id) = cut_after_five();
     Rig::set_next_identity(identity("other", "other"));
     let unreadable = copied.start(fake(), kept());
