@@ -121,16 +121,14 @@ async fn process_whose_address_refuses_connections_is_gone_before_a_silent_one()
     server.start();
     let beat = Duration::from_millis(500);
     let gateway = Heartbeat::new(InstanceId(0), Role::Gateway);
-    let first = join_as(&server, "c", 1, gateway.clone(), beat).await;
+    let first = join_as(&server, "c", 1, gateway, beat).await;
     let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (ended, stopped) = (listen().await, listen().await);
     let join = async |id, listener: &TcpListener| {
         let http = Some(listener.local_addr().unwrap().to_string());
-        let own = Heartbeat {
-            http,
-            ..gateway.clone()
-        };
-        join_as(&server, "c", id, own, beat).await
+        // Engines try no connections: each connection that is accepted is the gateway's.
+        let engine = Heartbeat::new(InstanceId(0), Role::Engine);
+        join_as(&server, "c", id, Heartbeat { http, ..engine }, beat).await
     };
     let (second, third) = (join(2, &ended).await, join(3, &stopped).await);
     for id in [2, 3] {
