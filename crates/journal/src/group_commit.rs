@@ -4,6 +4,7 @@ use crate::durability::{Durability, Impairment};
 use crate::file_system::FileSystem;
 use crate::record::Record;
 use crate::record_encoder::RecordAddress;
+use crate::stream_table::LiveStream;
 use crate::sync_job::{SyncDone, SyncJob};
 use crate::writer::Writer;
 use std::sync::Arc;
@@ -108,6 +109,7 @@ impl<F: FileSystem> Writer<F> {
             Ok(()) => {
                 self.counts.syncs += 1;
                 self.sync.frames = self.sync.frames.max(job.frames);
+                self.note_synced_copies();
                 self.sync.commits = self.sync.commits.max(job.commits);
                 self.note_sync();
                 self.restore_reserve();
@@ -115,6 +117,9 @@ impl<F: FileSystem> Writer<F> {
             }
             Err(error) => {
                 self.counts.errors += 1;
+                self.streams
+                    .streams_mut()
+                    .for_each(LiveStream::note_failed_sync);
                 let has_failed =
                     |file: &Arc<F::File>| job.files.iter().any(|f| Arc::ptr_eq(f, file));
                 self.current.take_if(|current| has_failed(&current.file));
@@ -136,6 +141,19 @@ impl<F: FileSystem> Writer<F> {
         job.files.clear();
         self.sync.spare = job.files;
         self.update_acknowledged();
+    }
+
+    /// The versions that were replaced before the sync are not needed any more.
+    fn note_synced_copies(&mut self) {
+        if !self.has_replaced {
+            return;
+        }
+        self.has_replaced = false;
+        self.may_have_dead_segments = true;
+        for stream in self.streams.streams_mut() {
+            stream.note_synced(self.sync.frames);
+            self.has_replaced |= stream.replaced_base != u64::MAX;
+        }
     }
 
     /// After a failed sync the journal is durable again once all live streams were rewritten and synced.

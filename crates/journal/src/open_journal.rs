@@ -162,6 +162,7 @@ fn new_writer<F: FileSystem>(
         batch,
         next_frame: scan.next_frame,
         rewritten_at: 0,
+        has_replaced: false,
         sync: SyncState::new(scan.next_frame),
         health: Health::new(),
         cycle: None,
@@ -203,7 +204,9 @@ impl<F: FileSystem> Writer<F> {
         }
         for address in scan.journal.unused {
             let why = crate::RELEASED;
-            let pushed = self.batch.push(address, &Record::Forgotten { why });
+            let pushed = self
+                .batch
+                .push(address, &Record::Forgotten { why, copy: 0 });
             debug_assert!(pushed.is_ok(), "the record has no part with a bound");
         }
         recovered

@@ -73,6 +73,9 @@ pub enum Record<'a> {
     Forgotten {
         /// The caller's code, or [`REWRITTEN`].
         why: u32,
+        /// Handle of the copy that replaces a stream that was [`REWRITTEN`], so that a copy of another process, whose end
+        /// was never written, is not taken for it. 0: none, or not known, as in records of earlier versions.
+        copy: u64,
     },
     /// Records after this one were not written: the disk was full or broken.
     Gap,

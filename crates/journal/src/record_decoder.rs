@@ -123,6 +123,7 @@ impl RecordDecoder {
             kind::KEPT => Record::Kept { outcome: body.0 },
             kind::FORGOTTEN => Record::Forgotten {
                 why: body.take_u32()?,
+                copy: body.take_varint().unwrap_or(0),
             },
             kind::GAP => Record::Gap,
             kind::SEAL => Record::Seal,

@@ -134,7 +134,12 @@ fn push_body(out: &mut Vec<u8>, record: &Record<'_>) {
             let (attempt, why) = (u64::from(attempt), u64::from(why));
             push_numbers(out, &[generation, instance, attempt, why, tokens]);
         }
-        Record::Forgotten { why } => push_varint(out, u64::from(why)),
+        Record::Forgotten { why, copy } => {
+            push_varint(out, u64::from(why));
+            if copy != 0 {
+                push_varint(out, copy);
+            }
+        }
         Record::Gap | Record::Seal => {}
         Record::Unknown { body, .. } => out.extend_from_slice(body),
     }

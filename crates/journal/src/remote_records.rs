@@ -96,7 +96,7 @@ impl RemoteRecords {
     /// # Errors
     /// There is none, or this version cannot read it.
     pub fn finish(self, id: u128) -> Result<RemoteStream, ReplayError> {
-        let streams = self.replay.finish().streams;
+        let streams = self.replay.finish(0).streams;
         let found = streams.into_iter().find(|(_, stream)| stream.id == id);
         let (handle, stream) = found.ok_or(ReplayError::NoBeginning)?;
         if stream.version > OPEN_VERSION {
@@ -177,6 +177,11 @@ mod tests {
         assert_eq!(found.stream.integrity, Integrity::Intact);
     }
 
+    fn rewritten(copy: u64) -> Record<'static> {
+        let why = REWRITTEN;
+        Record::Forgotten { why, copy }
+    }
+
     #[test]
     fn copy_counts_when_the_original_is_forgotten() {
         let copy = Open {
@@ -188,7 +193,7 @@ mod tests {
             (5, 1, tokens(0, &[1, 2])),
             (6, 0, Record::Open(copy)),
             (6, 1, tokens(0, &[1, 2])),
-            (5, 2, Record::Forgotten { why: REWRITTEN }),
+            (5, 2, rewritten(6)),
             (6, 2, tokens(2, &[3])),
         ];
         for (count, description, tokens) in [(4, "first", 2), (5, "copy", 2), (6, "copy", 3)] {
@@ -201,6 +206,26 @@ mod tests {
         let found = replay(&encoded(&records[2..]), 9).unwrap().stream;
         assert_eq!(found.integrity, Integrity::Intact);
         assert_eq!(found.choices[0].ids, [1, 2, 3]);
+    }
+
+    #[test]
+    fn unfinished_copy_does_not_count_for_another_one() {
+        let copy = Open {
+            replaces: 5,
+            ..Open::new(ID, b"copy")
+        };
+        let records = |named| {
+            encoded(&[
+                (5, 0, Record::Open(Open::new(ID, b"first"))),
+                (6, 0, Record::Open(copy)),
+                (6, 1, tokens(0, &[1, 2])),
+                (5, 1, rewritten(named)),
+            ])
+        };
+        let copied = |named| replay(&records(named), 9).map(|found| found.stream.description);
+        assert_eq!(copied(6), Ok(b"copy".to_vec()));
+        assert_eq!(copied(0), Ok(b"copy".to_vec()), "of an earlier version");
+        assert_eq!(copied(7), Err(ReplayError::NoBeginning), "7 is lost");
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Replay {
         stream.next_sequence = raw.address.sequence + 1;
         stream.base = segment;
         stream.bytes = raw.bytes as u64;
-        stream.last_frame = header.number;
+        (stream.last_frame, stream.last_boot) = (header.number, header.boot);
         stream.held = ENTRY_BYTES;
         if open.version > OPEN_VERSION {
             push_refused(&mut stream, raw, &mut self.budget);
@@ -139,7 +139,7 @@ impl Replay {
         }
         stream.next_sequence = raw.address.sequence.saturating_add(1);
         stream.bytes += raw.bytes as u64;
-        stream.last_frame = header.number;
+        (stream.last_frame, stream.last_boot) = (header.number, header.boot);
         if raw.kind == kind::FORGOTTEN {
             self.forget_stream(raw);
         } else if stream.version > OPEN_VERSION {
@@ -158,15 +158,16 @@ impl Replay {
     /// Removes a stream, and completes the copy that replaces the removed one.
     fn forget_stream(&mut self, raw: RawRecord<'_>) {
         let handle = raw.address.handle;
-        let is_rewritten = matches!(
-            self.decoder.decode_body(raw),
-            Some(Record::Forgotten { why: REWRITTEN })
-        );
+        let replacement = match self.decoder.decode_body(raw) {
+            Some(Record::Forgotten { why, copy }) if why == REWRITTEN => Some(copy),
+            _ => None,
+        };
         self.remove_stream(handle);
         let Some(copy) = self.copies.remove(&handle) else {
             return;
         };
-        if is_rewritten {
+        // The copy that is named may be lost, and the unfinished one of an earlier process be there.
+        if replacement.is_some_and(|named| named == copy || named == 0) {
             if let Some(stream) = self.streams.get_mut(&copy) {
                 stream.replaces = 0;
             }
@@ -182,7 +183,8 @@ impl Replay {
     }
 
     /// The streams in the order of their handles, one for each id, and the addresses of the versions that are not used.
-    pub(crate) fn finish(self) -> ReplayedJournal {
+    /// `last_boot` is that of the newest segment.
+    pub(crate) fn finish(self, last_boot: u64) -> ReplayedJournal {
         let damaged_before = self.damaged_before.unwrap_or(0);
         let mut versions: Vec<_> = self.streams.into_iter().collect();
         versions.sort_unstable_by_key(|(handle, stream)| {
@@ -194,12 +196,14 @@ impl Replay {
         let mut unused = Vec::new();
         let mut last_id = None;
         versions.retain(|(handle, stream)| {
-            let is_first = last_id.replace(stream.id) != Some(stream.id);
-            if !is_first {
+            // A later process did not use the unfinished copy, and may have told another text.
+            let is_stale = stream.replaces != 0 && stream.last_boot < last_boot;
+            let is_used = !is_stale && last_id.replace(stream.id) != Some(stream.id);
+            if !is_used {
                 let (handle, sequence) = (*handle, stream.next_sequence);
                 unused.push(RecordAddress { handle, sequence });
             }
-            is_first
+            is_used
         });
         versions.sort_unstable_by_key(|(handle, _)| *handle);
         for (_, stream) in &mut versions {

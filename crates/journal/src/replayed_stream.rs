@@ -26,6 +26,8 @@ pub(crate) struct ReplayedStream {
     pub(crate) last_frame: u64,
     pub(crate) held: usize,
     pub(crate) boot: u64,
+    /// Boot of the last record's frame.
+    pub(crate) last_boot: u64,
     pub(crate) description: Vec<u8>,
     pub(crate) started: Option<RecoveredStart>,
     pub(crate) choices: Vec<RecoveredChoice>,

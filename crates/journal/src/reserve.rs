@@ -94,7 +94,7 @@ impl<F: FileSystem> Writer<F> {
                 kind::ENDED | kind::SEAL => true,
                 kind::FORGOTTEN => !matches!(
                     decoder.decode_body(raw),
-                    Some(Record::Forgotten { why: REWRITTEN })
+                    Some(Record::Forgotten { why: REWRITTEN, .. })
                 ),
                 _ => false,
             };

@@ -1,7 +1,7 @@
 //! Freeing space: dead segments, and stored responses that are given up.
 
 use crate::file_system::FileSystem;
-use crate::stream_table::StreamKey;
+use crate::stream_table::{LiveStream, StreamKey};
 use crate::writer::Writer;
 
 /// Reason of [`Forgotten`](crate::Record::Forgotten) where a stored response was given up for space.
@@ -11,8 +11,7 @@ impl<F: FileSystem> Writer<F> {
     /// Deletes the oldest segments up to the first that a live stream needs. Segments go in order, so that the end of a
     /// stream is never deleted before the stream.
     pub(crate) fn delete_dead_segments(&mut self) {
-        let is_covered = self.sync.frames >= self.rewritten_at;
-        if !self.may_have_dead_segments || !is_covered {
+        if !self.may_have_dead_segments {
             return;
         }
         self.may_have_dead_segments = false;
@@ -28,11 +27,9 @@ impl<F: FileSystem> Writer<F> {
     }
 
     fn first_needed_segment(&self) -> u64 {
-        let bases = self
-            .streams
-            .keys()
-            .filter_map(|key| self.streams.get(key)?.base);
-        bases.min().unwrap_or(u64::MAX).min(self.newest_segment())
+        let streams = self.streams.streams();
+        let needed = streams.map(LiveStream::needed_from).min();
+        needed.unwrap_or(u64::MAX).min(self.newest_segment())
     }
 
     /// Gives up stored responses, oldest first, while the live streams need more than they may.
@@ -68,7 +65,7 @@ impl<F: FileSystem> Writer<F> {
         let needed = self.first_needed_segment();
         let in_segment = |key: &StreamKey| {
             let stream = self.streams.get(*key);
-            stream.is_some_and(|stream| stream.base == Some(needed))
+            stream.is_some_and(|stream| stream.needed_from() == needed)
         };
         let keys: Vec<StreamKey> = self.streams.keys().filter(in_segment).collect();
         let is_kept = |key: &StreamKey| self.streams.get(*key).is_some_and(|s| s.is_kept);
@@ -99,7 +96,8 @@ impl<F: FileSystem> Writer<F> {
         self.may_have_dead_segments = true;
         self.released.push(key);
         if stream.base.is_some() {
-            let record = crate::Record::Forgotten { why: RELEASED };
+            let (why, copy) = (RELEASED, 0);
+            let record = crate::Record::Forgotten { why, copy };
             let pushed = self.batch.push(stream.address(), &record);
             debug_assert!(pushed.is_ok(), "the record has no part with a bound");
         }

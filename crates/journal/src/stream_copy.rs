@@ -1,7 +1,7 @@
 //! Writing one live stream once more.
 //!
 //! A copy has a handle of its own and names the one that it replaces. The last record of the copy is the end of the
-//! original, in the same or a later frame: without that record a recovery uses the original.
+//! original, in the same or a later frame, with the copy's handle: without that record a recovery uses the original.
 
 use crate::append_error::AppendError;
 use crate::file_system::FileSystem;
@@ -117,7 +117,7 @@ impl<F: FileSystem> Writer<F> {
             ..
         } = copy;
         if !has_failed {
-            self.end_original(key, replaces);
+            self.end_original(key, replaces, next.handle);
             self.flush_batch();
         }
         if self.counts.dropped_batches == dropped_before {
@@ -140,15 +140,14 @@ impl<F: FileSystem> Writer<F> {
         }
     }
 
-    fn end_original(&mut self, key: StreamKey, handle: u64) {
+    fn end_original(&mut self, key: StreamKey, handle: u64, copy: u64) {
         let Some(stream) = self.streams.get_mut(key).filter(|_| handle != 0) else {
             return;
         };
         let address = stream.take_address();
         stream.batch = self.batch.number;
-        let pushed = self
-            .batch
-            .push(address, &Record::Forgotten { why: REWRITTEN });
+        let why = REWRITTEN;
+        let pushed = self.batch.push(address, &Record::Forgotten { why, copy });
         debug_assert!(pushed.is_ok(), "the record has no part with a bound");
     }
 
@@ -161,6 +160,7 @@ impl<F: FileSystem> Writer<F> {
         is_kept: bool,
     ) {
         self.rewritten_at = self.next_frame;
+        self.has_replaced = true;
         self.may_have_dead_segments = true;
         self.counts.rewritten_streams += 1;
         let Some(stream) = self.streams.get_mut(key) else {
@@ -169,6 +169,8 @@ impl<F: FileSystem> Writer<F> {
         self.live_bytes = self.live_bytes - stream.bytes + bytes;
         self.gaps -= usize::from(stream.has_gap);
         self.kept = self.kept - usize::from(stream.is_kept) + usize::from(is_kept);
+        stream.replaced_base = stream.needed_from();
+        stream.copied_before = self.next_frame;
         stream.handle = next.handle;
         stream.next_sequence = next.sequence;
         stream.bytes = bytes;

@@ -29,6 +29,11 @@ pub(crate) struct LiveStream {
     pub(crate) bytes: u64,
     /// Number of the segment that contains the first record; the segments from there on are needed.
     pub(crate) base: Option<u64>,
+    /// `base` of the version that the present one replaced, which is needed until a sync covers the present one;
+    /// `u64::MAX`: none.
+    pub(crate) replaced_base: u64,
+    /// Number of the frame behind the present version's copy; `u64::MAX` where the sync of the copy's file failed.
+    pub(crate) copied_before: u64,
     /// Number of the batch that contains the stream's last record.
     pub(crate) batch: u64,
     /// Number of the batch that contains the stream's beginning.
@@ -51,12 +56,34 @@ impl LiveStream {
             next_sequence: 0,
             bytes: 0,
             base: None,
+            replaced_base: u64::MAX,
+            copied_before: 0,
             batch: 0,
             opened_in: 0,
             has_gap: false,
             gap_is_marked: false,
             is_kept: false,
             refused: None,
+        }
+    }
+
+    /// The first segment that is needed.
+    pub(crate) fn needed_from(&self) -> u64 {
+        self.base.unwrap_or(u64::MAX).min(self.replaced_base)
+    }
+
+    /// The frames below this number are on the disk.
+    pub(crate) fn note_synced(&mut self, frames: u64) {
+        if self.copied_before <= frames {
+            self.replaced_base = u64::MAX;
+        }
+    }
+
+    /// A sync failed: where the present version is a copy that no sync covered, only another copy can replace the
+    /// version before.
+    pub(crate) fn note_failed_sync(&mut self) {
+        if self.replaced_base != u64::MAX {
+            self.copied_before = u64::MAX;
         }
     }
 
@@ -147,6 +174,12 @@ impl StreamTable {
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = StreamKey> {
         (0..self.entries.len()).filter_map(|index| self.key_at(index))
+    }
+
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &LiveStream> {
+        self.entries
+            .iter()
+            .filter_map(|entry| entry.stream.as_ref())
     }
 
     pub(crate) fn streams_mut(&mut self) -> impl Iterator<Item = &mut LiveStream> {

@@ -43,8 +43,10 @@ pub struct Writer<F: FileSystem> {
     pub(crate) reserve: Option<Arc<F::File>>,
     pub(crate) batch: Batch,
     pub(crate) next_frame: u64,
-    /// Number of the frame with the last copy of a stream: older copies are needed until a sync covers the frame.
+    /// Number of the frame with the last copy of a stream: streams are rewritten again after a sync that covers the frame.
     pub(crate) rewritten_at: u64,
+    /// Whether a live stream may have a version that was replaced and is still needed.
+    pub(crate) has_replaced: bool,
     pub(crate) sync: SyncState<F>,
     pub(crate) health: Health,
     pub(crate) cycle: Option<RewriteCycle>,
@@ -188,7 +190,7 @@ impl<F: FileSystem> Writer<F> {
             let why = why.max(crate::REWRITTEN + 1);
             let pushed = self
                 .batch
-                .push(stream.address(), &Record::Forgotten { why });
+                .push(stream.address(), &Record::Forgotten { why, copy: 0 });
             debug_assert!(pushed.is_ok(), "the record has no part with a bound");
         }
         self.flush_full_batch();

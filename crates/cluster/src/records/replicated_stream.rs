@@ -175,10 +175,11 @@ impl ReplicatedStream {
                 handle: replaces,
                 sequence: ORIGINAL_END,
             };
+            let (why, copy) = (REWRITTEN, self.next.handle);
             encode_record(
                 &mut self.pending,
                 original,
-                &Record::Forgotten { why: REWRITTEN },
+                &Record::Forgotten { why, copy },
             )?;
         }
         self.copying = Some(Copying {

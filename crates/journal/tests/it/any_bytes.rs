@@ -42,6 +42,7 @@ fn random_records(random: &mut Random) -> Vec<u8> {
             }),
             1 => Record::Forgotten {
                 why: random.below(2) as u32,
+                copy: random.below(4),
             },
             2 => Record::Unknown {
                 kind: random.below(20) as u8,

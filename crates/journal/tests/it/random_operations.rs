@@ -55,24 +55,43 @@ proptest! {
     /// everything of the streams that the writer calls durable.
     #[test]
     fn failing_disk_never_gives_other_text(seed in any::<u64>()) {
-        let mut config = small_config();
-        if seed % 2 == 0 {
-            config.batch_bytes = 200;
-        }
-        let mut driver = Driver::new(config, seed);
-        driver.has_faults = true;
-        driver.tokens_max = 100;
+        run_on_failing_disk(seed);
+    }
+}
+
+/// Seeds that found errors.
+#[test]
+fn failing_disk_gives_no_other_text_with_seeds_that_once_failed() {
+    for seed in [
+        4_792_746_935_064_990_352,
+        5_380_248_462_503_904_612,
+        5_910_123_326_253_563_656,
+        8_259_708_674_857_489_570,
+        8_597_054_974_496_470_450,
+        15_021_268_166_007_772_822,
+    ] {
+        run_on_failing_disk(seed);
+    }
+}
+
+fn run_on_failing_disk(seed: u64) {
+    let mut config = small_config();
+    if seed.is_multiple_of(2) {
+        config.batch_bytes = 200;
+    }
+    let mut driver = Driver::new(config, seed);
+    driver.has_faults = true;
+    driver.tokens_max = 100;
+    for _ in 0..5 {
         for _ in 0..5 {
-            for _ in 0..5 {
-                let faults = random_faults(&driver.disk.calls(), &mut driver.random);
-                driver.disk.set_faults(faults);
-                run_steps(&mut driver, 30);
-                // Time for the next attempt.
-                driver.now += Duration::from_secs(driver.random.below(90));
-            }
-            let crash = random_crash(&mut driver.random);
-            driver.restart(crash);
+            let faults = random_faults(&driver.disk.calls(), &mut driver.random);
+            driver.disk.set_faults(faults);
+            run_steps(&mut driver, 30);
+            // Time for the next attempt.
+            driver.now += Duration::from_secs(driver.random.below(90));
         }
+        let crash = random_crash(&mut driver.random);
+        driver.restart(crash);
     }
 }
 

@@ -79,7 +79,8 @@ fn sample_states() -> Vec<Record<'static>> {
         Record::Kept {
             outcome: b"{\"id\":\"resp_1\"}",
         },
-        Record::Forgotten { why: 6 },
+        Record::Forgotten { why: 6, copy: 0 },
+        Record::Forgotten { why: 0, copy: 300 },
         Record::Gap,
         Record::Seal,
         Record::Unknown {
@@ -121,6 +122,7 @@ fn encoding_is_stable() {
         "0d ac02 f0a204 07 5b5b312c325d5d",
         "09 ac02 f0a204 0f 7b226964223a22726573705f31227d",
         "0a ac02 f0a204 01 06",
+        "0a ac02 f0a204 03 00 ac02",
         "0c ac02 f0a204 00",
         "0b ac02 f0a204 00",
         "c8 ac02 f0a204 05 6c61746572",
