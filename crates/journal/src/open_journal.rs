@@ -194,6 +194,7 @@ impl<F: FileSystem> Writer<F> {
             live.next_sequence = stream.next_sequence;
             live.bytes = stream.bytes;
             live.base = Some(stream.base);
+            live.may_be_written = true;
             live.is_kept = stream.has_outcome;
             let refused = std::mem::take(&mut stream.refused);
             live.refused = (stream.version > OPEN_VERSION).then(|| refused.into_boxed_slice());

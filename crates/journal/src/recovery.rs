@@ -125,8 +125,7 @@ pub(crate) fn scan_segments<F: FileSystem>(
         segments: last.map_or(0, |place| place.segment + 1),
         last_bytes: last.map_or(0, |place| place.end),
     };
-    let boots = segments.iter().map(|segment| segment.name.boot);
-    let mut journal = replay.finish(boots.max().unwrap_or(0));
+    let mut journal = replay.finish();
     let report = &mut journal.report;
     report.read_errors = read_errors;
     report.segments = segments.len() as u64;

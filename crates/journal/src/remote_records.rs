@@ -96,7 +96,7 @@ impl RemoteRecords {
     /// # Errors
     /// There is none, or this version cannot read it.
     pub fn finish(self, id: u128) -> Result<RemoteStream, ReplayError> {
-        let streams = self.replay.finish(0).streams;
+        let streams = self.replay.finish().streams;
         let found = streams.into_iter().find(|(_, stream)| stream.id == id);
         let (handle, stream) = found.ok_or(ReplayError::NoBeginning)?;
         if stream.version > OPEN_VERSION {

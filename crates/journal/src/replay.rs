@@ -101,7 +101,7 @@ impl Replay {
         stream.next_sequence = raw.address.sequence + 1;
         stream.base = segment;
         stream.bytes = raw.bytes as u64;
-        (stream.last_frame, stream.last_boot) = (header.number, header.boot);
+        stream.last_frame = header.number;
         stream.held = ENTRY_BYTES;
         if open.version > OPEN_VERSION {
             push_refused(&mut stream, raw, &mut self.budget);
@@ -139,7 +139,7 @@ impl Replay {
         }
         stream.next_sequence = raw.address.sequence.saturating_add(1);
         stream.bytes += raw.bytes as u64;
-        (stream.last_frame, stream.last_boot) = (header.number, header.boot);
+        stream.last_frame = header.number;
         if raw.kind == kind::FORGOTTEN {
             self.forget_stream(raw);
         } else if stream.version > OPEN_VERSION {
@@ -183,8 +183,7 @@ impl Replay {
     }
 
     /// The streams in the order of their handles, one for each id, and the addresses of the versions that are not used.
-    /// `last_boot` is that of the newest segment.
-    pub(crate) fn finish(self, last_boot: u64) -> ReplayedJournal {
+    pub(crate) fn finish(self) -> ReplayedJournal {
         let damaged_before = self.damaged_before.unwrap_or(0);
         let mut versions: Vec<_> = self.streams.into_iter().collect();
         versions.sort_unstable_by_key(|(handle, stream)| {
@@ -196,19 +195,19 @@ impl Replay {
         let mut unused = Vec::new();
         let mut last_id = None;
         versions.retain(|(handle, stream)| {
-            // A later process did not use the unfinished copy, and may have told another text.
-            let is_stale = stream.replaces != 0 && stream.last_boot < last_boot;
-            let is_used = !is_stale && last_id.replace(stream.id) != Some(stream.id);
-            if !is_used {
+            let is_first = last_id.replace(stream.id) != Some(stream.id);
+            if !is_first {
                 let (handle, sequence) = (*handle, stream.next_sequence);
                 unused.push(RecordAddress { handle, sequence });
             }
-            is_used
+            is_first
         });
         versions.sort_unstable_by_key(|(handle, _)| *handle);
         for (_, stream) in &mut versions {
-            let is_in_doubt = stream.last_frame < damaged_before || stream.replaces != 0;
-            if is_in_doubt && stream.integrity == Integrity::Intact {
+            if stream.replaces != 0 {
+                // An unfinished copy whose original is gone: of which process it is, and what a later one told, is unknown.
+                stream.drop_text();
+            } else if stream.last_frame < damaged_before && stream.integrity == Integrity::Intact {
                 stream.integrity = Integrity::TailInDoubt;
             }
         }

@@ -26,8 +26,6 @@ pub(crate) struct ReplayedStream {
     pub(crate) last_frame: u64,
     pub(crate) held: usize,
     pub(crate) boot: u64,
-    /// Boot of the last record's frame.
-    pub(crate) last_boot: u64,
     pub(crate) description: Vec<u8>,
     pub(crate) started: Option<RecoveredStart>,
     pub(crate) choices: Vec<RecoveredChoice>,
@@ -79,6 +77,12 @@ impl ReplayedStream {
         if !matches!(self.integrity, Integrity::Lost(_)) {
             self.integrity = Integrity::Lost(reason);
         }
+    }
+
+    /// Drops the text, which may be another one than a later process told.
+    pub(crate) fn drop_text(&mut self) {
+        self.lose(LossReason::Hole);
+        (self.choices, self.outcome, self.has_outcome) = (Vec::new(), Vec::new(), false);
     }
 
     pub(crate) fn set_description(&mut self, bytes: &[u8], budget: &mut MemoryBudget) {

@@ -95,7 +95,7 @@ impl<F: FileSystem> Writer<F> {
         self.kept -= usize::from(stream.is_kept);
         self.may_have_dead_segments = true;
         self.released.push(key);
-        if stream.base.is_some() {
+        if stream.may_be_written {
             let (why, copy) = (RELEASED, 0);
             let record = crate::Record::Forgotten { why, copy };
             let pushed = self.batch.push(stream.address(), &record);

@@ -85,13 +85,12 @@ impl<F: FileSystem> Writer<F> {
         open: Open<'_>,
         write: impl FnOnce(&mut StreamCopy<'_, F>),
     ) -> Result<(), AppendError> {
-        let original = self.streams.get(key).ok_or(AppendError::UnknownStream)?;
-        let replaces = original.base.map_or(0, |_| original.handle);
         // A copy that is dropped leaves the state as if the stream had not been rewritten.
         self.flush_batch();
         if !self.health.is_writing() {
             return Ok(());
         }
+        let replaces = self.original_of(key)?;
         let dropped_before = self.counts.dropped_batches;
         let base = self.newest_segment();
         let handle = self.take_handle();
@@ -117,31 +116,26 @@ impl<F: FileSystem> Writer<F> {
             ..
         } = copy;
         if !has_failed {
-            self.end_original(key, replaces, next.handle);
+            self.end_original(key, next.handle);
             self.flush_batch();
         }
         if self.counts.dropped_batches == dropped_before {
             self.adopt_copy(key, next, bytes, base, is_kept);
-        } else if replaces == 0 {
-            self.adopt_part(key, next, base);
         }
         Ok(())
     }
 
-    /// Frames with a part of a copy may be on the disk. Without an original that part is all there is, so the next copy
-    /// replaces it.
-    fn adopt_part(&mut self, key: StreamKey, next: RecordAddress, base: u64) {
-        if let Some(stream) = self.streams.get_mut(key) {
-            stream.handle = next.handle;
-            stream.next_sequence = next.sequence;
-            stream.base = Some(base);
-            stream.gap_is_marked = false;
-            self.mark_gap(key);
-        }
+    /// Handle of the version that a copy replaces, also where that one may not be on the disk: a write that was reported
+    /// as failed may have reached the disk, and so may a part of a copy that was given up.
+    fn original_of(&mut self, key: StreamKey) -> Result<u64, AppendError> {
+        let stream = self.streams.get_mut(key);
+        let stream = stream.ok_or(AppendError::UnknownStream)?;
+        stream.may_be_written = true;
+        Ok(stream.handle)
     }
 
-    fn end_original(&mut self, key: StreamKey, handle: u64, copy: u64) {
-        let Some(stream) = self.streams.get_mut(key).filter(|_| handle != 0) else {
+    fn end_original(&mut self, key: StreamKey, copy: u64) {
+        let Some(stream) = self.streams.get_mut(key) else {
             return;
         };
         let address = stream.take_address();

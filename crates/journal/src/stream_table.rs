@@ -38,6 +38,8 @@ pub(crate) struct LiveStream {
     pub(crate) batch: u64,
     /// Number of the batch that contains the stream's beginning.
     pub(crate) opened_in: u64,
+    /// Whether a record of the stream may be on the disk, also where its write was reported as failed.
+    pub(crate) may_be_written: bool,
     /// Whether records are missing in the journal.
     pub(crate) has_gap: bool,
     /// Whether a record marks the gap.
@@ -60,6 +62,7 @@ impl LiveStream {
             copied_before: 0,
             batch: 0,
             opened_in: 0,
+            may_be_written: false,
             has_gap: false,
             gap_is_marked: false,
             is_kept: false,

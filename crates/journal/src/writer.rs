@@ -106,6 +106,7 @@ impl<F: FileSystem> Writer<F> {
             stream.base = Some(self.newest_segment());
             stream.batch = self.batch.number;
             stream.opened_in = self.batch.number;
+            stream.may_be_written = true;
             self.live_bytes += stream.bytes;
         } else {
             stream.has_gap = true;
@@ -186,7 +187,7 @@ impl<F: FileSystem> Writer<F> {
         self.kept -= usize::from(stream.is_kept);
         self.may_have_dead_segments = true;
         self.health.retry_soon(self.now);
-        if stream.base.is_some() {
+        if stream.may_be_written {
             let why = why.max(crate::REWRITTEN + 1);
             let pushed = self
                 .batch
