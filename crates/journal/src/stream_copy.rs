@@ -90,7 +90,9 @@ impl<F: FileSystem> Writer<F> {
         if !self.health.is_writing() {
             return Ok(());
         }
-        let replaces = self.original_of(key)?;
+        let Some(replaces) = self.original_of(key) else {
+            return Ok(()); // Given up for the space that the records before needed.
+        };
         let dropped_before = self.counts.dropped_batches;
         let base = self.newest_segment();
         let handle = self.take_handle();
@@ -127,11 +129,10 @@ impl<F: FileSystem> Writer<F> {
 
     /// Handle of the version that a copy replaces, also where that one may not be on the disk: a write that was reported
     /// as failed may have reached the disk, and so may a part of a copy that was given up.
-    fn original_of(&mut self, key: StreamKey) -> Result<u64, AppendError> {
-        let stream = self.streams.get_mut(key);
-        let stream = stream.ok_or(AppendError::UnknownStream)?;
+    fn original_of(&mut self, key: StreamKey) -> Option<u64> {
+        let stream = self.streams.get_mut(key)?;
         stream.may_be_written = true;
-        Ok(stream.handle)
+        Some(stream.handle)
     }
 
     fn end_original(&mut self, key: StreamKey, copy: u64) {
