@@ -8,6 +8,7 @@ mod files;
 mod forward;
 pub mod gguf;
 mod model;
+mod norm;
 pub mod safetensors;
 pub mod synth;
 mod tensor_entry;

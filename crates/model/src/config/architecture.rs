@@ -1,6 +1,4 @@
-//! Decoder families and their differences, as a table.
-
-use kernels::RopePairs;
+//! Families of decoders, by name.
 
 /// A family of decoders, by its name in `general.architecture`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,105 +15,62 @@ pub enum Architecture {
     Gemma3,
     /// Phi 3, 3.5 and 4 mini.
     Phi3,
+    /// Granite 3 and 4, dense.
+    Granite,
+    /// SmolLM 3.
+    SmolLm3,
+    /// Ministral 3 and Mistral Small with YaRN.
+    Mistral3,
+    /// OLMo 2 and 3.
+    Olmo2,
+    /// Gemma 1.
+    Gemma,
+    /// Command R and Command R+.
+    CommandR,
+    /// Command R7B, Command A, Aya.
+    Cohere2,
+    /// GLM 4, dense, from 0414 on.
+    Glm4,
+    /// EXAONE 4.
+    Exaone4,
+    /// Hunyuan, dense.
+    HunyuanDense,
+    /// ERNIE 4.5, dense.
+    Ernie45,
+    /// Phi 1, 1.5 and 2.
+    Phi2,
+    /// StableLM 1 and 2.
+    StableLm,
+    /// The text part of Qwen 2 VL and 2.5 VL.
+    Qwen2Vl,
+    /// The text part of Qwen 3 VL, dense.
+    Qwen3Vl,
 }
-
-/// The non-linearity of the feed-forward gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// `x * sigmoid(x)`.
-    Silu,
-    /// Gelu, tanh approximation.
-    Gelu,
-}
-
-/// Which layers use a sliding window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WindowRule {
-    /// None, whatever the metadata contains. Files of Mistral and Phi 3 carry windows, but llama.cpp, against
-    /// which their weights were checked, ignores the windows.
-    Never,
-    /// All layers except each `period`-th, if there is a window.
-    Periodic {
-        /// Window when the key is absent; 0 for none.
-        window: usize,
-        /// Period when the key is absent.
-        period: usize,
-    },
-}
-
-/// Source of the divisors of rope frequencies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FactorRule {
-    /// No divisors.
-    Never,
-    /// `rope_freqs.weight`; with scaling type `longrope` the long and short ones.
-    ByScaling,
-    /// `rope_factors_long.weight` and `rope_factors_short.weight`.
-    LongShort,
-}
-
-/// Differences between families that do not depend on metadata.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Traits {
-    pub(crate) pairs: RopePairs,
-    pub(crate) gate: Gate,
-    pub(crate) windows: WindowRule,
-    pub(crate) factors: FactorRule,
-    /// RMS norm of each query and key head.
-    pub(crate) qk_norm: bool,
-    /// RMS norm after attention and after the feed-forward part.
-    pub(crate) post_norms: bool,
-    /// Embeddings are multiplied by `sqrt(dim)`.
-    pub(crate) scaled_embedding: bool,
-    /// Gate and up projections are one tensor, `ffn_up`, gate first.
-    pub(crate) fused_gate_up: bool,
-    /// Cap of attention scores when the key is absent; `None`: the key is not read.
-    pub(crate) attention_cap: Option<f32>,
-    /// Cap of logits when the key is absent; `None`: the key is not read.
-    pub(crate) logit_cap: Option<f32>,
-    /// The rope of layers with a window.
-    pub(crate) local_rope: LocalRope,
-    /// A model of this many layers scales queries by `sqrt(dim / heads)`, not `sqrt(head_dim)`.
-    pub(crate) layers_scaled_by_dim: Option<usize>,
-}
-
-/// The rope of layers with a window.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum LocalRope {
-    /// The global rope, with `rope.freq_base_swa` as the base if given.
-    AsGlobal,
-    /// No scaling, with this base unless `rope.freq_base_swa` is given.
-    Unscaled {
-        /// Base of the frequencies.
-        theta: f32,
-    },
-}
-
-/// Traits that most families share.
-const PLAIN: Traits = Traits {
-    pairs: RopePairs::Halves,
-    gate: Gate::Silu,
-    windows: WindowRule::Never,
-    factors: FactorRule::Never,
-    qk_norm: false,
-    post_norms: false,
-    scaled_embedding: false,
-    fused_gate_up: false,
-    attention_cap: None,
-    logit_cap: None,
-    local_rope: LocalRope::AsGlobal,
-    layers_scaled_by_dim: None,
-};
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 21] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
         Self::Gemma2,
         Self::Gemma3,
         Self::Phi3,
+        Self::Granite,
+        Self::SmolLm3,
+        Self::Mistral3,
+        Self::Olmo2,
+        Self::Gemma,
+        Self::CommandR,
+        Self::Cohere2,
+        Self::Glm4,
+        Self::Exaone4,
+        Self::HunyuanDense,
+        Self::Ernie45,
+        Self::Phi2,
+        Self::StableLm,
+        Self::Qwen2Vl,
+        Self::Qwen3Vl,
     ];
 
     /// The name in `general.architecture`, which is also the prefix of the keys.
@@ -127,59 +82,27 @@ impl Architecture {
             Self::Gemma2 => "gemma2",
             Self::Gemma3 => "gemma3",
             Self::Phi3 => "phi3",
+            Self::Granite => "granite",
+            Self::SmolLm3 => "smollm3",
+            Self::Mistral3 => "mistral3",
+            Self::Olmo2 => "olmo2",
+            Self::Gemma => "gemma",
+            Self::CommandR => "command-r",
+            Self::Cohere2 => "cohere2",
+            Self::Glm4 => "glm4",
+            Self::Exaone4 => "exaone4",
+            Self::HunyuanDense => "hunyuan-dense",
+            Self::Ernie45 => "ernie4_5",
+            Self::Phi2 => "phi2",
+            Self::StableLm => "stablelm",
+            Self::Qwen2Vl => "qwen2vl",
+            Self::Qwen3Vl => "qwen3vl",
         }
     }
 
     /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|a| a.name() == name)
-    }
-
-    pub(crate) const fn traits(self) -> Traits {
-        match self {
-            Self::Llama => Traits {
-                pairs: RopePairs::Adjacent,
-                factors: FactorRule::ByScaling,
-                ..PLAIN
-            },
-            Self::Qwen2 => PLAIN,
-            Self::Qwen3 => Traits {
-                qk_norm: true,
-                ..PLAIN
-            },
-            Self::Gemma2 => Traits {
-                gate: Gate::Gelu,
-                windows: WindowRule::Periodic {
-                    window: 4096,
-                    period: 2,
-                },
-                post_norms: true,
-                scaled_embedding: true,
-                attention_cap: Some(50.0),
-                logit_cap: Some(30.0),
-                layers_scaled_by_dim: Some(46),
-                ..PLAIN
-            },
-            Self::Gemma3 => Traits {
-                gate: Gate::Gelu,
-                windows: WindowRule::Periodic {
-                    window: 0,
-                    period: 6,
-                },
-                qk_norm: true,
-                post_norms: true,
-                scaled_embedding: true,
-                logit_cap: Some(0.0),
-                local_rope: LocalRope::Unscaled { theta: 10_000.0 },
-                layers_scaled_by_dim: Some(62),
-                ..PLAIN
-            },
-            Self::Phi3 => Traits {
-                factors: FactorRule::LongShort,
-                fused_gate_up: true,
-                ..PLAIN
-            },
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Errors of a file's metadata.
 
 use super::Architecture;
+use super::nearest::nearest;
 use crate::encoder::EncoderKind;
 
 /// Why metadata does not describe a supported decoder. Each error names the key.
@@ -65,15 +66,15 @@ impl std::fmt::Display for ConfigError {
                 write!(f, "metadata key `{key}` is {found}, must be {bound}")
             }
             Self::Architecture { found } => {
-                write!(f, "architecture `{found}` is not supported; supported are")?;
                 let decoders = Architecture::ALL.iter().map(|family| family.name());
                 let encoders = EncoderKind::ALL.iter().map(|kind| kind.name());
-                decoders
-                    .chain(encoders)
-                    .enumerate()
-                    .try_for_each(|(i, name)| {
-                        write!(f, "{}{name}", if i == 0 { " " } else { ", " })
-                    })
+                let known: Vec<&str> = decoders.chain(encoders).collect();
+                write!(f, "architecture `{found}` is not supported")?;
+                let near = nearest(found, &known).join(", ");
+                if !near.is_empty() {
+                    write!(f, "; nearest: {near}")?;
+                }
+                write!(f, "; supported are {}", known.join(", "))
             }
             Self::Unsupported { key, what } => {
                 write!(

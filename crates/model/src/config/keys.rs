@@ -69,6 +69,38 @@ impl<'a> Keys<'a> {
             .transpose()
     }
 
+    /// True or false, if the key is present.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, ConfigError> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(_) => Err(self.wrong_type(name, "true or false")),
+        }
+    }
+
+    /// The whole numbers of an array of at most `most`, if the key is present.
+    pub(crate) fn numbers(
+        &self,
+        name: &str,
+        most: usize,
+    ) -> Result<Option<Vec<i128>>, ConfigError> {
+        let wrong = || self.wrong_type(name, "an array of whole numbers");
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Array(array)) if array.len() > most => {
+                Err(self.range(name, array.len(), format!("at most {most} long")))
+            }
+            Some(Value::Array(array)) => {
+                let numbers = array.values().map(|value| value.integer());
+                numbers
+                    .collect::<Option<Vec<_>>>()
+                    .map(Some)
+                    .ok_or_else(wrong)
+            }
+            Some(_) => Err(wrong()),
+        }
+    }
+
     /// One flag for each of `len` layers, if the key is present and holds an array.
     pub(crate) fn flags(&self, name: &str, len: usize) -> Result<Option<Vec<bool>>, ConfigError> {
         let Some(Value::Array(array)) = self.get(name) else {

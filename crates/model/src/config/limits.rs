@@ -29,3 +29,11 @@ pub(super) const STRETCH_LEAST: f32 = 0.01;
 pub(super) const FACTOR: RangeInclusive<f32> = 1e-3..=1e3;
 /// Soft caps; 0 for none.
 pub(super) const CAP: RangeInclusive<f32> = 0.0..=1e6;
+/// Factors of embeddings, updates, scores and logits; 0 for the family's own.
+pub(super) const MULTIPLIER: RangeInclusive<f32> = 0.0..=1e6;
+/// The smallest divisor of logits.
+pub(super) const DIVISOR: RangeInclusive<f32> = 1e-6..=1e6;
+/// YaRN's bounds in turns over the original context.
+pub(super) const TURNS: RangeInclusive<f32> = 1e-3..=1e6;
+/// Growth of attention scores with the logarithm of the position; 0 for none.
+pub(super) const TEMPERATURE: RangeInclusive<f32> = 0.0..=100.0;

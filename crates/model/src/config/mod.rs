@@ -1,26 +1,33 @@
 //! Configuration of a decoder, typed and checked, from a file's metadata.
 //!
-//! One decoder runs all families. Their differences are data: a row of the table in `architecture.rs`, and
-//! the fields of [`Config`].
+//! One decoder runs all families. Their differences are data: a row of the table in `traits.rs`, and the fields
+//! of [`Config`].
 
 mod architecture;
 mod error;
+#[cfg(test)]
+mod family_tests;
 pub(crate) mod keys;
 pub mod limits;
+mod nearest;
 mod rope;
+mod scales;
 #[cfg(test)]
 mod tests;
+pub(crate) mod traits;
 mod windows;
 
-pub use architecture::{Architecture, Gate};
+pub use architecture::Architecture;
 pub use error::ConfigError;
 pub use rope::RopeConfig;
+pub use scales::{Scales, Temperature};
+pub use traits::Gate;
 
 use crate::gguf::{FromValue, Gguf};
-use architecture::Traits;
 use kernels::{KvKind, KvShape};
 use keys::Keys;
 use rope::RopeSizes;
+use traits::Traits;
 
 /// Kernels read activations in groups of this many columns.
 const COLUMN_GROUP: usize = 32;
@@ -30,8 +37,12 @@ const COLUMN_GROUP: usize = 32;
 pub struct Config {
     /// The family.
     pub architecture: Architecture,
-    /// Layers.
+    /// Properties of the family.
+    pub(crate) traits: Traits,
+    /// Layers, without those that predict further tokens.
     pub layers: usize,
+    /// Layers at the end of the file that predict further tokens; they are not loaded.
+    pub layers_ignored: usize,
     /// Width of the residual stream.
     pub dim: usize,
     /// Width of the feed-forward part.
@@ -46,26 +57,20 @@ pub struct Config {
     pub context_trained: usize,
     /// Positions of a sequence; selects long or short rope factors.
     pub context_max: usize,
-    /// Epsilon of every RMS norm.
+    /// Epsilon of every norm.
     pub norm_eps: f32,
-    /// Factor of the embeddings.
-    pub embedding_scale: f32,
-    /// Factor of the attention scores.
-    pub query_scale: f32,
+    /// Factors of embeddings, updates, attention scores and logits.
+    pub scales: Scales,
     /// Cap of attention scores.
     pub attention_cap: Option<f32>,
     /// Cap of logits.
     pub logit_cap: Option<f32>,
     /// Non-linearity of the feed-forward gate.
     pub gate: Gate,
-    /// Whether query and key heads are normalized.
-    pub qk_norm: bool,
-    /// Whether the outputs of attention and feed-forward are normalized.
-    pub post_norms: bool,
-    /// Whether gate and up projections are one tensor.
-    pub fused_gate_up: bool,
     /// The sliding window of each layer.
     pub windows: Vec<Option<usize>>,
+    /// Whether each layer rotates queries and keys.
+    pub roped: Vec<bool>,
     /// The rope of layers without a window.
     pub rope: RopeConfig,
     /// The rope of layers with a window.
@@ -82,7 +87,7 @@ impl Config {
         let architecture = read_architecture(gguf)?;
         let (keys, traits) = (Keys::new(gguf, architecture.name()), architecture.traits());
         refuse_experts(&keys)?;
-        let layers = keys.required("block_count", 1, limits::LAYERS)?;
+        let (layers, layers_ignored) = read_layers(&keys)?;
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
         let hidden = grouped(&keys, "feed_forward_length", limits::HIDDEN)?;
         let heads = HeadSizes::read(&keys, dim)?;
@@ -93,9 +98,12 @@ impl Config {
             context_max,
         };
         let (rope, rope_local) = rope::read(&keys, &traits, &sizes)?;
+        let windows = windows::read(&keys, traits.windows, layers)?;
         Ok(Self {
             architecture,
+            traits,
             layers,
+            layers_ignored,
             dim,
             hidden,
             heads: heads.queries,
@@ -103,22 +111,13 @@ impl Config {
             head_dim: heads.dim,
             context_trained,
             context_max,
-            norm_eps: keys
-                .float("attention.layer_norm_rms_epsilon", limits::EPS)?
-                .ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))?,
-            embedding_scale: if traits.scaled_embedding {
-                (dim as f32).sqrt()
-            } else {
-                1.0
-            },
-            query_scale: query_scale(&traits, layers, dim, &heads),
+            norm_eps: read_eps(&keys, &traits)?,
+            scales: Scales::read(&keys, &traits, layers, dim, &heads)?,
             attention_cap: cap(&keys, "attn_logit_softcapping", traits.attention_cap)?,
             logit_cap: cap(&keys, "final_logit_softcapping", traits.logit_cap)?,
             gate: traits.gate,
-            qk_norm: traits.qk_norm,
-            post_norms: traits.post_norms,
-            fused_gate_up: traits.fused_gate_up,
-            windows: windows::read(&keys, traits.windows, layers)?,
+            roped: windows::read_roped(&keys, traits.roped, &windows)?,
+            windows,
             rope,
             rope_local,
         })
@@ -271,14 +270,22 @@ pub(crate) fn read_context(
     }
 }
 
-fn query_scale(traits: &Traits, layers: usize, dim: usize, heads: &HeadSizes) -> f32 {
-    let by_dim = traits.layers_scaled_by_dim == Some(layers);
-    let divisor = if by_dim {
-        dim / heads.queries
-    } else {
-        heads.dim
+/// Layers to run, and further ones at the end of the file, which predict tokens after the next.
+fn read_layers(keys: &Keys<'_>) -> Result<(usize, usize), ConfigError> {
+    let all = keys.required("block_count", 1, limits::LAYERS)?;
+    let ignored = keys
+        .size("nextn_predict_layers", 0, all - 1)?
+        .unwrap_or_default();
+    Ok((all - ignored, ignored))
+}
+
+fn read_eps(keys: &Keys<'_>, traits: &Traits) -> Result<f32, ConfigError> {
+    let name = match traits.layer_norms {
+        true => "attention.layer_norm_epsilon",
+        false => "attention.layer_norm_rms_epsilon",
     };
-    1.0 / (divisor as f32).sqrt()
+    keys.float(name, limits::EPS)?
+        .ok_or_else(|| keys.missing(name))
 }
 
 /// A soft cap; 0 for none.

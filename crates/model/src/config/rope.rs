@@ -1,7 +1,7 @@
 //! Rotary embedding: base, scaling, YaRN, longrope.
 
-use super::architecture::{FactorRule, LocalRope, Traits};
 use super::keys::Keys;
+use super::traits::{FactorRule, LocalRope, Traits};
 use super::{ConfigError, limits};
 use kernels::{RopePairs, RopeSpec, Yarn};
 
@@ -21,6 +21,8 @@ pub struct RopeConfig {
     /// Whether frequencies are scaled by their number of turns in the original context (YaRN) instead of
     /// uniformly.
     pub yarn: bool,
+    /// Fast and slow bounds of YaRN's ramp, in turns over the original context.
+    pub yarn_turns: (f32, f32),
     /// Positions before the context was extended.
     pub context_original: usize,
     /// Factor of sine and cosine, in addition to YaRN's.
@@ -57,8 +59,8 @@ impl RopeConfig {
             } else {
                 1.0 / (1.0 + 0.1 * stretch.ln())
             },
-            beta_fast: YARN_TURNS.0,
-            beta_slow: YARN_TURNS.1,
+            beta_fast: self.yarn_turns.0,
+            beta_slow: self.yarn_turns.1,
             original_context: self.context_original,
         }
     }
@@ -80,7 +82,11 @@ pub(super) fn read(
     let global = read_global(keys, traits, sizes)?;
     let mut local = global.clone();
     if let LocalRope::Unscaled { theta } = traits.local_rope {
-        (local.theta, local.freq_scale, local.yarn) = (theta, 1.0, false);
+        local.theta = theta.unwrap_or(local.theta);
+        (local.freq_scale, local.yarn) = (1.0, false);
+        if theta.is_none() {
+            local.attention_factor = 1.0;
+        }
     }
     if let Some(theta) = keys.float("rope.freq_base_swa", limits::THETA)? {
         local.theta = theta;
@@ -107,26 +113,95 @@ fn read_global(
         Some(stretch) => Some(stretch),
         None => read_stretch(keys, "rope.scale_linear")?,
     };
+    let stretch = match stretch {
+        Some(stretch) if stretch > 0.0 && kind != "none" => stretch,
+        _ => 1.0,
+    };
+    let factor = keys
+        .float("rope.scaling.attn_factor", limits::FACTOR)?
+        .unwrap_or(1.0);
+    refuse_fourth_section(keys)?;
     let context_original = keys
         .size("rope.scaling.original_context_length", 1, limits::CONTEXT)?
         .unwrap_or(sizes.context_trained);
     Ok(RopeConfig {
         dims,
-        theta: keys
-            .float("rope.freq_base", limits::THETA)?
-            .unwrap_or(10_000.0),
-        freq_scale: match stretch {
-            Some(stretch) if stretch > 0.0 && kind != "none" => 1.0 / stretch,
-            _ => 1.0,
-        },
+        theta: read_theta(keys, traits, sizes.head_dim)?,
+        freq_scale: 1.0 / stretch,
         yarn: kind == "yarn",
+        yarn_turns: read_turns(keys)?,
         context_original,
-        attention_factor: keys
-            .float("rope.scaling.attn_factor", limits::FACTOR)?
-            .unwrap_or(1.0),
-        pairs: traits.pairs,
+        attention_factor: match kind {
+            "yarn" => factor / read_sharpening(keys, stretch)?,
+            _ => factor,
+        },
+        pairs: match traits.sections_in_halves && has_sections(keys)? {
+            true => RopePairs::Halves,
+            false => traits.pairs,
+        },
         factors: factors_tensor(traits.factors, kind, sizes.context_max > context_original),
     })
+}
+
+/// The base of the frequencies. Hunyuan's `alpha` stretches the base so that the slowest pair turns slower by that
+/// factor.
+fn read_theta(keys: &Keys<'_>, traits: &Traits, head_dim: usize) -> Result<f32, ConfigError> {
+    let theta = keys
+        .float("rope.freq_base", limits::THETA)?
+        .unwrap_or(10_000.0);
+    let alpha = match traits.alpha {
+        true => keys.float("rope.scaling.alpha", limits::STRETCH)?,
+        false => None,
+    };
+    let Some(alpha) = alpha.filter(|&alpha| alpha > 0.0) else {
+        return Ok(theta);
+    };
+    let dims = head_dim as f32;
+    let stretched = theta * alpha.powf(dims / (dims - 2.0));
+    match limits::THETA.contains(&stretched) {
+        true => Ok(stretched),
+        false => Err(keys.range(
+            "rope.scaling.alpha",
+            alpha,
+            format!("a factor with which the base {theta} stays a base"),
+        )),
+    }
+}
+
+fn read_turns(keys: &Keys<'_>) -> Result<(f32, f32), ConfigError> {
+    let turns = |name, default| Ok(keys.float(name, limits::TURNS)?.unwrap_or(default));
+    Ok((
+        turns("rope.scaling.yarn_beta_fast", YARN_TURNS.0)?,
+        turns("rope.scaling.yarn_beta_slow", YARN_TURNS.1)?,
+    ))
+}
+
+/// YaRN's factor of sine and cosine for all dimensions, by which the usual one is divided (`mscale_all_dim`).
+fn read_sharpening(keys: &Keys<'_>, stretch: f32) -> Result<f32, ConfigError> {
+    let weight = keys.float("rope.scaling.yarn_log_multiplier", limits::TEMPERATURE)?;
+    Ok(match weight {
+        Some(weight) if stretch > 1.0 => 1.0 + 0.1 * weight * stretch.ln(),
+        _ => 1.0,
+    })
+}
+
+const SECTIONS: &str = "rope.dimension_sections";
+const SECTIONS_LEN: usize = 4;
+
+/// Whether pairs turn by several positions (M-RoPE). The positions of text are all equal, so that sections only
+/// matter for the pairing.
+fn has_sections(keys: &Keys<'_>) -> Result<bool, ConfigError> {
+    let sections = keys.numbers(SECTIONS, SECTIONS_LEN)?.unwrap_or_default();
+    Ok(sections.len() > 1 && sections[..2].iter().all(|&pairs| pairs > 0))
+}
+
+/// A fourth section turns by a position that is 0 in text.
+fn refuse_fourth_section(keys: &Keys<'_>) -> Result<(), ConfigError> {
+    let sections = keys.numbers(SECTIONS, SECTIONS_LEN)?.unwrap_or_default();
+    match sections.get(3) {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(keys.unsupported(SECTIONS, "a fourth position")),
+    }
 }
 
 /// The stretch of the context; `None` for 0 and for an absent key.

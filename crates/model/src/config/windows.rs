@@ -1,7 +1,7 @@
-//! Sliding windows of the layers.
+//! Sliding windows of the layers, and which layers have a rope.
 
-use super::architecture::WindowRule;
 use super::keys::Keys;
+use super::traits::{RopeLayers, WindowRule};
 use super::{ConfigError, limits};
 
 const WINDOW: &str = "attention.sliding_window";
@@ -14,9 +14,17 @@ pub(super) fn read(
     rule: WindowRule,
     layers: usize,
 ) -> Result<Vec<Option<usize>>, ConfigError> {
-    let WindowRule::Periodic { window, period } = rule else {
+    let WindowRule::Periodic {
+        window,
+        period,
+        layers: only,
+    } = rule
+    else {
         return Ok(vec![None; layers]);
     };
+    if only > 0 && only != layers {
+        return Ok(vec![None; layers]);
+    }
     let window = keys.size(WINDOW, 0, limits::CONTEXT)?.unwrap_or(window);
     if window == 0 {
         return Ok(vec![None; layers]);
@@ -29,4 +37,23 @@ pub(super) fn read(
     Ok((0..layers)
         .map(|layer| of(period == 0 || layer % period < period - 1))
         .collect())
+}
+
+/// Whether each layer rotates queries and keys.
+pub(super) fn read_roped(
+    keys: &Keys<'_>,
+    rule: RopeLayers,
+    windows: &[Option<usize>],
+) -> Result<Vec<bool>, ConfigError> {
+    let some_windowed = windows.iter().any(Option::is_some);
+    let finetuned = match rule {
+        RopeLayers::IfFinetuned => keys.flag("rope.scaling.finetuned")?.unwrap_or(true),
+        _ => true,
+    };
+    let roped = |(layer, window): (usize, &Option<usize>)| match rule {
+        RopeLayers::All | RopeLayers::IfFinetuned => finetuned,
+        RopeLayers::AllBut { period } => (layer + 1) % period != 0,
+        RopeLayers::Windowed => window.is_some() || !some_windowed,
+    };
+    Ok(windows.iter().enumerate().map(roped).collect())
 }

@@ -1,6 +1,6 @@
 //! From the last layer's rows to logits and hidden states.
 
-use super::{Config, Decoder, ForwardError, Weights, add_assign, matmul};
+use super::{Config, Decoder, ForwardError, Weights, add_assign, matmul, scale};
 use kernels::softcap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,9 +31,12 @@ impl Decoder {
             if let Some(bias) = &weights.output_bias {
                 add_assign(isa, logits, bias);
             }
-            // Checked before the cap, which would make infinities finite.
+            // Checked before scale and cap, which could make infinities finite.
             if !all_finite(logits) {
                 broken.fetch_min(row, Ordering::Relaxed);
+            }
+            if config.scales.logits != 1.0 {
+                scale(isa, logits, config.scales.logits);
             }
             if let Some(cap) = config.logit_cap {
                 softcap(isa, logits, cap);

@@ -1,28 +1,36 @@
-//! Query and key heads between projection and attention: norm, then rope.
+//! Query and key heads between projection and attention: norm and rope.
 
 use super::Config;
 use super::scratch::Buffer;
-use crate::config::limits;
-use kernels::{Isa, Pool, Rope, rms_norm};
+use crate::config::traits::QkNorm;
+use crate::norm::Norm;
+use kernels::{Isa, Pool, Rope};
 
 /// Norm and rope of a layer's query or key heads.
 pub(super) struct Heads<'a> {
     isa: Isa,
-    norm: Option<&'a [f32]>,
+    norm: Option<&'a Norm>,
     eps: f32,
     head_dim: usize,
-    /// Index of the rope: 0 global, 1 local.
-    rope: usize,
+    /// Whether the norm is applied to all heads together.
+    norm_spans_heads: bool,
+    /// Whether the norm follows the rope.
+    norm_is_last: bool,
+    /// Index of the rope: 0 global, 1 local; `None`: the heads do not turn.
+    rope: Option<usize>,
 }
 
 impl<'a> Heads<'a> {
-    pub(super) fn new(config: &Config, isa: Isa, layer: usize, norm: Option<&'a [f32]>) -> Self {
+    pub(super) fn new(config: &Config, isa: Isa, layer: usize, norm: Option<&'a Norm>) -> Self {
+        let rope = usize::from(config.windows[layer].is_some());
         Self {
             isa,
             norm,
             eps: config.norm_eps,
             head_dim: config.head_dim,
-            rope: usize::from(config.windows[layer].is_some()),
+            norm_spans_heads: config.traits.qk_norm == QkNorm::Row,
+            norm_is_last: config.traits.qk_norm == QkNorm::TurnedHeads,
+            rope: config.roped[layer].then_some(rope),
         }
     }
 
@@ -35,21 +43,25 @@ impl<'a> Heads<'a> {
         x: &mut [f32],
         cols: usize,
     ) {
-        let (rope, angles) = (&ropes[self.rope], &angles[self.rope]);
         pool.rows(x, cols, |row, heads| {
-            if let Some(norm) = self.norm {
-                self.norm_each(norm, heads);
+            if !self.norm_is_last {
+                self.normalize(heads);
             }
-            rope.apply(angles.row(row), heads, self.head_dim);
+            if let Some(rope) = self.rope {
+                ropes[rope].apply(angles[rope].row(row), heads, self.head_dim);
+            }
+            if self.norm_is_last {
+                self.normalize(heads);
+            }
         });
     }
 
-    fn norm_each(&self, norm: &[f32], heads: &mut [f32]) {
-        let mut copy = [0.0; limits::HEAD_DIM];
-        let copy = &mut copy[..self.head_dim];
-        for head in heads.chunks_exact_mut(self.head_dim) {
-            copy.copy_from_slice(head);
-            rms_norm(self.isa, copy, norm, self.eps, head);
-        }
+    fn normalize(&self, heads: &mut [f32]) {
+        let Some(norm) = self.norm else { return };
+        let part = match self.norm_spans_heads {
+            true => heads.len(),
+            false => self.head_dim,
+        };
+        norm.apply_to_parts(self.isa, self.eps, heads, part);
     }
 }

@@ -1,18 +1,18 @@
 //! One layer: attention, then feed-forward.
 
 use super::heads::Heads;
-use super::{Config, Decoder, Gate, Layer, Linear, add_assign, matmul, rms_norm};
+use super::{BlockInput, Config, Decoder, Gate, Layer, Linear, add_assign, matmul, scale};
+use crate::norm::Norm;
 use kernels::{Activations, AttentionParams, Isa, Pool, attend, gelu_mul, silu_mul};
 
 impl Decoder {
-    /// Runs layer `index`. On entry `normed` holds the stream normalized with the layer's attention norm, on
-    /// return with `next_norm`.
+    /// Runs layer `index`. On entry `normed` holds the input of the layer's attention, on return the input of `next`.
     pub(super) fn layer(
         &mut self,
         config: &Config,
         index: usize,
         layer: &Layer,
-        next_norm: &[f32],
+        next: &BlockInput,
         tables: &[u32],
     ) {
         self.load_normed();
@@ -21,10 +21,10 @@ impl Decoder {
             return;
         }
         self.attention(config, index, layer, tables);
-        let post = layer.attention_post_norm.as_deref();
-        self.add_update(config, post, &layer.hidden_norm);
+        let post = layer.attention_post_norm.as_ref();
+        self.add_update(config, post, &layer.hidden_input);
         self.feed_forward(config, layer);
-        self.add_update(config, layer.hidden_post_norm.as_deref(), next_norm);
+        self.add_update(config, layer.hidden_post_norm.as_ref(), next);
     }
 
     /// Loads `normed` as the input of the following projections.
@@ -54,7 +54,7 @@ impl Decoder {
             &scratch.activations,
             value,
         );
-        let heads = Heads::new(config, self.isa, index, layer.key_norm.as_deref());
+        let heads = Heads::new(config, self.isa, index, layer.key_norm.as_ref());
         heads.turn(
             &mut self.pool,
             &self.ropes,
@@ -93,7 +93,7 @@ impl Decoder {
             &scratch.activations,
             query,
         );
-        let heads = Heads::new(config, self.isa, index, layer.query_norm.as_deref());
+        let heads = Heads::new(config, self.isa, index, layer.query_norm.as_ref());
         heads.turn(
             &mut self.pool,
             &self.ropes,
@@ -101,9 +101,15 @@ impl Decoder {
             query,
             config.query_cols(),
         );
+        if let Some(temperature) = &config.scales.temperature {
+            let queries = &self.rows.queries;
+            self.pool.rows(query, config.query_cols(), |row, query| {
+                scale(self.isa, query, temperature.factor(queries[row].position));
+            });
+        }
         let params = AttentionParams {
             heads: config.heads,
-            scale: config.query_scale,
+            scale: config.scales.query,
             softcap: config.attention_cap,
             window: config.windows[index],
         };
@@ -137,25 +143,22 @@ impl Decoder {
         self.load_normed();
         let (rows, isa, hidden) = (self.rows.queries.len(), self.isa, config.hidden);
         let (pool, scratch) = (&mut self.pool, &mut self.scratch);
-        project(
-            isa,
-            pool,
-            &layer.gate,
-            &scratch.activations,
-            scratch.gate.head_mut(rows),
-        );
-        project(
-            isa,
-            pool,
-            &layer.up,
-            &scratch.activations,
-            scratch.up.head_mut(rows),
-        );
-        let (gate, up) = (scratch.gate.head_mut(rows), &scratch.up);
-        match config.gate {
-            Gate::Silu => pool.rows(gate, hidden, |row, gate| silu_mul(isa, gate, up.row(row))),
-            Gate::Gelu => pool.rows(gate, hidden, |row, gate| gelu_mul(isa, gate, up.row(row))),
-        }
+        let x = &scratch.activations;
+        project(isa, pool, &layer.up, x, scratch.up.head_mut(rows));
+        let gate = match &layer.gate {
+            Some(linear) => {
+                project(isa, pool, linear, x, scratch.gate.head_mut(rows));
+                activate(isa, pool, config, scratch.gate.head_mut(rows), |row| {
+                    scratch.up.row(row)
+                });
+                scratch.gate.head(rows)
+            }
+            None => {
+                let ones = &scratch.ones[..];
+                activate(isa, pool, config, scratch.up.head_mut(rows), |_| ones);
+                scratch.up.head(rows)
+            }
+        };
         scratch.activations.load(isa, pool, gate, rows, hidden);
         project(
             isa,
@@ -166,28 +169,58 @@ impl Decoder {
         );
     }
 
-    /// Adds `update` to the stream (normalized with `post`, if any), and normalizes the stream for the next
+    /// Adds `update` to the stream (normalized with `post`, if any, and scaled), and prepares the input of the next
     /// block.
-    fn add_update(&mut self, config: &Config, post: Option<&[f32]>, next_norm: &[f32]) {
+    fn add_update(&mut self, config: &Config, post: Option<&Norm>, next: &BlockInput) {
         let (rows, isa, eps, dim) = (
             self.rows.queries.len(),
             self.isa,
             config.norm_eps,
             config.dim,
         );
-        let update = &self.scratch.update;
+        let factor = config.scales.update;
         let stream = (self.scratch.stream.head_mut(rows), dim);
+        if matches!(next, BlockInput::AsAttention) {
+            debug_assert!(post.is_none(), "blocks side by side have no norm between");
+            let update = (self.scratch.update.head_mut(rows), dim);
+            self.pool.rows2(stream, update, |_, stream, update| {
+                scale(isa, update, factor);
+                add_assign(isa, stream, update);
+            });
+            return;
+        }
+        let update = &self.scratch.update;
         let normed = (self.scratch.normed.head_mut(rows), dim);
         self.pool.rows2(stream, normed, |row, stream, normed| {
+            let update = update.row(row);
             match post {
-                Some(post) => {
-                    rms_norm(isa, update.row(row), post, eps, normed);
+                None if factor == 1.0 => add_assign(isa, stream, update),
+                _ => {
+                    match post {
+                        Some(post) => post.apply(isa, eps, update, normed),
+                        None => normed.copy_from_slice(update),
+                    }
+                    scale(isa, normed, factor);
                     add_assign(isa, stream, normed);
                 }
-                None => add_assign(isa, stream, update.row(row)),
             }
-            rms_norm(isa, stream, next_norm, eps, normed);
+            next.read(isa, eps, stream, normed);
         });
+    }
+}
+
+/// The non-linearity of each row of `gate`, times the row that `up` gives.
+fn activate<'a>(
+    isa: Isa,
+    pool: &mut Pool,
+    config: &Config,
+    gate: &mut [f32],
+    up: impl Fn(usize) -> &'a [f32] + Sync,
+) {
+    let hidden = config.hidden;
+    match config.gate {
+        Gate::Silu => pool.rows(gate, hidden, |row, gate| silu_mul(isa, gate, up(row))),
+        Gate::Gelu => pool.rows(gate, hidden, |row, gate| gelu_mul(isa, gate, up(row))),
     }
 }
 

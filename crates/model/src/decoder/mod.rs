@@ -15,9 +15,9 @@ pub(crate) mod rows;
 pub(crate) mod scratch;
 
 use crate::config::Gate;
-use crate::weights::{Layer, Linear, Weights};
+use crate::weights::{BlockInput, Layer, Linear, Weights};
 use crate::{Batch, Config, Dims, ForwardError};
-use kernels::{Isa, KvCache, KvError, KvKind, Pool, Rope, add_assign, matmul, rms_norm};
+use kernels::{Isa, KvCache, KvError, KvKind, Pool, Rope, add_assign, matmul, scale};
 pub(crate) use layer::project;
 use rows::Rows;
 use scratch::Scratch;
@@ -70,14 +70,8 @@ impl Decoder {
         self.embed(config, weights, batch.tokens());
         for index in 0..config.layers {
             let next = weights.layers.get(index + 1);
-            let next_norm = next.map_or(&weights.output_norm, |layer| &layer.attention_norm);
-            self.layer(
-                config,
-                index,
-                &weights.layers[index],
-                next_norm,
-                batch.pages(),
-            );
+            let next = next.map_or(&weights.output_input, |layer| &layer.attention_input);
+            self.layer(config, index, &weights.layers[index], next, batch.pages());
         }
         self.logits(config, weights)
     }
@@ -103,19 +97,19 @@ impl Decoder {
         }
     }
 
-    /// Writes embeddings to the stream, and normalizes the stream for the first layer.
+    /// Writes embeddings to the stream, and prepares the input of the first layer.
     fn embed(&mut self, config: &Config, weights: &Weights, tokens: &[u32]) {
-        let (isa, scale, dim) = (self.isa, config.embedding_scale, config.dim);
-        let norm = &weights.layers[0].attention_norm;
+        let (isa, dim) = (self.isa, config.dim);
+        let input = &weights.layers[0].attention_input;
         let stream = self.scratch.stream.head_mut(tokens.len());
         let normed = self.scratch.normed.head_mut(tokens.len());
         self.pool
             .rows2((stream, dim), (normed, dim), |row, stream, normed| {
                 weights.embedding.row(tokens[row] as usize, stream);
-                if scale != 1.0 {
-                    stream.iter_mut().for_each(|element| *element *= scale);
+                if config.scales.embedding != 1.0 {
+                    scale(isa, stream, config.scales.embedding);
                 }
-                rms_norm(isa, stream, norm, config.norm_eps, normed);
+                input.read(isa, config.norm_eps, stream, normed);
             });
     }
 }

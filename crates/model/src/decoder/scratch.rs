@@ -80,6 +80,8 @@ pub(crate) struct Scratch {
     pub(crate) gate: Buffer,
     /// (hidden).
     pub(crate) up: Buffer,
+    /// Factors of a feed-forward part without a gate (hidden); empty beside a gate.
+    pub(crate) ones: Vec<f32>,
     /// Cosine and sine of each row's position: global and local rope (rope dims).
     pub(crate) angles: [Buffer; 2],
     /// Requested hidden states (dim).
@@ -114,8 +116,23 @@ impl Scratch {
             key: Buffer::new(rows, kv_cols),
             value: Buffer::new(rows, kv_cols),
             attended: Buffer::new(rows, query_cols),
-            gate: Buffer::new(rows, config.hidden),
+            gate: Buffer::new(
+                rows,
+                if config.traits.gated {
+                    config.hidden
+                } else {
+                    0
+                },
+            ),
             up: Buffer::new(rows, config.hidden),
+            ones: vec![
+                1.0;
+                if config.traits.gated {
+                    0
+                } else {
+                    config.hidden
+                }
+            ],
             angles: [&config.rope, &config.rope_local].map(|rope| Buffer::new(rows, rope.dims)),
             hidden: Buffer::new(rows, config.dim),
             logits: Buffer::new(dims.logit_rows_max, dims.vocab),
@@ -153,7 +170,7 @@ impl Scratch {
             &self.logits,
         ];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
-        buffers + self.activations_bytes + self.attention.bytes()
+        buffers + size_of_val(&self.ones[..]) + self.activations_bytes + self.attention.bytes()
     }
 }
 

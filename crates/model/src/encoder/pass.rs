@@ -11,14 +11,11 @@ use super::scratch::EncoderScratch;
 use super::weights::{ClassifierHead, EncoderLayer, EncoderWeights, LayerNorm};
 use crate::decoder::project;
 use crate::decoder::rows::Rows;
+use crate::norm::layer_norm;
 use crate::{Batch, Dims, ForwardError};
 use kernels::{
-    AttentionParams, Isa, KvCache, KvError, Pool, Rope, add_assign, attend, gelu_mul,
-    rms_norm_in_place, silu_mul,
+    AttentionParams, Isa, KvCache, KvError, Pool, Rope, add_assign, attend, gelu_mul, silu_mul,
 };
-
-/// Elements that are summed side by side, so that the loop vectorizes.
-const SUMS: usize = 16;
 
 /// Mutable state of an encoder.
 pub(super) struct EncoderPass {
@@ -137,7 +134,7 @@ impl EncoderPass {
                 table.row(positions[row], learned);
                 add_assign(isa, stream, learned);
             }
-            layer_norm(isa, stream, &weights.embedding_norm, eps);
+            normalize(isa, stream, &weights.embedding_norm, eps);
         });
         if let Some(rope) = &self.rope {
             let cols = self.scratch.angles.cols();
@@ -242,7 +239,7 @@ impl EncoderPass {
         let stream = self.scratch.stream.head_mut(rows);
         self.pool.rows(stream, config.dim, |row, stream| {
             add_assign(isa, stream, update.row(row));
-            layer_norm(isa, stream, norm, eps);
+            normalize(isa, stream, norm, eps);
         });
     }
 
@@ -266,21 +263,7 @@ impl EncoderPass {
     }
 }
 
-/// Layer norm of one row: the row less its mean, divided by its deviation, scaled and shifted.
-fn layer_norm(isa: Isa, row: &mut [f32], norm: &LayerNorm, eps: f32) {
-    let mean = sum(row) / row.len() as f32;
-    row.iter_mut().for_each(|entry| *entry -= mean);
-    rms_norm_in_place(isa, row, &norm.weight, eps);
-    add_assign(isa, row, &norm.bias);
-}
-
-/// The sum of a row, in an order that depends on the length only.
-fn sum(row: &[f32]) -> f32 {
-    let mut sums = [0.0; SUMS];
-    for part in row.chunks(SUMS) {
-        for (sum, entry) in sums.iter_mut().zip(part) {
-            *sum += entry;
-        }
-    }
-    sums.iter().sum()
+/// Normalizes one row.
+fn normalize(isa: Isa, row: &mut [f32], norm: &LayerNorm, eps: f32) {
+    layer_norm(isa, row, &norm.weight, Some(&norm.bias), eps);
 }

@@ -28,10 +28,7 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         .u32(&key("attention.head_count_kv"), spec.kv_heads)
         .u32(&key("attention.key_length"), spec.head_dim)
         .u32(&key("attention.value_length"), spec.head_dim)
-        .f32(
-            &key("attention.layer_norm_rms_epsilon"),
-            epsilon(spec.architecture),
-        )
+        .f32(&key(epsilon_key(spec)), epsilon(spec.architecture))
         .u32(&key("vocab_size"), spec.vocab);
     put_rope(spec, out);
     if let Some(window) = spec.window {
@@ -40,9 +37,43 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
     if let Some(period) = spec.window_period {
         out.u32(&key("attention.sliding_window_pattern"), period);
     }
-    if spec.architecture == Architecture::Gemma2 {
-        out.f32(&key("attn_logit_softcapping"), 50.0)
-            .f32(&key("final_logit_softcapping"), 30.0);
+    put_scales(spec, out);
+}
+
+/// Caps and factors that no tensor has.
+fn put_scales(spec: &SynthSpec, out: &mut GgufWriter) {
+    let key = |part: &str| format!("{}.{part}", spec.architecture.name());
+    match spec.architecture {
+        Architecture::Gemma2 => {
+            out.f32(&key("attn_logit_softcapping"), 50.0)
+                .f32(&key("final_logit_softcapping"), 30.0);
+        }
+        Architecture::Granite => {
+            out.f32(&key("embedding_scale"), 12.0)
+                .f32(&key("residual_scale"), 0.25)
+                .f32(&key("attention.scale"), 3.0 / spec.head_dim as f32)
+                .f32(&key("logit_scale"), 8.0);
+        }
+        Architecture::CommandR | Architecture::Cohere2 => {
+            out.f32(&key("logit_scale"), 0.0625);
+        }
+        Architecture::Mistral3 => {
+            out.f32(&key("attention.temperature_scale"), 0.1);
+        }
+        _ => {}
+    }
+    if let Some(sections) = spec.sections {
+        out.i32s(
+            &key("rope.dimension_sections"),
+            &sections.map(|pairs| pairs as i32),
+        );
+    }
+}
+
+fn epsilon_key(spec: &SynthSpec) -> &'static str {
+    match spec.architecture.traits().layer_norms {
+        true => "attention.layer_norm_epsilon",
+        false => "attention.layer_norm_rms_epsilon",
     }
 }
 
@@ -67,6 +98,9 @@ fn put_rope(spec: &SynthSpec, out: &mut GgufWriter) {
         } => {
             scaling("yarn", factor);
             out.u32(&key("scaling.original_context_length"), original_context);
+            if spec.architecture == Architecture::Mistral3 {
+                out.f32(&key("scaling.yarn_log_multiplier"), 1.0);
+            }
         }
         RopeScaling::Longrope {
             original_context,

@@ -4,6 +4,7 @@ use super::error::SynthError;
 use super::mix::Role;
 use super::spec::{RopeScaling, SynthSpec};
 use crate::config::Architecture;
+use crate::config::traits::{FeedRule, QkNorm, Traits};
 use crate::gguf::{TensorKind, TensorPlan};
 use kernels::Format;
 
@@ -41,6 +42,7 @@ impl SynthSpec {
     pub(super) fn plan(&self) -> Result<Vec<Planned>, SynthError> {
         let mut planner = Planner {
             spec: self,
+            traits: self.architecture.traits(),
             tensors: Vec::new(),
         };
         planner.model()?;
@@ -54,6 +56,7 @@ impl SynthSpec {
 
 struct Planner<'a> {
     spec: &'a SynthSpec,
+    traits: Traits,
     tensors: Vec<Planned>,
 }
 
@@ -65,19 +68,24 @@ impl Planner<'_> {
         }
         let embedding = if spec.tied { Role::Output } else { Role::Plain };
         self.matrix("token_embd.weight", spec.dim, spec.vocab, embedding, 1.0)?;
-        self.norm("output_norm.weight", spec.dim, LOGIT_SPREAD);
+        self.stream_norm("output_norm", LOGIT_SPREAD);
         if !spec.tied {
             self.matrix("output.weight", spec.dim, spec.vocab, Role::Output, 1.0)?;
+        }
+        if spec.architecture == Architecture::Phi2 {
+            self.bias("output", spec.vocab);
         }
         Ok(())
     }
 
     fn attention(&mut self, layer: u32) -> Result<(), SynthError> {
-        use Architecture::{Gemma2, Gemma3, Phi3, Qwen2, Qwen3};
+        use Architecture::{Phi2, Phi3, Qwen2, Qwen2Vl, StableLm};
         let spec = self.spec;
         let name = |part: &str| format!("blk.{layer}.{part}");
         let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        self.norm(name("attn_norm.weight"), spec.dim, 1.0);
+        if self.traits.pre_norms {
+            self.stream_norm(&name("attn_norm"), 1.0);
+        }
         if spec.architecture == Phi3 {
             let rows = q + 2 * kv;
             let role = Role::Value(layer);
@@ -90,61 +98,94 @@ impl Planner<'_> {
             ];
             for (part, rows, role, gain) in parts {
                 self.matrix(name(&format!("{part}.weight")), spec.dim, rows, role, gain)?;
-                if spec.architecture == Qwen2 {
-                    let fill = Fill::Noise {
-                        format: Format::F32,
-                        deviation: 0.5,
-                    };
-                    self.vector(name(&format!("{part}.bias")), rows, fill);
+                if matches!(spec.architecture, Qwen2 | Qwen2Vl | Phi2 | StableLm) {
+                    self.bias(&name(part), rows);
                 }
             }
         }
-        if matches!(spec.architecture, Qwen3 | Gemma3) {
-            self.norm(name("attn_q_norm.weight"), spec.head_dim, SHARPNESS);
-            self.norm(name("attn_k_norm.weight"), spec.head_dim, SHARPNESS);
+        for (part, cols) in [("attn_q_norm", q), ("attn_k_norm", kv)] {
+            self.head_norm(name(&format!("{part}.weight")), cols);
         }
         self.matrix(name("attn_output.weight"), q, spec.dim, Role::Plain, 1.0)?;
-        if matches!(spec.architecture, Gemma2 | Gemma3) {
-            self.norm(name("post_attention_norm.weight"), spec.dim, POST_NORM);
+        if spec.architecture == Phi2 {
+            self.bias(&name("attn_output"), spec.dim);
+        }
+        if self.traits.post_norms {
+            self.stream_norm(&name("post_attention_norm"), self.post_norm());
         }
         Ok(())
     }
 
     fn feed_forward(&mut self, layer: u32) -> Result<(), SynthError> {
-        use Architecture::{Gemma2, Gemma3, Phi3};
-        let spec = self.spec;
+        let (spec, traits) = (self.spec, self.traits);
+        let (dim, ffn) = (spec.dim, spec.ffn);
         let name = |part: &str| format!("blk.{layer}.{part}");
-        self.norm(name("ffn_norm.weight"), spec.dim, 1.0);
-        if spec.architecture == Phi3 {
-            // Gate and up projection in one tensor, gate first.
-            self.matrix(
-                name("ffn_up.weight"),
-                spec.dim,
-                2 * spec.ffn,
-                Role::Plain,
-                1.0,
-            )?;
-        } else {
-            self.matrix(
-                name("ffn_gate.weight"),
-                spec.dim,
-                spec.ffn,
-                Role::Plain,
-                1.0,
-            )?;
-            self.matrix(name("ffn_up.weight"), spec.dim, spec.ffn, Role::Plain, 1.0)?;
+        let parallel = match traits.feed {
+            FeedRule::AfterAttention => false,
+            FeedRule::AsAttention => true,
+            FeedRule::ByNorm => spec.has_each_head_norm(),
+        };
+        if traits.pre_norms && !parallel {
+            self.stream_norm(&name("ffn_norm"), 1.0);
         }
-        self.matrix(
-            name("ffn_down.weight"),
-            spec.ffn,
-            spec.dim,
-            Role::Down(layer),
-            1.0,
-        )?;
-        if matches!(spec.architecture, Gemma2 | Gemma3) {
-            self.norm(name("post_ffw_norm.weight"), spec.dim, POST_NORM);
+        // Gate and up projection in one tensor, gate first.
+        let up = if traits.fused_gate_up { 2 * ffn } else { ffn };
+        if traits.gated && !traits.fused_gate_up {
+            self.matrix(name("ffn_gate.weight"), dim, ffn, Role::Plain, 1.0)?;
+        }
+        self.matrix(name("ffn_up.weight"), dim, up, Role::Plain, 1.0)?;
+        self.matrix(name("ffn_down.weight"), ffn, dim, Role::Down(layer), 1.0)?;
+        if !traits.gated {
+            self.bias(&name("ffn_up"), ffn);
+            self.bias(&name("ffn_down"), dim);
+        }
+        if traits.post_norms {
+            self.stream_norm(&name("post_ffw_norm"), self.post_norm());
         }
         Ok(())
+    }
+
+    /// Weights of the norms of queries or keys of `cols` columns, if the model has such norms.
+    fn head_norm(&mut self, name: String, cols: u32) {
+        let head_dim = self.spec.head_dim;
+        let fill = Fill::Norm { mean: SHARPNESS };
+        match self.traits.qk_norm {
+            QkNorm::Never => {}
+            QkNorm::Heads | QkNorm::TurnedHeads => self.vector(name, head_dim, fill),
+            QkNorm::Row => self.vector(name, cols, fill),
+            QkNorm::EachHead if self.spec.has_each_head_norm() => {
+                let dims = vec![head_dim.into(), (cols / head_dim).into()];
+                self.push(name, dims, Format::F32, fill);
+            }
+            QkNorm::EachHead => {}
+        }
+    }
+
+    /// Mean of the norms after attention and feed-forward.
+    fn post_norm(&self) -> f32 {
+        match self.traits.scaled_embedding {
+            true => POST_NORM,
+            // Small updates, so that many layers amplify the rounding of keys and values little.
+            false if self.spec.layers > 16 => 0.03,
+            false => 1.0,
+        }
+    }
+
+    /// A norm of the stream.
+    fn stream_norm(&mut self, name: &str, mean: f32) {
+        self.norm(format!("{name}.weight"), self.spec.dim, mean);
+        let is_command_r = self.traits.feed == FeedRule::AsAttention && self.traits.gated;
+        if self.traits.layer_norms && !is_command_r {
+            self.bias(name, self.spec.dim);
+        }
+    }
+
+    fn bias(&mut self, name: &str, len: u32) {
+        let fill = Fill::Noise {
+            format: Format::F32,
+            deviation: 0.5,
+        };
+        self.vector(format!("{name}.bias"), len, fill);
     }
 
     /// A matrix that preserves the magnitude of its input, times `gain`.

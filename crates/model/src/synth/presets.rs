@@ -21,12 +21,42 @@ pub const PRESETS: &[&str] = &[
     "tiny-gemma2",
     "tiny-gemma3",
     "tiny-phi3",
+    "tiny-granite",
+    "tiny-smollm3",
+    "tiny-mistral3",
+    "tiny-olmo2",
+    "tiny-gemma",
+    "tiny-command-r",
+    "tiny-cohere2",
+    "tiny-glm4",
+    "tiny-exaone4",
+    "tiny-hunyuan-dense",
+    "tiny-ernie4_5",
+    "tiny-phi2",
+    "tiny-stablelm",
+    "tiny-qwen2vl",
+    "tiny-qwen3vl",
     "small-llama",
     "small-qwen2",
     "small-qwen3",
     "small-gemma2",
     "small-gemma3",
     "small-phi3",
+    "small-granite",
+    "small-smollm3",
+    "small-mistral3",
+    "small-olmo2",
+    "small-gemma",
+    "small-command-r",
+    "small-cohere2",
+    "small-glm4",
+    "small-exaone4",
+    "small-hunyuan-dense",
+    "small-ernie4_5",
+    "small-phi2",
+    "small-stablelm",
+    "small-qwen2vl",
+    "small-qwen3vl",
 ];
 
 impl SynthSpec {
@@ -49,45 +79,43 @@ impl SynthSpec {
         }
     }
 
-    /// Two layers (four where windows alternate) of 64, f32.
+    /// Two layers (four where layers alternate) of 64, f32.
     pub fn tiny(architecture: Architecture) -> Self {
-        use Architecture::{Gemma2, Gemma3, Llama, Phi3, Qwen3};
-        let windows = matches!(architecture, Gemma2 | Gemma3);
-        let scaling = match architecture {
-            Llama => RopeScaling::Llama3 {
-                factor: 8.0,
-                original_context: 64,
-            },
-            Phi3 => RopeScaling::Longrope {
-                original_context: 64,
-                attention_factor: 1.19,
-            },
-            _ => RopeScaling::None,
-        };
+        use Architecture::*;
+        let windows = matches!(architecture, Gemma2 | Gemma3 | Olmo2 | Cohere2);
+        let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3);
+        // The others choose the head size freely.
+        let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl);
+        let tied = wide || matches!(architecture, CommandR | Cohere2 | Granite | HunyuanDense);
+        let head_dim = if wide { 32 } else { 16 };
         Self {
             architecture,
             dim: 64,
-            layers: if windows { 4 } else { 2 },
+            layers: if windows || architecture == SmolLm3 {
+                4
+            } else {
+                2
+            },
             heads: 4,
             kv_heads: 2,
-            // Qwen 3 and Gemma choose the head size freely.
-            head_dim: if windows || architecture == Qwen3 {
-                32
-            } else {
-                16
-            },
+            head_dim,
             ffn: 128,
             vocab: 300,
             context: 256,
             mix: Mix::Uniform(Format::F32),
-            tied: windows || architecture == Qwen3,
+            tied,
             rope: RopeSynth {
                 base: 10_000.0,
-                dims: None,
-                scaling,
+                dims: match architecture {
+                    Glm4 | Phi2 => Some(head_dim / 2),
+                    StableLm => Some(head_dim / 4),
+                    _ => None,
+                },
+                scaling: scaling(architecture),
             },
             window: windows.then_some(16),
             window_period: (architecture == Gemma3).then_some(2),
+            sections: matches!(architecture, Qwen2Vl | Qwen3Vl).then(|| sections(head_dim)),
             seed: 1,
         }
     }
@@ -102,6 +130,11 @@ impl SynthSpec {
             vocab: 512,
             context: 512,
             mix: Mix::Q4_K_M,
+            rope: RopeSynth {
+                dims: tiny.rope.dims.map(|dims| dims * 4),
+                ..tiny.rope
+            },
+            sections: tiny.sections.map(|_| sections(tiny.head_dim * 4)),
             ..tiny
         }
     }
@@ -163,6 +196,36 @@ impl SynthSpec {
             ..Self::tiny(Architecture::Llama)
         }
     }
+}
+
+/// The context scaling of a tiny model.
+fn scaling(architecture: Architecture) -> RopeScaling {
+    match architecture {
+        Architecture::Llama => RopeScaling::Llama3 {
+            factor: 8.0,
+            original_context: 64,
+        },
+        Architecture::Phi3 => RopeScaling::Longrope {
+            original_context: 64,
+            attention_factor: 1.19,
+        },
+        Architecture::Mistral3 => RopeScaling::Yarn {
+            factor: 4.0,
+            original_context: 64,
+        },
+        _ => RopeScaling::None,
+    }
+}
+
+/// A third of the pairs each for time, height and width, and none for the fourth position.
+fn sections(head_dim: u32) -> [u32; 4] {
+    let pairs = head_dim / 2;
+    [
+        pairs.div_ceil(3),
+        (pairs - 1).div_ceil(3),
+        (pairs - 2).div_ceil(3),
+        0,
+    ]
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub struct SynthSpec {
     pub window: Option<u32>,
     /// Each `period`-th layer has no window, if there is a window. `None` means the architecture's default.
     pub window_period: Option<u32>,
+    /// Pairs that turn by each of four positions (M-RoPE).
+    pub sections: Option<[u32; 4]>,
     /// Seed of the weights.
     pub seed: u64,
 }
@@ -85,12 +87,22 @@ pub enum RopeScaling {
 }
 
 impl SynthSpec {
+    /// Whether queries and keys have a norm with weights for each head, as large models of some families have:
+    /// Command R+ (64 layers) and StableLM 2 12B (40 layers), whose blocks run side by side then.
+    pub(super) fn has_each_head_norm(&self) -> bool {
+        match self.architecture {
+            Architecture::CommandR => self.layers >= 64,
+            Architecture::StableLm => self.layers >= 40,
+            _ => false,
+        }
+    }
+
     /// Checks that the architecture allows this shape.
     ///
     /// # Errors
     /// [`SynthError::Shape`], with the violated rule.
     pub fn check(&self) -> Result<(), SynthError> {
-        use Architecture::{Gemma2, Llama, Phi3, Qwen2};
+        use Architecture::*;
         let architecture = self.architecture;
         let rope_dims = self.rope.dims.unwrap_or(self.head_dim);
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
@@ -126,16 +138,26 @@ impl SynthSpec {
                 format!("rope cannot turn {rope_dims} of {} elements", self.head_dim),
             ),
             (
-                architecture != Llama || rope_dims == self.head_dim,
-                "llama turns whole heads".to_owned(),
+                matches!(
+                    architecture,
+                    Phi3 | Glm4 | Phi2 | StableLm | Qwen3 | Gemma2 | Gemma3
+                ) || rope_dims == self.head_dim,
+                format!("{architecture} turns whole heads"),
             ),
             (
-                !matches!(architecture, Qwen2 | Phi3) || joined,
+                !matches!(
+                    architecture,
+                    Qwen2 | Phi3 | Olmo2 | CommandR | Cohere2 | Exaone4 | Phi2 | StableLm | Qwen2Vl
+                ) || joined,
                 format!("{architecture} needs heads * head_dim = dim"),
             ),
             (
-                architecture != Gemma2 || self.tied,
-                "gemma2 has no output matrix of its own".to_owned(),
+                !matches!(architecture, Gemma | Gemma2 | CommandR | Cohere2) || self.tied,
+                format!("{architecture} has no output matrix of its own"),
+            ),
+            (
+                !matches!(architecture, Olmo2 | Phi2 | StableLm) || !self.tied,
+                format!("{architecture} has an output matrix of its own"),
             ),
             (
                 self.window != Some(0),

@@ -113,7 +113,8 @@ impl Planned {
             Fill::Values(values) => put_f32s(values.iter().copied(), out),
             Fill::Norm { mean } => {
                 let mut rng = Rng::of_row(seed, name, 0);
-                put_f32s((0..cols).map(|_| mean * (1.0 + 0.1 * rng.signed())), out)
+                let len: u64 = self.tensor.dims.iter().product();
+                put_f32s((0..len).map(|_| mean * (1.0 + 0.1 * rng.signed())), out)
             }
             Fill::Noise { format, deviation } => {
                 row.resize(row_bytes(*format, cols), 0);

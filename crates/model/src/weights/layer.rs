@@ -1,9 +1,11 @@
 //! The weights of one layer.
 
 use super::LoadError;
+use super::norms::LayerNorms;
 use super::tensors::Tensors;
 use crate::Config;
-use kernels::Matrix;
+use crate::norm::Norm;
+use kernels::{Isa, Matrix};
 
 /// A projection.
 pub(crate) struct Linear {
@@ -13,21 +15,42 @@ pub(crate) struct Linear {
     pub(crate) bias: Option<Vec<f32>>,
 }
 
-/// The weights of one layer. Norms are `(dim)`, head norms `(head_dim)`.
+/// Input of attention or of a feed-forward part.
+pub(crate) enum BlockInput {
+    /// The normalized stream.
+    Normed(Norm),
+    /// The stream.
+    Stream,
+    /// The input of the attention of the same layer.
+    AsAttention,
+}
+
+impl BlockInput {
+    /// Writes one row of the input to `input`, which holds the input of the previous attention.
+    pub(crate) fn read(&self, isa: Isa, eps: f32, stream: &[f32], input: &mut [f32]) {
+        match self {
+            Self::Normed(norm) => norm.apply(isa, eps, stream, input),
+            Self::Stream => input.copy_from_slice(stream),
+            Self::AsAttention => {}
+        }
+    }
+}
+
+/// The weights of one layer. Norms are `(dim)`; those of queries and keys `(head_dim)` or as long as a row.
 pub(crate) struct Layer {
-    pub(crate) attention_norm: Vec<f32>,
+    pub(crate) attention_input: BlockInput,
     pub(crate) query: Linear,
     pub(crate) key: Linear,
     pub(crate) value: Linear,
-    pub(crate) query_norm: Option<Vec<f32>>,
-    pub(crate) key_norm: Option<Vec<f32>>,
+    pub(crate) query_norm: Option<Norm>,
+    pub(crate) key_norm: Option<Norm>,
     pub(crate) attention_out: Linear,
-    pub(crate) attention_post_norm: Option<Vec<f32>>,
-    pub(crate) hidden_norm: Vec<f32>,
-    pub(crate) gate: Linear,
+    pub(crate) attention_post_norm: Option<Norm>,
+    pub(crate) hidden_input: BlockInput,
+    pub(crate) gate: Option<Linear>,
     pub(crate) up: Linear,
     pub(crate) down: Linear,
-    pub(crate) hidden_post_norm: Option<Vec<f32>>,
+    pub(crate) hidden_post_norm: Option<Norm>,
 }
 
 impl Layer {
@@ -37,14 +60,14 @@ impl Layer {
         layer: usize,
     ) -> Result<Self, LoadError> {
         let names = Names { layer };
-        let (dim, head_dim) = (config.dim, config.head_dim);
-        let rows = [config.query_cols(), config.kv_cols(), config.kv_cols()];
+        let (dim, query_cols, kv_cols) = (config.dim, config.query_cols(), config.kv_cols());
+        let rows = [query_cols, kv_cols, kv_cols];
         let [query, key, value] = load_qkv(tensors, &names, rows, dim)?;
-        let [gate, up] = load_gate_up(tensors, config, &names)?;
-        let mut optional = |wanted: bool, name: &str, len: usize| {
-            wanted
-                .then(|| tensors.vector(&names.weight(name), len))
-                .transpose()
+        let (gate, up) = load_gate_up(tensors, config, &names)?;
+        let norms = &mut LayerNorms {
+            tensors,
+            config,
+            names: &names,
         };
         Ok(Self {
             query,
@@ -52,29 +75,28 @@ impl Layer {
             value,
             gate,
             up,
-            query_norm: optional(config.qk_norm, "attn_q_norm", head_dim)?,
-            key_norm: optional(config.qk_norm, "attn_k_norm", head_dim)?,
-            attention_post_norm: optional(config.post_norms, "post_attention_norm", dim)?,
-            hidden_post_norm: optional(config.post_norms, "post_ffw_norm", dim)?,
-            attention_norm: tensors.vector(&names.weight("attn_norm"), dim)?,
-            hidden_norm: tensors.vector(&names.weight("ffn_norm"), dim)?,
-            attention_out: linear(tensors, &names, "attn_output", dim, config.query_cols())?,
+            query_norm: norms.of_heads("attn_q_norm", query_cols)?,
+            key_norm: norms.of_heads("attn_k_norm", kv_cols)?,
+            attention_post_norm: norms.after("post_attention_norm")?,
+            hidden_post_norm: norms.after("post_ffw_norm")?,
+            attention_input: norms.before_attention()?,
+            hidden_input: norms.before_feed_forward()?,
+            attention_out: linear(tensors, &names, "attn_output", dim, query_cols)?,
             down: linear(tensors, &names, "ffn_down", dim, config.hidden)?,
         })
     }
 
     pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        [
+        let always = [
             &self.query,
             &self.key,
             &self.value,
             &self.attention_out,
-            &self.gate,
             &self.up,
             &self.down,
-        ]
-        .into_iter()
-        .map(|linear| &linear.weight)
+        ];
+        let all = always.into_iter().chain(&self.gate);
+        all.map(|linear| &linear.weight)
     }
 }
 
@@ -127,23 +149,25 @@ pub(crate) fn load_qkv(
     Ok(join(weights, biases))
 }
 
-/// Gate and up projections, from two tensors or from one.
+/// Gate, if the family has one, and up projections, from two tensors or from one.
 fn load_gate_up(
     tensors: &mut Tensors<'_>,
     config: &Config,
     names: &Names,
-) -> Result<[Linear; 2], LoadError> {
+) -> Result<(Option<Linear>, Linear), LoadError> {
     let (hidden, dim) = (config.hidden, config.dim);
-    if !config.fused_gate_up {
-        return Ok([
-            linear(tensors, names, "ffn_gate", hidden, dim)?,
-            linear(tensors, names, "ffn_up", hidden, dim)?,
-        ]);
+    if !config.traits.fused_gate_up {
+        let gate = match config.traits.gated {
+            true => Some(linear(tensors, names, "ffn_gate", hidden, dim)?),
+            false => None,
+        };
+        return Ok((gate, linear(tensors, names, "ffn_up", hidden, dim)?));
     }
     let rows = [hidden, hidden];
     let bias = tensors.vector_if_there(&names.bias("ffn_up"), 2 * hidden)?;
     let weights = tensors.split(&names.weight("ffn_up"), rows, dim)?;
-    Ok(join(weights, cut(bias, rows)))
+    let [gate, up] = join(weights, cut(bias, rows));
+    Ok((Some(gate), up))
 }
 
 /// The biases of a fused projection: one fused bias, or one for each part.

@@ -2,11 +2,12 @@
 
 mod error;
 pub(crate) mod layer;
+mod norms;
 mod packed;
 pub(crate) mod tensors;
 
 pub use error::LoadError;
-pub(crate) use layer::{Layer, Linear};
+pub(crate) use layer::{BlockInput, Layer, Linear};
 pub use packed::Packed;
 
 use crate::Config;
@@ -23,8 +24,8 @@ pub(crate) struct Weights {
     pub(crate) output: Option<Matrix>,
     /// `(vocab)`.
     pub(crate) output_bias: Option<Vec<f32>>,
-    /// `(dim)`.
-    pub(crate) output_norm: Vec<f32>,
+    /// Input of the vocabulary projection.
+    pub(crate) output_input: BlockInput,
     pub(crate) layers: Vec<Layer>,
     /// Divisors of the global rope's frequencies.
     pub(crate) rope_factors: Option<Vec<f32>>,
@@ -42,6 +43,7 @@ impl Weights {
         let tensors = &mut Tensors::new(files, isa, pool, progress);
         let vocab = read_vocab(tensors)?;
         let dim = config.dim;
+        let output_norm = ["weight", "bias"].map(|kind| format!("output_norm.{kind}"));
         let weights = Self {
             embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
             output: match tensors.has("output.weight") {
@@ -49,12 +51,14 @@ impl Weights {
                 false => None,
             },
             output_bias: tensors.vector_if_there("output.bias", vocab)?,
-            output_norm: tensors.vector("output_norm.weight", dim)?,
+            output_input: BlockInput::Normed(norms::load_norm(tensors, config, &output_norm)?),
             rope_factors: rope_factors(tensors, config)?,
             layers: (0..config.layers)
                 .map(|layer| Layer::load(tensors, config, layer))
                 .collect::<Result<_, _>>()?,
         };
+        let ignored = config.layers..config.layers + config.layers_ignored;
+        ignored.for_each(|layer| tensors.ignore_layer(layer));
         tensors.finish_all()?;
         Ok(weights)
     }

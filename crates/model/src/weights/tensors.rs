@@ -102,8 +102,22 @@ impl<'a> Tensors<'a> {
 
     /// Reads a norm, bias or table of `len` numbers.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
+        self.numbers(name, &[len as u64])
+    }
+
+    /// Reads a table of `rows` times `cols` numbers.
+    pub(crate) fn table(
+        &mut self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Vec<f32>, LoadError> {
+        self.numbers(name, &[cols as u64, rows as u64])
+    }
+
+    fn numbers(&mut self, name: &str, dims: &[u64]) -> Result<Vec<f32>, LoadError> {
         let tensor = self.find(name)?;
-        self.check_shape(&tensor, &[len as u64])?;
+        self.check_shape(&tensor, dims)?;
         let wrong = || LoadError::Kind {
             tensor: self.files.label(name),
             found: tensor.kind,
@@ -128,6 +142,15 @@ impl<'a> Tensors<'a> {
         len: usize,
     ) -> Result<Option<Vec<f32>>, LoadError> {
         self.has(name).then(|| self.vector(name, len)).transpose()
+    }
+
+    /// Counts the tensors of a layer that is not run as used.
+    pub(crate) fn ignore_layer(&mut self, layer: usize) {
+        let prefix = format!("blk.{layer}.");
+        let names = self.files.tensors();
+        let names = names.iter().map(|tensor| tensor.name);
+        let of_layer = names.filter(|name| name.starts_with(&prefix));
+        self.taken.extend(of_layer.map(str::to_owned));
     }
 
     /// Rejects a file with unused tensors.

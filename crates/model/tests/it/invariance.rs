@@ -7,8 +7,9 @@ use model::gguf::Gguf;
 use model::{Batch, Forward, LoadOptions, Model, Want};
 use proptest::prelude::*;
 
-/// Windows, q/k norms, fused and biased projections, with and without quantization.
-const CASES: [&str; 11] = [
+/// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
+/// quantization.
+const CASES: [&str; 16] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -17,6 +18,11 @@ const CASES: [&str; 11] = [
     "gemma3 preset=small-gemma3 mix=Q6_K",
     "gemma3 preset=tiny-gemma3 mix=F16",
     "phi3 preset=tiny-phi3 mix=Q5_1",
+    "granite preset=tiny-granite mix=Q8_0",
+    "olmo2 preset=tiny-olmo2 mix=F32",
+    "cohere2 preset=tiny-cohere2 mix=Q4_0",
+    "phi2 preset=tiny-phi2 mix=F16",
+    "mistral3 preset=tiny-mistral3 mix=Q8_0",
     "llama preset=small-llama mix=Q8_0 kv=q8_0",
     "gemma2 preset=tiny-gemma2 mix=F32 kv=q8_0",
     "qwen3 preset=tiny-qwen3 mix=Q4_K_M kv=q8_0",

@@ -1,6 +1,7 @@
 //! The model's files, shapes and numbers, from outside: one module for each subject.
 
 mod allocation;
+mod architectures;
 mod encoders;
 mod gguf_hostile;
 mod gguf_mutations;

@@ -58,6 +58,7 @@ impl Case {
             "window" => spec.window = Some(number()?).filter(|&window| window > 0),
             "period" => spec.window_period = Some(number()?),
             "base" => spec.rope.base = value.parse().ok()?,
+            "sections" => spec.sections = Some(sections(value)?),
             "rope_dims" => spec.rope.dims = Some(number()?),
             "rope" => spec.rope.scaling = scaling(value)?,
             // Read only by the oracle: the length of the prompt, and the compared logits.
@@ -94,4 +95,10 @@ fn scaling(value: &str) -> Option<RopeScaling> {
         },
         _ => return None,
     })
+}
+
+/// Four numbers of pairs: `8:4:4:0`.
+fn sections(value: &str) -> Option<[u32; 4]> {
+    let numbers: Option<Vec<u32>> = value.split(':').map(|number| number.parse().ok()).collect();
+    numbers?.try_into().ok()
 }

@@ -184,6 +184,7 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
         Gemma2 => ("Gemma2ForCausalLM", "gelu_pytorch_tanh", 1e-6),
         Gemma3 => ("Gemma3ForCausalLM", "gelu_pytorch_tanh", 1e-6),
         Phi3 => ("Phi3ForCausalLM", "silu", 1e-5),
+        other => panic!("{other} is not saved here"),
     };
     let mut config = json!({
         "architectures": [class],

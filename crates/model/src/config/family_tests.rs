@@ -1,0 +1,170 @@
+//! Properties of families: traits, factors, ropes.
+
+use super::tests::{Field, keys, read, with};
+use super::{Architecture, Config, Gate};
+
+/// A plain decoder of any family.
+fn any(architecture: Architecture, changes: &[(&str, Field)]) -> Config {
+    let mut all = vec![
+        ("attention.layer_norm_epsilon", Field::F32(1e-5)),
+        ("logit_scale", Field::F32(2.0)),
+    ];
+    all.extend(changes.iter().cloned());
+    read(&with(architecture.name(), &all)).unwrap()
+}
+
+#[test]
+fn family_traits_are_expected() {
+    use Architecture::{
+        Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Glm4, Granite, Olmo2, Phi2,
+    };
+    for architecture in Architecture::ALL {
+        let config = any(architecture, &[]);
+        assert_eq!(config.architecture, architecture);
+        let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3);
+        let gelu = gemma || architecture == Phi2;
+        assert_eq!(config.gate == Gate::Gelu, gelu, "{architecture}");
+        let post = matches!(architecture, Gemma2 | Gemma3 | Olmo2 | Exaone4 | Glm4);
+        assert_eq!(config.traits.post_norms, post, "{architecture}");
+        let scales = &config.scales;
+        let embedding = if gemma { 8.0 } else { 1.0 };
+        assert_eq!(scales.embedding, embedding, "{architecture}");
+        let logits = match architecture {
+            Granite => 0.5,
+            CommandR | Cohere2 => 2.0,
+            _ => 1.0,
+        };
+        assert_eq!(scales.logits, logits, "{architecture}");
+        assert_eq!(
+            (config.head_dim, config.rope.dims),
+            (16, 16),
+            "{architecture}"
+        );
+        assert_eq!(scales.query, 0.25, "{architecture}");
+        assert_eq!(config.context_max, 128, "{architecture}");
+    }
+}
+
+#[test]
+fn multipliers_are_read_where_a_family_has_them() {
+    let changes = [
+        ("embedding_scale", Field::F32(12.0)),
+        ("residual_scale", Field::F32(0.5)),
+        ("attention.scale", Field::F32(0.125)),
+    ];
+    for architecture in Architecture::ALL {
+        let scales = any(architecture, &changes).scales;
+        let found = (scales.embedding, scales.update, scales.query);
+        let read = architecture == Architecture::Granite;
+        assert_eq!(found == (12.0, 0.5, 0.125), read, "{architecture}");
+        assert_eq!(scales.update != 1.0, read, "{architecture}");
+    }
+}
+
+#[test]
+fn scores_grow_with_the_logarithm_of_the_position() {
+    let changes = [
+        ("attention.temperature_scale", Field::F32(0.1)),
+        ("rope.scaling.original_context_length", Field::U32(64)),
+    ];
+    let config = read(&with("mistral3", &changes)).unwrap();
+    let temperature = config.scales.temperature.unwrap();
+    for (position, factor) in [(0, 1.0), (63, 1.0), (64, 1.069_314_7), (191, 1.109_861_2)] {
+        assert_eq!(temperature.factor(position), factor, "{position}");
+    }
+    assert_eq!(read(&keys("mistral3")).unwrap().scales.temperature, None);
+}
+
+#[test]
+fn layers_without_rope_follow_the_rule() {
+    let roped = |name, changes: &[_]| {
+        let mut all = vec![
+            ("block_count", Field::U32(5)),
+            ("attention.layer_norm_epsilon", Field::F32(1e-5)),
+            ("logit_scale", Field::F32(1.0)),
+        ];
+        all.extend(changes.iter().cloned());
+        read(&with(name, &all)).unwrap().roped
+    };
+    let each = [true, true, true, false, true];
+    assert_eq!(roped("llama", &[]), [true; 5]);
+    assert_eq!(roped("smollm3", &[]), each);
+    assert_eq!(roped("cohere2", &[]), each);
+    assert_eq!(roped("exaone4", &[]), [true; 5]);
+    let large = roped("exaone4", &[("block_count", Field::U32(64))]);
+    assert_eq!(large[..5], each);
+    let finetuned = |flag| ("rope.scaling.finetuned", Field::Bool(flag));
+    assert_eq!(roped("granite", &[finetuned(true)]), [true; 5]);
+    assert_eq!(roped("granite", &[finetuned(false)]), [false; 5]);
+    assert_eq!(roped("llama", &[finetuned(false)]), [true; 5]);
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_not_run() {
+    let config = any(
+        Architecture::Glm4,
+        &[
+            ("block_count", Field::U32(3)),
+            ("nextn_predict_layers", Field::U32(1)),
+        ],
+    );
+    assert_eq!((config.layers, config.layers_ignored), (2, 1));
+}
+
+#[test]
+fn sections_select_the_pairing_of_glm4_only() {
+    use kernels::RopePairs::{Adjacent, Halves};
+    let sections = |numbers: &[i32]| ("rope.dimension_sections", Field::I32s(numbers.to_vec()));
+    let rows = [
+        (Architecture::Glm4, vec![], Adjacent),
+        (Architecture::Glm4, vec![sections(&[4, 2, 2, 0])], Halves),
+        (Architecture::Glm4, vec![sections(&[0, 0, 0, 0])], Adjacent),
+        (Architecture::Ernie45, vec![sections(&[4, 2, 2])], Adjacent),
+        (Architecture::Qwen2Vl, vec![sections(&[4, 2, 2, 0])], Halves),
+    ];
+    for (architecture, changes, pairs) in rows {
+        let config = any(architecture, &changes);
+        assert_eq!(config.rope.pairs, pairs, "{architecture} {changes:?}");
+    }
+}
+
+#[test]
+fn values_of_one_family_are_bounded() {
+    use Field::{Bool, F32, U32};
+    for (name, key, value) in [
+        ("granite", "logit_scale", F32(0.0)),
+        ("granite", "residual_scale", F32(f32::NAN)),
+        ("granite", "embedding_scale", F32(-1.0)),
+        ("granite", "attention.scale", Bool(true)),
+        ("granite", "rope.scaling.finetuned", U32(1)),
+        ("hunyuan-dense", "rope.scaling.alpha", F32(1e6)),
+    ] {
+        let theta = ("rope.freq_base", F32(1e11));
+        let mut changes = vec![theta, ("logit_scale", F32(1.0))];
+        changes.push((key, value));
+        let error = read(&with(name, &changes)).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{name}.{key}`")), "{error}");
+    }
+    let missing = read(&keys("granite")).unwrap_err().to_string();
+    assert!(
+        missing.contains("`granite.logit_scale` is missing"),
+        "{missing}"
+    );
+    let missing = read(&keys("phi2")).unwrap_err().to_string();
+    assert!(
+        missing.contains("`phi2.attention.layer_norm_epsilon` is missing"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn unknown_architecture_names_the_nearest() {
+    for (name, near) in [
+        ("qwen35", "nearest: qwen3, "),
+        ("gemma4", "nearest: gemma2, gemma3, gemma; "),
+        ("rwkv7", "is not supported; supported are llama, "),
+    ] {
+        let error = read(&keys(name)).unwrap_err().to_string();
+        assert!(error.contains(near), "{error}");
+    }
+}

@@ -1,0 +1,257 @@
+//! Differences between families that do not depend on metadata, as a table.
+//!
+//! Source of the rows: llama.cpp, `src/models/NAME.cpp` and `llama_model_rope_type`.
+
+use super::Architecture;
+use kernels::RopePairs;
+
+/// The non-linearity of the feed-forward gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// `x * sigmoid(x)`.
+    Silu,
+    /// Gelu, tanh approximation.
+    Gelu,
+}
+
+/// Which layers use a sliding window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WindowRule {
+    /// None, whatever the metadata contains. Files of Mistral and Phi 3 carry windows, but llama.cpp, against
+    /// which their weights were checked, ignores the windows.
+    Never,
+    /// All layers except each `period`-th, if there is a window.
+    Periodic {
+        /// Window when the key is absent; 0 for none.
+        window: usize,
+        /// Period when the key is absent.
+        period: usize,
+        /// Only a model of this many layers has windows; 0: a model of any number.
+        layers: usize,
+    },
+}
+
+/// Source of the divisors of rope frequencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FactorRule {
+    /// No divisors.
+    Never,
+    /// `rope_freqs.weight`; with scaling type `longrope` the long and short ones.
+    ByScaling,
+    /// `rope_factors_long.weight` and `rope_factors_short.weight`.
+    LongShort,
+}
+
+/// The rope of layers with a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LocalRope {
+    /// The global rope, with `rope.freq_base_swa` as the base if given.
+    AsGlobal,
+    /// No scaling, with this base unless `rope.freq_base_swa` is given.
+    Unscaled {
+        /// Base of the frequencies; `None`: the global base.
+        theta: Option<f32>,
+    },
+}
+
+/// Which layers rotate queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RopeLayers {
+    /// All.
+    All,
+    /// All except each `period`-th.
+    AllBut {
+        /// The period.
+        period: usize,
+    },
+    /// Those with a window; all if no layer has a window.
+    Windowed,
+    /// All, or none if `rope.scaling.finetuned` is false.
+    IfFinetuned,
+}
+
+/// Norm of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QkNorm {
+    /// None.
+    Never,
+    /// Each head before the rope; all heads have the same weights.
+    Heads,
+    /// Each head after the rope; all heads have the same weights.
+    TurnedHeads,
+    /// Each head before the rope, with weights of its own, if the file has the norms.
+    EachHead,
+    /// All heads together, before the rope.
+    Row,
+}
+
+/// What the feed-forward part of a layer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FeedRule {
+    /// The stream after attention.
+    AfterAttention,
+    /// What attention reads: both run side by side.
+    AsAttention,
+    /// The stream after attention if the file has `ffn_norm`, else what attention reads.
+    ByNorm,
+}
+
+/// Meaning of the key `logit_scale`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogitScale {
+    /// The key is not read.
+    Never,
+    /// Logits are multiplied by the value.
+    Factor,
+    /// Logits are divided by the value.
+    Divisor,
+}
+
+/// Differences between families that do not depend on metadata.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Traits {
+    pub(crate) pairs: RopePairs,
+    /// With `rope.dimension_sections` (positions of images), pairs are `RopePairs::Halves`.
+    pub(crate) sections_in_halves: bool,
+    /// The key `rope.scaling.alpha` is read, which stretches the base.
+    pub(crate) alpha: bool,
+    pub(crate) gate: Gate,
+    /// Whether the feed-forward part has a gate beside the up projection.
+    pub(crate) gated: bool,
+    pub(crate) windows: WindowRule,
+    pub(crate) factors: FactorRule,
+    pub(crate) roped: RopeLayers,
+    pub(crate) qk_norm: QkNorm,
+    /// Layer norms (mean subtracted, perhaps with biases), not RMS norms.
+    pub(crate) layer_norms: bool,
+    /// Norm before attention, and before the feed-forward part unless [`FeedRule`] says otherwise.
+    pub(crate) pre_norms: bool,
+    /// Norm after attention and after the feed-forward part.
+    pub(crate) post_norms: bool,
+    pub(crate) feed: FeedRule,
+    /// Embeddings are multiplied by `sqrt(dim)`.
+    pub(crate) scaled_embedding: bool,
+    /// The keys `embedding_scale`, `residual_scale` and `attention.scale` are read.
+    pub(crate) multipliers: bool,
+    pub(crate) logit_scale: LogitScale,
+    /// Gate and up projections are one tensor, `ffn_up`, gate first.
+    pub(crate) fused_gate_up: bool,
+    /// Cap of attention scores when the key is absent; `None`: the key is not read.
+    pub(crate) attention_cap: Option<f32>,
+    /// Cap of logits when the key is absent; `None`: the key is not read.
+    pub(crate) logit_cap: Option<f32>,
+    /// The rope of layers with a window.
+    pub(crate) local_rope: LocalRope,
+    /// A model of this many layers scales queries by `sqrt(dim / heads)`, not `sqrt(head_dim)`.
+    pub(crate) layers_scaled_by_dim: Option<usize>,
+}
+
+/// Traits that most families share.
+const PLAIN: Traits = Traits {
+    pairs: RopePairs::Halves,
+    sections_in_halves: false,
+    alpha: false,
+    gate: Gate::Silu,
+    gated: true,
+    windows: WindowRule::Never,
+    factors: FactorRule::Never,
+    roped: RopeLayers::All,
+    qk_norm: QkNorm::Never,
+    layer_norms: false,
+    pre_norms: true,
+    post_norms: false,
+    feed: FeedRule::AfterAttention,
+    scaled_embedding: false,
+    multipliers: false,
+    logit_scale: LogitScale::Never,
+    fused_gate_up: false,
+    attention_cap: None,
+    logit_cap: None,
+    local_rope: LocalRope::AsGlobal,
+    layers_scaled_by_dim: None,
+};
+
+/// Traits of Llama.
+const LLAMA: Traits = Traits {
+    pairs: RopePairs::Adjacent,
+    factors: FactorRule::ByScaling,
+    ..PLAIN
+};
+
+/// Traits of Gemma 1.
+const GEMMA: Traits = Traits {
+    gate: Gate::Gelu,
+    scaled_embedding: true,
+    ..PLAIN
+};
+
+/// Traits of Command R.
+const COMMAND_R: Traits = Traits {
+    pairs: RopePairs::Adjacent,
+    qk_norm: QkNorm::EachHead,
+    layer_norms: true,
+    feed: FeedRule::AsAttention,
+    logit_scale: LogitScale::Factor,
+    ..PLAIN
+};
+
+/// All layers except each `period`-th have a window, in a model of any number of layers.
+const fn periodic(window: usize, period: usize) -> WindowRule {
+    WindowRule::Periodic {
+        window,
+        period,
+        layers: 0,
+    }
+}
+
+impl Architecture {
+    #[rustfmt::skip] // a table
+    pub(crate) const fn traits(self) -> Traits {
+        match self {
+            Self::Llama | Self::Mistral3 => LLAMA,
+            Self::Ernie45 => Traits { factors: FactorRule::Never, ..LLAMA },
+            Self::SmolLm3 => Traits { factors: FactorRule::Never, roped: RopeLayers::AllBut { period: 4 }, ..LLAMA },
+            Self::Granite => Traits {
+                roped: RopeLayers::IfFinetuned, multipliers: true, logit_scale: LogitScale::Divisor, ..LLAMA
+            },
+            Self::Qwen2 | Self::Qwen2Vl => PLAIN,
+            Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },
+            Self::HunyuanDense => Traits {
+                qk_norm: QkNorm::TurnedHeads, factors: FactorRule::ByScaling, alpha: true, ..PLAIN
+            },
+            Self::Phi3 => Traits { factors: FactorRule::LongShort, fused_gate_up: true, ..PLAIN },
+            Self::Phi2 => Traits {
+                gate: Gate::Gelu, gated: false, layer_norms: true, feed: FeedRule::AsAttention, ..PLAIN
+            },
+            Self::StableLm => Traits {
+                layer_norms: true, qk_norm: QkNorm::EachHead, feed: FeedRule::ByNorm, ..PLAIN
+            },
+            Self::Olmo2 => Traits {
+                pre_norms: false, post_norms: true, qk_norm: QkNorm::Row, windows: periodic(0, 4),
+                local_rope: LocalRope::Unscaled { theta: None }, ..PLAIN
+            },
+            Self::Exaone4 => Traits {
+                pre_norms: false, post_norms: true, qk_norm: QkNorm::Heads, factors: FactorRule::ByScaling,
+                windows: WindowRule::Periodic { window: 4096, period: 4, layers: 64 },
+                roped: RopeLayers::Windowed, ..PLAIN
+            },
+            Self::Glm4 => Traits {
+                pairs: RopePairs::Adjacent, sections_in_halves: true, post_norms: true, fused_gate_up: true, ..PLAIN
+            },
+            Self::CommandR => COMMAND_R,
+            Self::Cohere2 => Traits {
+                qk_norm: QkNorm::Never, factors: FactorRule::ByScaling, windows: periodic(4096, 4),
+                roped: RopeLayers::Windowed, ..COMMAND_R
+            },
+            Self::Gemma => GEMMA,
+            Self::Gemma2 => Traits {
+                windows: periodic(4096, 2), post_norms: true, attention_cap: Some(50.0), logit_cap: Some(30.0),
+                layers_scaled_by_dim: Some(46), ..GEMMA
+            },
+            Self::Gemma3 => Traits {
+                windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
+                local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, layers_scaled_by_dim: Some(62), ..GEMMA
+            },
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Norms of rows: RMS norm and layer norm.
+
+use kernels::{Isa, add_assign, rms_norm, rms_norm_in_place};
+
+/// Elements that are summed side by side, so that the loop vectorizes.
+const SUMS: usize = 16;
+
+/// The trained parameters of a norm.
+pub(crate) struct Norm {
+    /// Factor of each element.
+    pub(crate) weight: Vec<f32>,
+    /// Addend of each element.
+    pub(crate) bias: Option<Vec<f32>>,
+    /// Whether the mean is subtracted: layer norm, else RMS norm.
+    pub(crate) centered: bool,
+}
+
+impl Norm {
+    /// Normalizes one row into `out`.
+    pub(crate) fn apply(&self, isa: Isa, eps: f32, x: &[f32], out: &mut [f32]) {
+        if self.centered {
+            out.copy_from_slice(x);
+            layer_norm(isa, out, &self.weight, self.bias.as_deref(), eps);
+            return;
+        }
+        rms_norm(isa, x, &self.weight, eps, out);
+        if let Some(bias) = &self.bias {
+            add_assign(isa, out, bias);
+        }
+    }
+
+    /// Normalizes each part of `len` elements; the weights repeat if there are fewer than elements.
+    ///
+    /// # Panics
+    /// If the weights are no multiple of `len`, or there are biases.
+    pub(crate) fn apply_to_parts(&self, isa: Isa, eps: f32, row: &mut [f32], len: usize) {
+        assert!(self.weight.len().is_multiple_of(len) && self.bias.is_none());
+        let weights = self.weight.chunks_exact(len).cycle();
+        for (part, weight) in row.chunks_exact_mut(len).zip(weights) {
+            match self.centered {
+                true => layer_norm(isa, part, weight, None, eps),
+                false => rms_norm_in_place(isa, part, weight, eps),
+            }
+        }
+    }
+}
+
+/// Layer norm of one row: the row less its mean, divided by its deviation, scaled and shifted.
+pub(crate) fn layer_norm(
+    isa: Isa,
+    row: &mut [f32],
+    weight: &[f32],
+    bias: Option<&[f32]>,
+    eps: f32,
+) {
+    let mean = sum(row) / row.len() as f32;
+    row.iter_mut().for_each(|entry| *entry -= mean);
+    rms_norm_in_place(isa, row, weight, eps);
+    if let Some(bias) = bias {
+        add_assign(isa, row, bias);
+    }
+}
+
+/// The sum of a row, in an order that depends on the length only.
+fn sum(row: &[f32]) -> f32 {
+    let mut sums = [0.0; SUMS];
+    for part in row.chunks(SUMS) {
+        for (sum, entry) in sums.iter_mut().zip(part) {
+            *sum += entry;
+        }
+    }
+    sums.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn norms_equal_their_definitions() {
+        let x: Vec<f32> = (0..48).map(|i| ((i * 7 % 11) as f32).sin()).collect();
+        let weight: Vec<f32> = (0..48).map(|i| 0.5 + i as f32 / 48.0).collect();
+        let bias: Vec<f32> = (0..48).map(|i| i as f32 / 100.0).collect();
+        let mean = x.iter().sum::<f32>() / 48.0;
+        for (centered, shift) in [(false, 0.0), (true, mean)] {
+            let square = x.iter().map(|x| (x - shift).powi(2)).sum::<f32>() / 48.0;
+            let factor = 1.0 / (square + 1e-5).sqrt();
+            let norm = Norm {
+                weight: weight.clone(),
+                bias: Some(bias.clone()),
+                centered,
+            };
+            let mut out = vec![0.0; 48];
+            norm.apply(Isa::detect(), 1e-5, &x, &mut out);
+            for (i, found) in out.iter().enumerate() {
+                let wanted = (x[i] - shift) * factor * weight[i] + bias[i];
+                assert!(
+                    (found - wanted).abs() < 1e-5,
+                    "{centered}: {found}, {wanted}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn parts_repeat_weights_or_have_their_own() {
+        for (weights, own) in [(vec![1.0, 2.0], false), (vec![1.0, 2.0, 3.0, 4.0], true)] {
+            let norm = Norm {
+                weight: weights,
+                bias: None,
+                centered: false,
+            };
+            let mut row = [3.0, 3.0, 3.0, 3.0];
+            norm.apply_to_parts(Isa::detect(), 1e-9, &mut row, 2);
+            let wanted = match own {
+                true => [1.0, 2.0, 3.0, 4.0],
+                false => [1.0, 2.0, 1.0, 2.0],
+            };
+            for (found, wanted) in row.iter().zip(wanted) {
+                assert!((found - wanted).abs() < 1e-5, "{row:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The norms of a decoder.
+
+use super::LoadError;
+use super::layer::{BlockInput, Names};
+use super::tensors::Tensors;
+use crate::Config;
+use crate::config::traits::{FeedRule, QkNorm};
+use crate::norm::Norm;
+
+/// Loads the norms of one layer.
+pub(super) struct LayerNorms<'a, 'b> {
+    pub(super) tensors: &'a mut Tensors<'b>,
+    pub(super) config: &'a Config,
+    pub(super) names: &'a Names,
+}
+
+impl LayerNorms<'_, '_> {
+    pub(super) fn before_attention(&mut self) -> Result<BlockInput, LoadError> {
+        match self.config.traits.pre_norms {
+            true => self.before("attn_norm"),
+            false => Ok(BlockInput::Stream),
+        }
+    }
+
+    pub(super) fn before_feed_forward(&mut self) -> Result<BlockInput, LoadError> {
+        const NAME: &str = "ffn_norm";
+        let traits = &self.config.traits;
+        let as_attention = match traits.feed {
+            FeedRule::AfterAttention => false,
+            FeedRule::AsAttention => true,
+            FeedRule::ByNorm => !self.tensors.has(&self.names.weight(NAME)),
+        };
+        match (as_attention, traits.pre_norms) {
+            (true, _) => Ok(BlockInput::AsAttention),
+            (false, true) => self.before(NAME),
+            (false, false) => Ok(BlockInput::Stream),
+        }
+    }
+
+    /// The norm of an output, if the family has one.
+    pub(super) fn after(&mut self, name: &str) -> Result<Option<Norm>, LoadError> {
+        let found = self.config.traits.post_norms.then(|| self.norm(name));
+        found.transpose()
+    }
+
+    /// The norm of queries or keys of `cols` columns, if there is one.
+    pub(super) fn of_heads(&mut self, name: &str, cols: usize) -> Result<Option<Norm>, LoadError> {
+        let (name, head_dim) = (self.names.weight(name), self.config.head_dim);
+        let weight = match self.config.traits.qk_norm {
+            QkNorm::Never => return Ok(None),
+            QkNorm::Heads | QkNorm::TurnedHeads => self.tensors.vector(&name, head_dim)?,
+            QkNorm::Row => self.tensors.vector(&name, cols)?,
+            QkNorm::EachHead if !self.tensors.has(&name) => return Ok(None),
+            QkNorm::EachHead => self.tensors.table(&name, cols / head_dim, head_dim)?,
+        };
+        Ok(Some(Norm {
+            weight,
+            bias: None,
+            centered: self.config.traits.layer_norms,
+        }))
+    }
+
+    fn before(&mut self, name: &str) -> Result<BlockInput, LoadError> {
+        Ok(BlockInput::Normed(self.norm(name)?))
+    }
+
+    fn norm(&mut self, name: &str) -> Result<Norm, LoadError> {
+        let names = [self.names.weight(name), self.names.bias(name)];
+        load_norm(self.tensors, self.config, &names)
+    }
+}
+
+/// A norm of rows of the stream, from its weight and its bias.
+pub(super) fn load_norm(
+    tensors: &mut Tensors<'_>,
+    config: &Config,
+    [weight, bias]: &[String; 2],
+) -> Result<Norm, LoadError> {
+    let centered = config.traits.layer_norms;
+    Ok(Norm {
+        weight: tensors.vector(weight, config.dim)?,
+        bias: match centered {
+            true => tensors.vector_if_there(bias, config.dim)?,
+            false => None,
+        },
+        centered,
+    })
+}
