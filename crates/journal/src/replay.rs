@@ -17,6 +17,8 @@ pub(crate) struct Replay {
     pub(crate) streams: HandleMap<ReplayedStream>,
     /// Unfinished copies: from the handle that is replaced to the copy's.
     copies: HandleMap<u64>,
+    /// Finished copies that are there: from the handle that was replaced to the copy's.
+    replacements: HandleMap<u64>,
     budget: MemoryBudget,
     decoder: RecordDecoder,
     pub(crate) report: RecoveryReport,
@@ -40,6 +42,7 @@ impl Replay {
         Self {
             streams: HandleMap::default(),
             copies: HandleMap::default(),
+            replacements: HandleMap::default(),
             budget: MemoryBudget { free: bytes_max },
             decoder: RecordDecoder::default(),
             report: RecoveryReport::default(),
@@ -162,22 +165,35 @@ impl Replay {
             Some(Record::Forgotten { why, copy }) if why == REWRITTEN => Some(copy),
             _ => None,
         };
-        self.remove_stream(handle);
+        if self.streams.contains_key(&handle) {
+            self.remove_stream(handle);
+        } else {
+            self.remove_replacement(handle);
+        }
         let Some(copy) = self.copies.remove(&handle) else {
             return;
         };
         // The copy that is named may be lost, and the unfinished one of an earlier process be there.
         if replacement.is_some_and(|named| named == copy || named == 0) {
             if let Some(stream) = self.streams.get_mut(&copy) {
-                stream.replaces = 0;
+                self.replacements.insert(handle, copy);
+                stream.replaced = std::mem::take(&mut stream.replaces);
             }
         } else {
             self.remove_stream(copy);
         }
     }
 
+    /// The copy that has replaced this version was given up, because the write of its end was reported as failed.
+    fn remove_replacement(&mut self, handle: u64) {
+        if let Some(copy) = self.replacements.remove(&handle) {
+            self.remove_stream(copy);
+        }
+    }
+
     fn remove_stream(&mut self, handle: u64) {
         if let Some(stream) = self.streams.remove(&handle) {
+            self.replacements.remove(&stream.replaced);
             self.budget.free += stream.held;
         }
     }

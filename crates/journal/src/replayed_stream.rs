@@ -20,6 +20,8 @@ pub(crate) struct ReplayedStream {
     pub(crate) version: u32,
     /// Handle of the copy that this one replaces, until that one is forgotten as rewritten.
     pub(crate) replaces: u64,
+    /// Handle of the version that this one has replaced.
+    pub(crate) replaced: u64,
     pub(crate) next_sequence: u64,
     pub(crate) base: u64,
     pub(crate) bytes: u64,
