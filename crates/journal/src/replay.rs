@@ -168,7 +168,7 @@ impl Replay {
         if self.streams.contains_key(&handle) {
             self.remove_stream(handle);
         } else {
-            self.remove_replacement(handle);
+            self.remove_replacement(handle, replacement);
         }
         let Some(copy) = self.copies.remove(&handle) else {
             return;
@@ -184,9 +184,13 @@ impl Replay {
         }
     }
 
-    /// The copy that has replaced this version was given up, because the write of its end was reported as failed.
-    fn remove_replacement(&mut self, handle: u64) {
-        if let Some(copy) = self.replacements.remove(&handle) {
+    /// Removes the copy that has replaced this version, unless it is the named one: it was given up, because the write of its
+    /// end was reported as failed.
+    fn remove_replacement(&mut self, handle: u64, named: Option<u64>) {
+        if let Some(copy) = self.replacements.get(&handle).copied()
+            && named != Some(copy)
+            && named != Some(0)
+        {
             self.remove_stream(copy);
         }
     }
