@@ -80,6 +80,8 @@ impl Membership {
             sent: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
         });
+        let hearing = shared.connection.hearing();
+        hearing.begin(shared.config.heartbeat, now());
         let driver = tokio::spawn(Arc::clone(&shared).run(describe));
         Self { shared, driver }
     }
@@ -277,6 +279,9 @@ impl MembershipState {
             let changes = registry.receive(&message.payload, now());
             (before, changes, registry.counts())
         };
+        if after.own > before.own {
+            self.connection.hearing().note_heartbeat(now());
+        }
         self.announce(&changes);
         log_first(before, after, &message.subject);
         if after.malformed + after.newer > before.malformed + before.newer {

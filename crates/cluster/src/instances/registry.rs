@@ -77,6 +77,8 @@ pub enum Change {
 pub struct RegistryCounts {
     /// Heartbeats of other instances.
     pub received: u64,
+    /// Heartbeats of this instance.
+    pub own: u64,
     /// Messages that are no heartbeats.
     pub malformed: u64,
     /// Heartbeats of a newer version.
@@ -158,6 +160,7 @@ impl Registry {
             return Vec::new();
         }
         if heartbeat.id == self.own.id {
+            self.counts.own += 1;
             return Vec::new();
         }
         if !self.instances.contains_key(&heartbeat.id) && !self.make_room() {

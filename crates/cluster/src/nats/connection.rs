@@ -2,6 +2,7 @@
 
 use super::backoff;
 use super::credentials::{self, CredentialError};
+use super::hearing::Hearing;
 use super::status::{ConnectionState, ConnectionStatus, NatsServer, News};
 use super::unreadable::UnreadableMessages;
 use crate::config::{self, NatsConfig};
@@ -36,6 +37,7 @@ pub struct Connection {
     client: Client,
     shared: Arc<SharedStatus>,
     unreadable: Arc<UnreadableMessages>,
+    hearing: Arc<Hearing>,
     monitor: JoinHandle<()>,
 }
 
@@ -104,6 +106,7 @@ impl Connection {
             client,
             shared,
             unreadable: Arc::default(),
+            hearing: Arc::new(Hearing::new(now())),
             monitor: tokio::spawn(monitor.run(received)),
         })
     }
@@ -138,6 +141,11 @@ impl Connection {
     /// Missing rights, a line each.
     pub fn denials(&self) -> Vec<String> {
         self.shared.status().denials(now())
+    }
+
+    /// Whether own heartbeats come back.
+    pub fn hearing(&self) -> &Arc<Hearing> {
+        &self.hearing
     }
 
     /// Messages that arrived over this connection and cannot be read.

@@ -7,6 +7,7 @@
 //! server_version  the oldest server that is used
 //! denials         subjects that the rights of this process do not include
 //! backoff         time between two attempts
+//! hearing         whether own heartbeats come back
 //! unreadable      messages that nobody of ours sent, counted by kind of subject
 //! ```
 
@@ -14,12 +15,14 @@ mod backoff;
 mod connection;
 mod credentials;
 mod denials;
+mod hearing;
 mod server_version;
 mod status;
 mod unreadable;
 
 pub use connection::{Connection, NatsCounts};
 pub use credentials::CredentialError;
+pub use hearing::Hearing;
 pub use server_version::{RECOMMENDED, ServerVersion, VERSION_FLOOR};
 pub use status::{ConnectionState, ConnectionStatus, NatsServer};
 pub use unreadable::{SubjectKind, UnreadableMessages};

@@ -133,6 +133,7 @@ impl ClusterNode {
             gateway: self.membership.id(),
             instances: Box::new(instances),
             unreadable: Arc::clone(self.connection().unreadable()),
+            hearing: Arc::clone(self.connection().hearing()),
         };
         let config = RelayConfig {
             placement: self.placement,

@@ -59,6 +59,7 @@ impl RecordsDriver {
         let subscribed = link.connection.client().subscribe(subject.clone()).await;
         let notices = subscribed.map_err(|why| format!("{subject}: {why}"))?;
         let replicator = Arc::clone(&link.replicator);
+        link.connection.hearing().expect_confirmations();
         let status = Arc::new(StoreStatus::default());
         let task = RecordsTask {
             usable: link.connection.usable_watch(),
@@ -67,6 +68,7 @@ impl RecordsDriver {
             requests: JoinSet::new(),
             has_store: false,
             is_adapted: false,
+            returns: 0,
             looks: JoinSet::new(),
             status: Arc::clone(&status),
         };
@@ -114,6 +116,8 @@ struct RecordsTask {
     has_store: bool,
     /// Whether the store has the bounds of this process's settings.
     is_adapted: bool,
+    /// Returns of the connection after which all streams are checked, or were.
+    returns: u64,
     /// At most one.
     looks: JoinSet<Result<StoreFacts, StoreProblem>>,
     status: Arc<StoreStatus>,
@@ -126,6 +130,7 @@ impl RecordsTask {
         let mut ages = interval(AGES_EVERY);
         ages.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let shared = Arc::clone(&self.link.replicator);
+        let hearing = Arc::clone(self.link.connection.hearing());
         loop {
             let due = self.next_at();
             tokio::select! {
@@ -145,6 +150,7 @@ impl RecordsTask {
                 _ = store.tick() => self.look_at_store(),
                 _ = ages.tick() => self.link.replicator.lock().look_at_ages(now()),
                 () = shared.news.notified() => {}
+                () = hearing.wait_return() => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
             self.send();
@@ -159,8 +165,14 @@ impl RecordsTask {
     }
 
     fn send(&mut self) {
+        let hearing = self.link.connection.hearing();
         let mut replicator = self.link.replicator.lock();
-        replicator.set_connected(*self.usable.borrow() && self.has_store, now());
+        if self.returns != hearing.returns() {
+            self.returns = hearing.returns();
+            replicator.set_connected(false, now());
+        }
+        let is_connected = *self.usable.borrow() && self.has_store;
+        replicator.set_connected(is_connected, now());
         while self.requests.len() < REQUESTS_MAX {
             let Some(action) = replicator.poll(now()) else {
                 break;
@@ -170,8 +182,12 @@ impl RecordsTask {
         }
         let fenced = replicator.take_fenced();
         let wants_copies = replicator.wants_copies();
+        let is_sure = is_connected && !replicator.has_doubts();
         drop(replicator);
         fenced.into_iter().for_each(&self.link.on_fenced);
+        if is_sure {
+            hearing.confirm(self.returns);
+        }
         if wants_copies {
             (self.link.on_wanted)();
         }

@@ -55,6 +55,8 @@ pub struct Replicator {
     schedule: Schedule,
     /// Streams that can be written once more from memory.
     wanted: BTreeSet<u128>,
+    /// Streams that another instance may have taken over during an interruption; a part of `streams`.
+    doubtful: BTreeSet<u128>,
     purges: VecDeque<(u128, u64)>,
     fenced: Vec<Fenced>,
     /// Bytes of records that are not stored.
@@ -79,6 +81,7 @@ impl Replicator {
             streams: HashMap::new(),
             schedule: Schedule::default(),
             wanted: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
             purges: VecDeque::new(),
             fenced: Vec::new(),
             held: 0,
@@ -185,6 +188,7 @@ impl Replicator {
 
     fn refuse(&mut self, id: u128, error: journal::RecordError) {
         tracing::warn!("a stream is not replicated: {error}");
+        self.doubtful.remove(&id);
         if let Some(stream) = self.streams.get_mut(&id) {
             self.held -= stream.held();
             self.schedule.clear(&mut stream.due, id);
@@ -262,6 +266,7 @@ impl Replicator {
             self.schedule.clear(&mut stream.due, id);
         }
         self.wanted.remove(&id);
+        self.doubtful.remove(&id);
     }
 
     /// The next request. `None`: nothing is due, or there is no connection.

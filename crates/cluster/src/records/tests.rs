@@ -62,6 +62,37 @@ fn store_next(replicator: &mut Replicator, sequence: u64, now: Instant) {
 }
 
 #[test]
+fn interruption_leaves_doubts_until_the_owner_is_read_or_a_record_is_stored() {
+    let (mut replicator, now) = opened(1 << 20);
+    replicator.set_connected(false, now);
+    replicator.set_connected(true, now);
+    assert!(!replicator.has_doubts(), "never stored: nobody can own it");
+    let (serial, .., head, _) = published(&mut replicator, now);
+    replicator.set_connected(false, now);
+    replicator.set_connected(true, now);
+    assert!(replicator.has_doubts(), "the answer is missing");
+    replicator.on_published(ID, serial, PublishOutcome::Stored(1), now);
+    assert!(!replicator.has_doubts());
+    replicator.set_connected(false, now);
+    replicator.set_connected(true, now);
+    assert_eq!(replicator.poll(now), Some(StoreRequest::Check { id: ID }));
+    replicator.on_checked(ID, Err(()), now);
+    assert!(replicator.has_doubts());
+    let later = now + Duration::from_secs(60);
+    assert_eq!(replicator.poll(later), Some(StoreRequest::Check { id: ID }));
+    let instance = InstanceId(2);
+    let head = RecordsHead {
+        generation: 2,
+        instance,
+        ..head
+    };
+    let last = LastMessage { sequence: 5, head };
+    replicator.on_checked(ID, Ok(Some(last)), later);
+    assert!(!replicator.has_doubts());
+    assert_eq!(replicator.take_fenced().len(), 1);
+}
+
+#[test]
 fn answer_that_is_missing_is_made_up_for_by_the_last_message() {
     let (mut replicator, now) = opened(1 << 20);
     let (serial, expected, head, payload) = published(&mut replicator, now);

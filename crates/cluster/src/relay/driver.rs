@@ -10,7 +10,7 @@ use crate::messages::{
     decode_adoptions,
 };
 use crate::names::{InstanceId, Subjects};
-use crate::nats::{SubjectKind, UnreadableMessages};
+use crate::nats::{Hearing, SubjectKind, UnreadableMessages};
 use async_nats::{Client, Message, Request, RequestErrorKind, Subscriber};
 use futures_util::StreamExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,6 +56,8 @@ pub struct RelayLink {
     pub instances: InstanceSource,
     /// Counts messages that cannot be read.
     pub unreadable: Arc<UnreadableMessages>,
+    /// Whether tokens may be told.
+    pub hearing: Arc<Hearing>,
 }
 
 /// A running relay. Dropped, it ends its requests with [`stream::End::Lost`].
@@ -231,7 +233,7 @@ impl RelayTask {
     }
 
     fn look_at_instances(&mut self) {
-        let is_usable = *self.link.usable.borrow();
+        let is_usable = self.is_usable();
         self.relay.set_connected(is_usable, now());
         let instances = (self.link.instances)();
         let engines = Engines::new(self.relay.models(), &instances);
@@ -240,7 +242,17 @@ impl RelayTask {
         *counters = self.relay.counters();
     }
 
+    /// Whether there is a connection, and tokens that arrive may be told.
+    fn is_usable(&self) -> bool {
+        *self.link.usable.borrow() && !self.link.hearing.is_held(now())
+    }
+
     fn take_tokens(&mut self, message: &Message, is_answer: bool) {
+        if self.link.hearing.is_held(now()) {
+            // Read again when the connection counts as usable.
+            self.relay.set_connected(false, now());
+            return;
+        }
         match self.batch.decode_into(&message.payload) {
             Ok(()) => self.relay.on_tokens(&self.batch, is_answer, now()),
             Err(why) => {
@@ -267,7 +279,7 @@ impl RelayTask {
     }
 
     async fn poll(&mut self) {
-        let is_usable = *self.link.usable.borrow();
+        let is_usable = self.is_usable();
         let begun = now();
         let actions = self.relay.poll(begun);
         let looked = now();

@@ -31,6 +31,8 @@ impl Replicator {
     }
 
     fn take_stored(&mut self, id: u128, sequence: u64, now: Instant) {
+        // Stored after the message that was the last one: nobody else has claimed the stream.
+        self.doubtful.remove(&id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
@@ -73,6 +75,7 @@ impl Replicator {
             return self.schedule.set(&mut stream.due, id, now + CHECK_AGAIN);
         };
         stream.state = StreamState::Following;
+        self.doubtful.remove(&id);
         let own = (stream.generation, self.instance);
         let (stored, flies) = (stream.stored, stream.flight.is_some());
         match last {

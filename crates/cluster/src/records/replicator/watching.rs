@@ -52,8 +52,16 @@ impl Replicator {
                 self.wanted.remove(&id);
                 stream.state = StreamState::Checking;
             }
+            if !is_new && !matches!(stream.state, StreamState::Fenced | StreamState::Refused) {
+                self.doubtful.insert(id);
+            }
             self.settle(id, now);
         }
+    }
+
+    /// Whether the owner of a stream is not known since the last interruption.
+    pub fn has_doubts(&self) -> bool {
+        !self.doubtful.is_empty()
     }
 
     /// Has streams written once more whose messages JetStream would soon remove for their age.
