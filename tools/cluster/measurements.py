@@ -231,11 +231,18 @@ async def engine_death(asked):
             moved = int(cluster.metrics("millrace_relay_resubmitted_total") - moved)
             assert not streams.broken() and not streams.wrong()
             # Those that were moved are those that waited longest.
-            waits = sorted(next((t for t in r.times if t > at), at) - at for r in streams.received)
+            waits = sorted(end_of_longest_gap(r.times, at) - at for r in streams.received)
             pauses += waits[-moved:] if moved else []
             prefill.append(moved)
     assert pauses, "no stream was on an engine that was killed"
     print(f"next token after the kill: {summary(pauses)}; streams of the engine, by kill: {prefill}")
+
+
+def end_of_longest_gap(times, at):
+    """When the first token came that was computed after the fault at `at`: tokens on their way come without a gap before it."""
+    after = [at] + [time for time in times if time > at]
+    gaps = [(late - early, late) for early, late in zip(after, after[1:])]
+    return max(gaps)[1] if gaps else at
 
 
 @row
