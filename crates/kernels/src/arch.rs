@@ -25,6 +25,8 @@ pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod attention_int8;
 #[cfg(target_arch = "x86_64")]
+mod by_distance;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gemv;

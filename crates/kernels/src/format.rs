@@ -18,6 +18,13 @@ pub enum Format {
     Q4_K,
     Q5_K,
     Q6_K,
+    IQ4_NL,
+    IQ4_XS,
+    IQ3_S,
+    IQ3_XXS,
+    IQ2_S,
+    IQ2_XS,
+    IQ2_XXS,
 }
 
 impl Format {
@@ -25,8 +32,8 @@ impl Format {
     pub const fn block_weights(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
-            Self::Q2_K | Self::Q3_K | Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::IQ4_NL => 32,
+            _ => 256,
         }
     }
 
@@ -45,6 +52,22 @@ impl Format {
             Self::Q4_K => 144,
             Self::Q5_K => 176,
             Self::Q6_K => 210,
+            Self::IQ4_NL => 18,
+            Self::IQ4_XS => 136,
+            Self::IQ3_S => 110,
+            Self::IQ3_XXS => 98,
+            Self::IQ2_S => 82,
+            Self::IQ2_XS => 74,
+            Self::IQ2_XXS => 66,
         }
+    }
+
+    /// Whether [`quantize`](crate::quantize) writes the format. Finding the patterns of the others takes a search that
+    /// is not built.
+    pub const fn is_written(self) -> bool {
+        !matches!(
+            self,
+            Self::IQ3_S | Self::IQ3_XXS | Self::IQ2_S | Self::IQ2_XS | Self::IQ2_XXS
+        )
     }
 }

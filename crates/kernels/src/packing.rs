@@ -9,6 +9,7 @@
 //! header:  Plain      d f16[2][16]
 //!          PlainMin   d f16[2][16], m f16[2][16]
 //!          Super16    d f16[16], unused (32 bytes), scales i8[16][16]
+//!          Super32    d f16[16], unused (32 bytes), scales i8[8][16]
 //!          SuperMin16 d f16[16], -m f16[16], (scale | min << 4) u8[16][16]
 //!          SuperMin32 d f16[16], -m f16[16], (scales u8[16], mins u8[16])[8]
 //! quants:  plane of the low bits, then plane of the high bits
@@ -51,7 +52,10 @@ macro_rules! packings {
     };
 }
 
-packings!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K);
+packings!(
+    Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, IQ3_S, IQ3_XXS,
+    IQ2_S
+);
 
 impl QuantFormat {
     /// Blocks of 32 columns in a tile.
@@ -78,6 +82,7 @@ impl QuantFormat {
         match self.scale_kind {
             ScaleKind::Plain => 2 * 2 * LANES,
             ScaleKind::PlainMin => 2 * 2 * 2 * LANES,
+            ScaleKind::Super32 => SUPER_SCALES_BYTES + 8 * LANES,
             _ => SUPER_SCALES_BYTES + 16 * LANES,
         }
     }
@@ -124,7 +129,7 @@ impl QuantFormat {
                 half(2 * LANES * block, row.d);
                 return half(2 * LANES * (2 + block), row.m);
             }
-            ScaleKind::Super16 => half(0, row.d),
+            ScaleKind::Super16 | ScaleKind::Super32 => half(0, row.d),
             ScaleKind::SuperMin16 | ScaleKind::SuperMin32 => {
                 half(0, row.d);
                 half(2 * LANES, -row.m);
@@ -160,7 +165,10 @@ impl QuantFormat {
         match self.scale_kind {
             ScaleKind::Plain => (half(2 * LANES * block), 0.0),
             ScaleKind::PlainMin => (half(2 * LANES * block), half(2 * LANES * (2 + block))),
-            ScaleKind::Super16 => (half(0) * f32::from(number(LANES * i) as i8), 0.0),
+            ScaleKind::Super16 | ScaleKind::Super32 => {
+                let scale = half(0) * f32::from(number(LANES * i) as i8);
+                (scale * self.unit(), 0.0)
+            }
             ScaleKind::SuperMin16 => {
                 let both = number(LANES * i);
                 (
@@ -175,7 +183,7 @@ impl QuantFormat {
         }
     }
 
-    /// The quants of 32 columns of one row, four to a word.
+    /// The quants of 32 columns of one row, or the levels that they stand for, four to a word.
     #[inline(always)]
     pub(crate) fn read_quants(&self, tile: &[u8], block: usize, lane: usize) -> [u32; GROUPS] {
         let at = self.header_bytes() + block * self.block_bytes();
@@ -186,7 +194,14 @@ impl QuantFormat {
             } else {
                 0
             };
-            read_plane(low, self.low, lane, group) | above << self.low
+            let quants = read_plane(low, self.low, lane, group) | above << self.low;
+            match &self.levels {
+                Some(levels) => {
+                    let quants = quants.to_le_bytes();
+                    u32::from_le_bytes(quants.map(|quant| levels[usize::from(quant & 15)]))
+                }
+                None => quants,
+            }
         })
     }
 }

@@ -12,9 +12,10 @@ use crate::layout::activation_block::ZERO_POINT_LOG2;
 use crate::layout::amx_gemm::{AmxWorkspace, TileJob};
 use crate::layout::tile_sizes::BLOCKS_PER_K_BLOCK;
 use crate::memory::LINE;
-use crate::packing::{LANES, PackedFormat, Q8_0};
+use crate::packing::{GROUPS, LANES, PackedFormat};
 use crate::{Activations, Format};
 use core::arch::x86_64::*;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Packed weights that dequantize to bf16 tiles.
@@ -32,8 +33,8 @@ pub(crate) trait BTileSource {
     unsafe fn dequantize_tile(panel: *const u8, panel_bytes: usize, block: usize, to: *mut u8);
 }
 
-/// Q8_0, the only quantized format whose quants are too wide for int8 tiles.
-pub(crate) struct Q8Source;
+/// A format whose quants, or the levels that they stand for, are too wide for int8 tiles.
+pub(crate) struct ByteSource<P>(PhantomData<P>);
 
 /// BF16 or F16, by the number of the format.
 pub(crate) struct FloatSource<const F: u8>;
@@ -205,21 +206,20 @@ const QUANT_SHIFT: u32 = 15;
 const QUANT_MASK: i32 = 0xff << QUANT_SHIFT;
 const QUANT_BASE: f32 = 256.0;
 
-impl BTileSource for Q8Source {
+impl<P: PackedFormat> BTileSource for ByteSource<P> {
     fn blocks(panel_bytes: usize) -> usize {
-        let quant = Q8_0::QUANT;
-        panel_bytes / quant.tile_bytes() * quant.tile_blocks()
+        panel_bytes / P::QUANT.tile_bytes() * P::QUANT.tile_blocks()
     }
 
     fn bytes_before(block: usize) -> usize {
         // Whole tiles: a K-block begins with a tile.
-        block / Q8_0::QUANT.tile_blocks() * Q8_0::QUANT.tile_bytes()
+        block / P::QUANT.tile_blocks() * P::QUANT.tile_bytes()
     }
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn dequantize_tile(panel: *const u8, _: usize, block: usize, to: *mut u8) {
-        const { assert!(Q8_0::QUANT.sub_blocks_per_block() == 1 && !Q8_0::QUANT.has_shift()) };
-        let quant = Q8_0::QUANT;
+        const { assert!(P::QUANT.factor_bits() == 8 && !P::QUANT.has_shift()) };
+        let quant = P::QUANT;
         let (index, block) = (block / quant.tile_blocks(), block % quant.tile_blocks());
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -231,10 +231,11 @@ impl BTileSource for Q8Source {
                 block,
                 first: 0,
             };
-            let (scale, _) = block.load_scales::<Avx512, Q8_0>(0);
             let middle = -(QUANT_BASE + (1 << ZERO_POINT_LOG2) as f32);
-            let offset = _mm512_mul_ps(scale, _mm512_set1_ps(middle));
-            for (i, quants) in block.load_quants::<Avx512, Q8_0>().iter().enumerate() {
+            let sub_blocks = quant.sub_blocks_per_block();
+            for (i, quants) in block.load_quants::<Avx512, P>().iter().enumerate() {
+                let (scale, _) = block.load_scales::<Avx512, P>(i * sub_blocks / GROUPS);
+                let offset = _mm512_mul_ps(scale, _mm512_set1_ps(middle));
                 let weights = dequantize_four_columns(*quants, scale, offset);
                 let to = to.add(2 * i * LINE);
                 _mm512_store_si512(to.cast(), pack_bf16_pair(weights[0], weights[1]));

@@ -214,7 +214,7 @@ unsafe fn multiply_quants<P: PackedFormat, const N: usize, const M: usize>(
     let quant = P::QUANT;
     let (sub_blocks, groups_per_sub_block) =
         (quant.sub_blocks_per_block(), quant.sub_block_weights() / 4);
-    let bits = quant.low + quant.high;
+    let bits = quant.factor_bits();
     // SAFETY: guaranteed by the caller.
     unsafe {
         let mut acc = [[_mm512_setzero_ps(); N]; M];

@@ -105,7 +105,7 @@ unsafe fn accumulate_block<D: Int8Dot, P: PackedFormat, const M: usize>(
     sums: &mut [D::F; M],
 ) {
     let quant = P::QUANT;
-    let bits = quant.low + quant.high;
+    let bits = quant.factor_bits();
     let groups_per_sub_block = quant.sub_block_weights() / 4;
     // SAFETY: guaranteed by the caller.
     unsafe {

@@ -1,5 +1,6 @@
 //! Int8 dot products of quants and activations, for AVX2, AVX-VNNI and AVX-512.
 
+use super::by_distance::by_distance;
 use crate::layout::activation_block::{ActivationBlock, MAGIC_BITS, ZERO_POINT_LOG2};
 use crate::packing::GROUPS;
 use core::arch::x86_64::*;
@@ -34,6 +35,8 @@ pub(crate) trait Int8Dot {
     /// `(v << left) & mask`, bytewise.
     unsafe fn shift_left_mask(v: Self::Ints, left: usize, mask: u8) -> Self::Ints;
     unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// The entry of `table` for each byte, which is below 16.
+    unsafe fn look_up(table: &[u8; 16], bytes: Self::Ints) -> Self::Ints;
     /// `start` plus the products of groups `from..to`, exact; `x` is the block's activations, and quants have
     /// `bits` bits.
     unsafe fn dot_groups(
@@ -84,22 +87,6 @@ pub(crate) type AvxVnni = EightRows<true>;
 /// AVX-512 with VNNI, sixteen rows.
 pub(crate) struct Avx512;
 
-/// Calls a shift intrinsic, which takes the distance as a constant.
-macro_rules! by_distance {
-    ($shift:ident, $v:expr, $distance:expr) => {
-        match $distance {
-            0 => $v,
-            1 => $shift::<1>($v),
-            2 => $shift::<2>($v),
-            3 => $shift::<3>($v),
-            4 => $shift::<4>($v),
-            5 => $shift::<5>($v),
-            6 => $shift::<6>($v),
-            _ => $shift::<7>($v),
-        }
-    };
-}
-
 // SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl Int8Dot for Avx512 {
@@ -142,6 +129,13 @@ impl Int8Dot for Avx512 {
     #[inline(always)]
     unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
         unsafe { _mm512_or_si512(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn look_up(table: &[u8; 16], bytes: __m512i) -> __m512i {
+        unsafe {
+            let table = _mm_loadu_si128(table.as_ptr().cast());
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), bytes)
+        }
     }
     #[inline(always)]
     unsafe fn dot_groups(
@@ -271,6 +265,13 @@ impl<const VNNI: bool> Int8Dot for EightRows<VNNI> {
     #[inline(always)]
     unsafe fn or(a: __m256i, b: __m256i) -> __m256i {
         unsafe { _mm256_or_si256(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn look_up(table: &[u8; 16], bytes: __m256i) -> __m256i {
+        unsafe {
+            let table = _mm_loadu_si128(table.as_ptr().cast());
+            _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), bytes)
+        }
     }
     #[inline(always)]
     unsafe fn dot_groups(

@@ -34,7 +34,7 @@ pub(super) struct PackedBlock {
 }
 
 impl PackedBlock {
-    /// Loads all quants of the block.
+    /// Loads all quants of the block, or the levels that they stand for.
     ///
     /// # Safety
     /// The processor has the level of `D`, and the block is within its panel.
@@ -70,13 +70,16 @@ impl PackedBlock {
             if low == 8 {
                 return line;
             }
-            let quants = extract_bits::<D>(line, group % (8 / low) * low, low, shift);
-            if high == 0 {
-                return quants;
+            let mut quants = extract_bits::<D>(line, group % (8 / low) * low, low, shift);
+            if high > 0 {
+                let line = D::load(self.tile.add(at + (low + group / (8 / high)) * LINE));
+                let from = group % (8 / high) * high;
+                quants = D::or(quants, extract_bits::<D>(line, from, high, low + shift));
             }
-            let line = D::load(self.tile.add(at + (low + group / (8 / high)) * LINE));
-            let high_bits = extract_bits::<D>(line, group % (8 / high) * high, high, low + shift);
-            D::or(quants, high_bits)
+            match &const { P::QUANT.levels } {
+                Some(levels) => D::look_up(levels, quants),
+                None => quants,
+            }
         }
     }
 
@@ -98,7 +101,13 @@ impl PackedBlock {
             match P::QUANT.scale_kind {
                 ScaleKind::Plain => (half(LANES * self.block), d),
                 ScaleKind::PlainMin => (half(LANES * self.block), half(LANES * (2 + self.block))),
-                ScaleKind::Super16 => (D::mul(d, D::load_i8(number.add(LANES * i))), d),
+                ScaleKind::Super16 | ScaleKind::Super32 => {
+                    let scale = D::mul(d, D::load_i8(number.add(LANES * i)));
+                    match P::QUANT.unit_log2 {
+                        0 => (scale, d),
+                        _ => (D::mul(scale, D::splat(P::QUANT.unit())), d),
+                    }
+                }
                 ScaleKind::SuperMin16 => {
                     let (s, t) = D::load_nibbles(number.add(LANES * i));
                     (D::mul(d, s), D::mul(half(LANES), t))

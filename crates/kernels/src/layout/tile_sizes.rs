@@ -18,7 +18,7 @@ pub(crate) const BLOCKS_PER_K_BLOCK: usize = 8;
 impl QuantFormat {
     /// Whether the weights are requantized to int8 tiles; otherwise they become bf16 tiles.
     pub(crate) const fn fits_int8(&self) -> bool {
-        self.low + self.high <= INT8_BITS_MAX
+        self.factor_bits() <= INT8_BITS_MAX
     }
 }
 

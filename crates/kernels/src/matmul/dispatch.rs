@@ -3,7 +3,7 @@
 use super::reference;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{
-    amx_bf16_gemm::{FloatSource, Q8Source, gemm_bf16},
+    amx_bf16_gemm::{ByteSource, FloatSource, gemm_bf16},
     amx_int8_gemm::gemm_int8,
     gemm, gemv,
 };
@@ -30,6 +30,12 @@ macro_rules! by_format {
             Format::Q4_K => $quants::<packing::Q4_K>($($argument),*),
             Format::Q5_K => $quants::<packing::Q5_K>($($argument),*),
             Format::Q6_K => $quants::<packing::Q6_K>($($argument),*),
+            Format::IQ4_NL => $quants::<packing::IQ4_NL>($($argument),*),
+            Format::IQ4_XS => $quants::<packing::IQ4_XS>($($argument),*),
+            Format::IQ3_S => $quants::<packing::IQ3_S>($($argument),*),
+            Format::IQ3_XXS => $quants::<packing::IQ3_XXS>($($argument),*),
+            // Packed alike.
+            Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => $quants::<packing::IQ2_S>($($argument),*),
         }
     };
 }
@@ -70,17 +76,29 @@ pub(super) fn amx_kernels(isa: Isa, format: Format) -> Option<[AmxKernel; 2]> {
     if !isa.has_tiles() {
         return None;
     }
-    by_format!(format, amx_quant_kernels, amx_float_kernels,)
+    match format {
+        Format::Q8_0 => amx_byte_kernels::<packing::Q8_0>(),
+        Format::IQ4_NL => amx_byte_kernels::<packing::IQ4_NL>(),
+        Format::IQ4_XS => amx_byte_kernels::<packing::IQ4_XS>(),
+        Format::IQ3_S => amx_byte_kernels::<packing::IQ3_S>(),
+        Format::IQ3_XXS => amx_byte_kernels::<packing::IQ3_XXS>(),
+        Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => amx_byte_kernels::<packing::IQ2_S>(),
+        _ => by_format!(format, amx_quant_kernels, amx_float_kernels,),
+    }
 }
 
-/// Short quants become int8 tiles, other quants bf16 tiles.
+/// Short quants become int8 tiles.
 #[cfg(target_arch = "x86_64")]
 fn amx_quant_kernels<P: PackedFormat>() -> Option<[AmxKernel; 2]> {
-    if P::QUANT.fits_int8() {
-        return Some([gemm_int8::<P, 1>, gemm_int8::<P, 2>]);
-    }
-    const { assert!(P::QUANT.fits_int8() || P::QUANT.low == 8) };
-    Some([gemm_bf16::<Q8Source, 1>, gemm_bf16::<Q8Source, 2>])
+    P::QUANT
+        .fits_int8()
+        .then_some([gemm_int8::<P, 1>, gemm_int8::<P, 2>])
+}
+
+/// Quants or levels of a byte become bf16 tiles.
+#[cfg(target_arch = "x86_64")]
+fn amx_byte_kernels<P: PackedFormat>() -> Option<[AmxKernel; 2]> {
+    Some([gemm_bf16::<ByteSource<P>, 1>, gemm_bf16::<ByteSource<P>, 2>])
 }
 
 /// Floats of 16 bits become bf16 tiles; f32 weights have no AMX kernels.

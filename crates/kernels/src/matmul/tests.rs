@@ -6,7 +6,7 @@ use crate::{Activations, Format, Isa, Matrix, Pool, dequantize, matmul, quantize
 use half::f16;
 use proptest::prelude::*;
 
-pub(super) const FORMATS: [Format; 13] = [
+pub(super) const FORMATS: [Format; 20] = [
     Format::F32,
     Format::F16,
     Format::BF16,
@@ -20,6 +20,13 @@ pub(super) const FORMATS: [Format; 13] = [
     Format::Q4_K,
     Format::Q5_K,
     Format::Q6_K,
+    Format::IQ4_NL,
+    Format::IQ4_XS,
+    Format::IQ3_S,
+    Format::IQ3_XXS,
+    Format::IQ2_S,
+    Format::IQ2_XS,
+    Format::IQ2_XXS,
 ];
 
 /// A small deterministic random number generator for shapes and weights.
@@ -51,6 +58,12 @@ impl Random {
         let mut raw = vec![0; weights / quant.weights * format.block_bytes()];
         for bytes in raw.chunks_exact_mut(format.block_bytes()) {
             bytes.fill_with(|| self.bits() as u8);
+            if !format.is_written() {
+                // The formats of patterns begin with `d`.
+                let d = f16::from_f32(self.unit() / 64.0);
+                bytes[..2].copy_from_slice(&d.to_le_bytes());
+                continue;
+            }
             let mut block = QuantBlock::default();
             block.decode(format, bytes);
             block.d = f16::from_f32(self.unit() / 64.0);
@@ -234,10 +247,14 @@ fn largest_quants_and_activations_do_not_saturate() {
     {
         for (label, byte) in [("ones", 0xff), ("zeros", 0), ("sign", 0x80)] {
             let mut raw = vec![byte; format.block_bytes()];
-            let mut block = QuantBlock::default();
-            block.decode(format, &raw);
-            (block.d, block.m) = (f16::ONE, f16::ONE);
-            block.encode(format, &mut raw);
+            if format.is_written() {
+                let mut block = QuantBlock::default();
+                block.decode(format, &raw);
+                (block.d, block.m) = (f16::ONE, f16::ONE);
+                block.encode(format, &mut raw);
+            } else {
+                raw[..2].copy_from_slice(&f16::ONE.to_le_bytes());
+            }
             let cols = format.block_weights();
             for signs in [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] {
                 let x: Vec<f32> = (0..cols).map(|i| signs[i % 2]).collect();

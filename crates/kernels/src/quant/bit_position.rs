@@ -26,7 +26,8 @@ pub(super) const fn high_bits_are_runs(format: Format) -> bool {
 /// Position of the low bits of quant `e`.
 pub(super) const fn low_bits(format: Format, e: usize) -> BitPosition {
     match format {
-        Format::Q4_0 => at(2 + e % 16, e / 16 * 4),
+        Format::Q4_0 | Format::IQ4_NL => at(2 + e % 16, e / 16 * 4),
+        Format::IQ4_XS => at(8 + e / 32 * 16 + e % 16, e / 16 % 2 * 4),
         Format::Q4_1 => at(4 + e % 16, e / 16 * 4),
         Format::Q5_0 => at(6 + e % 16, e / 16 * 4),
         Format::Q5_1 => at(8 + e % 16, e / 16 * 4),
@@ -36,7 +37,8 @@ pub(super) const fn low_bits(format: Format, e: usize) -> BitPosition {
         Format::Q4_K => at(16 + e / 64 * 32 + e % 32, e / 32 % 2 * 4),
         Format::Q5_K => at(48 + e / 64 * 32 + e % 32, e / 32 % 2 * 4),
         Format::Q6_K => at(e / 128 * 64 + e % 64, e / 64 % 2 * 4),
-        Format::F32 | Format::F16 | Format::BF16 => at(0, 0),
+        // Floats, and quants that are parts of patterns.
+        _ => at(0, 0),
     }
 }
 

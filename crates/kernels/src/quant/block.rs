@@ -57,11 +57,18 @@ impl QuantBlock {
             Format::Q4_K => self.decode_quants(Format::Q4_K, bytes),
             Format::Q5_K => self.decode_quants(Format::Q5_K, bytes),
             Format::Q6_K => self.decode_quants(Format::Q6_K, bytes),
+            Format::IQ4_NL => self.decode_quants(Format::IQ4_NL, bytes),
+            Format::IQ4_XS => self.decode_quants(Format::IQ4_XS, bytes),
+            _ => self.decode_patterns(format, bytes),
         }
     }
 
     /// Writes one block of a quantized format; the inverse of [`QuantBlock::decode`].
+    ///
+    /// # Panics
+    /// For a format that is not [written](Format::is_written).
     pub(crate) fn encode(&self, format: Format, bytes: &mut [u8]) {
+        assert!(format.is_written(), "{format:?} is only read");
         let quant = QuantFormat::of(format).expect("a quantized format");
         bytes.fill(0);
         bytes[bit_position::d_offset(format)..][..2].copy_from_slice(&self.d.to_le_bytes());
@@ -82,12 +89,14 @@ impl QuantBlock {
 
     /// Scale and shift of sub-block `sub`. Both products are exact in f32: one factor has 11 significant bits,
     /// the other 8.
-    pub(crate) fn scale_and_shift(&self, scales: ScaleKind, sub: usize) -> (f32, Option<f32>) {
+    pub(crate) fn scale_and_shift(&self, quant: &QuantFormat, sub: usize) -> (f32, Option<f32>) {
         let (d, m) = (self.d.to_f32(), self.m.to_f32());
-        match scales {
+        match quant.scale_kind {
             ScaleKind::Plain => (d, None),
             ScaleKind::PlainMin => (d, Some(m)),
-            ScaleKind::Super16 => (d * f32::from(self.scales[sub]), None),
+            ScaleKind::Super16 | ScaleKind::Super32 => {
+                (d * f32::from(self.scales[sub]) * quant.unit(), None)
+            }
             ScaleKind::SuperMin16 | ScaleKind::SuperMin32 => (
                 d * f32::from(self.scales[sub]),
                 Some(-m * f32::from(self.mins[sub])),
@@ -100,9 +109,9 @@ impl QuantBlock {
         let quants = self.quants.chunks_exact(quant.sub_block_weights());
         let subs = out.chunks_exact_mut(quant.sub_block_weights()).zip(quants);
         for (sub, (out, quants)) in subs.enumerate() {
-            let (scale, shift) = self.scale_and_shift(quant.scale_kind, sub);
+            let (scale, shift) = self.scale_and_shift(quant, sub);
             for (out, &quant_value) in out.iter_mut().zip(quants) {
-                let value = scale * (i32::from(quant_value) - quant.zero()) as f32;
+                let value = scale * quant.level(quant_value) as f32;
                 *out = shift.map_or(value, |shift| value + shift);
             }
         }
@@ -168,6 +177,13 @@ impl QuantBlock {
                     self.mins[4 + i] = packed[8 + i] >> 4 | packed[4 + i] >> 6 << 4;
                 }
             }
+            Format::IQ4_XS => {
+                let high = u16::from_le_bytes([bytes[2], bytes[3]]);
+                for (i, s) in self.scales[..8].iter_mut().enumerate() {
+                    let low = bytes[4 + i / 2] >> (i % 2 * 4) & 15;
+                    *s = (low | (high >> (2 * i) & 3) as u8 * 16) as i8 - 32;
+                }
+            }
             Format::Q6_K => {
                 for (s, &byte) in self.scales.iter_mut().zip(&bytes[192..208]) {
                     *s = byte as i8;
@@ -197,6 +213,13 @@ impl QuantBlock {
                     bytes[4 + i] = self.scales[i] as u8 & 63 | s >> 4 << 6;
                     bytes[8 + i] = self.mins[i] & 63 | t >> 4 << 6;
                     bytes[12 + i] = s & 15 | t << 4;
+                }
+            }
+            Format::IQ4_XS => {
+                for (i, &s) in self.scales[..8].iter().enumerate() {
+                    let s = (s + 32) as u8;
+                    bytes[2 + i / 4] |= (s >> 4) << (i % 4 * 2);
+                    bytes[4 + i / 2] |= (s & 15) << (i % 2 * 4);
                 }
             }
             Format::Q6_K => {

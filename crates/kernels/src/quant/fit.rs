@@ -29,7 +29,9 @@ pub(super) fn fit_block(fit: ScaleFit, format: Format, weights: &[f32]) -> Quant
             block.d = f16::from_f32((high - low) / f32::from(quant.quant_max()));
             block.m = f16::from_f32(low);
         }
-        ScaleKind::Super16 => signed_scales(fit, format, &quant, weights, &mut block),
+        ScaleKind::Super16 | ScaleKind::Super32 => {
+            signed_scales(fit, format, &quant, weights, &mut block)
+        }
         ScaleKind::SuperMin16 => scales_and_shifts(fit, &quant, weights, 15.0, &mut block),
         ScaleKind::SuperMin32 => scales_and_shifts(fit, &quant, weights, 63.0, &mut block),
     }
@@ -45,6 +47,8 @@ fn fit_step(quant: &QuantFormat, weights: &[f32]) -> f32 {
         .fold(0.0f32, |a, &w| if w.abs() > a.abs() { w } else { a });
     if quant.low == 8 {
         farthest.abs() / 127.0
+    } else if quant.levels.is_some() {
+        farthest / quant.level(0) as f32
     } else {
         -farthest / quant.zero() as f32
     }
@@ -64,11 +68,16 @@ fn signed_scales(
     weights: &[f32],
     block: &mut QuantBlock,
 ) {
-    let most = if format == Format::Q3_K { 31.0 } else { 127.0 };
+    let most = match format {
+        Format::Q3_K | Format::IQ4_XS => 31.0,
+        _ => 127.0,
+    };
     let steps = weights
         .chunks_exact(quant.sub_block_weights())
         .map(|sub| match fit {
             ScaleFit::MinMax => fit_step(quant, sub),
+            // The search assumes levels that are evenly spread.
+            ScaleFit::Search if quant.levels.is_some() => fit_step(quant, sub),
             ScaleFit::Search => {
                 scale_search::fit_step(quant.zero() as f32, fit_step(quant, sub), sub)
             }
@@ -117,15 +126,28 @@ fn scales_and_shifts(
 /// Assigns each weight the nearest level, given the scales as they will be decoded.
 fn assign_quants(quant: &QuantFormat, weights: &[f32], block: &mut QuantBlock) {
     for (e, &weight) in weights.iter().enumerate() {
-        let (scale, shift) = block.scale_and_shift(quant.scale_kind, e / quant.sub_block_weights());
+        let (scale, shift) = block.scale_and_shift(quant, e / quant.sub_block_weights());
         let level = if scale == 0.0 {
             0.0
         } else {
             (weight - shift.unwrap_or(0.0)) / scale
         };
+        if quant.levels.is_some() {
+            block.quants[e] = nearest_level(quant, level);
+            continue;
+        }
         let quant_value = level.round() + quant.zero() as f32;
         block.quants[e] = quant_value.clamp(0.0, f32::from(quant.quant_max())) as u8;
     }
+}
+
+/// The quant whose level is nearest; the first of two that are as near.
+fn nearest_level(quant: &QuantFormat, level: f32) -> u8 {
+    let distance = |quant_value: &u8| (quant.level(*quant_value) as f32 - level).abs();
+    let quants = 0..=quant.quant_max();
+    quants
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+        .unwrap_or_default()
 }
 
 fn rounded_ratio(value: f32, unit: f16) -> f32 {

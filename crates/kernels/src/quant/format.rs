@@ -1,5 +1,6 @@
 //! Quantization formats: the arithmetic from quants to weights.
 
+use super::levels;
 use crate::Format;
 
 /// `weight = scale * (quant - zero) + shift`, and the number of bits of a quant.
@@ -13,6 +14,10 @@ pub(crate) struct QuantFormat {
     pub(crate) high: usize,
     /// The binary logarithm of `zero`; `None` where quants count from zero.
     pub(crate) zero_log2: Option<u32>,
+    /// What quants stand for, plus `zero`, in formats whose levels are not evenly spread.
+    pub(crate) levels: Option<[u8; 16]>,
+    /// Scales count in units of `2^-unit_log2`.
+    pub(crate) unit_log2: u32,
     pub(crate) scale_kind: ScaleKind,
 }
 
@@ -23,6 +28,8 @@ pub(crate) enum ScaleKind {
     Plain,
     /// `scale = d`, `shift = m`.
     PlainMin,
+    /// `scale = d * scales[i]` with a signed scale for each 32 weights.
+    Super32,
     /// `scale = d * scales[i]` with a signed scale for each 16 weights.
     Super16,
     /// `scale = d * scales[i]`, `shift = -(m * mins[i])` with 4 bits each for each 16 weights.
@@ -34,7 +41,7 @@ pub(crate) enum ScaleKind {
 impl QuantFormat {
     /// The quantization format of a tensor format; `None` for floats.
     pub(crate) const fn of(format: Format) -> Option<Self> {
-        use ScaleKind::{Plain, PlainMin, Super16, SuperMin16, SuperMin32};
+        use ScaleKind::{Plain, PlainMin, Super16, Super32, SuperMin16, SuperMin32};
         let (low, high, zero_log2, scale_kind) = match format {
             Format::F32 | Format::F16 | Format::BF16 => return None,
             Format::Q4_0 => (4, 0, Some(3), Plain),
@@ -47,6 +54,17 @@ impl QuantFormat {
             Format::Q4_K => (4, 0, None, SuperMin32),
             Format::Q5_K => (4, 1, None, SuperMin32),
             Format::Q6_K => (4, 2, Some(5), Super16),
+            Format::IQ4_NL => (4, 0, Some(7), Plain),
+            Format::IQ4_XS => (4, 0, Some(7), Super32),
+            Format::IQ3_S | Format::IQ3_XXS => (4, 0, Some(7), Super16),
+            Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (2, 1, Some(7), Super16),
+        };
+        let (levels, unit_log2) = match format {
+            Format::IQ4_NL | Format::IQ4_XS => (Some(levels::IQ4), 0),
+            Format::IQ3_S => (Some(levels::IQ3_S), 0),
+            Format::IQ3_XXS => (Some(levels::IQ3_XXS), 2),
+            Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (Some(levels::IQ2), 3),
+            _ => (None, 0),
         };
         let weights = format.block_weights();
         Some(Self {
@@ -54,6 +72,8 @@ impl QuantFormat {
             low,
             high,
             zero_log2,
+            levels,
+            unit_log2,
             scale_kind,
         })
     }
@@ -68,7 +88,10 @@ impl QuantFormat {
 
     /// Whether weights have a shift.
     pub(crate) const fn has_shift(&self) -> bool {
-        !matches!(self.scale_kind, ScaleKind::Plain | ScaleKind::Super16)
+        matches!(
+            self.scale_kind,
+            ScaleKind::PlainMin | ScaleKind::SuperMin16 | ScaleKind::SuperMin32
+        )
     }
 
     /// The quant of weight zero in formats without a shift.
@@ -77,6 +100,28 @@ impl QuantFormat {
             Some(log2) => 1 << log2,
             None => 0,
         }
+    }
+
+    /// Bits of what kernels multiply: quants, or the levels that they stand for.
+    pub(crate) const fn factor_bits(&self) -> usize {
+        match self.levels {
+            Some(_) => 8,
+            None => self.low + self.high,
+        }
+    }
+
+    /// What a quant stands for, in units of the scale.
+    pub(crate) const fn level(&self, quant: u8) -> i32 {
+        let above = match self.levels {
+            Some(levels) => levels[quant as usize & 15],
+            None => quant,
+        };
+        above as i32 - self.zero()
+    }
+
+    /// The unit of scales.
+    pub(crate) const fn unit(&self) -> f32 {
+        1.0 / (1u32 << self.unit_log2) as f32
     }
 
     /// The largest quant.

@@ -33,7 +33,7 @@ pub fn dequantize(format: Format, raw: &[u8], out: &mut [f32]) {
 /// benchmark files; [`quantize_with_search`] searches for better scales.
 ///
 /// # Panics
-/// If `weights.len()` is no whole number of blocks.
+/// If `weights.len()` is no whole number of blocks, or the format is not [written](Format::is_written).
 pub fn quantize(format: Format, weights: &[f32]) -> Vec<u8> {
     let mut raw = vec![0; byte_count(format, weights.len())];
     write_weights(ScaleFit::MinMax, format, weights, &mut raw);
@@ -44,7 +44,7 @@ pub fn quantize(format: Format, weights: &[f32]) -> Vec<u8> {
 /// error. For models that are used for inference.
 ///
 /// # Panics
-/// If `weights.len()` is no whole number of blocks.
+/// If `weights.len()` is no whole number of blocks, or the format is not [written](Format::is_written).
 pub fn quantize_with_search(format: Format, weights: &[f32]) -> Vec<u8> {
     let mut raw = vec![0; byte_count(format, weights.len())];
     write_weights(ScaleFit::Search, format, weights, &mut raw);

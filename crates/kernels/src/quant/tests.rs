@@ -5,8 +5,9 @@ use crate::Format;
 use Format::*;
 use proptest::prelude::*;
 
-pub(crate) const FORMATS: [Format; 13] = [
-    F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K,
+/// Formats that are written.
+pub(crate) const FORMATS: [Format; 15] = [
+    F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS,
 ];
 
 const ONE: [u8; 2] = [0x00, 0x3c];
@@ -196,10 +197,11 @@ fn fnv1a(values: &[f32]) -> u64 {
     })
 }
 
-/// The hashes are of what the Python package gguf 0.19 makes of the same bytes.
+/// The hashes are of what the Python package gguf 0.19 makes of the same bytes; for the IQ formats llama.cpp's own
+/// `dequantize_row_*` was compared, too.
 #[test]
 fn arbitrary_blocks_dequantize_like_the_gguf_package() {
-    let rows: [(Format, &[usize], u64); 13] = [
+    let rows: [(Format, &[usize], u64); 20] = [
         (F32, &[], 0x33a2_7d97_0269_83ad),
         (F16, &[], 0xeede_15c3_a1ce_3eaf),
         (BF16, &[], 0xdb40_53b8_e833_8b0d),
@@ -213,6 +215,13 @@ fn arbitrary_blocks_dequantize_like_the_gguf_package() {
         (Q4_K, &[0, 2], 0x5c19_b85e_43a5_deed),
         (Q5_K, &[0, 2], 0xa375_6a46_0b57_89d7),
         (Q6_K, &[208], 0x06ee_f4f7_675a_0f77),
+        (IQ4_NL, &[0], 0x71ba_b1e6_9e12_2a23),
+        (IQ4_XS, &[0], 0x582d_5e67_2b5b_a665),
+        (IQ3_S, &[0], 0xe6fb_55bf_d075_ec35),
+        (IQ3_XXS, &[0], 0xfed5_ac9c_1d72_6041),
+        (IQ2_S, &[0], 0x5c8a_4134_04ac_b9b9),
+        (IQ2_XS, &[0], 0x04e7_4a4e_23b8_b690),
+        (IQ2_XXS, &[0], 0x18bc_1bdd_383c_c394),
     ];
     for (format, halves, expected) in rows {
         let raw = arbitrary_raw(format, halves);
@@ -239,6 +248,9 @@ fn error_bound(format: Format) -> f32 {
         Q4_K => 0.1,
         Q5_K => 0.07,
         Q6_K => 0.045,
+        IQ4_NL => 0.14,
+        IQ4_XS => 0.16,
+        _ => unreachable!("{format:?} is not written"),
     }
 }
 

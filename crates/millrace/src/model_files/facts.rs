@@ -16,7 +16,7 @@ const ENTRIES_MAX: usize = 256;
 /// Bytes of a text among the metadata entries; longer texts (a chat template, a license) are left out.
 const TEXT_BYTES_MAX: usize = 1024;
 /// llama.cpp's numbers in `general.file_type`, as far as such files are common.
-const FILE_TYPES: [(u32, &str); 20] = [
+const FILE_TYPES: [(u32, &str); 28] = [
     (0, "F32"),
     (1, "F16"),
     (2, "Q4_0"),
@@ -33,8 +33,16 @@ const FILE_TYPES: [(u32, &str); 20] = [
     (16, "Q5_K_S"),
     (17, "Q5_K_M"),
     (18, "Q6_K"),
+    (19, "IQ2_XXS"),
+    (20, "IQ2_XS"),
     (21, "Q2_K_S"),
+    (22, "IQ3_XS"),
+    (23, "IQ3_XXS"),
     (25, "IQ4_NL"),
+    (26, "IQ3_S"),
+    (27, "IQ3_M"),
+    (28, "IQ2_S"),
+    (29, "IQ2_M"),
     (30, "IQ4_XS"),
     (32, "BF16"),
 ];

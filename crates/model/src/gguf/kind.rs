@@ -84,6 +84,13 @@ impl TensorKind {
             12 => Format::Q4_K,
             13 => Format::Q5_K,
             14 => Format::Q6_K,
+            16 => Format::IQ2_XXS,
+            17 => Format::IQ2_XS,
+            18 => Format::IQ3_XXS,
+            20 => Format::IQ4_NL,
+            21 => Format::IQ3_S,
+            22 => Format::IQ2_S,
+            23 => Format::IQ4_XS,
             30 => Format::BF16,
             _ => return None,
         })
@@ -112,6 +119,13 @@ impl From<Format> for TensorKind {
             Format::Q4_K => 12,
             Format::Q5_K => 13,
             Format::Q6_K => 14,
+            Format::IQ2_XXS => 16,
+            Format::IQ2_XS => 17,
+            Format::IQ3_XXS => 18,
+            Format::IQ4_NL => 20,
+            Format::IQ3_S => 21,
+            Format::IQ2_S => 22,
+            Format::IQ4_XS => 23,
             Format::BF16 => 30,
         })
     }

@@ -1,6 +1,6 @@
 //! Conversion of stored tensors at load: row order, norms, format.
 
-use super::hyperparameters::Described;
+use super::hyperparameters::{Described, is_gemma};
 use crate::Architecture;
 use kernels::Format;
 
@@ -33,16 +33,15 @@ pub(super) enum Change {
 impl Change {
     /// The conversion for a tensor with this GGUF name and shape.
     pub(super) fn of(described: &Described, name: &str, dims: &[u64]) -> Result<Self, String> {
-        let gemma = matches!(
-            described.architecture,
-            Architecture::Gemma2 | Architecture::Gemma3
-        );
+        let gemma = is_gemma(described.architecture);
         if gemma && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
         }
-        let heads = match described.architecture {
-            Architecture::Llama if name.contains(".attn_q.") => described.heads,
-            Architecture::Llama if name.contains(".attn_k.") => described.kv_heads,
+        use Architecture::{Granite, Llama, SmolLm3};
+        let turned = matches!(described.architecture, Llama | Granite | SmolLm3);
+        let heads = match turned {
+            true if name.contains(".attn_q.") => described.heads,
+            true if name.contains(".attn_k.") => described.kv_heads,
             _ => return Ok(Self::None),
         };
         let rows = dims.last().copied().unwrap_or_default();

@@ -86,6 +86,13 @@ impl<'a> Fields<'a> {
         self.typed(field, "a list of texts", all)
     }
 
+    /// A list of integers that fit 32 bits.
+    pub(super) fn numbers(&self, field: &str) -> Result<Option<Vec<u32>>, SafetensorsError> {
+        let whole = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+        let all = |value: &'a Value| value.as_array()?.iter().map(whole).collect();
+        self.typed(field, "a list of whole numbers below 2^32", all)
+    }
+
     /// A list of finite numbers.
     pub(super) fn need_floats(&self, field: &str) -> Result<Vec<f32>, SafetensorsError> {
         let finite = |value: &Value| value.as_f64().map(|v| v as f32).filter(|v| v.is_finite());

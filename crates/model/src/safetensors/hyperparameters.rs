@@ -9,6 +9,7 @@ use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use super::rope;
 use crate::Architecture;
+use crate::config::traits::RopeLayers;
 use crate::gguf::GgufWriter;
 
 /// Integers that every model has, with their keys after the architecture's name.
@@ -28,6 +29,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
     ("sliding_window", "attention.sliding_window"),
     ("layer_types", "attention.sliding_window_pattern"),
+    ("embedding_multiplier", "embedding_scale"),
+    ("residual_multiplier", "residual_scale"),
+    ("attention_multiplier", "attention.scale"),
+    ("logits_scaling", "logit_scale"),
     ("attn_logit_softcapping", "attn_logit_softcapping"),
     ("final_logit_softcapping", "final_logit_softcapping"),
     ("rope_theta", "rope.freq_base"),
@@ -50,6 +55,11 @@ const CLASSES: &[(&str, Architecture)] = &[
     ("Gemma2ForCausalLM", Architecture::Gemma2),
     ("Gemma3ForCausalLM", Architecture::Gemma3),
     ("Phi3ForCausalLM", Architecture::Phi3),
+    ("GemmaForCausalLM", Architecture::Gemma),
+    ("GraniteForCausalLM", Architecture::Granite),
+    ("SmolLM3ForCausalLM", Architecture::SmolLm3),
+    ("Olmo2ForCausalLM", Architecture::Olmo2),
+    ("Ernie4_5ForCausalLM", Architecture::Ernie45),
 ];
 
 /// A decoder as `config.json` describes the decoder.
@@ -95,6 +105,7 @@ pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsErro
     refuse(fields, architecture, heads, head_dim)?;
     windows(fields, architecture, &mut keys)?;
     caps(fields, architecture, &mut keys)?;
+    multipliers(fields, architecture, &mut keys)?;
     let made = rope::read(fields, architecture, head_dim, &mut keys)?;
     Ok(Described {
         architecture,
@@ -119,8 +130,11 @@ pub(super) fn field_of(key: &str) -> Option<&'static str> {
         .map(|row| row.0)
 }
 
-fn is_gemma(architecture: Architecture) -> bool {
-    matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3)
+pub(super) fn is_gemma(architecture: Architecture) -> bool {
+    matches!(
+        architecture,
+        Architecture::Gemma | Architecture::Gemma2 | Architecture::Gemma3
+    )
 }
 
 fn architecture(fields: &Fields<'_>) -> Result<Architecture, SafetensorsError> {
@@ -175,6 +189,10 @@ fn refuse(
         true if fields.get("hidden_activation").is_some() => {
             ("hidden_activation", &["gelu_pytorch_tanh"])
         }
+        // Early files of Gemma 1 say gelu, and mean the approximation.
+        true if architecture == Architecture::Gemma => {
+            ("hidden_act", &["gelu_pytorch_tanh", "gelu"])
+        }
         true => ("hidden_act", &["gelu_pytorch_tanh"]),
         false => ("hidden_act", &["silu", "swish"]),
     };
@@ -188,6 +206,7 @@ fn refuse(
             "is true, which is not supported",
         ));
     }
+    refuse_other_ropes(fields, architecture)?;
     if !is_gemma(architecture) {
         return Ok(());
     }
@@ -208,6 +227,48 @@ fn refuse(
     Err(fields.wrong("query_pre_attn_scalar", why))
 }
 
+/// Rejects a list of layers without rope that does not follow the family's rule.
+fn refuse_other_ropes(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+) -> Result<(), SafetensorsError> {
+    const FIELD: &str = "no_rope_layers";
+    let RopeLayers::AllBut { period } = architecture.traits().roped else {
+        return Ok(());
+    };
+    let Some(flags) = fields.numbers(FIELD)? else {
+        return Ok(());
+    };
+    let rule = |(layer, &flag): (usize, &u32)| (flag != 0) == ((layer + 1) % period != 0);
+    match flags.iter().enumerate().all(rule) {
+        true => Ok(()),
+        false => Err(fields.wrong(
+            FIELD,
+            format!("must be 0 for each {period}th layer, and 1 for all others"),
+        )),
+    }
+}
+
+/// Writes factors of embeddings, updates, scores and logits.
+fn multipliers(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+    keys: &mut GgufKeys,
+) -> Result<(), SafetensorsError> {
+    if architecture != Architecture::Granite {
+        return Ok(());
+    }
+    for (field, key) in [
+        ("embedding_multiplier", "embedding_scale"),
+        ("residual_multiplier", "residual_scale"),
+        ("attention_multiplier", "attention.scale"),
+        ("logits_scaling", "logit_scale"),
+    ] {
+        keys.float(key, fields.float(field)?.unwrap_or(1.0));
+    }
+    Ok(())
+}
+
 /// Writes the sliding windows of the layers.
 fn windows(
     fields: &Fields<'_>,
@@ -218,7 +279,7 @@ fn windows(
     const PATTERN: &str = "attention.sliding_window_pattern";
     let window = fields.number("sliding_window")?;
     let types = fields.texts("layer_types")?;
-    if !is_gemma(architecture) {
+    if !matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3) {
         let qwen = matches!(architecture, Architecture::Qwen2 | Architecture::Qwen3);
         if qwen && fields.flag("use_sliding_window")? == Some(true) {
             return Err(fields.wrong("use_sliding_window", "is true, which is not supported"));

@@ -44,6 +44,11 @@ const AROUND: &[(&str, &str)] = &[
     ("pre_feedforward_layernorm", "ffn_norm"),
     ("post_feedforward_layernorm", "post_ffw_norm"),
 ];
+/// Norms of families with norms only after attention and feed-forward.
+const AFTER: &[(&str, &str)] = &[
+    ("post_attention_layernorm", "post_attention_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+];
 /// Fused projections.
 const FUSED: &[(&str, &str)] = &[
     ("self_attn.qkv_proj", "attn_qkv"),
@@ -86,7 +91,11 @@ pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
 fn parts(architecture: Architecture) -> impl Iterator<Item = (&'static str, &'static str)> {
     let traits = architecture.traits();
     let fused = if traits.fused_gate_up { FUSED } else { &[] };
-    let norms = if traits.post_norms { AROUND } else { BEFORE };
+    let norms = match (traits.pre_norms, traits.post_norms) {
+        (false, _) => AFTER,
+        (true, true) => AROUND,
+        (true, false) => BEFORE,
+    };
     fused.iter().chain(LAYER).chain(norms).copied()
 }
 

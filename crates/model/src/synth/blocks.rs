@@ -34,7 +34,25 @@ fn fill_block(format: Format, deviation: f32, rng: &mut Rng, block: &mut [u8]) {
         Format::Q4_K => q45_k(rng, block, deviation, 16),
         Format::Q5_K => q45_k(rng, block, deviation, 32),
         Format::Q6_K => q6_k(rng, block, deviation),
+        _ => levels(format, rng, block, deviation),
     }
+}
+
+/// IQ4_NL, IQ4_XS, IQ3 and IQ2: all bits are random, and the scale of the block makes up for the deviation of levels,
+/// patterns and scales, which was measured.
+fn levels(format: Format, rng: &mut Rng, block: &mut [u8], deviation: f32) {
+    rng.fill(block);
+    let spread = match format {
+        Format::IQ4_NL => 67.2,
+        Format::IQ4_XS => 1245.0,
+        Format::IQ3_S => 140.4,
+        Format::IQ3_XXS => 142.5,
+        Format::IQ2_S => 56.4,
+        Format::IQ2_XS => 55.9,
+        _ => 53.3,
+    };
+    let flip = if rng.below(2) == 0 { -1.0 } else { 1.0 };
+    put_f16(&mut block[..2], flip * deviation / spread * vary(rng));
 }
 
 /// Deviation of a uniform choice among `levels` neighboring integers.

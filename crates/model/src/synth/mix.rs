@@ -42,6 +42,13 @@ const NAMES: &[(&str, Mix)] = &[
     ("Q4_K", Mix::Uniform(Format::Q4_K)),
     ("Q5_K", Mix::Uniform(Format::Q5_K)),
     ("Q6_K", Mix::Uniform(Format::Q6_K)),
+    ("IQ4_NL", Mix::Uniform(Format::IQ4_NL)),
+    ("IQ4_XS", Mix::Uniform(Format::IQ4_XS)),
+    ("IQ3_S", Mix::Uniform(Format::IQ3_S)),
+    ("IQ3_XXS", Mix::Uniform(Format::IQ3_XXS)),
+    ("IQ2_S", Mix::Uniform(Format::IQ2_S)),
+    ("IQ2_XS", Mix::Uniform(Format::IQ2_XS)),
+    ("IQ2_XXS", Mix::Uniform(Format::IQ2_XXS)),
     ("Q4_K_M", Mix::Q4_K_M),
     ("Q5_K_M", Mix::Q5_K_M),
 ];
@@ -85,6 +92,13 @@ impl Mix {
             Self::Uniform(Format::Q5_K) => 16,
             Self::Q5_K_M => 17,
             Self::Uniform(Format::Q6_K) => 18,
+            Self::Uniform(Format::IQ4_NL) => 25,
+            Self::Uniform(Format::IQ4_XS) => 30,
+            Self::Uniform(Format::IQ3_S) => 26,
+            Self::Uniform(Format::IQ3_XXS) => 23,
+            Self::Uniform(Format::IQ2_S) => 28,
+            Self::Uniform(Format::IQ2_XS) => 20,
+            Self::Uniform(Format::IQ2_XXS) => 19,
             Self::Uniform(Format::BF16) => 32,
         }
     }

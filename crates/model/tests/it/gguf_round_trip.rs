@@ -167,12 +167,12 @@ fn tensors_are_at_expected_offsets() {
 #[test]
 fn unsupported_kind_is_rejected_on_use() {
     let mut writer = GgufWriter::new();
-    writer.tensor(plan("t", &[256], TensorKind::from_id(16)));
+    writer.tensor(plan("t", &[256], TensorKind::from_id(19)));
     let gguf = Gguf::from_bytes(written(&writer)).unwrap();
     let error = gguf.need_tensor("t").unwrap().format().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "tensor `t` is stored as IQ2_XXS, which is not supported"
+        "tensor `t` is stored as IQ1_S, which is not supported"
     );
 }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
 /// quantization.
-const CASES: [&str; 16] = [
+const CASES: [&str; 19] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -18,6 +18,9 @@ const CASES: [&str; 16] = [
     "gemma3 preset=small-gemma3 mix=Q6_K",
     "gemma3 preset=tiny-gemma3 mix=F16",
     "phi3 preset=tiny-phi3 mix=Q5_1",
+    "llama preset=small-llama mix=IQ4_XS",
+    "qwen3 preset=small-qwen3 mix=IQ3_S",
+    "llama preset=small-llama mix=IQ2_XS",
     "granite preset=tiny-granite mix=Q8_0",
     "olmo2 preset=tiny-olmo2 mix=F32",
     "cohere2 preset=tiny-cohere2 mix=Q4_0",

@@ -9,7 +9,20 @@ use model::safetensors::{Quantize, Safetensors};
 use model::{Forward, Model, ModelFiles};
 use serde_json::json;
 
-const FAMILIES: [&str; 6] = ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"];
+/// Names of presets without their size, and what differs from them.
+const FAMILIES: [&str; 11] = [
+    "llama",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "gemma",
+    "granite",
+    "smollm3",
+    "olmo2 window=0",
+    "ernie4_5",
+];
 
 fn load(saved: &Saved, quantize: Option<Quantize>) -> Model {
     let files = Safetensors::open(&saved.folder, quantize).unwrap_or_else(|why| panic!("{why}"));

@@ -103,7 +103,7 @@ fn store(spec: &SynthSpec, tensor: &TensorInfo<'_>) -> Stored {
     let mut bytes = tensor.bytes.to_vec();
     let gemma = matches!(
         spec.architecture,
-        Architecture::Gemma2 | Architecture::Gemma3
+        Architecture::Gemma | Architecture::Gemma2 | Architecture::Gemma3
     );
     if gemma && tensor.name.ends_with("norm.weight") {
         for number in bytes.chunks_exact_mut(4) {
@@ -112,7 +112,11 @@ fn store(spec: &SynthSpec, tensor: &TensorInfo<'_>) -> Stored {
         }
     }
     let turned = tensor.name.contains("attn_q.") || tensor.name.contains("attn_k.");
-    if spec.architecture == Architecture::Llama && turned {
+    let adjacent = matches!(
+        spec.architecture,
+        Architecture::Llama | Architecture::Granite | Architecture::SmolLm3
+    );
+    if adjacent && turned {
         bytes = halves(&bytes, tensor.rows(), spec.head_dim as usize);
     }
     Stored {
@@ -176,7 +180,9 @@ fn name(architecture: Architecture, name: &str) -> String {
 
 /// The case's `config.json`, with the field names of files before 2026.
 pub(crate) fn config(spec: &SynthSpec) -> Value {
-    use Architecture::{Gemma2, Gemma3, Llama, Phi3, Qwen2, Qwen3};
+    use Architecture::{
+        Ernie45, Gemma, Gemma2, Gemma3, Granite, Llama, Olmo2, Phi3, Qwen2, Qwen3, SmolLm3,
+    };
     let (class, gate, eps) = match spec.architecture {
         Llama => ("LlamaForCausalLM", "silu", 1e-5),
         Qwen2 => ("Qwen2ForCausalLM", "silu", 1e-6),
@@ -184,6 +190,11 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
         Gemma2 => ("Gemma2ForCausalLM", "gelu_pytorch_tanh", 1e-6),
         Gemma3 => ("Gemma3ForCausalLM", "gelu_pytorch_tanh", 1e-6),
         Phi3 => ("Phi3ForCausalLM", "silu", 1e-5),
+        Gemma => ("GemmaForCausalLM", "gelu_pytorch_tanh", 1e-6),
+        Granite => ("GraniteForCausalLM", "silu", 1e-6),
+        SmolLm3 => ("SmolLM3ForCausalLM", "silu", 1e-6),
+        Olmo2 => ("Olmo2ForCausalLM", "silu", 1e-6),
+        Ernie45 => ("Ernie4_5ForCausalLM", "silu", 1e-6),
         other => panic!("{other} is not saved here"),
     };
     let mut config = json!({
@@ -206,6 +217,18 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
     });
     if let Some(period) = spec.window_period {
         config["sliding_window_pattern"] = json!(period);
+    }
+    if spec.architecture == Granite {
+        config["embedding_multiplier"] = json!(12.0);
+        config["residual_multiplier"] = json!(0.25);
+        config["attention_multiplier"] = json!(3.0 / f64::from(spec.head_dim));
+        config["logits_scaling"] = json!(8.0);
+    }
+    if spec.architecture == SmolLm3 {
+        let flags: Vec<u32> = (1..=spec.layers)
+            .map(|layer| u32::from(layer % 4 != 0))
+            .collect();
+        config["no_rope_layers"] = json!(flags);
     }
     if spec.architecture == Gemma3 {
         config["rope_local_base_freq"] = json!(10_000.0);
