@@ -79,6 +79,45 @@ fn invalid_config_fields_are_named() {
 }
 
 #[test]
+fn invalid_fields_of_one_family_are_named() {
+    let rows = [
+        (
+            "smollm3",
+            "no_rope_layers",
+            json!([1, 1, 1, 1]),
+            "0 for each 4th layer",
+        ),
+        (
+            "smollm3",
+            "no_rope_layers",
+            json!([1, 1, -1, 0]),
+            "a list of whole numbers",
+        ),
+        (
+            "granite",
+            "logits_scaling",
+            json!(0.0),
+            "config.json: logits_scaling",
+        ),
+        (
+            "granite",
+            "embedding_multiplier",
+            json!(-1),
+            "config.json: embedding_multiplier",
+        ),
+        ("gemma", "hidden_act", json!("silu"), "`hidden_act` is silu"),
+    ];
+    for (family, field, value, part) in rows {
+        let line = format!("x preset=tiny-{family} mix=F32");
+        let mut config = saved::config(&Case::parse(&line).unwrap().spec);
+        config[field] = value;
+        let saved = Saved::of(&line, 1);
+        saved.put("config.json", config.to_string().as_bytes());
+        says(family, &refused(&saved), &[field, part]);
+    }
+}
+
+#[test]
 #[rustfmt::skip]
 fn invalid_config_files_are_rejected() {
     let saved = Saved::of(LINE, 1);
