@@ -102,10 +102,16 @@ impl SynthSpec {
     /// # Errors
     /// [`SynthError::Shape`], with the violated rule.
     pub fn check(&self) -> Result<(), SynthError> {
-        use Architecture::*;
-        let architecture = self.architecture;
-        let rope_dims = self.rope.dims.unwrap_or(self.head_dim);
-        let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
+        let mut rules = self.size_rules().into_iter().chain(self.family_rules());
+        match rules.find(|(holds, _)| !holds) {
+            Some((_, why)) => Err(SynthError::Shape(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Rules of all families: whether each holds, and its text.
+    fn size_rules(&self) -> [(bool, String); 5] {
+        let rope_dims = self.rope_dims();
         let sizes = [
             self.dim,
             self.layers,
@@ -114,7 +120,7 @@ impl SynthSpec {
             self.head_dim,
             self.ffn,
         ];
-        let rules = [
+        [
             (
                 !sizes.contains(&0) && self.context > 0,
                 "no size may be zero".to_owned(),
@@ -138,10 +144,23 @@ impl SynthSpec {
                 format!("rope cannot turn {rope_dims} of {} elements", self.head_dim),
             ),
             (
+                self.window != Some(0),
+                "a window of 0 sees nothing".to_owned(),
+            ),
+        ]
+    }
+
+    /// Rules of single families.
+    fn family_rules(&self) -> [(bool, String); 4] {
+        use Architecture::*;
+        let architecture = self.architecture;
+        let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
+        [
+            (
                 matches!(
                     architecture,
                     Phi3 | Glm4 | Phi2 | StableLm | Qwen3 | Gemma2 | Gemma3
-                ) || rope_dims == self.head_dim,
+                ) || self.rope_dims() == self.head_dim,
                 format!("{architecture} turns whole heads"),
             ),
             (
@@ -159,14 +178,10 @@ impl SynthSpec {
                 !matches!(architecture, Olmo2 | Phi2 | StableLm) || !self.tied,
                 format!("{architecture} has an output matrix of its own"),
             ),
-            (
-                self.window != Some(0),
-                "a window of 0 sees nothing".to_owned(),
-            ),
-        ];
-        match rules.into_iter().find(|(holds, _)| !holds) {
-            Some((_, why)) => Err(SynthError::Shape(why)),
-            None => Ok(()),
-        }
+        ]
+    }
+
+    fn rope_dims(&self) -> u32 {
+        self.rope.dims.unwrap_or(self.head_dim)
     }
 }
