@@ -71,9 +71,9 @@ impl PackedBlock {
                 return line;
             }
             let mut quants = extract_bits::<D>(line, group % (8 / low) * low, low, shift);
-            if high > 0 {
-                let line = D::load(self.tile.add(at + (low + group / (8 / high)) * LINE));
-                let from = group % (8 / high) * high;
+            if let Some(per_line) = 8_usize.checked_div(high) {
+                let line = D::load(self.tile.add(at + (low + group / per_line) * LINE));
+                let from = group % per_line * high;
                 quants = D::or(quants, extract_bits::<D>(line, from, high, low + shift));
             }
             match &const { P::QUANT.levels } {

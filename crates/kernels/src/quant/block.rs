@@ -181,7 +181,7 @@ impl QuantBlock {
                 let high = u16::from_le_bytes([bytes[2], bytes[3]]);
                 for (i, s) in self.scales[..8].iter_mut().enumerate() {
                     let low = bytes[4 + i / 2] >> (i % 2 * 4) & 15;
-                    *s = (low | (high >> (2 * i) & 3) as u8 * 16) as i8 - 32;
+                    *s = (low | ((high >> (2 * i) & 3) as u8 * 16)) as i8 - 32;
                 }
             }
             Format::Q6_K => {

@@ -30,7 +30,7 @@ pub(super) fn fit_block(fit: ScaleFit, format: Format, weights: &[f32]) -> Quant
             block.m = f16::from_f32(low);
         }
         ScaleKind::Super16 | ScaleKind::Super32 => {
-            signed_scales(fit, format, &quant, weights, &mut block)
+            signed_scales(fit, format, &quant, weights, &mut block);
         }
         ScaleKind::SuperMin16 => scales_and_shifts(fit, &quant, weights, 15.0, &mut block),
         ScaleKind::SuperMin32 => scales_and_shifts(fit, &quant, weights, 63.0, &mut block),

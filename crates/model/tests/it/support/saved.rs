@@ -178,12 +178,12 @@ fn name(architecture: Architecture, name: &str) -> String {
     format!("model.layers.{layer}.{part}.{kind}")
 }
 
-/// The case's `config.json`, with the field names of files before 2026.
-pub(crate) fn config(spec: &SynthSpec) -> Value {
+/// The class in transformers, the gate's non-linearity, and the epsilon of norms.
+fn class_of(architecture: Architecture) -> (&'static str, &'static str, f64) {
     use Architecture::{
         Ernie45, Gemma, Gemma2, Gemma3, Granite, Llama, Olmo2, Phi3, Qwen2, Qwen3, SmolLm3,
     };
-    let (class, gate, eps) = match spec.architecture {
+    match architecture {
         Llama => ("LlamaForCausalLM", "silu", 1e-5),
         Qwen2 => ("Qwen2ForCausalLM", "silu", 1e-6),
         Qwen3 => ("Qwen3ForCausalLM", "silu", 1e-6),
@@ -196,7 +196,12 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
         Olmo2 => ("Olmo2ForCausalLM", "silu", 1e-6),
         Ernie45 => ("Ernie4_5ForCausalLM", "silu", 1e-6),
         other => panic!("{other} is not saved here"),
-    };
+    }
+}
+
+/// The case's `config.json`, with the field names of files before 2026.
+pub(crate) fn config(spec: &SynthSpec) -> Value {
+    let (class, gate, eps) = class_of(spec.architecture);
     let mut config = json!({
         "architectures": [class],
         "hidden_act": gate,
@@ -218,22 +223,22 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
     if let Some(period) = spec.window_period {
         config["sliding_window_pattern"] = json!(period);
     }
-    if spec.architecture == Granite {
+    if spec.architecture == Architecture::Granite {
         config["embedding_multiplier"] = json!(12.0);
         config["residual_multiplier"] = json!(0.25);
         config["attention_multiplier"] = json!(3.0 / f64::from(spec.head_dim));
         config["logits_scaling"] = json!(8.0);
     }
-    if spec.architecture == SmolLm3 {
+    if spec.architecture == Architecture::SmolLm3 {
         let flags: Vec<u32> = (1..=spec.layers)
             .map(|layer| u32::from(layer % 4 != 0))
             .collect();
         config["no_rope_layers"] = json!(flags);
     }
-    if spec.architecture == Gemma3 {
+    if spec.architecture == Architecture::Gemma3 {
         config["rope_local_base_freq"] = json!(10_000.0);
     }
-    if spec.architecture == Gemma2 {
+    if spec.architecture == Architecture::Gemma2 {
         config["attn_logit_softcapping"] = json!(50.0);
         config["final_logit_softcapping"] = json!(30.0);
     }
