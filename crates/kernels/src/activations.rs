@@ -24,12 +24,7 @@ impl Activations {
     /// If `x` has another shape or the buffers are too small.
     pub fn load(&mut self, isa: Isa, pool: &mut Pool, x: &[f32], rows: usize, cols: usize) {
         assert_eq!(x.len(), rows * cols, "({rows}, {cols}) activations");
-        let stride = row_stride(cols);
-        assert!(
-            rows * stride * BLOCK <= self.floats.len(),
-            "no room for ({rows}, {cols}) activations"
-        );
-        (self.rows, self.cols, self.stride) = (rows, cols, stride);
+        self.set_shape(rows, cols);
         self.tiled = isa.has_tiles() && rows >= AMX_ROWS_MIN && cols > 0;
         if self.tiled {
             if self.tile_forms.int8 {
@@ -40,6 +35,44 @@ impl Activations {
             }
             return;
         }
+        self.load_rows(isa, pool, x, |row| row);
+    }
+
+    /// Quantizes these rows of `x`, shape `(_, cols)`, in this order; never as AMX tiles.
+    ///
+    /// # Panics
+    /// If `x` has no such row or the buffers are too small.
+    pub fn load_gathered(
+        &mut self,
+        isa: Isa,
+        pool: &mut Pool,
+        x: &[f32],
+        rows: &[u32],
+        cols: usize,
+    ) {
+        self.set_shape(rows.len(), cols);
+        self.tiled = false;
+        self.load_rows(isa, pool, x, |row| rows[row] as usize);
+    }
+
+    fn set_shape(&mut self, rows: usize, cols: usize) {
+        let stride = row_stride(cols);
+        assert!(
+            rows * stride * BLOCK <= self.floats.len(),
+            "no room for ({rows}, {cols}) activations"
+        );
+        (self.rows, self.cols, self.stride) = (rows, cols, stride);
+    }
+
+    /// Quantizes row `row_of(row)` of `x` as row `row`.
+    fn load_rows(
+        &mut self,
+        isa: Isa,
+        pool: &mut Pool,
+        x: &[f32],
+        row_of: impl Fn(usize) -> usize + Sync,
+    ) {
+        let (rows, cols, stride) = (self.rows, self.cols, self.stride);
         let row_blocks = stride - PADDING_BLOCKS;
         let blocks = DisjointSlice::new(&mut self.blocks);
         let floats = DisjointSlice::new(&mut self.floats);
@@ -58,7 +91,7 @@ impl Activations {
                         floats.part(at * BLOCK..(at + some) * BLOCK),
                     )
                 };
-                quantize_blocks_on(isa, &x[row * cols..][columns], blocks, floats);
+                quantize_blocks_on(isa, &x[row_of(row) * cols..][columns], blocks, floats);
             }
         };
         let total = rows * row_blocks;

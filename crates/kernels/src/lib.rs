@@ -33,10 +33,13 @@ pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kv::{KvCache, KvError, KvKind, KvShape, KvSlot};
 pub use layout::activations::Activations;
-pub use matmul::matmul;
-pub use matrix::{Matrix, PackError};
+pub use matmul::{RowGroup, matmul, matmul_groups};
+pub use matrix::{Matrix, MatrixStack, PackError};
 pub use memory::ZeroedBuffer;
-pub use ops::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
+pub use ops::{
+    add_assign, add_scaled, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul,
+    softcap,
+};
 pub use pool::Pool;
 pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
 pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

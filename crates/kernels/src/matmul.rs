@@ -21,17 +21,21 @@ mod amx_gemm;
 pub(crate) mod amx_workspace;
 mod dispatch;
 mod gemm;
+mod groups;
 mod output;
 mod reference;
 #[cfg(test)]
 mod tests;
 
 use crate::layout::gemm::{GEMV_ROWS, GemmWorkspace, GemvKernel};
+use crate::matrix::Panels;
 use crate::packing::LANES;
 use crate::pool::DisjointSlice;
-use crate::{Activations, Format, Matrix, Pool};
+use crate::{Activations, Format, Isa, Matrix, Pool};
 use dispatch::{amx_kernels, gemm_kernels, gemv_kernel};
 use std::ops::Range;
+
+pub use groups::{RowGroup, matmul_groups};
 
 /// Bytes of a group of panels: the L2 cache of a core holds the group while all rows are multiplied, and the L1
 /// cache the rows of one kernel call.
@@ -71,43 +75,54 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
         !x.is_tiled() || w.format() == Format::F32 && x.has_floats(),
         "activations in tiles, weights for none"
     );
-    let gemv_kernels: [GemvKernel; GEMV_ROWS] =
-        std::array::from_fn(|i| gemv_kernel(w.isa(), w.format(), i + 1));
+    let gemv_kernels = gemv_kernels(w.isa(), w.format());
     let gemm_kernels = gemm_kernels(w.isa(), w.format()).filter(|_| x.rows() >= gemm::ROWS_MIN);
+    let (view, rows) = (&w.panels_view(), 0..x.rows());
     let work = |panels: Range<usize>| match gemm_kernels {
         Some(kernels) => {
             let workspace = &mut GemmWorkspace::new();
-            for_panel_groups(w, panels, |panels| {
-                gemm::multiply(kernels, workspace, w, x, &panels, &out);
+            for_panel_groups(view, panels, |panels| {
+                gemm::multiply(kernels, workspace, view, x, rows.clone(), &panels, &out);
             });
         }
-        None => for_panel_groups(w, panels, |panels| {
-            for row in (0..x.rows()).step_by(GEMV_ROWS) {
-                let rows = row..(row + GEMV_ROWS).min(x.rows());
-                for panel in panels.clone() {
-                    multiply_panel(
-                        gemv_kernels[rows.len() - 1],
-                        w,
-                        x,
-                        panel,
-                        rows.clone(),
-                        &out,
-                    );
-                }
-            }
+        None => for_panel_groups(view, panels, |panels| {
+            multiply_few(&gemv_kernels, view, x, rows.clone(), &panels, &out);
         }),
     };
     if alone {
         work(0..w.panels());
     } else {
-        pool.guided(w.panels(), panels_in_bytes(w, GRAIN_BYTES), work);
+        pool.guided(w.panels(), panels_in_bytes(view, GRAIN_BYTES), work);
+    }
+}
+
+fn gemv_kernels(isa: Isa, format: Format) -> [GemvKernel; GEMV_ROWS] {
+    std::array::from_fn(|i| gemv_kernel(isa, format, i + 1))
+}
+
+/// Multiplies panels with rows, eight rows at a time.
+fn multiply_few(
+    kernels: &[GemvKernel; GEMV_ROWS],
+    w: &Panels<'_>,
+    x: &Activations,
+    rows: Range<usize>,
+    panels: &Range<usize>,
+    out: &DisjointSlice<'_, f32>,
+) {
+    let end = rows.end;
+    for row in rows.step_by(GEMV_ROWS) {
+        let rows = row..(row + GEMV_ROWS).min(end);
+        let kernel = kernels[rows.len() - 1];
+        for panel in panels.clone() {
+            multiply_panel(kernel, w, x, panel, rows.clone(), out);
+        }
     }
 }
 
 /// Calls a kernel and writes its results to `out`.
 fn multiply_panel(
     kernel: GemvKernel,
-    w: &Matrix,
+    w: &Panels<'_>,
     x: &Activations,
     panel: usize,
     rows: Range<usize>,
@@ -121,12 +136,12 @@ fn multiply_panel(
         kernel(w.panel(panel), x, rows.start, results);
     }
     for (row, result) in rows.zip(results) {
-        output::write_panel_row(w, row, panel, result, out);
+        output::write_panel_row(w.rows(), row, panel, result, out);
     }
 }
 
 /// Calls `work` for groups of about [`GROUP_BYTES`], an even number of panels each.
-fn for_panel_groups(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range<usize>)) {
+fn for_panel_groups(w: &Panels<'_>, panels: Range<usize>, mut work: impl FnMut(Range<usize>)) {
     let group = panels_in_bytes(w, GROUP_BYTES);
     for first in panels.clone().step_by(group) {
         work(first..(first + group).min(panels.end));
@@ -134,6 +149,6 @@ fn for_panel_groups(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range
 }
 
 /// An even number of panels of about `bytes` bytes.
-fn panels_in_bytes(w: &Matrix, bytes: usize) -> usize {
+fn panels_in_bytes(w: &Panels<'_>, bytes: usize) -> usize {
     (bytes / w.panel_bytes().max(1)).max(2) / 2 * 2
 }

@@ -1,7 +1,10 @@
 //! Packed weight matrices.
 
+mod stack;
 #[cfg(test)]
 mod tests;
+
+pub use stack::MatrixStack;
 
 use crate::matmul::amx_workspace::allocate_workspaces;
 use crate::memory::AlignedBytes;
@@ -59,34 +62,13 @@ impl Matrix {
         cols: usize,
         raw: &[u8],
     ) -> Result<Self, PackError> {
-        if !cols.is_multiple_of(format.block_weights()) {
-            return Err(PackError::Cols(cols));
-        }
-        let row_bytes = (cols / format.block_weights()).saturating_mul(format.block_bytes());
-        let wanted = rows.saturating_mul(row_bytes);
-        if raw.len() != wanted {
-            return Err(PackError::Size {
-                wanted,
-                given: raw.len(),
-            });
-        }
+        check_size(format, rows, cols, raw)?;
         if isa.has_tiles() {
             allocate_workspaces(pool);
         }
-        let panels = rows.div_ceil(LANES);
         let panel_bytes = panel_bytes(format, cols);
-        let mut bytes = AlignedBytes::zeroed(panels * panel_bytes);
-        let out = DisjointSlice::new(&mut bytes[..panels * panel_bytes]);
-        pool.ranges(panels, 1, |range| {
-            for panel in range {
-                #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint panels")]
-                // SAFETY: each panel is in one worker's range.
-                let out = unsafe { out.part(panel * panel_bytes..(panel + 1) * panel_bytes) };
-                let last = rows.min((panel + 1) * LANES);
-                let raw = &raw[panel * LANES * row_bytes..last * row_bytes];
-                pack_panel(format, raw, row_bytes, out);
-            }
-        });
+        let mut bytes = AlignedBytes::zeroed(rows.div_ceil(LANES) * panel_bytes);
+        pack_panels(pool, format, (rows, cols), raw, &mut bytes);
         Ok(Self {
             isa,
             format,
@@ -129,7 +111,7 @@ impl Matrix {
             self.cols,
             "a row is as long as there are columns"
         );
-        let (panel, lane) = (self.panel(row / LANES), row % LANES);
+        let (panel, lane) = (self.panels_view().panel(row / LANES), row % LANES);
         let Some(quant) = QuantFormat::of(self.format) else {
             return read_float_row(self.format, panel, lane, out);
         };
@@ -149,20 +131,87 @@ impl Matrix {
         self.rows.div_ceil(LANES)
     }
 
+    /// The panels.
+    pub(crate) fn panels_view(&self) -> Panels<'_> {
+        Panels {
+            bytes: &self.bytes,
+            panel_bytes: self.panel_bytes,
+            rows: self.rows,
+        }
+    }
+}
+
+/// The panels of a packed matrix.
+#[derive(Clone, Copy)]
+pub(crate) struct Panels<'a> {
+    bytes: &'a [u8],
+    panel_bytes: usize,
+    rows: usize,
+}
+
+impl<'a> Panels<'a> {
+    /// Rows of the matrix.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Bytes of a panel.
     pub(crate) fn panel_bytes(&self) -> usize {
         self.panel_bytes
     }
 
     /// The bytes of consecutive panels.
-    pub(crate) fn some_panels(&self, panels: std::ops::Range<usize>) -> &[u8] {
+    pub(crate) fn some(&self, panels: std::ops::Range<usize>) -> &'a [u8] {
         &self.bytes[panels.start * self.panel_bytes..panels.end * self.panel_bytes]
     }
 
     /// One panel's bytes.
-    pub(crate) fn panel(&self, panel: usize) -> &[u8] {
+    pub(crate) fn panel(&self, panel: usize) -> &'a [u8] {
         &self.bytes[panel * self.panel_bytes..][..self.panel_bytes]
     }
+}
+
+/// Compares the length of `raw` with the shape.
+fn check_size(format: Format, rows: usize, cols: usize, raw: &[u8]) -> Result<(), PackError> {
+    if !cols.is_multiple_of(format.block_weights()) {
+        return Err(PackError::Cols(cols));
+    }
+    let wanted = rows.saturating_mul(row_bytes(format, cols));
+    if raw.len() != wanted {
+        return Err(PackError::Size {
+            wanted,
+            given: raw.len(),
+        });
+    }
+    Ok(())
+}
+
+/// Bytes of a row in the file.
+fn row_bytes(format: Format, cols: usize) -> usize {
+    (cols / format.block_weights()).saturating_mul(format.block_bytes())
+}
+
+/// Packs a matrix whose size was checked; `out` is zero at first.
+fn pack_panels(
+    pool: &mut Pool,
+    format: Format,
+    (rows, cols): (usize, usize),
+    raw: &[u8],
+    out: &mut [u8],
+) {
+    let (row_bytes, panel_bytes) = (row_bytes(format, cols), panel_bytes(format, cols));
+    let panels = rows.div_ceil(LANES);
+    let out = DisjointSlice::new(&mut out[..panels * panel_bytes]);
+    pool.ranges(panels, 1, |range| {
+        for panel in range {
+            #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint panels")]
+            // SAFETY: each panel is in one worker's range.
+            let out = unsafe { out.part(panel * panel_bytes..(panel + 1) * panel_bytes) };
+            let last = rows.min((panel + 1) * LANES);
+            let raw = &raw[panel * LANES * row_bytes..last * row_bytes];
+            pack_panel(format, raw, row_bytes, out);
+        }
+    });
 }
 
 fn panel_bytes(format: Format, cols: usize) -> usize {

@@ -40,6 +40,15 @@ pub fn add_assign(isa: Isa, x: &mut [f32], y: &[f32]) {
     add(isa, x, y);
 }
 
+/// `x += y * factor`, the product rounded before it is added.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn add_scaled(isa: Isa, x: &mut [f32], y: &[f32], factor: f32) {
+    assert_eq!(x.len(), y.len());
+    add_product(isa, x, y, factor);
+}
+
 /// `gate = silu(gate) * up`.
 ///
 /// # Panics
@@ -73,6 +82,15 @@ by_isa! {
     reference::scale, crate::arch::rowwise::scale;
     /// `x *= factor`.
     pub fn scale(x: &mut [f32], factor: f32)
+}
+by_isa! {
+    reference::exp_shifted, crate::arch::rowwise::exp_shifted;
+    /// `x = e^(x - shift)`.
+    pub fn exp_shifted(x: &mut [f32], shift: f32)
+}
+by_isa! {
+    reference::add_product, crate::arch::rowwise::add_product;
+    fn add_product(x: &mut [f32], y: &[f32], factor: f32)
 }
 by_isa! { reference::sum_of_squares, crate::arch::rowwise::sum_of_squares; fn sum_of_squares(x: &[f32]) -> f32 }
 by_isa! {

@@ -17,10 +17,14 @@ pub(super) struct ModelCost {
     config: Config,
     /// Bytes of a KV page, all layers.
     page_bytes: u64,
-    /// Bytes of all matrices that a step reads once, as stored in the file.
+    /// Bytes of all matrices that every step reads once, as stored in the file.
     pub(super) weight_bytes: u64,
     /// Weights of the layers' matrices, multiplied with each token.
     layer_weights: u64,
+    /// Bytes of all experts, of which a step reads those that its tokens chose.
+    expert_bytes: u64,
+    /// Weights of all experts, of which each token is multiplied with those that it chose.
+    expert_weights: u64,
     /// Weights of the output matrix, multiplied with each token whose logits are needed.
     output_weights: u64,
     /// Whether most matrices are quantized.
@@ -44,19 +48,26 @@ impl ModelCost {
             page_bytes: page.unwrap_or(usize::MAX) as u64,
             weight_bytes: 0,
             layer_weights: 0,
+            expert_bytes: 0,
+            expert_weights: 0,
             output_weights: 0,
             quantized: false,
         };
         let mut quantized_bytes = 0;
         for tensor in gguf.tensors().filter(|tensor| tensor.rows() > 1) {
             let weights = tensor.elements() as u64;
+            let bytes = tensor.bytes.len() as u64;
+            let is_expert = tensor.dims.len() == 3;
             match tensor.name {
                 name if name == projection => cost.output_weights += weights,
                 EMBEDDING => continue,
+                _ if is_expert => cost.expert_weights += weights,
                 _ => cost.layer_weights += weights,
             }
-            let bytes = tensor.bytes.len() as u64;
-            cost.weight_bytes += bytes;
+            match is_expert {
+                true => cost.expert_bytes += bytes,
+                false => cost.weight_bytes += bytes,
+            }
             if tensor
                 .format()
                 .is_ok_and(|format| format.block_weights() > 1)
@@ -64,7 +75,7 @@ impl ModelCost {
                 quantized_bytes += bytes;
             }
         }
-        cost.quantized = quantized_bytes * 2 > cost.weight_bytes;
+        cost.quantized = quantized_bytes * 2 > cost.weight_bytes + cost.expert_bytes;
         cost
     }
 
@@ -83,7 +94,7 @@ impl ModelCost {
             SpeedTest::Prompt { tokens, context } => {
                 let visible = self.visible_positions(context, tokens);
                 TestWork {
-                    bytes: (self.weight_bytes
+                    bytes: (self.step_bytes(tokens)
                         + self.kv_bytes(self.visible_positions(context + tokens - 1, 1)))
                         as f64,
                     ops: self.operations(tokens as u64, 1, visible),
@@ -97,15 +108,31 @@ impl ModelCost {
                 let (steps, batch) = (tokens as u64, batch as u64);
                 let visible = self.visible_positions(context, tokens) * batch;
                 TestWork {
-                    bytes: (self.weight_bytes * steps + self.kv_bytes(visible)) as f64,
+                    bytes: (self.step_bytes(batch as usize) * steps + self.kv_bytes(visible))
+                        as f64,
                     ops: self.operations(steps * batch, steps * batch, visible),
                 }
             }
         }
     }
 
+    /// Bytes of weights that a step of `rows` tokens reads, if each token chooses among all experts at random.
+    fn step_bytes(&self, rows: usize) -> u64 {
+        let unused = 1.0 - self.used_share();
+        let read = 1.0 - unused.powi(i32::try_from(rows).unwrap_or(i32::MAX));
+        self.weight_bytes + (self.expert_bytes as f64 * read).round() as u64
+    }
+
+    /// The part of the experts that a token uses.
+    fn used_share(&self) -> f64 {
+        let experts = self.config.experts;
+        experts.map_or(0.0, |experts| experts.used as f64 / experts.count as f64)
+    }
+
     fn operations(&self, rows: u64, logit_rows: u64, visible: u64) -> f64 {
-        let matmul = 2 * (self.layer_weights * rows + self.output_weights * logit_rows);
+        let chosen = (self.expert_weights as f64 * self.used_share()).round() as u64;
+        let layers = self.layer_weights + chosen;
+        let matmul = 2 * (layers * rows + self.output_weights * logit_rows);
         // One product with each key, and one with each value.
         let attention = 4 * self.config.query_cols() as u64 * visible;
         (matmul + attention) as f64
@@ -189,6 +216,22 @@ pub(super) mod tests {
             prompt.ops,
             (2 * (4 * weights.1 + weights.2) + 4 * 64 * 2 * visible) as f64
         );
+    }
+
+    #[test]
+    fn experts_are_counted_as_far_as_they_are_chosen() {
+        let (_, moe) = cost("tiny-qwen3moe", "F32");
+        // Three of eight experts of three matrices of 64 times 64, in two layers.
+        let expert = 2 * 3 * 64 * 64;
+        assert_eq!(
+            (moe.expert_weights, moe.expert_bytes),
+            (8 * expert, 32 * expert)
+        );
+        assert_eq!(moe.step_bytes(1), moe.weight_bytes + 3 * 4 * expert);
+        let two = moe.weight_bytes as f64 + 32.0 * expert as f64 * (1.0 - 25.0 / 64.0);
+        assert_eq!(moe.step_bytes(2) as f64, two.round());
+        let wanted = 2 * (moe.layer_weights + 3 * expert + moe.output_weights);
+        assert_eq!(moe.operations(1, 1, 0), wanted as f64);
     }
 
     #[test]

@@ -114,6 +114,27 @@ pub(crate) unsafe fn add<L: Lanes>(x: &mut [f32], y: &[f32]) {
     unsafe { zip!(at, at, y, |x, y| x.add(y)) }
 }
 
+/// Two roundings, as the reference: no fused operation.
+#[inline(always)]
+pub(crate) unsafe fn add_product<L: Lanes>(x: &mut [f32], y: &[f32], factor: f32) {
+    assert_eq!(x.len(), y.len());
+    let at = x.as_mut_ptr();
+    // SAFETY: both slices have the same length.
+    unsafe {
+        let factor = L::splat(factor);
+        zip!(at, at, y, |x, y| x.add(y.mul(factor)));
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn exp_shifted<L: Lanes>(x: &mut [f32], shift: f32) {
+    // SAFETY: the contract of the module.
+    unsafe {
+        let shift = L::splat(shift);
+        map!(x, |x| exp(x.sub(shift)));
+    }
+}
+
 #[inline(always)]
 pub(crate) unsafe fn scale<L: Lanes>(x: &mut [f32], factor: f32) {
     // SAFETY: the contract of the module.

@@ -99,7 +99,7 @@ fn multiply_group(
                     pair: pair - group.start,
                     panels: panels_of(w, pair).len(),
                 };
-                let panels = w.some_panels(panels_of(w, pair));
+                let panels = w.panels_view().some(panels_of(w, pair));
                 #[expect(unsafe_code, reason = "kernels need a level")]
                 // SAFETY: the matrix's Isa proves the level that the kernel was chosen for, and configured the
                 // tiles; blocks and tiles were counted above.
@@ -138,7 +138,7 @@ fn write_group(
             for (i, panel) in panels.clone().enumerate() {
                 let line = (tile * panels.len() + i) * TILE_ROWS + line;
                 write_panel_row(
-                    w,
+                    w.rows(),
                     row,
                     panel,
                     workspace.accumulator_line(pair - group.start, line),

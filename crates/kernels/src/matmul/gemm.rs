@@ -1,10 +1,11 @@
 //! GEMM: many rows of activations times weights, with one or two panels unpacked once for many rows.
 
 use super::output::write_panel_row;
+use crate::Activations;
 use crate::layout::gemm::{GEMM_ROWS_MAX, GemmKernel, GemmWorkspace};
+use crate::matrix::Panels;
 use crate::packing::LANES;
 use crate::pool::DisjointSlice;
-use crate::{Activations, Matrix};
 use std::ops::Range;
 
 /// Rows of activations from which GEMM is faster than GEMV.
@@ -12,28 +13,30 @@ pub(super) const ROWS_MIN: usize = 9;
 /// Bytes of activations per kernel call: the L2 cache of a core holds them while the panels of a group are
 /// multiplied.
 const ROWS_BYTES: usize = 768 << 10;
-/// Multiplies the panels of a group with all rows.
+/// Multiplies the panels of a group with rows.
 pub(super) fn multiply(
     kernels: [GemmKernel; 2],
     workspace: &mut GemmWorkspace,
-    w: &Matrix,
+    w: &Panels<'_>,
     x: &Activations,
+    rows: Range<usize>,
     panels: &Range<usize>,
     out: &DisjointSlice<'_, f32>,
 ) {
     let some = (ROWS_BYTES / x.row_bytes()).clamp(LANES, GEMM_ROWS_MAX);
-    for row in (0..x.rows()).step_by(some) {
-        let rows = row..(row + some).min(x.rows());
+    let end = rows.end;
+    for row in rows.step_by(some) {
+        let rows = row..(row + some).min(end);
         for first in panels.clone().step_by(2) {
             let pair = first..(first + 2).min(panels.end);
             #[expect(unsafe_code, reason = "kernels need a level")]
             // SAFETY: the kernel was chosen by the matrix's Isa, which proves the level.
             unsafe {
-                kernels[pair.len() - 1](w.some_panels(pair.clone()), x, rows.clone(), workspace);
+                kernels[pair.len() - 1](w.some(pair.clone()), x, rows.clone(), workspace);
             }
             for (row, sums) in rows.clone().zip(&workspace.sums) {
                 for (panel, sums) in pair.clone().zip(sums.as_chunks::<LANES>().0) {
-                    write_panel_row(w, row, panel, sums, out);
+                    write_panel_row(w.rows(), row, panel, sums, out);
                 }
             }
         }

@@ -1,22 +1,21 @@
 //! Writing results of kernels to the output matrix.
 
-use crate::Matrix;
 use crate::packing::LANES;
 use crate::pool::DisjointSlice;
 
-/// Writes the results of one row and panel.
+/// Writes the results of one row and panel of a matrix of `outputs` rows.
 pub(super) fn write_panel_row(
-    w: &Matrix,
+    outputs: usize,
     row: usize,
     panel: usize,
     results: &[f32; LANES],
     out: &DisjointSlice<'_, f32>,
 ) {
     let first = panel * LANES;
-    let live = LANES.min(w.rows() - first);
-    let at = row * w.rows() + first;
+    let live = LANES.min(outputs - first);
+    let at = row * outputs + first;
     #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
-    // SAFETY: each panel belongs to one worker, so no other worker writes these outputs.
+    // SAFETY: each panel belongs, for each row, to one worker, so no other worker writes these outputs.
     let out = unsafe { out.part(at..at + live) };
     match <&mut [f32; LANES]>::try_from(&mut *out) {
         // One vector store, where a slice copy would be a function call.

@@ -1,6 +1,8 @@
 //! Vector kernels against the reference implementation, the reference implementation against f64 arithmetic,
 //! and rows in different batches.
 
+mod groups;
+
 use crate::quant::{QuantBlock, QuantFormat};
 use crate::{Activations, Format, Isa, Matrix, Pool, dequantize, matmul, quantize};
 use half::f16;

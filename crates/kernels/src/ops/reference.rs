@@ -27,6 +27,18 @@ pub(super) fn add(x: &mut [f32], y: &[f32]) {
     }
 }
 
+pub(super) fn add_product(x: &mut [f32], y: &[f32], factor: f32) {
+    for (x, y) in x.iter_mut().zip(y) {
+        *x += y * factor;
+    }
+}
+
+pub(super) fn exp_shifted(x: &mut [f32], shift: f32) {
+    for x in x {
+        *x = (*x - shift).exp();
+    }
+}
+
 pub(super) fn scale(x: &mut [f32], factor: f32) {
     for x in x {
         *x *= factor;

@@ -1,6 +1,9 @@
 //! All levels against f64 formulas, and bit-equality where it is guaranteed.
 
-use super::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
+use super::{
+    add_assign, add_scaled, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul,
+    softcap,
+};
 use crate::Isa;
 use proptest::prelude::*;
 
@@ -293,6 +296,27 @@ proptest! {
         for isa in Isa::available() {
             for (a, b) in run(isa).iter().zip(&wanted) {
                 prop_assert!((a - b).abs() <= 1e-5 * most.max(1.0), "{} {} {}", isa, a, b);
+            }
+        }
+    }
+}
+
+#[test]
+fn exp_is_that_of_the_difference() {
+    let values: Vec<f32> = spread(80.0).into_iter().filter(|x| *x <= 3.0).collect();
+    let run = |isa, x: &mut [f32]| exp_shifted(isa, x, 3.0);
+    check(2.0, &values, run, |x| f64::from(x as f32 - 3.0).exp());
+}
+
+#[test]
+fn scaled_addition_rounds_twice_at_every_level() {
+    for len in LENGTHS {
+        let (x, y) = (noise(len, 3.0), noise(len, 7.0));
+        for isa in Isa::available() {
+            let mut found = x.clone();
+            add_scaled(isa, &mut found, &y, 0.37);
+            for ((found, x), y) in found.iter().zip(&x).zip(&y) {
+                assert_eq!(found.to_bits(), (x + y * 0.37).to_bits(), "{isa}");
             }
         }
     }

@@ -109,6 +109,7 @@ fn apply_shape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
             let names = Architecture::ALL.map(Architecture::name).join(", ");
             Failure::user(format!("no architecture {name:?}; known are {names}"))
         })?;
+        spec.experts = SynthSpec::tiny(spec.architecture).experts;
     }
     let sizes = [
         (&mut spec.dim, shape.dim),

@@ -5,6 +5,7 @@ use super::weights::load_options;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
+use model::config::ExpertsConfig;
 use model::encoder::EncoderKind;
 use model::{LoadOptions, ModelFiles, PAGE_TOKENS};
 
@@ -41,8 +42,18 @@ fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u6
         + key * config.kv_cols()
         + hidden * config.hidden
         + angles * config.head_dim;
-    let widest = config.dim.max(config.hidden).max(config.query_cols());
-    let scratch =
-        options.rows_max * (4 * row + 6 * widest + 192) + 4 * options.logit_rows_max * vocab;
+    let experts = config.experts.map_or(0, |experts| {
+        experts_scratch_bytes(&experts, config.dim, options.rows_max)
+    });
+    let widest = config.cols_max();
+    let scratch = options.rows_max * (4 * row + 6 * widest + 192)
+        + 4 * options.logit_rows_max * vocab
+        + experts;
     Ok(kv.saturating_add(scratch as u64))
+}
+
+/// Bytes of the workspace of experts: scores and lists of the choices, and the gathered rows.
+fn experts_scratch_bytes(experts: &ExpertsConfig, dim: usize, rows: usize) -> usize {
+    let gathered = rows.max(experts.used);
+    rows * (4 * experts.count + 16 * experts.used) + gathered * 4 * (2 * experts.hidden + dim)
 }

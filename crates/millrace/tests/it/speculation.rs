@@ -45,6 +45,7 @@ fn epoch() -> Instant {
     reason = "one run from its model to its tokens"
 )]
 fn answers(
+    architecture: Architecture,
     speculation: Speculation,
     draft: Option<Box<dyn Forward>>,
 ) -> (Vec<Vec<(u32, u32)>>, u64, u64) {
@@ -52,7 +53,7 @@ fn answers(
         speculation,
         ..EngineConfig::default()
     };
-    let (model, mut now) = (load(Architecture::Llama, 1, 2), epoch());
+    let (model, mut now) = (load(architecture, 1, 2), epoch());
     let mut engine = match draft {
         None => Engine::new(model, config, now).unwrap(),
         Some(draft) => Engine::with_draft(model, draft, config, now).unwrap(),
@@ -119,23 +120,41 @@ fn answers(
 
 #[test]
 fn draft_tokens_change_no_answer_bit_for_bit() {
-    let (plain, drafted, _) = answers(Speculation::Off, None);
+    use Architecture::Llama;
+    let (plain, drafted, _) = answers(Llama, Speculation::Off, None);
     assert!(drafted == 0 && plain.iter().all(|tokens| tokens.len() == 120));
-    let (looked_up, _, accepted) = answers(Speculation::PromptLookup, None);
+    let (looked_up, _, accepted) = answers(Llama, Speculation::PromptLookup, None);
     assert_eq!(plain, looked_up);
     assert!(accepted > 0, "nothing was looked up");
     // The same weights on another number of threads: guesses that are always right.
     let same = load(Architecture::Llama, 1, 1);
-    let (guessed, drafted, accepted) = answers(Speculation::Draft, Some(same));
+    let (guessed, drafted, accepted) = answers(Llama, Speculation::Draft, Some(same));
     assert_eq!(plain, guessed);
     assert!(
         accepted == drafted && drafted > 300,
         "{accepted} of {drafted}"
     );
     let other = load(Architecture::Qwen3, 2, 1);
-    let (guessed, drafted, accepted) = answers(Speculation::Draft, Some(other));
+    let (guessed, drafted, accepted) = answers(Llama, Speculation::Draft, Some(other));
     assert_eq!(plain, guessed);
     assert!(accepted < drafted, "{accepted} of {drafted}");
+}
+
+/// A draft's rows choose experts beside the rows that would have been computed alone.
+#[test]
+fn draft_tokens_change_no_answer_of_experts() {
+    use Architecture::Qwen3Moe;
+    let (plain, ..) = answers(Qwen3Moe, Speculation::Off, None);
+    let (looked_up, _, accepted) = answers(Qwen3Moe, Speculation::PromptLookup, None);
+    assert_eq!(plain, looked_up);
+    assert!(accepted > 0, "nothing was looked up");
+    let same = load(Qwen3Moe, 1, 1);
+    let (guessed, drafted, accepted) = answers(Qwen3Moe, Speculation::Draft, Some(same));
+    assert_eq!(plain, guessed);
+    assert!(
+        accepted == drafted && drafted > 0,
+        "{accepted} of {drafted}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 /// A family of decoders, by its name in `general.architecture`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Architecture {
-    /// Llama 1 to 3, Mistral, SmolLM, TinyLlama.
+    /// Llama 1 to 3, Mistral, Mixtral, SmolLM, TinyLlama.
     Llama,
     /// Qwen 1.5, 2 and 2.5.
     Qwen2,
@@ -45,11 +45,17 @@ pub enum Architecture {
     Qwen2Vl,
     /// The text part of Qwen 3 VL, dense.
     Qwen3Vl,
+    /// Qwen 3 with experts.
+    Qwen3Moe,
+    /// Granite 3 and 4 with experts, without recurrent layers.
+    GraniteMoe,
+    /// OLMoE.
+    Olmoe,
 }
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -71,6 +77,9 @@ impl Architecture {
         Self::StableLm,
         Self::Qwen2Vl,
         Self::Qwen3Vl,
+        Self::Qwen3Moe,
+        Self::GraniteMoe,
+        Self::Olmoe,
     ];
 
     /// The name in `general.architecture`, which is also the prefix of the keys.
@@ -97,6 +106,9 @@ impl Architecture {
             Self::StableLm => "stablelm",
             Self::Qwen2Vl => "qwen2vl",
             Self::Qwen3Vl => "qwen3vl",
+            Self::Qwen3Moe => "qwen3moe",
+            Self::GraniteMoe => "granitemoe",
+            Self::Olmoe => "olmoe",
         }
     }
 

@@ -16,7 +16,7 @@ fn any(architecture: Architecture, changes: &[(&str, Field)]) -> Config {
 #[test]
 fn family_traits_are_expected() {
     use Architecture::{
-        Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Glm4, Granite, Olmo2, Phi2,
+        Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Glm4, Granite, GraniteMoe, Olmo2, Phi2,
     };
     for architecture in Architecture::ALL {
         let config = any(architecture, &[]);
@@ -30,7 +30,7 @@ fn family_traits_are_expected() {
         let embedding = if gemma { 8.0 } else { 1.0 };
         assert_eq!(scales.embedding, embedding, "{architecture}");
         let logits = match architecture {
-            Granite => 0.5,
+            Granite | GraniteMoe => 0.5,
             CommandR | Cohere2 => 2.0,
             _ => 1.0,
         };
@@ -55,7 +55,10 @@ fn multipliers_are_read_where_a_family_has_them() {
     for architecture in Architecture::ALL {
         let scales = any(architecture, &changes).scales;
         let found = (scales.embedding, scales.update, scales.query);
-        let read = architecture == Architecture::Granite;
+        let read = matches!(
+            architecture,
+            Architecture::Granite | Architecture::GraniteMoe
+        );
         assert_eq!(found == (12.0, 0.5, 0.125), read, "{architecture}");
         assert_eq!(scales.update != 1.0, read, "{architecture}");
     }

@@ -13,6 +13,8 @@ pub const HEADS: usize = 1024;
 pub const HEAD_DIM: usize = 1024;
 /// Width of the feed-forward part.
 pub const HIDDEN: usize = 1 << 20;
+/// Experts of a layer; llama.cpp allows 1024.
+pub const EXPERTS: usize = 1024;
 /// Ids.
 pub const VOCAB: usize = 1 << 22;
 /// Positions of one sequence.

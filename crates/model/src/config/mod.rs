@@ -6,6 +6,9 @@
 mod architecture;
 mod error;
 #[cfg(test)]
+mod expert_tests;
+mod experts;
+#[cfg(test)]
 mod family_tests;
 pub(crate) mod keys;
 pub mod limits;
@@ -19,6 +22,8 @@ mod windows;
 
 pub use architecture::Architecture;
 pub use error::ConfigError;
+pub use experts::ExpertsConfig;
+pub(crate) use experts::refuse as refuse_experts;
 pub use rope::RopeConfig;
 pub use scales::{Scales, Temperature};
 pub use traits::Gate;
@@ -45,8 +50,10 @@ pub struct Config {
     pub layers_ignored: usize,
     /// Width of the residual stream.
     pub dim: usize,
-    /// Width of the feed-forward part.
+    /// Width of the feed-forward part; beside experts, of the shared expert, or 0.
     pub hidden: usize,
+    /// Experts of the feed-forward part.
+    pub experts: Option<ExpertsConfig>,
     /// Query heads; a multiple of `kv_heads`.
     pub heads: usize,
     /// Key and value heads.
@@ -86,10 +93,9 @@ impl Config {
     pub fn from_gguf(gguf: &Gguf, context_max: Option<usize>) -> Result<Self, ConfigError> {
         let architecture = read_architecture(gguf)?;
         let (keys, traits) = (Keys::new(gguf, architecture.name()), architecture.traits());
-        refuse_experts(&keys)?;
         let (layers, layers_ignored) = read_layers(&keys)?;
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
-        let hidden = grouped(&keys, "feed_forward_length", limits::HIDDEN)?;
+        let feed_forward = experts::read(&keys, &traits)?;
         let heads = HeadSizes::read(&keys, dim)?;
         let (context_trained, context_max) = read_context(&keys, context_max)?;
         let sizes = RopeSizes {
@@ -105,7 +111,8 @@ impl Config {
             layers,
             layers_ignored,
             dim,
-            hidden,
+            hidden: feed_forward.hidden,
+            experts: feed_forward.experts,
             heads: heads.queries,
             kv_heads: heads.keys,
             head_dim: heads.dim,
@@ -130,6 +137,13 @@ impl Config {
         } else {
             &self.rope
         }
+    }
+
+    /// The widest input of a projection.
+    pub fn cols_max(&self) -> usize {
+        let expert = self.experts.map_or(0, |experts| experts.hidden);
+        let hidden = self.hidden.max(expert);
+        self.dim.max(hidden).max(self.query_cols())
     }
 
     /// Columns of a row of queries.
@@ -236,13 +250,6 @@ pub(crate) fn architecture_name(gguf: &Gguf) -> Result<&str, ConfigError> {
         key: key(),
         wanted: "text",
     })
-}
-
-pub(crate) fn refuse_experts(keys: &Keys<'_>) -> Result<(), ConfigError> {
-    match keys.size("expert_count", 0, usize::MAX)? {
-        None | Some(0) => Ok(()),
-        Some(_) => Err(keys.unsupported("expert_count", "a mixture of experts")),
-    }
 }
 
 /// A width that kernels can read: a multiple of [`COLUMN_GROUP`].

@@ -19,6 +19,10 @@ pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
         Field::Text(name.to_owned()),
     )];
     keys.extend(plain.map(|(key, value)| (format!("{name}.{key}"), value)));
+    if ["qwen3moe", "granitemoe", "olmoe"].contains(&name) {
+        let experts = [("expert_count", 4), ("expert_used_count", 2)];
+        keys.extend(experts.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
+    }
     keys
 }
 
@@ -236,7 +240,7 @@ fn values_out_of_bounds_are_rejected_by_name() {
         ("rope.scaling.factor", F32(1e-4)),
         ("rope.scaling.attn_factor", F32(0.0)),
         ("rope.scaling.original_context_length", U32(0)),
-        ("expert_count", U32(8)),
+        ("expert_count", U32(1025)),
         ("nextn_predict_layers", U32(2)),
         ("attention.temperature_scale", F32(-1.0)),
         ("rope.scaling.yarn_beta_fast", F32(0.0)),

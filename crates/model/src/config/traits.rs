@@ -107,6 +107,22 @@ pub(crate) enum LogitScale {
     Divisor,
 }
 
+/// Whether the feed-forward part may consist of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpertRule {
+    /// No.
+    Never,
+    /// Yes.
+    Allowed {
+        /// No other feed-forward part is known.
+        required: bool,
+        /// Whether the shares of the chosen experts add up to 1.
+        normalized: bool,
+        /// Whether an expert that each row uses may be beside them.
+        shared: bool,
+    },
+}
+
 /// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Traits {
@@ -118,6 +134,7 @@ pub(crate) struct Traits {
     pub(crate) gate: Gate,
     /// Whether the feed-forward part has a gate beside the up projection.
     pub(crate) gated: bool,
+    pub(crate) experts: ExpertRule,
     pub(crate) windows: WindowRule,
     pub(crate) factors: FactorRule,
     pub(crate) roped: RopeLayers,
@@ -153,6 +170,7 @@ const PLAIN: Traits = Traits {
     alpha: false,
     gate: Gate::Silu,
     gated: true,
+    experts: ExpertRule::Never,
     windows: WindowRule::Never,
     factors: FactorRule::Never,
     roped: RopeLayers::All,
@@ -204,18 +222,33 @@ const fn periodic(window: usize, period: usize) -> WindowRule {
     }
 }
 
+/// Experts with these properties of [`ExpertRule::Allowed`].
+const fn experts(required: bool, normalized: bool, shared: bool) -> ExpertRule {
+    ExpertRule::Allowed {
+        required,
+        normalized,
+        shared,
+    }
+}
+
 impl Architecture {
     #[rustfmt::skip] // a table
     pub(crate) const fn traits(self) -> Traits {
         match self {
-            Self::Llama | Self::Mistral3 => LLAMA,
+            Self::Llama => Traits { experts: experts(false, true, false), ..LLAMA },
+            Self::Mistral3 => LLAMA,
             Self::Ernie45 => Traits { factors: FactorRule::Never, ..LLAMA },
             Self::SmolLm3 => Traits { factors: FactorRule::Never, roped: RopeLayers::AllBut { period: 4 }, ..LLAMA },
             Self::Granite => Traits {
                 roped: RopeLayers::IfFinetuned, multipliers: true, logit_scale: LogitScale::Divisor, ..LLAMA
             },
+            Self::GraniteMoe => Traits {
+                multipliers: true, logit_scale: LogitScale::Divisor, experts: experts(true, true, true), ..LLAMA
+            },
             Self::Qwen2 | Self::Qwen2Vl => PLAIN,
             Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },
+            Self::Qwen3Moe => Traits { qk_norm: QkNorm::Heads, experts: experts(true, true, false), ..PLAIN },
+            Self::Olmoe => Traits { qk_norm: QkNorm::Row, experts: experts(true, false, false), ..PLAIN },
             Self::HunyuanDense => Traits {
                 qk_norm: QkNorm::TurnedHeads, factors: FactorRule::ByScaling, alpha: true, ..PLAIN
             },

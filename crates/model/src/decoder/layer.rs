@@ -1,7 +1,7 @@
 //! One layer: attention, then feed-forward.
 
 use super::heads::Heads;
-use super::{BlockInput, Config, Decoder, Gate, Layer, Linear, add_assign, matmul, scale};
+use super::{BlockInput, Config, Decoder, Dense, Gate, Layer, Linear, add_assign, matmul, scale};
 use crate::norm::Norm;
 use kernels::{Activations, AttentionParams, Isa, Pool, attend, gelu_mul, silu_mul};
 
@@ -138,8 +138,37 @@ impl Decoder {
         );
     }
 
-    /// Feed-forward, from `normed` to `update`.
+    /// Feed-forward, from `normed` to `update`: what every row uses, plus the experts that a row chooses.
     fn feed_forward(&mut self, config: &Config, layer: &Layer) {
+        let rows = self.rows.queries.len();
+        match &layer.dense {
+            Some(dense) => self.dense(config, dense),
+            None => self.scratch.update.head_mut(rows).fill(0.0),
+        }
+        if let (Some(experts), Some(scratch)) = (&layer.experts, &mut self.experts) {
+            let activations = &mut self.scratch.activations;
+            let isa = self.isa.without_amx();
+            scratch.choose(
+                isa,
+                &mut self.pool,
+                experts,
+                activations,
+                &self.scratch.normed,
+                rows,
+            );
+            scratch.add_outputs(
+                isa,
+                &mut self.pool,
+                experts,
+                activations,
+                &self.scratch.normed,
+                self.scratch.update.head_mut(rows),
+            );
+        }
+    }
+
+    /// A feed-forward part that every row uses, from `normed` to `update`.
+    fn dense(&mut self, config: &Config, layer: &Dense) {
         self.load_normed();
         let (rows, isa, hidden) = (self.rows.queries.len(), self.isa, config.hidden);
         let (pool, scratch) = (&mut self.pool, &mut self.scratch);
@@ -148,14 +177,14 @@ impl Decoder {
         let gate = match &layer.gate {
             Some(linear) => {
                 project(isa, pool, linear, x, scratch.gate.head_mut(rows));
-                activate(isa, pool, config, scratch.gate.head_mut(rows), |row| {
-                    scratch.up.row(row)
-                });
+                let up = |row| scratch.up.row(row);
+                activate(isa, pool, config, hidden, scratch.gate.head_mut(rows), up);
                 scratch.gate.head(rows)
             }
             None => {
                 let ones = &scratch.ones[..];
-                activate(isa, pool, config, scratch.up.head_mut(rows), |_| ones);
+                let up = scratch.up.head_mut(rows);
+                activate(isa, pool, config, hidden, up, |_| ones);
                 scratch.up.head(rows)
             }
         };
@@ -214,10 +243,10 @@ fn activate<'a>(
     isa: Isa,
     pool: &mut Pool,
     config: &Config,
+    hidden: usize,
     gate: &mut [f32],
     up: impl Fn(usize) -> &'a [f32] + Sync,
 ) {
-    let hidden = config.hidden;
     match config.gate {
         Gate::Silu => pool.rows(gate, hidden, |row, gate| silu_mul(isa, gate, up(row))),
         Gate::Gelu => pool.rows(gate, hidden, |row, gate| gelu_mul(isa, gate, up(row))),

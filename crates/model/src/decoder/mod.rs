@@ -8,15 +8,18 @@
 //! attention, and the rest works row by row. So neither other sequences in the batch nor the division of a
 //! prompt change a bit, on every batch-invariant [`Isa`](kernels::Isa).
 
+mod experts;
 mod finish;
 mod heads;
 mod layer;
+mod router;
 pub(crate) mod rows;
 pub(crate) mod scratch;
 
 use crate::config::Gate;
-use crate::weights::{BlockInput, Layer, Linear, Weights};
+use crate::weights::{BlockInput, Dense, Layer, Linear, Weights};
 use crate::{Batch, Config, Dims, ForwardError};
+use experts::ExpertScratch;
 use kernels::{Isa, KvCache, KvError, KvKind, Pool, Rope, add_assign, matmul, scale};
 pub(crate) use layer::project;
 use rows::Rows;
@@ -31,6 +34,8 @@ pub(crate) struct Decoder {
     ropes: [Rope; 2],
     rows: Rows,
     scratch: Scratch,
+    /// Workspace of experts, in a model with experts.
+    experts: Option<ExpertScratch>,
 }
 
 impl Decoder {
@@ -53,6 +58,7 @@ impl Decoder {
             ropes,
             rows: Rows::new(dims),
             scratch,
+            experts: ExpertScratch::new(config, dims.rows_max),
             pool,
         })
     }
@@ -82,7 +88,8 @@ impl Decoder {
 
     /// Bytes of the KV cache when fully used, and of the workspace.
     pub(crate) fn bytes(&self) -> (usize, usize) {
-        (self.kv.bytes(), self.scratch.bytes())
+        let experts = self.experts.as_ref().map_or(0, ExpertScratch::bytes);
+        (self.kv.bytes(), self.scratch.bytes() + experts)
     }
 
     /// Computes sine and cosine of every row's position, for both ropes.

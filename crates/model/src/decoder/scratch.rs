@@ -1,5 +1,6 @@
 //! Workspace of the forward pass, allocated once for the largest batch.
 
+use super::experts::gathered_rows;
 use crate::weights::Weights;
 use crate::{Config, Dims};
 use kernels::{Activations, AttentionBounds, AttentionScratch, Format, Isa, KvKind, ZeroedBuffer};
@@ -21,6 +22,16 @@ impl Buffer {
     /// Columns.
     pub(crate) fn cols(&self) -> usize {
         self.cols
+    }
+
+    /// Rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.data.len().checked_div(self.cols).unwrap_or_default()
+    }
+
+    /// All rows.
+    pub(crate) fn all(&self) -> &[f32] {
+        &self.data
     }
 
     /// The first `rows` rows.
@@ -106,8 +117,8 @@ impl Scratch {
     ) -> Self {
         let rows = dims.rows_max;
         let (query_cols, kv_cols) = (config.query_cols(), config.kv_cols());
-        let cols_max = config.dim.max(config.hidden).max(query_cols);
-        let activations = Activations::new(rows, cols_max).for_weights(weights.formats());
+        let (gathered, cols_max) = (gathered_rows(config, rows), config.cols_max());
+        let activations = Activations::new(gathered, cols_max).for_weights(weights.formats());
         Self {
             stream: Buffer::new(rows, config.dim),
             normed: Buffer::new(rows, config.dim),
@@ -137,7 +148,7 @@ impl Scratch {
             hidden: Buffer::new(rows, config.dim),
             logits: Buffer::new(dims.logit_rows_max, dims.vocab),
             activations,
-            activations_bytes: Activations::bytes(rows, cols_max),
+            activations_bytes: Activations::bytes(gathered, cols_max),
             attention: AttentionScratch::new(AttentionBounds {
                 threads,
                 heads: config.heads,

@@ -37,8 +37,11 @@ impl Change {
         if gemma && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
         }
-        use Architecture::{Granite, Llama, SmolLm3};
-        let turned = matches!(described.architecture, Llama | Granite | SmolLm3);
+        use Architecture::{Granite, GraniteMoe, Llama, SmolLm3};
+        let turned = matches!(
+            described.architecture,
+            Llama | Granite | GraniteMoe | SmolLm3
+        );
         let heads = match turned {
             true if name.contains(".attn_q.") => described.heads,
             true if name.contains(".attn_k.") => described.kv_heads,
@@ -68,7 +71,7 @@ impl Change {
     }
 }
 
-/// The format of a tensor at load. Norms, biases, and rows that do not fit blocks keep their format.
+/// The format of a tensor at load. Norms, biases, routers, and rows that do not fit blocks keep their format.
 pub(super) fn format(
     tied: bool,
     quantize: Option<Quantize>,
@@ -80,9 +83,12 @@ pub(super) fn format(
     if change == Change::PlusOne {
         return Format::F32;
     }
-    let (Some(quantize), [cols, _]) = (quantize, dims) else {
+    let (Some(quantize), [cols, _] | [cols, _, _]) = (quantize, dims) else {
         return stored;
     };
+    if name.contains(".ffn_gate_inp.") {
+        return stored; // the router is f32
+    }
     // Errors in the vocabulary projection directly affect the logits, so the projection gets more bits, as in
     // llama.cpp.
     let projects = name == "output.weight" || (tied && name == "token_embd.weight");

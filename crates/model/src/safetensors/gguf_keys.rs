@@ -18,6 +18,10 @@ impl GgufKeys {
         self.out.f32(&self.full(key), value as f32);
     }
 
+    pub(super) fn flag(&mut self, key: &str, value: bool) {
+        self.out.bool(&self.full(key), value);
+    }
+
     pub(super) fn text(&mut self, key: &str, value: &str) {
         self.out.str(&self.full(key), value);
     }

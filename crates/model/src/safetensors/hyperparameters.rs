@@ -7,7 +7,7 @@
 use super::SafetensorsError;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
-use super::rope;
+use super::{experts, rope};
 use crate::Architecture;
 use crate::config::traits::RopeLayers;
 use crate::gguf::GgufWriter;
@@ -24,6 +24,10 @@ const NUMBERS: &[(&str, &str)] = &[
 /// Further keys, for errors.
 const OTHERS: &[(&str, &str)] = &[
     ("num_key_value_heads", "attention.head_count_kv"),
+    ("num_experts", "expert_count"),
+    ("num_experts_per_tok", "expert_used_count"),
+    ("moe_intermediate_size", "expert_feed_forward_length"),
+    ("norm_topk_prob", "expert_weights_norm"),
     ("head_dim", "attention.key_length"),
     ("head_dim", "attention.value_length"),
     ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
@@ -60,6 +64,10 @@ const CLASSES: &[(&str, Architecture)] = &[
     ("SmolLM3ForCausalLM", Architecture::SmolLm3),
     ("Olmo2ForCausalLM", Architecture::Olmo2),
     ("Ernie4_5ForCausalLM", Architecture::Ernie45),
+    ("MixtralForCausalLM", Architecture::Llama),
+    ("Qwen3MoeForCausalLM", Architecture::Qwen3Moe),
+    ("OlmoeForCausalLM", Architecture::Olmoe),
+    ("GraniteMoeForCausalLM", Architecture::GraniteMoe),
 ];
 
 /// A decoder as `config.json` describes the decoder.
@@ -106,6 +114,7 @@ pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsErro
     windows(fields, architecture, &mut keys)?;
     caps(fields, architecture, &mut keys)?;
     multipliers(fields, architecture, &mut keys)?;
+    experts::read(fields, &mut keys)?;
     let made = rope::read(fields, architecture, head_dim, &mut keys)?;
     Ok(Described {
         architecture,
@@ -162,7 +171,8 @@ fn head_dim(
 ) -> Result<u32, SafetensorsError> {
     let width = fields.need_number("hidden_size")?;
     // These families choose the head size independently of the width.
-    let chosen = is_gemma(architecture) || architecture == Architecture::Qwen3;
+    let chosen = is_gemma(architecture)
+        || matches!(architecture, Architecture::Qwen3 | Architecture::Qwen3Moe);
     match fields.number("head_dim")? {
         Some(head_dim) => Ok(head_dim),
         None if chosen => Err(fields.missing("head_dim")),
@@ -255,7 +265,7 @@ fn multipliers(
     architecture: Architecture,
     keys: &mut GgufKeys,
 ) -> Result<(), SafetensorsError> {
-    if architecture != Architecture::Granite {
+    if !architecture.traits().multipliers {
         return Ok(());
     }
     for (field, key) in [
@@ -280,7 +290,10 @@ fn windows(
     let window = fields.number("sliding_window")?;
     let types = fields.texts("layer_types")?;
     if !matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3) {
-        let qwen = matches!(architecture, Architecture::Qwen2 | Architecture::Qwen3);
+        let qwen = matches!(
+            architecture,
+            Architecture::Qwen2 | Architecture::Qwen3 | Architecture::Qwen3Moe
+        );
         if qwen && fields.flag("use_sliding_window")? == Some(true) {
             return Err(fields.wrong("use_sliding_window", "is true, which is not supported"));
         }

@@ -31,7 +31,7 @@ impl Safetensors {
             return Ok(Cow::Borrowed(raw));
         }
         let cols = match tensor.dims.as_slice() {
-            [cols, _] => *cols as usize,
+            [cols, _] | [cols, _, _] => *cols as usize,
             _ => 1,
         };
         let row_of = |row| tensor.change.row_of(row);

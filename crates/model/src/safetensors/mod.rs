@@ -5,7 +5,7 @@
 //! shards      the files of a model                       hyperparameters  config.json as GGUF keys
 //! names       stored and GGUF names of tensors           rope             rotary embedding of config.json
 //! conversion  row order, norms and format at load        gguf_keys        GGUF keys under construction
-//! load        bytes of a tensor
+//! load        bytes of a tensor                          experts          experts of config.json
 //! ```
 //!
 //! [`Safetensors`] has the interface of an equivalent GGUF: equal keys, names and bytes. At load, rows of queries and
@@ -17,6 +17,7 @@
 
 mod conversion;
 mod error;
+mod experts;
 mod fields;
 mod gguf_keys;
 mod header;
@@ -260,7 +261,9 @@ fn tensor(
         wrong(format!("is stored as {kind}, must be F32, F16 or BF16"))
     })?;
     let shape = entry.shape.as_slice();
-    if !(1..=2).contains(&shape.len()) || shape.contains(&0) {
+    // Only experts are stored one after the other.
+    let most = if name.ends_with("_exps.weight") { 3 } else { 2 };
+    if !(1..=most).contains(&shape.len()) || shape.contains(&0) {
         let why = format!("has shape {shape:?}, must have one or two dimensions, none of them 0");
         return Err(wrong(why));
     }

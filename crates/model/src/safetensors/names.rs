@@ -54,6 +54,26 @@ const FUSED: &[(&str, &str)] = &[
     ("self_attn.qkv_proj", "attn_qkv"),
     ("mlp.gate_up_proj", "ffn_up"),
 ];
+/// Router and fused experts, one tensor for all.
+const ROUTERS: &[(&str, &str)] = &[
+    ("mlp.gate", "ffn_gate_inp"),
+    ("block_sparse_moe.gate", "ffn_gate_inp"),
+    ("block_sparse_moe.router.layer", "ffn_gate_inp"),
+    ("block_sparse_moe.input_linear", "ffn_gate_up_exps"),
+    ("block_sparse_moe.output_linear", "ffn_down_exps"),
+];
+/// One tensor for each expert: what is before its number, what is after it, and GGUF's part.
+const EXPERTS: &[(&str, &str, &str)] = &[
+    ("mlp.experts.", ".gate_proj", "ffn_gate"),
+    ("mlp.experts.", ".up_proj", "ffn_up"),
+    ("mlp.experts.", ".down_proj", "ffn_down"),
+];
+/// As [`EXPERTS`], in Mixtral.
+const MIXTRAL: &[(&str, &str, &str)] = &[
+    ("block_sparse_moe.experts.", ".w1", "ffn_gate"),
+    ("block_sparse_moe.experts.", ".w3", "ffn_up"),
+    ("block_sparse_moe.experts.", ".w2", "ffn_down"),
+];
 /// Tables of old files.
 const TABLES: &str = ".rotary_emb.inv_freq";
 
@@ -68,10 +88,12 @@ pub(super) fn named(architecture: Architecture, tied: bool, stored: &str) -> Nam
     let in_layer = || {
         let (layer, rest) = stored.strip_prefix("model.layers.")?.split_once('.')?;
         let (part, kind) = rest.rsplit_once('.')?;
-        let digits = !layer.is_empty() && layer.bytes().all(|b| b.is_ascii_digit());
         let kinds = ["weight", "bias"];
-        let (_, name) = parts(architecture).find(|(theirs, _)| *theirs == part)?;
-        (digits && kinds.contains(&kind)).then(|| format!("blk.{layer}.{name}.{kind}"))
+        let name = match parts(architecture).find(|(theirs, _)| *theirs == part) {
+            Some((_, name)) => name.to_owned(),
+            None => expert_name(architecture, part)?,
+        };
+        (is_number(layer) && kinds.contains(&kind)).then(|| format!("blk.{layer}.{name}.{kind}"))
     };
     in_layer().map_or(Named::Unknown, Named::Tensor)
 }
@@ -83,8 +105,48 @@ pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
     }
     let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
     let (part, kind) = rest.rsplit_once('.')?;
-    let (theirs, _) = parts(architecture).find(|(_, ours)| *ours == part)?;
+    let theirs = match parts(architecture).find(|(_, ours)| *ours == part) {
+        Some((theirs, _)) => theirs.to_owned(),
+        None => {
+            let (part, expert) = part.split_once('.')?;
+            let all = experts(architecture).iter();
+            let (before, after, _) = all.clone().find(|(_, _, ours)| *ours == part)?;
+            format!("{before}{expert}{after}")
+        }
+    };
     Some(format!("model.layers.{layer}.{theirs}.{kind}"))
+}
+
+/// GGUF's name for a part of one expert: `ffn_up.7`.
+fn expert_name(architecture: Architecture, part: &str) -> Option<String> {
+    let mut all = experts(architecture).iter();
+    all.find_map(|(before, after, ours)| {
+        let expert = part.strip_prefix(before)?.strip_suffix(after)?;
+        is_number(expert).then(|| format!("{ours}.{expert}"))
+    })
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Names of experts that have tensors of their own.
+fn experts(architecture: Architecture) -> &'static [(&'static str, &'static str, &'static str)] {
+    match architecture {
+        Architecture::Llama => MIXTRAL,
+        Architecture::Qwen3Moe | Architecture::Olmoe => EXPERTS,
+        _ => &[],
+    }
+}
+
+/// Names of router and fused experts.
+fn routers(architecture: Architecture) -> &'static [(&'static str, &'static str)] {
+    match architecture {
+        Architecture::Qwen3Moe | Architecture::Olmoe => &ROUTERS[..1],
+        Architecture::Llama => &ROUTERS[1..2],
+        Architecture::GraniteMoe => &ROUTERS[2..],
+        _ => &[],
+    }
 }
 
 /// Fused parts first: GGUF has one name for fused and separate parts.
@@ -96,13 +158,15 @@ fn parts(architecture: Architecture) -> impl Iterator<Item = (&'static str, &'st
         (true, true) => AROUND,
         (true, false) => BEFORE,
     };
-    fused.iter().chain(LAYER).chain(norms).copied()
+    let routers = routers(architecture);
+    let all = fused.iter().chain(LAYER).chain(norms);
+    all.chain(routers).copied()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Architecture::{Gemma3, Llama, Phi3, Qwen3};
+    use Architecture::{Gemma3, GraniteMoe, Llama, Olmoe, Phi3, Qwen3, Qwen3Moe};
 
     #[test]
     fn names_round_trip() {
@@ -149,6 +213,26 @@ mod tests {
                 "model.layers.2.mlp.gate_up_proj.weight",
                 "blk.2.ffn_up.weight",
             ),
+            (
+                Qwen3Moe,
+                "model.layers.2.mlp.experts.127.down_proj.weight",
+                "blk.2.ffn_down.127.weight",
+            ),
+            (
+                Olmoe,
+                "model.layers.0.mlp.gate.weight",
+                "blk.0.ffn_gate_inp.weight",
+            ),
+            (
+                Llama,
+                "model.layers.3.block_sparse_moe.experts.0.w3.weight",
+                "blk.3.ffn_up.0.weight",
+            ),
+            (
+                GraniteMoe,
+                "model.layers.3.block_sparse_moe.input_linear.weight",
+                "blk.3.ffn_gate_up_exps.weight",
+            ),
         ];
         for (architecture, theirs, ours) in rows {
             let found = named(architecture, false, theirs);
@@ -170,6 +254,8 @@ mod tests {
             "model.layers..mlp.up_proj.weight",
             "model.layers.0.mlp.up_proj.scale",
             "model.layers.0.mlp.experts.0.up_proj.weight",
+            "model.layers.0.block_sparse_moe.experts.x.w1.weight",
+            "model.layers.0.block_sparse_moe.experts..w1.weight",
             "model.layers.0.self_attn.qkv_proj.weight",
             "model.layers.0.pre_feedforward_layernorm.weight",
             "vision_tower.weight",

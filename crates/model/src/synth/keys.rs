@@ -23,7 +23,7 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         .u32(&key("context_length"), spec.context)
         .u32(&key("embedding_length"), spec.dim)
         .u32(&key("block_count"), spec.layers)
-        .u32(&key("feed_forward_length"), spec.ffn)
+        .u32(&key("feed_forward_length"), dense_width(spec))
         .u32(&key("attention.head_count"), spec.heads)
         .u32(&key("attention.head_count_kv"), spec.kv_heads)
         .u32(&key("attention.key_length"), spec.head_dim)
@@ -38,6 +38,25 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         out.u32(&key("attention.sliding_window_pattern"), period);
     }
     put_scales(spec, out);
+    if let Some(experts) = spec.experts {
+        out.u32(&key("expert_count"), experts.count)
+            .u32(&key("expert_used_count"), experts.used);
+        // llama.cpp takes `feed_forward_length` for the width in the other families.
+        if spec.architecture == Architecture::Qwen3Moe {
+            out.u32(&key("expert_feed_forward_length"), experts.ffn);
+        }
+        if experts.shared > 0 {
+            out.u32(&key("expert_shared_feed_forward_length"), experts.shared);
+        }
+    }
+}
+
+/// The width of experts, except in a family with a key for it.
+fn dense_width(spec: &SynthSpec) -> u32 {
+    match spec.experts {
+        Some(experts) if spec.architecture != Architecture::Qwen3Moe => experts.ffn,
+        _ => spec.ffn,
+    }
 }
 
 /// Caps and factors that no tensor has.
@@ -48,7 +67,7 @@ fn put_scales(spec: &SynthSpec, out: &mut GgufWriter) {
             out.f32(&key("attn_logit_softcapping"), 50.0)
                 .f32(&key("final_logit_softcapping"), 30.0);
         }
-        Architecture::Granite => {
+        Architecture::Granite | Architecture::GraniteMoe => {
             out.f32(&key("embedding_scale"), 12.0)
                 .f32(&key("residual_scale"), 0.25)
                 .f32(&key("attention.scale"), 3.0 / spec.head_dim as f32)
@@ -114,7 +133,7 @@ fn put_rope(spec: &SynthSpec, out: &mut GgufWriter) {
 
 fn epsilon(architecture: Architecture) -> f32 {
     match architecture {
-        Architecture::Llama | Architecture::Phi3 => 1e-5,
+        Architecture::Llama | Architecture::Phi3 | Architecture::Olmoe => 1e-5,
         _ => 1e-6,
     }
 }

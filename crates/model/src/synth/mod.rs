@@ -27,5 +27,5 @@ pub use encoder::{ENCODER_PRESETS, EncoderSpec, PoolingSynth};
 pub use error::SynthError;
 pub use mix::Mix;
 pub use presets::PRESETS;
-pub use spec::{RopeScaling, RopeSynth, SynthSpec};
+pub use spec::{ExpertsSynth, RopeScaling, RopeSynth, SynthSpec};
 pub use vocab::VOCAB_MIN;

@@ -2,7 +2,7 @@
 
 use super::error::SynthError;
 use super::mix::Role;
-use super::spec::{RopeScaling, SynthSpec};
+use super::spec::{ExpertsSynth, RopeScaling, SynthSpec};
 use crate::config::Architecture;
 use crate::config::traits::{FeedRule, QkNorm, Traits};
 use crate::gguf::{TensorKind, TensorPlan};
@@ -32,6 +32,9 @@ const SHARPNESS: f32 = 1.5;
 /// Deviation of the logits: the weights of the output norm. The embedding has `1 / sqrt(dim)`, tied or not,
 /// so that a token does not predict itself.
 const LOGIT_SPREAD: f32 = 3.0;
+
+/// Deviation of the router's scores: some experts have most of the weight, and few choices are close calls.
+const ROUTER_SPREAD: f32 = 2.0;
 
 /// Weights of the norms after attention and feed-forward (Gemma): Gemma multiplies the embedding by
 /// `sqrt(dim)`, and a token must not predict itself.
@@ -128,6 +131,9 @@ impl Planner<'_> {
         if traits.pre_norms && !parallel {
             self.stream_norm(&name("ffn_norm"), 1.0);
         }
+        if let Some(experts) = spec.experts {
+            return self.experts(layer, &experts);
+        }
         // Gate and up projection in one tensor, gate first.
         let up = if traits.fused_gate_up { 2 * ffn } else { ffn };
         if traits.gated && !traits.fused_gate_up {
@@ -141,6 +147,36 @@ impl Planner<'_> {
         }
         if traits.post_norms {
             self.stream_norm(&name("post_ffw_norm"), self.post_norm());
+        }
+        Ok(())
+    }
+
+    /// Router and experts, and the expert that each row uses.
+    fn experts(&mut self, layer: u32, experts: &ExpertsSynth) -> Result<(), SynthError> {
+        let (dim, ffn, down) = (self.spec.dim, experts.ffn, Role::Down(layer));
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        let router = Fill::Noise {
+            format: Format::F32,
+            deviation: ROUTER_SPREAD / (dim as f32).sqrt(),
+        };
+        let dims = vec![dim.into(), experts.count.into()];
+        self.push(name("ffn_gate_inp"), dims, Format::F32, router);
+        for (part, cols, rows, role) in [
+            ("ffn_gate", dim, ffn, Role::Plain),
+            ("ffn_up", dim, ffn, Role::Plain),
+            ("ffn_down", ffn, dim, down),
+        ] {
+            let format = self.spec.mix.format(role, self.spec.layers, cols.into())?;
+            let deviation = 1.0 / (cols as f32).sqrt();
+            let dims = [cols, rows, experts.count].map(u64::from).to_vec();
+            let fill = Fill::Noise { format, deviation };
+            self.push(name(&format!("{part}_exps")), dims, format, fill);
+        }
+        if experts.shared > 0 {
+            let ffn = experts.shared;
+            self.matrix(name("ffn_gate_shexp"), dim, ffn, Role::Plain, 1.0)?;
+            self.matrix(name("ffn_up_shexp"), dim, ffn, Role::Plain, 1.0)?;
+            self.matrix(name("ffn_down_shexp"), ffn, dim, down, 1.0)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Named shapes.
 
-use super::spec::{RopeScaling, RopeSynth};
+use super::spec::{ExpertsSynth, RopeScaling, RopeSynth};
 use super::{Mix, SynthSpec};
 use crate::config::Architecture;
 use kernels::Format;
@@ -10,10 +10,13 @@ use kernels::Format;
 /// * `llama-1b`, `qwen3-0.6b`: the shapes of Llama 3.2 1B and Qwen 3 0.6B, as Q4_K_M;
 /// * `tiny-ARCHITECTURE`: two to four layers of 64, f32, for tests of every format with blocks of 32;
 /// * `small-ARCHITECTURE`: the same of 256, for formats with blocks of 256;
+/// * `qwen3-30b-a3b-slice`: four of the 48 layers of Qwen 3 30B A3B, as Q4_K_M;
+/// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
 /// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
 pub const PRESETS: &[&str] = &[
     "llama-1b",
     "qwen3-0.6b",
+    "qwen3-30b-a3b-slice",
     "server-layer",
     "tiny-llama",
     "tiny-qwen2",
@@ -36,6 +39,10 @@ pub const PRESETS: &[&str] = &[
     "tiny-stablelm",
     "tiny-qwen2vl",
     "tiny-qwen3vl",
+    "tiny-mixtral",
+    "tiny-qwen3moe",
+    "tiny-granitemoe",
+    "tiny-olmoe",
     "small-llama",
     "small-qwen2",
     "small-qwen3",
@@ -57,6 +64,10 @@ pub const PRESETS: &[&str] = &[
     "small-stablelm",
     "small-qwen2vl",
     "small-qwen3vl",
+    "small-mixtral",
+    "small-qwen3moe",
+    "small-granitemoe",
+    "small-olmoe",
 ];
 
 impl SynthSpec {
@@ -72,6 +83,9 @@ impl SynthSpec {
             };
         }
         match name {
+            "tiny-mixtral" => Some(Self::tiny(Architecture::Llama).mixtral()),
+            "small-mixtral" => Some(Self::small(Architecture::Llama).mixtral()),
+            "qwen3-30b-a3b-slice" => Some(Self::qwen3_30b_a3b_slice()),
             "llama-1b" => Some(Self::llama_1b()),
             "qwen3-0.6b" => Some(Self::qwen3_600m()),
             "server-layer" => Some(Self::server_layer()),
@@ -85,8 +99,12 @@ impl SynthSpec {
         let windows = matches!(architecture, Gemma2 | Gemma3 | Olmo2 | Cohere2);
         let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3);
         // The others choose the head size freely.
-        let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl);
-        let tied = wide || matches!(architecture, CommandR | Cohere2 | Granite | HunyuanDense);
+        let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl | Qwen3Moe);
+        let tied = wide && architecture != Qwen3Moe
+            || matches!(
+                architecture,
+                CommandR | Cohere2 | Granite | GraniteMoe | HunyuanDense
+            );
         let head_dim = if wide { 32 } else { 16 };
         Self {
             architecture,
@@ -97,7 +115,7 @@ impl SynthSpec {
                 2
             },
             heads: 4,
-            kv_heads: 2,
+            kv_heads: if architecture == Olmoe { 4 } else { 2 },
             head_dim,
             ffn: 128,
             vocab: 300,
@@ -116,7 +134,52 @@ impl SynthSpec {
             window: windows.then_some(16),
             window_period: (architecture == Gemma3).then_some(2),
             sections: matches!(architecture, Qwen2Vl | Qwen3Vl).then(|| sections(head_dim)),
+            experts: experts(architecture),
             seed: 1,
+        }
+    }
+
+    /// As Mixtral: experts that are as wide as the feed-forward part.
+    fn mixtral(self) -> Self {
+        let experts = ExpertsSynth {
+            count: 8,
+            used: 2,
+            ffn: self.ffn,
+            shared: 0,
+        };
+        Self {
+            experts: Some(experts),
+            rope: RopeSynth {
+                scaling: RopeScaling::None,
+                ..self.rope.clone()
+            },
+            ..self
+        }
+    }
+
+    fn qwen3_30b_a3b_slice() -> Self {
+        Self {
+            dim: 2048,
+            layers: 4,
+            heads: 32,
+            kv_heads: 4,
+            head_dim: 128,
+            ffn: 6144,
+            vocab: 151_936,
+            context: 40_960,
+            mix: Mix::Q4_K_M,
+            rope: RopeSynth {
+                base: 1e6,
+                dims: None,
+                scaling: RopeScaling::None,
+            },
+            experts: Some(ExpertsSynth {
+                count: 128,
+                used: 8,
+                ffn: 768,
+                shared: 0,
+            }),
+            ..Self::tiny(Architecture::Qwen3Moe)
         }
     }
 
@@ -134,6 +197,11 @@ impl SynthSpec {
                 dims: tiny.rope.dims.map(|dims| dims * 4),
                 ..tiny.rope
             },
+            experts: tiny.experts.map(|experts| ExpertsSynth {
+                ffn: experts.ffn * 4,
+                shared: experts.shared * 4,
+                ..experts
+            }),
             sections: tiny.sections.map(|_| sections(tiny.head_dim * 4)),
             ..tiny
         }
@@ -196,6 +264,22 @@ impl SynthSpec {
             ..Self::tiny(Architecture::Llama)
         }
     }
+}
+
+/// The experts of a tiny model, none as wide as the feed-forward part of a family without experts.
+fn experts(architecture: Architecture) -> Option<ExpertsSynth> {
+    let (count, used, ffn, shared) = match architecture {
+        Architecture::Qwen3Moe => (8, 3, 64, 0),
+        Architecture::GraniteMoe => (6, 2, 64, 128),
+        Architecture::Olmoe => (8, 4, 64, 0),
+        _ => return None,
+    };
+    Some(ExpertsSynth {
+        count,
+        used,
+        ffn,
+        shared,
+    })
 }
 
 /// The context scaling of a tiny model.

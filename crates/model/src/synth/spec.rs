@@ -4,6 +4,7 @@ use super::Mix;
 use super::error::SynthError;
 use super::vocab::VOCAB_MIN;
 use crate::config::Architecture;
+use crate::config::traits::ExpertRule;
 
 /// Description of a synthetic model. Start from [`SynthSpec::preset`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +39,23 @@ pub struct SynthSpec {
     pub window_period: Option<u32>,
     /// Pairs that turn by each of four positions (M-RoPE).
     pub sections: Option<[u32; 4]>,
+    /// Experts of the feed-forward part.
+    pub experts: Option<ExpertsSynth>,
     /// Seed of the weights.
     pub seed: u64,
+}
+
+/// The experts of a synthetic model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertsSynth {
+    /// Experts of a layer.
+    pub count: u32,
+    /// Experts that a row uses.
+    pub used: u32,
+    /// Width of an expert.
+    pub ffn: u32,
+    /// Width of the shared expert; 0 for none.
+    pub shared: u32,
 }
 
 /// The rotary embedding of a synthetic model.
@@ -151,7 +167,7 @@ impl SynthSpec {
     }
 
     /// Rules of single families.
-    fn family_rules(&self) -> [(bool, String); 4] {
+    fn family_rules(&self) -> [(bool, String); 6] {
         use Architecture::*;
         let architecture = self.architecture;
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
@@ -166,7 +182,16 @@ impl SynthSpec {
             (
                 !matches!(
                     architecture,
-                    Qwen2 | Phi3 | Olmo2 | CommandR | Cohere2 | Exaone4 | Phi2 | StableLm | Qwen2Vl
+                    Qwen2
+                        | Phi3
+                        | Olmo2
+                        | CommandR
+                        | Cohere2
+                        | Exaone4
+                        | Phi2
+                        | StableLm
+                        | Qwen2Vl
+                        | Olmoe
                 ) || joined,
                 format!("{architecture} needs heads * head_dim = dim"),
             ),
@@ -175,8 +200,18 @@ impl SynthSpec {
                 format!("{architecture} has no output matrix of its own"),
             ),
             (
-                !matches!(architecture, Olmo2 | Phi2 | StableLm) || !self.tied,
+                !matches!(architecture, Olmo2 | Phi2 | StableLm | Olmoe) || !self.tied,
                 format!("{architecture} has an output matrix of its own"),
+            ),
+            (
+                self.experts.is_none() == (self.architecture.traits().experts == ExpertRule::Never)
+                    || architecture == Llama,
+                format!("{architecture} has experts, or has none"),
+            ),
+            (
+                self.experts
+                    .is_none_or(|experts| (1..=experts.count).contains(&experts.used)),
+                "a row uses at least one expert, and at most all".to_owned(),
             ),
         ]
     }

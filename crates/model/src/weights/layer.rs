@@ -1,6 +1,7 @@
 //! The weights of one layer.
 
 use super::LoadError;
+use super::experts::Experts;
 use super::norms::LayerNorms;
 use super::tensors::Tensors;
 use crate::Config;
@@ -36,6 +37,13 @@ impl BlockInput {
     }
 }
 
+/// A feed-forward part that every row uses.
+pub(crate) struct Dense {
+    pub(crate) gate: Option<Linear>,
+    pub(crate) up: Linear,
+    pub(crate) down: Linear,
+}
+
 /// The weights of one layer. Norms are `(dim)`; those of queries and keys `(head_dim)` or as long as a row.
 pub(crate) struct Layer {
     pub(crate) attention_input: BlockInput,
@@ -47,9 +55,9 @@ pub(crate) struct Layer {
     pub(crate) attention_out: Linear,
     pub(crate) attention_post_norm: Option<Norm>,
     pub(crate) hidden_input: BlockInput,
-    pub(crate) gate: Option<Linear>,
-    pub(crate) up: Linear,
-    pub(crate) down: Linear,
+    /// The feed-forward part, or the expert that every row uses beside the others.
+    pub(crate) dense: Option<Dense>,
+    pub(crate) experts: Option<Experts>,
     pub(crate) hidden_post_norm: Option<Norm>,
 }
 
@@ -63,7 +71,11 @@ impl Layer {
         let (dim, query_cols, kv_cols) = (config.dim, config.query_cols(), config.kv_cols());
         let rows = [query_cols, kv_cols, kv_cols];
         let [query, key, value] = load_qkv(tensors, &names, rows, dim)?;
-        let (gate, up) = load_gate_up(tensors, config, &names)?;
+        let dense = (config.hidden > 0).then(|| Dense::load(tensors, config, &names));
+        let dense = dense.transpose()?;
+        let experts = config.experts.as_ref();
+        let experts = experts.map(|experts| Experts::load(tensors, experts, &names, dim));
+        let experts = experts.transpose()?;
         let norms = &mut LayerNorms {
             tensors,
             config,
@@ -73,8 +85,8 @@ impl Layer {
             query,
             key,
             value,
-            gate,
-            up,
+            dense,
+            experts,
             query_norm: norms.of_heads("attn_q_norm", query_cols)?,
             key_norm: norms.of_heads("attn_k_norm", kv_cols)?,
             attention_post_norm: norms.after("post_attention_norm")?,
@@ -82,21 +94,40 @@ impl Layer {
             attention_input: norms.before_attention()?,
             hidden_input: norms.before_feed_forward()?,
             attention_out: linear(tensors, &names, "attn_output", dim, query_cols)?,
-            down: linear(tensors, &names, "ffn_down", dim, config.hidden)?,
         })
     }
 
     pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        let always = [
-            &self.query,
-            &self.key,
-            &self.value,
-            &self.attention_out,
-            &self.up,
-            &self.down,
-        ];
-        let all = always.into_iter().chain(&self.gate);
+        let always = [&self.query, &self.key, &self.value, &self.attention_out];
+        let dense = self.dense.iter().flat_map(|dense| {
+            let always = [&dense.up, &dense.down].into_iter();
+            always.chain(&dense.gate)
+        });
+        let all = always.into_iter().chain(dense);
         all.map(|linear| &linear.weight)
+    }
+}
+
+impl Dense {
+    /// The shared expert's tensors have names of their own.
+    fn load(tensors: &mut Tensors<'_>, config: &Config, names: &Names) -> Result<Self, LoadError> {
+        let (hidden, dim) = (config.hidden, config.dim);
+        if config.experts.is_some() {
+            let mut part = |name: &str, rows, cols| {
+                linear(tensors, names, &format!("{name}_shexp"), rows, cols)
+            };
+            return Ok(Self {
+                gate: Some(part("ffn_gate", hidden, dim)?),
+                up: part("ffn_up", hidden, dim)?,
+                down: part("ffn_down", dim, hidden)?,
+            });
+        }
+        let (gate, up) = load_gate_up(tensors, config, names)?;
+        Ok(Self {
+            gate,
+            up,
+            down: linear(tensors, names, "ffn_down", dim, hidden)?,
+        })
     }
 }
 

@@ -1,13 +1,16 @@
 //! Weights of a decoder, packed once; the file's copy is released.
 
 mod error;
+pub(crate) mod experts;
 pub(crate) mod layer;
 mod norms;
 mod packed;
+mod stacks;
 pub(crate) mod tensors;
 
 pub use error::LoadError;
-pub(crate) use layer::{BlockInput, Layer, Linear};
+pub(crate) use experts::Experts;
+pub(crate) use layer::{BlockInput, Dense, Layer, Linear};
 pub use packed::Packed;
 
 use crate::Config;
@@ -75,12 +78,18 @@ impl Weights {
 
     /// Resident bytes of the matrices. Norms and biases are a thousandth of that.
     pub(crate) fn bytes(&self) -> usize {
-        self.matrices().map(Matrix::bytes).sum()
+        let matrices: usize = self.matrices().map(Matrix::bytes).sum();
+        matrices + self.experts().map(Experts::bytes).sum::<usize>()
     }
 
     /// Formats of the matrices.
     pub(crate) fn formats(&self) -> impl Iterator<Item = Format> {
-        self.matrices().map(Matrix::format)
+        let experts = self.experts().flat_map(Experts::formats);
+        self.matrices().map(Matrix::format).chain(experts)
+    }
+
+    fn experts(&self) -> impl Iterator<Item = &Experts> {
+        self.layers.iter().flat_map(|layer| &layer.experts)
     }
 
     fn matrices(&self) -> impl Iterator<Item = &Matrix> {

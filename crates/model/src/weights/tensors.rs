@@ -20,9 +20,9 @@ const IGNORED: [&str; 4] = [
 
 /// The tensors of a model being loaded.
 pub(crate) struct Tensors<'a> {
-    files: &'a ModelFiles,
-    isa: Isa,
-    pool: &'a mut Pool,
+    pub(super) files: &'a ModelFiles,
+    pub(super) isa: Isa,
+    pub(super) pool: &'a mut Pool,
     progress: &'a mut dyn FnMut(Packed),
     taken: HashSet<String>,
     packed: Packed,
@@ -80,12 +80,7 @@ impl<'a> Tensors<'a> {
     ) -> Result<[Matrix; N], LoadError> {
         let tensor = self.find(name)?;
         self.check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
-        let wrong = || LoadError::Kind {
-            tensor: self.files.label(name),
-            found: tensor.kind,
-            wanted: FORMATS,
-        };
-        let format = tensor.format().ok_or_else(wrong)?;
+        let format = self.packable(&tensor)?;
         let row_bytes = cols / format.block_weights() * format.block_bytes();
         let bytes = self.files.read(name, self.pool)?;
         let mut start = 0;
@@ -172,9 +167,18 @@ impl<'a> Tensors<'a> {
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Result<TensorEntry<'a>, LoadError> {
+    pub(super) fn find(&self, name: &str) -> Result<TensorEntry<'a>, LoadError> {
         self.files.tensor(name).ok_or_else(|| LoadError::Missing {
             tensor: self.files.label(name),
+        })
+    }
+
+    /// The format of a tensor that can be packed.
+    pub(super) fn packable(&self, tensor: &TensorEntry<'_>) -> Result<Format, LoadError> {
+        tensor.format().ok_or_else(|| LoadError::Kind {
+            tensor: self.files.label(tensor.name),
+            found: tensor.kind,
+            wanted: FORMATS,
         })
     }
 
@@ -195,7 +199,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// Counts a tensor as loaded and releases the original's memory.
-    fn finish(&mut self, tensor: &TensorEntry<'_>) {
+    pub(super) fn finish(&mut self, tensor: &TensorEntry<'_>) {
         if self.taken.insert(tensor.name.to_owned()) {
             self.packed.bytes_done += tensor.bytes;
             self.packed.tensors_done += 1;
@@ -205,7 +209,11 @@ impl<'a> Tensors<'a> {
     }
 
     /// Compares dims; trailing dimensions of 1 are ignored.
-    fn check_shape(&self, tensor: &TensorEntry<'_>, wanted: &[u64]) -> Result<(), LoadError> {
+    pub(super) fn check_shape(
+        &self,
+        tensor: &TensorEntry<'_>,
+        wanted: &[u64],
+    ) -> Result<(), LoadError> {
         let significant = |dims: &'_ [u64]| {
             dims.iter()
                 .rposition(|&dim| dim != 1)

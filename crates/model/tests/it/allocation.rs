@@ -17,6 +17,7 @@ fn forward_pass_does_not_allocate() {
     for case in [
         "x preset=small-gemma3 mix=Q4_K_M",
         "x preset=tiny-qwen2 mix=F32",
+        "x preset=tiny-granitemoe mix=F32",
     ] {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;

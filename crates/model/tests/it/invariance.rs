@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
 /// quantization.
-const CASES: [&str; 19] = [
+const CASES: [&str; 22] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -29,6 +29,9 @@ const CASES: [&str; 19] = [
     "llama preset=small-llama mix=Q8_0 kv=q8_0",
     "gemma2 preset=tiny-gemma2 mix=F32 kv=q8_0",
     "qwen3 preset=tiny-qwen3 mix=Q4_K_M kv=q8_0",
+    "qwen3moe preset=small-qwen3moe mix=Q4_K_M",
+    "granitemoe preset=tiny-granitemoe mix=Q8_0",
+    "olmoe preset=tiny-olmoe mix=F32 kv=q8_0",
 ];
 
 /// A sequence that is computed in pieces.

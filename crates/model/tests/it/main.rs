@@ -3,6 +3,7 @@
 mod allocation;
 mod architectures;
 mod encoders;
+mod experts;
 mod gguf_hostile;
 mod gguf_mutations;
 #[cfg(target_os = "linux")]

@@ -59,6 +59,19 @@ fn safetensors_equal_gguf_for_every_family_and_kind() {
 }
 
 #[test]
+fn safetensors_equal_gguf_for_experts() {
+    for line in [
+        "x preset=tiny-mixtral mix=F32",
+        "x preset=tiny-qwen3moe mix=BF16",
+        "x preset=tiny-granitemoe mix=F16 shared=0",
+        "x preset=tiny-olmoe mix=F32",
+    ] {
+        check(line, 1);
+    }
+    check("x preset=tiny-qwen3moe mix=F32", 3);
+}
+
+#[test]
 fn safetensors_equal_gguf_for_every_rope_and_shape() {
     for line in [
         "x preset=tiny-llama rope=none tied=true",

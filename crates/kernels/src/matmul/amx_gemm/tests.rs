@@ -53,7 +53,7 @@ fn requantized_row(w: &Matrix, row: usize) -> Vec<Int8KBlock> {
     let lift = quant.zero_log2.map_or(0, |log2| ZERO_POINT_LOG2 - log2);
     let zero = quant.zero_log2.map_or(0.0, |_| 128.0);
     let highest = (u32::from(quant.quant_max()) << lift) as f32;
-    let (panel, lane) = (w.panel(row / LANES), row % LANES);
+    let (panel, lane) = (w.panels_view().panel(row / LANES), row % LANES);
     let tile = |block: usize| {
         let tile = &panel[block / quant.tile_blocks() * quant.tile_bytes()..];
         (tile, block % quant.tile_blocks())
@@ -117,7 +117,7 @@ fn rounded_row(w: &Matrix, row: usize) -> Vec<f32> {
         w.row(row, &mut weights);
         return weights.into_iter().map(nearest).collect();
     };
-    let (panel, lane) = (w.panel(row / LANES), row % LANES);
+    let (panel, lane) = (w.panels_view().panel(row / LANES), row % LANES);
     let lift = quant.zero_log2.map_or(0, |log2| ZERO_POINT_LOG2 - log2);
     let mut weights = Vec::new();
     for block in 0..w.cols() / BLOCK {

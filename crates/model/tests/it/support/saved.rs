@@ -96,7 +96,61 @@ pub(crate) fn stored(spec: &SynthSpec) -> Vec<Stored> {
     let tensors = gguf
         .tensors()
         .filter(|tensor| !tensor.name.starts_with("rope_"));
-    tensors.map(|tensor| store(spec, &tensor)).collect()
+    let all = tensors.flat_map(|tensor| match tensor.dims {
+        [.., count] if tensor.dims.len() == 3 => {
+            let stored = store(spec, &tensor);
+            experts(spec, tensor.name, stored, *count as usize)
+        }
+        _ => vec![store(spec, &tensor)],
+    });
+    let all: Vec<_> = all.collect();
+    fuse_granite(all)
+}
+
+/// A tensor for each expert; Granite's in one.
+fn experts(spec: &SynthSpec, name: &str, whole: Stored, count: usize) -> Vec<Stored> {
+    if spec.architecture == Architecture::GraniteMoe {
+        return vec![whole];
+    }
+    let part = name.rsplit('.').nth(1).unwrap();
+    let (layer, each) = (name.split('.').nth(1).unwrap(), whole.bytes.len() / count);
+    let expert = |(expert, bytes): (usize, &[u8])| {
+        let named = match (spec.architecture, part) {
+            (Architecture::Llama, "ffn_gate_exps") => {
+                format!("block_sparse_moe.experts.{expert}.w1")
+            }
+            (Architecture::Llama, "ffn_up_exps") => format!("block_sparse_moe.experts.{expert}.w3"),
+            (Architecture::Llama, _) => format!("block_sparse_moe.experts.{expert}.w2"),
+            (_, "ffn_gate_exps") => format!("mlp.experts.{expert}.gate_proj"),
+            (_, "ffn_up_exps") => format!("mlp.experts.{expert}.up_proj"),
+            _ => format!("mlp.experts.{expert}.down_proj"),
+        };
+        Stored {
+            name: format!("model.layers.{layer}.{named}.weight"),
+            dtype: whole.dtype.clone(),
+            shape: whole.shape[1..].to_vec(),
+            bytes: bytes.to_vec(),
+        }
+    };
+    whole.bytes.chunks(each).enumerate().map(expert).collect()
+}
+
+/// Granite stores the rows of gate and up projection of each expert together.
+fn fuse_granite(all: Vec<Stored>) -> Vec<Stored> {
+    let mut out: Vec<Stored> = Vec::new();
+    for tensor in all {
+        match tensor.name.strip_suffix(".up_half.weight") {
+            Some(_) => {
+                let gate = out.last_mut().unwrap();
+                let each = gate.bytes.len() / gate.shape[0] as usize;
+                let both = gate.bytes.chunks(each).zip(tensor.bytes.chunks(each));
+                gate.bytes = both.flat_map(|(gate, up)| [gate, up].concat()).collect();
+                gate.shape[1] *= 2;
+            }
+            None => out.push(tensor),
+        }
+    }
+    out
 }
 
 fn store(spec: &SynthSpec, tensor: &TensorInfo<'_>) -> Stored {
@@ -114,7 +168,10 @@ fn store(spec: &SynthSpec, tensor: &TensorInfo<'_>) -> Stored {
     let turned = tensor.name.contains("attn_q.") || tensor.name.contains("attn_k.");
     let adjacent = matches!(
         spec.architecture,
-        Architecture::Llama | Architecture::Granite | Architecture::SmolLm3
+        Architecture::Llama
+            | Architecture::Granite
+            | Architecture::GraniteMoe
+            | Architecture::SmolLm3
     );
     if adjacent && turned {
         bytes = halves(&bytes, tensor.rows(), spec.head_dim as usize);
@@ -169,6 +226,14 @@ fn name(architecture: Architecture, name: &str) -> String {
         "ffn_norm" if around => "pre_feedforward_layernorm",
         "ffn_norm" => "post_attention_layernorm",
         "post_ffw_norm" => "post_feedforward_layernorm",
+        "ffn_gate_inp" => match architecture {
+            Architecture::Llama => "block_sparse_moe.gate",
+            Architecture::GraniteMoe => "block_sparse_moe.router.layer",
+            _ => "mlp.gate",
+        },
+        "ffn_gate_exps" => "block_sparse_moe.input_linear",
+        "ffn_up_exps" => "block_sparse_moe.up_half",
+        "ffn_down_exps" => "block_sparse_moe.output_linear",
         "ffn_gate" => "mlp.gate_proj",
         "ffn_up" if fused => "mlp.gate_up_proj",
         "ffn_up" => "mlp.up_proj",
@@ -179,12 +244,14 @@ fn name(architecture: Architecture, name: &str) -> String {
 }
 
 /// The class in transformers, the gate's non-linearity, and the epsilon of norms.
-fn class_of(architecture: Architecture) -> (&'static str, &'static str, f64) {
-    use Architecture::{
-        Ernie45, Gemma, Gemma2, Gemma3, Granite, Llama, Olmo2, Phi3, Qwen2, Qwen3, SmolLm3,
-    };
-    match architecture {
+fn class_of(spec: &SynthSpec) -> (&'static str, &'static str, f64) {
+    use Architecture::*;
+    match spec.architecture {
+        Llama if spec.experts.is_some() => ("MixtralForCausalLM", "silu", 1e-5),
         Llama => ("LlamaForCausalLM", "silu", 1e-5),
+        Qwen3Moe => ("Qwen3MoeForCausalLM", "silu", 1e-6),
+        GraniteMoe => ("GraniteMoeForCausalLM", "silu", 1e-6),
+        Olmoe => ("OlmoeForCausalLM", "silu", 1e-5),
         Qwen2 => ("Qwen2ForCausalLM", "silu", 1e-6),
         Qwen3 => ("Qwen3ForCausalLM", "silu", 1e-6),
         Gemma2 => ("Gemma2ForCausalLM", "gelu_pytorch_tanh", 1e-6),
@@ -201,7 +268,7 @@ fn class_of(architecture: Architecture) -> (&'static str, &'static str, f64) {
 
 /// The case's `config.json`, with the field names of files before 2026.
 pub(crate) fn config(spec: &SynthSpec) -> Value {
-    let (class, gate, eps) = class_of(spec.architecture);
+    let (class, gate, eps) = class_of(spec);
     let mut config = json!({
         "architectures": [class],
         "hidden_act": gate,
@@ -223,7 +290,10 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
     if let Some(period) = spec.window_period {
         config["sliding_window_pattern"] = json!(period);
     }
-    if spec.architecture == Architecture::Granite {
+    if matches!(
+        spec.architecture,
+        Architecture::Granite | Architecture::GraniteMoe
+    ) {
         config["embedding_multiplier"] = json!(12.0);
         config["residual_multiplier"] = json!(0.25);
         config["attention_multiplier"] = json!(3.0 / f64::from(spec.head_dim));
@@ -249,7 +319,24 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
         config["original_max_position_embeddings"] = json!(original_context);
     }
     config["rope_scaling"] = scaling(spec);
+    put_experts(spec, &mut config);
     config
+}
+
+/// The fields of experts, if the case has experts.
+fn put_experts(spec: &SynthSpec, config: &mut Value) {
+    use Architecture::{GraniteMoe, Llama, Olmoe, Qwen3Moe};
+    let Some(experts) = spec.experts else { return };
+    config["num_experts_per_tok"] = json!(experts.used);
+    match spec.architecture {
+        Qwen3Moe => config["moe_intermediate_size"] = json!(experts.ffn),
+        _ => config["intermediate_size"] = json!(experts.ffn),
+    }
+    match spec.architecture {
+        Llama | GraniteMoe => config["num_local_experts"] = json!(experts.count),
+        _ => config["num_experts"] = json!(experts.count),
+    }
+    config["norm_topk_prob"] = json!(spec.architecture != Olmoe);
 }
 
 /// The rope's scaling.

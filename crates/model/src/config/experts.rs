@@ -1,0 +1,117 @@
+//! Experts of the feed-forward part: how many there are, how many a row uses, how a row chooses.
+
+use super::keys::Keys;
+use super::traits::{ExpertRule, Traits};
+use super::{ConfigError, grouped, limits};
+
+/// The feed-forward part of a model with experts. A router gives each row a score for each expert; the row uses the
+/// experts with the best scores and adds their outputs by their shares of the scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertsConfig {
+    /// Experts of a layer.
+    pub count: usize,
+    /// Experts that a row uses; at most `count`.
+    pub used: usize,
+    /// Width of an expert.
+    pub hidden: usize,
+    /// Whether the shares of the chosen experts add up to 1; else those of all experts do.
+    pub normalized: bool,
+}
+
+/// Widths of the feed-forward part.
+pub(super) struct FeedForward {
+    /// The part that every row uses: all of it, or the shared expert, or 0.
+    pub(super) hidden: usize,
+    pub(super) experts: Option<ExpertsConfig>,
+}
+
+const COUNT: &str = "expert_count";
+const USED: &str = "expert_used_count";
+const WIDTH: &str = "expert_feed_forward_length";
+const SHARED: &str = "expert_shared_feed_forward_length";
+const DENSE: &str = "feed_forward_length";
+
+pub(super) fn read(keys: &Keys<'_>, traits: &Traits) -> Result<FeedForward, ConfigError> {
+    let ExpertRule::Allowed {
+        required,
+        normalized,
+        shared,
+    } = traits.experts
+    else {
+        refuse(keys)?;
+        let hidden = grouped(keys, DENSE, limits::HIDDEN)?;
+        return Ok(FeedForward {
+            hidden,
+            experts: None,
+        });
+    };
+    let least = usize::from(required);
+    let count = match required {
+        true => keys.required(COUNT, least, limits::EXPERTS)?,
+        false => keys.size(COUNT, least, limits::EXPERTS)?.unwrap_or(0),
+    };
+    if count == 0 {
+        let hidden = grouped(keys, DENSE, limits::HIDDEN)?;
+        return Ok(FeedForward {
+            hidden,
+            experts: None,
+        });
+    }
+    let used = keys.required(USED, 1, count)?;
+    check_router(keys, normalized)?;
+    let hidden = match keys.get(WIDTH) {
+        Some(_) => grouped(keys, WIDTH, limits::HIDDEN)?,
+        None => grouped(keys, DENSE, limits::HIDDEN)?,
+    };
+    let shared_hidden = match keys.size(SHARED, 0, limits::HIDDEN)? {
+        None | Some(0) => 0,
+        Some(_) if !shared => return Err(keys.unsupported(SHARED, "a shared expert")),
+        Some(_) => grouped(keys, SHARED, limits::HIDDEN)?,
+    };
+    Ok(FeedForward {
+        hidden: shared_hidden,
+        experts: Some(ExpertsConfig {
+            count,
+            used,
+            hidden,
+            normalized,
+        }),
+    })
+}
+
+/// Rejects experts in a family that has none.
+pub(crate) fn refuse(keys: &Keys<'_>) -> Result<(), ConfigError> {
+    match keys.size(COUNT, 0, usize::MAX)? {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(keys.unsupported(COUNT, "a mixture of experts")),
+    }
+}
+
+/// Rejects keys that ask for another router than the family's.
+fn check_router(keys: &Keys<'_>, normalized: bool) -> Result<(), ConfigError> {
+    const SOFTMAX: usize = 1;
+    let other = |name: &str, same: &[usize]| -> Result<bool, ConfigError> {
+        let found = keys.size(name, 0, usize::MAX)?;
+        Ok(found.is_some_and(|found| !same.contains(&found)))
+    };
+    if other("expert_gating_func", &[0, SOFTMAX])? {
+        return Err(keys.unsupported("expert_gating_func", "a router without softmax"));
+    }
+    if other("expert_group_count", &[0, 1])? {
+        return Err(keys.unsupported("expert_group_count", "groups of experts"));
+    }
+    if keys
+        .flag("expert_weights_norm")?
+        .is_some_and(|asked| asked != normalized)
+    {
+        return Err(keys.unsupported(
+            "expert_weights_norm",
+            "shares with another sum than the family's",
+        ));
+    }
+    let scale = keys.float("expert_weights_scale", limits::MULTIPLIER)?;
+    if scale.is_some_and(|scale| scale != 0.0 && scale != 1.0) {
+        return Err(keys.unsupported("expert_weights_scale", "scaled shares"));
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! Experts: the rows of a batch, sorted by expert, are multiplied with the experts that they chose.
+//!
+//! 1. The router scores all experts for each row, and each row chooses some ([`super::router`]).
+//! 2. The choices are sorted by expert, and by row for each expert. Each expert's rows are one group, so that a step
+//!    reads the weights of a chosen expert once, and those of the others not at all.
+//! 3. As many whole groups as fit the workspace are gathered and multiplied in one call for each projection.
+//! 4. The outputs are added to the rows, times the shares, in ascending order of the experts.
+//!
+//! A row's result does not depend on the other rows: a choice depends on the row's scores alone, products are
+//! batch-invariant, and the order of the additions is that of the experts' indices, whatever the rows' order and however
+//! the groups are divided.
+
+use super::router::{Choice, choose};
+use super::scratch::Buffer;
+use crate::config::{Config, Gate};
+use crate::weights::Experts;
+use kernels::{
+    Activations, Isa, MatrixStack, Pool, RowGroup, add_scaled, gelu_mul, matmul, matmul_groups,
+    silu_mul,
+};
+
+/// Workspace of the experts of one layer, allocated once for the largest batch.
+pub(super) struct ExpertScratch {
+    used: usize,
+    normalized: bool,
+    gate_kind: Gate,
+    /// Scores of the experts (count).
+    scores: Buffer,
+    /// `(rows, used)`, each row's by expert.
+    choices: Vec<Choice>,
+    /// Of each choice, `(rows, used)`: its place among the choices sorted by expert.
+    places: Vec<u32>,
+    /// Of each place: the row.
+    sources: Vec<u32>,
+    /// The first place of each expert, and the end: `count + 1`.
+    starts: Vec<u32>,
+    /// Places filled of each expert (count).
+    next: Vec<u32>,
+    groups: Vec<RowGroup>,
+    /// Of gathered rows (hidden); as many as the batch has rows at most, since an expert has at most one place in a row.
+    gate: Buffer,
+    up: Buffer,
+    /// Outputs of gathered rows (dim).
+    outputs: Buffer,
+}
+
+/// Rows that are gathered at a time, in a batch of `rows_max` rows.
+pub(super) fn gathered_rows(config: &Config, rows_max: usize) -> usize {
+    rows_max.max(config.experts.map_or(0, |experts| experts.used))
+}
+
+impl ExpertScratch {
+    /// The workspace, for a model with experts.
+    pub(super) fn new(config: &Config, rows_max: usize) -> Option<Self> {
+        let experts = config.experts?;
+        let (gathered, choices) = (gathered_rows(config, rows_max), rows_max * experts.used);
+        Some(Self {
+            used: experts.used,
+            normalized: experts.normalized,
+            gate_kind: config.gate,
+            scores: Buffer::new(rows_max, experts.count),
+            choices: vec![Choice::default(); choices],
+            places: vec![0; choices],
+            sources: vec![0; choices],
+            starts: vec![0; experts.count + 1],
+            next: vec![0; experts.count],
+            groups: Vec::with_capacity(experts.count.min(gathered)),
+            gate: Buffer::new(gathered, experts.hidden),
+            up: Buffer::new(gathered, experts.hidden),
+            outputs: Buffer::new(gathered, config.dim),
+        })
+    }
+
+    /// Resident bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let buffers = [&self.scores, &self.gate, &self.up, &self.outputs];
+        let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
+        let lists = [&self.places, &self.sources, &self.starts, &self.next];
+        let lists: usize = lists.iter().map(|list| size_of_val(&list[..])).sum();
+        let groups = self.groups.capacity() * size_of::<RowGroup>();
+        buffers + lists + groups + size_of_val(&self.choices[..])
+    }
+
+    /// Lets the first `rows` rows of `normed` choose their experts, and sorts the choices.
+    pub(super) fn choose(
+        &mut self,
+        isa: Isa,
+        pool: &mut Pool,
+        experts: &Experts,
+        activations: &mut Activations,
+        normed: &Buffer,
+        rows: usize,
+    ) {
+        let (used, normalized) = (self.used, self.normalized);
+        activations.load(isa, pool, normed.head(rows), rows, normed.cols());
+        matmul(
+            pool,
+            &experts.router,
+            activations,
+            self.scores.head_mut(rows),
+        );
+        let scores = &self.scores;
+        pool.rows(&mut self.choices[..rows * used], used, |row, choices| {
+            let mut copy = [0.0; crate::config::limits::EXPERTS];
+            let copy = &mut copy[..scores.cols()];
+            copy.copy_from_slice(scores.row(row));
+            choose(isa, copy, normalized, choices);
+        });
+        self.sort(rows);
+    }
+
+    /// Sorts the choices by expert and row: counts each expert's, then gives out places.
+    fn sort(&mut self, rows: usize) {
+        let choices = &self.choices[..rows * self.used];
+        self.starts.fill(0);
+        for choice in choices {
+            self.starts[choice.expert as usize + 1] += 1;
+        }
+        for expert in 0..self.next.len() {
+            self.next[expert] = self.starts[expert];
+            self.starts[expert + 1] += self.starts[expert];
+        }
+        for (at, choice) in choices.iter().enumerate() {
+            let next = &mut self.next[choice.expert as usize];
+            self.places[at] = *next;
+            self.sources[*next as usize] = (at / self.used) as u32;
+            *next += 1;
+        }
+    }
+
+    /// Adds the outputs of the chosen experts for the rows of `normed` to `update`, shape `(rows, dim)`.
+    pub(super) fn add_outputs(
+        &mut self,
+        isa: Isa,
+        pool: &mut Pool,
+        experts: &Experts,
+        activations: &mut Activations,
+        normed: &Buffer,
+        update: &mut [f32],
+    ) {
+        let mut first = 0;
+        while first < self.next.len() {
+            let end = self.whole_groups(first);
+            let [start, stop] = [first, end].map(|expert| self.starts[expert] as usize);
+            if start < stop {
+                let sources = &self.sources[start..stop];
+                activations.load_gathered(isa, pool, normed.all(), sources, normed.cols());
+                self.multiply(isa, pool, experts, activations, stop - start);
+                self.combine(isa, pool, start..stop, update);
+            }
+            first = end;
+        }
+    }
+
+    /// Fills `groups` with the groups of the experts from `first` on that fit the workspace together; returns the
+    /// first expert beyond them. One group always fits.
+    fn whole_groups(&mut self, first: usize) -> usize {
+        self.groups.clear();
+        let start = self.starts[first] as usize;
+        let room = self.outputs.rows();
+        for expert in first..self.next.len() {
+            let rows = [expert, expert + 1].map(|at| self.starts[at] as usize - start);
+            if rows[1] > room {
+                return expert;
+            }
+            if rows[0] < rows[1] {
+                self.groups.push(RowGroup {
+                    matrix: expert,
+                    rows: rows[0]..rows[1],
+                });
+            }
+        }
+        self.next.len()
+    }
+
+    /// The feed-forward part of gathered rows, from `activations` to `outputs`.
+    fn multiply(
+        &mut self,
+        isa: Isa,
+        pool: &mut Pool,
+        experts: &Experts,
+        activations: &mut Activations,
+        rows: usize,
+    ) {
+        let groups = &self.groups;
+        let project = |w: &MatrixStack, x: &Activations, out: &mut Buffer, pool: &mut Pool| {
+            matmul_groups(pool, w, groups, x, out.head_mut(rows));
+        };
+        project(&experts.gate, activations, &mut self.gate, pool);
+        project(&experts.up, activations, &mut self.up, pool);
+        let (hidden, up) = (self.gate.cols(), &self.up);
+        let gate = self.gate.head_mut(rows);
+        match self.gate_kind {
+            Gate::Silu => pool.rows(gate, hidden, |row, gate| silu_mul(isa, gate, up.row(row))),
+            Gate::Gelu => pool.rows(gate, hidden, |row, gate| gelu_mul(isa, gate, up.row(row))),
+        }
+        activations.load(isa, pool, gate, rows, hidden);
+        project(&experts.down, activations, &mut self.outputs, pool);
+    }
+
+    /// Adds the outputs in these places to their rows.
+    fn combine(
+        &self,
+        isa: Isa,
+        pool: &mut Pool,
+        places: std::ops::Range<usize>,
+        update: &mut [f32],
+    ) {
+        let used = self.used;
+        pool.rows(update, self.outputs.cols(), |row, update| {
+            let choices = row * used..(row + 1) * used;
+            let of_row = self.choices[choices.clone()]
+                .iter()
+                .zip(&self.places[choices]);
+            for (choice, &place) in of_row {
+                let place = place as usize;
+                if places.contains(&place) {
+                    let output = self.outputs.row(place - places.start);
+                    add_scaled(isa, update, output, choice.share);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,62 @@
+//! Experts in `config.json`.
+
+use super::SafetensorsError;
+use super::fields::Fields;
+use super::gguf_keys::GgufKeys;
+use crate::Architecture;
+
+/// Writes the keys of experts, and rejects what they cannot do.
+pub(super) fn read(fields: &Fields<'_>, keys: &mut GgufKeys) -> Result<(), SafetensorsError> {
+    let count = match keys.architecture {
+        Architecture::Llama => match fields.number("num_local_experts")? {
+            Some(count) => count,
+            None => return Ok(()),
+        },
+        Architecture::GraniteMoe => fields.need_number("num_local_experts")?,
+        Architecture::Qwen3Moe => {
+            keys.number(
+                "expert_feed_forward_length",
+                fields.need_number("moe_intermediate_size")?,
+            );
+            refuse_dense_layers(fields)?;
+            fields.need_number("num_experts")?
+        }
+        Architecture::Olmoe => {
+            if fields.float("clip_qkv")?.is_some() {
+                return Err(fields.wrong("clip_qkv", "is set, which is not supported"));
+            }
+            fields.need_number("num_experts")?
+        }
+        _ => return Ok(()),
+    };
+    keys.number("expert_count", count);
+    keys.number(
+        "expert_used_count",
+        fields.need_number("num_experts_per_tok")?,
+    );
+    if matches!(
+        keys.architecture,
+        Architecture::Qwen3Moe | Architecture::Olmoe
+    ) {
+        let normalized = fields.flag("norm_topk_prob")?.unwrap_or(false);
+        keys.flag("expert_weights_norm", normalized);
+    }
+    Ok(())
+}
+
+/// Every layer has experts.
+fn refuse_dense_layers(fields: &Fields<'_>) -> Result<(), SafetensorsError> {
+    let dense = fields
+        .get("mlp_only_layers")
+        .and_then(|list| list.as_array());
+    if dense.is_some_and(|list| !list.is_empty()) {
+        return Err(fields.wrong("mlp_only_layers", "names layers, which is not supported"));
+    }
+    match fields.number("decoder_sparse_step")? {
+        None | Some(1) => Ok(()),
+        Some(step) => {
+            let why = format!("is {step}, must be 1");
+            Err(fields.wrong("decoder_sparse_step", why))
+        }
+    }
+}
