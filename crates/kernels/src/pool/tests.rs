@@ -43,7 +43,11 @@ fn absent_workers_delay_nothing() {
     let mut pool = Pool::new(64);
     let caller = std::thread::current().id();
     let [done, by_caller] = [0; 2].map(AtomicUsize::new);
-    for job in 1..=1000 {
+    let mut job = 0;
+    // A busy machine may wake the workers before the caller has come to their shares.
+    while job < 1000 || by_caller.load(Ordering::Relaxed) == job {
+        job += 1;
+        assert!(job < 100_000, "the caller did no share of an absent worker");
         pool.run(|share| {
             done.fetch_add(1, Ordering::Relaxed);
             let here = std::thread::current().id() == caller;
@@ -52,10 +56,6 @@ fn absent_workers_delay_nothing() {
         });
         assert_eq!(done.load(Ordering::Relaxed), 64 * job, "each share, once");
     }
-    assert!(
-        by_caller.load(Ordering::Relaxed) > 1000,
-        "it did others' too"
-    );
 }
 
 #[test]
