@@ -3,7 +3,7 @@
 //! The path of a request through this crate and the crates below:
 //!
 //! ```text
-//! serve            a socket           -> a connection          connection limits
+//! accept_loop      a socket           -> a connection          connection limits
 //! connection       bytes              -> an HTTP request       limits of header size and time
 //! authentication   an HTTP request    -> a `Caller`            host allow-list, API key, scope
 //! extract          an HTTP request    -> header fields, body   rate limit, limits of size and time
@@ -34,6 +34,7 @@
 //! | `metrics`, `otlp` | Prometheus text, export to OpenTelemetry |
 //! | `openapi` | the API description |
 
+mod accept_loop;
 mod access;
 mod app;
 mod cluster_slot;
@@ -56,6 +57,7 @@ mod serve;
 mod upstream_slot;
 mod webhooks;
 
+pub use accept_loop::Drained;
 pub use access::origins::Origins;
 pub use cluster::forecast::ScaleTarget;
 pub use config::reconfigure::Reconfigure;
@@ -93,7 +95,7 @@ pub use openapi::text as openapi_document;
 pub use otlp::OtlpTarget;
 pub use realtime::RealtimeLimits;
 pub use runtime::io_runtime;
-pub use serve::{Drained, Server};
+pub use serve::Server;
 pub use wire::openai::chat_encoder::ReasoningField;
 
 #[cfg(test)]

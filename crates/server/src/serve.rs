@@ -1,26 +1,23 @@
-//! The accept loop, from binding the address to the end of the last connection.
+//! The server, from binding the address to the end of the last connection.
 
+use crate::accept_loop::{AcceptLoop, Drained};
 use crate::access::authentication::Authentication;
 use crate::access::host_allow_list::HostAllowList;
 use crate::app::App;
 use crate::config::live_config::LiveConfig;
 use crate::config::reconfigure::Reconfigure;
 use crate::config::server_config::ServerConfig;
-use crate::connection;
 use crate::connection::connection_limiter::ConnectionLimiter;
-use crate::connection::rejected_connection::reject_connection;
 use crate::connection::socket_options;
 use crate::metrics::watch_demand;
 use crate::router::build_router;
 use crate::routes::mailbox::exchange_mailbox_news;
 use crate::routes::stream_feed;
 use crate::webhooks::HttpSender;
-use axum::Router;
 use cluster::messages::{OwnedStreams, Role};
 use cluster::node::ClusterNode;
 use cluster::records::RecordsDriver;
 use gateway::durability::{JournalSlot, StreamJournal};
-use gateway::hand_over::HandOver;
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
@@ -33,16 +30,11 @@ use gateway::webhooks::{WebhookSecrets, run_deliveries};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use upstream::UpstreamStatus;
-
-/// Pause after a failed `accept`, for example without free file descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// Time that the journal may take to write the seal.
 const JOURNAL_STOP_MAX: Duration = Duration::from_secs(10);
@@ -56,13 +48,6 @@ pub struct Server {
     hosts: Arc<RwLock<HostAllowList>>,
     keys: Arc<Keys>,
     journal: Option<StartingJournal>,
-}
-
-/// Result of a graceful shutdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
-    /// Connections that were closed by force because the drain time was over.
-    pub cut: usize,
 }
 
 impl Server {
@@ -209,7 +194,7 @@ impl Server {
     }
 
     /// Serves until `shutdown` is ready, then shuts down gracefully: new connections are not accepted, idle
-    /// connections are closed, and the engine ends streams that still run after `drain`. These streams end with an
+    /// connections are closed (one without a request yet is given a moment to send it), and the engine ends streams that still run after `drain`. These streams end with an
     /// error; then connections have `drain_flush` to send their last bytes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Drained {
         let Self {
@@ -236,13 +221,8 @@ impl Server {
         #[cfg(not(feature = "otlp"))]
         let _ = local;
         let authentication = Authentication::new(keys, hosts);
-        let accept_loop = AcceptLoop {
-            router: build_router(app.clone(), authentication),
-            draining: watch::Sender::new(false),
-            connections: JoinSet::new(),
-            app,
-            limiter,
-        };
+        let router = build_router(app.clone(), authentication);
+        let accept_loop = AcceptLoop::new(router, app, limiter);
         let drained = accept_loop
             .accept_until(listener, shutdown)
             .await
@@ -266,87 +246,6 @@ impl Server {
             otlp.stop().await;
         }
         drained
-    }
-}
-
-struct AcceptLoop {
-    router: Router,
-    draining: watch::Sender<bool>,
-    /// At most `connections_max`.
-    connections: JoinSet<()>,
-    app: App,
-    limiter: Arc<ConnectionLimiter>,
-}
-
-impl AcceptLoop {
-    async fn accept_until(
-        mut self,
-        listener: TcpListener,
-        shutdown: impl Future<Output = ()>,
-    ) -> Self {
-        let mut shutdown = pin!(shutdown);
-        loop {
-            tokio::select! {
-                () = &mut shutdown => return self,
-                Some(_) = self.connections.join_next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => self.accept_connection(stream, from),
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
-                        tokio::time::sleep(ACCEPT_AGAIN).await;
-                    }
-                },
-            }
-        }
-    }
-
-    fn accept_connection(&mut self, stream: TcpStream, from: SocketAddr) {
-        let connected = match self.limiter.admit_connection(from.ip()) {
-            Ok(connected) => connected,
-            Err(limit) => {
-                self.app.metrics.count_rejection("too_many_connections");
-                return reject_connection(&stream, limit);
-            }
-        };
-        if let Err(error) = socket_options::set_options(&stream, &self.app.config.now()) {
-            // The client may have disconnected; a connected client is served without the options.
-            tracing::debug!(%error, "cannot set socket options");
-        }
-        let (router, app, draining) = (
-            self.router.clone(),
-            self.app.clone(),
-            self.draining.subscribe(),
-        );
-        self.connections.spawn(async move {
-            connection::serve_connection(stream, router, app, draining).await;
-            drop(connected);
-        });
-    }
-
-    async fn drain_connections(mut self) -> Drained {
-        let config = self.app.config.now();
-        self.draining.send_replace(true);
-        if let Some(journal) = self.app.gateway.generations.journal.get() {
-            journal.begin_shutdown();
-        }
-        let moving = HandOver::begin(&self.app.gateway);
-        self.app.lifecycle.begin_shutdown();
-        if let Some(moving) = &moving {
-            moving.store().await;
-        }
-        // An engine has left before: gateways take its requests back first.
-        let node = self.app.cluster.get();
-        if let Some(node) = node.filter(|node| node.role() != Role::Engine) {
-            node.leave().await;
-        }
-        if let Some(moving) = moving {
-            moving.finish();
-        }
-        let all = async { while self.connections.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(config.drain + config.drain_flush, all).await;
-        let cut = self.connections.len();
-        self.connections.shutdown().await;
-        Drained { cut }
     }
 }
 

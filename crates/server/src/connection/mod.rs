@@ -45,9 +45,11 @@ use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, SetOnce, watch};
+use tokio::time::timeout;
 use tower::ServiceExt;
 
 pub(crate) use handover::StreamedResponse;
@@ -59,9 +61,14 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The request id header of Anthropic's API.
 const REQUEST_ID_PLAIN: HeaderName = HeaderName::from_static("request-id");
 
+/// Time that a connection without a request yet is given when draining begins: the client, often a proxy with a
+/// connection per request, may have sent it already.
+const FIRST_REQUEST_MAX: Duration = Duration::from_secs(1);
+
 /// Answers requests until the client disconnects or breaks a limit, or until `draining` is true and the current
 /// response is sent; then runs the upgrade that the last request left (see [`Upgrade`]). A request head that is half
-/// sent when draining begins may be completed and is answered; `header_timeout` bounds the wait.
+/// sent when draining begins may be completed and is answered; `header_timeout` bounds the wait. The first request of a
+/// connection is waited for, too, for a second at most.
 pub(crate) async fn serve_connection(
     stream: TcpStream,
     router: Router,
@@ -80,6 +87,7 @@ pub(crate) async fn serve_connection(
             handover,
             send_buffer,
             cut: Arc::clone(&cut),
+            first_request: Arc::default(),
         },
         upgrade: Upgrade::default(),
         draining,
@@ -121,6 +129,8 @@ struct RequestService {
     send_buffer: Arc<SendBuffer>,
     /// Notified when the connection must be closed at once.
     cut: Arc<Notify>,
+    /// Set when the connection's first request is read.
+    first_request: Arc<SetOnce<()>>,
 }
 
 impl HttpConnection {
@@ -140,7 +150,10 @@ impl HttpConnection {
         let http = http_settings(&self.service.app.config.now());
         let connection = http.serve_connection(TokioIo::new(buffered), service);
         let mut connection = connection.with_upgrades();
-        let mut draining = pin!(draining_begun(&mut self.draining));
+        let mut draining = pin!(draining_begun(
+            &mut self.draining,
+            &self.service.first_request
+        ));
         let mut is_draining = false;
         let handover = &self.service.handover;
         let ended = poll_fn(|cx| {
@@ -172,9 +185,10 @@ impl HttpConnection {
     }
 }
 
-/// Ready when draining has begun, or when the sender was dropped.
-async fn draining_begun(draining: &mut watch::Receiver<bool>) {
+/// Ready when draining has begun, or when the sender was dropped, and the connection had time for its first request.
+async fn draining_begun(draining: &mut watch::Receiver<bool>, first_request: &SetOnce<()>) {
     let _ = draining.wait_for(|&draining| draining).await;
+    let _ = timeout(FIRST_REQUEST_MAX, first_request.wait()).await;
 }
 
 /// Settings of the HTTP library. Vectored writes are off: where the library sends a stream (to HTTP/1.0 clients),
@@ -192,6 +206,7 @@ fn http_settings(config: &ServerConfig) -> http1::Builder {
 
 impl RequestService {
     async fn respond(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let _ = self.first_request.set(());
         paths::canonicalize(request.uri_mut());
         let source = RequestOrigin::of(request.headers(), &self.app.config.now().origins);
         request.extensions_mut().insert(source.clone());

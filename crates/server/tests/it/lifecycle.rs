@@ -236,55 +236,6 @@ fn timeout_ends_the_stream_and_is_named() {
 }
 
 #[test]
-fn shutdown_lets_streams_finish() {
-    let mut rig = Rig::gated(fake(), config());
-    let mut client = Client::connect(rig.addr);
-    client.post(CHAT, &ask("hi", true, 5));
-    rig.gate.allow(2);
-    first_token(&mut client);
-    rig.ask_to_stop();
-    wait_until("nobody new is let in", || {
-        TcpStream::connect(rig.addr).is_err()
-    });
-    rig.gate.open();
-    let text = client.body();
-    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
-    assert_eq!(rig.stopped().cut, 0);
-}
-
-#[test]
-fn shutdown_ends_streams_that_take_too_long() {
-    let mut rig = Rig::gated(
-        fake(),
-        ServerConfig {
-            drain: Duration::ZERO,
-            drain_flush: Duration::from_secs(30),
-            ..config()
-        },
-    );
-    let mut client = Client::connect(rig.addr);
-    client.post(CHAT, &ask("hi", true, 400));
-    let mut whole = Client::connect(rig.addr);
-    whole.post(CHAT, &ask("hi", false, 400));
-    let segments = 2 * 400usize.div_ceil(stream::SEGMENT_ITEMS);
-    wait_until("both are in", || rig.tokens.stats().reserved == segments);
-    rig.gate.allow(2);
-    first_token(&mut client);
-    rig.ask_to_stop();
-    wait_until("nobody new is let in", || {
-        TcpStream::connect(rig.addr).is_err()
-    });
-    rig.gate.open();
-    let text = client.body();
-    assert!(
-        text.contains(r#""code":"shutting_down""#) && !text.contains("[DONE]"),
-        "{text}"
-    );
-    assert_eq!(whole.reply().head.status, 503);
-    assert_eq!(rig.stopped().cut, 0);
-}
-
-#[test]
 fn shutdown_cuts_clients_that_do_not_read() {
     let mut long = fake();
     long.dims.context_max = 1 << 14;
@@ -309,22 +260,6 @@ fn shutdown_cuts_clients_that_do_not_read() {
     rig.ask_to_stop();
     assert_eq!(rig.stopped().cut, 1);
     rig.wait_until_empty();
-}
-
-#[test]
-fn shutdown_closes_idle_connections() {
-    let patient = ServerConfig {
-        header_timeout: Duration::from_secs(3600),
-        ..config()
-    };
-    let mut rig = Rig::with(fake(), patient);
-    let mut idle = Client::connect(rig.addr);
-    idle.post(CHAT, &ask("hi", false, 1));
-    assert_eq!(idle.reply().head.status, 200);
-    let mut silent = Client::connect(rig.addr);
-    rig.ask_to_stop();
-    assert!(idle.is_closed() && silent.is_closed());
-    assert_eq!(rig.stopped().cut, 0);
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod resume;
 mod scored;
 mod sharing;
 mod short_soak;
+mod shutdown;
 mod silence;
 mod silent_memory;
 mod silent_readers;
