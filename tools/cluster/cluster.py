@@ -19,6 +19,7 @@ import traceback
 import faults  # registers its rows, as the next ones do
 import nats_faults  # noqa: F401
 import partitions  # noqa: F401
+import proxy_rules  # noqa: F401
 import rolling  # noqa: F401
 from processes import Alone, Cluster, has_nginx
 from rows import ROWS, Bench

@@ -23,6 +23,8 @@ from processes import Alone, Cluster, get_json, until
 from streams import Question, Streams, httpx
 
 ROWS = {}
+# Tokens that were computed before a fault come within this time after it.
+ON_THEIR_WAY_S = 0.25
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -230,18 +232,18 @@ async def engine_death(asked):
             await cluster.call("stop", killed)
             moved = int(cluster.metrics("millrace_relay_resubmitted_total") - moved)
             assert not streams.broken() and not streams.wrong()
-            # Those that were moved are those that waited longest.
-            waits = sorted(end_of_longest_gap(r.times, at) - at for r in streams.received)
+            # Those that were moved are those that waited longest. Later gaps are of another cause.
+            waits = sorted(end_of_first_gap(r.times, at) - at for r in streams.received)
             pauses += waits[-moved:] if moved else []
             prefill.append(moved)
     assert pauses, "no stream was on an engine that was killed"
     print(f"next token after the kill: {summary(pauses)}; streams of the engine, by kill: {prefill}")
 
 
-def end_of_longest_gap(times, at):
+def end_of_first_gap(times, at):
     """When the first token came that was computed after the fault at `at`: tokens on their way come without a gap before it."""
     after = [at] + [time for time in times if time > at]
-    gaps = [(late - early, late) for early, late in zip(after, after[1:])]
+    gaps = [(late - early, late) for early, late in zip(after, after[1:]) if early - at < ON_THEIR_WAY_S]
     return max(gaps)[1] if gaps else at
 
 

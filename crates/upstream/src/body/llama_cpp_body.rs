@@ -26,8 +26,9 @@ impl CallBody<'_> {
         body.set("min_p", sampling.min_p);
         body.set("typical_p", 1.0);
         body.set("repeat_penalty", sampling.repetition_penalty);
-        // All tokens of prompt and answer, as here.
-        body.set("repeat_last_n", -1);
+        // All tokens of prompt and answer, as here. The server allocates so many; recent ones take no -1 for all.
+        let tokens_max = self.request.prompt.ids.len() + self.max_tokens;
+        body.set("repeat_last_n", tokens_max);
         body.set("presence_penalty", sampling.presence_penalty);
         body.set("frequency_penalty", sampling.frequency_penalty);
         for name in [

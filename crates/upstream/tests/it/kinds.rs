@@ -93,7 +93,7 @@ async fn greedy_choice_of_llama_cpp_continues_from_its_ids() {
     let expected = json!({
         "model": "m", "prompt": PROMPT, "n_predict": 24, "stream": true, "return_tokens": true, "cache_prompt": true,
         "temperature": 0.0, "seed": 7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0,
-        "repeat_last_n": -1, "presence_penalty": 0.0, "frequency_penalty": 0.0, "dynatemp_range": 0,
+        "repeat_last_n": PROMPT.len() + 24, "presence_penalty": 0.0, "frequency_penalty": 0.0, "dynatemp_range": 0,
         "dry_multiplier": 0, "xtc_probability": 0, "mirostat": 0, "ignore_eos": false,
     });
     assert_eq!(*requests, [expected]);
