@@ -221,6 +221,7 @@ fn run(
         scale: (options.head_dim as f32).powf(-0.5),
         softcap: None,
         window: options.window,
+        sinks: None,
     };
     let tables: Vec<u32> = (0..(CONTEXT_MAX / PAGE_TOKENS) as u32).collect();
     let q = noise(rows.len() * options.heads * options.head_dim);

@@ -9,6 +9,9 @@
 //! change. So a row's result has the same bits for every batch, every chunking of the prompt and every number
 //! of threads (on one level; levels differ by rounding).
 //!
+//! An attention sink is a score without a value: it is added to the sum of a query's weights after all splits were
+//! merged, on every path.
+//!
 //! With AMX ([`amx`]) that holds separately for rows of short and of long runs: 16 and more consecutive rows
 //! (32, where no heads share keys) use another arithmetic than fewer.
 
@@ -44,7 +47,7 @@ pub fn attend(
     scratch: &mut AttentionScratch,
     kv: &KvCache,
     layer: usize,
-    params: &AttentionParams,
+    params: &AttentionParams<'_>,
     rows: &[QueryRow],
     tables: &[u32],
     q: &[f32],

@@ -25,6 +25,7 @@ pub enum Format {
     IQ2_S,
     IQ2_XS,
     IQ2_XXS,
+    MXFP4,
 }
 
 impl Format {
@@ -32,7 +33,13 @@ impl Format {
     pub const fn block_weights(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::IQ4_NL => 32,
+            Self::Q4_0
+            | Self::Q4_1
+            | Self::Q5_0
+            | Self::Q5_1
+            | Self::Q8_0
+            | Self::IQ4_NL
+            | Self::MXFP4 => 32,
             _ => 256,
         }
     }
@@ -59,6 +66,7 @@ impl Format {
             Self::IQ2_S => 82,
             Self::IQ2_XS => 74,
             Self::IQ2_XXS => 66,
+            Self::MXFP4 => 17,
         }
     }
 

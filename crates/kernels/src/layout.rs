@@ -7,4 +7,5 @@ pub(crate) mod attention;
 pub(crate) mod bf16_tile;
 pub(crate) mod gemm;
 pub(crate) mod int8_tile;
+pub(crate) mod swiglu;
 pub(crate) mod tile_sizes;

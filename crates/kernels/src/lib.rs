@@ -37,8 +37,8 @@ pub use matmul::{RowGroup, matmul, matmul_groups};
 pub use matrix::{Matrix, MatrixStack, PackError};
 pub use memory::ZeroedBuffer;
 pub use ops::{
-    add_assign, add_scaled, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul,
-    softcap,
+    add_assign, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place,
+    scale, silu_mul, softcap,
 };
 pub use pool::Pool;
 pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};

@@ -67,6 +67,16 @@ pub fn gelu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
     gelu(isa, gate, up);
 }
 
+/// `gate = x * sigmoid(1.702 x) * (u + 1)`, where `x` is `gate`, at most 7, and `u` is `up` within -7 and 7: the
+/// activation of gpt-oss.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn clamped_swiglu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len());
+    clamped_swiglu(isa, gate, up);
+}
+
 /// `1 / sqrt(mean(x^2) + eps)`.
 fn rms_factor(isa: Isa, x: &[f32], eps: f32) -> f32 {
     let mean = sum_of_squares(isa, x) / x.len() as f32;
@@ -103,4 +113,8 @@ by_isa! {
 }
 by_isa! { reference::add, crate::arch::rowwise::add; fn add(x: &mut [f32], y: &[f32]) }
 by_isa! { reference::silu, crate::arch::rowwise::silu; fn silu(gate: &mut [f32], up: &[f32]) }
+by_isa! {
+    reference::clamped_swiglu, crate::arch::rowwise::clamped_swiglu;
+    fn clamped_swiglu(gate: &mut [f32], up: &[f32])
+}
 by_isa! { reference::gelu, crate::arch::rowwise::gelu; fn gelu(gate: &mut [f32], up: &[f32]) }

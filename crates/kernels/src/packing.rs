@@ -7,6 +7,7 @@
 //! panel:   tile, tile, ...                         one sequential stream for a matmul
 //! tile:    header | quants of 32 columns | quants of 32 columns | ...
 //! header:  Plain      d f16[2][16]
+//!          Power      scale bf16[2][16]
 //!          PlainMin   d f16[2][16], m f16[2][16]
 //!          Super16    d f16[16], unused (32 bytes), scales i8[16][16]
 //!          Super32    d f16[16], unused (32 bytes), scales i8[8][16]
@@ -22,7 +23,7 @@
 
 use crate::Format;
 use crate::memory::LINE;
-use crate::quant::{QuantBlock, QuantFormat, ScaleKind};
+use crate::quant::{QuantBlock, QuantFormat, ScaleKind, power_scale};
 use half::{bf16, f16};
 
 /// Rows of a panel.
@@ -54,7 +55,7 @@ macro_rules! packings {
 
 packings!(
     Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, IQ3_S, IQ3_XXS,
-    IQ2_S
+    IQ2_S, MXFP4
 );
 
 impl QuantFormat {
@@ -80,7 +81,7 @@ impl QuantFormat {
     /// Bytes of a tile before the quants.
     pub(crate) const fn header_bytes(&self) -> usize {
         match self.scale_kind {
-            ScaleKind::Plain => 2 * 2 * LANES,
+            ScaleKind::Plain | ScaleKind::Power => 2 * 2 * LANES,
             ScaleKind::PlainMin => 2 * 2 * 2 * LANES,
             ScaleKind::Super32 => SUPER_SCALES_BYTES + 8 * LANES,
             _ => SUPER_SCALES_BYTES + 16 * LANES,
@@ -120,20 +121,26 @@ impl QuantFormat {
     }
 
     fn write_scales(&self, tile: &mut [u8], block: usize, lane: usize, row: &QuantBlock) {
-        let mut half = |at: usize, value: f16| {
-            tile[at + 2 * lane..][..2].copy_from_slice(&value.to_le_bytes());
+        let mut put = |at: usize, bytes: [u8; 2]| {
+            tile[at + 2 * lane..][..2].copy_from_slice(&bytes);
         };
+        if self.scale_kind == ScaleKind::Power {
+            // Exact: a power of two.
+            let scale = bf16::from_f32(power_scale(row.scales[0] as u8));
+            return put(2 * LANES * block, scale.to_le_bytes());
+        }
+        let mut half = |at: usize, value: f16| put(at, value.to_le_bytes());
         match self.scale_kind {
             ScaleKind::Plain => return half(2 * LANES * block, row.d),
             ScaleKind::PlainMin => {
                 half(2 * LANES * block, row.d);
                 return half(2 * LANES * (2 + block), row.m);
             }
-            ScaleKind::Super16 | ScaleKind::Super32 => half(0, row.d),
             ScaleKind::SuperMin16 | ScaleKind::SuperMin32 => {
                 half(0, row.d);
                 half(2 * LANES, -row.m);
             }
+            _ => half(0, row.d),
         }
         let numbers = &mut tile[SUPER_SCALES_BYTES..];
         for i in 0..self.weights / self.sub_block_weights() {
@@ -164,6 +171,10 @@ impl QuantFormat {
         let i = block * self.sub_blocks_per_block() + sub;
         match self.scale_kind {
             ScaleKind::Plain => (half(2 * LANES * block), 0.0),
+            ScaleKind::Power => {
+                let at = 2 * LANES * block + 2 * lane;
+                (read_float(Format::BF16, &tile[at..at + 2]), 0.0)
+            }
             ScaleKind::PlainMin => (half(2 * LANES * block), half(2 * LANES * (2 + block))),
             ScaleKind::Super16 | ScaleKind::Super32 => {
                 let scale = half(0) * f32::from(number(LANES * i) as i8);

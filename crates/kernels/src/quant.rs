@@ -23,6 +23,6 @@ mod scale_search;
 mod tests;
 
 pub(crate) use block::QuantBlock;
-pub(crate) use format::{QuantFormat, ScaleKind};
+pub(crate) use format::{QuantFormat, ScaleKind, power_scale};
 pub use requantize::{NonFiniteWeight, requantize_rows};
 pub use rows::{dequantize, quantize, quantize_with_search};

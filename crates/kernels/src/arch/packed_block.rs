@@ -100,6 +100,10 @@ impl PackedBlock {
             let i = self.block * P::QUANT.sub_blocks_per_block() + sub;
             match P::QUANT.scale_kind {
                 ScaleKind::Plain => (half(LANES * self.block), d),
+                ScaleKind::Power => {
+                    let at = 2 * LANES * self.block + 2 * self.first;
+                    (D::load_bf16(self.tile.add(at)), d)
+                }
                 ScaleKind::PlainMin => (half(LANES * self.block), half(LANES * (2 + self.block))),
                 ScaleKind::Super16 | ScaleKind::Super32 => {
                     let scale = D::mul(d, D::load_i8(number.add(LANES * i)));

@@ -4,6 +4,7 @@
 //! All functions: the processor has the level of `L`.
 
 use super::lanes::{Lanes, exp, tanh};
+use crate::layout::swiglu::{SWIGLU_ALPHA, SWIGLU_LIMIT};
 use crate::packing::LANES;
 
 /// Accumulators of a sum: enough to hide the latency of an addition.
@@ -157,6 +158,23 @@ pub(crate) unsafe fn silu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
     let at = gate.as_mut_ptr();
     // SAFETY: both slices have the same length.
     unsafe { zip!(at, at, up, |x, up| gated(x, x).mul(up)) }
+}
+
+/// The second operand of a bound is the one that may be NaN, and stays.
+#[inline(always)]
+pub(crate) unsafe fn clamped_swiglu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len());
+    let at = gate.as_mut_ptr();
+    // SAFETY: both slices have the same length.
+    unsafe {
+        let (most, least) = (L::splat(SWIGLU_LIMIT), L::splat(-SWIGLU_LIMIT));
+        let (alpha, one) = (L::splat(SWIGLU_ALPHA), L::splat(1.0));
+        zip!(at, at, up, |x, up| {
+            let x = most.min(x);
+            let up = least.max(most.min(up));
+            gated(x, alpha.mul(x)).mul(up.add(one))
+        });
+    }
 }
 
 #[inline(always)]

@@ -17,7 +17,7 @@ pub(super) struct AttentionCall<'a> {
     pub(super) isa: Isa,
     pub(super) kv: &'a KvCache,
     pub(super) layer: usize,
-    pub(super) params: &'a AttentionParams,
+    pub(super) params: &'a AttentionParams<'a>,
     pub(super) rows: &'a [QueryRow],
     pub(super) tables: &'a [u32],
     pub(super) q: &'a [f32],

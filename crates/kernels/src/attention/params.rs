@@ -7,7 +7,7 @@ pub const KV_SPLIT_SLOTS: usize = 512;
 
 /// Attention parameters, which differ between models and layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AttentionParams {
+pub struct AttentionParams<'a> {
     /// Query heads; a multiple of the cache's `kv_heads`.
     pub heads: usize,
     /// Multiplied into the scores.
@@ -16,6 +16,8 @@ pub struct AttentionParams {
     pub softcap: Option<f32>,
     /// A query sees the last `window` positions, its own included.
     pub window: Option<usize>,
+    /// Attention sinks: a score for each query head that takes part in the softmax and has no value.
+    pub sinks: Option<&'a [f32]>,
 }
 
 /// One query row.

@@ -53,6 +53,34 @@ impl PartialSoftmax {
             new,
         );
     }
+
+    /// Writes the heads of one row: values divided by the sum of weights, those of the sinks included (or zeros, if the
+    /// sum is zero).
+    pub(super) fn write_heads(
+        &self,
+        first: usize,
+        sinks: Option<&[f32]>,
+        out: &mut [f32],
+        head_dim: usize,
+    ) {
+        let elements = self.values.len() / self.max.len();
+        for (head, out) in out.chunks_exact_mut(head_dim).enumerate() {
+            let query = first + head;
+            let sum = self.sum_with_sink(query, sinks.map(|sinks| sinks[head]));
+            let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+            let values = &self.values[query * elements..];
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = value * factor;
+            }
+        }
+    }
+
+    /// The sum of weights of a query, plus the weight of a score without a value. A sink that is far above all scores has
+    /// an infinite weight, beside which the others count nothing.
+    fn sum_with_sink(&self, query: usize, sink: Option<f32>) -> f32 {
+        let (max, sum) = (self.max[query], self.sum[query]);
+        sink.map_or(sum, |sink| sum + (sink - max).exp())
+    }
 }
 
 by_isa! {

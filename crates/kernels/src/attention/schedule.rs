@@ -35,6 +35,10 @@ impl AttentionCall<'_> {
             self.slots() <= KV_SPLIT_SLOTS,
             "a page has at most {KV_SPLIT_SLOTS} positions"
         );
+        assert!(
+            self.params.sinks.is_none_or(|sinks| sinks.len() == heads),
+            "a sink for each head"
+        );
         let fits = heads <= bounds.heads
             && heads / shape.kv_heads
                 <= bounds
@@ -195,10 +199,15 @@ impl AttentionCall<'_> {
         head: usize,
         out: &DisjointSlice<'_, f32>,
     ) {
+        let group = self.group_size();
+        let sinks = self.params.sinks;
+        let sinks = sinks.map(|sinks| &sinks[head * group..(head + 1) * group]);
         for row in tile.clone() {
             // SAFETY: guaranteed by the caller.
             let out = unsafe { out.part(self.query_range(row, head)) };
-            workspace.write_output((row - tile.start) * self.group_size(), out, self.head_dim());
+            let first = (row - tile.start) * group;
+            let merged = workspace.merged();
+            merged.write_heads(first, sinks, out, self.head_dim());
         }
     }
 

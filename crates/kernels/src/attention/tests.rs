@@ -18,7 +18,7 @@ use std::ops::Range;
 /// A cache with stored sequences, and queries.
 struct AttentionFixture {
     kv: KvCache,
-    params: AttentionParams,
+    params: AttentionParams<'static>,
     /// Block tables, concatenated.
     tables: Vec<u32>,
     rows: Vec<QueryRow>,
@@ -39,6 +39,7 @@ struct FixtureShape {
     page_tokens: usize,
     softcap: Option<f32>,
     window: Option<usize>,
+    sinks: bool,
     kind: KvKind,
     /// Query positions of each sequence; keys are stored up to the end.
     sequences: Vec<Range<usize>>,
@@ -53,6 +54,7 @@ impl Default for FixtureShape {
             page_tokens: 16,
             softcap: None,
             window: None,
+            sinks: false,
             kind: KvKind::F16,
             sequences: vec![0..5],
         }
@@ -110,6 +112,8 @@ impl AttentionFixture {
                 scale: 1.0 / (plan.head_dim as f32).sqrt(),
                 softcap: plan.softcap,
                 window: plan.window,
+                // Leaked: a few floats of a test.
+                sinks: plan.sinks.then(|| &*noise.take(plan.heads, 4.0).leak()),
             },
             tables: shuffled(pages, &mut noise),
             rows: Vec::new(),

@@ -335,16 +335,9 @@ impl AttentionWorkspace {
         down[2..].copy_from_slice(&self.part.values[query * self.elements..][..self.elements]);
     }
 
-    /// Writes the heads of one row: values divided by the sum of weights (or zeros, if the sum is zero).
-    pub(super) fn write_output(&self, first: usize, out: &mut [f32], head_dim: usize) {
-        for (query, out) in (first..).zip(out.chunks_exact_mut(head_dim)) {
-            let sum = self.merged.sum[query];
-            let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-            let values = &self.merged.values[query * self.elements..];
-            for (out, value) in out.iter_mut().zip(values) {
-                *out = value * factor;
-            }
-        }
+    /// The merge of the KV splits.
+    pub(super) fn merged(&self) -> &PartialSoftmax {
+        &self.merged
     }
 }
 

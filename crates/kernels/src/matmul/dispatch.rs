@@ -34,6 +34,7 @@ macro_rules! by_format {
             Format::IQ4_XS => $quants::<packing::IQ4_XS>($($argument),*),
             Format::IQ3_S => $quants::<packing::IQ3_S>($($argument),*),
             Format::IQ3_XXS => $quants::<packing::IQ3_XXS>($($argument),*),
+            Format::MXFP4 => $quants::<packing::MXFP4>($($argument),*),
             // Packed alike.
             Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => $quants::<packing::IQ2_S>($($argument),*),
         }
@@ -80,6 +81,7 @@ pub(super) fn amx_kernels(isa: Isa, format: Format) -> Option<[AmxKernel; 2]> {
         Format::Q8_0 => amx_byte_kernels::<packing::Q8_0>(),
         Format::IQ4_NL => amx_byte_kernels::<packing::IQ4_NL>(),
         Format::IQ4_XS => amx_byte_kernels::<packing::IQ4_XS>(),
+        Format::MXFP4 => amx_byte_kernels::<packing::MXFP4>(),
         Format::IQ3_S => amx_byte_kernels::<packing::IQ3_S>(),
         Format::IQ3_XXS => amx_byte_kernels::<packing::IQ3_XXS>(),
         Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => amx_byte_kernels::<packing::IQ2_S>(),

@@ -8,7 +8,7 @@ use crate::{Activations, Format, Isa, Matrix, Pool, dequantize, matmul, quantize
 use half::f16;
 use proptest::prelude::*;
 
-pub(super) const FORMATS: [Format; 20] = [
+pub(super) const FORMATS: [Format; 21] = [
     Format::F32,
     Format::F16,
     Format::BF16,
@@ -29,6 +29,7 @@ pub(super) const FORMATS: [Format; 20] = [
     Format::IQ2_S,
     Format::IQ2_XS,
     Format::IQ2_XXS,
+    Format::MXFP4,
 ];
 
 /// A small deterministic random number generator for shapes and weights.
@@ -70,11 +71,17 @@ impl Random {
             block.decode(format, bytes);
             block.d = f16::from_f32(self.unit() / 64.0);
             block.m = f16::from_f32(self.unit() / 64.0);
+            if format == Format::MXFP4 {
+                block.scales[0] = (MXFP4_ONE - 8 + self.bits() as u8 % 8) as i8;
+            }
             block.encode(format, bytes);
         }
         raw
     }
 }
+
+/// The byte of MXFP4 for a scale of 1.
+const MXFP4_ONE: u8 = 128;
 
 pub(super) fn columns(format: Format, units: usize) -> usize {
     if format.block_weights() == 1 {
@@ -253,6 +260,9 @@ fn largest_quants_and_activations_do_not_saturate() {
                 let mut block = QuantBlock::default();
                 block.decode(format, &raw);
                 (block.d, block.m) = (f16::ONE, f16::ONE);
+                if format == Format::MXFP4 {
+                    block.scales[0] = MXFP4_ONE as i8;
+                }
                 block.encode(format, &mut raw);
             } else {
                 raw[..2].copy_from_slice(&f16::ONE.to_le_bytes());

@@ -1,5 +1,7 @@
 //! Reference implementations of the row-wise operations.
 
+use crate::layout::swiglu::{SWIGLU_ALPHA, SWIGLU_LIMIT};
+
 /// `sqrt(2 / pi)`.
 const GELU_FACTOR: f32 = 0.797_884_6;
 const GELU_CUBIC: f32 = 0.044_715;
@@ -48,6 +50,19 @@ pub(super) fn scale(x: &mut [f32], factor: f32) {
 pub(super) fn silu(gate: &mut [f32], up: &[f32]) {
     for (gate, up) in gate.iter_mut().zip(up) {
         *gate = *gate / (1.0 + (-*gate).exp()) * up;
+    }
+}
+
+/// Bounds do not hide a NaN.
+pub(super) fn clamped_swiglu(gate: &mut [f32], up: &[f32]) {
+    for (gate, up) in gate.iter_mut().zip(up) {
+        let x = if *gate > SWIGLU_LIMIT {
+            SWIGLU_LIMIT
+        } else {
+            *gate
+        };
+        let up = up.clamp(-SWIGLU_LIMIT, SWIGLU_LIMIT);
+        *gate = x / (1.0 + (-(SWIGLU_ALPHA * x)).exp()) * (up + 1.0);
     }
 }
 

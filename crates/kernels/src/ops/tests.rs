@@ -1,8 +1,8 @@
 //! All levels against f64 formulas, and bit-equality where it is guaranteed.
 
 use super::{
-    add_assign, add_scaled, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul,
-    softcap,
+    add_assign, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place,
+    scale, silu_mul, softcap,
 };
 use crate::Isa;
 use proptest::prelude::*;
@@ -137,6 +137,35 @@ fn silu_is_within_5_ulp() {
 }
 
 #[test]
+fn clamped_swiglu_is_within_its_bound() {
+    let swiglu = |x: f64| {
+        let x = x.min(7.0);
+        x / (1.0 + (-f64::from(1.702f32) * x).exp())
+    };
+    let zeros = vec![0.0; 50_000];
+    // The argument of the exponential is rounded, so that the error grows with the argument.
+    let run = |isa, x: &mut [f32]| clamped_swiglu_mul(isa, x, &zeros[..x.len()]);
+    check(60.0, &spread(20.0), run, swiglu);
+    for isa in Isa::available() {
+        let ups = [-9.0, -7.0, -2.5, 0.0, 6.0, 7.0, 7.5, 1e30];
+        let (mut one, mut all) = ([3.0; 8], [3.0; 8]);
+        clamped_swiglu_mul(isa, &mut one, &[0.0; 8]);
+        clamped_swiglu_mul(isa, &mut all, &ups);
+        let factors = [-6.0, -6.0, -1.5, 1.0, 7.0, 8.0, 8.0, 8.0];
+        for ((one, all), factor) in one.iter().zip(&all).zip(factors) {
+            assert_eq!(one * factor, *all, "{isa}");
+        }
+        let mut x = [f32::INFINITY, f32::NAN, 1.0, -1e30];
+        clamped_swiglu_mul(isa, &mut x, &[0.0, 0.0, f32::NAN, 0.0]);
+        assert!(
+            (6.99..7.0).contains(&x[0]) && x[1].is_nan() && x[2].is_nan(),
+            "{isa}: {x:?}"
+        );
+        assert_eq!(x[3], 0.0, "{isa}");
+    }
+}
+
+#[test]
 fn gelu_is_within_its_bound() {
     // The argument of e^u is rounded, so the relative error grows with |u|: bound by the value's size.
     let gelu =
@@ -261,6 +290,7 @@ fn vector_levels_give_equal_bits() {
         let run = |isa| {
             let mut y = x.clone();
             silu_mul(isa, &mut y, &up[..len]);
+            clamped_swiglu_mul(isa, &mut y, &up[..len]);
             gelu_mul(isa, &mut y, &up[1..]);
             softcap(isa, &mut y, 20.0);
             let mut out = vec![0.0; len];
@@ -285,6 +315,7 @@ proptest! {
         let run = |isa| {
             let mut y = x.clone();
             silu_mul(isa, &mut y, &up);
+            clamped_swiglu_mul(isa, &mut y, &up);
             softcap(isa, &mut y, 20.0);
             gelu_mul(isa, &mut y, &up);
             let mut out = vec![0.0; x.len()];

@@ -27,6 +27,7 @@ pub(super) const fn high_bits_are_runs(format: Format) -> bool {
 pub(super) const fn low_bits(format: Format, e: usize) -> BitPosition {
     match format {
         Format::Q4_0 | Format::IQ4_NL => at(2 + e % 16, e / 16 * 4),
+        Format::MXFP4 => at(1 + e % 16, e / 16 * 4),
         Format::IQ4_XS => at(8 + e / 32 * 16 + e % 16, e / 16 % 2 * 4),
         Format::Q4_1 => at(4 + e % 16, e / 16 * 4),
         Format::Q5_0 => at(6 + e % 16, e / 16 * 4),

@@ -1,7 +1,7 @@
 //! One decoded block: quants and scales.
 
 use super::bit_position;
-use super::format::{QuantFormat, ScaleKind};
+use super::format::{QuantFormat, ScaleKind, power_scale};
 use crate::Format;
 use half::f16;
 
@@ -16,7 +16,7 @@ pub(crate) struct QuantBlock {
     pub(crate) d: f16,
     /// Shift of the block; multiplies all mins (with the sign stored in the file, see [`ScaleKind`]).
     pub(crate) m: f16,
-    /// Integer scales, one per 16 or 32 weights.
+    /// Integer scales, one per 16 or 32 weights, or the bits of the exponent.
     pub(crate) scales: [i8; 16],
     /// Integer mins (shifts), one per 16 or 32 weights.
     pub(crate) mins: [u8; 16],
@@ -39,8 +39,11 @@ impl QuantBlock {
     pub(crate) fn decode(&mut self, format: Format, bytes: &[u8]) {
         let bytes = &bytes[..format.block_bytes()];
         let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        self.d = half(bit_position::d_offset(format));
-        if matches!(QuantFormat::of(format), Some(quant) if quant.has_shift()) {
+        let quant = QuantFormat::of(format);
+        if quant.is_some_and(|quant| quant.scale_kind != ScaleKind::Power) {
+            self.d = half(bit_position::d_offset(format));
+        }
+        if quant.is_some_and(|quant| quant.has_shift()) {
             self.m = half(bit_position::m_offset(format));
         }
         self.decode_scales(format, bytes);
@@ -59,6 +62,7 @@ impl QuantBlock {
             Format::Q6_K => self.decode_quants(Format::Q6_K, bytes),
             Format::IQ4_NL => self.decode_quants(Format::IQ4_NL, bytes),
             Format::IQ4_XS => self.decode_quants(Format::IQ4_XS, bytes),
+            Format::MXFP4 => self.decode_quants(Format::MXFP4, bytes),
             _ => self.decode_patterns(format, bytes),
         }
     }
@@ -71,7 +75,9 @@ impl QuantBlock {
         assert!(format.is_written(), "{format:?} is only read");
         let quant = QuantFormat::of(format).expect("a quantized format");
         bytes.fill(0);
-        bytes[bit_position::d_offset(format)..][..2].copy_from_slice(&self.d.to_le_bytes());
+        if quant.scale_kind != ScaleKind::Power {
+            bytes[bit_position::d_offset(format)..][..2].copy_from_slice(&self.d.to_le_bytes());
+        }
         if quant.has_shift() {
             bytes[bit_position::m_offset(format)..][..2].copy_from_slice(&self.m.to_le_bytes());
         }
@@ -93,6 +99,7 @@ impl QuantBlock {
         let (d, m) = (self.d.to_f32(), self.m.to_f32());
         match quant.scale_kind {
             ScaleKind::Plain => (d, None),
+            ScaleKind::Power => (power_scale(self.scales[0] as u8), None),
             ScaleKind::PlainMin => (d, Some(m)),
             ScaleKind::Super16 | ScaleKind::Super32 => {
                 (d * f32::from(self.scales[sub]) * quant.unit(), None)
@@ -189,6 +196,7 @@ impl QuantBlock {
                     *s = byte as i8;
                 }
             }
+            Format::MXFP4 => self.scales[0] = bytes[0] as i8,
             _ => {}
         }
     }
@@ -227,6 +235,7 @@ impl QuantBlock {
                     *byte = s as u8;
                 }
             }
+            Format::MXFP4 => bytes[0] = self.scales[0] as u8,
             _ => {}
         }
     }

@@ -24,6 +24,7 @@ pub(super) fn fit_block(fit: ScaleFit, format: Format, weights: &[f32]) -> Quant
     let mut block = QuantBlock::default();
     match quant.scale_kind {
         ScaleKind::Plain => block.d = f16::from_f32(fit_step(&quant, weights)),
+        ScaleKind::Power => block.scales[0] = fit_power(weights) as i8,
         ScaleKind::PlainMin => {
             let (low, high) = weight_extent(weights);
             block.d = f16::from_f32((high - low) / f32::from(quant.quant_max()));
@@ -52,6 +53,13 @@ fn fit_step(quant: &QuantFormat, weights: &[f32]) -> f32 {
     } else {
         -farthest / quant.zero() as f32
     }
+}
+
+/// The byte of the scale with which the largest magnitude is between 4 and 8 in FP4, of which 6 is the largest: as ggml.
+fn fit_power(weights: &[f32]) -> u8 {
+    let largest = weights.iter().fold(0.0f32, |a, w| a.max(w.abs()));
+    let exponent = largest.to_bits() >> (f32::MANTISSA_DIGITS - 1);
+    exponent.saturating_sub(2) as u8
 }
 
 /// Minimum and maximum of the weights and zero.

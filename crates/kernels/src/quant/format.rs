@@ -26,6 +26,9 @@ pub(crate) struct QuantFormat {
 pub(crate) enum ScaleKind {
     /// `scale = d` for the 32 weights of a block.
     Plain,
+    /// `scale = 2^(e - 128)` with a byte `e`, the only scale of the 32 weights of a block: half of an E8M0 number, since
+    /// levels are twice the FP4 numbers.
+    Power,
     /// `scale = d`, `shift = m`.
     PlainMin,
     /// `scale = d * scales[i]` with a signed scale for each 32 weights.
@@ -41,7 +44,7 @@ pub(crate) enum ScaleKind {
 impl QuantFormat {
     /// The quantization format of a tensor format; `None` for floats.
     pub(crate) const fn of(format: Format) -> Option<Self> {
-        use ScaleKind::{Plain, PlainMin, Super16, Super32, SuperMin16, SuperMin32};
+        use ScaleKind::{Plain, PlainMin, Power, Super16, Super32, SuperMin16, SuperMin32};
         let (low, high, zero_log2, scale_kind) = match format {
             Format::F32 | Format::F16 | Format::BF16 => return None,
             Format::Q4_0 => (4, 0, Some(3), Plain),
@@ -56,11 +59,13 @@ impl QuantFormat {
             Format::Q6_K => (4, 2, Some(5), Super16),
             Format::IQ4_NL => (4, 0, Some(7), Plain),
             Format::IQ4_XS => (4, 0, Some(7), Super32),
+            Format::MXFP4 => (4, 0, Some(7), Power),
             Format::IQ3_S | Format::IQ3_XXS => (4, 0, Some(7), Super16),
             Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (2, 1, Some(7), Super16),
         };
         let (levels, unit_log2) = match format {
             Format::IQ4_NL | Format::IQ4_XS => (Some(levels::IQ4), 0),
+            Format::MXFP4 => (Some(levels::MXFP4), 0),
             Format::IQ3_S => (Some(levels::IQ3_S), 0),
             Format::IQ3_XXS => (Some(levels::IQ3_XXS), 2),
             Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (Some(levels::IQ2), 3),
@@ -128,4 +133,13 @@ impl QuantFormat {
     pub(crate) const fn quant_max(&self) -> u8 {
         ((1u32 << (self.low + self.high)) - 1) as u8
     }
+}
+
+/// `2^(e - 128)`; the two smallest are subnormal.
+pub(crate) const fn power_scale(e: u8) -> f32 {
+    const SUBNORMAL: u32 = 0x0020_0000;
+    f32::from_bits(match e {
+        0 | 1 => SUBNORMAL << e,
+        _ => (e as u32 - 1) << (f32::MANTISSA_DIGITS - 1),
+    })
 }

@@ -16,6 +16,9 @@ const IQ3_S_MAGNITUDES: [i32; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
 pub(super) const IQ4: [u8; 16] = biased([
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ]);
+/// Levels of MXFP4: twice the FP4 (E2M1) numbers, the positive ones first.
+pub(super) const MXFP4: [u8; 16] =
+    biased([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]);
 /// Levels of the IQ2 formats; the upper half is not used.
 pub(super) const IQ2: [u8; 16] = signed(IQ2_MAGNITUDES);
 /// Levels of IQ3_XXS.

@@ -6,8 +6,9 @@ use Format::*;
 use proptest::prelude::*;
 
 /// Formats that are written.
-pub(crate) const FORMATS: [Format; 15] = [
+pub(crate) const FORMATS: [Format; 16] = [
     F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS,
+    MXFP4,
 ];
 
 const ONE: [u8; 2] = [0x00, 0x3c];
@@ -73,6 +74,25 @@ fn hand_computed_blocks_match_ggml() {
         &raw,
         &[(0, -256.0), (31, 254.0)],
     );
+}
+
+#[test]
+fn hand_computed_mxfp4_blocks_match_ggml() {
+    let raw = bytes(&[(1, &[128]), (16, &[0x9f])]);
+    let expected = [(0, -12.0), (15, -12.0), (16, -1.0), (31, -1.0)];
+    check("mxfp4: low nibbles first", MXFP4, &raw, &expected);
+    for (byte, scale) in [
+        (0, f32::from_bits(1 << 21)),
+        (1, f32::from_bits(1 << 22)),
+        (2, f32::MIN_POSITIVE),
+        (127, 0.5),
+        (254, 2f32.powi(126)),
+        (255, 2f32.powi(127)),
+    ] {
+        let raw = bytes(&[(1, &[byte]), (16, &[0x19])]);
+        let expected = [(0, -scale), (16, scale)];
+        check("mxfp4: powers of two", MXFP4, &raw, &expected);
+    }
 }
 
 #[test]
@@ -201,7 +221,7 @@ fn fnv1a(values: &[f32]) -> u64 {
 /// `dequantize_row_*` was compared, too.
 #[test]
 fn arbitrary_blocks_dequantize_like_the_gguf_package() {
-    let rows: [(Format, &[usize], u64); 20] = [
+    let rows: [(Format, &[usize], u64); 21] = [
         (F32, &[], 0x33a2_7d97_0269_83ad),
         (F16, &[], 0xeede_15c3_a1ce_3eaf),
         (BF16, &[], 0xdb40_53b8_e833_8b0d),
@@ -222,6 +242,7 @@ fn arbitrary_blocks_dequantize_like_the_gguf_package() {
         (IQ2_S, &[0], 0x5c8a_4134_04ac_b9b9),
         (IQ2_XS, &[0], 0x04e7_4a4e_23b8_b690),
         (IQ2_XXS, &[0], 0x18bc_1bdd_383c_c394),
+        (MXFP4, &[], 0x9b98_b961_fa4f_277a),
     ];
     for (format, halves, expected) in rows {
         let raw = arbitrary_raw(format, halves);
@@ -250,6 +271,7 @@ fn error_bound(format: Format) -> f32 {
         Q6_K => 0.045,
         IQ4_NL => 0.14,
         IQ4_XS => 0.16,
+        MXFP4 => 0.251,
         _ => unreachable!("{format:?} is not written"),
     }
 }

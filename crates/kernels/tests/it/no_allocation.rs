@@ -66,6 +66,7 @@ impl World {
             scale: 0.1,
             softcap: Some(9.0),
             window: None,
+            sinks: None,
         };
         let (pool, scratch) = (&mut self.pool, &mut self.scratch);
         let (tables, q, out) = (&self.tables, &self.q[..n], &mut self.out[..n]);

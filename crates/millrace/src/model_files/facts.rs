@@ -16,7 +16,7 @@ const ENTRIES_MAX: usize = 256;
 /// Bytes of a text among the metadata entries; longer texts (a chat template, a license) are left out.
 const TEXT_BYTES_MAX: usize = 1024;
 /// llama.cpp's numbers in `general.file_type`, as far as such files are common.
-const FILE_TYPES: [(u32, &str); 28] = [
+const FILE_TYPES: [(u32, &str); 29] = [
     (0, "F32"),
     (1, "F16"),
     (2, "Q4_0"),
@@ -45,6 +45,7 @@ const FILE_TYPES: [(u32, &str); 28] = [
     (29, "IQ2_M"),
     (30, "IQ4_XS"),
     (32, "BF16"),
+    (38, "MXFP4_MOE"),
 ];
 
 /// Opens a model and reads its facts; those of safetensors are of the model as it will be loaded.

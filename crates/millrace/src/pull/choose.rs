@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Tensor formats, the preferred one first.
-const USUAL: [&str; 14] = [
-    "Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "IQ4_XS", "IQ4_NL", "Q3_K_M",
-    "Q3_K_L", "F16", "BF16", "F32",
+const USUAL: [&str; 15] = [
+    "Q4_K_M", "MXFP4", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "IQ4_XS", "IQ4_NL",
+    "Q3_K_M", "Q3_K_L", "F16", "BF16", "F32",
 ];
 /// Parts of the names of GGUF files that are no models.
 const NOT_MODELS: [&str; 2] = ["mmproj", "imatrix"];

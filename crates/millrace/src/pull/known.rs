@@ -44,6 +44,8 @@ const KNOWN: &[Known] = &[
         "bartowski/Phi-3.5-mini-instruct-GGUF",
         "Q4_K_M",
     ),
+    known_repository("gpt-oss:20b", "ggml-org/gpt-oss-20b-GGUF", "MXFP4"),
+    known_repository("gpt-oss:120b", "ggml-org/gpt-oss-120b-GGUF", "MXFP4"),
     known_repository(
         "smollm2:1.7b",
         "bartowski/SmolLM2-1.7B-Instruct-GGUF",

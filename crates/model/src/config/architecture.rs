@@ -51,11 +51,13 @@ pub enum Architecture {
     GraniteMoe,
     /// OLMoE.
     Olmoe,
+    /// gpt-oss.
+    GptOss,
 }
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -80,6 +82,7 @@ impl Architecture {
         Self::Qwen3Moe,
         Self::GraniteMoe,
         Self::Olmoe,
+        Self::GptOss,
     ];
 
     /// The name in `general.architecture`, which is also the prefix of the keys.
@@ -109,6 +112,7 @@ impl Architecture {
             Self::Qwen3Moe => "qwen3moe",
             Self::GraniteMoe => "granitemoe",
             Self::Olmoe => "olmoe",
+            Self::GptOss => "gpt-oss",
         }
     }
 

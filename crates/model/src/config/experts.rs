@@ -90,11 +90,17 @@ pub(crate) fn refuse(keys: &Keys<'_>) -> Result<(), ConfigError> {
 /// Rejects keys that ask for another router than the family's.
 fn check_router(keys: &Keys<'_>, normalized: bool) -> Result<(), ConfigError> {
     const SOFTMAX: usize = 1;
+    // Over the chosen experts, which is what shares with the sum 1 are.
+    const SOFTMAX_OF_CHOSEN: usize = 3;
     let other = |name: &str, same: &[usize]| -> Result<bool, ConfigError> {
         let found = keys.size(name, 0, usize::MAX)?;
         Ok(found.is_some_and(|found| !same.contains(&found)))
     };
-    if other("expert_gating_func", &[0, SOFTMAX])? {
+    let softmax: &[usize] = match normalized {
+        true => &[0, SOFTMAX, SOFTMAX_OF_CHOSEN],
+        false => &[0, SOFTMAX],
+    };
+    if other("expert_gating_func", softmax)? {
         return Err(keys.unsupported("expert_gating_func", "a router without softmax"));
     }
     if other("expert_group_count", &[0, 1])? {

@@ -46,6 +46,20 @@ fn family_traits_are_expected() {
 }
 
 #[test]
+fn every_second_layer_of_gpt_oss_has_no_window() {
+    let changes = [
+        ("block_count", Field::U32(4)),
+        ("attention.sliding_window", Field::U32(128)),
+        ("expert_gating_func", Field::U32(3)),
+    ];
+    let config = any(Architecture::GptOss, &changes);
+    assert_eq!(config.windows, [Some(128), None, Some(128), None]);
+    assert_eq!(config.gate, Gate::ClampedSwiglu);
+    let olmoe = with("olmoe", &[("expert_gating_func", Field::U32(3))]);
+    assert!(read(&olmoe).is_err(), "shares of all experts");
+}
+
+#[test]
 fn multipliers_are_read_where_a_family_has_them() {
     let changes = [
         ("embedding_scale", Field::F32(12.0)),

@@ -19,7 +19,7 @@ pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
         Field::Text(name.to_owned()),
     )];
     keys.extend(plain.map(|(key, value)| (format!("{name}.{key}"), value)));
-    if ["qwen3moe", "granitemoe", "olmoe"].contains(&name) {
+    if ["qwen3moe", "granitemoe", "olmoe", "gpt-oss"].contains(&name) {
         let experts = [("expert_count", 4), ("expert_used_count", 2)];
         keys.extend(experts.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
     }

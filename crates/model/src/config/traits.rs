@@ -12,6 +12,8 @@ pub enum Gate {
     Silu,
     /// Gelu, tanh approximation.
     Gelu,
+    /// SwiGLU within bounds, with one added to what the gate multiplies (gpt-oss).
+    ClampedSwiglu,
 }
 
 /// Which layers use a sliding window.
@@ -92,7 +94,7 @@ pub(crate) enum FeedRule {
     AfterAttention,
     /// What attention reads: both run side by side.
     AsAttention,
-    /// The stream after attention if the file has `ffn_norm`, else what attention reads.
+    /// The stream after attention if the file has the norm, else what attention reads.
     ByNorm,
 }
 
@@ -135,6 +137,10 @@ pub(crate) struct Traits {
     /// Whether the feed-forward part has a gate beside the up projection.
     pub(crate) gated: bool,
     pub(crate) experts: ExpertRule,
+    /// Whether router and experts have biases.
+    pub(crate) expert_biases: bool,
+    /// Whether each query head has an attention sink.
+    pub(crate) sinks: bool,
     pub(crate) windows: WindowRule,
     pub(crate) factors: FactorRule,
     pub(crate) roped: RopeLayers,
@@ -146,6 +152,8 @@ pub(crate) struct Traits {
     /// Norm after attention and after the feed-forward part.
     pub(crate) post_norms: bool,
     pub(crate) feed: FeedRule,
+    /// Name of the norm before the feed-forward part.
+    pub(crate) feed_norm: &'static str,
     /// Embeddings are multiplied by `sqrt(dim)`.
     pub(crate) scaled_embedding: bool,
     /// The keys `embedding_scale`, `residual_scale` and `attention.scale` are read.
@@ -171,6 +179,8 @@ const PLAIN: Traits = Traits {
     gate: Gate::Silu,
     gated: true,
     experts: ExpertRule::Never,
+    expert_biases: false,
+    sinks: false,
     windows: WindowRule::Never,
     factors: FactorRule::Never,
     roped: RopeLayers::All,
@@ -179,6 +189,7 @@ const PLAIN: Traits = Traits {
     pre_norms: true,
     post_norms: false,
     feed: FeedRule::AfterAttention,
+    feed_norm: "ffn_norm",
     scaled_embedding: false,
     multipliers: false,
     logit_scale: LogitScale::Never,
@@ -249,6 +260,10 @@ impl Architecture {
             Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },
             Self::Qwen3Moe => Traits { qk_norm: QkNorm::Heads, experts: experts(true, true, false), ..PLAIN },
             Self::Olmoe => Traits { qk_norm: QkNorm::Row, experts: experts(true, false, false), ..PLAIN },
+            Self::GptOss => Traits {
+                gate: Gate::ClampedSwiglu, experts: experts(true, true, false), expert_biases: true, sinks: true,
+                windows: periodic(0, 2), feed_norm: "post_attention_norm", ..PLAIN
+            },
             Self::HunyuanDense => Traits {
                 qk_norm: QkNorm::TurnedHeads, factors: FactorRule::ByScaling, alpha: true, ..PLAIN
             },

@@ -10,13 +10,13 @@
 //! batch-invariant, and the order of the additions is that of the experts' indices, whatever the rows' order and however
 //! the groups are divided.
 
+use super::layer::activate;
 use super::router::{Choice, choose};
 use super::scratch::Buffer;
 use crate::config::{Config, Gate};
 use crate::weights::Experts;
 use kernels::{
-    Activations, Isa, MatrixStack, Pool, RowGroup, add_scaled, gelu_mul, matmul, matmul_groups,
-    silu_mul,
+    Activations, Isa, MatrixStack, Pool, RowGroup, add_assign, add_scaled, matmul, matmul_groups,
 };
 
 /// Workspace of the experts of one layer, allocated once for the largest batch.
@@ -99,6 +99,11 @@ impl ExpertScratch {
             activations,
             self.scores.head_mut(rows),
         );
+        if let Some(biases) = &experts.biases {
+            let bias = &biases.router;
+            let scores = self.scores.head_mut(rows);
+            pool.rows(scores, bias.len(), |_, row| add_assign(isa, row, bias));
+        }
         let scores = &self.scores;
         pool.rows(&mut self.choices[..rows * used], used, |row, choices| {
             let mut copy = [0.0; crate::config::limits::EXPERTS];
@@ -183,19 +188,32 @@ impl ExpertScratch {
         rows: usize,
     ) {
         let groups = &self.groups;
-        let project = |w: &MatrixStack, x: &Activations, out: &mut Buffer, pool: &mut Pool| {
-            matmul_groups(pool, w, groups, x, out.head_mut(rows));
-        };
-        project(&experts.gate, activations, &mut self.gate, pool);
-        project(&experts.up, activations, &mut self.up, pool);
+        let project =
+            |w: &MatrixStack, bias: Option<&[f32]>, x: &_, out: &mut Buffer, pool: &mut Pool| {
+                let cols = out.cols();
+                let out = out.head_mut(rows);
+                matmul_groups(pool, w, groups, x, out);
+                if let Some(bias) = bias {
+                    pool.rows(out, cols, |row, out| {
+                        let group = groups.partition_point(|group| group.rows.end <= row);
+                        let expert = groups[group].matrix;
+                        add_assign(isa, out, &bias[expert * cols..][..cols]);
+                    });
+                }
+            };
+        let biases = experts.biases.as_ref();
+        let [gate, up, down] = [
+            biases.map(|biases| &biases.gate[..]),
+            biases.map(|biases| &biases.up[..]),
+            biases.map(|biases| &biases.down[..]),
+        ];
+        project(&experts.gate, gate, activations, &mut self.gate, pool);
+        project(&experts.up, up, activations, &mut self.up, pool);
         let (hidden, up) = (self.gate.cols(), &self.up);
         let gate = self.gate.head_mut(rows);
-        match self.gate_kind {
-            Gate::Silu => pool.rows(gate, hidden, |row, gate| silu_mul(isa, gate, up.row(row))),
-            Gate::Gelu => pool.rows(gate, hidden, |row, gate| gelu_mul(isa, gate, up.row(row))),
-        }
+        activate(isa, pool, self.gate_kind, hidden, gate, |row| up.row(row));
         activations.load(isa, pool, gate, rows, hidden);
-        project(&experts.down, activations, &mut self.outputs, pool);
+        project(&experts.down, down, activations, &mut self.outputs, pool);
     }
 
     /// Adds the outputs in these places to their rows.

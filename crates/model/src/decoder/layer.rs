@@ -3,7 +3,9 @@
 use super::heads::Heads;
 use super::{BlockInput, Config, Decoder, Dense, Gate, Layer, Linear, add_assign, matmul, scale};
 use crate::norm::Norm;
-use kernels::{Activations, AttentionParams, Isa, Pool, attend, gelu_mul, silu_mul};
+use kernels::{
+    Activations, AttentionParams, Isa, Pool, attend, clamped_swiglu_mul, gelu_mul, silu_mul,
+};
 
 impl Decoder {
     /// Runs layer `index`. On entry `normed` holds the input of the layer's attention, on return the input of `next`.
@@ -112,6 +114,7 @@ impl Decoder {
             scale: config.scales.query,
             softcap: config.attention_cap,
             window: config.windows[index],
+            sinks: layer.sinks.as_deref(),
         };
         attend(
             scratch.attention.bounds().isa,
@@ -178,13 +181,20 @@ impl Decoder {
             Some(linear) => {
                 project(isa, pool, linear, x, scratch.gate.head_mut(rows));
                 let up = |row| scratch.up.row(row);
-                activate(isa, pool, config, hidden, scratch.gate.head_mut(rows), up);
+                activate(
+                    isa,
+                    pool,
+                    config.gate,
+                    hidden,
+                    scratch.gate.head_mut(rows),
+                    up,
+                );
                 scratch.gate.head(rows)
             }
             None => {
                 let ones = &scratch.ones[..];
                 let up = scratch.up.head_mut(rows);
-                activate(isa, pool, config, hidden, up, |_| ones);
+                activate(isa, pool, config.gate, hidden, up, |_| ones);
                 scratch.up.head(rows)
             }
         };
@@ -239,17 +249,20 @@ impl Decoder {
 }
 
 /// The non-linearity of each row of `gate`, times the row that `up` gives.
-fn activate<'a>(
+pub(super) fn activate<'a>(
     isa: Isa,
     pool: &mut Pool,
-    config: &Config,
+    kind: Gate,
     hidden: usize,
     gate: &mut [f32],
     up: impl Fn(usize) -> &'a [f32] + Sync,
 ) {
-    match config.gate {
+    match kind {
         Gate::Silu => pool.rows(gate, hidden, |row, gate| silu_mul(isa, gate, up(row))),
         Gate::Gelu => pool.rows(gate, hidden, |row, gate| gelu_mul(isa, gate, up(row))),
+        Gate::ClampedSwiglu => pool.rows(gate, hidden, |row, gate| {
+            clamped_swiglu_mul(isa, gate, up(row));
+        }),
     }
 }
 

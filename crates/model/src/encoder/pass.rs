@@ -172,6 +172,7 @@ impl EncoderPass {
             scale: 1.0 / (config.head_dim as f32).sqrt(),
             softcap: None,
             window: None,
+            sinks: None,
         };
         attend(
             scratch.attention.bounds().isa,

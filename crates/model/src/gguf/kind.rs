@@ -92,6 +92,7 @@ impl TensorKind {
             22 => Format::IQ2_S,
             23 => Format::IQ4_XS,
             30 => Format::BF16,
+            39 => Format::MXFP4,
             _ => return None,
         })
     }
@@ -127,6 +128,7 @@ impl From<Format> for TensorKind {
             Format::IQ2_S => 22,
             Format::IQ4_XS => 23,
             Format::BF16 => 30,
+            Format::MXFP4 => 39,
         })
     }
 }

@@ -34,8 +34,19 @@ fn fill_block(format: Format, deviation: f32, rng: &mut Rng, block: &mut [u8]) {
         Format::Q4_K => q45_k(rng, block, deviation, 16),
         Format::Q5_K => q45_k(rng, block, deviation, 32),
         Format::Q6_K => q6_k(rng, block, deviation),
+        Format::MXFP4 => mxfp4(rng, block, deviation),
         _ => levels(format, rng, block, deviation),
     }
+}
+
+/// 32 numbers of levels, whose deviation is 5.85, and one of two powers of two, as often as makes the deviation right.
+fn mxfp4(rng: &mut Rng, block: &mut [u8], deviation: f32) {
+    rng.fill(block);
+    let scale = deviation / 5.85;
+    let power = scale.log2().floor();
+    let square = (scale / power.exp2()).powi(2);
+    let doubled = (rng.signed() + 1.0) / 2.0 < (square - 1.0) / 3.0;
+    block[0] = (128.0 + power).clamp(0.0, 253.0) as u8 + u8::from(doubled);
 }
 
 /// IQ4_NL, IQ4_XS, IQ3 and IQ2: all bits are random, and the scale of the block makes up for the deviation of levels,

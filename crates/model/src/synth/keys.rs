@@ -42,7 +42,7 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         out.u32(&key("expert_count"), experts.count)
             .u32(&key("expert_used_count"), experts.used);
         // llama.cpp takes `feed_forward_length` for the width in the other families.
-        if spec.architecture == Architecture::Qwen3Moe {
+        if has_width_key(spec.architecture) {
             out.u32(&key("expert_feed_forward_length"), experts.ffn);
         }
         if experts.shared > 0 {
@@ -54,9 +54,13 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
 /// The width of experts, except in a family with a key for it.
 fn dense_width(spec: &SynthSpec) -> u32 {
     match spec.experts {
-        Some(experts) if spec.architecture != Architecture::Qwen3Moe => experts.ffn,
+        Some(experts) if !has_width_key(spec.architecture) => experts.ffn,
         _ => spec.ffn,
     }
+}
+
+fn has_width_key(architecture: Architecture) -> bool {
+    matches!(architecture, Architecture::Qwen3Moe | Architecture::GptOss)
 }
 
 /// Caps and factors that no tensor has.
@@ -133,7 +137,9 @@ fn put_rope(spec: &SynthSpec, out: &mut GgufWriter) {
 
 fn epsilon(architecture: Architecture) -> f32 {
     match architecture {
-        Architecture::Llama | Architecture::Phi3 | Architecture::Olmoe => 1e-5,
+        Architecture::Llama | Architecture::Phi3 | Architecture::Olmoe | Architecture::GptOss => {
+            1e-5
+        }
         _ => 1e-6,
     }
 }

@@ -13,6 +13,8 @@ pub enum Mix {
     Q4_K_M,
     /// Q5_K, with Q6_K where llama.cpp's rule of this name puts Q6_K.
     Q5_K_M,
+    /// Experts in MXFP4, the rest in Q8_0.
+    MXFP4_MOE,
 }
 
 /// Role of a matrix, as far as the rules depend on the role.
@@ -24,6 +26,10 @@ pub(super) enum Role {
     Value(u32),
     /// Down projection of the feed-forward block, in layer `.0`.
     Down(u32),
+    /// Experts, except for their down projection.
+    Expert,
+    /// Down projection of experts, in layer `.0`.
+    ExpertDown(u32),
     /// All other matrices.
     Plain,
 }
@@ -49,6 +55,8 @@ const NAMES: &[(&str, Mix)] = &[
     ("IQ2_S", Mix::Uniform(Format::IQ2_S)),
     ("IQ2_XS", Mix::Uniform(Format::IQ2_XS)),
     ("IQ2_XXS", Mix::Uniform(Format::IQ2_XXS)),
+    ("MXFP4", Mix::Uniform(Format::MXFP4)),
+    ("MXFP4_MOE", Mix::MXFP4_MOE),
     ("Q4_K_M", Mix::Q4_K_M),
     ("Q5_K_M", Mix::Q5_K_M),
 ];
@@ -100,6 +108,7 @@ impl Mix {
             Self::Uniform(Format::IQ2_XS) => 20,
             Self::Uniform(Format::IQ2_XXS) => 19,
             Self::Uniform(Format::BF16) => 32,
+            Self::Uniform(Format::MXFP4) | Self::MXFP4_MOE => 38,
         }
     }
 
@@ -111,10 +120,21 @@ impl Mix {
             Self::Uniform(format) => return Err(SynthError::Blocks { cols, format }),
             Self::Q4_K_M => Format::Q4_K,
             Self::Q5_K_M => Format::Q5_K,
+            Self::MXFP4_MOE => match role {
+                Role::Expert | Role::ExpertDown(_) if fits(Format::MXFP4) => {
+                    return Ok(Format::MXFP4);
+                }
+                _ if fits(Format::Q8_0) => return Ok(Format::Q8_0),
+                _ => return Ok(Format::F16),
+            },
         };
         let wanted = match role {
             Role::Output => Format::Q6_K,
-            Role::Value(layer) | Role::Down(layer) if more_bits(layer, layers) => Format::Q6_K,
+            Role::Value(layer) | Role::Down(layer) | Role::ExpertDown(layer)
+                if more_bits(layer, layers) =>
+            {
+                Format::Q6_K
+            }
             _ => plain,
         };
         // As in llama.cpp where rows are no multiple of 256.

@@ -3,8 +3,8 @@
 use super::error::SynthError;
 use super::mix::Role;
 use super::spec::{ExpertsSynth, RopeScaling, SynthSpec};
-use crate::config::Architecture;
 use crate::config::traits::{FeedRule, QkNorm, Traits};
+use crate::config::{Architecture, Gate};
 use crate::gguf::{TensorKind, TensorPlan};
 use kernels::Format;
 
@@ -35,6 +35,15 @@ const LOGIT_SPREAD: f32 = 3.0;
 
 /// Deviation of the router's scores: some experts have most of the weight, and few choices are close calls.
 const ROUTER_SPREAD: f32 = 2.0;
+
+/// Deviation of attention sinks: some take most of the weight of a head, some none.
+const SINK_SPREAD: f32 = 4.0;
+
+/// Deviation of what a bounded activation reads: some of it is beyond the bound of 7.
+const CLAMPED_GAIN: f32 = 4.0;
+
+/// Deviation of biases.
+const BIAS_SPREAD: f32 = 0.5;
 
 /// Weights of the norms after attention and feed-forward (Gemma): Gemma multiplies the embedding by
 /// `sqrt(dim)`, and a token must not predict itself.
@@ -82,7 +91,7 @@ impl Planner<'_> {
     }
 
     fn attention(&mut self, layer: u32) -> Result<(), SynthError> {
-        use Architecture::{Phi2, Phi3, Qwen2, Qwen2Vl, StableLm};
+        use Architecture::{GptOss, Phi2, Phi3, Qwen2, Qwen2Vl, StableLm};
         let spec = self.spec;
         let name = |part: &str| format!("blk.{layer}.{part}");
         let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
@@ -101,16 +110,23 @@ impl Planner<'_> {
             ];
             for (part, rows, role, gain) in parts {
                 self.matrix(name(&format!("{part}.weight")), spec.dim, rows, role, gain)?;
-                if matches!(spec.architecture, Qwen2 | Qwen2Vl | Phi2 | StableLm) {
+                if matches!(
+                    spec.architecture,
+                    Qwen2 | Qwen2Vl | Phi2 | StableLm | GptOss
+                ) {
                     self.bias(&name(part), rows);
                 }
             }
+        }
+        if self.traits.sinks {
+            let fill = noise(SINK_SPREAD);
+            self.vector(name("attn_sinks.weight"), spec.heads, fill);
         }
         for (part, cols) in [("attn_q_norm", q), ("attn_k_norm", kv)] {
             self.head_norm(name(&format!("{part}.weight")), cols);
         }
         self.matrix(name("attn_output.weight"), q, spec.dim, Role::Plain, 1.0)?;
-        if spec.architecture == Phi2 {
+        if matches!(spec.architecture, Phi2 | GptOss) {
             self.bias(&name("attn_output"), spec.dim);
         }
         if self.traits.post_norms {
@@ -129,7 +145,7 @@ impl Planner<'_> {
             FeedRule::ByNorm => spec.has_each_head_norm(),
         };
         if traits.pre_norms && !parallel {
-            self.stream_norm(&name("ffn_norm"), 1.0);
+            self.stream_norm(&name(traits.feed_norm), 1.0);
         }
         if let Some(experts) = spec.experts {
             return self.experts(layer, &experts);
@@ -153,32 +169,46 @@ impl Planner<'_> {
 
     /// Router and experts, and the expert that each row uses.
     fn experts(&mut self, layer: u32, experts: &ExpertsSynth) -> Result<(), SynthError> {
-        let (dim, ffn, down) = (self.spec.dim, experts.ffn, Role::Down(layer));
+        let (dim, ffn, down) = (self.spec.dim, experts.ffn, Role::ExpertDown(layer));
         let name = |part: &str| format!("blk.{layer}.{part}.weight");
-        let router = Fill::Noise {
-            format: Format::F32,
-            deviation: ROUTER_SPREAD / (dim as f32).sqrt(),
-        };
+        let router = noise(ROUTER_SPREAD / (dim as f32).sqrt());
         let dims = vec![dim.into(), experts.count.into()];
         self.push(name("ffn_gate_inp"), dims, Format::F32, router);
         for (part, cols, rows, role) in [
-            ("ffn_gate", dim, ffn, Role::Plain),
-            ("ffn_up", dim, ffn, Role::Plain),
+            ("ffn_gate", dim, ffn, Role::Expert),
+            ("ffn_up", dim, ffn, Role::Expert),
             ("ffn_down", ffn, dim, down),
         ] {
             let format = self.spec.mix.format(role, self.spec.layers, cols.into())?;
-            let deviation = 1.0 / (cols as f32).sqrt();
+            let deviation = self.expert_gain(part != "ffn_down") / (cols as f32).sqrt();
             let dims = [cols, rows, experts.count].map(u64::from).to_vec();
             let fill = Fill::Noise { format, deviation };
             self.push(name(&format!("{part}_exps")), dims, format, fill);
+            if self.traits.expert_biases {
+                let dims = [rows, experts.count].map(u64::from).to_vec();
+                let name = format!("blk.{layer}.{part}_exps.bias");
+                self.push(name, dims, Format::F32, noise(BIAS_SPREAD));
+            }
+        }
+        if self.traits.expert_biases {
+            self.bias(&format!("blk.{layer}.ffn_gate_inp"), experts.count);
         }
         if experts.shared > 0 {
             let ffn = experts.shared;
             self.matrix(name("ffn_gate_shexp"), dim, ffn, Role::Plain, 1.0)?;
             self.matrix(name("ffn_up_shexp"), dim, ffn, Role::Plain, 1.0)?;
-            self.matrix(name("ffn_down_shexp"), ffn, dim, down, 1.0)?;
+            self.matrix(name("ffn_down_shexp"), ffn, dim, Role::Down(layer), 1.0)?;
         }
         Ok(())
+    }
+
+    /// Gain of an expert's projections into the hidden width, or out of it.
+    fn expert_gain(&self, into: bool) -> f32 {
+        match (self.traits.gate, into) {
+            (Gate::ClampedSwiglu, true) => CLAMPED_GAIN,
+            (Gate::ClampedSwiglu, false) => 0.5 / CLAMPED_GAIN,
+            _ => 1.0,
+        }
     }
 
     /// Weights of the norms of queries or keys of `cols` columns, if the model has such norms.
@@ -217,11 +247,7 @@ impl Planner<'_> {
     }
 
     fn bias(&mut self, name: &str, len: u32) {
-        let fill = Fill::Noise {
-            format: Format::F32,
-            deviation: 0.5,
-        };
-        self.vector(format!("{name}.bias"), len, fill);
+        self.vector(format!("{name}.bias"), len, noise(BIAS_SPREAD));
     }
 
     /// A matrix that preserves the magnitude of its input, times `gain`.
@@ -258,6 +284,14 @@ impl Planner<'_> {
             },
             fill,
         });
+    }
+}
+
+/// Numbers with mean 0 in f32.
+fn noise(deviation: f32) -> Fill {
+    Fill::Noise {
+        format: Format::F32,
+        deviation,
     }
 }
 

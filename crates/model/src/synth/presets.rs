@@ -11,12 +11,14 @@ use kernels::Format;
 /// * `tiny-ARCHITECTURE`: two to four layers of 64, f32, for tests of every format with blocks of 32;
 /// * `small-ARCHITECTURE`: the same of 256, for formats with blocks of 256;
 /// * `qwen3-30b-a3b-slice`: four of the 48 layers of Qwen 3 30B A3B, as Q4_K_M;
+/// * `gpt-oss-20b-slice`: four of the 24 layers of gpt-oss 20B, experts in MXFP4 and the rest in Q8_0;
 /// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
 /// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
 pub const PRESETS: &[&str] = &[
     "llama-1b",
     "qwen3-0.6b",
     "qwen3-30b-a3b-slice",
+    "gpt-oss-20b-slice",
     "server-layer",
     "tiny-llama",
     "tiny-qwen2",
@@ -43,6 +45,7 @@ pub const PRESETS: &[&str] = &[
     "tiny-qwen3moe",
     "tiny-granitemoe",
     "tiny-olmoe",
+    "tiny-gpt-oss",
     "small-llama",
     "small-qwen2",
     "small-qwen3",
@@ -68,6 +71,7 @@ pub const PRESETS: &[&str] = &[
     "small-qwen3moe",
     "small-granitemoe",
     "small-olmoe",
+    "small-gpt-oss",
 ];
 
 impl SynthSpec {
@@ -86,6 +90,7 @@ impl SynthSpec {
             "tiny-mixtral" => Some(Self::tiny(Architecture::Llama).mixtral()),
             "small-mixtral" => Some(Self::small(Architecture::Llama).mixtral()),
             "qwen3-30b-a3b-slice" => Some(Self::qwen3_30b_a3b_slice()),
+            "gpt-oss-20b-slice" => Some(Self::gpt_oss_20b_slice()),
             "llama-1b" => Some(Self::llama_1b()),
             "qwen3-0.6b" => Some(Self::qwen3_600m()),
             "server-layer" => Some(Self::server_layer()),
@@ -96,11 +101,11 @@ impl SynthSpec {
     /// Two layers (four where layers alternate) of 64, f32.
     pub fn tiny(architecture: Architecture) -> Self {
         use Architecture::*;
-        let windows = matches!(architecture, Gemma2 | Gemma3 | Olmo2 | Cohere2);
+        let windows = matches!(architecture, Gemma2 | Gemma3 | Olmo2 | Cohere2 | GptOss);
         let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3);
         // The others choose the head size freely.
-        let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl | Qwen3Moe);
-        let tied = wide && architecture != Qwen3Moe
+        let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl | Qwen3Moe | GptOss);
+        let tied = wide && !matches!(architecture, Qwen3Moe | GptOss)
             || matches!(
                 architecture,
                 CommandR | Cohere2 | Granite | GraniteMoe | HunyuanDense
@@ -180,6 +185,36 @@ impl SynthSpec {
                 shared: 0,
             }),
             ..Self::tiny(Architecture::Qwen3Moe)
+        }
+    }
+
+    fn gpt_oss_20b_slice() -> Self {
+        Self {
+            dim: 2880,
+            layers: 4,
+            heads: 64,
+            kv_heads: 8,
+            head_dim: 64,
+            ffn: 2880,
+            vocab: 201_088,
+            context: 131_072,
+            mix: Mix::MXFP4_MOE,
+            rope: RopeSynth {
+                base: 150_000.0,
+                dims: None,
+                scaling: RopeScaling::Yarn {
+                    factor: 32.0,
+                    original_context: 4096,
+                },
+            },
+            window: Some(128),
+            experts: Some(ExpertsSynth {
+                count: 32,
+                used: 4,
+                ffn: 2880,
+                shared: 0,
+            }),
+            ..Self::tiny(Architecture::GptOss)
         }
     }
 
@@ -272,6 +307,7 @@ fn experts(architecture: Architecture) -> Option<ExpertsSynth> {
         Architecture::Qwen3Moe => (8, 3, 64, 0),
         Architecture::GraniteMoe => (6, 2, 64, 128),
         Architecture::Olmoe => (8, 4, 64, 0),
+        Architecture::GptOss => (8, 4, 64, 0),
         _ => return None,
     };
     Some(ExpertsSynth {
@@ -293,7 +329,7 @@ fn scaling(architecture: Architecture) -> RopeScaling {
             original_context: 64,
             attention_factor: 1.19,
         },
-        Architecture::Mistral3 => RopeScaling::Yarn {
+        Architecture::Mistral3 | Architecture::GptOss => RopeScaling::Yarn {
             factor: 4.0,
             original_context: 64,
         },

@@ -6,6 +6,7 @@
 use super::LoadError;
 use super::layer::Names;
 use super::tensors::Tensors;
+use crate::Config;
 use crate::config::ExpertsConfig;
 use kernels::{Format, Matrix, MatrixStack};
 
@@ -19,16 +20,29 @@ pub(crate) struct Experts {
     pub(crate) up: MatrixStack,
     /// `(dim, hidden)` each.
     pub(crate) down: MatrixStack,
+    pub(crate) biases: Option<ExpertBiases>,
+}
+
+/// The biases of the router and of the experts.
+pub(crate) struct ExpertBiases {
+    /// `(count)`.
+    pub(crate) router: Vec<f32>,
+    /// `(count, hidden)`.
+    pub(crate) gate: Vec<f32>,
+    /// `(count, hidden)`.
+    pub(crate) up: Vec<f32>,
+    /// `(count, dim)`.
+    pub(crate) down: Vec<f32>,
 }
 
 impl Experts {
     pub(super) fn load(
         tensors: &mut Tensors<'_>,
-        config: &ExpertsConfig,
+        config: &Config,
+        experts: &ExpertsConfig,
         names: &Names,
-        dim: usize,
     ) -> Result<Self, LoadError> {
-        let (count, hidden) = (config.count, config.hidden);
+        let (count, hidden, dim) = (experts.count, experts.hidden, config.dim);
         let router = tensors.float_matrix(&names.weight("ffn_gate_inp"), count, dim)?;
         let fused = names.weight("ffn_gate_up_exps");
         let (gate, up) = if tensors.has(&fused) {
@@ -38,7 +52,10 @@ impl Experts {
             let mut stack = |part| load_stack(tensors, names, part, count, (hidden, dim));
             (stack("ffn_gate")?, stack("ffn_up")?)
         };
+        let biases = config.traits.expert_biases;
+        let biases = biases.then(|| ExpertBiases::load(tensors, names, (count, hidden, dim)));
         Ok(Self {
+            biases: biases.transpose()?,
             router,
             gate,
             up,
@@ -58,6 +75,22 @@ impl Experts {
 
     fn stacks(&self) -> [&MatrixStack; 3] {
         [&self.gate, &self.up, &self.down]
+    }
+}
+
+impl ExpertBiases {
+    fn load(
+        tensors: &mut Tensors<'_>,
+        names: &Names,
+        (count, hidden, dim): (usize, usize, usize),
+    ) -> Result<Self, LoadError> {
+        let mut table = |name: &str, cols| tensors.table(&names.bias(name), count, cols);
+        Ok(Self {
+            gate: table("ffn_gate_exps", hidden)?,
+            up: table("ffn_up_exps", hidden)?,
+            down: table("ffn_down_exps", dim)?,
+            router: tensors.vector(&names.bias("ffn_gate_inp"), count)?,
+        })
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Layer {
     pub(crate) value: Linear,
     pub(crate) query_norm: Option<Norm>,
     pub(crate) key_norm: Option<Norm>,
+    /// A score for each query head that has no value.
+    pub(crate) sinks: Option<Vec<f32>>,
     pub(crate) attention_out: Linear,
     pub(crate) attention_post_norm: Option<Norm>,
     pub(crate) hidden_input: BlockInput,
@@ -71,10 +73,13 @@ impl Layer {
         let (dim, query_cols, kv_cols) = (config.dim, config.query_cols(), config.kv_cols());
         let rows = [query_cols, kv_cols, kv_cols];
         let [query, key, value] = load_qkv(tensors, &names, rows, dim)?;
+        let sinks = config.traits.sinks;
+        let sinks = sinks.then(|| tensors.vector(&names.weight("attn_sinks"), config.heads));
+        let sinks = sinks.transpose()?;
         let dense = (config.hidden > 0).then(|| Dense::load(tensors, config, &names));
         let dense = dense.transpose()?;
         let experts = config.experts.as_ref();
-        let experts = experts.map(|experts| Experts::load(tensors, experts, &names, dim));
+        let experts = experts.map(|experts| Experts::load(tensors, config, experts, &names));
         let experts = experts.transpose()?;
         let norms = &mut LayerNorms {
             tensors,
@@ -82,6 +87,7 @@ impl Layer {
             names: &names,
         };
         Ok(Self {
+            sinks,
             query,
             key,
             value,

@@ -23,16 +23,16 @@ impl LayerNorms<'_, '_> {
     }
 
     pub(super) fn before_feed_forward(&mut self) -> Result<BlockInput, LoadError> {
-        const NAME: &str = "ffn_norm";
         let traits = &self.config.traits;
+        let name = traits.feed_norm;
         let as_attention = match traits.feed {
             FeedRule::AfterAttention => false,
             FeedRule::AsAttention => true,
-            FeedRule::ByNorm => !self.tensors.has(&self.names.weight(NAME)),
+            FeedRule::ByNorm => !self.tensors.has(&self.names.weight(name)),
         };
         match (as_attention, traits.pre_norms) {
             (true, _) => Ok(BlockInput::AsAttention),
-            (false, true) => self.before(NAME),
+            (false, true) => self.before(name),
             (false, false) => Ok(BlockInput::Stream),
         }
     }

@@ -3,15 +3,16 @@
 use crate::support::{bytes, ids, logits, options, try_load};
 use kernels::{Isa, Pool};
 use model::gguf::{Gguf, GgufWriter, TensorPlan};
-use model::synth::SynthSpec;
+use model::synth::{RopeScaling, SynthSpec};
 use model::{Architecture, Forward, LoadError, Model};
 use std::ops::Range;
 
-const PRESETS: [&str; 4] = [
+const PRESETS: [&str; 5] = [
     "tiny-mixtral",
     "tiny-qwen3moe",
     "tiny-granitemoe",
     "tiny-olmoe",
+    "tiny-gpt-oss",
 ];
 
 /// The model in plain loops over `f64`, with keys and values in f16 as the store of the kernels keeps them.
@@ -22,13 +23,20 @@ struct Naive {
 
 impl Naive {
     fn of(preset: &str) -> Self {
-        let spec = SynthSpec::preset(preset).unwrap();
+        let mut spec = SynthSpec::preset(preset).unwrap();
+        if spec.architecture == Architecture::GptOss {
+            spec.rope.scaling = RopeScaling::None;
+        }
         let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
         Self { gguf, spec }
     }
 
     fn tensor(&self, name: &str) -> Option<Vec<f64>> {
-        let tensor = self.gguf.tensor(&format!("{name}.weight"))?;
+        self.numbers(&format!("{name}.weight"))
+    }
+
+    fn numbers(&self, name: &str) -> Option<Vec<f64>> {
+        let tensor = self.gguf.tensor(name)?;
         let quads = tensor.bytes.as_chunks::<4>().0.iter();
         let floats = quads.map(|quad| f64::from(f32::from_le_bytes(*quad)));
         Some(floats.collect())
@@ -42,12 +50,14 @@ impl Naive {
             .map(|_| f64::from(self.gguf.f32(&key).unwrap()))
     }
 
-    /// These rows of a matrix, times `x`.
+    /// These rows of a matrix, times `x`, plus their biases.
     fn rows(&self, name: &str, x: &[f64], rows: Range<usize>) -> Vec<f64> {
         let weight = self.tensor(name).unwrap();
+        let bias = self.numbers(&format!("{name}.bias"));
         let row = |row: usize| {
             let weights = &weight[row * x.len()..][..x.len()];
-            weights.iter().zip(x).map(|(w, x)| w * x).sum()
+            let product: f64 = weights.iter().zip(x).map(|(w, x)| w * x).sum();
+            product + bias.as_ref().map_or(0.0, |bias| bias[row])
         };
         rows.map(row).collect()
     }
@@ -116,20 +126,25 @@ impl Naive {
         let scale = self
             .factor("attention.scale")
             .unwrap_or(1.0 / (dim as f64).sqrt());
+        // All layers except each second one.
+        let window = spec.window.filter(|_| layer % 2 == 0);
+        let sinks = self.tensor(&format!("blk.{layer}.attn_sinks"));
         let attend = |at: usize, x: &[f64]| {
+            let first = window.map_or(0, |window| (at + 1).saturating_sub(window as usize));
             let mut query = self.heads(layer, "attn_q", x, at);
             for (head, query) in query.chunks_mut(dim).enumerate() {
                 let kv = head / (spec.heads / spec.kv_heads) as usize * dim;
-                let scores: Vec<f64> = keys[..=at]
+                let scores: Vec<f64> = keys[first..=at]
                     .iter()
                     .map(|key| {
                         let products = query.iter().zip(&key[kv..kv + dim]);
                         (products.map(|(q, k)| q * k).sum::<f64>() * scale).exp()
                     })
                     .collect();
-                let sum: f64 = scores.iter().sum();
+                let sink = sinks.as_ref().map_or(0.0, |sinks| sinks[head].exp());
+                let sum: f64 = scores.iter().sum::<f64>() + sink;
                 query.fill(0.0);
-                for (score, value) in scores.iter().zip(&values) {
+                for (score, value) in scores.iter().zip(&values[first..]) {
                     let value = &value[kv..kv + dim];
                     let each = query.iter_mut().zip(value);
                     each.for_each(|(out, value)| *out += score / sum * value);
@@ -145,10 +160,17 @@ impl Naive {
         let [gate, up, down] = names;
         let rows = index * ffn..(index + 1) * ffn;
         let (gate, up) = (self.rows(&gate, x, rows.clone()), self.rows(&up, x, rows));
+        let bounded = self.spec.architecture == Architecture::GptOss;
         let hidden: Vec<f64> = gate
             .iter()
             .zip(&up)
-            .map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up)
+            .map(|(gate, up)| match bounded {
+                true => {
+                    let gate = gate.min(7.0);
+                    gate / (1.0 + (-1.702 * gate).exp()) * (up.clamp(-7.0, 7.0) + 1.0)
+                }
+                false => gate / (1.0 + (-gate).exp()) * up,
+            })
             .collect();
         self.rows(&down, &hidden, index * x.len()..(index + 1) * x.len())
     }
@@ -202,7 +224,11 @@ impl Naive {
             };
             let update = self.attention(layer, &normed(&stream, "attn_norm"));
             add(&mut stream, &update);
-            let inputs = normed(&stream, "ffn_norm");
+            let norm = match self.spec.architecture {
+                Architecture::GptOss => "post_attention_norm",
+                _ => "ffn_norm",
+            };
+            let inputs = normed(&stream, norm);
             let update: Vec<_> = inputs.iter().map(|x| self.feed_forward(layer, x)).collect();
             add(&mut stream, &update);
         }
@@ -241,7 +267,7 @@ fn experts_equal_the_naive_implementation() {
 }
 
 /// The file with tensors replaced.
-fn rewritten(
+pub(crate) fn rewritten(
     file: &[u8],
     replace: impl Fn(&str, &[u64], &[u8]) -> Vec<(String, Vec<u64>, Vec<u8>)>,
 ) -> Vec<u8> {
@@ -290,7 +316,7 @@ fn experts_in_single_tensors_equal_those_in_one() {
     assert!(said(one_by_one(&whole)) == said(whole));
 }
 
-fn refused(file: Vec<u8>) -> LoadError {
+pub(crate) fn refused(file: Vec<u8>) -> LoadError {
     try_load(file, 1).map(|_| ()).unwrap_err()
 }
 

@@ -11,6 +11,7 @@ mod gguf_pages;
 mod gguf_round_trip;
 mod gguf_tokenizer;
 mod goldens;
+mod gpt_oss;
 mod hidden;
 mod hostile;
 mod invariance;

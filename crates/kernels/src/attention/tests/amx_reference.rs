@@ -132,11 +132,9 @@ pub(super) fn row(world: &AttentionFixture, row: usize) -> Vec<f32> {
                 &part(&sequence, &query, &visible, split * split_pages),
             );
         }
-        let factor = if whole.sum == 0.0 {
-            0.0
-        } else {
-            1.0 / whole.sum
-        };
+        let sink = params.sinks.map(|sinks| (sinks[head] - whole.max).exp());
+        let sum = sink.map_or(whole.sum, |sink| whole.sum + sink);
+        let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
         out.extend(whole.values.iter().map(|value| value * factor));
     }
     out

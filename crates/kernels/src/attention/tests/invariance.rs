@@ -81,10 +81,12 @@ fn reference_bits(_: &AttentionFixture) -> Vec<u32> {
 
 #[test]
 fn batches_chunks_and_threads_change_no_bit() {
-    let changes: [fn(&mut FixtureShape); 6] = [
+    let changes: [fn(&mut FixtureShape); 8] = [
         |_| {},
         |plan| plan.softcap = Some(4.0),
         |plan| plan.window = Some(11),
+        |plan| plan.sinks = true,
+        |plan| (plan.sinks, plan.window) = (true, Some(128)),
         |plan| (plan.window, plan.page_tokens) = (Some(515), 7),
         |plan| (plan.heads, plan.kv_heads, plan.head_dim) = (3, 1, 80),
         |plan| (plan.heads, plan.kv_heads) = (20, 1),
@@ -103,6 +105,7 @@ fn kv_splits_of_long_contexts_change_no_bit() {
     for (window, one, all) in [(None, 8, 8), (Some(1300), 3, 4)] {
         let plan = FixtureShape::of(&[4000..4001, 2047..2050, 3..4], |plan| {
             (plan.heads, plan.kv_heads, plan.head_dim, plan.window) = (4, 1, 64, window);
+            plan.sinks = window.is_some();
         });
         assert_eq!(
             AttentionFixture::new(&plan).choose_partition(7, 0..1),
@@ -231,13 +234,14 @@ proptest! {
         page_tokens in 1usize..40,
         softcap in proptest::option::of(1.0f32..60.0),
         window in proptest::option::of(1usize..700),
+        sinks: bool,
         sequences in proptest::collection::vec((0usize..1100, 1usize..20), 1..4),
         mut cuts in proptest::collection::vec(0usize..60, 0..4),
     ) {
         cuts.sort_unstable();
         let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
         let heads = kv_heads * group;
-        let plan = FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences, ..FixtureShape::default() };
+        let plan = FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sinks, sequences, ..FixtureShape::default() };
         check(&plan, &cuts);
     }
 }

@@ -57,7 +57,8 @@ fn naive(world: &AttentionFixture, kept: &[(Vec<f64>, Vec<f64>)], row: usize) ->
             .collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
-        let sum: f64 = weights.iter().sum();
+        let sink = params.sinks.map(|sinks| f64::from(sinks[head]) - max);
+        let sum: f64 = weights.iter().sum::<f64>() + sink.map_or(0.0, f64::exp);
         out.extend((0..dim).map(|d| {
             let weighted = (start..end).zip(&weights).map(|(at, w)| w * v[of(at) + d]);
             weighted.sum::<f64>() / sum
@@ -132,6 +133,16 @@ fn attention_matches_f64_softmax() {
         &FixtureShape::of(&use_amx, |plan| plan.softcap = Some(5.0)),
     );
     check("long", &FixtureShape::of(&[1500..1530, 1023..1025], |_| {}));
+    check(
+        "sinks",
+        &FixtureShape::of(&use_amx, |plan| plan.sinks = true),
+    );
+    check(
+        "sinks and a window over splits",
+        &FixtureShape::of(&[1500..1530, 1023..1025], |plan| {
+            (plan.sinks, plan.window) = (true, Some(700));
+        }),
+    );
     check(
         "no groups",
         &FixtureShape::of(&[0..33], |plan| (plan.heads, plan.kv_heads) = (3, 3)),
@@ -214,10 +225,11 @@ proptest! {
         page_tokens in 1usize..40,
         softcap in proptest::option::of(1.0f32..60.0),
         window in proptest::option::of(1usize..700),
+        sinks: bool,
         sequences in proptest::collection::vec((0usize..700, 1usize..12), 1..4),
     ) {
         let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
         let heads = kv_heads * group;
-        check("random", &FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences, ..FixtureShape::default() });
+        check("random", &FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sinks, sequences, ..FixtureShape::default() });
     }
 }
