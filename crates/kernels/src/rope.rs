@@ -29,6 +29,8 @@ pub struct Yarn {
     pub beta_fast: f32,
     /// Dimensions with fewer rotations than this are fully scaled.
     pub beta_slow: f32,
+    /// Whether the ramp between these bounds begins and ends at whole pairs, as ggml computes it.
+    pub truncated: bool,
     /// Context length of the training before the extension.
     pub original_context: usize,
 }
@@ -156,8 +158,12 @@ fn ramp(spec: &RopeSpec, yarn: &Yarn, pair: usize) -> f64 {
         let context = yarn.original_context as f64;
         dims * (context / (f64::from(turns) * TAU)).ln() / (2.0 * f64::from(spec.theta).ln())
     };
-    let low = pair_with_turns(yarn.beta_fast).floor().max(0.0);
-    let high = pair_with_turns(yarn.beta_slow).ceil().min(dims - 1.0);
+    let bounds = [yarn.beta_fast, yarn.beta_slow].map(pair_with_turns);
+    let [low, high] = match yarn.truncated {
+        true => [bounds[0].floor(), bounds[1].ceil()],
+        false => bounds,
+    };
+    let (low, high) = (low.max(0.0), high.min(dims - 1.0));
     1.0 - ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
 }
 

@@ -92,6 +92,7 @@ fn yarn_keeps_fast_pairs_and_stretches_slow_ones() {
         attn_factor: 1.0,
         beta_fast: 32.0,
         beta_slow: 1.0,
+        truncated: true,
         original_context: 4096,
     };
     let spec = RopeSpec {
@@ -108,6 +109,22 @@ fn yarn_keeps_fast_pairs_and_stretches_slow_ones() {
         );
     }
     assert!((rope.magnitude - (1.0 + 0.1 * 4f64.ln())).abs() < 1e-7);
+
+    // 8 ln(4096 / (32 * 2 pi)) / (2 ln(10000)) and 8 ln(4096 / (2 pi)) / (2 ln(10000)).
+    let between = Rope::new(RopeSpec {
+        yarn: Some(Yarn {
+            truncated: false,
+            ..yarn
+        }),
+        ..spec.clone()
+    });
+    let kept = 1.0 - (2.0 - 1.309_030_1) / (2.814_180_1 - 1.309_030_1);
+    let wanted = 0.01 * (0.25 * (1.0 - kept) + kept);
+    assert!(
+        (between.frequencies[2] - wanted).abs() < 1e-8,
+        "{}",
+        between.frequencies[2]
+    );
 
     let off = Yarn {
         ext_factor: 0.0,

@@ -23,6 +23,8 @@ pub struct RopeConfig {
     pub yarn: bool,
     /// Fast and slow bounds of YaRN's ramp, in turns over the original context.
     pub yarn_turns: (f32, f32),
+    /// Whether the ramp of YaRN is between whole pairs.
+    pub yarn_truncated: bool,
     /// Positions before the context was extended.
     pub context_original: usize,
     /// Factor of sine and cosine, in addition to YaRN's.
@@ -61,6 +63,7 @@ impl RopeConfig {
             },
             beta_fast: self.yarn_turns.0,
             beta_slow: self.yarn_turns.1,
+            truncated: self.yarn_truncated,
             original_context: self.context_original,
         }
     }
@@ -130,6 +133,8 @@ fn read_global(
         freq_scale: 1.0 / stretch,
         yarn: kind == "yarn",
         yarn_turns: read_turns(keys)?,
+        // Not a key of GGUF, but of `config.json`.
+        yarn_truncated: keys.flag("rope.scaling.yarn_truncate")?.unwrap_or(true),
         context_original,
         attention_factor: match kind {
             "yarn" => factor / read_sharpening(keys, stretch)?,

@@ -13,6 +13,11 @@ pub(super) fn read(fields: &Fields<'_>, keys: &mut GgufKeys) -> Result<(), Safet
             None => return Ok(()),
         },
         Architecture::GraniteMoe => fields.need_number("num_local_experts")?,
+        Architecture::GptOss => {
+            let hidden = fields.need_number("intermediate_size")?;
+            keys.number("expert_feed_forward_length", hidden);
+            fields.need_number("num_local_experts")?
+        }
         Architecture::Qwen3Moe => {
             keys.number(
                 "expert_feed_forward_length",

@@ -227,9 +227,14 @@ impl TensorShape {
 
     /// A shape with one dimension.
     pub(super) fn one(len: u64) -> Self {
+        Self::of([len])
+    }
+
+    /// A shape of at most [`DIMS_MAX`] dimensions.
+    pub(super) fn of<const N: usize>(given: [u64; N]) -> Self {
         let mut dims = [0; DIMS_MAX];
-        dims[0] = len;
-        Self { dims, len: 1 }
+        dims[..N].copy_from_slice(&given);
+        Self { dims, len: N as u8 }
     }
 }
 

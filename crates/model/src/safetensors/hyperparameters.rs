@@ -68,6 +68,7 @@ const CLASSES: &[(&str, Architecture)] = &[
     ("Qwen3MoeForCausalLM", Architecture::Qwen3Moe),
     ("OlmoeForCausalLM", Architecture::Olmoe),
     ("GraniteMoeForCausalLM", Architecture::GraniteMoe),
+    ("GptOssForCausalLM", Architecture::GptOss),
 ];
 
 /// A decoder as `config.json` describes the decoder.
@@ -172,7 +173,10 @@ fn head_dim(
     let width = fields.need_number("hidden_size")?;
     // These families choose the head size independently of the width.
     let chosen = is_gemma(architecture)
-        || matches!(architecture, Architecture::Qwen3 | Architecture::Qwen3Moe);
+        || matches!(
+            architecture,
+            Architecture::Qwen3 | Architecture::Qwen3Moe | Architecture::GptOss
+        );
     match fields.number("head_dim")? {
         Some(head_dim) => Ok(head_dim),
         None if chosen => Err(fields.missing("head_dim")),
@@ -191,7 +195,7 @@ fn refuse(
     heads: u32,
     head_dim: u32,
 ) -> Result<(), SafetensorsError> {
-    if fields.get("quantization_config").is_some() {
+    if !is_native_mxfp4(fields, architecture)? && fields.get("quantization_config").is_some() {
         let why = "says that the weights are quantized already, which is not supported; take the original model";
         return Err(fields.wrong("quantization_config", why));
     }
@@ -235,6 +239,24 @@ fn refuse(
     let why =
         format!("is {scalar}, must be {divisor} in a model of {layers} layers and this width");
     Err(fields.wrong("query_pre_attn_scalar", why))
+}
+
+/// Whether the weights are quantized as the family's originals are.
+fn is_native_mxfp4(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+) -> Result<bool, SafetensorsError> {
+    if architecture != Architecture::GptOss {
+        return Ok(false);
+    }
+    const LIMIT: &str = "swiglu_limit";
+    if let Some(other) = fields.float(LIMIT)?.filter(|limit| *limit != 7.0) {
+        return Err(fields.wrong(LIMIT, format!("is {other}, must be 7")));
+    }
+    let Some(config) = fields.object("quantization_config")? else {
+        return Ok(false);
+    };
+    Ok(config.text("quant_method")? == Some("mxfp4"))
 }
 
 /// Rejects a list of layers without rope that does not follow the family's rule.
@@ -289,7 +311,11 @@ fn windows(
     const PATTERN: &str = "attention.sliding_window_pattern";
     let window = fields.number("sliding_window")?;
     let types = fields.texts("layer_types")?;
-    if !matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3) {
+    let alternate = matches!(
+        architecture,
+        Architecture::Gemma2 | Architecture::Gemma3 | Architecture::GptOss
+    );
+    if !alternate {
         let qwen = matches!(
             architecture,
             Architecture::Qwen2 | Architecture::Qwen3 | Architecture::Qwen3Moe

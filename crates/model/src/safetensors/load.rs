@@ -21,6 +21,16 @@ impl Safetensors {
         };
         // In range: compared with the file's length when the file was mapped.
         let raw = &shard.source.bytes()[entry.bytes.clone()];
+        match &tensor.data {
+            Data::Blocks(blocks) => {
+                let dims = tensor.dims.as_slice();
+                return Ok(Cow::Owned(blocks.pack(&self.shards, dims, pool)));
+            }
+            Data::EverySecond { first, .. } => {
+                return Ok(Cow::Owned(every_second(entry.kind.format(), raw, *first)));
+            }
+            _ => {}
+        }
         let (Some(from), Some(to)) = (entry.kind.format(), tensor.kind.format()) else {
             return Ok(Cow::Borrowed(raw));
         };
@@ -79,6 +89,15 @@ impl Safetensors {
             shard.source.release(entry.bytes.clone());
         }
     }
+}
+
+/// Each second element, from element `first` on.
+fn every_second(format: Option<Format>, raw: &[u8], first: u8) -> Vec<u8> {
+    let width = format.map_or(1, Format::block_bytes);
+    let start = usize::from(first) * width;
+    let pairs = raw.chunks_exact(2 * width);
+    let elements = pairs.flat_map(|pair| &pair[start..start + width]);
+    elements.copied().collect()
 }
 
 fn put(numbers: impl Iterator<Item = f32>) -> Cow<'static, [u8]> {

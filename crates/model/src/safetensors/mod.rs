@@ -6,6 +6,7 @@
 //! names       stored and GGUF names of tensors           rope             rotary embedding of config.json
 //! conversion  row order, norms and format at load        gguf_keys        GGUF keys under construction
 //! load        bytes of a tensor                          experts          experts of config.json
+//! gpt_oss     sinks, and experts in MXFP4
 //! ```
 //!
 //! [`Safetensors`] has the interface of an equivalent GGUF: equal keys, names and bytes. At load, rows of queries and
@@ -20,6 +21,7 @@ mod error;
 mod experts;
 mod fields;
 mod gguf_keys;
+mod gpt_oss;
 mod header;
 mod hyperparameters;
 pub mod limits;
@@ -39,6 +41,7 @@ use crate::{Architecture, Config, ConfigError};
 use conversion::Change;
 use error::What;
 use fields::ConfigFile;
+use gpt_oss::ExpertBlocks;
 use header::{HeaderEntry, Shard, StoredTensor, TensorShape};
 use hyperparameters::Described;
 use kernels::Format;
@@ -82,6 +85,10 @@ struct Tensor {
 enum Data {
     /// An entry of a file.
     Stored { shard: u16, entry: u32 },
+    /// Each second element of an entry, from element `first` on.
+    EverySecond { place: (u16, u32), first: u8 },
+    /// Experts in MXFP4, from two entries.
+    Blocks(ExpertBlocks),
     /// Values derived from `config.json`.
     Made(Vec<f32>),
 }
@@ -99,6 +106,9 @@ impl Safetensors {
         let mut tensors = Vec::new();
         for (number, shard) in shards.iter().enumerate() {
             for (at, entry) in shard.entries.iter().enumerate() {
+                if gpt_oss::is_part(described.architecture, &entry.name) {
+                    continue;
+                }
                 let data = Data::Stored {
                     shard: number as u16,
                     entry: at as u32,
@@ -106,6 +116,7 @@ impl Safetensors {
                 tensors.extend(tensor(&described, quantize, &shard.path, entry, data)?);
             }
         }
+        tensors.extend(gpt_oss::tensors(described.architecture, &shards)?);
         tensors.extend(described.made.iter().map(|(name, values)| Tensor {
             name: (*name).to_owned(),
             dims: TensorShape::one(values.len() as u64),
@@ -160,15 +171,16 @@ impl Safetensors {
         found.ok().map(|at| &self.tensors[at])
     }
 
-    /// The file and the entry of a stored tensor.
+    /// The file and the entry of a stored tensor; of one in blocks, the entry without the scales.
     fn stored(&self, data: &Data) -> Option<(&Shard, &StoredTensor)> {
-        match data {
-            Data::Stored { shard, entry } => {
-                let shard = &self.shards[usize::from(*shard)];
-                Some((shard, &shard.entries[*entry as usize]))
-            }
-            Data::Made(_) => None,
-        }
+        let (shard, entry) = match data {
+            Data::Stored { shard, entry } => (*shard, *entry),
+            Data::EverySecond { place, .. } => *place,
+            Data::Blocks(blocks) => blocks.blocks,
+            Data::Made(_) => return None,
+        };
+        let shard = &self.shards[usize::from(shard)];
+        Some((shard, &shard.entries[entry as usize]))
     }
 
     /// Checks properties of all tensors together.

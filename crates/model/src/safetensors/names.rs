@@ -38,6 +38,8 @@ const LAYER: &[(&str, &str)] = &[
 ];
 /// Norms of families with norms only before attention and feed-forward.
 const BEFORE: &[(&str, &str)] = &[("post_attention_layernorm", "ffn_norm")];
+/// As [`BEFORE`], in gpt-oss.
+const BEFORE_GPT_OSS: &[(&str, &str)] = &[("post_attention_layernorm", "post_attention_norm")];
 /// Norms of families with norms before and after attention and feed-forward.
 const AROUND: &[(&str, &str)] = &[
     ("post_attention_layernorm", "post_attention_norm"),
@@ -143,6 +145,7 @@ fn experts(architecture: Architecture) -> &'static [(&'static str, &'static str,
 fn routers(architecture: Architecture) -> &'static [(&'static str, &'static str)] {
     match architecture {
         Architecture::Qwen3Moe | Architecture::Olmoe => &ROUTERS[..1],
+        Architecture::GptOss => &[("mlp.router", "ffn_gate_inp")],
         Architecture::Llama => &ROUTERS[1..2],
         Architecture::GraniteMoe => &ROUTERS[2..],
         _ => &[],
@@ -156,6 +159,7 @@ fn parts(architecture: Architecture) -> impl Iterator<Item = (&'static str, &'st
     let norms = match (traits.pre_norms, traits.post_norms) {
         (false, _) => AFTER,
         (true, true) => AROUND,
+        (true, false) if architecture == Architecture::GptOss => BEFORE_GPT_OSS,
         (true, false) => BEFORE,
     };
     let routers = routers(architecture);

@@ -176,7 +176,7 @@ fn yarn(
         }
     }
     if scaling.flag("truncate")? == Some(false) {
-        return Err(scaling.wrong("truncate", "is false, which is not supported"));
+        keys.flag("rope.scaling.yarn_truncate", false);
     }
     let factor = scaling.need_float("factor")?;
     keys.text("rope.scaling.type", "yarn");

@@ -1,8 +1,15 @@
-//! Tensors and keys of gpt-oss.
+//! Tensors and keys of gpt-oss, and its safetensors.
 
 use crate::experts::{refused, rewritten};
-use crate::support::{bytes, ids, logits, try_load};
-use model::{Forward, LoadError};
+use crate::safetensors::requantized;
+use crate::support::case::Case;
+use crate::support::saved::{Saved, Stored, config};
+use crate::support::{bytes, ids, logits, options, saved_gpt_oss, try_load};
+use kernels::{Format, Isa, Pool};
+use model::gguf::Gguf;
+use model::safetensors::Safetensors;
+use model::{Forward, LoadError, Model};
+use serde_json::{Value, json};
 
 /// The file with the contents of one tensor changed.
 fn changed(file: &[u8], tensor: &str, change: impl Fn(&mut Vec<u64>, &mut Vec<u8>)) -> Vec<u8> {
@@ -95,4 +102,141 @@ fn sinks_take_weight_from_the_values() {
     assert!(said(1e30) == silent(&file));
     assert!(said(-1e30) == said(-1e20));
     assert!(said(-1e30) != said(2.0));
+}
+
+const SAVED: &str = "x preset=tiny-gpt-oss mix=F32";
+
+/// A GGUF with matrices in BF16 and experts in MXFP4.
+fn published() -> Vec<u8> {
+    requantized(bytes(SAVED), |name, _| match name {
+        _ if name.ends_with(".bias") => Format::F32,
+        _ if name.ends_with("_exps.weight") => Format::MXFP4,
+        _ => Format::BF16,
+    })
+}
+
+/// The same as safetensors, with changes.
+fn saved(files: usize, field: (&str, Value), change: impl Fn(&mut Vec<Stored>)) -> Saved {
+    let saved = Saved::empty();
+    let mut fields = config(&Case::parse(SAVED).unwrap().spec);
+    fields["quantization_config"] = json!({"quant_method": "mxfp4"});
+    fields["swiglu_limit"] = json!(7.0);
+    fields[field.0] = field.1;
+    saved.put("config.json", fields.to_string().as_bytes());
+    let mut tensors = saved_gpt_oss::stored(&Gguf::from_bytes(published()).unwrap());
+    change(&mut tensors);
+    saved.put_weights(&tensors, files);
+    saved
+}
+
+fn load(saved: &Saved) -> Model {
+    let files = Safetensors::open(&saved.folder, None).unwrap_or_else(|why| panic!("{why}"));
+    let (isa, pool) = (Isa::detect(), Pool::new(2));
+    Model::load(files, isa, pool, &options(None), &mut |_| {}).unwrap_or_else(|why| panic!("{why}"))
+}
+
+const NO_CHANGE: (&str, Value) = ("unused", Value::Null);
+
+#[test]
+fn safetensors_with_experts_in_blocks_equal_gguf() {
+    let mut gguf = try_load(published(), 2).unwrap();
+    let prompt = ids(3, 80, gguf.dims().vocab);
+    let wanted = logits(&mut gguf, &prompt, 0);
+    for files in [1, 3] {
+        let mut found = load(&saved(files, NO_CHANGE, |_| {}));
+        assert_eq!(gguf.config(), found.config());
+        assert!(
+            logits(&mut found, &prompt, 0) == wanted,
+            "{files} files: other logits"
+        );
+    }
+}
+
+#[test]
+fn windows_and_bounds_of_yarn_are_read_from_the_config() {
+    let types = json!([
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention"
+    ]);
+    let found = load(&saved(1, ("layer_types", types), |_| {}));
+    let windows = [None, Some(16), Some(16), None];
+    assert_eq!(found.config().windows, windows);
+    assert!(found.config().rope.yarn_truncated);
+    let scaling = json!({"rope_type": "yarn", "factor": 4.0, "truncate": false,
+        "original_max_position_embeddings": 64});
+    let found = load(&saved(1, ("rope_scaling", scaling), |_| {}));
+    assert!(!found.config().rope.yarn_truncated);
+}
+
+#[test]
+fn bad_blocks_are_refused_in_one_line() {
+    let blocks = "model.layers.1.mlp.experts.gate_up_proj_blocks";
+    let scales = "model.layers.1.mlp.experts.gate_up_proj_scales";
+    let bias = "model.layers.1.mlp.experts.gate_up_proj_bias";
+    let changed = |name: &str, change: &dyn Fn(&mut Stored)| {
+        let saved = saved(1, NO_CHANGE, |tensors| {
+            change(tensors.iter_mut().find(|t| t.name == name).unwrap());
+        });
+        Safetensors::open(&saved.folder, None)
+            .unwrap_err()
+            .to_string()
+    };
+    let renamed = |tensor: &mut Stored| tensor.name.push('x');
+    for (error, name, part) in [
+        (changed(bias, &renamed), bias, "has no part in gpt-oss"),
+        (
+            changed(scales, &|t| t.name = "model.norm.bias".to_owned()),
+            "model.norm.bias",
+            "has no part",
+        ),
+        (
+            changed(blocks, &|t| t.dtype = "I8".to_owned()),
+            blocks,
+            "must be U8",
+        ),
+        (
+            changed(blocks, &|t| t.shape = vec![8, 128, 4, 8]),
+            blocks,
+            "blocks of 16 bytes",
+        ),
+        (
+            changed(scales, &|t| t.shape = vec![8, 64, 4]),
+            blocks,
+            "does not fit scales",
+        ),
+        (
+            changed(bias, &|t| t.shape = vec![1024]),
+            bias,
+            "two dimensions",
+        ),
+    ] {
+        assert!(error.contains(name) && error.contains(part), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+    let without = |name: &str| {
+        let saved = saved(1, NO_CHANGE, |tensors| tensors.retain(|t| t.name != name));
+        Safetensors::open(&saved.folder, None)
+            .unwrap_err()
+            .to_string()
+    };
+    for (gone, other) in [(blocks, scales), (scales, blocks)] {
+        let error = without(gone);
+        assert!(error.contains(gone) && error.contains(other), "{error}");
+    }
+}
+
+#[test]
+fn fields_that_ask_for_something_else_are_named() {
+    for (field, value) in [
+        ("swiglu_limit", json!(5.0)),
+        ("quantization_config", json!({"quant_method": "gptq"})),
+        ("num_local_experts", Value::Null),
+        ("head_dim", Value::Null),
+    ] {
+        let saved = saved(1, (field, value), |_| {});
+        let error = Safetensors::open(&saved.folder, None).unwrap_err();
+        assert!(error.to_string().contains(field), "{error}");
+    }
 }

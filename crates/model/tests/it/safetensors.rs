@@ -89,7 +89,7 @@ fn safetensors_equal_gguf_for_every_rope_and_shape() {
 }
 
 /// A GGUF whose matrices are stored in other formats.
-fn requantized(bytes: Vec<u8>, format: impl Fn(&str, usize) -> Format) -> Vec<u8> {
+pub(crate) fn requantized(bytes: Vec<u8>, format: impl Fn(&str, usize) -> Format) -> Vec<u8> {
     let gguf = Gguf::from_bytes(bytes).unwrap();
     let mut writer = GgufWriter::new();
     for (key, value) in gguf.metadata() {

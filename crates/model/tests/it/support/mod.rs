@@ -4,6 +4,7 @@
 
 pub(crate) mod case;
 pub(crate) mod saved;
+pub(crate) mod saved_gpt_oss;
 
 use case::Case;
 use kernels::{Isa, KvKind, Pool};

@@ -199,7 +199,7 @@ fn halves(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
     out
 }
 
-fn name(architecture: Architecture, name: &str) -> String {
+pub(super) fn name(architecture: Architecture, name: &str) -> String {
     let around = matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3);
     let fused = architecture == Architecture::Phi3;
     let Some(rest) = name.strip_prefix("blk.") else {
@@ -229,6 +229,7 @@ fn name(architecture: Architecture, name: &str) -> String {
         "ffn_gate_inp" => match architecture {
             Architecture::Llama => "block_sparse_moe.gate",
             Architecture::GraniteMoe => "block_sparse_moe.router.layer",
+            Architecture::GptOss => "mlp.router",
             _ => "mlp.gate",
         },
         "ffn_gate_exps" => "block_sparse_moe.input_linear",
@@ -252,6 +253,7 @@ fn class_of(spec: &SynthSpec) -> (&'static str, &'static str, f64) {
         Qwen3Moe => ("Qwen3MoeForCausalLM", "silu", 1e-6),
         GraniteMoe => ("GraniteMoeForCausalLM", "silu", 1e-6),
         Olmoe => ("OlmoeForCausalLM", "silu", 1e-5),
+        GptOss => ("GptOssForCausalLM", "silu", 1e-5),
         Qwen2 => ("Qwen2ForCausalLM", "silu", 1e-6),
         Qwen3 => ("Qwen3ForCausalLM", "silu", 1e-6),
         Gemma2 => ("Gemma2ForCausalLM", "gelu_pytorch_tanh", 1e-6),
@@ -325,7 +327,7 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
 
 /// The fields of experts, if the case has experts.
 fn put_experts(spec: &SynthSpec, config: &mut Value) {
-    use Architecture::{GraniteMoe, Llama, Olmoe, Qwen3Moe};
+    use Architecture::{GptOss, GraniteMoe, Llama, Olmoe, Qwen3Moe};
     let Some(experts) = spec.experts else { return };
     config["num_experts_per_tok"] = json!(experts.used);
     match spec.architecture {
@@ -333,7 +335,7 @@ fn put_experts(spec: &SynthSpec, config: &mut Value) {
         _ => config["intermediate_size"] = json!(experts.ffn),
     }
     match spec.architecture {
-        Llama | GraniteMoe => config["num_local_experts"] = json!(experts.count),
+        Llama | GraniteMoe | GptOss => config["num_local_experts"] = json!(experts.count),
         _ => config["num_experts"] = json!(experts.count),
     }
     config["norm_topk_prob"] = json!(spec.architecture != Olmoe);
