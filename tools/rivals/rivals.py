@@ -15,7 +15,7 @@ import signal
 import statistics
 import subprocess
 
-SHAPES = {"1b": "llama-1b", "0.6b": "qwen3-0.6b"}
+SHAPES = {"1b": "llama-1b", "0.6b": "qwen3-0.6b", "gpt-oss-20b": "gpt-oss-20b-slice"}
 PROMPT, STEPS = 512, 16
 # Regime: kind, sequences, positions before.
 MODEL = {

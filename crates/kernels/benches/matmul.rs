@@ -94,7 +94,8 @@ impl BenchOptions {
 fn format_named(name: &str) -> Format {
     use Format::*;
     [
-        F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K,
+        F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS,
+        MXFP4,
     ]
     .into_iter()
     .find(|format| format!("{format:?}").eq_ignore_ascii_case(name))

@@ -54,7 +54,12 @@ impl ModelCost {
             quantized: false,
         };
         let mut quantized_bytes = 0;
-        for tensor in gguf.tensors().filter(|tensor| tensor.rows() > 1) {
+        // The biases of experts have two dimensions, and are next to nothing.
+        let matrices = |name: &str| name.ends_with(".weight");
+        for tensor in gguf
+            .tensors()
+            .filter(|tensor| tensor.rows() > 1 && matrices(tensor.name))
+        {
             let weights = tensor.elements() as u64;
             let bytes = tensor.bytes.len() as u64;
             let is_expert = tensor.dims.len() == 3;
@@ -184,6 +189,11 @@ pub(super) mod tests {
         assert_eq!(tiny.output_weights, 300 * 64);
         assert_eq!(tiny.weight_bytes, 4 * (2 * LAYER + 300 * 64));
         assert!(!tiny.quantized);
+        let (_, gpt_oss) = cost("tiny-gpt-oss", "F32");
+        // Four heads of 32 over 2, a router of 8 experts; experts of 64 in four layers.
+        let attention = 64 * 128 * 2 + 2 * 64 * 64 + 8 * 64;
+        assert_eq!(gpt_oss.layer_weights, 4 * attention);
+        assert_eq!(gpt_oss.expert_weights, 4 * 8 * 3 * 64 * 64);
         let (_, tied) = cost("tiny-qwen3", "Q8_0");
         assert_eq!(tied.output_weights, 300 * 64);
         assert!(tied.quantized);
