@@ -39,13 +39,6 @@ fn text(rig: &Rig, ask: &Value) -> String {
         .collect()
 }
 
-/// Reads until there is some of the answer's text.
-fn first_token(client: &mut Client) {
-    assert_eq!(client.head().status, 200);
-    while !client.chunk().expect("a token").contains("\"content\":\"") {}
-    while !client.chunk().expect("a token").contains("\"content\":\"") {}
-}
-
 #[test]
 fn disconnected_client_frees_its_work_within_one_step() {
     for stream in [true, false] {
