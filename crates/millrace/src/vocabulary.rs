@@ -9,11 +9,12 @@ pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure>
     let model = match meta.model {
         "gpt2" => VocabModel::Bpe,
         "llama" => VocabModel::Spm,
+        "gemma4" => VocabModel::CharBpe,
         "bert" => VocabModel::WordPiece,
         "t5" => VocabModel::Unigram,
         other => {
             let why = format!(
-                "tokenizer.ggml.model is {other:?}; supported are gpt2, llama, bert and t5"
+                "tokenizer.ggml.model is {other:?}; supported are gpt2, llama, gemma4, bert and t5"
             );
             return Err(Failure::user(why));
         }

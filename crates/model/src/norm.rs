@@ -16,6 +16,15 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
+    /// An RMS norm without biases.
+    pub(crate) fn rms(weight: Vec<f32>) -> Self {
+        Self {
+            weight,
+            bias: None,
+            centered: false,
+        }
+    }
+
     /// Normalizes one row into `out`.
     pub(crate) fn apply(&self, isa: Isa, eps: f32, x: &[f32], out: &mut [f32]) {
         if self.centered {
@@ -61,20 +70,51 @@ pub(crate) fn layer_norm(
     }
 }
 
-/// The sum of a row, in an order that depends on the length only.
+/// The sum of a row.
 fn sum(row: &[f32]) -> f32 {
+    sum_of(row, |entry| entry)
+}
+
+/// The sum of a function of a row's entries, in an order that depends on the length only.
+pub(crate) fn sum_of(row: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     let mut sums = [0.0; SUMS];
     for part in row.chunks(SUMS) {
         for (sum, entry) in sums.iter_mut().zip(part) {
-            *sum += entry;
+            *sum += of(*entry);
         }
     }
     sums.iter().sum()
 }
 
+/// Subtracts the mean and `deviations` standard deviations from each entry, and replaces what is negative then by 0.
+pub(crate) fn keep_largest(row: &mut [f32], deviations: f32) {
+    let mean = sum(row) / row.len() as f32;
+    let squares = sum_of(row, |entry| (entry - mean) * (entry - mean));
+    let cutoff = mean + (squares / (row.len() - 1) as f32).sqrt() * deviations;
+    row.iter_mut()
+        .for_each(|entry| *entry = (*entry - cutoff).max(0.0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn largest_entries_are_kept_above_the_cutoff() {
+        let row: Vec<f32> = (0..70)
+            .map(|i| ((i * 13 % 17) as f32).sin() + 0.3)
+            .collect();
+        let wide: Vec<f64> = row.iter().map(|x| f64::from(*x)).collect();
+        let mean = wide.iter().sum::<f64>() / 70.0;
+        let variance = wide.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 69.0;
+        let mut kept = row;
+        keep_largest(&mut kept, 0.8);
+        for (kept, x) in kept.iter().zip(wide) {
+            let wanted = (x - mean - 0.8 * variance.sqrt()).max(0.0);
+            assert!((f64::from(*kept) - wanted).abs() < 1e-5, "{kept} {wanted}");
+        }
+        assert!(kept.contains(&0.0) && kept.iter().any(|x| *x > 0.0));
+    }
 
     #[test]
     fn norms_equal_their_definitions() {

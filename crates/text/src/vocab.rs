@@ -16,6 +16,8 @@ pub const MERGES_MAX: usize = 1 << 22;
 pub enum VocabModel {
     /// `gpt2`: byte-level BPE with merges.
     Bpe,
+    /// `gemma4`: BPE with merges over characters, spaces as `▁`, and byte fallback.
+    CharBpe,
     /// `llama`: SentencePiece BPE with scores and byte fallback.
     Spm,
     /// `t5`: SentencePiece Unigram with scores, as in XLM-R.

@@ -2,11 +2,13 @@
 //! over these counts can be compared with the machine's limits.
 
 use super::speed_test::SpeedTest;
-use kernels::KvKind;
+use kernels::{KvKind, KvShape};
 use model::PAGE_TOKENS;
-use model::config::Config;
+use model::config::{Config, LayerShape};
 use model::gguf::Gguf;
 
+/// Names of tables of which a token reads one row.
+const TABLES: [&str; 2] = [EMBEDDING, "per_layer_token_embd.weight"];
 /// Name of the token embedding, which is also the output matrix if the file has no other.
 const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
@@ -15,6 +17,8 @@ const OUTPUT: &str = "output.weight";
 #[derive(Clone, Debug)]
 pub(super) struct ModelCost {
     config: Config,
+    /// Bytes of the key and value of a position that each layer reads.
+    position_bytes: Vec<u64>,
     /// Bytes of a KV page, all layers.
     page_bytes: u64,
     /// Bytes of all matrices that every step reads once, as stored in the file.
@@ -42,8 +46,20 @@ impl ModelCost {
     pub(super) fn of(gguf: &Gguf, config: Config, kv: KvKind) -> Self {
         let separate = gguf.tensor(OUTPUT).is_some();
         let projection = if separate { OUTPUT } else { EMBEDDING };
-        let page = config.kv_shape(1, PAGE_TOKENS, kv).bytes();
+        let page = config.kv_bytes(1, PAGE_TOKENS, kv);
+        let position = |shape: &LayerShape| {
+            let page = KvShape {
+                layers: 1,
+                pages: 1,
+                page_tokens: PAGE_TOKENS,
+                kv_heads: shape.kv_heads,
+                head_dim: shape.head_dim,
+                kind: kv,
+            };
+            (page.bytes().unwrap_or(usize::MAX) / PAGE_TOKENS) as u64
+        };
         let mut cost = Self {
+            position_bytes: config.shapes.iter().map(position).collect(),
             config,
             page_bytes: page.unwrap_or(usize::MAX) as u64,
             weight_bytes: 0,
@@ -65,7 +81,7 @@ impl ModelCost {
             let is_expert = tensor.dims.len() == 3;
             match tensor.name {
                 name if name == projection => cost.output_weights += weights,
-                EMBEDDING => continue,
+                name if TABLES.contains(&name) => continue,
                 _ if is_expert => cost.expert_weights += weights,
                 _ => cost.layer_weights += weights,
             }
@@ -97,12 +113,11 @@ impl ModelCost {
     pub(super) fn test_work(&self, test: SpeedTest) -> TestWork {
         match test {
             SpeedTest::Prompt { tokens, context } => {
-                let visible = self.visible_positions(context, tokens);
+                let products = self.attention_products(context, tokens);
                 TestWork {
-                    bytes: (self.step_bytes(tokens)
-                        + self.kv_bytes(self.visible_positions(context + tokens - 1, 1)))
+                    bytes: (self.step_bytes(tokens) + self.kv_bytes(context + tokens - 1, 1))
                         as f64,
-                    ops: self.operations(tokens as u64, 1, visible),
+                    ops: self.operations(tokens as u64, 1, products),
                 }
             }
             SpeedTest::Decode {
@@ -111,11 +126,11 @@ impl ModelCost {
                 context,
             } => {
                 let (steps, batch) = (tokens as u64, batch as u64);
-                let visible = self.visible_positions(context, tokens) * batch;
+                let products = self.attention_products(context, tokens) * batch;
+                let kv = self.kv_bytes(context, tokens) * batch;
                 TestWork {
-                    bytes: (self.step_bytes(batch as usize) * steps + self.kv_bytes(visible))
-                        as f64,
-                    ops: self.operations(steps * batch, steps * batch, visible),
+                    bytes: (self.step_bytes(batch as usize) * steps + kv) as f64,
+                    ops: self.operations(steps * batch, steps * batch, products),
                 }
             }
         }
@@ -134,27 +149,36 @@ impl ModelCost {
         experts.map_or(0.0, |experts| experts.used as f64 / experts.count as f64)
     }
 
-    fn operations(&self, rows: u64, logit_rows: u64, visible: u64) -> f64 {
+    fn operations(&self, rows: u64, logit_rows: u64, attention_products: u64) -> f64 {
         let chosen = (self.expert_weights as f64 * self.used_share()).round() as u64;
         let layers = self.layer_weights + chosen;
         let matmul = 2 * (layers * rows + self.output_weights * logit_rows);
-        // One product with each key, and one with each value.
-        let attention = 4 * self.config.query_cols() as u64 * visible;
-        (matmul + attention) as f64
+        (matmul + 2 * attention_products) as f64
     }
 
-    fn kv_bytes(&self, visible: u64) -> u64 {
-        visible * self.page_bytes / (PAGE_TOKENS * self.config.layers) as u64
+    /// Multiplications of queries with keys, and of weights with values.
+    fn attention_products(&self, first: usize, rows: usize) -> u64 {
+        let heads = self.config.heads;
+        self.sum_visible(first, rows, |layer| {
+            2 * (heads * self.config.shapes[layer].head_dim) as u64
+        })
     }
 
-    /// Positions visible to `rows` tokens from position `first` on, summed over tokens and layers.
-    fn visible_positions(&self, first: usize, rows: usize) -> u64 {
+    /// Bytes of the keys and values visible to `rows` tokens from position `first` on.
+    fn kv_bytes(&self, first: usize, rows: usize) -> u64 {
+        self.sum_visible(first, rows, |layer| self.position_bytes[layer])
+    }
+
+    /// The sum of `each` layer's number over the positions visible to `rows` tokens from position `first` on.
+    fn sum_visible(&self, first: usize, rows: usize, each: impl Fn(usize) -> u64) -> u64 {
         let of_row = |row: usize| {
             let all = first + row + 1;
-            let windows = self.config.windows.iter();
-            windows
-                .map(|window| window.map_or(all, |window| all.min(window)) as u64)
-                .sum::<u64>()
+            let windows = self.config.windows.iter().enumerate();
+            let of_layer = |(layer, window): (usize, &Option<usize>)| {
+                let visible = window.map_or(all, |window| all.min(window));
+                visible as u64 * each(layer)
+            };
+            windows.map(of_layer).sum::<u64>()
         };
         (0..rows).map(of_row).sum()
     }
@@ -248,6 +272,21 @@ pub(super) mod tests {
     fn windows_limit_visible_positions() {
         let (_, gemma) = cost("tiny-gemma2", "F32");
         // Two of four layers have a window of sixteen positions.
-        assert_eq!(gemma.visible_positions(99, 1), 2 * 16 + 2 * 100);
+        assert_eq!(gemma.sum_visible(99, 1, |_| 1), 2 * 16 + 2 * 100);
+    }
+
+    #[test]
+    fn layers_are_counted_with_their_own_heads() {
+        let (file, gemma) = cost("tiny-gemma4", "F32");
+        let table = file.tensor(TABLES[1]).unwrap();
+        assert!(gemma.weight_bytes < table.bytes.len() as u64 + 4 * gemma.layer_weights);
+        // Windowed layers have two KV heads of 16, the others one of 32; two bytes an element.
+        let (windowed, whole) = (2 * 2 * 16 * 2, 2 * 32 * 2);
+        let count = |windowed: bool| {
+            let windows = gemma.config.windows.iter();
+            windows.filter(|w| w.is_some() == windowed).count() as u64
+        };
+        let wanted = count(true) * 16 * windowed + count(false) * 100 * whole;
+        assert_eq!(gemma.kv_bytes(99, 1), wanted);
     }
 }

@@ -109,7 +109,8 @@ fn apply_shape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
             let names = Architecture::ALL.map(Architecture::name).join(", ");
             Failure::user(format!("no architecture {name:?}; known are {names}"))
         })?;
-        spec.experts = SynthSpec::tiny(spec.architecture).experts;
+        let tiny = SynthSpec::tiny(spec.architecture);
+        (spec.experts, spec.differing) = (tiny.experts, tiny.differing);
     }
     let sizes = [
         (&mut spec.dim, shape.dim),

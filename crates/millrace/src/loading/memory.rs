@@ -15,6 +15,9 @@ const PACKED_PERCENT: u64 = 106;
 /// and the rotation angles.
 const WIDE: (usize, usize, usize, usize, usize) = (3, 2, 2, 2, 2);
 
+/// Columns of a row's workspace for several states of the stream, besides those as wide as the stream (Gemma 3n).
+const STATE_COLUMNS: usize = 68;
+
 /// Bytes that a model would have once loaded, estimated from the header.
 pub(crate) fn bytes_needed(source: &ModelSource, settings: &Settings) -> Result<u64, Failure> {
     let files = source.open(settings.model.quantize)?;
@@ -31,19 +34,30 @@ pub(crate) fn bytes_needed(source: &ModelSource, settings: &Settings) -> Result<
 /// Bytes that a decoder's KV cache and workspace would have once loaded.
 fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u64, Failure> {
     let config = files.config(options.context_max).map_err(Failure::user)?;
-    let kv = config.kv_shape(options.pages, PAGE_TOKENS, options.kv);
-    let kv = kv.bytes().unwrap_or(usize::MAX) as u64;
+    let kv = config.kv_bytes(options.pages, PAGE_TOKENS, options.kv);
+    let kv = kv.unwrap_or(usize::MAX) as u64;
     let vocab = files
         .tensor("token_embd.weight")
         .map_or(0, |tensor| tensor.rows());
     let (stream, query, key, hidden, angles) = WIDE;
+    // Further states, their predictions, and a low-rank path of each.
+    let states = match config.states() {
+        1 => 0,
+        states => (2 * states + 1) * config.dim + STATE_COLUMNS,
+    };
     let row = stream * config.dim
         + query * config.query_cols()
         + key * config.kv_cols()
         + hidden * config.hidden
-        + angles * config.head_dim;
+        + angles * config.head_dim
+        + (config.layers + 1) * config.per_layer
+        + states;
     let experts = config.experts.map_or(0, |experts| {
-        experts_scratch_bytes(&experts, config.dim, options.rows_max)
+        let sums = match config.sums_experts() {
+            true => 4 * options.rows_max * config.dim,
+            false => 0,
+        };
+        sums + experts_scratch_bytes(&experts, config.dim, options.rows_max)
     });
     let widest = config.cols_max();
     let scratch = options.rows_max * (4 * row + 6 * widest + 192)
@@ -56,4 +70,45 @@ fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u6
 fn experts_scratch_bytes(experts: &ExpertsConfig, dim: usize, rows: usize) -> usize {
     let gathered = rows.max(experts.used);
     rows * (4 * experts.count + 16 * experts.used) + gathered * 4 * (2 * experts.hidden + dim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels::{Isa, KvKind, Pool};
+    use model::Model;
+    use model::gguf::Gguf;
+    use model::synth::SynthSpec;
+
+    #[test]
+    fn estimates_are_near_what_a_loaded_model_has() {
+        for preset in [
+            "small-llama",
+            "small-qwen3moe",
+            "small-gemma4",
+            "small-gemma4-26b",
+            "small-gemma3n",
+        ] {
+            let bytes = SynthSpec::preset(preset).unwrap().to_bytes().unwrap();
+            let files = || ModelFiles::from(Gguf::from_bytes(bytes.clone()).unwrap());
+            let options = LoadOptions {
+                context_max: Some(256),
+                page_tokens: PAGE_TOKENS,
+                pages: 16,
+                kv: KvKind::F16,
+                rows_max: 512,
+                logit_rows_max: 16,
+            };
+            let estimate = decoder_scratch_bytes(&files(), &options).unwrap() as f64;
+            let pool = Pool::new(1);
+            let model = Model::load(files(), Isa::detect(), pool, &options, &mut |_| {});
+            let bytes = model.unwrap().bytes();
+            let found = (bytes.kv + bytes.scratch) as f64;
+            let ratio = estimate / found;
+            assert!(
+                (0.85..1.2).contains(&ratio),
+                "{preset}: {estimate} for {found}"
+            );
+        }
+    }
 }

@@ -125,7 +125,7 @@ pub(super) fn load_options(
         .config(settings.model.context)
         .map_err(Failure::user)?;
     let kv = settings.model.kv_type.into();
-    let page_bytes = config.kv_shape(1, PAGE_TOKENS, kv).bytes();
+    let page_bytes = config.kv_bytes(1, PAGE_TOKENS, kv);
     let page_bytes =
         page_bytes.ok_or_else(|| Failure::user("a page of this model is too large"))?;
     let position_bytes = page_bytes.div_ceil(PAGE_TOKENS) as u64;

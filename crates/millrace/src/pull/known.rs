@@ -35,6 +35,37 @@ const KNOWN: &[Known] = &[
         "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF",
         "Q4_K_M",
     ),
+    known_repository(
+        "gemma4:e4b",
+        "bartowski/google_gemma-4-E4B-it-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "gemma4:e2b",
+        "bartowski/google_gemma-4-E2B-it-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository("gemma4:12b", "bartowski/gemma-4-12B-it-GGUF", "Q4_K_M"),
+    known_repository(
+        "gemma4:26b",
+        "bartowski/google_gemma-4-26B-A4B-it-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "gemma4:31b",
+        "bartowski/google_gemma-4-31B-it-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "gemma3n:e4b",
+        "bartowski/google_gemma-3n-E4B-it-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "gemma3n:e2b",
+        "bartowski/google_gemma-3n-E2B-it-GGUF",
+        "Q4_K_M",
+    ),
     known_repository("gemma3:4b", "bartowski/google_gemma-3-4b-it-GGUF", "Q4_K_M"),
     known_repository("gemma3:1b", "bartowski/google_gemma-3-1b-it-GGUF", "Q4_K_M"),
     known_repository("gemma2:2b", "bartowski/gemma-2-2b-it-GGUF", "Q4_K_M"),

@@ -157,6 +157,23 @@ fn draft_tokens_change_no_answer_of_experts() {
     );
 }
 
+/// Rows without outputs are dropped in the middle of the layers, and a rolled back position has parts in two caches.
+#[test]
+fn draft_tokens_change_no_answer_where_layers_share_keys_and_values() {
+    for architecture in [Architecture::Gemma4, Architecture::Gemma3n] {
+        let (plain, ..) = answers(architecture, Speculation::Off, None);
+        let (looked_up, ..) = answers(architecture, Speculation::PromptLookup, None);
+        assert_eq!(plain, looked_up, "{architecture}");
+        let same = load(architecture, 1, 1);
+        let (guessed, drafted, accepted) = answers(architecture, Speculation::Draft, Some(same));
+        assert_eq!(plain, guessed, "{architecture}");
+        assert!(
+            accepted == drafted && drafted > 0,
+            "{architecture}: {accepted} of {drafted}"
+        );
+    }
+}
+
 #[test]
 fn draft_model_on_the_command_line() {
     let folder = Folder::new("draft");

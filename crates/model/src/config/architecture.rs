@@ -53,11 +53,15 @@ pub enum Architecture {
     Olmoe,
     /// gpt-oss.
     GptOss,
+    /// Gemma 4, text.
+    Gemma4,
+    /// Gemma 3n, text.
+    Gemma3n,
 }
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -83,6 +87,8 @@ impl Architecture {
         Self::GraniteMoe,
         Self::Olmoe,
         Self::GptOss,
+        Self::Gemma4,
+        Self::Gemma3n,
     ];
 
     /// The name in `general.architecture`, which is also the prefix of the keys.
@@ -113,6 +119,8 @@ impl Architecture {
             Self::GraniteMoe => "granitemoe",
             Self::Olmoe => "olmoe",
             Self::GptOss => "gpt-oss",
+            Self::Gemma4 => "gemma4",
+            Self::Gemma3n => "gemma3n",
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::traits::{ExpertRule, Traits};
-use super::{ConfigError, grouped, limits};
+use super::{COLUMN_GROUP, ConfigError, grouped, limits};
 
 /// The feed-forward part of a model with experts. A router gives each row a score for each expert; the row uses the
 /// experts with the best scores and adds their outputs by their shares of the scores.
@@ -20,8 +20,8 @@ pub struct ExpertsConfig {
 
 /// Widths of the feed-forward part.
 pub(super) struct FeedForward {
-    /// The part that every row uses: all of it, or the shared expert, or 0.
-    pub(super) hidden: usize,
+    /// The part that every row uses, of each layer: all of it, or the shared expert, or 0.
+    pub(super) hidden: Vec<usize>,
     pub(super) experts: Option<ExpertsConfig>,
 }
 
@@ -31,7 +31,11 @@ const WIDTH: &str = "expert_feed_forward_length";
 const SHARED: &str = "expert_shared_feed_forward_length";
 const DENSE: &str = "feed_forward_length";
 
-pub(super) fn read(keys: &Keys<'_>, traits: &Traits) -> Result<FeedForward, ConfigError> {
+pub(super) fn read(
+    keys: &Keys<'_>,
+    traits: &Traits,
+    layers: usize,
+) -> Result<FeedForward, ConfigError> {
     let ExpertRule::Allowed {
         required,
         normalized,
@@ -39,9 +43,8 @@ pub(super) fn read(keys: &Keys<'_>, traits: &Traits) -> Result<FeedForward, Conf
     } = traits.experts
     else {
         refuse(keys)?;
-        let hidden = grouped(keys, DENSE, limits::HIDDEN)?;
         return Ok(FeedForward {
-            hidden,
+            hidden: dense_widths(keys, traits, layers)?,
             experts: None,
         });
     };
@@ -51,9 +54,8 @@ pub(super) fn read(keys: &Keys<'_>, traits: &Traits) -> Result<FeedForward, Conf
         false => keys.size(COUNT, least, limits::EXPERTS)?.unwrap_or(0),
     };
     if count == 0 {
-        let hidden = grouped(keys, DENSE, limits::HIDDEN)?;
         return Ok(FeedForward {
-            hidden,
+            hidden: dense_widths(keys, traits, layers)?,
             experts: None,
         });
     }
@@ -61,6 +63,7 @@ pub(super) fn read(keys: &Keys<'_>, traits: &Traits) -> Result<FeedForward, Conf
     check_router(keys, normalized)?;
     let hidden = match keys.get(WIDTH) {
         Some(_) => grouped(keys, WIDTH, limits::HIDDEN)?,
+        None if traits.dense_beside_experts => return Err(keys.missing(WIDTH)),
         None => grouped(keys, DENSE, limits::HIDDEN)?,
     };
     let shared_hidden = match keys.size(SHARED, 0, limits::HIDDEN)? {
@@ -69,7 +72,10 @@ pub(super) fn read(keys: &Keys<'_>, traits: &Traits) -> Result<FeedForward, Conf
         Some(_) => grouped(keys, SHARED, limits::HIDDEN)?,
     };
     Ok(FeedForward {
-        hidden: shared_hidden,
+        hidden: match traits.dense_beside_experts {
+            true => dense_widths(keys, traits, layers)?,
+            false => vec![shared_hidden; layers],
+        },
         experts: Some(ExpertsConfig {
             count,
             used,
@@ -77,6 +83,26 @@ pub(super) fn read(keys: &Keys<'_>, traits: &Traits) -> Result<FeedForward, Conf
             normalized,
         }),
     })
+}
+
+/// The width of each layer's feed-forward part.
+fn dense_widths(
+    keys: &Keys<'_>,
+    traits: &Traits,
+    layers: usize,
+) -> Result<Vec<usize>, ConfigError> {
+    if !traits.layers_differ {
+        return Ok(vec![grouped(keys, DENSE, limits::HIDDEN)?; layers]);
+    }
+    let widths = keys.sizes(DENSE, layers, COLUMN_GROUP, limits::HIDDEN)?;
+    let widths = widths.ok_or_else(|| keys.missing(DENSE))?;
+    match widths
+        .iter()
+        .find(|width| !width.is_multiple_of(COLUMN_GROUP))
+    {
+        Some(width) => Err(keys.range(DENSE, width, format!("a multiple of {COLUMN_GROUP}"))),
+        None => Ok(widths),
+    }
 }
 
 /// Rejects experts in a family that has none.

@@ -16,15 +16,19 @@ fn any(architecture: Architecture, changes: &[(&str, Field)]) -> Config {
 #[test]
 fn family_traits_are_expected() {
     use Architecture::{
-        Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Glm4, Granite, GraniteMoe, Olmo2, Phi2,
+        Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Gemma3n, Gemma4, Glm4, Granite,
+        GraniteMoe, Olmo2, Phi2,
     };
     for architecture in Architecture::ALL {
         let config = any(architecture, &[]);
         assert_eq!(config.architecture, architecture);
-        let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3);
+        let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3 | Gemma3n | Gemma4);
         let gelu = gemma || architecture == Phi2;
         assert_eq!(config.gate == Gate::Gelu, gelu, "{architecture}");
-        let post = matches!(architecture, Gemma2 | Gemma3 | Olmo2 | Exaone4 | Glm4);
+        let post = matches!(
+            architecture,
+            Gemma2 | Gemma3 | Gemma3n | Gemma4 | Olmo2 | Exaone4 | Glm4
+        );
         assert_eq!(config.traits.post_norms, post, "{architecture}");
         let scales = &config.scales;
         let embedding = if gemma { 8.0 } else { 1.0 };
@@ -40,7 +44,11 @@ fn family_traits_are_expected() {
             (16, 16),
             "{architecture}"
         );
-        assert_eq!(scales.query, 0.25, "{architecture}");
+        let query = match architecture {
+            Gemma3n | Gemma4 => 1.0,
+            _ => 0.25,
+        };
+        assert_eq!(scales.query, query, "{architecture}");
         assert_eq!(config.context_max, 128, "{architecture}");
     }
 }
@@ -178,7 +186,7 @@ fn values_of_one_family_are_bounded() {
 fn unknown_architecture_names_the_nearest() {
     for (name, near) in [
         ("qwen35", "nearest: qwen3, "),
-        ("gemma4", "nearest: gemma2, gemma3, gemma; "),
+        ("gemma40", "nearest: gemma4, gemma2, gemma3; "),
         ("rwkv7", "is not supported; supported are llama, "),
     ] {
         let error = read(&keys(name)).unwrap_err().to_string();

@@ -46,6 +46,35 @@ impl<'a> Keys<'a> {
             .ok_or_else(|| self.missing(name))
     }
 
+    /// A whole number in `least..=most` for each of `len` layers, if the key is present: an array, or one for all.
+    pub(crate) fn sizes(
+        &self,
+        name: &str,
+        len: usize,
+        least: usize,
+        most: usize,
+    ) -> Result<Option<Vec<usize>>, ConfigError> {
+        if !matches!(self.get(name), Some(Value::Array(_))) {
+            let size = self.size(name, least, most)?;
+            return Ok(size.map(|size| vec![size; len]));
+        }
+        let numbers = self.numbers(name, len)?.unwrap_or_default();
+        if numbers.len() != len {
+            return Err(self.range(
+                name,
+                numbers.len(),
+                format!("{len} long, one for each layer"),
+            ));
+        }
+        let sizes = numbers
+            .into_iter()
+            .map(|found| match usize::try_from(found) {
+                Ok(size) if (least..=most).contains(&size) => Ok(size),
+                _ => Err(self.range(name, found, format!("{least} to {most}"))),
+            });
+        sizes.collect::<Result<_, _>>().map(Some)
+    }
+
     /// A finite number within `bound`, if the key is present.
     pub(crate) fn float(
         &self,

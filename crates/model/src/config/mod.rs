@@ -3,18 +3,23 @@
 //! One decoder runs all families. Their differences are data: a row of the table in `traits.rs`, and the fields
 //! of [`Config`].
 
+pub(crate) mod altup;
 mod architecture;
+#[cfg(test)]
+mod differing_tests;
 mod error;
 #[cfg(test)]
 mod expert_tests;
 mod experts;
 #[cfg(test)]
 mod family_tests;
+mod heads;
 pub(crate) mod keys;
 pub mod limits;
 mod nearest;
 mod rope;
 mod scales;
+pub(crate) mod shapes;
 #[cfg(test)]
 mod tests;
 pub(crate) mod traits;
@@ -24,12 +29,13 @@ pub use architecture::Architecture;
 pub use error::ConfigError;
 pub use experts::ExpertsConfig;
 pub(crate) use experts::refuse as refuse_experts;
+pub(crate) use heads::HeadSizes;
 pub use rope::RopeConfig;
 pub use scales::{Scales, Temperature};
+pub use shapes::LayerShape;
 pub use traits::Gate;
 
 use crate::gguf::{FromValue, Gguf};
-use kernels::{KvKind, KvShape};
 use keys::Keys;
 use rope::RopeSizes;
 use traits::Traits;
@@ -50,16 +56,20 @@ pub struct Config {
     pub layers_ignored: usize,
     /// Width of the residual stream.
     pub dim: usize,
-    /// Width of the feed-forward part; beside experts, of the shared expert, or 0.
+    /// Width of the widest feed-forward part; beside experts, of the shared expert, or 0.
     pub hidden: usize,
     /// Experts of the feed-forward part.
     pub experts: Option<ExpertsConfig>,
     /// Query heads; a multiple of `kv_heads`.
     pub heads: usize,
-    /// Key and value heads.
+    /// Key and value heads of a layer without a window.
     pub kv_heads: usize,
-    /// Elements of a head.
+    /// Elements of a head of a layer without a window.
     pub head_dim: usize,
+    /// Sizes of each layer, which differ in few families.
+    pub shapes: Vec<LayerShape>,
+    /// Width of the embeddings that each layer adds for a token; 0 for none.
+    pub per_layer: usize,
     /// Positions in the model's training.
     pub context_trained: usize,
     /// Positions of a sequence; selects long or short rope factors.
@@ -95,27 +105,31 @@ impl Config {
         let (keys, traits) = (Keys::new(gguf, architecture.name()), architecture.traits());
         let (layers, layers_ignored) = read_layers(&keys)?;
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
-        let feed_forward = experts::read(&keys, &traits)?;
-        let heads = HeadSizes::read(&keys, dim)?;
+        let feed_forward = experts::read(&keys, &traits, layers)?;
+        let windows = windows::read(&keys, traits.windows, layers)?;
+        let (heads, shapes) =
+            LayerShape::read_all(&keys, &traits, dim, &windows, &feed_forward.hidden)?;
         let (context_trained, context_max) = read_context(&keys, context_max)?;
         let sizes = RopeSizes {
             head_dim: heads.dim,
+            local_head_dim: heads.local_dim,
             context_trained,
             context_max,
         };
         let (rope, rope_local) = rope::read(&keys, &traits, &sizes)?;
-        let windows = windows::read(&keys, traits.windows, layers)?;
         Ok(Self {
             architecture,
             traits,
             layers,
             layers_ignored,
             dim,
-            hidden: feed_forward.hidden,
+            hidden: shapes.iter().map(|shape| shape.hidden).max().unwrap_or(0),
             experts: feed_forward.experts,
             heads: heads.queries,
             kv_heads: heads.keys,
             head_dim: heads.dim,
+            shapes,
+            per_layer: read_per_layer(&keys, &traits)?,
             context_trained,
             context_max,
             norm_eps: read_eps(&keys, &traits)?,
@@ -143,93 +157,30 @@ impl Config {
     pub fn cols_max(&self) -> usize {
         let expert = self.experts.map_or(0, |experts| experts.hidden);
         let hidden = self.hidden.max(expert);
-        self.dim.max(hidden).max(self.query_cols())
+        let widest = self.dim.max(hidden).max(self.per_layer);
+        widest.max(self.query_cols())
     }
 
-    /// Columns of a row of queries.
+    /// Whether the outputs of experts are summed before they are added to those of a feed-forward part beside them.
+    pub fn sums_experts(&self) -> bool {
+        self.traits.dense_beside_experts && self.experts.is_some()
+    }
+
+    /// States of the stream in a row: 1, or more in Gemma 3n.
+    pub fn states(&self) -> usize {
+        if self.traits.altup { altup::STATES } else { 1 }
+    }
+
+    /// Columns of a row of queries, of the widest layer.
     pub fn query_cols(&self) -> usize {
-        self.heads * self.head_dim
+        let widest = self.shapes.iter().map(|shape| shape.head_dim).max();
+        self.heads * widest.unwrap_or(0)
     }
 
-    /// Columns of a row of keys, and of values.
+    /// Columns of a row of keys, and of values, of the widest layer.
     pub fn kv_cols(&self) -> usize {
-        self.kv_heads * self.head_dim
-    }
-
-    /// Shape of a KV cache with `pages` pages for all layers.
-    pub fn kv_shape(&self, pages: usize, page_tokens: usize, kind: KvKind) -> KvShape {
-        KvShape {
-            layers: self.layers,
-            pages,
-            page_tokens,
-            kv_heads: self.kv_heads,
-            head_dim: self.head_dim,
-            kind,
-        }
-    }
-}
-
-/// Numbers of heads, and their size.
-pub(crate) struct HeadSizes {
-    pub(crate) queries: usize,
-    pub(crate) keys: usize,
-    pub(crate) dim: usize,
-}
-
-impl HeadSizes {
-    pub(crate) fn read(keys: &Keys<'_>, dim: usize) -> Result<Self, ConfigError> {
-        let queries = keys.required("attention.head_count", 1, limits::HEADS)?;
-        let kv = keys
-            .size("attention.head_count_kv", 1, queries)?
-            .unwrap_or(queries);
-        if !queries.is_multiple_of(kv) {
-            return Err(keys.range(
-                "attention.head_count_kv",
-                kv,
-                format!("a divisor of {queries}, the number of query heads"),
-            ));
-        }
-        let head_dim = match keys.size("attention.key_length", 2, limits::HEAD_DIM)? {
-            Some(head_dim) => head_dim,
-            None if dim.is_multiple_of(queries) && dim / queries <= limits::HEAD_DIM => {
-                dim / queries
-            }
-            None => {
-                let bound = format!("a divisor of {dim}, or attention.key_length be given");
-                return Err(keys.range("attention.head_count", queries, bound));
-            }
-        };
-        let heads = Self {
-            queries,
-            keys: kv,
-            dim: head_dim,
-        };
-        heads.check(keys)?;
-        Ok(heads)
-    }
-
-    fn check(&self, keys: &Keys<'_>) -> Result<(), ConfigError> {
-        let (name, dim) = ("attention.key_length", self.dim);
-        if !dim.is_multiple_of(2) || !(self.queries * dim).is_multiple_of(COLUMN_GROUP) {
-            let bound = format!("even, and times the heads a multiple of {COLUMN_GROUP}");
-            return Err(keys.range(name, dim, bound));
-        }
-        let values = keys
-            .size("attention.value_length", 1, limits::HEAD_DIM)?
-            .unwrap_or(dim);
-        if values != dim {
-            let bound = format!("{dim}, the length of keys");
-            return Err(keys.range("attention.value_length", values, bound));
-        }
-        for name in ["attention.key_length_swa", "attention.value_length_swa"] {
-            if keys
-                .size(name, 1, limits::HEAD_DIM)?
-                .is_some_and(|other| other != dim)
-            {
-                return Err(keys.unsupported(name, "another head size in windowed layers"));
-            }
-        }
-        Ok(())
+        let cols = self.shapes.iter().map(LayerShape::kv_cols);
+        cols.max().unwrap_or(0)
     }
 }
 
@@ -274,6 +225,16 @@ pub(crate) fn read_context(
             trained,
             format!("at least the {asked} asked for"),
         )),
+    }
+}
+
+/// The width of the embeddings that each layer adds, in a family that has them.
+fn read_per_layer(keys: &Keys<'_>, traits: &Traits) -> Result<usize, ConfigError> {
+    const NAME: &str = "embedding_length_per_layer_input";
+    match traits.per_layer {
+        false => Ok(0),
+        true if keys.size(NAME, 0, limits::DIM)?.unwrap_or(0) == 0 => Ok(0),
+        true => grouped(keys, NAME, limits::DIM),
     }
 }
 

@@ -71,7 +71,10 @@ impl RopeConfig {
 
 /// Sizes that ropes depend on.
 pub(super) struct RopeSizes {
+    /// Elements of a head of a layer without a window.
     pub(super) head_dim: usize,
+    /// Elements of a head of a layer with a window.
+    pub(super) local_head_dim: usize,
     pub(super) context_trained: usize,
     pub(super) context_max: usize,
 }
@@ -86,7 +89,7 @@ pub(super) fn read(
     let mut local = global.clone();
     if let LocalRope::Unscaled { theta } = traits.local_rope {
         local.theta = theta.unwrap_or(local.theta);
-        (local.freq_scale, local.yarn) = (1.0, false);
+        (local.freq_scale, local.yarn, local.factors) = (1.0, false, None);
         if theta.is_none() {
             local.attention_factor = 1.0;
         }
@@ -94,7 +97,20 @@ pub(super) fn read(
     if let Some(theta) = keys.float("rope.freq_base_swa", limits::THETA)? {
         local.theta = theta;
     }
+    local.dims = local.dims.min(sizes.local_head_dim);
+    if traits.layers_differ {
+        const DIMS: &str = "rope.dimension_count_swa";
+        local.dims = read_dims(keys, DIMS, sizes.local_head_dim)?.unwrap_or(local.dims);
+    }
     Ok((global, local))
+}
+
+/// The number of rotated elements of a head of `head_dim`.
+fn read_dims(keys: &Keys<'_>, name: &str, head_dim: usize) -> Result<Option<usize>, ConfigError> {
+    match keys.size(name, 2, head_dim)? {
+        Some(dims) if !dims.is_multiple_of(2) => Err(keys.range(name, dims, "even")),
+        dims => Ok(dims),
+    }
 }
 
 fn read_global(
@@ -102,12 +118,7 @@ fn read_global(
     traits: &Traits,
     sizes: &RopeSizes,
 ) -> Result<RopeConfig, ConfigError> {
-    let dims = keys
-        .size("rope.dimension_count", 2, sizes.head_dim)?
-        .unwrap_or(sizes.head_dim);
-    if !dims.is_multiple_of(2) {
-        return Err(keys.range("rope.dimension_count", dims, "even"));
-    }
+    let dims = read_dims(keys, "rope.dimension_count", sizes.head_dim)?.unwrap_or(sizes.head_dim);
     let kind = keys.text("rope.scaling.type")?.unwrap_or("linear");
     if !["none", "linear", "yarn", "longrope"].contains(&kind) {
         return Err(keys.range("rope.scaling.type", kind, "none, linear, yarn or longrope"));

@@ -67,6 +67,9 @@ impl Scales {
 }
 
 fn query_scale(traits: &Traits, layers: usize, dim: usize, heads: &HeadSizes) -> f32 {
+    if traits.unscaled_scores {
+        return 1.0;
+    }
     let by_dim = traits.layers_scaled_by_dim == Some(layers);
     let divisor = if by_dim {
         dim / heads.queries

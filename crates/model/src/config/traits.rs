@@ -87,6 +87,17 @@ pub(crate) enum QkNorm {
     Row,
 }
 
+/// Which layers read the keys and values of earlier layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KvSharing {
+    /// None.
+    Never,
+    /// As many at the end as `attention.shared_kv_layers` says; none when the key is absent.
+    ByKey,
+    /// As many at the end as the key says; all from this one on when the key is absent.
+    From(usize),
+}
+
 /// What the feed-forward part of a layer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FeedRule {
@@ -169,6 +180,21 @@ pub(crate) struct Traits {
     pub(crate) local_rope: LocalRope,
     /// A model of this many layers scales queries by `sqrt(dim / heads)`, not `sqrt(head_dim)`.
     pub(crate) layers_scaled_by_dim: Option<usize>,
+    /// Attention scores are not scaled.
+    pub(crate) unscaled_scores: bool,
+    /// Values are normalized, each head on its own and without weights. Keys before their norm are the values of a layer
+    /// without a value projection.
+    pub(crate) value_norm: bool,
+    /// Layers may differ in the size of their heads (with and without a window), in their key and value heads, and in
+    /// the width of their feed-forward part.
+    pub(crate) layers_differ: bool,
+    pub(crate) kv_sharing: KvSharing,
+    /// Each layer adds an embedding of the token, if `embedding_length_per_layer_input` is not 0.
+    pub(crate) per_layer: bool,
+    /// A feed-forward part that every row uses is beside experts, with norms of its own.
+    pub(crate) dense_beside_experts: bool,
+    /// Several states of the stream, a low-rank path beside attention, and gates that keep their largest entries.
+    pub(crate) altup: bool,
 }
 
 /// Traits that most families share.
@@ -198,6 +224,13 @@ const PLAIN: Traits = Traits {
     logit_cap: None,
     local_rope: LocalRope::AsGlobal,
     layers_scaled_by_dim: None,
+    unscaled_scores: false,
+    value_norm: false,
+    layers_differ: false,
+    kv_sharing: KvSharing::Never,
+    per_layer: false,
+    dense_beside_experts: false,
+    altup: false,
 };
 
 /// Traits of Llama.
@@ -299,6 +332,17 @@ impl Architecture {
             Self::Gemma3 => Traits {
                 windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
                 local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, layers_scaled_by_dim: Some(62), ..GEMMA
+            },
+            Self::Gemma3n => Traits {
+                windows: periodic(0, 5), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(30.0),
+                local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, unscaled_scores: true, value_norm: true,
+                layers_differ: true, kv_sharing: KvSharing::From(20), per_layer: true, altup: true, ..GEMMA
+            },
+            Self::Gemma4 => Traits {
+                windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
+                local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, factors: FactorRule::ByScaling,
+                unscaled_scores: true, value_norm: true, layers_differ: true, kv_sharing: KvSharing::ByKey,
+                per_layer: true, experts: experts(false, true, false), dense_beside_experts: true, ..GEMMA
             },
         }
     }

@@ -10,10 +10,12 @@
 //! batch-invariant, and the order of the additions is that of the experts' indices, whatever the rows' order and however
 //! the groups are divided.
 
+use super::Decoder;
 use super::layer::activate;
 use super::router::{Choice, choose};
 use super::scratch::Buffer;
 use crate::config::{Config, Gate};
+use crate::norm::Norm;
 use crate::weights::Experts;
 use kernels::{
     Activations, Isa, MatrixStack, Pool, RowGroup, add_assign, add_scaled, matmul, matmul_groups,
@@ -47,6 +49,58 @@ pub(super) struct ExpertScratch {
 /// Rows that are gathered at a time, in a batch of `rows_max` rows.
 pub(super) fn gathered_rows(config: &Config, rows_max: usize) -> usize {
     rows_max.max(config.experts.map_or(0, |experts| experts.used))
+}
+
+impl Decoder {
+    /// Lets the rows of `normed` choose their experts.
+    pub(super) fn choose_experts(&mut self, experts: &Experts) {
+        let (rows, isa) = (self.rows.queries.len(), self.isa.without_amx());
+        let (pool, scratch) = (&mut self.pool, &mut self.scratch);
+        if let Some(chosen) = &mut self.experts {
+            let activations = &mut scratch.activations;
+            chosen.choose(isa, pool, experts, activations, &scratch.normed, rows);
+        }
+    }
+
+    /// Adds the outputs of the chosen experts for the rows of `normed` to `update`, after their norm, if any.
+    pub(super) fn add_experts(&mut self, config: &Config, experts: &Experts) {
+        let (rows, isa) = (self.rows.queries.len(), self.isa.without_amx());
+        let (pool, scratch) = (&mut self.pool, &mut self.scratch);
+        let Some(chosen) = &mut self.experts else {
+            return;
+        };
+        let (activations, normed) = (&mut scratch.activations, &scratch.normed);
+        let update = scratch.update.head_mut(rows);
+        let Some(norms) = &experts.norms else {
+            return chosen.add_outputs(isa, pool, experts, activations, normed, update);
+        };
+        let sum = scratch.sums.head_mut(rows);
+        sum.fill(0.0);
+        chosen.add_outputs(isa, pool, experts, activations, normed, sum);
+        let (dim, eps) = (config.dim, config.norm_eps);
+        pool.rows2((update, dim), (sum, dim), |_, update, sum| {
+            norms.post.apply_to_parts(isa, eps, sum, dim);
+            add_assign(isa, update, sum);
+        });
+    }
+
+    /// Normalizes `update`.
+    pub(super) fn normalize_update(&mut self, config: &Config, norm: &Norm) {
+        let (rows, isa, dim) = (self.rows.queries.len(), self.isa, config.dim);
+        let update = self.scratch.update.head_mut(rows);
+        self.pool.rows(update, dim, |_, update| {
+            norm.apply_to_parts(isa, config.norm_eps, update, dim);
+        });
+    }
+
+    /// Normalizes the stream into `normed`.
+    pub(super) fn read_stream(&mut self, config: &Config, norm: &Norm) {
+        let (rows, isa, dim) = (self.rows.queries.len(), self.isa, config.dim);
+        let (stream, normed) = (&self.scratch.stream, self.scratch.normed.head_mut(rows));
+        self.pool.rows(normed, dim, |row, normed| {
+            norm.apply(isa, config.norm_eps, stream.row(row), normed);
+        });
+    }
 }
 
 impl ExpertScratch {
@@ -110,6 +164,10 @@ impl ExpertScratch {
             let copy = &mut copy[..scores.cols()];
             copy.copy_from_slice(scores.row(row));
             choose(isa, copy, normalized, choices);
+            if let Some(scales) = &experts.scales {
+                let choices = choices.iter_mut();
+                choices.for_each(|choice| choice.share *= scales[choice.expert as usize]);
+            }
         });
         self.sort(rows);
     }

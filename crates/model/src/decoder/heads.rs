@@ -27,7 +27,7 @@ impl<'a> Heads<'a> {
             isa,
             norm,
             eps: config.norm_eps,
-            head_dim: config.head_dim,
+            head_dim: config.shapes[layer].head_dim,
             norm_spans_heads: config.traits.qk_norm == QkNorm::Row,
             norm_is_last: config.traits.qk_norm == QkNorm::TurnedHeads,
             rope: config.roped[layer].then_some(rope),

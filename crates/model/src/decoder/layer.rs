@@ -1,8 +1,11 @@
 //! One layer: attention, then feed-forward.
 
+use super::caches::HeadCache;
 use super::heads::Heads;
-use super::{BlockInput, Config, Decoder, Dense, Gate, Layer, Linear, add_assign, matmul, scale};
-use crate::norm::Norm;
+use super::{
+    BlockInput, Config, Decoder, Dense, Gate, KeyValue, Layer, Linear, add_assign, matmul, scale,
+};
+use crate::norm::{Norm, keep_largest};
 use kernels::{
     Activations, AttentionParams, Isa, Pool, attend, clamped_swiglu_mul, gelu_mul, silu_mul,
 };
@@ -17,16 +20,27 @@ impl Decoder {
         next: &BlockInput,
         tables: &[u32],
     ) {
+        self.scratch.set_shape(config.heads, &config.shapes[index]);
         self.load_normed();
-        self.store_keys_and_values(config, index, layer);
-        if index + 1 == config.layers && self.keep_wanted(config, index) == 0 {
+        if let Some(stored) = &layer.key_value {
+            self.store_keys_and_values(config, index, stored);
+        }
+        if index == self.last_kv_layer && self.keep_wanted() == 0 {
             return;
         }
         self.attention(config, index, layer, tables);
         let post = layer.attention_post_norm.as_ref();
-        self.add_update(config, post, &layer.hidden_input);
+        self.add_update(config, post, None, &layer.hidden_input);
         self.feed_forward(config, layer);
-        self.add_update(config, layer.hidden_post_norm.as_ref(), next);
+        let (post, factor) = (layer.hidden_post_norm.as_ref(), layer.output_scale);
+        match &layer.per_layer {
+            None => self.add_update(config, post, factor, next),
+            Some(update) => {
+                self.add_update(config, post, None, &BlockInput::Stream);
+                self.per_layer_update(config, index, update);
+                self.add_update(config, Some(&update.post_norm), factor, next);
+            }
+        }
     }
 
     /// Loads `normed` as the input of the following projections.
@@ -38,43 +52,51 @@ impl Decoder {
             .load(self.isa, &mut self.pool, x, rows, normed.cols());
     }
 
-    fn store_keys_and_values(&mut self, config: &Config, index: usize, layer: &Layer) {
-        let rows = self.rows.queries.len();
+    /// Computes and stores the keys and values of the rows, from the loaded activations.
+    pub(super) fn store_keys_and_values(
+        &mut self,
+        config: &Config,
+        index: usize,
+        stored: &KeyValue,
+    ) {
+        let (isa, rows, pool) = (self.isa, self.rows.queries.len(), &mut self.pool);
         let scratch = &mut self.scratch;
+        let cols = scratch.key.cols();
         let (key, value) = (scratch.key.head_mut(rows), scratch.value.head_mut(rows));
-        project(
-            self.isa,
-            &mut self.pool,
-            &layer.key,
-            &scratch.activations,
-            key,
-        );
-        project(
-            self.isa,
-            &mut self.pool,
-            &layer.value,
-            &scratch.activations,
-            value,
-        );
-        let heads = Heads::new(config, self.isa, index, layer.key_norm.as_ref());
-        heads.turn(
-            &mut self.pool,
-            &self.ropes,
-            &scratch.angles,
-            key,
-            config.kv_cols(),
-        );
-        self.kv
-            .store_rows(&mut self.pool, index, &self.rows.slots, key, value);
+        project(isa, pool, &stored.key, &scratch.activations, key);
+        match &stored.value {
+            Some(linear) => project(isa, pool, linear, &scratch.activations, value),
+            None => value.copy_from_slice(key),
+        }
+        let heads = Heads::new(config, isa, index, stored.key_norm.as_ref());
+        heads.turn(pool, &self.ropes, &scratch.angles, key, cols);
+        if let Some(norm) = &stored.value_norm {
+            let head_dim = config.shapes[index].head_dim;
+            pool.rows(value, cols, |_, value| {
+                norm.apply_to_parts(isa, config.norm_eps, value, head_dim);
+            });
+        }
+        let (cache, layer) = self.caches.of(index);
+        cache
+            .kv
+            .store_rows(pool, layer, &self.rows.slots, key, value);
     }
 
     /// Drops the rows without outputs; returns the number of remaining rows.
-    fn keep_wanted(&mut self, config: &Config, index: usize) -> usize {
+    pub(super) fn keep_wanted(&mut self) -> usize {
         let wanted = &self.rows.wanted;
         if wanted.len() < self.rows.queries.len() {
             self.scratch.stream.gather(wanted);
             self.scratch.normed.gather(wanted);
-            self.scratch.angles[usize::from(config.windows[index].is_some())].gather(wanted);
+            for angles in &mut self.scratch.angles {
+                angles.gather(wanted);
+            }
+            if let Some(inputs) = &mut self.per_layer {
+                inputs.gather(wanted);
+            }
+            if let Some(states) = &mut self.states {
+                states.gather(wanted);
+            }
             self.rows.keep_wanted();
             if !self.rows.queries.is_empty() {
                 self.load_normed();
@@ -84,9 +106,16 @@ impl Decoder {
     }
 
     /// Attention, from the loaded activations to `update`.
-    fn attention(&mut self, config: &Config, index: usize, layer: &Layer, tables: &[u32]) {
+    pub(super) fn attention(
+        &mut self,
+        config: &Config,
+        index: usize,
+        layer: &Layer,
+        tables: &[u32],
+    ) {
         let rows = self.rows.queries.len();
         let scratch = &mut self.scratch;
+        let cols = scratch.query.cols();
         let query = scratch.query.head_mut(rows);
         project(
             self.isa,
@@ -96,16 +125,10 @@ impl Decoder {
             query,
         );
         let heads = Heads::new(config, self.isa, index, layer.query_norm.as_ref());
-        heads.turn(
-            &mut self.pool,
-            &self.ropes,
-            &scratch.angles,
-            query,
-            config.query_cols(),
-        );
+        heads.turn(&mut self.pool, &self.ropes, &scratch.angles, query, cols);
         if let Some(temperature) = &config.scales.temperature {
             let queries = &self.rows.queries;
-            self.pool.rows(query, config.query_cols(), |row, query| {
+            self.pool.rows(query, cols, |row, query| {
                 scale(self.isa, query, temperature.factor(queries[row].position));
             });
         }
@@ -116,12 +139,13 @@ impl Decoder {
             window: config.windows[index],
             sinks: layer.sinks.as_deref(),
         };
+        let (HeadCache { kv, attention }, kv_layer) = self.caches.of(index);
         attend(
-            scratch.attention.bounds().isa,
+            attention.bounds().isa,
             &mut self.pool,
-            &mut scratch.attention,
-            &self.kv,
-            index,
+            attention,
+            kv,
+            kv_layer,
             &params,
             &self.rows.queries,
             tables,
@@ -131,7 +155,7 @@ impl Decoder {
         let (x, update) = (scratch.attended.head(rows), scratch.update.head_mut(rows));
         scratch
             .activations
-            .load(self.isa, &mut self.pool, x, rows, config.query_cols());
+            .load(self.isa, &mut self.pool, x, rows, cols);
         project(
             self.isa,
             &mut self.pool,
@@ -142,44 +166,41 @@ impl Decoder {
     }
 
     /// Feed-forward, from `normed` to `update`: what every row uses, plus the experts that a row chooses.
-    fn feed_forward(&mut self, config: &Config, layer: &Layer) {
+    pub(super) fn feed_forward(&mut self, config: &Config, layer: &Layer) {
         let rows = self.rows.queries.len();
         match &layer.dense {
             Some(dense) => self.dense(config, dense),
             None => self.scratch.update.head_mut(rows).fill(0.0),
         }
-        if let (Some(experts), Some(scratch)) = (&layer.experts, &mut self.experts) {
-            let activations = &mut self.scratch.activations;
-            let isa = self.isa.without_amx();
-            scratch.choose(
-                isa,
-                &mut self.pool,
-                experts,
-                activations,
-                &self.scratch.normed,
-                rows,
-            );
-            scratch.add_outputs(
-                isa,
-                &mut self.pool,
-                experts,
-                activations,
-                &self.scratch.normed,
-                self.scratch.update.head_mut(rows),
-            );
+        let Some(experts) = &layer.experts else {
+            return;
+        };
+        if let Some(norms) = &experts.norms {
+            self.normalize_update(config, &norms.dense_post);
+            self.read_stream(config, &norms.router);
         }
+        self.choose_experts(experts);
+        if let Some(norms) = &experts.norms {
+            self.read_stream(config, &norms.input);
+        }
+        self.add_experts(config, experts);
     }
 
     /// A feed-forward part that every row uses, from `normed` to `update`.
     fn dense(&mut self, config: &Config, layer: &Dense) {
         self.load_normed();
-        let (rows, isa, hidden) = (self.rows.queries.len(), self.isa, config.hidden);
+        let (rows, isa) = (self.rows.queries.len(), self.isa);
         let (pool, scratch) = (&mut self.pool, &mut self.scratch);
+        let hidden = scratch.up.cols();
         let x = &scratch.activations;
         project(isa, pool, &layer.up, x, scratch.up.head_mut(rows));
         let gate = match &layer.gate {
             Some(linear) => {
                 project(isa, pool, linear, x, scratch.gate.head_mut(rows));
+                if let Some(cutoff) = layer.cutoff {
+                    let gate = scratch.gate.head_mut(rows);
+                    pool.rows(gate, hidden, |_, gate| keep_largest(gate, cutoff));
+                }
                 let up = |row| scratch.up.row(row);
                 activate(
                     isa,
@@ -192,7 +213,7 @@ impl Decoder {
                 scratch.gate.head(rows)
             }
             None => {
-                let ones = &scratch.ones[..];
+                let ones = &scratch.ones[..hidden];
                 let up = scratch.up.head_mut(rows);
                 activate(isa, pool, config.gate, hidden, up, |_| ones);
                 scratch.up.head(rows)
@@ -208,9 +229,15 @@ impl Decoder {
         );
     }
 
-    /// Adds `update` to the stream (normalized with `post`, if any, and scaled), and prepares the input of the next
-    /// block.
-    fn add_update(&mut self, config: &Config, post: Option<&Norm>, next: &BlockInput) {
+    /// Adds `update` to the stream (normalized with `post`, if any, and scaled), multiplies the stream with `stream_factor`,
+    /// and prepares the input of the next block.
+    pub(super) fn add_update(
+        &mut self,
+        config: &Config,
+        post: Option<&Norm>,
+        stream_factor: Option<f32>,
+        next: &BlockInput,
+    ) {
         let (rows, isa, eps, dim) = (
             self.rows.queries.len(),
             self.isa,
@@ -242,6 +269,9 @@ impl Decoder {
                     scale(isa, normed, factor);
                     add_assign(isa, stream, normed);
                 }
+            }
+            if let Some(factor) = stream_factor {
+                scale(isa, stream, factor);
             }
             next.read(isa, eps, stream, normed);
         });

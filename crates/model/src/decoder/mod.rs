@@ -8,20 +8,26 @@
 //! attention, and the rest works row by row. So neither other sequences in the batch nor the division of a
 //! prompt change a bit, on every batch-invariant [`Isa`](kernels::Isa).
 
+mod altup;
+mod caches;
 mod experts;
 mod finish;
 mod heads;
 mod layer;
+mod per_layer;
 mod router;
 pub(crate) mod rows;
 pub(crate) mod scratch;
 
 use crate::config::Gate;
-use crate::weights::{BlockInput, Dense, Layer, Linear, Weights};
+use crate::weights::{BlockInput, Dense, KeyValue, Layer, Linear, Weights};
 use crate::{Batch, Config, Dims, ForwardError};
+use altup::StateScratch;
+use caches::LayerCaches;
 use experts::ExpertScratch;
-use kernels::{Isa, KvCache, KvError, KvKind, Pool, Rope, add_assign, matmul, scale};
+use kernels::{Isa, KvError, KvKind, Pool, Rope, add_assign, matmul, scale};
 pub(crate) use layer::project;
+use per_layer::PerLayerScratch;
 use rows::Rows;
 use scratch::Scratch;
 
@@ -29,13 +35,19 @@ use scratch::Scratch;
 pub(crate) struct Decoder {
     isa: Isa,
     pool: Pool,
-    kv: KvCache,
+    caches: LayerCaches,
     /// Global and local rope.
     ropes: [Rope; 2],
     rows: Rows,
     scratch: Scratch,
     /// Workspace of experts, in a model with experts.
     experts: Option<ExpertScratch>,
+    /// Inputs of the layers besides the stream, in a model that has them.
+    per_layer: Option<PerLayerScratch>,
+    /// States of the stream, in a model with several.
+    states: Option<StateScratch>,
+    /// The last layer that stores keys and values: later ones run for the rows with outputs only.
+    last_kv_layer: usize,
 }
 
 impl Decoder {
@@ -47,18 +59,21 @@ impl Decoder {
         isa: Isa,
         pool: Pool,
     ) -> Result<Self, KvError> {
-        let kv = KvCache::new(config.kv_shape(dims.pages, dims.page_tokens, kv))?;
-        let ropes = [&config.rope, &config.rope_local]
-            .map(|rope| Rope::new(rope.spec(weights.rope_factors.clone())));
-        let kind = kv.shape().kind;
-        let scratch = Scratch::new(config, weights, dims, kind, isa, pool.threads());
+        let caches = LayerCaches::new(config, weights, dims, kv, isa, pool.threads())?;
+        let ropes = [&config.rope, &config.rope_local].map(|rope| {
+            let factors = rope.factors.and(weights.rope_factors.clone());
+            Rope::new(rope.spec(factors))
+        });
         Ok(Self {
             isa,
-            kv,
+            caches,
             ropes,
             rows: Rows::new(dims),
-            scratch,
+            scratch: Scratch::new(config, weights, dims),
             experts: ExpertScratch::new(config, dims.rows_max),
+            per_layer: PerLayerScratch::new(config, dims),
+            states: StateScratch::new(config, dims),
+            last_kv_layer: config.last_kv_layer(),
             pool,
         })
     }
@@ -74,22 +89,39 @@ impl Decoder {
         self.rows.read(batch, dims)?;
         self.angles();
         self.embed(config, weights, batch.tokens());
-        for index in 0..config.layers {
+        self.per_layer_inputs(config, weights, batch.tokens());
+        if let Some(projections) = &weights.states {
+            self.start_states(config, projections);
+        }
+        for (index, layer) in weights.layers.iter().enumerate() {
             let next = weights.layers.get(index + 1);
             let next = next.map_or(&weights.output_input, |layer| &layer.attention_input);
-            self.layer(config, index, &weights.layers[index], next, batch.pages());
+            match &layer.states {
+                None => self.layer(config, index, layer, next, batch.pages()),
+                Some(states) => {
+                    self.layer_of_states(config, index, (layer, states), batch.pages());
+                }
+            }
+            if self.rows.queries.is_empty() {
+                break;
+            }
         }
+        self.end_states(config, weights);
         self.logits(config, weights)
     }
 
     pub(crate) fn copy_page(&mut self, from: u32, to: u32) {
-        self.kv.copy_page(from, to);
+        self.caches.copy_page(from, to);
     }
 
     /// Bytes of the KV cache when fully used, and of the workspace.
     pub(crate) fn bytes(&self) -> (usize, usize) {
         let experts = self.experts.as_ref().map_or(0, ExpertScratch::bytes);
-        (self.kv.bytes(), self.scratch.bytes() + experts)
+        let per_layer = self.per_layer.as_ref().map_or(0, PerLayerScratch::bytes);
+        let states = self.states.as_ref().map_or(0, StateScratch::bytes);
+        let parts = experts + per_layer + states;
+        let scratch = self.scratch.bytes() + self.caches.scratch_bytes() + parts;
+        (self.caches.kv_bytes(), scratch)
     }
 
     /// Computes sine and cosine of every row's position, for both ropes.

@@ -1,9 +1,10 @@
 //! Workspace of the forward pass, allocated once for the largest batch.
 
 use super::experts::gathered_rows;
+use crate::config::LayerShape;
 use crate::weights::Weights;
 use crate::{Config, Dims};
-use kernels::{Activations, AttentionBounds, AttentionScratch, Format, Isa, KvKind, ZeroedBuffer};
+use kernels::{Activations, Format, Isa, ZeroedBuffer};
 
 /// Rows of f32, `(rows_max, cols)`.
 pub(crate) struct Buffer {
@@ -27,6 +28,11 @@ impl Buffer {
     /// Rows.
     pub(crate) fn rows(&self) -> usize {
         self.data.len().checked_div(self.cols).unwrap_or_default()
+    }
+
+    /// Uses the memory as rows of `cols`, at most as wide as at first. The content is undefined.
+    pub(crate) fn set_cols(&mut self, cols: usize) {
+        self.cols = cols;
     }
 
     /// All rows.
@@ -79,7 +85,7 @@ pub(crate) struct Scratch {
     pub(crate) normed: Buffer,
     /// Output of attention or feed-forward, to be added to the stream (dim).
     pub(crate) update: Buffer,
-    /// (heads * head_dim).
+    /// (heads * head_dim) of a layer, as the next five.
     pub(crate) query: Buffer,
     /// (kv_heads * head_dim).
     pub(crate) key: Buffer,
@@ -95,6 +101,8 @@ pub(crate) struct Scratch {
     pub(crate) ones: Vec<f32>,
     /// Cosine and sine of each row's position: global and local rope (rope dims).
     pub(crate) angles: [Buffer; 2],
+    /// Sums of experts' outputs, where they have a norm of their own (dim).
+    pub(crate) sums: Buffer,
     /// Requested hidden states (dim).
     pub(crate) hidden: Buffer,
     /// Logits (vocab); `logit_rows_max` rows.
@@ -102,19 +110,10 @@ pub(crate) struct Scratch {
     /// The input of the projections (cols_max).
     pub(crate) activations: Activations,
     activations_bytes: usize,
-    /// Workspace of attention.
-    pub(crate) attention: AttentionScratch,
 }
 
 impl Scratch {
-    pub(crate) fn new(
-        config: &Config,
-        weights: &Weights,
-        dims: &Dims,
-        kind: KvKind,
-        isa: Isa,
-        threads: usize,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, weights: &Weights, dims: &Dims) -> Self {
         let rows = dims.rows_max;
         let (query_cols, kv_cols) = (config.query_cols(), config.kv_cols());
         let (gathered, cols_max) = (gathered_rows(config, rows), config.cols_max());
@@ -145,20 +144,27 @@ impl Scratch {
                 }
             ],
             angles: [&config.rope, &config.rope_local].map(|rope| Buffer::new(rows, rope.dims)),
+            sums: Buffer::new(if config.sums_experts() { rows } else { 0 }, config.dim),
             hidden: Buffer::new(rows, config.dim),
             logits: Buffer::new(dims.logit_rows_max, dims.vocab),
             activations,
             activations_bytes: Activations::bytes(gathered, cols_max),
-            attention: AttentionScratch::new(AttentionBounds {
-                threads,
-                heads: config.heads,
-                kv_heads: config.kv_heads,
-                head_dim: config.head_dim,
-                rows_max: rows,
-                context_max: dims.context_max,
-                kind,
-                isa: attention_isa(isa, weights.formats()),
-            }),
+        }
+    }
+
+    /// Adapts the buffers to the sizes of a layer.
+    pub(crate) fn set_shape(&mut self, heads: usize, shape: &LayerShape) {
+        let query_cols = heads * shape.head_dim;
+        let sizes = [
+            (&mut self.query, query_cols),
+            (&mut self.attended, query_cols),
+            (&mut self.key, shape.kv_cols()),
+            (&mut self.value, shape.kv_cols()),
+            (&mut self.gate, shape.hidden),
+            (&mut self.up, shape.hidden),
+        ];
+        for (buffer, cols) in sizes {
+            buffer.set_cols(cols);
         }
     }
 
@@ -177,11 +183,12 @@ impl Scratch {
             &self.up,
             global,
             local,
+            &self.sums,
             &self.hidden,
             &self.logits,
         ];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
-        buffers + size_of_val(&self.ones[..]) + self.activations_bytes + self.attention.bytes()
+        buffers + size_of_val(&self.ones[..]) + self.activations_bytes
     }
 }
 

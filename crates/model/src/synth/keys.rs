@@ -23,18 +23,24 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         .u32(&key("context_length"), spec.context)
         .u32(&key("embedding_length"), spec.dim)
         .u32(&key("block_count"), spec.layers)
-        .u32(&key("feed_forward_length"), dense_width(spec))
         .u32(&key("attention.head_count"), spec.heads)
-        .u32(&key("attention.head_count_kv"), spec.kv_heads)
         .u32(&key("attention.key_length"), spec.head_dim)
         .u32(&key("attention.value_length"), spec.head_dim)
         .f32(&key(epsilon_key(spec)), epsilon(spec.architecture))
         .u32(&key("vocab_size"), spec.vocab);
+    match spec.differing {
+        Some(_) => spec.put_layers(out),
+        None => {
+            _ = out
+                .u32(&key("feed_forward_length"), dense_width(spec))
+                .u32(&key("attention.head_count_kv"), spec.kv_heads)
+        }
+    }
     put_rope(spec, out);
     if let Some(window) = spec.window {
         out.u32(&key("attention.sliding_window"), window);
     }
-    if let Some(period) = spec.window_period {
+    if let Some(period) = spec.window_period.filter(|_| spec.differing.is_none()) {
         out.u32(&key("attention.sliding_window_pattern"), period);
     }
     put_scales(spec, out);
@@ -60,7 +66,8 @@ fn dense_width(spec: &SynthSpec) -> u32 {
 }
 
 fn has_width_key(architecture: Architecture) -> bool {
-    matches!(architecture, Architecture::Qwen3Moe | Architecture::GptOss)
+    use Architecture::{Gemma4, GptOss, Qwen3Moe};
+    matches!(architecture, Qwen3Moe | GptOss | Gemma4)
 }
 
 /// Caps and factors that no tensor has.

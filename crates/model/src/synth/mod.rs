@@ -11,10 +11,12 @@
 //! row, and no sum depends on an order of threads. (The divisors in `rope_freqs.weight` come from the
 //! platform's `powf` and are as exact as that function.)
 
+mod altup;
 mod blocks;
 mod encoder;
 mod error;
 mod keys;
+mod layers;
 mod mix;
 mod plan;
 mod presets;
@@ -25,6 +27,7 @@ mod write;
 
 pub use encoder::{ENCODER_PRESETS, EncoderSpec, PoolingSynth};
 pub use error::SynthError;
+pub use layers::LayersSynth;
 pub use mix::Mix;
 pub use presets::PRESETS;
 pub use spec::{ExpertsSynth, RopeScaling, RopeSynth, SynthSpec};

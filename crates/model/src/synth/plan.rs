@@ -34,7 +34,7 @@ const SHARPNESS: f32 = 1.5;
 const LOGIT_SPREAD: f32 = 3.0;
 
 /// Deviation of the router's scores: some experts have most of the weight, and few choices are close calls.
-const ROUTER_SPREAD: f32 = 2.0;
+pub(super) const ROUTER_SPREAD: f32 = 2.0;
 
 /// Deviation of attention sinks: some take most of the weight of a head, some none.
 const SINK_SPREAD: f32 = 4.0;
@@ -61,14 +61,16 @@ impl SynthSpec {
         for layer in 0..self.layers {
             planner.attention(layer)?;
             planner.feed_forward(layer)?;
+            planner.layer_update(layer)?;
+            planner.layer_states(layer);
         }
         Ok(planner.tensors)
     }
 }
 
-struct Planner<'a> {
-    spec: &'a SynthSpec,
-    traits: Traits,
+pub(super) struct Planner<'a> {
+    pub(super) spec: &'a SynthSpec,
+    pub(super) traits: Traits,
     tensors: Vec<Planned>,
 }
 
@@ -87,14 +89,16 @@ impl Planner<'_> {
         if spec.architecture == Architecture::Phi2 {
             self.bias("output", spec.vocab);
         }
-        Ok(())
+        self.states()?;
+        self.layer_inputs()
     }
 
     fn attention(&mut self, layer: u32) -> Result<(), SynthError> {
         use Architecture::{GptOss, Phi2, Phi3, Qwen2, Qwen2Vl, StableLm};
         let spec = self.spec;
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let sizes = spec.sizes_of(layer);
+        let (q, kv) = (spec.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
         if self.traits.pre_norms {
             self.stream_norm(&name("attn_norm"), 1.0);
         }
@@ -108,7 +112,15 @@ impl Planner<'_> {
                 ("attn_k", kv, Role::Plain, SHARPNESS),
                 ("attn_v", kv, Role::Value(layer), 1.0),
             ];
+            let left_out = |part| match part {
+                "attn_k" => !sizes.has_keys,
+                "attn_v" => !sizes.has_keys || !sizes.has_values,
+                _ => false,
+            };
             for (part, rows, role, gain) in parts {
+                if left_out(part) {
+                    continue;
+                }
                 self.matrix(name(&format!("{part}.weight")), spec.dim, rows, role, gain)?;
                 if matches!(
                     spec.architecture,
@@ -122,8 +134,9 @@ impl Planner<'_> {
             let fill = noise(SINK_SPREAD);
             self.vector(name("attn_sinks.weight"), spec.heads, fill);
         }
-        for (part, cols) in [("attn_q_norm", q), ("attn_k_norm", kv)] {
-            self.head_norm(name(&format!("{part}.weight")), cols);
+        self.head_norm(name("attn_q_norm.weight"), q, sizes.head_dim);
+        if sizes.has_keys {
+            self.head_norm(name("attn_k_norm.weight"), kv, sizes.head_dim);
         }
         self.matrix(name("attn_output.weight"), q, spec.dim, Role::Plain, 1.0)?;
         if matches!(spec.architecture, Phi2 | GptOss) {
@@ -137,7 +150,7 @@ impl Planner<'_> {
 
     fn feed_forward(&mut self, layer: u32) -> Result<(), SynthError> {
         let (spec, traits) = (self.spec, self.traits);
-        let (dim, ffn) = (spec.dim, spec.ffn);
+        let (dim, ffn) = (spec.dim, spec.sizes_of(layer).ffn);
         let name = |part: &str| format!("blk.{layer}.{part}");
         let parallel = match traits.feed {
             FeedRule::AfterAttention => false,
@@ -147,8 +160,10 @@ impl Planner<'_> {
         if traits.pre_norms && !parallel {
             self.stream_norm(&name(traits.feed_norm), 1.0);
         }
-        if let Some(experts) = spec.experts {
-            return self.experts(layer, &experts);
+        match spec.experts {
+            Some(experts) if traits.dense_beside_experts => self.experts_beside(layer, &experts)?,
+            Some(experts) => return self.experts(layer, &experts),
+            None => {}
         }
         // Gate and up projection in one tensor, gate first.
         let up = if traits.fused_gate_up { 2 * ffn } else { ffn };
@@ -179,11 +194,9 @@ impl Planner<'_> {
             ("ffn_up", dim, ffn, Role::Expert),
             ("ffn_down", ffn, dim, down),
         ] {
-            let format = self.spec.mix.format(role, self.spec.layers, cols.into())?;
-            let deviation = self.expert_gain(part != "ffn_down") / (cols as f32).sqrt();
-            let dims = [cols, rows, experts.count].map(u64::from).to_vec();
-            let fill = Fill::Noise { format, deviation };
-            self.push(name(&format!("{part}_exps")), dims, format, fill);
+            let gain = self.expert_gain(part != "ffn_down");
+            let dims = [cols, rows, experts.count];
+            self.stack(name(&format!("{part}_exps")), dims, role, gain)?;
             if self.traits.expert_biases {
                 let dims = [rows, experts.count].map(u64::from).to_vec();
                 let name = format!("blk.{layer}.{part}_exps.bias");
@@ -211,10 +224,29 @@ impl Planner<'_> {
         }
     }
 
+    /// Several matrices that preserve the magnitude of their input, times `gain`.
+    pub(super) fn stack(
+        &mut self,
+        name: String,
+        dims: [u32; 3],
+        role: Role,
+        gain: f32,
+    ) -> Result<(), SynthError> {
+        let cols = dims[0];
+        let format = self.spec.mix.format(role, self.spec.layers, cols.into())?;
+        let deviation = gain / (cols as f32).sqrt();
+        let fill = Fill::Noise { format, deviation };
+        self.push(name, dims.map(u64::from).to_vec(), format, fill);
+        Ok(())
+    }
+
     /// Weights of the norms of queries or keys of `cols` columns, if the model has such norms.
-    fn head_norm(&mut self, name: String, cols: u32) {
-        let head_dim = self.spec.head_dim;
-        let fill = Fill::Norm { mean: SHARPNESS };
+    fn head_norm(&mut self, name: String, cols: u32, head_dim: u32) {
+        let mean = match self.traits.unscaled_scores {
+            true => 1.0 / (head_dim as f32).sqrt().sqrt(),
+            false => SHARPNESS,
+        };
+        let fill = Fill::Norm { mean };
         match self.traits.qk_norm {
             QkNorm::Never => {}
             QkNorm::Heads | QkNorm::TurnedHeads => self.vector(name, head_dim, fill),
@@ -228,8 +260,10 @@ impl Planner<'_> {
     }
 
     /// Mean of the norms after attention and feed-forward.
-    fn post_norm(&self) -> f32 {
+    pub(super) fn post_norm(&self) -> f32 {
         match self.traits.scaled_embedding {
+            // As below.
+            true if self.traits.altup => 0.4,
             true => POST_NORM,
             // Small updates, so that many layers amplify the rounding of keys and values little.
             false if self.spec.layers > 16 => 0.03,
@@ -251,7 +285,7 @@ impl Planner<'_> {
     }
 
     /// A matrix that preserves the magnitude of its input, times `gain`.
-    fn matrix(
+    pub(super) fn matrix(
         &mut self,
         name: impl Into<String>,
         cols: u32,
@@ -266,7 +300,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn norm(&mut self, name: impl Into<String>, len: u32, mean: f32) {
+    pub(super) fn norm(&mut self, name: impl Into<String>, len: u32, mean: f32) {
         self.vector(name, len, Fill::Norm { mean });
     }
 
@@ -274,7 +308,13 @@ impl Planner<'_> {
         self.push(name, vec![len.into()], Format::F32, fill);
     }
 
-    fn push(&mut self, name: impl Into<String>, dims: Vec<u64>, format: Format, fill: Fill) {
+    pub(super) fn push(
+        &mut self,
+        name: impl Into<String>,
+        dims: Vec<u64>,
+        format: Format,
+        fill: Fill,
+    ) {
         let kind = TensorKind::from(format);
         self.tensors.push(Planned {
             tensor: TensorPlan {
@@ -297,6 +337,9 @@ fn noise(deviation: f32) -> Fill {
 
 /// Divisors of the rope's frequencies, if the model has any.
 fn rope_factors(spec: &SynthSpec) -> Vec<(&'static str, Vec<f32>)> {
+    if spec.architecture == Architecture::Gemma4 {
+        return vec![("rope_freqs.weight", spec.proportional_factors())];
+    }
     let dims = spec.rope.dims.unwrap_or(spec.head_dim);
     match spec.rope.scaling {
         RopeScaling::Llama3 {

@@ -1,5 +1,6 @@
 //! Named shapes.
 
+use super::layers::LayersSynth;
 use super::spec::{ExpertsSynth, RopeScaling, RopeSynth};
 use super::{Mix, SynthSpec};
 use crate::config::Architecture;
@@ -12,13 +13,17 @@ use kernels::Format;
 /// * `small-ARCHITECTURE`: the same of 256, for formats with blocks of 256;
 /// * `qwen3-30b-a3b-slice`: four of the 48 layers of Qwen 3 30B A3B, as Q4_K_M;
 /// * `gpt-oss-20b-slice`: four of the 24 layers of gpt-oss 20B, experts in MXFP4 and the rest in Q8_0;
+/// * `gemma4-e2b`, and `gemma4-26b-a4b-slice`: Gemma 4 E2B, and six of the 30 layers of 26B A4B, as Q4_K_M;
 /// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
+/// * `tiny-gemma4` as E2B, `-31b` without per-layer embeddings and shared keys and values, `-26b` with experts;
 /// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
 pub const PRESETS: &[&str] = &[
     "llama-1b",
     "qwen3-0.6b",
     "qwen3-30b-a3b-slice",
     "gpt-oss-20b-slice",
+    "gemma4-e2b",
+    "gemma4-26b-a4b-slice",
     "server-layer",
     "tiny-llama",
     "tiny-qwen2",
@@ -46,6 +51,10 @@ pub const PRESETS: &[&str] = &[
     "tiny-granitemoe",
     "tiny-olmoe",
     "tiny-gpt-oss",
+    "tiny-gemma3n",
+    "tiny-gemma4",
+    "tiny-gemma4-31b",
+    "tiny-gemma4-26b",
     "small-llama",
     "small-qwen2",
     "small-qwen3",
@@ -72,6 +81,10 @@ pub const PRESETS: &[&str] = &[
     "small-granitemoe",
     "small-olmoe",
     "small-gpt-oss",
+    "small-gemma3n",
+    "small-gemma4",
+    "small-gemma4-31b",
+    "small-gemma4-26b",
 ];
 
 impl SynthSpec {
@@ -87,6 +100,12 @@ impl SynthSpec {
             };
         }
         match name {
+            "tiny-gemma4-31b" => Some(Self::tiny(Architecture::Gemma4).like_31b()),
+            "small-gemma4-31b" => Some(Self::small(Architecture::Gemma4).like_31b()),
+            "tiny-gemma4-26b" => Some(Self::tiny(Architecture::Gemma4).like_26b()),
+            "small-gemma4-26b" => Some(Self::small(Architecture::Gemma4).like_26b()),
+            "gemma4-e2b" => Some(Self::gemma4_e2b()),
+            "gemma4-26b-a4b-slice" => Some(Self::gemma4_26b_a4b_slice()),
             "tiny-mixtral" => Some(Self::tiny(Architecture::Llama).mixtral()),
             "small-mixtral" => Some(Self::small(Architecture::Llama).mixtral()),
             "qwen3-30b-a3b-slice" => Some(Self::qwen3_30b_a3b_slice()),
@@ -101,8 +120,11 @@ impl SynthSpec {
     /// Two layers (four where layers alternate) of 64, f32.
     pub fn tiny(architecture: Architecture) -> Self {
         use Architecture::*;
-        let windows = matches!(architecture, Gemma2 | Gemma3 | Olmo2 | Cohere2 | GptOss);
-        let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3);
+        let windows = matches!(
+            architecture,
+            Gemma2 | Gemma3 | Gemma3n | Gemma4 | Olmo2 | Cohere2 | GptOss
+        );
+        let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3 | Gemma3n | Gemma4);
         // The others choose the head size freely.
         let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl | Qwen3Moe | GptOss);
         let tied = wide && !matches!(architecture, Qwen3Moe | GptOss)
@@ -114,10 +136,13 @@ impl SynthSpec {
         Self {
             architecture,
             dim: 64,
-            layers: if windows || architecture == SmolLm3 {
-                4
-            } else {
-                2
+            layers: match architecture {
+                Gemma4 => 6,
+                // From the 21st on they read the keys and values of earlier ones.
+                Gemma3n => 22,
+                SmolLm3 => 4,
+                _ if windows => 4,
+                _ => 2,
             },
             heads: 4,
             kv_heads: if architecture == Olmoe { 4 } else { 2 },
@@ -137,9 +162,15 @@ impl SynthSpec {
                 scaling: scaling(architecture),
             },
             window: windows.then_some(16),
-            window_period: (architecture == Gemma3).then_some(2),
+            window_period: match architecture {
+                Gemma3 => Some(2),
+                Gemma4 => Some(3),
+                Gemma3n => Some(5),
+                _ => None,
+            },
             sections: matches!(architecture, Qwen2Vl | Qwen3Vl).then(|| sections(head_dim)),
             experts: experts(architecture),
+            differing: LayersSynth::tiny(architecture),
             seed: 1,
         }
     }
@@ -238,6 +269,11 @@ impl SynthSpec {
                 ..experts
             }),
             sections: tiny.sections.map(|_| sections(tiny.head_dim * 4)),
+            differing: tiny.differing.map(|layers| LayersSynth {
+                local_head_dim: layers.local_head_dim * 4,
+                per_layer: 256,
+                ..layers
+            }),
             ..tiny
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Mix;
 use super::error::SynthError;
+use super::layers::LayersSynth;
 use super::vocab::VOCAB_MIN;
 use crate::config::Architecture;
 use crate::config::traits::ExpertRule;
@@ -41,6 +42,8 @@ pub struct SynthSpec {
     pub sections: Option<[u32; 4]>,
     /// Experts of the feed-forward part.
     pub experts: Option<ExpertsSynth>,
+    /// How layers differ, in a family whose layers do.
+    pub differing: Option<LayersSynth>,
     /// Seed of the weights.
     pub seed: u64,
 }
@@ -167,7 +170,7 @@ impl SynthSpec {
     }
 
     /// Rules of single families.
-    fn family_rules(&self) -> [(bool, String); 6] {
+    fn family_rules(&self) -> [(bool, String); 7] {
         use Architecture::*;
         let architecture = self.architecture;
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
@@ -205,13 +208,18 @@ impl SynthSpec {
             ),
             (
                 self.experts.is_none() == (self.architecture.traits().experts == ExpertRule::Never)
-                    || architecture == Llama,
+                    || matches!(architecture, Llama | Gemma4),
                 format!("{architecture} has experts, or has none"),
             ),
             (
                 self.experts
                     .is_none_or(|experts| (1..=experts.count).contains(&experts.used)),
                 "a row uses at least one expert, and at most all".to_owned(),
+            ),
+            (
+                self.differing.is_some() == architecture.traits().layers_differ
+                    && self.has_sources(),
+                format!("layers of {architecture} differ or not, and share those of both kinds"),
             ),
         ]
     }

@@ -8,6 +8,7 @@ use super::layer::Names;
 use super::tensors::Tensors;
 use crate::Config;
 use crate::config::ExpertsConfig;
+use crate::norm::Norm;
 use kernels::{Format, Matrix, MatrixStack};
 
 /// The router and the experts of one layer.
@@ -21,6 +22,10 @@ pub(crate) struct Experts {
     /// `(dim, hidden)` each.
     pub(crate) down: MatrixStack,
     pub(crate) biases: Option<ExpertBiases>,
+    /// Factors of the outputs (count).
+    pub(crate) scales: Option<Vec<f32>>,
+    /// Norms of a family with a feed-forward part beside the experts.
+    pub(crate) norms: Option<ExpertNorms>,
 }
 
 /// The biases of the router and of the experts.
@@ -35,7 +40,20 @@ pub(crate) struct ExpertBiases {
     pub(crate) down: Vec<f32>,
 }
 
+/// Norms of experts that run beside a feed-forward part, from the stream after attention (Gemma 4).
+pub(crate) struct ExpertNorms {
+    /// Of the output of the feed-forward part.
+    pub(crate) dense_post: Norm,
+    /// Of the router's input.
+    pub(crate) router: Norm,
+    /// Of the experts' input.
+    pub(crate) input: Norm,
+    /// Of the sum of the experts' outputs.
+    pub(crate) post: Norm,
+}
+
 impl Experts {
+    /// For a model with experts.
     pub(super) fn load(
         tensors: &mut Tensors<'_>,
         config: &Config,
@@ -60,6 +78,8 @@ impl Experts {
             gate,
             up,
             down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
+            scales: load_scales(tensors, config, names, count)?,
+            norms: ExpertNorms::load(tensors, config, names)?,
         })
     }
 
@@ -91,6 +111,43 @@ impl ExpertBiases {
             down: table("ffn_down_exps", dim)?,
             router: tensors.vector(&names.bias("ffn_gate_inp"), count)?,
         })
+    }
+}
+
+impl ExpertNorms {
+    fn load(
+        tensors: &mut Tensors<'_>,
+        config: &Config,
+        names: &Names,
+    ) -> Result<Option<Self>, LoadError> {
+        if !config.traits.dense_beside_experts {
+            return Ok(None);
+        }
+        let dim = config.dim;
+        let mut router = tensors.vector(&names.scale("ffn_gate_inp"), dim)?;
+        let by_width = 1.0 / (dim as f32).sqrt();
+        router.iter_mut().for_each(|weight| *weight *= by_width);
+        let mut norm = |name: &str| -> Result<Norm, LoadError> {
+            Ok(Norm::rms(tensors.vector(&names.weight(name), dim)?))
+        };
+        Ok(Some(Self {
+            dense_post: norm("post_ffw_norm_1")?,
+            router: Norm::rms(router),
+            input: norm("pre_ffw_norm_2")?,
+            post: norm("post_ffw_norm_2")?,
+        }))
+    }
+}
+
+fn load_scales(
+    tensors: &mut Tensors<'_>,
+    config: &Config,
+    names: &Names,
+    count: usize,
+) -> Result<Option<Vec<f32>>, LoadError> {
+    match config.traits.dense_beside_experts {
+        true => tensors.vector_if_there(&names.scale("ffn_down_exps"), count),
+        false => Ok(None),
     }
 }
 

@@ -1,10 +1,13 @@
 //! The weights of one layer.
 
 use super::LoadError;
+use super::altup::LayerStates;
 use super::experts::Experts;
 use super::norms::LayerNorms;
+use super::per_layer::PerLayerUpdate;
 use super::tensors::Tensors;
 use crate::Config;
+use crate::config::altup::cutoff;
 use crate::norm::Norm;
 use kernels::{Isa, Matrix};
 
@@ -40,18 +43,29 @@ impl BlockInput {
 /// A feed-forward part that every row uses.
 pub(crate) struct Dense {
     pub(crate) gate: Option<Linear>,
+    /// Standard deviations above the mean from which on entries of the gate are kept.
+    pub(crate) cutoff: Option<f32>,
     pub(crate) up: Linear,
     pub(crate) down: Linear,
+}
+
+/// Projections to the keys and values that a layer stores, and their norms.
+pub(crate) struct KeyValue {
+    pub(crate) key: Linear,
+    /// `None`: the keys before norm and rope are the values.
+    pub(crate) value: Option<Linear>,
+    pub(crate) key_norm: Option<Norm>,
+    /// Norm of each head of the values.
+    pub(crate) value_norm: Option<Norm>,
 }
 
 /// The weights of one layer. Norms are `(dim)`; those of queries and keys `(head_dim)` or as long as a row.
 pub(crate) struct Layer {
     pub(crate) attention_input: BlockInput,
     pub(crate) query: Linear,
-    pub(crate) key: Linear,
-    pub(crate) value: Linear,
+    /// `None`: the layer reads the keys and values of an earlier one.
+    pub(crate) key_value: Option<KeyValue>,
     pub(crate) query_norm: Option<Norm>,
-    pub(crate) key_norm: Option<Norm>,
     /// A score for each query head that has no value.
     pub(crate) sinks: Option<Vec<f32>>,
     pub(crate) attention_out: Linear,
@@ -61,6 +75,11 @@ pub(crate) struct Layer {
     pub(crate) dense: Option<Dense>,
     pub(crate) experts: Option<Experts>,
     pub(crate) hidden_post_norm: Option<Norm>,
+    pub(crate) per_layer: Option<PerLayerUpdate>,
+    /// Of a model with several states.
+    pub(crate) states: Option<LayerStates>,
+    /// Factor of the stream after the layer.
+    pub(crate) output_scale: Option<f32>,
 }
 
 impl Layer {
@@ -70,13 +89,13 @@ impl Layer {
         layer: usize,
     ) -> Result<Self, LoadError> {
         let names = Names { layer };
-        let (dim, query_cols, kv_cols) = (config.dim, config.query_cols(), config.kv_cols());
-        let rows = [query_cols, kv_cols, kv_cols];
-        let [query, key, value] = load_qkv(tensors, &names, rows, dim)?;
+        let shape = &config.shapes[layer];
+        let (dim, query_cols) = (config.dim, config.heads * shape.head_dim);
+        let (query, key_value) = load_attention(tensors, config, &names)?;
         let sinks = config.traits.sinks;
         let sinks = sinks.then(|| tensors.vector(&names.weight("attn_sinks"), config.heads));
         let sinks = sinks.transpose()?;
-        let dense = (config.hidden > 0).then(|| Dense::load(tensors, config, &names));
+        let dense = (shape.hidden > 0).then(|| Dense::load(tensors, config, &names));
         let dense = dense.transpose()?;
         let experts = config.experts.as_ref();
         let experts = experts.map(|experts| Experts::load(tensors, config, experts, &names));
@@ -89,48 +108,59 @@ impl Layer {
         Ok(Self {
             sinks,
             query,
-            key,
-            value,
+            key_value,
             dense,
             experts,
             query_norm: norms.of_heads("attn_q_norm", query_cols)?,
-            key_norm: norms.of_heads("attn_k_norm", kv_cols)?,
             attention_post_norm: norms.after("post_attention_norm")?,
             hidden_post_norm: norms.after("post_ffw_norm")?,
             attention_input: norms.before_attention()?,
             hidden_input: norms.before_feed_forward()?,
             attention_out: linear(tensors, &names, "attn_output", dim, query_cols)?,
+            per_layer: PerLayerUpdate::load(tensors, config, &names)?,
+            states: LayerStates::load(tensors, config, &names)?,
+            output_scale: load_output_scale(tensors, config, &names)?,
         })
     }
 
     pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        let always = [&self.query, &self.key, &self.value, &self.attention_out];
+        let always = [&self.query, &self.attention_out];
+        let stored = self.key_value.iter().flat_map(|stored| {
+            let key = std::iter::once(&stored.key);
+            key.chain(&stored.value)
+        });
         let dense = self.dense.iter().flat_map(|dense| {
             let always = [&dense.up, &dense.down].into_iter();
             always.chain(&dense.gate)
         });
-        let all = always.into_iter().chain(dense);
-        all.map(|linear| &linear.weight)
+        let all = always.into_iter().chain(stored).chain(dense);
+        let per_layer = self.per_layer.iter().flat_map(PerLayerUpdate::matrices);
+        let states = self.states.iter().flat_map(LayerStates::matrices);
+        let others = per_layer.chain(states);
+        all.map(|linear| &linear.weight).chain(others)
     }
 }
 
 impl Dense {
     /// The shared expert's tensors have names of their own.
     fn load(tensors: &mut Tensors<'_>, config: &Config, names: &Names) -> Result<Self, LoadError> {
-        let (hidden, dim) = (config.hidden, config.dim);
-        if config.experts.is_some() {
+        let (hidden, dim) = (config.shapes[names.layer].hidden, config.dim);
+        if config.experts.is_some() && !config.traits.dense_beside_experts {
             let mut part = |name: &str, rows, cols| {
                 linear(tensors, names, &format!("{name}_shexp"), rows, cols)
             };
             return Ok(Self {
                 gate: Some(part("ffn_gate", hidden, dim)?),
+                cutoff: None,
                 up: part("ffn_up", hidden, dim)?,
                 down: part("ffn_down", dim, hidden)?,
             });
         }
         let (gate, up) = load_gate_up(tensors, config, names)?;
+        let sparse = config.traits.altup;
         Ok(Self {
             gate,
+            cutoff: sparse.then(|| cutoff(names.layer)).flatten(),
             up,
             down: linear(tensors, names, "ffn_down", dim, hidden)?,
         })
@@ -145,6 +175,10 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn weight(&self, name: &str) -> String {
         format!("blk.{}.{name}.weight", self.layer)
+    }
+
+    pub(crate) fn scale(&self, name: &str) -> String {
+        format!("blk.{}.{name}.scale", self.layer)
     }
 
     pub(crate) fn bias(&self, name: &str) -> String {
@@ -163,6 +197,67 @@ pub(crate) fn linear(
         weight: tensors.matrix(&names.weight(name), rows, cols)?,
         bias: tensors.vector_if_there(&names.bias(name), rows)?,
     })
+}
+
+/// The query projection, and what the layer stores.
+fn load_attention(
+    tensors: &mut Tensors<'_>,
+    config: &Config,
+    names: &Names,
+) -> Result<(Linear, Option<KeyValue>), LoadError> {
+    let shape = &config.shapes[names.layer];
+    let (dim, kv_cols) = (config.dim, shape.kv_cols());
+    let query_cols = config.heads * shape.head_dim;
+    let (query, stored) = if shape.kv_layer != names.layer {
+        // Converters keep projections that the model has been trained without.
+        for part in ["attn_k", "attn_v", "attn_k_norm"] {
+            tensors.ignore(&names.weight(part));
+        }
+        (linear(tensors, names, "attn_q", query_cols, dim)?, None)
+    } else if config.traits.value_norm && !has_values(tensors, names) {
+        let key = linear(tensors, names, "attn_k", kv_cols, dim)?;
+        let query = linear(tensors, names, "attn_q", query_cols, dim)?;
+        (query, Some((key, None)))
+    } else {
+        let rows = [query_cols, kv_cols, kv_cols];
+        let [query, key, value] = load_qkv(tensors, names, rows, dim)?;
+        (query, Some((key, Some(value))))
+    };
+    let Some((key, value)) = stored else {
+        return Ok((query, None));
+    };
+    let norms = &mut LayerNorms {
+        tensors,
+        config,
+        names,
+    };
+    let key_norm = norms.of_heads("attn_k_norm", kv_cols)?;
+    let value_norm = config.traits.value_norm;
+    let value_norm = value_norm.then(|| Norm::rms(vec![1.0; shape.head_dim]));
+    let key_value = KeyValue {
+        key,
+        value,
+        key_norm,
+        value_norm,
+    };
+    Ok((query, Some(key_value)))
+}
+
+fn has_values(tensors: &Tensors<'_>, names: &Names) -> bool {
+    let parts = ["attn_v", "attn_qkv"];
+    parts.iter().any(|part| tensors.has(&names.weight(part)))
+}
+
+fn load_output_scale(
+    tensors: &mut Tensors<'_>,
+    config: &Config,
+    names: &Names,
+) -> Result<Option<f32>, LoadError> {
+    let name = names.weight("layer_output_scale");
+    if !config.traits.layers_differ || !tensors.has(&name) {
+        return Ok(None);
+    }
+    Ok(tensors.vector(&name, 1)?.first().copied())
 }
 
 /// Query, key and value projections, from three tensors or from one.
@@ -192,7 +287,7 @@ fn load_gate_up(
     config: &Config,
     names: &Names,
 ) -> Result<(Option<Linear>, Linear), LoadError> {
-    let (hidden, dim) = (config.hidden, config.dim);
+    let (hidden, dim) = (config.shapes[names.layer].hidden, config.dim);
     if !config.traits.fused_gate_up {
         let gate = match config.traits.gated {
             true => Some(linear(tensors, names, "ffn_gate", hidden, dim)?),

@@ -1,17 +1,22 @@
 //! Weights of a decoder, packed once; the file's copy is released.
 
+mod altup;
 mod error;
 pub(crate) mod experts;
 pub(crate) mod layer;
 mod norms;
 mod packed;
+mod per_layer;
+mod row_table;
 mod stacks;
 pub(crate) mod tensors;
 
+pub(crate) use altup::{LayerStates, StateProjections};
 pub use error::LoadError;
 pub(crate) use experts::Experts;
-pub(crate) use layer::{BlockInput, Dense, Layer, Linear};
+pub(crate) use layer::{BlockInput, Dense, KeyValue, Layer, Linear};
 pub use packed::Packed;
+pub(crate) use per_layer::{PerLayerInputs, PerLayerUpdate};
 
 use crate::Config;
 use crate::ModelFiles;
@@ -30,6 +35,10 @@ pub(crate) struct Weights {
     /// Input of the vocabulary projection.
     pub(crate) output_input: BlockInput,
     pub(crate) layers: Vec<Layer>,
+    /// Inputs of the layers besides the stream.
+    pub(crate) per_layer: Option<PerLayerInputs>,
+    /// Of a model with several states.
+    pub(crate) states: Option<StateProjections>,
     /// Divisors of the global rope's frequencies.
     pub(crate) rope_factors: Option<Vec<f32>>,
 }
@@ -56,6 +65,8 @@ impl Weights {
             output_bias: tensors.vector_if_there("output.bias", vocab)?,
             output_input: BlockInput::Normed(norms::load_norm(tensors, config, &output_norm)?),
             rope_factors: rope_factors(tensors, config)?,
+            per_layer: PerLayerInputs::load(tensors, config, vocab)?,
+            states: StateProjections::load(tensors, config)?,
             layers: (0..config.layers)
                 .map(|layer| Layer::load(tensors, config, layer))
                 .collect::<Result<_, _>>()?,
@@ -79,13 +90,20 @@ impl Weights {
     /// Resident bytes of the matrices. Norms and biases are a thousandth of that.
     pub(crate) fn bytes(&self) -> usize {
         let matrices: usize = self.matrices().map(Matrix::bytes).sum();
-        matrices + self.experts().map(Experts::bytes).sum::<usize>()
+        let table = self.per_layer.as_ref().map(|inputs| inputs.table.bytes());
+        let states = self.states.as_ref().map_or(0, StateProjections::bytes);
+        let experts: usize = self.experts().map(Experts::bytes).sum();
+        matrices + experts + table.unwrap_or(0) + states
     }
 
     /// Formats of the matrices.
     pub(crate) fn formats(&self) -> impl Iterator<Item = Format> {
         let experts = self.experts().flat_map(Experts::formats);
-        self.matrices().map(Matrix::format).chain(experts)
+        let states = self.states.iter().flat_map(StateProjections::formats);
+        self.matrices()
+            .map(Matrix::format)
+            .chain(experts)
+            .chain(states)
     }
 
     fn experts(&self) -> impl Iterator<Item = &Experts> {
@@ -93,7 +111,9 @@ impl Weights {
     }
 
     fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let inputs = self.per_layer.as_ref().map(|inputs| &inputs.projection);
         let outer = std::iter::once(&self.embedding).chain(&self.output);
+        let outer = outer.chain(inputs);
         outer.chain(self.layers.iter().flat_map(Layer::matrices))
     }
 }

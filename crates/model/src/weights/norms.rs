@@ -45,7 +45,8 @@ impl LayerNorms<'_, '_> {
 
     /// The norm of queries or keys of `cols` columns, if there is one.
     pub(super) fn of_heads(&mut self, name: &str, cols: usize) -> Result<Option<Norm>, LoadError> {
-        let (name, head_dim) = (self.names.weight(name), self.config.head_dim);
+        let name = self.names.weight(name);
+        let head_dim = self.config.shapes[self.names.layer].head_dim;
         let weight = match self.config.traits.qk_norm {
             QkNorm::Never => return Ok(None),
             QkNorm::Heads | QkNorm::TurnedHeads => self.tensors.vector(&name, head_dim)?,

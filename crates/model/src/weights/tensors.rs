@@ -3,7 +3,7 @@
 use super::{LoadError, Packed};
 use crate::{ModelFiles, TensorEntry};
 use half::{bf16, f16};
-use kernels::{Format, Isa, Matrix, Pool};
+use kernels::{Format, Isa, Matrix, PackError, Pool};
 use std::collections::HashSet;
 
 /// The formats that [`Matrix::pack`] reads, for errors.
@@ -95,6 +95,33 @@ impl<'a> Tensors<'a> {
         Ok(parts.map(|part| part.expect("each was packed above")))
     }
 
+    /// The bytes of a matrix as in the file, and their format.
+    pub(super) fn raw(
+        &mut self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<(Format, Vec<u8>), LoadError> {
+        let tensor = self.find(name)?;
+        self.check_shape(&tensor, &[cols as u64, rows as u64])?;
+        let format = self.packable(&tensor)?;
+        let failed = |error| LoadError::Pack {
+            tensor: self.files.label(name),
+            error,
+        };
+        if !cols.is_multiple_of(format.block_weights()) {
+            return Err(failed(PackError::Cols(cols)));
+        }
+        let wanted = rows * (cols / format.block_weights() * format.block_bytes());
+        let bytes = self.files.read(name, self.pool)?.into_owned();
+        if bytes.len() != wanted {
+            let given = bytes.len();
+            return Err(failed(PackError::Size { wanted, given }));
+        }
+        self.finish(&tensor);
+        Ok((format, bytes))
+    }
+
     /// Reads a norm, bias or table of `len` numbers.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
         self.numbers(name, &[len as u64])
@@ -137,6 +164,11 @@ impl<'a> Tensors<'a> {
         len: usize,
     ) -> Result<Option<Vec<f32>>, LoadError> {
         self.has(name).then(|| self.vector(name, len)).transpose()
+    }
+
+    /// Counts a tensor that no result depends on as used, if the file has it.
+    pub(crate) fn ignore(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
     }
 
     /// Counts the tensors of a layer that is not run as used.

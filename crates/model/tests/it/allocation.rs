@@ -18,6 +18,9 @@ fn forward_pass_does_not_allocate() {
         "x preset=small-gemma3 mix=Q4_K_M",
         "x preset=tiny-qwen2 mix=F32",
         "x preset=tiny-granitemoe mix=F32",
+        "x preset=tiny-gemma4 mix=Q8_0",
+        "x preset=tiny-gemma4-26b mix=F32",
+        "x preset=tiny-gemma3n mix=Q4_0 layers=4 shared_kv=2 period=2",
     ] {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;

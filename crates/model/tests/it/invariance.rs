@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
 /// quantization.
-const CASES: [&str; 25] = [
+const CASES: [&str; 29] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -35,6 +35,10 @@ const CASES: [&str; 25] = [
     "gpt-oss preset=tiny-gpt-oss mix=MXFP4_MOE",
     "gpt-oss preset=tiny-gpt-oss mix=BF16 kv=q8_0",
     "llama preset=tiny-llama mix=MXFP4",
+    "gemma4 preset=tiny-gemma4 mix=Q8_0",
+    "gemma4 preset=tiny-gemma4-31b mix=F32 kv=q8_0",
+    "gemma4 preset=tiny-gemma4-26b mix=Q4_0",
+    "gemma3n preset=tiny-gemma3n mix=Q8_0 layers=4 shared_kv=2 period=2",
 ];
 
 /// A sequence that is computed in pieces.

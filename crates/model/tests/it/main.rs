@@ -2,6 +2,7 @@
 
 mod allocation;
 mod architectures;
+mod differing;
 mod encoders;
 mod experts;
 mod gguf_hostile;

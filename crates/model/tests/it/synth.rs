@@ -59,6 +59,13 @@ fn large_presets_have_model_shapes() {
     ] {
         assert_eq!(preset(name).parameters().unwrap(), parameters, "{name}");
     }
+    // As published: 2.3 billion besides the embeddings of layers, and 26 billion in 30 layers.
+    let e2b = preset("gemma4-e2b").parameters().unwrap() - 262_144 * 35 * 256;
+    assert!((2_250_000_000..2_350_000_000).contains(&e2b), "{e2b}");
+    let slice = preset("gemma4-26b-a4b-slice").parameters().unwrap();
+    let embedding = 262_144 * 2816;
+    let whole = embedding + (slice - embedding) * 5;
+    assert!((24_500_000_000..26_500_000_000).contains(&whole), "{whole}");
 }
 
 #[test]

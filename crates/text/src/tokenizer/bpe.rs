@@ -3,28 +3,21 @@
 use super::byte_level;
 use super::error::TokenizerError;
 use super::merge_loop::{Join, Merger, NONE};
-use super::string_arena::{StringArena, mix};
-use crate::{TokenKind, VocabSpec};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use super::merges::{Merge, Merges};
+use super::string_arena::StringArena;
+use crate::VocabSpec;
 
 /// Longest word that is merged in arrays on the stack, in bytes; longer words use the heap.
 const SHORT_WORD_BYTES: usize = 32;
 
 /// Merges, and the tokens of single bytes.
 pub(crate) struct Bpe {
-    merges: HashMap<u64, Merge, BuildHasherDefault<PairHasher>>,
+    merges: Merges,
     byte_ids: [u32; 256],
     unknown: Option<u32>,
     /// By id: whether a word equal to this token becomes the token directly. True where merging gives the
     /// same token, or where the vocabulary ignores merges for whole words.
     whole: Vec<bool>,
-}
-
-#[derive(Clone, Copy)]
-struct Merge {
-    rank: u32,
-    id: u32,
 }
 
 impl Bpe {
@@ -43,13 +36,13 @@ impl Bpe {
                 .unwrap_or(NONE)
         });
         let whole = vec![false; bytes.len()];
+        let (merges, left_out) = Merges::read(spec, pieces)?;
         let mut bpe = Self {
-            merges: HashMap::default(),
+            merges,
             byte_ids,
             unknown: spec.unknown,
             whole,
         };
-        let left_out = bpe.read_merges(spec, pieces)?;
         bpe.whole = (0..bytes.len() as u32)
             .map(|id| {
                 let word = bytes.get(id).unwrap_or_default();
@@ -77,61 +70,10 @@ impl Bpe {
         }
     }
 
-    fn read_merges(
-        &mut self,
-        spec: &VocabSpec,
-        pieces: &StringArena,
-    ) -> Result<usize, TokenizerError> {
-        let mut left_out = 0;
-        self.merges.reserve(spec.merges.len());
-        let mut joined = String::new();
-        for (rank, merge) in spec.merges.iter().enumerate() {
-            // From index 1: a left side may begin with the separator.
-            let cut = merge
-                .char_indices()
-                .skip(1)
-                .find(|(_, written)| *written == ' ');
-            let Some((cut, _)) = cut else {
-                return Err(TokenizerError(format!(
-                    "merge {rank} is not two tokens: {merge:?}"
-                )));
-            };
-            let (left, right) = (&merge[..cut], &merge[cut + 1..]);
-            joined.clear();
-            joined.push_str(left);
-            joined.push_str(right);
-            let id_of = |text: &str| {
-                let missing = || {
-                    TokenizerError(format!(
-                        "merge {rank} ({merge:?}) needs the token {text:?}, which is not in the vocabulary"
-                    ))
-                };
-                pieces.find(text.as_bytes()).ok_or_else(missing)
-            };
-            let (left, right, id) = (id_of(left)?, id_of(right)?, id_of(&joined)?);
-            match spec.kinds.get(id as usize) {
-                Some(TokenKind::Control | TokenKind::Unknown) => left_out += 1,
-                // The first rank of a duplicate merge counts.
-                _ => {
-                    let merge = Merge {
-                        rank: rank as u32,
-                        id,
-                    };
-                    self.merges.entry(pair(left, right)).or_insert(merge);
-                }
-            }
-        }
-        Ok(left_out)
-    }
-
     /// Whether merging `word` gives exactly `id`.
     fn makes(&self, word: &[u8], id: u32) -> bool {
         let mut ids = Vec::new();
         word.len() <= SHORT_WORD_BYTES && self.merge_short(word, &mut ids).is_ok() && ids == [id]
-    }
-
-    fn merge_of(&self, left: u32, right: u32) -> Option<Merge> {
-        self.merges.get(&pair(left, right)).copied()
     }
 
     /// Merges in quadratic time, for at most `SHORT_WORD_BYTES` bytes.
@@ -148,7 +90,7 @@ impl Bpe {
             ids[at] = self.byte_ids[usize::from(*byte)];
         }
         for at in 1..len {
-            merges[at - 1] = self.merge_of(ids[at - 1], ids[at]).unwrap_or(NEVER);
+            merges[at - 1] = self.merges.of(ids[at - 1], ids[at]).unwrap_or(NEVER);
         }
         while len > 1 {
             let ranks = merges[..len - 1].iter().map(|merge| merge.rank).enumerate();
@@ -164,10 +106,10 @@ impl Bpe {
             len -= 1;
             merges[len - 1] = NEVER;
             if at + 1 < len {
-                merges[at] = self.merge_of(ids[at], ids[at + 1]).unwrap_or(NEVER);
+                merges[at] = self.merges.of(ids[at], ids[at + 1]).unwrap_or(NEVER);
             }
             if at > 0 {
-                merges[at - 1] = self.merge_of(ids[at - 1], ids[at]).unwrap_or(NEVER);
+                merges[at - 1] = self.merges.of(ids[at - 1], ids[at]).unwrap_or(NEVER);
             }
         }
         ids[..len]
@@ -186,7 +128,7 @@ impl Bpe {
             merger.push(1, self.byte_ids[usize::from(*byte)]);
         }
         merger.run(|left, right| {
-            self.merge_of(left.id, right.id).map(|merge| Join {
+            self.merges.of(left.id, right.id).map(|merge| Join {
                 cost: merge.rank,
                 id: merge.id,
             })
@@ -208,28 +150,6 @@ impl Bpe {
             ))
         })?);
         Ok(())
-    }
-}
-
-fn pair(left: u32, right: u32) -> u64 {
-    u64::from(left) << 32 | u64::from(right)
-}
-
-/// Hashes one pair of ids.
-#[derive(Default)]
-struct PairHasher(u64);
-
-impl Hasher for PairHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write_u64(&mut self, pair: u64) {
-        self.0 = mix(pair);
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|byte| self.0 = mix(self.0 ^ u64::from(*byte)));
     }
 }
 

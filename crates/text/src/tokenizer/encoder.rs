@@ -1,6 +1,7 @@
 //! Encoding algorithms.
 
 use super::bpe::Bpe;
+use super::char_bpe::CharBpe;
 use super::json_pipeline::JsonPipeline;
 use super::special_tokens::SpecialTokens;
 use super::spm::Spm;
@@ -14,6 +15,10 @@ pub(super) enum Encoder {
         specials: SpecialTokens,
         splitter: Splitter,
         bpe: Bpe,
+    },
+    CharBpe {
+        specials: SpecialTokens,
+        bpe: CharBpe,
     },
     Spm {
         specials: SpecialTokens,

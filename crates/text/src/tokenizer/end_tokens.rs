@@ -57,6 +57,10 @@ pub(crate) fn find(pieces: &StringArena, kinds: &[TokenKind], named: &[Option<u3
     if is_harmony && let Some(end) = id_of("<|end|>") {
         ends.retain(|id| *id != end);
     }
+    // In Gemma 4 this is a tag of HTML.
+    if let (Some(_), Some(tag)) = (id_of("<|tool_response>"), id_of("</s>")) {
+        ends.retain(|id| *id != tag);
+    }
     ends.extend(named.iter().flatten());
     ends.sort_unstable();
     ends.dedup();
@@ -100,6 +104,16 @@ mod tests {
             &[("<|end|>", Control), ("<|endoftext|>", Control)],
             &[Some(1)],
             &[0, 1],
+        );
+        check(
+            "gemma 4 writes tags of HTML",
+            &[
+                ("</s>", UserDefined),
+                ("<turn|>", Control),
+                ("<|tool_response>", UserDefined),
+            ],
+            &[None],
+            &[1, 2],
         );
         let harmony = [
             ("<|end|>", Control),

@@ -1,6 +1,7 @@
 //! Construction of a tokenizer from a GGUF vocabulary.
 
 use super::bpe::Bpe;
+use super::char_bpe::CharBpe;
 use super::encoder::Encoder;
 use super::error::TokenizerError;
 use super::special_tokens::{AbsorbedSpace, SpecialTokens};
@@ -50,10 +51,14 @@ impl Tokenizer {
             encoder,
             bos: spec.bos,
             eos: spec.eos,
-            add_bos: spec.add_bos.unwrap_or(adds_bos),
+            // Files of Gemma 4 may say otherwise, wrongly.
+            add_bos: match spec.model {
+                VocabModel::CharBpe => adds_bos,
+                _ => spec.add_bos.unwrap_or(adds_bos),
+            },
             add_eos: spec.add_eos.unwrap_or(spec.model == VocabModel::Unigram),
             adds_first_space: match spec.model {
-                VocabModel::Bpe => false,
+                VocabModel::Bpe | VocabModel::CharBpe => false,
                 VocabModel::Spm | VocabModel::Unigram => spec.add_space_prefix.unwrap_or(true),
                 VocabModel::WordPiece => true,
             },
@@ -74,6 +79,11 @@ fn encoder_of(
 ) -> Result<(Encoder, bool), TokenizerError> {
     Ok(match spec.model {
         VocabModel::Bpe => bpe_encoder(spec, specials, pieces, bytes, warnings)?,
+        VocabModel::CharBpe => {
+            let (bpe, left_out) = CharBpe::new(spec, pieces)?;
+            warn_of_merges(spec, left_out, warnings);
+            (Encoder::CharBpe { specials, bpe }, true)
+        }
         VocabModel::Spm => {
             let spm = spm::Spm::new(spec, pieces);
             (Encoder::Spm { specials, spm }, true)
@@ -112,15 +122,8 @@ fn bpe_encoder(
         warnings.push(format!("{which}; \"default\" is used instead, and some text may become other tokens than the model learnt (known: {names})"));
         pretokenizers::DEFAULT
     });
-    if spec.merges.is_empty() {
-        warnings.push("the vocabulary has no merges".into());
-    }
     let (bpe, left_out) = Bpe::new(spec, pieces, bytes, known.ignore_merges)?;
-    if left_out > 0 {
-        warnings.push(format!(
-            "{left_out} merges would make control tokens of plain text; they are left out"
-        ));
-    }
+    warn_of_merges(spec, left_out, warnings);
     let splitter = Splitter::new(known.cuts);
     Ok((
         Encoder::Bpe {
@@ -130,6 +133,17 @@ fn bpe_encoder(
         },
         known.add_bos,
     ))
+}
+
+fn warn_of_merges(spec: &VocabSpec, left_out: usize, warnings: &mut Vec<String>) {
+    if spec.merges.is_empty() {
+        warnings.push("the vocabulary has no merges".into());
+    }
+    if left_out > 0 {
+        warnings.push(format!(
+            "{left_out} merges would make control tokens of plain text; they are left out"
+        ));
+    }
 }
 
 /// Converters write padding entries as empty texts, which would be duplicates.
@@ -149,7 +163,7 @@ fn fill_kinds(spec: &mut VocabSpec) {
         return;
     }
     spec.kinds = vec![TokenKind::Normal; spec.tokens.len()];
-    if spec.model == VocabModel::Spm {
+    if matches!(spec.model, VocabModel::Spm | VocabModel::CharBpe) {
         for (kind, token) in spec.kinds.iter_mut().zip(&spec.tokens) {
             if spm::byte_of(token).is_some() {
                 *kind = TokenKind::Byte;
@@ -230,9 +244,7 @@ fn running_bytes(model: VocabModel, token: &str, kind: TokenKind) -> Cow<'_, [u8
         (TokenKind::Normal, VocabModel::Bpe) => {
             byte_level::decode(token).map_or(as_written, Cow::Owned)
         }
-        (TokenKind::Normal, VocabModel::Spm | VocabModel::Unigram | VocabModel::WordPiece) => {
-            Cow::Owned(token.replace(spm::SPACE, " ").into_bytes())
-        }
+        (TokenKind::Normal, _) => Cow::Owned(token.replace(spm::SPACE, " ").into_bytes()),
     }
 }
 

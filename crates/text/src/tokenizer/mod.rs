@@ -2,7 +2,7 @@
 //!
 //! Encoding first finds special tokens in the text (`special_tokens`). The text between special tokens is divided
 //! into words (`word_splitter`, by the table in `pretokenizers`), whose neighbors are joined by rank (`bpe`), or
-//! joined as a whole by score (`spm`); both use `merge_loop`. BERT's words (`bert_words`) become their longest tokens
+//! joined as a whole by score (`spm`) or by rank (`char_bpe`); all use `merge_loop`. BERT's words (`bert_words`) become their longest tokens
 //! (`word_piece`), and `unigram` takes the likeliest tokens of a whole text. A Hugging Face `tokenizer.json` is encoded by its
 //! own pipeline (`from_tokenizer_json`, `json_pipeline`). The bytes of the tokens are computed once at construction, so decoding
 //! is equal for all vocabularies.
@@ -10,6 +10,9 @@
 mod bert_words;
 mod bpe;
 mod byte_level;
+mod char_bpe;
+#[cfg(test)]
+mod char_bpe_tests;
 mod char_map;
 mod control_escape;
 mod embedding_fit;
@@ -24,6 +27,7 @@ mod from_vocab;
 mod from_vocab_tests;
 mod json_pipeline;
 mod merge_loop;
+mod merges;
 mod pretokenizers;
 mod special_tokens;
 mod spm;
@@ -178,7 +182,7 @@ impl Tokenizer {
         let between = match &self.encoder {
             Encoder::WordPiece { .. } => 1,
             Encoder::Unigram { .. } => 2,
-            Encoder::Bpe { .. } | Encoder::Spm { .. } | Encoder::Json(_) => return None,
+            _ => return None,
         };
         let (start, end) = (self.bos?, self.eos?);
         let mut ids = Vec::with_capacity(first.len() + second.len() + between + 2);
@@ -245,7 +249,7 @@ impl Tokenizer {
         let longest = (*self.longest.get_or_init(longest)).max(CHARACTER_BYTES_MAX);
         match &self.encoder {
             Encoder::Json(_) => longest.saturating_mul(SHORTENED_MAX),
-            Encoder::Bpe { .. } | Encoder::Spm { .. } => longest,
+            Encoder::Bpe { .. } | Encoder::Spm { .. } | Encoder::CharBpe { .. } => longest,
             Encoder::WordPiece { .. } | Encoder::Unigram { .. } => TEXT_BYTES_MAX,
         }
     }
@@ -306,6 +310,16 @@ impl Tokenizer {
             }
             Encoder::Spm { specials, spm } => {
                 self.encode_spm((specials, spm), text, (special, true), ids)
+            }
+            Encoder::CharBpe { specials, bpe } => {
+                let mut merger = Merger::default();
+                specials.split(text, special, |fragment| match fragment {
+                    Fragment::Token(id) => {
+                        ids.push(id);
+                        Ok(())
+                    }
+                    Fragment::Text(text) => bpe.encode(text, &self.pieces, &mut merger, ids),
+                })
             }
             Encoder::WordPiece {
                 specials,

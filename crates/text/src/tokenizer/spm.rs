@@ -13,9 +13,7 @@ pub(crate) const SPACE: char = '▁';
 pub(crate) struct Spm {
     /// By id: the cost of joining into this token; `NONE` for tokens that text never becomes.
     costs: Vec<u32>,
-    /// `NONE` where the vocabulary lacks the byte token.
-    byte_ids: [u32; 256],
-    unknown: Option<u32>,
+    bytes: ByteTokens,
     /// Longer texts equal no token.
     token_bytes_max: usize,
     /// Whether no token contains a space after another character; then words can be encoded separately with
@@ -30,25 +28,19 @@ impl Spm {
     pub(crate) fn new(spec: &VocabSpec, pieces: &StringArena) -> Self {
         let mut spm = Self {
             costs: vec![NONE; spec.tokens.len()],
-            byte_ids: [NONE; 256],
-            unknown: spec.unknown,
+            bytes: ByteTokens::new(spec),
             token_bytes_max: 0,
             splits_before_space: true,
             whole: vec![false; spec.tokens.len()],
         };
         for (id, (text, kind)) in spec.tokens.iter().zip(&spec.kinds).enumerate() {
             match kind {
-                TokenKind::Byte => {
-                    if let Some(byte) = byte_of(text) {
-                        spm.byte_ids[usize::from(byte)] = id as u32;
-                    }
-                }
                 TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused => {
                     spm.costs[id] = cost_of(spec.scores.get(id).copied().unwrap_or_default());
                     spm.token_bytes_max = spm.token_bytes_max.max(text.len());
-                    spm.splits_before_space &= word_ends(text).next().is_none();
+                    spm.splits_before_space &= !has_inner_space(text);
                 }
-                TokenKind::Unknown | TokenKind::Control => {}
+                TokenKind::Byte | TokenKind::Unknown | TokenKind::Control => {}
             }
         }
         spm.whole = spm.whole_words(&spec.tokens, pieces);
@@ -116,7 +108,7 @@ impl Spm {
         for symbol in merger.symbols() {
             if symbol.id == NONE {
                 let (start, end) = (symbol.start as usize, (symbol.start + symbol.len) as usize);
-                self.fall_back(&word[start..end], out)?;
+                self.bytes.push(&word[start..end], out)?;
             } else {
                 out.push(symbol.id);
             }
@@ -132,12 +124,33 @@ impl Spm {
         let cost = self.costs[id as usize];
         (cost != NONE).then_some(Join { cost, id })
     }
+}
 
-    /// The byte tokens of a character, or the unknown token where a byte token is missing.
-    fn fall_back(&self, character: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        let ids = character
-            .bytes()
-            .map(|byte| self.byte_ids[usize::from(byte)]);
+/// The tokens of bytes, which characters without a token become.
+pub(crate) struct ByteTokens {
+    /// `NONE` where the vocabulary lacks the byte token.
+    ids: [u32; 256],
+    unknown: Option<u32>,
+}
+
+impl ByteTokens {
+    /// `spec.kinds` has one entry for each token.
+    pub(crate) fn new(spec: &VocabSpec) -> Self {
+        let mut ids = [NONE; 256];
+        for (id, (text, kind)) in spec.tokens.iter().zip(&spec.kinds).enumerate() {
+            if let (TokenKind::Byte, Some(byte)) = (kind, byte_of(text)) {
+                ids[usize::from(byte)] = id as u32;
+            }
+        }
+        Self {
+            ids,
+            unknown: spec.unknown,
+        }
+    }
+
+    /// Appends the byte tokens of a character, or the unknown token where a byte token is missing.
+    pub(crate) fn push(&self, character: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        let ids = character.bytes().map(|byte| self.ids[usize::from(byte)]);
         if !ids.clone().any(|id| id == NONE) {
             out.extend(ids);
             return Ok(());
@@ -159,8 +172,13 @@ pub(crate) fn byte_of(text: &str) -> Option<u8> {
     is_byte.then(|| u8::from_str_radix(hex, 16).ok()).flatten()
 }
 
+/// Whether a space follows another character.
+pub(crate) fn has_inner_space(text: &str) -> bool {
+    word_ends(text).next().is_some()
+}
+
 /// Positions where a space follows another character.
-fn word_ends(text: &str) -> impl Iterator<Item = usize> {
+pub(crate) fn word_ends(text: &str) -> impl Iterator<Item = usize> {
     text.match_indices(SPACE)
         .map(|(at, _)| at)
         .filter(|at| *at > 0 && !text[..*at].ends_with(SPACE))

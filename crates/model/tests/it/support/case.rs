@@ -61,6 +61,8 @@ impl Case {
             "used" => spec.experts.as_mut()?.used = number()?,
             "experts" => spec.experts.as_mut()?.count = number()?,
             "shared" => spec.experts.as_mut()?.shared = number()?,
+            "shared_kv" => spec.differing.as_mut()?.shared = number()?,
+            "per_layer" => spec.differing.as_mut()?.per_layer = number()?,
             "sections" => spec.sections = Some(sections(value)?),
             "rope_dims" => spec.rope.dims = Some(number()?),
             "rope" => spec.rope.scaling = scaling(value)?,

@@ -15,13 +15,28 @@ pub(crate) const NAMES: [&str; 6] = [
     "qwen2",
 ];
 
-/// The folder of the real vocabularies; prints a message if missing.
+/// Vocabularies that are checked where the folder has them.
+const MORE: [&str; 1] = ["gemma-4"];
+
+/// The names of the real vocabularies in the folder.
+#[allow(dead_code, reason = "not every test file goes through all of them")]
+pub(crate) fn names(folder: &Path) -> Vec<&'static str> {
+    let is_there = |name: &&str| folder.join(format!("ggml-vocab-{name}.gguf")).is_file();
+    NAMES
+        .into_iter()
+        .chain(MORE.into_iter().filter(is_there))
+        .collect()
+}
+
+/// The folder of the real vocabularies, or that in `MILLRACE_TEST_VOCABULARIES` (llama.cpp's `models`); prints a
+/// message if missing.
 #[expect(
     clippy::print_stderr,
     reason = "whoever runs the tests must see what was not tested"
 )]
 pub(crate) fn folder() -> Option<PathBuf> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/vocab");
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/vocab");
+    let folder = std::env::var_os("MILLRACE_TEST_VOCABULARIES").map_or(beside, PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
@@ -42,7 +57,8 @@ fn spec_of(file: &[u8]) -> VocabSpec {
     let model = match take("model") {
         Some(Value::Text(model)) if model == "gpt2" => VocabModel::Bpe,
         Some(Value::Text(model)) if model == "llama" => VocabModel::Spm,
-        _ => panic!("neither gpt2 nor llama"),
+        Some(Value::Text(model)) if model == "gemma4" => VocabModel::CharBpe,
+        _ => panic!("not gpt2, llama or gemma4"),
     };
     let kind = |number: f64| match number as u32 {
         2 => TokenKind::Unknown,
