@@ -266,6 +266,21 @@ const fn periodic(window: usize, period: usize) -> WindowRule {
     }
 }
 
+#[rustfmt::skip] // a table
+const GEMMA3N: Traits = Traits {
+    windows: periodic(0, 5), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(30.0),
+    local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, unscaled_scores: true, value_norm: true,
+    layers_differ: true, kv_sharing: KvSharing::From(20), per_layer: true, altup: true, ..GEMMA
+};
+
+#[rustfmt::skip] // a table
+const GEMMA4: Traits = Traits {
+    windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
+    local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, factors: FactorRule::ByScaling,
+    unscaled_scores: true, value_norm: true, layers_differ: true, kv_sharing: KvSharing::ByKey,
+    per_layer: true, experts: experts(false, true, false), dense_beside_experts: true, ..GEMMA
+};
+
 /// Experts with these properties of [`ExpertRule::Allowed`].
 const fn experts(required: bool, normalized: bool, shared: bool) -> ExpertRule {
     ExpertRule::Allowed {
@@ -333,17 +348,8 @@ impl Architecture {
                 windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
                 local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, layers_scaled_by_dim: Some(62), ..GEMMA
             },
-            Self::Gemma3n => Traits {
-                windows: periodic(0, 5), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(30.0),
-                local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, unscaled_scores: true, value_norm: true,
-                layers_differ: true, kv_sharing: KvSharing::From(20), per_layer: true, altup: true, ..GEMMA
-            },
-            Self::Gemma4 => Traits {
-                windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
-                local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, factors: FactorRule::ByScaling,
-                unscaled_scores: true, value_norm: true, layers_differ: true, kv_sharing: KvSharing::ByKey,
-                per_layer: true, experts: experts(false, true, false), dense_beside_experts: true, ..GEMMA
-            },
+            Self::Gemma3n => GEMMA3N,
+            Self::Gemma4 => GEMMA4,
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         None => {
             _ = out
                 .u32(&key("feed_forward_length"), dense_width(spec))
-                .u32(&key("attention.head_count_kv"), spec.kv_heads)
+                .u32(&key("attention.head_count_kv"), spec.kv_heads);
         }
     }
     put_rope(spec, out);

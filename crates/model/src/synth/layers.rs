@@ -179,7 +179,7 @@ impl SynthSpec {
     /// Whether a layer of a model whose layers differ has a window.
     fn is_windowed(&self, layer: u32) -> bool {
         let period = self.window_period.unwrap_or(6);
-        self.window.is_some() && (layer + 1) % period != 0
+        self.window.is_some() && !(layer + 1).is_multiple_of(period)
     }
 
     /// Whether such a model has both kinds of layers before those that share them.

@@ -5,10 +5,13 @@ use kernels::{Isa, Pool};
 use model::gguf::{Gguf, GgufWriter, TensorKind, TensorPlan};
 use model::{Forward, LoadError, Model};
 
+/// Names, shapes and bytes of a file's tensors.
+type Tensors = Vec<(String, Vec<u64>, Vec<u8>)>;
+
 const E2B: &str = "x preset=tiny-gemma4 mix=F32";
 
 /// The file of a case, with `change` applied to its list of tensors: name, dims and data.
-fn rewritten(case: &str, change: impl FnOnce(&mut Vec<(String, Vec<u64>, Vec<u8>)>)) -> Vec<u8> {
+fn rewritten(case: &str, change: impl FnOnce(&mut Tensors)) -> Vec<u8> {
     let gguf = Gguf::from_bytes(bytes(case)).unwrap();
     let mut tensors: Vec<_> = gguf
         .tensors()
@@ -89,7 +92,7 @@ fn projections_that_a_shared_layer_does_not_use_are_ignored() {
 
 #[test]
 fn outputs_of_layers_are_scaled_by_one_where_there_is_no_factor() {
-    let factors = |change: fn(&mut Vec<(String, Vec<u64>, Vec<u8>)>)| {
+    let factors = |change: fn(&mut Tensors)| {
         let mut model = of(rewritten(E2B, change));
         let ids = ids(4, 20, model.dims().vocab);
         logits(&mut model, &ids, 0)

@@ -127,7 +127,7 @@ impl Naive {
             .factor("attention.scale")
             .unwrap_or(1.0 / (dim as f64).sqrt());
         // All layers except each second one.
-        let window = spec.window.filter(|_| layer % 2 == 0);
+        let window = spec.window.filter(|_| layer.is_multiple_of(2));
         let sinks = self.tensor(&format!("blk.{layer}.attn_sinks"));
         let attend = |at: usize, x: &[f64]| {
             let first = window.map_or(0, |window| (at + 1).saturating_sub(window as usize));
