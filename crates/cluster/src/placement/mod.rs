@@ -7,8 +7,8 @@
 //! ttft   = wait + (prompt - cached prefix) / prefill rate + 1.5 steps
 //! ```
 //!
-//! Queue, pages and step come from the engine's heartbeat; what this gateway placed since the heartbeat is added, so
-//! that requests between two heartbeats do not all meet at one engine. Which prefix an engine has cached is learned
+//! Queue, pages and step come from the engine's heartbeat; what this gateway placed since the heartbeat is added, and what
+//! ended since is taken off, so that requests between two heartbeats do not all meet at one engine. Which prefix an engine has cached is learned
 //! from own placements and corrected by what the engine reports with the first token; nothing about it is exchanged.
 //! Engines that are predicted about equally soon are ordered by a hash of the prompt's first block and the engine:
 //! several gateways that have seen nothing choose the same engine for the same system prompt, and different engines for
@@ -20,6 +20,7 @@
 //! load            what the caller passes: loads of engines, the request
 //! prefix_chain    hashes of a prompt's blocks
 //! prefix_cache    blocks that one engine probably has
+//! since_heard     requests that began or ended since an engine's heartbeat
 //! tracked_engine  prediction and measured rates of one engine
 //! policy          the rule above, and the usual ones beside it
 //! ```
@@ -30,6 +31,7 @@ mod prefix_cache;
 mod prefix_chain;
 #[cfg(test)]
 mod simulation;
+mod since_heard;
 #[cfg(test)]
 mod tests;
 mod tracked_engine;
@@ -176,8 +178,9 @@ impl Placement {
             placed: now,
             uncached,
             ahead: prediction.ahead,
-            needed: needed_tokens(request, uncached),
         });
+        let needed = needed_tokens(request, uncached);
+        tracked.since_heard.begin(id, needed, now);
         let request = PlacedRequest {
             engine: engine.id,
             prompt_tokens: request.prompt.len() as u64,
@@ -223,6 +226,8 @@ impl Placement {
             return;
         };
         tracked.take_waiting(id);
+        let left = request.prompt_tokens + generated.len() as u64;
+        tracked.since_heard.end(id, left, now);
         let Some(first_token) = request.first_token else {
             // The engine may not have computed the prompt.
             return tracked.cache.forget(&request.blocks[request.known..]);
@@ -271,6 +276,7 @@ impl Placement {
                 grew = true;
             }
             let tracked = self.engines.entry(load.id).or_default();
+            tracked.since_heard.heard(load.heard);
             if tracked.cache_epoch != load.cache_epoch {
                 tracked.cache_epoch = load.cache_epoch;
                 tracked.cache = PrefixCache::default();

@@ -304,3 +304,59 @@ fn two_gateways_choose_one_engine_for_one_system_prompt() {
     chosen.dedup();
     assert!(chosen.len() > 1, "all system prompts at one engine");
 }
+
+/// Places requests with these ids at an engine.
+fn place(placement: &mut Placement, engine: &EngineLoad, ids: std::ops::Range<u64>, now: Instant) {
+    for id in ids {
+        let tokens = prompt(1000 * id as u32, 10);
+        placement.placed(id, engine, &request(&tokens), now);
+    }
+}
+
+#[test]
+fn request_with_a_first_token_counts_before_the_next_heartbeat() {
+    let now = epoch();
+    for full in [1, 2] {
+        let engines = [idle(1, now), idle(2, now)];
+        let mut placement = new();
+        place(&mut placement, &engines[full - 1], 0..8, now + 60 * MS);
+        for id in 0..8 {
+            placement.first_token(id, 0, now + 70 * MS);
+        }
+        let chosen = placement.choose(&engines, &request(&prompt(7, 10)), now + 80 * MS);
+        assert_eq!(chosen, Some(InstanceId(3 - full as u64)));
+    }
+}
+
+#[test]
+fn request_that_ended_since_the_heartbeat_leaves_its_slot() {
+    let now = epoch();
+    for freed in [1, 2] {
+        let mut engines = [idle(1, now), idle(2, now)];
+        let mut placement = new();
+        place(&mut placement, &engines[0], 0..8, now);
+        place(&mut placement, &engines[1], 8..16, now);
+        for id in 0..16 {
+            placement.first_token(id, 0, now + 10 * MS);
+        }
+        for engine in &mut engines {
+            (engine.running, engine.heard) = (8, now + 100 * MS);
+        }
+        // A heartbeat is processed before the ends.
+        let tokens = prompt(7, 10);
+        placement.choose(&engines, &request(&tokens), now + 100 * MS);
+        let own = if freed == 1 { 0..8 } else { 8..16 };
+        for id in own {
+            placement.ended(id, &[], now + 110 * MS);
+        }
+        let chosen = placement.choose(&engines, &request(&tokens), now + 120 * MS);
+        assert_eq!(chosen, Some(InstanceId(freed)));
+        // The next heartbeat counts anew.
+        for engine in &mut engines {
+            engine.heard = now + 200 * MS;
+        }
+        engines[2 - freed as usize].running = 7;
+        let chosen = placement.choose(&engines, &request(&tokens), now + 210 * MS);
+        assert_eq!(chosen, Some(InstanceId(3 - freed)));
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::load::EngineLoad;
 use super::prefix_cache::PrefixCache;
+use super::since_heard::{SETTLE, SinceHeard};
 use std::time::{Duration, Instant};
 
 /// Prompt tokens per second of an engine that was never measured.
@@ -12,8 +13,6 @@ const SERVICE_S: f64 = 5.0;
 const WEIGHT: f64 = 0.1;
 /// Shorter prefills measure steps rather than the rate.
 const MEASURED_TOKENS_MIN: u64 = 64;
-/// A heartbeat that arrived this long after a placement counts the placement: it may have left before.
-const SETTLE: Duration = Duration::from_millis(50);
 
 /// An engine as this gateway sees it.
 #[derive(Debug, Default)]
@@ -23,6 +22,8 @@ pub(super) struct TrackedEngine {
     pub(super) cache_epoch: u64,
     /// Requests of this gateway without a first token, in order of their placement.
     pub(super) waiting: Vec<WaitingRequest>,
+    /// What changed since the last heartbeat.
+    pub(super) since_heard: SinceHeard,
     /// Mean seconds per prompt token, from own requests.
     seconds_per_token: Option<f64>,
     /// Mean seconds from the first token to the end, from own requests.
@@ -38,8 +39,6 @@ pub(super) struct WaitingRequest {
     pub(super) uncached: u64,
     /// Prompt tokens that the engine computes before these, as of the placement.
     pub(super) ahead: u64,
-    /// Tokens of KV cache that the request may need.
-    pub(super) needed: u64,
 }
 
 /// A time to first token as it is predicted, and its parts.
@@ -66,9 +65,9 @@ impl TrackedEngine {
             let since = |w: &&WaitingRequest| w.placed + SETTLE > load.heard;
             self.waiting.iter().filter(since)
         };
-        let placed = unseen().count() as u64;
-        let sequences = u64::from(load.running) + u64::from(load.queued) + placed;
-        let free = load.free_tokens as f64 - unseen().map(|w| w.needed as f64).sum::<f64>();
+        let counted = u64::from(load.running) + u64::from(load.queued);
+        let sequences = self.since_heard.sequences(counted);
+        let free = load.free_tokens as f64 + self.since_heard.freed_tokens();
         let per_token = self.seconds_per_token(load);
         let ahead = match load.prefill_pending {
             Some(pending) => {

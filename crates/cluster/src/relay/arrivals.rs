@@ -94,20 +94,21 @@ impl Relay {
     pub fn on_tokens(&mut self, batch: &TokenBatch, is_answer: bool, now: Instant) {
         let engine = batch.engine();
         self.forget_stale(batch, now);
-        let mut whole = BTreeSet::new();
+        let mut appended = BTreeSet::new();
         let mut broken = BTreeSet::new();
         for progress in batch.progress() {
             self.begin_updates(engine, progress, is_answer);
         }
         for run in batch.runs() {
             match self.append_run(engine, &run, now) {
-                true => whole.insert(run.key.handle),
+                true => appended.insert((run.key.handle, run.key.choice)),
                 false => broken.insert(run.key.handle),
             };
         }
         for progress in batch.progress() {
             let handle = progress.handle;
-            let is_whole = is_answer || whole.contains(&handle) && !broken.contains(&handle);
+            let is_whole =
+                is_answer || !broken.contains(&handle) && self.are_all_open_in(handle, &appended);
             self.apply_progress(engine, progress, is_whole, now);
         }
         for (name, vector) in batch.vectors() {
@@ -124,6 +125,18 @@ impl Relay {
                 self.take_back(unknown.handle, false, now);
             }
         }
+    }
+
+    /// Whether each open choice of a request is among these. A choice without new tokens, whose reader rests, does not show
+    /// whether earlier ones were lost.
+    fn are_all_open_in(&self, handle: u64, choices: &BTreeSet<(u64, u32)>) -> bool {
+        let Some(placed) = self.requests.get(&handle) else {
+            return false;
+        };
+        let mut all = 0..placed.relayed.choices();
+        all.all(|choice| {
+            placed.have(choice).is_none() || choices.contains(&(handle, choice as u32))
+        })
     }
 
     pub(super) fn current(
