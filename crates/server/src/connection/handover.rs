@@ -23,6 +23,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
@@ -92,7 +93,11 @@ impl Body for StreamedBody {
 
 /// State of a connection and the stream that the connection will send.
 #[derive(Default)]
-pub(super) struct Handover(Mutex<HandoverState>);
+pub(super) struct Handover {
+    state: Mutex<HandoverState>,
+    /// Whether the connection has had a request.
+    has_request: AtomicBool,
+}
 
 #[derive(Default)]
 enum HandoverState {
@@ -111,6 +116,16 @@ pub(super) struct ClaimedStream {
 }
 
 impl Handover {
+    /// Records that the connection has had a request.
+    pub(super) fn note_request(&self) {
+        self.has_request.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection has had a request.
+    pub(super) fn has_request(&self) -> bool {
+        self.has_request.load(Ordering::Relaxed)
+    }
+
     /// Takes the stream from a response, if this connection can send the stream without the library.
     pub(super) fn claim_stream<B>(
         self: &Arc<Self>,
@@ -163,7 +178,7 @@ impl Handover {
     }
 
     fn lock(&self) -> MutexGuard<'_, HandoverState> {
-        lock(&self.0)
+        lock(&self.state)
     }
 }
 

@@ -48,8 +48,8 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, SetOnce, watch};
-use tokio::time::timeout;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
 use tower::ServiceExt;
 
 pub(crate) use handover::StreamedResponse;
@@ -87,7 +87,6 @@ pub(crate) async fn serve_connection(
             handover,
             send_buffer,
             cut: Arc::clone(&cut),
-            first_request: Arc::default(),
         },
         upgrade: Upgrade::default(),
         draining,
@@ -129,8 +128,6 @@ struct RequestService {
     send_buffer: Arc<SendBuffer>,
     /// Notified when the connection must be closed at once.
     cut: Arc<Notify>,
-    /// Set when the connection's first request is read.
-    first_request: Arc<SetOnce<()>>,
 }
 
 impl HttpConnection {
@@ -150,22 +147,25 @@ impl HttpConnection {
         let http = http_settings(&self.service.app.config.now());
         let connection = http.serve_connection(TokioIo::new(buffered), service);
         let mut connection = connection.with_upgrades();
-        let mut draining = pin!(draining_begun(
-            &mut self.draining,
-            &self.service.first_request
-        ));
-        let mut is_draining = false;
         let handover = &self.service.handover;
+        let mut draining = pin!(draining_begun(&mut self.draining, handover));
+        let mut is_draining = false;
         let ended = poll_fn(|cx| {
-            if !is_draining && draining.as_mut().poll(cx).is_ready() {
-                is_draining = true;
-                Pin::new(&mut connection).graceful_shutdown();
-            }
-            match Pin::new(&mut connection).poll(cx) {
-                Poll::Ready(ended) => Poll::Ready(Err(ended)),
-                Poll::Pending => handover
-                    .take_stream()
-                    .map_or(Poll::Pending, |claimed| Poll::Ready(Ok(claimed))),
+            loop {
+                if !is_draining && draining.as_mut().poll(cx).is_ready() {
+                    is_draining = true;
+                    Pin::new(&mut connection).graceful_shutdown();
+                }
+                let had_request = handover.has_request();
+                if let Poll::Ready(ended) = Pin::new(&mut connection).poll(cx) {
+                    return Poll::Ready(Err(ended));
+                }
+                if let Some(claimed) = handover.take_stream() {
+                    return Poll::Ready(Ok(claimed));
+                }
+                if is_draining || had_request == handover.has_request() {
+                    return Poll::Pending;
+                }
             }
         });
         match ended.await {
@@ -185,10 +185,17 @@ impl HttpConnection {
     }
 }
 
-/// Ready when draining has begun, or when the sender was dropped, and the connection had time for its first request.
-async fn draining_begun(draining: &mut watch::Receiver<bool>, first_request: &SetOnce<()>) {
+/// Ready when draining has begun, or when the sender was dropped, and the connection had time for its first request. To be
+/// polled after each request as well, which wakes nobody here.
+async fn draining_begun(draining: &mut watch::Receiver<bool>, handover: &Handover) {
     let _ = draining.wait_for(|&draining| draining).await;
-    let _ = timeout(FIRST_REQUEST_MAX, first_request.wait()).await;
+    // On the heap: an idle connection has no room for a timer.
+    let mut time = Box::pin(sleep(FIRST_REQUEST_MAX));
+    poll_fn(|cx| match handover.has_request() {
+        true => Poll::Ready(()),
+        false => time.poll_unpin(cx),
+    })
+    .await;
 }
 
 /// Settings of the HTTP library. Vectored writes are off: where the library sends a stream (to HTTP/1.0 clients),
@@ -206,7 +213,7 @@ fn http_settings(config: &ServerConfig) -> http1::Builder {
 
 impl RequestService {
     async fn respond(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        let _ = self.first_request.set(());
+        self.handover.note_request();
         paths::canonicalize(request.uri_mut());
         let source = RequestOrigin::of(request.headers(), &self.app.config.now().origins);
         request.extensions_mut().insert(source.clone());
