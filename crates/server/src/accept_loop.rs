@@ -7,6 +7,7 @@ use crate::connection::rejected_connection::reject_connection;
 use crate::connection::socket_options;
 use axum::Router;
 use cluster::messages::Role;
+use futures_util::FutureExt;
 use gateway::hand_over::HandOver;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -109,10 +110,10 @@ impl AcceptLoop {
             self.app.clone(),
             self.draining.subscribe(),
         );
-        self.connections.spawn(async move {
-            connection::serve_connection(stream, router, app, draining).await;
-            drop(connected);
-        });
+        // An `async` block around it would hold the arguments a second time.
+        let serving = connection::serve_connection(stream, router, app, draining);
+        self.connections
+            .spawn(serving.map(move |()| drop(connected)));
     }
 
     /// Ends the connections: each after its current response, the rest by force at the end of the drain time.
