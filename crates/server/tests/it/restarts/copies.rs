@@ -52,10 +52,13 @@ impl Journaled {
         Self { rig, folder }
     }
 
-    /// What a process that started now would find.
+    /// What a process that started now would find. The one that runs may remove a segment between the list of files and
+    /// their contents; then they are read again.
     pub(crate) fn read(&self) -> Recovered {
         let directory = JournalDirectory::new(journal_path(&self.folder));
-        read_journal(&directory, 1 << 30).expect("a journal")
+        let read = || read_journal(&directory, 1 << 30);
+        let soon = (0..100).find_map(|_| read().ok());
+        soon.unwrap_or_else(|| read().expect("a journal"))
     }
 
     /// The journal as a kill at this moment would leave it.
