@@ -1,4 +1,4 @@
-"""What deploy/nginx.conf sends to a second gateway, seen with one gateway that answers by a script and one that is not there."""
+"""Requests that deploy/nginx.conf sends to a second gateway: one gateway answers by a script, the other one is not there."""
 
 import asyncio
 import http.server

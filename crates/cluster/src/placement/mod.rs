@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Queue, pages and step come from the engine's heartbeat; what this gateway placed since the heartbeat is added, and what
-//! ended since is taken off, so that requests between two heartbeats do not all meet at one engine. Which prefix an engine has cached is learned
-//! from own placements and corrected by what the engine reports with the first token; nothing about it is exchanged.
+//! ended since is taken off, so that requests between two heartbeats do not all meet at one engine. Which prefix an
+//! engine has cached is learned from own placements and corrected by what the engine reports with the first token;
+//! nothing about it is exchanged.
 //! Engines that are predicted about equally soon are ordered by a hash of the prompt's first block and the engine:
 //! several gateways that have seen nothing choose the same engine for the same system prompt, and different engines for
 //! different ones.

@@ -22,7 +22,7 @@ pub(super) struct TrackedEngine {
     pub(super) cache_epoch: u64,
     /// Requests of this gateway without a first token, in order of their placement.
     pub(super) waiting: Vec<WaitingRequest>,
-    /// What changed since the last heartbeat.
+    /// Requests that began or ended since the last heartbeat.
     pub(super) since_heard: SinceHeard,
     /// Mean seconds per prompt token, from own requests.
     seconds_per_token: Option<f64>,

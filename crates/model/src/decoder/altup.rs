@@ -91,14 +91,9 @@ impl Decoder {
         self.scratch.set_shape(config.heads, &config.shapes[index]);
         self.predict(config, layer, weights);
         self.laurel(config, weights);
-        self.load_normed();
-        if let Some(stored) = &layer.key_value {
-            self.store_keys_and_values(config, index, stored);
-        }
-        if index == self.last_kv_layer && self.keep_wanted() == 0 {
+        if !self.store_and_attend(config, index, layer, tables) {
             return;
         }
-        self.attention(config, index, layer, tables);
         self.add_attention_and_laurel(config, layer);
         self.feed_forward(config, layer);
         let post = layer.hidden_post_norm.as_ref();

@@ -21,14 +21,9 @@ impl Decoder {
         tables: &[u32],
     ) {
         self.scratch.set_shape(config.heads, &config.shapes[index]);
-        self.load_normed();
-        if let Some(stored) = &layer.key_value {
-            self.store_keys_and_values(config, index, stored);
-        }
-        if index == self.last_kv_layer && self.keep_wanted() == 0 {
+        if !self.store_and_attend(config, index, layer, tables) {
             return;
         }
-        self.attention(config, index, layer, tables);
         let post = layer.attention_post_norm.as_ref();
         self.add_update(config, post, None, &layer.hidden_input);
         self.feed_forward(config, layer);
@@ -41,6 +36,26 @@ impl Decoder {
                 self.add_update(config, Some(&update.post_norm), factor, next);
             }
         }
+    }
+
+    /// Stores keys and values from `normed`, and computes the attention. Returns whether rows are left: after the last layer
+    /// that stores, those without outputs are dropped.
+    pub(super) fn store_and_attend(
+        &mut self,
+        config: &Config,
+        index: usize,
+        layer: &Layer,
+        tables: &[u32],
+    ) -> bool {
+        self.load_normed();
+        if let Some(stored) = &layer.key_value {
+            self.store_keys_and_values(config, index, stored);
+        }
+        if index == self.last_kv_layer && self.keep_wanted() == 0 {
+            return false;
+        }
+        self.attention(config, index, layer, tables);
+        true
     }
 
     /// Loads `normed` as the input of the following projections.

@@ -115,7 +115,7 @@ fn published() -> Vec<u8> {
     })
 }
 
-/// The same as safetensors, with changes.
+/// The case [`SAVED`] as safetensors, with changes.
 fn saved(files: usize, field: (&str, Value), change: impl Fn(&mut Vec<Stored>)) -> Saved {
     let saved = Saved::empty();
     let mut fields = config(&Case::parse(SAVED).unwrap().spec);

@@ -4,7 +4,7 @@
 use super::error::TokenizerError;
 use super::merge_loop::{Join, Merger, NONE};
 use super::merges::Merges;
-use super::spm::{ByteTokens, SPACE, has_inner_space, word_ends};
+use super::spm::{ByteTokens, SPACE, has_inner_space, words};
 use super::string_arena::StringArena;
 use crate::{TokenKind, VocabSpec};
 
@@ -68,27 +68,11 @@ impl CharBpe {
             rest = others;
             match pieces.find(part.as_bytes()).filter(|_| is_break) {
                 Some(id) => out.push(id),
-                None => self.encode_line(part, pieces, merger, out)?,
+                None => words(part, self.splits_before_space)
+                    .try_for_each(|word| self.encode_word(word, pieces, merger, out))?,
             }
         }
         Ok(())
-    }
-
-    fn encode_line(
-        &self,
-        line: &str,
-        pieces: &StringArena,
-        merger: &mut Merger,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        let mut start = 0;
-        if self.splits_before_space {
-            for end in word_ends(line) {
-                self.encode_word(&line[start..end], pieces, merger, out)?;
-                start = end;
-            }
-        }
-        self.encode_word(&line[start..], pieces, merger, out)
     }
 
     fn encode_word(
@@ -125,14 +109,6 @@ impl CharBpe {
                 id: merge.id,
             })
         });
-        for symbol in merger.symbols() {
-            if symbol.id == NONE {
-                let (start, end) = (symbol.start as usize, (symbol.start + symbol.len) as usize);
-                self.bytes.push(&word[start..end], out)?;
-            } else {
-                out.push(symbol.id);
-            }
-        }
-        Ok(())
+        self.bytes.push_symbols(word, merger, out)
     }
 }

@@ -55,14 +55,8 @@ impl Spm {
         merger: &mut Merger,
         out: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
-        let mut start = 0;
-        if self.splits_before_space {
-            for end in word_ends(text) {
-                self.encode_word(&text[start..end], pieces, merger, out)?;
-                start = end;
-            }
-        }
-        self.encode_word(&text[start..], pieces, merger, out)
+        words(text, self.splits_before_space)
+            .try_for_each(|word| self.encode_word(word, pieces, merger, out))
     }
 
     /// Checks only tokens that begin with a space: other tokens are rarely words.
@@ -105,15 +99,7 @@ impl Spm {
             let (start, end) = (left.start as usize, (right.start + right.len) as usize);
             self.find(&word.as_bytes()[start..end], pieces)
         });
-        for symbol in merger.symbols() {
-            if symbol.id == NONE {
-                let (start, end) = (symbol.start as usize, (symbol.start + symbol.len) as usize);
-                self.bytes.push(&word[start..end], out)?;
-            } else {
-                out.push(symbol.id);
-            }
-        }
-        Ok(())
+        self.bytes.push_symbols(word, merger, out)
     }
 
     fn find(&self, text: &[u8], pieces: &StringArena) -> Option<Join> {
@@ -148,6 +134,24 @@ impl ByteTokens {
         }
     }
 
+    /// Appends the ids of a word's symbols, and byte tokens for those without a token.
+    pub(crate) fn push_symbols(
+        &self,
+        word: &str,
+        merger: &Merger,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        for symbol in merger.symbols() {
+            if symbol.id == NONE {
+                let (start, end) = (symbol.start as usize, (symbol.start + symbol.len) as usize);
+                self.push(&word[start..end], out)?;
+            } else {
+                out.push(symbol.id);
+            }
+        }
+        Ok(())
+    }
+
     /// Appends the byte tokens of a character, or the unknown token where a byte token is missing.
     pub(crate) fn push(&self, character: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let ids = character.bytes().map(|byte| self.ids[usize::from(byte)]);
@@ -178,10 +182,21 @@ pub(crate) fn has_inner_space(text: &str) -> bool {
 }
 
 /// Positions where a space follows another character.
-pub(crate) fn word_ends(text: &str) -> impl Iterator<Item = usize> {
+fn word_ends(text: &str) -> impl Iterator<Item = usize> {
     text.match_indices(SPACE)
         .map(|(at, _)| at)
         .filter(|at| *at > 0 && !text[..*at].ends_with(SPACE))
+}
+
+/// The parts of a text that are encoded separately: its words, or the whole text.
+pub(crate) fn words(text: &str, are_split: bool) -> impl Iterator<Item = &str> {
+    let ends = word_ends(text).take(if are_split { usize::MAX } else { 0 });
+    let mut start = 0;
+    ends.chain([text.len()]).map(move |end| {
+        let word = &text[start..end];
+        start = end;
+        word
+    })
 }
 
 /// Converts a score (highest first) to a cost (lowest first): the bits of a float, mirrored for one sign, are

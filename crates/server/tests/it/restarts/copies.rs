@@ -52,7 +52,7 @@ impl Journaled {
         Self { rig, folder }
     }
 
-    /// What a process that started now would find. The one that runs may remove a segment between the list of files and
+    /// The streams that a process would find that started now. The one that runs may remove a segment between the list of files and
     /// their contents; then they are read again.
     pub(crate) fn read(&self) -> Recovered {
         let directory = JournalDirectory::new(journal_path(&self.folder));
