@@ -2,8 +2,9 @@
 //!
 //! Every engine that is alive is asked, each with an attempt of its own: the first that has the choice keeps it, and the
 //! others are ordered to forget their attempts as any that is not current. Asking is repeated, since an answer may be
-//! lost, and a repeated question has no other answer. Where no engine has the choice, or what it has differs, the request is
-//! submitted as after an engine's death.
+//! lost, and an engine that has the choice answers as before. An engine that does not have it is asked once more after
+//! [`RelayConfig::adopt_repeat`], since the earlier process may have sent it the request just before it died. Where no
+//! engine has the choice, or what it has differs, the request is submitted as after an engine's death.
 
 use super::RelayConfig;
 use super::assignment::{Assignment, Place};
@@ -66,9 +67,11 @@ impl AdoptionSearch {
         let begun = *self.since.get_or_insert(now);
         self.asked.retain(|asked| alive.contains(&asked.engine));
         let mut due = Vec::new();
-        for asked in self.asked.iter_mut().filter(|asked| !asked.has_answered) {
-            if since(asked.at) >= config.adopt_repeat {
-                asked.at = now;
+        let is_early = |asked: &AskedEngine| asked.at < begun + config.adopt_repeat;
+        for asked in &mut self.asked {
+            let is_open = !asked.has_answered || is_early(asked);
+            if is_open && since(asked.at) >= config.adopt_repeat {
+                (asked.at, asked.has_answered) = (now, false);
                 due.push((asked.engine, asked.attempt));
             }
         }
@@ -84,7 +87,8 @@ impl AdoptionSearch {
                 });
             }
         }
-        let all_answered = self.asked.iter().all(|asked| asked.has_answered);
+        let is_settled = |asked: &AskedEngine| asked.has_answered && !is_early(asked);
+        let all_answered = self.asked.iter().all(is_settled);
         let all_found = since(connected_at) >= config.discovery;
         let is_over = all_found && all_answered || since(begun) >= config.adopt_wait;
         (!is_over).then_some(due)

@@ -23,7 +23,7 @@ pub enum SubmitOutcome {
 }
 
 /// Relation of tokens to a choice's log.
-enum RunCheck {
+pub(super) enum RunCheck {
     /// The tokens from this one on are new.
     Continues(usize),
     /// Tokens before these are missing.
@@ -94,21 +94,22 @@ impl Relay {
     pub fn on_tokens(&mut self, batch: &TokenBatch, is_answer: bool, now: Instant) {
         let engine = batch.engine();
         self.forget_stale(batch, now);
-        let mut appended = BTreeSet::new();
-        let mut broken = BTreeSet::new();
         for progress in batch.progress() {
             self.begin_updates(engine, progress, is_answer);
         }
-        for run in batch.runs() {
-            match self.append_run(engine, &run, now) {
-                true => appended.insert((run.key.handle, run.key.choice)),
-                false => broken.insert(run.key.handle),
-            };
+        let mut broken = BTreeSet::new();
+        if !is_answer {
+            broken = self.without_all_of_an_update(batch);
         }
+        for run in batch.runs() {
+            let handle = run.key.handle;
+            if !broken.contains(&handle) && !self.append_run(engine, &run, now) {
+                broken.insert(handle);
+            }
+        }
+        let whole = self.whole(batch, &broken);
         for progress in batch.progress() {
-            let handle = progress.handle;
-            let is_whole =
-                is_answer || !broken.contains(&handle) && self.are_all_open_in(handle, &appended);
+            let is_whole = is_answer || whole.contains(&progress.handle);
             self.apply_progress(engine, progress, is_whole, now);
         }
         for (name, vector) in batch.vectors() {
@@ -125,18 +126,6 @@ impl Relay {
                 self.take_back(unknown.handle, false, now);
             }
         }
-    }
-
-    /// Whether each open choice of a request is among these. A choice without new tokens, whose reader rests, does not show
-    /// whether earlier ones were lost.
-    fn are_all_open_in(&self, handle: u64, choices: &BTreeSet<(u64, u32)>) -> bool {
-        let Some(placed) = self.requests.get(&handle) else {
-            return false;
-        };
-        let mut all = 0..placed.relayed.choices();
-        all.all(|choice| {
-            placed.have(choice).is_none() || choices.contains(&(handle, choice as u32))
-        })
     }
 
     pub(super) fn current(
@@ -187,7 +176,7 @@ impl Relay {
             // The choice has ended here.
             return true;
         };
-        let new = match check_run(ids, run) {
+        let new = match RunCheck::of(ids, run) {
             RunCheck::Continues(new) => new,
             RunCheck::Gap => {
                 placed.has_gap = true;
@@ -325,19 +314,18 @@ fn is_given_up(end: End) -> bool {
     )
 }
 
-/// Compares tokens with a choice's log.
-fn check_run(ids: &[u32], run: &TokenRun<'_>) -> RunCheck {
-    let first = run.key.first as usize;
-    let Some(known) = ids.len().checked_sub(first) else {
-        return RunCheck::Gap;
-    };
-    let known = known.min(run.tokens.len());
-    let is_equal = ids[first..]
-        .iter()
-        .zip(run.tokens)
-        .all(|(id, token)| *id == token.id);
-    match is_equal {
-        true => RunCheck::Continues(known),
-        false => RunCheck::Diverged,
+impl RunCheck {
+    /// Compares tokens with a choice's log.
+    pub(super) fn of(ids: &[u32], run: &TokenRun<'_>) -> Self {
+        let first = run.key.first as usize;
+        let Some(known) = ids.len().checked_sub(first) else {
+            return Self::Gap;
+        };
+        let known = known.min(run.tokens.len());
+        let mut pairs = ids[first..].iter().zip(run.tokens);
+        match pairs.all(|(id, token)| *id == token.id) {
+            true => Self::Continues(known),
+            false => Self::Diverged,
+        }
     }
 }

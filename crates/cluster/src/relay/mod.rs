@@ -24,7 +24,7 @@
 //! outgoing        orders, credit, reads                endings          attempts that are given up, and ends
 //! config          times and bounds                     farewells        attempts that engines are to forget
 //! driver          the relay on NATS                    engines          engines from heartbeats
-//! model_slots     models that come and go              left_attempts    attempts that engines keep for the next owner
+//! whole_batches   batches that show no loss            left_attempts    attempts that engines keep for the next owner
 //! model_slots     models that come and go              submission       a request on its way to an engine
 //! order_parts     orders within the bounds of messages
 //! ```
@@ -50,6 +50,7 @@ mod simulation;
 mod submission;
 #[cfg(test)]
 mod tests;
+mod whole_batches;
 
 pub use arrivals::SubmitOutcome;
 pub use config::RelayConfig;

@@ -35,7 +35,8 @@ impl World {
         after: Duration,
     ) {
         self.sent += 1;
-        let packet = Packet::Submitted(engine, name, SubmitOutcome::Unanswered);
+        let to = self.gateway;
+        let packet = Packet::Submitted(to, engine, name, SubmitOutcome::Unanswered);
         self.packets.insert((self.now + after, self.sent), packet);
     }
 
@@ -43,7 +44,7 @@ impl World {
         while let Some(entry) = self.packets.first_entry().filter(|e| e.key().0 <= self.now) {
             let packet = entry.remove();
             let to = match &packet {
-                Packet::Run(id, ..)
+                Packet::Run(_, id, ..)
                 | Packet::Orders(id, _)
                 | Packet::Read(id, _)
                 | Packet::Adopt(id, _) => Some(*id),
@@ -64,7 +65,7 @@ impl World {
     fn receive(&mut self, packet: Packet) {
         let now = self.now;
         match packet {
-            Packet::Run(id, name, parts) => {
+            Packet::Run(to, id, name, parts) => {
                 let is_faulty = self.has_faults() && self.has_other_faults;
                 let is_full = is_faulty && self.random.chance(10);
                 let reply = self.engine(id).map(|engine| {
@@ -72,10 +73,13 @@ impl World {
                     replies.last().expect("a part")
                 });
                 match reply {
-                    None => self.send_unanswered(id, name, Duration::from_millis(1)),
+                    None if to == self.gateway => {
+                        self.send_unanswered(id, name, Duration::from_millis(1));
+                    }
+                    None => {}
                     Some(reply) => self.send(|| {
                         let outcome = SubmitOutcome::Answered(RunReply::clone(&reply));
-                        Packet::Submitted(id, name, outcome)
+                        Packet::Submitted(to, id, name, outcome)
                     }),
                 }
             }
@@ -91,9 +95,11 @@ impl World {
                 }
             }
             Packet::Adopt(id, message) => self.receive_adoption(id, &message),
-            Packet::Adopted(to, ..) | Packet::Tokens(to, ..) if to != self.gateway => {}
+            // The process that waits for the answer is gone.
+            Packet::Adopted(to, ..) | Packet::Tokens(to, ..) | Packet::Submitted(to, ..)
+                if to != self.gateway => {}
             Packet::Adopted(_, id, answers) => self.relay.on_adopted(id, &answers, now),
-            Packet::Submitted(id, name, outcome) => {
+            Packet::Submitted(_, id, name, outcome) => {
                 self.relay.on_submitted(id, name, &outcome, now);
             }
             Packet::Tokens(_, message, is_answer) => {
@@ -118,7 +124,8 @@ impl World {
             match action {
                 Action::Submit { engine, run } => {
                     let (name, parts) = ((run.handle, run.attempt), run.encode_parts().unwrap());
-                    self.send(|| Packet::Run(engine, name, parts.clone()));
+                    let from = self.gateway;
+                    self.send(|| Packet::Run(from, engine, name, parts.clone()));
                     self.send_unanswered(engine, name, Duration::from_secs(5));
                 }
                 Action::Order { engine, orders } => {
