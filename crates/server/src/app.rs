@@ -91,6 +91,7 @@ impl App {
                 lifecycle: Arc::clone(&lifecycle),
                 config: Arc::clone(&config),
                 sockets: OpenSockets::default(),
+                peer_calls: Arc::clone(&peer_calls),
             },
             pulls: PullSlots::default(),
             answer_buffers: AnswerBuffers::new(config.now().answer_buffers_bytes_max),

@@ -2,7 +2,9 @@
 //!
 //! The engine of the other process parks a choice whose reader has used up the credit. Here such a choice gives the permit
 //! back as on an engine of this process: after [`PERMIT_KEPT`], so that readers that rest keep no other request out. The
-//! choice gets no further credit before it has a permit again.
+//! choice gets no further credit before it has a permit again. A permit that the caller recalls is given back as well: the
+//! youngest choice with one computes what credit it has, and then waits. Without a credit window nothing would stop the
+//! choice, and its permit stays.
 //!
 //! A request that no engine has, and whose choices all wait for their readers, is not placed: nothing is to be computed. The
 //! reader clock goes on meanwhile, since there is no engine to apply it.
@@ -31,6 +33,7 @@ impl RelayedRequest {
             };
             self.set_phase(phase, now);
         }
+        self.return_recalled_permits();
         let given = self.given.iter().copied();
         let open = self.choices.iter_mut().zip(given);
         for (sequence, given) in open.filter_map(|(open, given)| Some((open.as_mut()?, given))) {
@@ -47,6 +50,20 @@ impl RelayedRequest {
         }
         self.show_wait(now);
         self.has_permit()
+    }
+
+    /// Returns recalled permits, the youngest choice's first.
+    fn return_recalled_permits(&mut self) {
+        if self.state.credit_window == 0 || self.choices.iter().flatten().count() < 2 {
+            return;
+        }
+        for sequence in self.choices.iter_mut().rev().flatten() {
+            if sequence.permit == PermitState::Held && self.state.is_permit_recalled() {
+                (sequence.state, sequence.park_cause) =
+                    (SequenceState::Parked, ParkCause::NoPermit);
+                self.state.release_permit(sequence);
+            }
+        }
     }
 
     /// Shows a request that began and waits for a permit as parked, until its engine computes again.

@@ -128,6 +128,8 @@ impl Drop for Held {
 struct Permits {
     free: Arc<AtomicUsize>,
     held: Arc<AtomicUsize>,
+    /// Held ones that other requests are to get.
+    recalled: Arc<AtomicUsize>,
 }
 
 impl SequencePermits for Permits {
@@ -147,7 +149,14 @@ impl SequencePermits for Permits {
 
     fn give_back(&mut self) {
         self.held.fetch_sub(1, Ordering::Relaxed);
-        self.free.fetch_add(1, Ordering::Relaxed);
+        match self.is_recalled() {
+            true => self.recalled.fetch_sub(1, Ordering::Relaxed),
+            false => self.free.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+
+    fn is_recalled(&mut self) -> bool {
+        self.recalled.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -296,6 +305,7 @@ fn request_waits_for_the_first_choices_permit_and_a_paused_one_holds_none() {
     request.permits = Some(Box::new(Permits {
         free: Arc::clone(&free),
         held: Arc::clone(&held),
+        recalled: Arc::default(),
     }));
     let id = bench.handle.submit(request).unwrap();
     let (mut relayed, now) = (bench.take(), bench.now);

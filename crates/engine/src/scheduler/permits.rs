@@ -37,7 +37,7 @@ impl Scheduler {
             };
             if request.open_choices > 1
                 && sequence.permit == PermitState::Held
-                && request.with_permits(|permits| permits.is_recalled()) == Some(true)
+                && request.is_permit_recalled()
             {
                 request.release_permit(sequence);
             }
@@ -94,6 +94,11 @@ impl RequestState {
         if released.is_some() {
             sequence.permit = PermitState::None;
         }
+    }
+
+    /// Whether the caller recalls a permit.
+    pub(crate) fn is_permit_recalled(&mut self) -> bool {
+        self.with_permits(|permits| permits.is_recalled()) == Some(true)
     }
 
     /// Calls the caller's permits. `None`: the sequences need none, or no longer need any because a call

@@ -1,6 +1,7 @@
 //! The handles that a WebSocket uses, and the number of WebSockets that are open.
 
 use crate::config::live_config::LiveConfig;
+use crate::peers::PeerCalls;
 use crate::response::stream_response::StreamResponder;
 use gateway::lifecycle::Lifecycle;
 use gateway::lifetime_stats::LifetimeStats;
@@ -15,6 +16,7 @@ pub(crate) struct RealtimeHandles {
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) config: Arc<LiveConfig>,
     pub(crate) sockets: OpenSockets,
+    pub(crate) peer_calls: Arc<PeerCalls>,
 }
 
 /// The WebSockets that are open.

@@ -98,7 +98,10 @@ impl SessionHandler {
         self.caller.count_request(clock::now())?;
         self.expect_capacity()?;
         let opened = Fields::parse(open.body.as_bytes());
-        let opened = opened.and_then(|fields| self.open_request(open, fields));
+        let opened = opened.and_then(|fields| {
+            self.expect_no_shared_name(open.protocol, &fields)?;
+            self.open_request(open, fields)
+        });
         let opened = opened.map_err(in_body)?;
         let record = Arc::clone(opened.record());
         let reply = reply::stream_reply("opened", &record, request);
@@ -110,6 +113,21 @@ impl SessionHandler {
         ));
         self.streams.push(record, body);
         Ok(reply)
+    }
+
+    /// Whether another gateway has a job of the name takes two round trips to know, and nothing here waits.
+    fn expect_no_shared_name(
+        &self,
+        protocol: Protocol,
+        fields: &Fields<'_>,
+    ) -> Result<(), ApiError> {
+        let is_named = protocol == Protocol::Job && fields.raw("job_id").is_some();
+        if is_named && self.handles.peer_calls.is_clustered() {
+            let message = "is not supported on a WebSocket of a cluster: open the job with POST /v1/jobs, and attach \
+                           its stream";
+            return Err(ApiError::field("job_id", "unsupported_value", message));
+        }
+        Ok(())
     }
 
     fn open_request(

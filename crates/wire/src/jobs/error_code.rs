@@ -18,7 +18,7 @@ pub enum JobErrorCode {
     InsufficientResources,
     /// The model failed on the job.
     InferenceFailed,
-    /// No model is ready.
+    /// No model is ready, or it is not known yet which process has the stream.
     WorkerUnhealthy,
     /// An error of the server.
     Internal,
@@ -67,7 +67,14 @@ impl JobErrorCode {
             ("too_long_for_memory", _) => Self::InsufficientResources,
             ("inference_failed" | "model_changed" | "crashed_engines", _) => Self::InferenceFailed,
             (
-                "shutting_down" | "model_loading" | "model_unloaded" | "model_failed" | "no_engine",
+                "shutting_down"
+                | "model_loading"
+                | "model_unloaded"
+                | "model_failed"
+                | "no_engine"
+                | "model_files_missing"
+                | "recovering"
+                | "stream_moved",
                 _,
             ) => Self::WorkerUnhealthy,
             _ if error.kind == ErrorKind::RateLimited => Self::QueueFull,

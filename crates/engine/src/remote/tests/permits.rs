@@ -4,6 +4,7 @@ use crate::{Follower, ParkReason, Policy, Transition};
 struct Counts {
     free: Arc<AtomicUsize>,
     held: Arc<AtomicUsize>,
+    recalled: Arc<AtomicUsize>,
 }
 
 impl Counts {
@@ -11,6 +12,7 @@ impl Counts {
         Self {
             free: Arc::new(AtomicUsize::new(free)),
             held: Arc::default(),
+            recalled: Arc::default(),
         }
     }
 
@@ -34,6 +36,7 @@ fn submitted(
     request.permits = Some(Box::new(Permits {
         free: Arc::clone(&counts.free),
         held: Arc::clone(&counts.held),
+        recalled: Arc::clone(&counts.recalled),
     }));
     change(&mut request);
     bench.handle.submit(request).unwrap();
@@ -87,6 +90,39 @@ fn request_may_run_while_one_of_its_choices_has_a_permit() {
     readers[0].accept(1);
     assert!(relayed.update_permits(now) && counts.held() == 1);
     assert!(relayed.may_compute(0) && !relayed.may_compute(1));
+}
+
+#[test]
+fn youngest_choice_gives_a_recalled_permit_back_and_gets_no_credit_until_one_is_free() {
+    let (mut bench, counts) = (bench(EngineConfig::default()), Counts::new(3));
+    let (mut relayed, _readers) = submitted(&mut bench, 3, &counts, |_| {});
+    let now = bench.now;
+    let computing = |relayed: &RelayedRequest| [0, 1, 2].map(|choice| relayed.may_compute(choice));
+    assert!(relayed.update_permits(now) && counts.held() == 3);
+    counts.recalled.store(1, Ordering::Relaxed);
+    for _ in 0..2 {
+        assert!(relayed.update_permits(now));
+        assert_eq!(counts.held(), 2);
+        assert_eq!(computing(&relayed), [true, true, false]);
+    }
+    counts.recalled.store(1, Ordering::Relaxed);
+    assert!(relayed.update_permits(now));
+    assert_eq!(computing(&relayed), [true, false, false]);
+    // What was on its way arrives all the same.
+    append(&mut relayed, 2, 2, now);
+    counts.set_free(2);
+    assert!(relayed.update_permits(now) && counts.held() == 3);
+    assert_eq!(computing(&relayed), [true; 3]);
+}
+
+#[test]
+fn choices_without_a_credit_window_keep_recalled_permits() {
+    let (mut bench, counts) = (bench(EngineConfig::default()), Counts::new(2));
+    let change = |request: &mut Request| request.credit_window = 0;
+    let (mut relayed, _readers) = submitted(&mut bench, 2, &counts, change);
+    counts.recalled.store(1, Ordering::Relaxed);
+    assert!(relayed.update_permits(bench.now) && relayed.update_permits(bench.now));
+    assert_eq!(counts.held(), 2);
 }
 
 #[test]

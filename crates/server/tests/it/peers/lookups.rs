@@ -2,7 +2,8 @@
 
 use super::{Gateway, start_pair};
 use crate::support::named::call;
-use crate::support::owners::key_field;
+use crate::support::owners::{key_field, key_text};
+use crate::support::talk::Talk;
 use serde_json::{Value, json};
 
 #[test]
@@ -59,6 +60,22 @@ fn job_is_found_by_name_at_the_other_gateway_and_its_name_is_taken_there() {
         202,
         "without a name"
     );
+}
+
+#[test]
+fn web_socket_opens_no_job_with_a_name_that_all_gateways_share() {
+    let Some(pair) = start_pair() else { return };
+    let rig = pair.second.rig();
+    let key = format!("Bearer {}", key_text("one"));
+    let mut talk = Talk::try_with(rig.addr, &[("authorization", &key)]).expect("101");
+    let mut body = json!({"prompt": "hi", "job_id": "mine", "max_tokens": 2});
+    talk.say(&json!({"type": "open", "request": "named", "body": body}));
+    let told = talk.answer("named");
+    assert_eq!(told["type"], "error", "{told}");
+    assert!(told.to_string().contains("body.job_id"), "{told}");
+    body.as_object_mut().unwrap().remove("job_id");
+    let id = talk.open("unnamed", &json!({}), &body);
+    talk.whole(&id);
 }
 
 #[test]

@@ -49,6 +49,6 @@ fn key(owner: &str, scopes: &[Scope]) -> Key {
     }
 }
 
-fn key_text(owner: &str) -> String {
+pub fn key_text(owner: &str) -> String {
     format!("key_{owner}_0123456789")
 }

@@ -144,6 +144,7 @@ fn error_of_every_layer_has_a_code() {
         (ErrorKind::Unavailable, Capacity, "timeout", true, "TIMEOUT", true),
         (ErrorKind::Unavailable, Capacity, "deadline_unattainable", true, "TIMEOUT", true),
         (ErrorKind::Unavailable, Capacity, "shutting_down", true, "WORKER_UNHEALTHY", true),
+        (ErrorKind::Unavailable, Capacity, "recovering", true, "WORKER_UNHEALTHY", true),
         (ErrorKind::TimedOut, Ours, "timeout", false, "TIMEOUT", false),
         (ErrorKind::TimedOut, Ours, JobErrorCode::Timeout.name(), false, "TIMEOUT", false),
         (ErrorKind::Internal, Ours, "inference_failed", false, "INFERENCE_FAILED", true),
