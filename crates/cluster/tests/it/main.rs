@@ -3,6 +3,7 @@
 mod connection;
 mod executor;
 mod fair_shares;
+mod held_tokens;
 mod mailbox_notices;
 mod membership;
 mod nats_server;
