@@ -1,5 +1,6 @@
 //! The engine's configuration and bounds.
 
+use crate::state_counts::{STATES_MIN, sequences_of, states_of};
 use crate::{DRAFT_TOKENS_MAX, Speculation};
 use model::Dims;
 use std::time::Duration;
@@ -112,6 +113,32 @@ impl EngineConfig {
         at_least("rows_max of an encoder", dims.rows_max, dims.context_max)?;
         let pages = dims.context_max.div_ceil(dims.page_tokens);
         at_least("pages of an encoder", dims.pages, pages)
+    }
+
+    /// States of a model with recurrent layers that so many sequences need, those for checkpoints included.
+    pub fn states_for(sequences: usize) -> usize {
+        states_of(sequences)
+    }
+
+    /// Sequences that a model with `states` states may have in the engine at a time.
+    pub fn sequences_for(states: usize) -> usize {
+        sequences_of(states)
+    }
+
+    /// This configuration for a model with recurrent layers and `states` states: as many sequences as have states, and no
+    /// speculation, since a state cannot be taken back.
+    pub(crate) fn for_states(self, states: usize) -> Result<Self, ConfigError> {
+        at_least("states", states, STATES_MIN)?;
+        Ok(Self {
+            sequences_max: self.sequences_max.min(sequences_of(states)),
+            speculation: Speculation::Off,
+            ..self
+        })
+    }
+
+    /// Returns an error for a draft model with recurrent layers.
+    pub(crate) fn check_draft_states(&self, states: usize) -> Result<(), ConfigError> {
+        exactly("states of the draft model", states, 0)
     }
 
     /// Returns the first bound that the draft model breaks; a draft model must be present exactly when the

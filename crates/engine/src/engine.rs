@@ -71,7 +71,8 @@ impl Engine {
         Self::build(model, None, config, epoch)
     }
 
-    /// An engine with a draft model, for [`crate::Speculation::Draft`].
+    /// An engine with a draft model, for [`crate::Speculation::Draft`]. A model with recurrent layers uses no draft model,
+    /// and none may have such layers.
     ///
     /// # Errors
     /// As for [`Engine::new`], for both models; or their vocabularies differ in size.
@@ -90,16 +91,22 @@ impl Engine {
         config: EngineConfig,
         epoch: Instant,
     ) -> Result<Self, ConfigError> {
-        let dims = model.dims();
-        let draft_dims = draft.as_ref().map(|draft| draft.dims());
+        let (dims, states) = (model.dims(), model.states());
         config.check(&dims)?;
+        let (config, draft) = match states {
+            0 => (config, draft),
+            _ => (config.for_states(states)?, None),
+        };
+        let draft_dims = draft.as_ref().map(|draft| draft.dims());
         config.check_draft(&dims, draft_dims.as_ref())?;
+        config.check_draft_states(draft.as_ref().map_or(0, |draft| draft.states()))?;
         if !model.is_causal() {
             config.check_whole_prompts(&dims)?;
         }
         let mut inbox = Inbox::new(dims, draft_dims, config, epoch);
         inbox.hidden_dim = model.hidden_dim();
         inbox.is_causal = model.is_causal();
+        inbox.states = states;
         let inbox = Arc::new(inbox);
         let scheduler = Scheduler::new(Arc::clone(&inbox));
         scheduler.publish_gauges();

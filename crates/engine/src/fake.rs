@@ -3,11 +3,18 @@
 //! The next token is a function of the content of the sequence's pages, so that a page
 //! given to the wrong sequence, freed too early or not copied gives wrong tokens. Two spans that
 //! write the same slot in one batch, and rows beyond the page table, are reported as bad batches.
+//!
+//! In a [`FakeModel::recurrent`], a token depends on a state as well, as in a model with recurrent layers ([`states`]).
+
+mod gate;
+mod states;
+
+pub use gate::Gate;
 
 use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
+use states::FakeStates;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Properties of the fake model.
 #[derive(Clone, Debug)]
@@ -60,50 +67,6 @@ pub enum FaultKind {
     NotANumber,
 }
 
-/// Lets a test control forward passes: each pass waits for a permit and consumes the permit.
-#[derive(Debug, Default)]
-pub struct Gate {
-    permits: Mutex<u64>,
-    waiting: AtomicUsize,
-    more: Condvar,
-}
-
-impl Gate {
-    /// Allows this many more forward passes.
-    pub fn allow(&self, passes: u64) {
-        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
-        *permits = permits.saturating_add(passes);
-        self.more.notify_all();
-    }
-
-    /// Allows all forward passes from now on.
-    pub fn open(&self) {
-        self.allow(u64::MAX);
-    }
-
-    /// Whether a forward pass waits for a permit.
-    pub fn is_waited_at(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) > 0
-    }
-
-    fn pass(&self) {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        self.wait();
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn wait(&self) {
-        let permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut permits = self
-            .more
-            .wait_while(permits, |permits| *permits == 0)
-            .unwrap_or_else(PoisonError::into_inner);
-        if *permits != u64::MAX {
-            *permits -= 1;
-        }
-    }
-}
-
 impl Default for FakeConfig {
     fn default() -> Self {
         Self {
@@ -135,6 +98,7 @@ pub struct FakeModel {
     tokens: Vec<u32>,
     /// The call that wrote each slot last, to detect two writes in one call.
     written: Vec<u64>,
+    states: FakeStates,
     logits: Vec<f32>,
     hidden: Vec<f32>,
     calls: u64,
@@ -158,10 +122,19 @@ impl FakeModel {
             slots: vec![NOTHING; slots],
             tokens: vec![0; slots],
             written: vec![0; slots],
+            states: FakeStates::new(0),
             logits: Vec::with_capacity(config.dims.logit_rows_max * config.dims.vocab),
             hidden: Vec::new(),
             calls: 0,
             config,
+        }
+    }
+
+    /// A fake model with this many states, as if some of its layers were recurrent.
+    pub fn recurrent(config: FakeConfig, states: usize) -> Self {
+        Self {
+            states: FakeStates::new(states),
+            ..Self::new(config)
         }
     }
 
@@ -246,6 +219,7 @@ impl FakeModel {
         for span in batch.spans() {
             let _ = self.write(&span, true);
         }
+        self.states.spoil(batch);
         if kind == FaultKind::Abort {
             std::process::abort();
         }
@@ -263,7 +237,7 @@ impl FakeModel {
     }
 
     fn push_row(&mut self, span: &SpanView<'_>, position: usize) {
-        let mut hash = 0;
+        let mut hash = self.states.hash_at(span, position);
         for p in 0..=position {
             let slot = self.slots[self.slot(span, p)];
             if slot == NOT_A_NUMBER {
@@ -298,7 +272,11 @@ impl FakeModel {
     /// Appends a hidden state: a function of the pages' content up to the position.
     fn push_hidden(&mut self, span: &SpanView<'_>, position: usize) {
         let slots = || (0..=position).map(|p| self.slots[self.slot(span, p)]);
-        let (hash, broken) = (slots().fold(0, mix), slots().any(|s| s == NOT_A_NUMBER));
+        let before = self.states.hash_at(span, position);
+        let (hash, broken) = (
+            slots().fold(before, mix),
+            slots().any(|s| s == NOT_A_NUMBER),
+        );
         let entry = |at: usize| unit(mix(hash, at as u64)) - 0.5;
         self.hidden
             .extend((0..HIDDEN_DIM).map(|at| if broken { f32::NAN } else { entry(at) }));
@@ -330,6 +308,7 @@ impl Forward for FakeModel {
         for span in batch.spans() {
             self.write(&span, false)?;
         }
+        self.states.advance(batch)?;
         self.logits.clear();
         self.hidden.clear();
         for (at, span) in batch.spans().enumerate() {
@@ -356,6 +335,10 @@ impl Forward for FakeModel {
 
     fn hidden(&self) -> &[f32] {
         &self.hidden
+    }
+
+    fn states(&self) -> usize {
+        self.states.len()
     }
 
     fn hidden_dim(&self) -> usize {

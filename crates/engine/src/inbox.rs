@@ -32,6 +32,8 @@ pub(crate) struct Inbox {
     pub(crate) hidden_dim: usize,
     /// Whether the model's tokens attend to earlier tokens only; see [`model::Forward::is_causal`].
     pub(crate) is_causal: bool,
+    /// States of sequences; see [`model::Forward::states`].
+    pub(crate) states: usize,
     /// Sizes of the draft model, if there is one.
     pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
@@ -110,6 +112,7 @@ impl Inbox {
             dims,
             hidden_dim: 0,
             is_causal: true,
+            states: 0,
             draft,
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),

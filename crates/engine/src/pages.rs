@@ -9,11 +9,15 @@
 //! A used page may be indexed too: sequences with the same prefix share it. Only full pages are indexed, and
 //! a full page is never written again; a partly filled page with more than one reference is copied before a
 //! write.
+//!
+//! In a model with recurrent layers, a sequence can go on only from a state ([`States`]): a lookup finds the pages up to the
+//! last one with a checkpoint.
 
 use crate::CacheSalt;
 use crate::age::Age;
 use crate::prefix_index::{PrefixChain, PrefixIndex};
-use model::{Dims, PageId};
+use crate::states::States;
+use model::{Dims, PageId, StateId};
 
 /// The reference counts of all pages, the free stack and the prefix cache.
 pub(crate) struct Pages {
@@ -22,6 +26,8 @@ pub(crate) struct Pages {
     free: Vec<PageId>,
     prefix: Option<PrefixIndex>,
     lookup: PrefixLookup,
+    /// States of sequences, in a model with recurrent layers.
+    pub(crate) states: States,
     /// References per page found in page tables; scratch of [`Pages::check`].
     held: Vec<u32>,
 }
@@ -57,6 +63,7 @@ impl Pages {
             free: (0..dims.pages as PageId).rev().collect(),
             prefix: prefix_cache.then(|| PrefixIndex::new(dims.pages, dims.page_tokens)),
             held: vec![0; dims.pages],
+            states: States::new(0, dims.pages),
             lookup: PrefixLookup {
                 age: Age::MAX,
                 start: PrefixChain::START,
@@ -65,6 +72,12 @@ impl Pages {
                 wanted: 0,
             },
         }
+    }
+
+    /// These pages, of a model with `states` states.
+    pub(crate) fn with_states(self, states: usize) -> Self {
+        let states = States::new(states, self.refs.len());
+        Self { states, ..self }
     }
 
     pub(crate) fn page_tokens(&self) -> usize {
@@ -97,6 +110,7 @@ impl Pages {
         let page = self.prefix.as_mut()?.evict()?;
         debug_assert_eq!(self.refs[page as usize], 0);
         self.refs[page as usize] = 1;
+        self.states.forget(page);
         Some(page)
     }
 
@@ -162,12 +176,39 @@ impl Pages {
         };
         self.lookup.start = PrefixChain::Start(salt);
         self.lookup.update(prefix, age, tokens, self.page_tokens);
-        for at in 0..self.lookup.found.len() {
+        let (found, states) = (&self.lookup.found, &self.states);
+        let usable = match states.exist() {
+            true => {
+                let mut pages = found.iter().map(|&(page, _)| states.checkpoint(page));
+                pages
+                    .rposition(|state| state.is_some())
+                    .map_or(0, |at| at + 1)
+            }
+            false => found.len(),
+        };
+        for at in 0..usable {
             let (page, _) = self.lookup.found[at];
             self.share(page);
             table.push(page);
         }
-        self.lookup.chain()
+        self.lookup.chain_of(usable)
+    }
+
+    /// Pages that the last lookup found, usable or not.
+    pub(crate) fn pages_found(&self) -> usize {
+        self.lookup.found.len()
+    }
+
+    /// Whether pages are kept after the end of their sequence.
+    pub(crate) fn has_prefix_cache(&self) -> bool {
+        self.prefix.is_some()
+    }
+
+    /// Makes a state the checkpoint of a page, if the page is indexed.
+    pub(crate) fn keep_state(&mut self, page: PageId, state: StateId) {
+        if self.prefix.as_ref().is_some_and(|p| p.is_indexed(page)) {
+            self.states.keep(page, state);
+        }
     }
 
     /// Indexes a full, computed page. When an indexed page has the same content already, the indexed page
@@ -249,7 +290,13 @@ impl PrefixLookup {
 
     /// The chain that ends with the last page found.
     fn chain(&self) -> PrefixChain {
-        self.found.last().map_or(self.start, |&(_, chain)| chain)
+        self.chain_of(self.found.len())
+    }
+
+    /// The chain of the first `pages` pages found.
+    fn chain_of(&self, pages: usize) -> PrefixChain {
+        let last = self.found[..pages].last();
+        last.map_or(self.start, |&(_, chain)| chain)
     }
 }
 

@@ -10,6 +10,7 @@
 //! All arrays have one entry per page and are allocated at the start.
 
 use crate::CacheSalt;
+use crate::idle_list::IdleList;
 use model::PageId;
 use std::hash::{BuildHasher, RandomState};
 
@@ -75,7 +76,7 @@ impl PrefixIndex {
     }
 
     pub(crate) fn idle_pages(&self) -> usize {
-        self.idle.len
+        self.idle.len()
     }
 
     /// The chain that ends with the page. A page that is evicted and indexed again gets a new one.
@@ -168,63 +169,9 @@ impl PrefixIndex {
 
     /// Panics unless exactly the indexed pages without references are idle.
     pub(crate) fn check(&self, refs: &[u32]) {
-        let mut page = self.idle.oldest;
-        let mut idle = 0;
-        while page != NONE {
+        for page in self.idle.iter() {
             assert_eq!(refs[page as usize], 0, "idle page {page} is held");
             assert!(self.is_indexed(page), "idle page {page} is not indexed");
-            idle += 1;
-            page = self.idle.newer[page as usize];
         }
-        assert_eq!(idle, self.idle.len, "the list of idle pages and its length");
-    }
-}
-
-/// A doubly linked list in arrays: every operation is O(1) and allocates nothing.
-struct IdleList {
-    older: Vec<PageId>,
-    newer: Vec<PageId>,
-    oldest: PageId,
-    newest: PageId,
-    len: usize,
-}
-
-impl IdleList {
-    fn new(pages: usize) -> Self {
-        Self {
-            older: vec![NONE; pages],
-            newer: vec![NONE; pages],
-            oldest: NONE,
-            newest: NONE,
-            len: 0,
-        }
-    }
-
-    fn oldest(&self) -> Option<PageId> {
-        (self.oldest != NONE).then_some(self.oldest)
-    }
-
-    fn push_newest(&mut self, page: PageId) {
-        self.older[page as usize] = self.newest;
-        self.newer[page as usize] = NONE;
-        match self.newest {
-            NONE => self.oldest = page,
-            newest => self.newer[newest as usize] = page,
-        }
-        self.newest = page;
-        self.len += 1;
-    }
-
-    fn remove(&mut self, page: PageId) {
-        let (older, newer) = (self.older[page as usize], self.newer[page as usize]);
-        match older {
-            NONE => self.oldest = newer,
-            older => self.newer[older as usize] = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.older[newer as usize] = older,
-        }
-        self.len -= 1;
     }
 }

@@ -2,6 +2,9 @@
 
 mod inject;
 mod relayed;
+mod sequence_states;
+
+pub(crate) use sequence_states::SequenceStates;
 
 use crate::age::Age;
 use crate::embedding::EmbeddingPool;
@@ -62,6 +65,8 @@ pub(crate) struct Sequence {
     max_new_tokens: usize,
     /// Page table.
     pub(crate) pages: Vec<PageId>,
+    /// States, in a model with recurrent layers.
+    pub(crate) states: SequenceStates,
     pub(crate) drafts: DraftState,
     /// Positions, from the first, whose keys and values exist.
     pub(crate) computed: usize,
@@ -123,6 +128,7 @@ impl Sequence {
             prompt_tokens: prompt.len(),
             max_new_tokens: limits.max_new_tokens,
             pages: Vec::with_capacity(limits.pages_max),
+            states: SequenceStates::default(),
             drafts: DraftState::new(drafts_max, limits.draft_pages_max),
             computed: 0,
             indexed: 0,
@@ -211,6 +217,7 @@ impl Sequence {
     pub(crate) fn take_over(&mut self, leader: &mut Self) {
         debug_assert_eq!(self.state, SequenceState::Forking);
         std::mem::swap(&mut self.pages, &mut leader.pages);
+        std::mem::swap(&mut self.states, &mut leader.states);
         self.state = leader.state;
         self.uncharged = std::mem::take(&mut leader.uncharged);
         self.computed = leader.computed;
@@ -222,6 +229,7 @@ impl Sequence {
     /// Shares the computed pages of another choice of the same request. The caller counts the references.
     pub(crate) fn share_prompt_of(&mut self, leader: &Self) {
         self.pages.extend_from_slice(&leader.pages);
+        self.states = leader.states.of_fork();
         self.state = SequenceState::Active;
         self.computed = leader.computed;
         self.indexed = leader.indexed;

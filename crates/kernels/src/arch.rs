@@ -40,4 +40,6 @@ pub(crate) mod prefetch;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod probe;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod recurrent;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod rowwise;

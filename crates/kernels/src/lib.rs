@@ -6,7 +6,7 @@
 //! Layers, from the bottom: `memory`, `format`, `quant`, `packing` and `kv` (data formats);
 //! `layout` (types shared by kernels and drivers); `arch` (kernels for one instruction set, pure
 //! functions); `isa` and `dispatch` (choice of the instruction set); `activations`, `matrix`, `matmul`,
-//! `attention`, `ops` (drivers).
+//! `attention`, `recurrent`, `ops` (drivers).
 
 mod activations;
 mod arch;
@@ -24,6 +24,7 @@ mod packing;
 mod pool;
 pub mod probe;
 mod quant;
+mod recurrent;
 mod rope;
 
 pub use attention::{
@@ -37,9 +38,13 @@ pub use matmul::{RowGroup, matmul, matmul_groups};
 pub use matrix::{Matrix, MatrixStack, PackError};
 pub use memory::ZeroedBuffer;
 pub use ops::{
-    add_assign, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place,
-    scale, silu_mul, softcap,
+    add_assign, add_mul, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, l2_norm_in_place,
+    rms_norm, rms_norm_in_place, scale, sigmoid_mul, silu_in_place, silu_mul, softcap,
 };
 pub use pool::Pool;
 pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
+pub use recurrent::{
+    DeltaRows, DeltaShape, STATE_COLUMN_GROUP, ScanPlan, StateShape, StateStore, causal_conv,
+    delta_scan,
+};
 pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

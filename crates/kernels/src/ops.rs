@@ -31,6 +31,30 @@ pub fn rms_norm_in_place(isa: Isa, x: &mut [f32], weight: &[f32], eps: f32) {
     product_in_place(isa, x, weight, factor);
 }
 
+/// `x = x / sqrt(sum(x^2) + eps) * factor`, one row (a head of q or k).
+pub fn l2_norm_in_place(isa: Isa, x: &mut [f32], eps: f32, factor: f32) {
+    let norm = (sum_of_squares(isa, x) + eps).sqrt();
+    scale(isa, x, factor / norm);
+}
+
+/// `x += a * b`, element by element, rounded once where the instruction set does.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn add_mul(isa: Isa, x: &mut [f32], a: &[f32], b: &[f32]) {
+    assert!(x.len() == a.len() && x.len() == b.len());
+    add_products(isa, x, a, b);
+}
+
+/// `x *= sigmoid(gate)`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn sigmoid_mul(isa: Isa, x: &mut [f32], gate: &[f32]) {
+    assert_eq!(x.len(), gate.len());
+    sigmoid(isa, x, gate);
+}
+
 /// `x += y`.
 ///
 /// # Panics
@@ -111,6 +135,16 @@ by_isa! {
     reference::product_in_place, crate::arch::rowwise::product_in_place;
     fn product_in_place(x: &mut [f32], weight: &[f32], factor: f32)
 }
+by_isa! {
+    reference::silu_in_place, crate::arch::rowwise::silu_in_place;
+    /// `x = silu(x)`.
+    pub fn silu_in_place(x: &mut [f32])
+}
+by_isa! {
+    reference::add_products, crate::arch::rowwise::add_products;
+    fn add_products(x: &mut [f32], a: &[f32], b: &[f32])
+}
+by_isa! { reference::sigmoid, crate::arch::rowwise::sigmoid; fn sigmoid(x: &mut [f32], gate: &[f32]) }
 by_isa! { reference::add, crate::arch::rowwise::add; fn add(x: &mut [f32], y: &[f32]) }
 by_isa! { reference::silu, crate::arch::rowwise::silu; fn silu(gate: &mut [f32], up: &[f32]) }
 by_isa! {

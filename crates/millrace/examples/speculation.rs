@@ -233,6 +233,7 @@ fn load(path: &str, asked: &Asked) -> Result<Box<dyn Forward>, Box<dyn Error>> {
         page_tokens: PAGE_TOKENS,
         pages: each * (asked.sequences + 1),
         kv: KvKind::F16,
+        states: 0,
         rows_max: 512,
         logit_rows_max: 64,
     };

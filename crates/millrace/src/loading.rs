@@ -4,6 +4,7 @@ mod draft;
 mod encoder;
 mod memory;
 mod remote;
+mod states;
 mod step_signal;
 mod weights;
 

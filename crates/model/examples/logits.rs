@@ -7,7 +7,7 @@
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
 use model::safetensors::Safetensors;
-use model::{Batch, Forward, LoadOptions, Model, ModelFiles, PAGE_TOKENS, Want};
+use model::{Batch, Forward, LoadOptions, Model, ModelFiles, PAGE_TOKENS, SpanStates, Want};
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         page_tokens: PAGE_TOKENS,
         pages: context.div_ceil(PAGE_TOKENS),
         kv,
+        states: 2,
         rows_max: ROWS,
         logit_rows_max: ROWS,
     };
@@ -51,6 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (chunk, ids) in ids.chunks(ROWS).enumerate() {
         batch.clear();
         batch.push(ids, chunk * ROWS, &pages, Want::All);
+        batch.set_states(Some(SpanStates::alternating(0, chunk, chunk * ROWS)));
         for logit in model.forward(&batch)? {
             out.write_all(&logit.to_le_bytes())?;
         }

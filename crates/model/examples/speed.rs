@@ -4,7 +4,7 @@
 
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
-use model::{Batch, Forward, LoadOptions, Model, PAGE_TOKENS, Want};
+use model::{Batch, Forward, LoadOptions, Model, PAGE_TOKENS, SpanStates, Want};
 use std::error::Error;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         page_tokens: PAGE_TOKENS,
         pages: PAGES,
         kv: KvKind::F16,
+        states: 2 * SEQUENCES,
         rows_max: PREFILL,
         logit_rows_max: SEQUENCES,
     };
@@ -59,6 +60,7 @@ fn prefill(model: &mut Model) -> Rate {
     let tokens: Vec<u32> = (0..PREFILL as u32).map(|i| i * 37 % 1000).collect();
     let mut batch = Batch::default();
     batch.push(&tokens, 0, &pages(0, PREFILL), Want::Last);
+    batch.set_states(Some(SpanStates::alternating(0, 0, 0)));
     let (done, time) = timed(|| model.forward(&batch).map(|_| ()));
     done?;
     Ok(PREFILL as f64 / time.as_secs_f64())
@@ -68,16 +70,19 @@ fn decode(model: &mut Model, sequences: usize) -> Rate {
     let mut batch = Batch::default();
     let tokens: Vec<u32> = (0..CONTEXT as u32).collect();
     let tables: Vec<_> = (0..sequences).map(|i| pages(i, CONTEXT + STEPS)).collect();
-    for table in &tables {
+    for (i, table) in tables.iter().enumerate() {
         batch.clear();
         batch.push(&tokens, 0, table, Want::None);
+        batch.set_states(Some(SpanStates::alternating(i, 0, 0)));
         model.forward(&batch)?;
     }
     let (done, time) = timed(|| {
         (0..STEPS).try_for_each(|step| {
             batch.clear();
             for (i, table) in tables.iter().enumerate() {
-                batch.push(&[(i + step) as u32], CONTEXT + step, table, Want::Last);
+                let position = CONTEXT + step;
+                batch.push(&[(i + step) as u32], position, table, Want::Last);
+                batch.set_states(Some(SpanStates::alternating(i, step + 1, position)));
             }
             model.forward(&batch).map(|_| ())
         })

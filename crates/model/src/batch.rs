@@ -1,5 +1,6 @@
 //! Input of one forward pass: query tokens of many sequences, prefill and decode mixed.
 
+use crate::SpanStates;
 use std::ops::Range;
 
 /// A unit of KV memory: `page_tokens` positions of every layer.
@@ -51,6 +52,8 @@ pub struct Span {
     pub position: usize,
     /// Range of this span's page table in the batch.
     pub pages: Range<usize>,
+    /// States before and after the span, in a model with recurrent layers.
+    pub states: Option<SpanStates>,
     /// Outputs of the span.
     pub want: Want,
 }
@@ -73,6 +76,8 @@ pub struct SpanView<'a> {
     pub position: usize,
     /// Page table of the sequence; covers at least `position + tokens.len()` positions.
     pub pages: &'a [PageId],
+    /// States before and after the span, in a model with recurrent layers.
+    pub states: Option<SpanStates>,
     /// Outputs of the span.
     pub want: Want,
 }
@@ -94,8 +99,16 @@ impl Batch {
             tokens: t..self.tokens.len(),
             position,
             pages: p..self.pages.len(),
+            states: None,
             want,
         });
+    }
+
+    /// Sets the states of the span that was added last; without effect on an empty batch.
+    pub fn set_states(&mut self, states: Option<SpanStates>) {
+        if let Some(span) = self.spans.last_mut() {
+            span.states = states;
+        }
     }
 
     /// All tokens, span after span.
@@ -119,6 +132,7 @@ impl Batch {
             tokens: &self.tokens[span.tokens.clone()],
             position: span.position,
             pages: &self.pages[span.pages.clone()],
+            states: span.states,
             want: span.want,
         })
     }

@@ -71,6 +71,12 @@ pub trait Forward: Send {
         true
     }
 
+    /// States of sequences that there are, in a model with recurrent layers; 0 in others. Each span of such a model has
+    /// [`crate::SpanStates`].
+    fn states(&self) -> usize {
+        0
+    }
+
     /// Elements of a hidden state; 0 for a model without hidden states.
     fn hidden_dim(&self) -> usize {
         0

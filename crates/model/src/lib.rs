@@ -10,6 +10,7 @@ pub mod gguf;
 mod model;
 mod norm;
 pub mod safetensors;
+mod span_states;
 pub mod synth;
 mod tensor_entry;
 mod weights;
@@ -20,7 +21,8 @@ pub use encoder::EncoderModel;
 pub use files::ModelFiles;
 pub use forward::{ARITHMETIC_VERSION, Dims, Forward, ForwardError};
 pub use model::{
-    LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGE_TOKENS_MAX, PAGES_MAX, ROWS_MAX,
+    LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGE_TOKENS_MAX, PAGES_MAX, ROWS_MAX, STATES_MAX,
 };
+pub use span_states::{KEPT_MAX, KeptState, SpanStates, StateId};
 pub use tensor_entry::TensorEntry;
 pub use weights::{LoadError, Packed};

@@ -12,6 +12,8 @@ pub const PAGE_TOKENS: usize = 32;
 pub const PAGE_TOKENS_MAX: usize = 4096;
 /// The most pages; ids are u32.
 pub const PAGES_MAX: usize = 1 << 24;
+/// The most states of sequences.
+pub const STATES_MAX: usize = 1 << 20;
 /// Largest number of rows in a batch; the workspace grows with the rows.
 pub const ROWS_MAX: usize = 1 << 16;
 
@@ -26,6 +28,8 @@ pub struct LoadOptions {
     pub pages: usize,
     /// Storage format of keys and values.
     pub kv: KvKind,
+    /// States of sequences, at most [`STATES_MAX`], in a model with recurrent layers; without effect in others.
+    pub states: usize,
     /// Rows of one batch, at most [`ROWS_MAX`].
     pub rows_max: usize,
     /// Rows of logits in one batch, at most `rows_max`.
@@ -48,6 +52,23 @@ impl LoadOptions {
         bound("rows_max", self.rows_max, ROWS_MAX)?;
         bound("logit_rows_max", self.logit_rows_max, self.rows_max)
     }
+
+    /// Rejects a number of states that a model with recurrent layers cannot have.
+    fn check_states(&self, config: &Config) -> Result<(), LoadError> {
+        let Some(bytes) = config.state_bytes() else {
+            return Ok(());
+        };
+        let most = STATES_MAX.min(isize::MAX as usize / bytes.max(1));
+        match (1..=most).contains(&self.states) {
+            true => Ok(()),
+            false => Err(LoadError::Option {
+                name: "states",
+                given: self.states,
+                least: 1,
+                most,
+            }),
+        }
+    }
 }
 
 /// Memory of a model, in bytes.
@@ -57,6 +78,8 @@ pub struct ModelBytes {
     pub weights: usize,
     /// The KV cache with every page in use.
     pub kv: usize,
+    /// The states of sequences with every state in use, in a model with recurrent layers.
+    pub states: usize,
     /// The workspace of the forward pass.
     pub scratch: usize,
 }
@@ -86,6 +109,7 @@ impl Model {
         options.check()?;
         let files = files.into();
         let config = files.config(options.context_max)?;
+        options.check_states(&config)?;
         let weights = Weights::load(&files, &config, isa, &mut pool, progress)?;
         drop(files); // the mapping must not outlive the load
         let dims = Dims {
@@ -96,7 +120,8 @@ impl Model {
             rows_max: options.rows_max,
             logit_rows_max: options.logit_rows_max,
         };
-        let decoder = Decoder::new(&config, &weights, &dims, options.kv, isa, pool)?;
+        let cache = (options.kv, options.states);
+        let decoder = Decoder::new(&config, &weights, &dims, cache, isa, pool)?;
         Ok(Self {
             config,
             dims,
@@ -112,10 +137,11 @@ impl Model {
 
     /// Memory by purpose.
     pub fn bytes(&self) -> ModelBytes {
-        let (kv, scratch) = self.decoder.bytes();
+        let (kv, states, scratch) = self.decoder.bytes();
         ModelBytes {
             weights: self.weights.bytes(),
             kv,
+            states,
             scratch,
         }
     }
@@ -133,6 +159,10 @@ impl Forward for Model {
 
     fn hidden(&self) -> &[f32] {
         self.decoder.hidden()
+    }
+
+    fn states(&self) -> usize {
+        self.decoder.state_count()
     }
 
     fn hidden_dim(&self) -> usize {

@@ -21,6 +21,8 @@ pub(super) struct ModelCost {
     position_bytes: Vec<u64>,
     /// Bytes of a KV page, all layers.
     page_bytes: u64,
+    /// Bytes of a sequence's state, which a step reads and writes; 0 without recurrent layers.
+    state_bytes: u64,
     /// Bytes of all matrices that every step reads once, as stored in the file.
     pub(super) weight_bytes: u64,
     /// Weights of the layers' matrices, multiplied with each token.
@@ -48,6 +50,9 @@ impl ModelCost {
         let projection = if separate { OUTPUT } else { EMBEDDING };
         let page = config.kv_bytes(1, PAGE_TOKENS, kv);
         let position = |shape: &LayerShape| {
+            if !shape.attends() {
+                return 0;
+            }
             let page = KvShape {
                 layers: 1,
                 pages: 1,
@@ -60,6 +65,7 @@ impl ModelCost {
         };
         let mut cost = Self {
             position_bytes: config.shapes.iter().map(position).collect(),
+            state_bytes: config.state_bytes().unwrap_or(0) as u64,
             config,
             page_bytes: page.unwrap_or(usize::MAX) as u64,
             weight_bytes: 0,
@@ -115,8 +121,9 @@ impl ModelCost {
             SpeedTest::Prompt { tokens, context } => {
                 let products = self.attention_products(context, tokens);
                 TestWork {
-                    bytes: (self.step_bytes(tokens) + self.kv_bytes(context + tokens - 1, 1))
-                        as f64,
+                    bytes: (self.step_bytes(tokens)
+                        + self.kv_bytes(context + tokens - 1, 1)
+                        + 2 * self.state_bytes) as f64,
                     ops: self.operations(tokens as u64, 1, products),
                 }
             }
@@ -128,8 +135,9 @@ impl ModelCost {
                 let (steps, batch) = (tokens as u64, batch as u64);
                 let products = self.attention_products(context, tokens) * batch;
                 let kv = self.kv_bytes(context, tokens) * batch;
+                let states = 2 * self.state_bytes * steps * batch;
                 TestWork {
-                    bytes: (self.step_bytes(batch as usize) * steps + kv) as f64,
+                    bytes: (self.step_bytes(batch as usize) * steps + kv + states) as f64,
                     ops: self.operations(steps * batch, steps * batch, products),
                 }
             }
@@ -160,7 +168,11 @@ impl ModelCost {
     fn attention_products(&self, first: usize, rows: usize) -> u64 {
         let heads = self.config.heads;
         self.sum_visible(first, rows, |layer| {
-            2 * (heads * self.config.shapes[layer].head_dim) as u64
+            let shape = &self.config.shapes[layer];
+            match shape.attends() {
+                true => 2 * (heads * shape.head_dim) as u64,
+                false => 0,
+            }
         })
     }
 
@@ -266,6 +278,23 @@ pub(super) mod tests {
         assert_eq!(moe.step_bytes(2) as f64, two.round());
         let wanted = 2 * (moe.layer_weights + 3 * expert + moe.output_weights);
         assert_eq!(moe.operations(1, 1, 0), wanted as f64);
+    }
+
+    #[test]
+    fn states_are_read_and_written_once_per_step_and_sequence() {
+        let (_, hybrid) = cost("tiny-qwen35", "F32");
+        // Three of four layers: three inputs of 128 columns, and four heads of 16 times 16.
+        let state = 3 * 4 * (3 * 128 + 4 * 16 * 16);
+        assert_eq!(hybrid.state_bytes, state);
+        let position = 2 * 2 * 32 * 2;
+        assert_eq!(hybrid.kv_bytes(99, 1), 100 * position);
+        let decode = hybrid.test_work(SpeedTest::Decode {
+            tokens: 1,
+            batch: 3,
+            context: 0,
+        });
+        let wanted = hybrid.weight_bytes + 3 * (position + 2 * state);
+        assert_eq!(decode.bytes, wanted as f64);
     }
 
     #[test]

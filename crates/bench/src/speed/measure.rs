@@ -1,7 +1,7 @@
 //! A measurement run: limits, load, then rounds of all tests.
 
 use super::cost::ModelCost;
-use super::model_runner::{CHUNK_TOKENS, ModelRunner};
+use super::model_runner::{CHUNK_TOKENS, ModelRunner, STATES_EACH};
 use super::options::{SpeedError, SpeedOptions};
 use super::report::{MemoryUse, SpeedReport, SpeedRow};
 use super::speed_test::SpeedTest;
@@ -49,7 +49,7 @@ pub fn measure(gguf: Gguf, isa: Isa, options: &SpeedOptions) -> Result<SpeedRepo
         load_ms: load.as_secs_f64() * 1e3,
         memory: MemoryUse {
             weights: bytes.weights as u64,
-            kv: bytes.kv as u64,
+            kv: (bytes.kv + bytes.states) as u64,
             scratch: bytes.scratch as u64,
             resident_before_load: before,
             resident_after_load: loaded,
@@ -72,6 +72,7 @@ fn load_options(plan: &TestPlan, kv: KvKind) -> LoadOptions {
             .max_of(|test| test.batch() * test.pages_each())
             .min(PAGES_MAX),
         kv,
+        states: STATES_EACH * batch,
         rows_max: plan
             .max_of(SpeedTest::positions)
             .min(CHUNK_TOKENS)

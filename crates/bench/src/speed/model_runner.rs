@@ -3,10 +3,12 @@
 use super::options::SpeedError;
 use super::speed_test::SpeedTest;
 use super::test_plan::TestPlan;
-use model::{Batch, Forward, Model, PAGE_TOKENS, Want};
+use model::{Batch, Forward, Model, PAGE_TOKENS, SpanStates, Want};
 
 /// Tokens of one forward pass; longer prompts are split into chunks.
 pub(super) const CHUNK_TOKENS: usize = 512;
+/// States of a sequence of a model with recurrent layers: one is read, and one is written.
+pub(super) const STATES_EACH: usize = 2;
 /// Token ids used in tests; every vocabulary has as many.
 const IDS: usize = 256;
 
@@ -26,6 +28,7 @@ impl ModelRunner {
         let tokens: Vec<u32> = (0..filled).map(|i| token_id(i, ids)).collect();
         let sample = filled.div_ceil(PAGE_TOKENS);
         batch.push(&tokens, 0, &page_range(0, sample), Want::Last);
+        batch.set_states(Some(SpanStates::alternating(0, 0, 0)));
         model.forward(&batch).map_err(SpeedError::of)?;
         // Speed does not depend on the values of keys and values, but it does depend on whether their memory
         // was ever written.
@@ -59,7 +62,7 @@ impl ModelRunner {
 
     fn run_prompt(&mut self, tokens: usize, context: usize) -> Result<(), SpeedError> {
         let table = page_range(0, (context + tokens).div_ceil(PAGE_TOKENS));
-        let mut done = 0;
+        let (mut done, mut turn) = (0, 0);
         while done < tokens {
             let count = (tokens - done).min(CHUNK_TOKENS);
             let ids: Vec<u32> = (done..done + count)
@@ -69,6 +72,9 @@ impl ModelRunner {
             let want = if last { Want::Last } else { Want::None };
             self.batch.clear();
             self.batch.push(&ids, context + done, &table, want);
+            let states = SpanStates::alternating(0, turn, context + done);
+            self.batch.set_states(Some(states));
+            turn += 1;
             self.model.forward(&self.batch).map_err(SpeedError::of)?;
             done += count;
         }
@@ -83,6 +89,8 @@ impl ModelRunner {
             for (i, table) in tables.iter().enumerate() {
                 let id = token_id(i + step, self.ids);
                 self.batch.push(&[id], context + step, table, Want::Last);
+                let states = SpanStates::alternating(i, step, context + step);
+                self.batch.set_states(Some(states));
             }
             self.model.forward(&self.batch).map_err(SpeedError::of)?;
         }

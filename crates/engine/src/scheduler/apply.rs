@@ -16,6 +16,7 @@ impl Scheduler {
         let (sequence, request) = self.table.pair_mut(span.key)?;
         let is_prefill = !sequence.is_decoding();
         sequence.computed = span.positions.end;
+        self.kv.advance_state(sequence, span.positions.end);
         if is_prefill {
             let stats = &self.inbox.stats;
             count(&stats.prompt_tokens_computed, span.positions.len());

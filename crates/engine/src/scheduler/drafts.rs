@@ -73,6 +73,7 @@ impl Scheduler {
             (None, false) => Want::None,
         };
         batch.push(tokens, span.positions.start, &sequence.pages, want);
+        batch.set_states(sequence.states.of_span(&span.positions));
         Some(want.logit_rows(tokens.len()))
     }
 

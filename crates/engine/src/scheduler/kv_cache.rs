@@ -1,21 +1,40 @@
-//! Pages of keys and values as sequences hold them: taken at the start, extended while decoding, given back.
+//! Pages of keys and values as sequences hold them: taken at the start, extended while decoding, given back; and the
+//! states of a model with recurrent layers.
 
 use crate::pages::{PageCounts, Pages};
 use crate::plan::PageCopy;
 use crate::prefix_index::PrefixChain;
 use crate::sequence::{Sequence, SequenceState};
+use crate::state_counts::STATES_EACH;
 use model::Dims;
 
-/// The model's pages.
+/// The model's pages and states.
 pub(super) struct KvCache {
-    pages: Pages,
+    pub(super) pages: Pages,
+    /// States that sequences may keep for checkpoints: those that cannot be needed for passes.
+    pub(super) kept_max: usize,
+    /// States that sequences keep for checkpoints.
+    pub(super) kept: usize,
 }
 
 impl KvCache {
-    pub(super) fn new(dims: &Dims, prefix_cache: bool) -> Self {
+    /// Pages and states of a model, for at most `sequences_max` sequences.
+    pub(super) fn new(
+        dims: &Dims,
+        prefix_cache: bool,
+        states: usize,
+        sequences_max: usize,
+    ) -> Self {
         Self {
-            pages: Pages::new(dims, prefix_cache),
+            pages: Pages::new(dims, prefix_cache).with_states(states),
+            kept_max: states.saturating_sub(STATES_EACH * sequences_max),
+            kept: 0,
         }
+    }
+
+    /// Whether sequences have states, and can go on only from a checkpoint.
+    pub(super) fn is_recurrent(&self) -> bool {
+        self.pages.states.exist()
     }
 
     /// Pages that can be taken without preempting a sequence.
@@ -39,6 +58,7 @@ impl KvCache {
         };
         let (age, salt) = (sequence.age, sequence.salt);
         sequence.chain = self.pages.reuse(age, salt, known, &mut sequence.pages);
+        self.reuse_state(sequence);
         self.pages.pages_for(sequence.tokens.len()) - sequence.pages.len()
     }
 
@@ -59,6 +79,7 @@ impl KvCache {
     /// Gives all pages of a sequence back.
     pub(super) fn release(&mut self, sequence: &mut Sequence) {
         self.pages.release_all(&mut sequence.pages);
+        self.release_states(sequence);
     }
 
     /// Releases all pages of a sequence. The tokens are computed again when the sequence gets new pages.
@@ -127,6 +148,9 @@ impl KvCache {
     pub(super) fn fork(&mut self, leader: &Sequence, choice: &mut Sequence) {
         choice.share_prompt_of(leader);
         leader.pages.iter().for_each(|&page| self.pages.share(page));
+        if let Some(state) = choice.states.current {
+            self.pages.states.share(state);
+        }
     }
 
     /// Indexes the full pages of a sequence. Called only after the logits of the pass are known to be
@@ -143,12 +167,23 @@ impl KvCache {
             sequence.chain = chain;
             sequence.indexed += 1;
         }
+        self.keep_checkpoints(sequence);
     }
 
     /// Panics unless all pages are conserved and every sequence agrees with the page table.
     pub(super) fn check<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence> + Clone) {
         let page_tokens = self.pages.page_tokens();
         sequences.clone().for_each(|s| s.check(page_tokens));
-        self.pages.check(sequences.map(|s| &s.pages[..]));
+        self.pages.check(sequences.clone().map(|s| &s.pages[..]));
+        let is_recurrent = self.is_recurrent();
+        for sequence in sequences.clone() {
+            let has_state = sequence.states.current.is_some();
+            let wanted = is_recurrent && sequence.computed > 0;
+            assert_eq!(has_state, wanted, "a state and computed positions");
+        }
+        let kept: usize = sequences.clone().map(|s| s.states.kept()).sum();
+        assert_eq!(self.kept, kept, "states kept for checkpoints");
+        let held = sequences.flat_map(|s| s.states.held());
+        self.pages.states.check(held);
     }
 }

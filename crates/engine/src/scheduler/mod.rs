@@ -20,6 +20,8 @@
 //! - **Preemption** when a running sequence needs a page and there is none: first parked sequences give theirs up, then
 //!   running ones, the claimant included; the least urgent first, of these the youngest. The oldest of the most urgent
 //!   always advances, and a sequence without service becomes more urgent: none starves.
+//! - **States** of a model with recurrent layers are two for each sequence that may be in the engine, so that none waits
+//!   for one ([`states`]). There are no draft tokens and no forced tokens then: a state cannot be taken back.
 //! - **Parked** is a sequence `credit_window` tokens ahead of the reader, paused, or without a permit
 //!   ([`crate::sequence_permits`]): no rows; pages kept while they are not short.
 //!
@@ -32,12 +34,12 @@
 //! sequence_table    started requests, sequences, their keys    priority        fair-share counters and ageing
 //! request_queue     requests that are not started              row_budget      rows of a step and their cost
 //! start_candidates  the next request to get pages              speculator      draft tokens, with draft_model
-//! kv_cache          the model's pages                          update_queue    updates in flight
+//! kv_cache          the model's pages and states               update_queue    updates in flight
 //! timestamps        times known at the next head               notifier        the observer
 //! ```
 //!
 //! The other files are the phases of a step, each an `impl Scheduler` that calls the owners: `begin` (the head), `park`,
-//! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `sample`, `apply`, then `gauges`, `alarm`, `check`.
+//! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `states`, `sample`, `apply`, then `gauges`, `alarm`, `check`.
 
 mod alarm;
 mod apply;
@@ -62,6 +64,7 @@ mod sequence_table;
 mod speculator;
 mod start;
 mod start_candidates;
+mod states;
 mod step_counters;
 mod timestamps;
 mod update;
@@ -124,7 +127,7 @@ impl Scheduler {
             table: SequenceTable::new(sequences, requests),
             priority: PriorityPolicy::new(config.accounts_known(), config.ageing),
             start_candidates: StartCandidates::new(sequences + config.inbox_max),
-            kv: KvCache::new(&dims, config.prefix_cache),
+            kv: KvCache::new(&dims, config.prefix_cache, inbox.states, sequences),
             rows: RowBudget::new(rows_max, dims.logit_rows_max, sequences, config.step_target)
                 .with_whole_prompts(!inbox.is_causal),
             speculator: Speculator::new(&inbox),
@@ -153,6 +156,7 @@ impl Scheduler {
         self.select_drafts(forced);
         self.rows
             .write_spans(plan, &mut self.table, &mut self.priority, self.clock);
+        self.reserve_states(plan);
         self.notifier
             .notify_changes(&mut self.table, &self.inbox.stats, self.clock);
         self.timestamps.set_planned();

@@ -13,6 +13,7 @@ mod generation;
 mod observers;
 mod payoff;
 mod permits;
+mod recurrent;
 mod rejections;
 mod resumed;
 mod sharing;

@@ -128,6 +128,29 @@ pub(crate) unsafe fn add_product<L: Lanes>(x: &mut [f32], y: &[f32], factor: f32
 }
 
 #[inline(always)]
+pub(crate) unsafe fn add_products<L: Lanes>(x: &mut [f32], a: &[f32], b: &[f32]) {
+    assert!(x.len() == a.len() && x.len() == b.len());
+    let (at, a, len) = (x.as_mut_ptr(), a.as_ptr(), b.len());
+    let (whole, rest) = (len / L::WIDTH * L::WIDTH, len % L::WIDTH);
+    let b = b.as_ptr();
+    // SAFETY: all slices have the same length.
+    unsafe {
+        for i in (0..whole).step_by(L::WIDTH) {
+            let product = L::load(a.add(i)).mul_add(L::load(b.add(i)), L::load(at.add(i)));
+            product.store(at.add(i));
+        }
+        if rest > 0 {
+            let (x, a) = (
+                L::load_part(at.add(whole), rest),
+                L::load_part(a.add(whole), rest),
+            );
+            let product = a.mul_add(L::load_part(b.add(whole), rest), x);
+            product.store_part(at.add(whole), rest);
+        }
+    }
+}
+
+#[inline(always)]
 pub(crate) unsafe fn exp_shifted<L: Lanes>(x: &mut [f32], shift: f32) {
     // SAFETY: the contract of the module.
     unsafe {
@@ -175,6 +198,20 @@ pub(crate) unsafe fn clamped_swiglu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
             gated(x, alpha.mul(x)).mul(up.add(one))
         });
     }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn silu_in_place<L: Lanes>(x: &mut [f32]) {
+    // SAFETY: the contract of the module.
+    unsafe { map!(x, |x| gated(x, x)) }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn sigmoid<L: Lanes>(x: &mut [f32], gate: &[f32]) {
+    assert_eq!(x.len(), gate.len());
+    let at = x.as_mut_ptr();
+    // SAFETY: both slices have the same length.
+    unsafe { zip!(at, at, gate, |x, gate| gated(x, gate)) }
 }
 
 #[inline(always)]

@@ -35,6 +35,24 @@ pub(super) fn add_product(x: &mut [f32], y: &[f32], factor: f32) {
     }
 }
 
+pub(super) fn add_products(x: &mut [f32], a: &[f32], b: &[f32]) {
+    for ((x, a), b) in x.iter_mut().zip(a).zip(b) {
+        *x += a * b;
+    }
+}
+
+pub(super) fn silu_in_place(x: &mut [f32]) {
+    for x in x {
+        *x /= 1.0 + (-*x).exp();
+    }
+}
+
+pub(super) fn sigmoid(x: &mut [f32], gate: &[f32]) {
+    for (x, gate) in x.iter_mut().zip(gate) {
+        *x /= 1.0 + (-gate).exp();
+    }
+}
+
 pub(super) fn exp_shifted(x: &mut [f32], shift: f32) {
     for x in x {
         *x = (*x - shift).exp();

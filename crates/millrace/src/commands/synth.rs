@@ -111,6 +111,7 @@ fn apply_shape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
         })?;
         let tiny = SynthSpec::tiny(spec.architecture);
         (spec.experts, spec.differing) = (tiny.experts, tiny.differing);
+        spec.recurrent = tiny.recurrent;
     }
     let sizes = [
         (&mut spec.dim, shape.dim),

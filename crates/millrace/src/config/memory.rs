@@ -9,20 +9,25 @@ const KV_BYTES_MIN: u64 = 1 << 30;
 /// Positions of a KV cache, if the share holds them: a prompt of 30,000 tokens, an answer of 10,000, and others beside them.
 const KV_POSITIONS: u64 = 65_536;
 
+/// Sequences of a model with recurrent layers that have states, if the share holds them.
+pub(crate) const STATE_SEQUENCES: usize = 64;
+
 /// Bytes for all loaded models; `None` if the machine's memory is unknown.
 pub(super) fn models_bytes() -> Option<u64> {
     let (part, whole) = MODELS_PART;
     machine_bytes().map(|bytes| bytes / whole * part)
 }
 
-/// Bytes of the KV cache of a model with `position_bytes` for each position.
-pub(crate) fn kv_bytes(position_bytes: u64) -> u64 {
-    kv_bytes_of(machine_bytes(), position_bytes)
+/// Bytes of the KV cache of a model with `position_bytes` for each position, and of the states of its sequences, which
+/// have `state_bytes` in all.
+pub(crate) fn kv_bytes(position_bytes: u64, state_bytes: u64) -> u64 {
+    kv_bytes_of(machine_bytes(), position_bytes, state_bytes)
 }
 
-fn kv_bytes_of(machine_bytes: Option<u64>, position_bytes: u64) -> u64 {
+fn kv_bytes_of(machine_bytes: Option<u64>, position_bytes: u64, state_bytes: u64) -> u64 {
     let part = machine_bytes.map_or(KV_BYTES_MIN, |bytes| bytes / KV_PART);
     let useful = position_bytes.saturating_mul(KV_POSITIONS);
+    let useful = useful.saturating_add(state_bytes);
     useful.min(part).max(KV_BYTES_MIN)
 }
 
@@ -57,7 +62,9 @@ mod tests {
             ("an unknown one", None, 144 * KIB, GIB),
         ];
         for (case, machine, position, want) in rows {
-            assert_eq!(kv_bytes_of(machine, position), want, "{case}");
+            assert_eq!(kv_bytes_of(machine, position, 0), want, "{case}");
         }
+        let hybrid = kv_bytes_of(Some(64 * GIB), 32 * KIB, GIB);
+        assert_eq!(hybrid, 3 * GIB, "with states");
     }
 }

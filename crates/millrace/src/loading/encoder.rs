@@ -27,6 +27,7 @@ pub(super) fn encoder_options(
         page_tokens: PAGE_TOKENS,
         pages: pages.min(PAGES_MAX),
         kv: settings.model.kv_type.into(),
+        states: 0,
         rows_max,
         logit_rows_max: engine.sequences_max.min(rows_max),
     })

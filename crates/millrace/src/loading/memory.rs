@@ -5,6 +5,7 @@ use super::weights::load_options;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
+use model::Config;
 use model::config::ExpertsConfig;
 use model::encoder::EncoderKind;
 use model::{LoadOptions, ModelFiles, PAGE_TOKENS};
@@ -31,11 +32,13 @@ pub(crate) fn bytes_needed(source: &ModelSource, settings: &Settings) -> Result<
     Ok(weights.saturating_add(others))
 }
 
-/// Bytes that a decoder's KV cache and workspace would have once loaded.
+/// Bytes that a decoder's KV cache, states and workspace would have once loaded.
 fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u64, Failure> {
     let config = files.config(options.context_max).map_err(Failure::user)?;
     let kv = config.kv_bytes(options.pages, PAGE_TOKENS, options.kv);
-    let kv = kv.unwrap_or(usize::MAX) as u64;
+    let kept = config.state_bytes().unwrap_or(0);
+    let kept = kept.saturating_mul(options.states) as u64;
+    let kv = (kv.unwrap_or(usize::MAX) as u64).saturating_add(kept);
     let vocab = files
         .tensor("token_embd.weight")
         .map_or(0, |tensor| tensor.rows());
@@ -51,7 +54,8 @@ fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u6
         + hidden * config.hidden
         + angles * config.head_dim
         + (config.layers + 1) * config.per_layer
-        + states;
+        + states
+        + recurrent_columns(&config);
     let experts = config.experts.map_or(0, |experts| {
         let sums = match config.sums_experts() {
             true => 4 * options.rows_max * config.dim,
@@ -64,6 +68,15 @@ fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u6
         + 4 * options.logit_rows_max * vocab
         + experts;
     Ok(kv.saturating_add(scratch as u64))
+}
+
+/// Columns of a row's workspace for recurrent layers and gates of attention.
+fn recurrent_columns(config: &Config) -> usize {
+    let Some(recurrent) = &config.recurrent else {
+        return 0;
+    };
+    let heads = &recurrent.heads;
+    2 * heads.cols() + 2 * heads.value_cols() + 4 * heads.value_heads + config.query_cols()
 }
 
 /// Bytes of the workspace of experts: scores and lists of the choices, and the gathered rows.
@@ -85,6 +98,7 @@ mod tests {
         for preset in [
             "small-llama",
             "small-qwen3moe",
+            "small-qwen35",
             "small-gemma4",
             "small-gemma4-26b",
             "small-gemma3n",
@@ -96,6 +110,7 @@ mod tests {
                 page_tokens: PAGE_TOKENS,
                 pages: 16,
                 kv: KvKind::F16,
+                states: 6,
                 rows_max: 512,
                 logit_rows_max: 16,
             };
@@ -103,7 +118,7 @@ mod tests {
             let pool = Pool::new(1);
             let model = Model::load(files(), Isa::detect(), pool, &options, &mut |_| {});
             let bytes = model.unwrap().bytes();
-            let found = (bytes.kv + bytes.scratch) as f64;
+            let found = (bytes.kv + bytes.states + bytes.scratch) as f64;
             let ratio = estimate / found;
             assert!(
                 (0.85..1.2).contains(&ratio),

@@ -1,6 +1,7 @@
 //! A model's weights, packed for the kernels, with as many KV pages as the memory holds.
 
 use super::encoder::{encoder_options, load_encoder};
+use super::states::StateBudget;
 use crate::clock::now;
 use crate::config::{Settings, memory};
 use crate::failure::Failure;
@@ -33,9 +34,10 @@ pub(super) struct PackedModel {
 }
 
 impl PackedModel {
-    /// Bytes with every page used.
+    /// Bytes with every page and every state used.
     pub(super) fn bytes_in_all(&self) -> u64 {
-        (self.bytes.weights + self.bytes.kv + self.bytes.scratch) as u64
+        let bytes = &self.bytes;
+        (bytes.weights + bytes.kv + bytes.states + bytes.scratch) as u64
     }
 }
 
@@ -76,6 +78,7 @@ pub(super) fn load_weights(
         threads,
         weights_mib = bytes.weights >> 20,
         kv_mib = bytes.kv >> 20,
+        states_mib = bytes.states >> 20,
         scratch_mib = bytes.scratch >> 20,
         context = packed.model.dims().context_max,
         "loaded in {:.1} s",
@@ -129,12 +132,19 @@ pub(super) fn load_options(
     let page_bytes =
         page_bytes.ok_or_else(|| Failure::user("a page of this model is too large"))?;
     let position_bytes = page_bytes.div_ceil(PAGE_TOKENS) as u64;
+    let engine = &settings.engine;
+    let states = StateBudget::wanted(&config, engine.sequences_max);
     let kv_bytes = match settings.model.kv_mib {
         Some(mib) => mib << 20,
-        None => usize::try_from(memory::kv_bytes(position_bytes)).unwrap_or(usize::MAX),
+        None => {
+            let usual = engine.sequences_max.min(memory::STATE_SEQUENCES);
+            let usual = StateBudget::wanted(&config, usual).bytes();
+            let bytes = memory::kv_bytes(position_bytes, usual as u64);
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        }
     };
-    let affordable = kv_bytes / page_bytes;
-    let engine = &settings.engine;
+    let states = states.within(kv_bytes)?;
+    let affordable = (kv_bytes - states.bytes()) / page_bytes;
     let useful = engine
         .sequences_max
         .saturating_mul(config.context_max.div_ceil(PAGE_TOKENS));
@@ -159,6 +169,7 @@ pub(super) fn load_options(
         page_tokens: PAGE_TOKENS,
         pages,
         kv,
+        states: states.count,
         rows_max: engine.step_tokens,
         logit_rows_max: engine.sequences_max.min(engine.step_tokens),
     })

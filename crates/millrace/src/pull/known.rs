@@ -10,6 +10,12 @@ pub(super) struct Known {
 
 /// Short names; the first of a family is the default of the name without a tag.
 const KNOWN: &[Known] = &[
+    known_repository("qwen3.5:9b", "unsloth/Qwen3.5-9B-GGUF", "Q4_K_M"),
+    known_repository("qwen3.5:0.8b", "unsloth/Qwen3.5-0.8B-GGUF", "Q8_0"),
+    known_repository("qwen3.5:2b", "unsloth/Qwen3.5-2B-GGUF", "Q8_0"),
+    known_repository("qwen3.5:4b", "unsloth/Qwen3.5-4B-GGUF", "Q4_K_M"),
+    known_repository("qwen3.5:27b", "unsloth/Qwen3.5-27B-GGUF", "Q4_K_M"),
+    known_repository("qwen3.6:27b", "unsloth/Qwen3.6-27B-GGUF", "Q4_K_M"),
     known_repository("qwen3:4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M"),
     known_repository("qwen3:0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0"),
     known_repository("qwen3:1.7b", "Qwen/Qwen3-1.7B-GGUF", "Q8_0"),

@@ -18,6 +18,7 @@ mod models;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod pull;
+mod recurrent;
 mod reload;
 mod safetensors;
 mod speculation;

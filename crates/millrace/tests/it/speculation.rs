@@ -25,6 +25,7 @@ fn load(architecture: Architecture, seed: u64, threads: usize) -> Box<dyn Forwar
         page_tokens: 16,
         pages: 80,
         kv: KvKind::F16,
+        states: 16,
         rows_max: 128,
         logit_rows_max: 64,
     };

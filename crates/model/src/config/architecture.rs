@@ -9,6 +9,8 @@ pub enum Architecture {
     Qwen2,
     /// Qwen 3, dense.
     Qwen3,
+    /// Qwen 3.5 and later, dense.
+    Qwen35,
     /// Gemma 2.
     Gemma2,
     /// Gemma 3, text.
@@ -61,10 +63,11 @@ pub enum Architecture {
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
+        Self::Qwen35,
         Self::Gemma2,
         Self::Gemma3,
         Self::Phi3,
@@ -97,6 +100,7 @@ impl Architecture {
             Self::Llama => "llama",
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
+            Self::Qwen35 => "qwen35",
             Self::Gemma2 => "gemma2",
             Self::Gemma3 => "gemma3",
             Self::Phi3 => "phi3",

@@ -58,7 +58,7 @@ fn sizes_of_each_layer_are_read() {
     );
     assert_eq!(config.rope.factors, Some("rope_freqs.weight"));
     assert_eq!(config.rope_local.factors, None);
-    assert_eq!(config.last_kv_layer(), 2);
+    assert_eq!(config.last_stored_layer(), 2);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn each_kind_of_heads_has_a_cache() {
     let shapes = config.kv_shapes(7, 32, KvKind::F16);
     let sizes = shapes.iter().map(|s| (s.layers, s.kv_heads, s.head_dim));
     assert_eq!(sizes.collect::<Vec<_>>(), [(2, 2, 16), (1, 1, 32)]);
-    let places = config.kv_places().into_iter();
+    let places = config.kv_places().into_iter().flatten();
     let places: Vec<_> = places.map(|place| (place.cache, place.layer)).collect();
     assert_eq!(places, [(0, 0), (0, 1), (1, 0), (0, 1), (0, 1), (1, 0)]);
     // Three layers of 32 elements, keys and values, two bytes each.
@@ -76,7 +76,7 @@ fn each_kind_of_heads_has_a_cache() {
     assert_eq!(config.kv_bytes(1 << 60, 32, KvKind::F16), None);
     let alike = read(&with("llama", &[])).unwrap();
     assert_eq!(alike.kv_shapes(1, 32, KvKind::F16).len(), 1);
-    assert_eq!(alike.last_kv_layer(), 1);
+    assert_eq!(alike.last_stored_layer(), 1);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn one_number_counts_for_all_layers() {
             .all(|s| (s.kv_heads, s.hidden) == (2, 64))
     );
     assert!((0..6).all(|layer| config.shapes[layer].kv_layer == layer));
-    assert_eq!((config.per_layer, config.last_kv_layer()), (0, 5));
+    assert_eq!((config.per_layer, config.last_stored_layer()), (0, 5));
 }
 
 #[test]
@@ -142,12 +142,12 @@ fn gemma_3n_has_four_states_and_shares_from_the_21st_layer() {
         read(&with("gemma3n", &all))
     };
     let plain = config(&[]).unwrap();
-    assert_eq!((plain.states(), plain.last_kv_layer()), (4, 19));
+    assert_eq!((plain.states(), plain.last_stored_layer()), (4, 19));
     let sources: Vec<_> = plain.shapes[20..].iter().map(|s| s.kv_layer).collect();
     assert_eq!(sources, [18, 18, 18, 18]);
     assert_eq!(plain.logit_cap, Some(30.0));
     let few = config(&[("attention.shared_kv_layers", Field::U32(1))]).unwrap();
-    assert_eq!(few.last_kv_layer(), 22);
+    assert_eq!(few.last_stored_layer(), 22);
     assert_eq!(read(&with("gemma4", &[])).unwrap().states(), 1);
     for (key, value) in [("altup.num_inputs", 3), ("altup.active_idx", 1)] {
         let error = config(&[(key, Field::U32(value))]).unwrap_err();
@@ -168,5 +168,5 @@ fn layers_of_other_families_are_alike() {
     }
     let shared = [("attention.shared_kv_layers", Field::U32(1))];
     let config = read(&with("gemma3", &shared)).unwrap();
-    assert_eq!(config.last_kv_layer(), 1);
+    assert_eq!(config.last_stored_layer(), 1);
 }

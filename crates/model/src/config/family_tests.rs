@@ -185,7 +185,7 @@ fn values_of_one_family_are_bounded() {
 #[test]
 fn unknown_architecture_names_the_nearest() {
     for (name, near) in [
-        ("qwen35", "nearest: qwen3, "),
+        ("qwen36", "nearest: qwen3, qwen35, "),
         ("gemma40", "nearest: gemma4, gemma2, gemma3; "),
         ("rwkv7", "is not supported; supported are llama, "),
     ] {

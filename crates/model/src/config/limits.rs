@@ -3,6 +3,8 @@
 
 use std::ops::RangeInclusive;
 
+/// Kernels read activations in groups of this many columns.
+pub(crate) const COLUMN_GROUP: usize = 32;
 /// Layers; llama.cpp allows 512.
 pub const LAYERS: usize = 512;
 /// Width of the residual stream.
@@ -15,6 +17,8 @@ pub const HEAD_DIM: usize = 1024;
 pub const HIDDEN: usize = 1 << 20;
 /// Experts of a layer; llama.cpp allows 1024.
 pub const EXPERTS: usize = 1024;
+/// Taps of a convolution over time.
+pub const TAPS: usize = 64;
 /// Ids.
 pub const VOCAB: usize = 1 << 22;
 /// Positions of one sequence.

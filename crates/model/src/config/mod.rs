@@ -17,6 +17,9 @@ mod heads;
 pub(crate) mod keys;
 pub mod limits;
 mod nearest;
+mod recurrent;
+#[cfg(test)]
+mod recurrent_tests;
 mod rope;
 mod scales;
 pub(crate) mod shapes;
@@ -30,6 +33,7 @@ pub use error::ConfigError;
 pub use experts::ExpertsConfig;
 pub(crate) use experts::refuse as refuse_experts;
 pub(crate) use heads::HeadSizes;
+pub use recurrent::RecurrentConfig;
 pub use rope::RopeConfig;
 pub use scales::{Scales, Temperature};
 pub use shapes::LayerShape;
@@ -37,11 +41,9 @@ pub use traits::Gate;
 
 use crate::gguf::{FromValue, Gguf};
 use keys::Keys;
+use limits::COLUMN_GROUP;
 use rope::RopeSizes;
 use traits::Traits;
-
-/// Kernels read activations in groups of this many columns.
-const COLUMN_GROUP: usize = 32;
 
 /// Configuration of a decoder: all numbers that the forward pass needs besides the weights.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +70,8 @@ pub struct Config {
     pub head_dim: usize,
     /// Sizes of each layer, which differ in few families.
     pub shapes: Vec<LayerShape>,
+    /// Recurrent layers, which keep a state in place of keys and values.
+    pub recurrent: Option<RecurrentConfig>,
     /// Width of the embeddings that each layer adds for a token; 0 for none.
     pub per_layer: usize,
     /// Positions in the model's training.
@@ -107,8 +111,12 @@ impl Config {
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
         let feed_forward = experts::read(&keys, &traits, layers)?;
         let windows = windows::read(&keys, traits.windows, layers)?;
-        let (heads, shapes) =
+        let (heads, mut shapes) =
             LayerShape::read_all(&keys, &traits, dim, &windows, &feed_forward.hidden)?;
+        let recurrent = recurrent::read(&keys, &traits, layers, layers_ignored)?;
+        if let Some(recurrent) = &recurrent {
+            LayerShape::take_attention(&mut shapes, &recurrent.layers);
+        }
         let (context_trained, context_max) = read_context(&keys, context_max)?;
         let sizes = RopeSizes {
             head_dim: heads.dim,
@@ -129,6 +137,7 @@ impl Config {
             kv_heads: heads.keys,
             head_dim: heads.dim,
             shapes,
+            recurrent,
             per_layer: read_per_layer(&keys, &traits)?,
             context_trained,
             context_max,
@@ -158,12 +167,25 @@ impl Config {
         let expert = self.experts.map_or(0, |experts| experts.hidden);
         let hidden = self.hidden.max(expert);
         let widest = self.dim.max(hidden).max(self.per_layer);
-        widest.max(self.query_cols())
+        let recurrent = self.recurrent.as_ref();
+        let recurrent = recurrent.map_or(0, |recurrent| recurrent.heads.value_cols());
+        widest.max(self.query_cols()).max(recurrent)
     }
 
     /// Whether the outputs of experts are summed before they are added to those of a feed-forward part beside them.
     pub fn sums_experts(&self) -> bool {
         self.traits.dense_beside_experts && self.experts.is_some()
+    }
+
+    /// Rows of the projections' input at a time, in a batch of `rows_max` rows: experts gather theirs.
+    pub fn gathered_rows(&self, rows_max: usize) -> usize {
+        rows_max.max(self.experts.map_or(0, |experts| experts.used))
+    }
+
+    /// Bytes of one state of a sequence, in a model with recurrent layers.
+    pub fn state_bytes(&self) -> Option<usize> {
+        let recurrent = self.recurrent.as_ref()?;
+        Some(recurrent.state_shape().bytes().unwrap_or(usize::MAX))
     }
 
     /// States of the stream in a row: 1, or more in Gemma 3n.

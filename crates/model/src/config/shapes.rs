@@ -9,7 +9,7 @@ use kernels::{KvKind, KvShape};
 /// Sizes of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerShape {
-    /// Key and value heads.
+    /// Key and value heads; 0 in a layer without attention.
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
@@ -68,6 +68,18 @@ impl LayerShape {
         Ok((heads, shapes))
     }
 
+    /// Leaves no attention in these layers.
+    pub(super) fn take_attention(shapes: &mut [Self], from: &[bool]) {
+        for (shape, _) in shapes.iter_mut().zip(from).filter(|(_, taken)| **taken) {
+            shape.kv_heads = 0;
+        }
+    }
+
+    /// Whether the layer has attention.
+    pub fn attends(&self) -> bool {
+        self.kv_heads > 0
+    }
+
     /// Columns of a row of keys, and of values.
     pub fn kv_cols(&self) -> usize {
         self.kv_heads * self.head_dim
@@ -86,9 +98,9 @@ impl Config {
         let mut shapes: Vec<KvShape> = Vec::new();
         for (layer, place) in self.kv_places().into_iter().enumerate() {
             let shape = &self.shapes[layer];
-            if shape.kv_layer != layer {
+            let Some(place) = place.filter(|_| shape.kv_layer == layer) else {
                 continue;
-            }
+            };
             match shapes.get_mut(place.cache) {
                 Some(cache) => cache.layers += 1,
                 None => shapes.push(KvShape {
@@ -111,12 +123,16 @@ impl Config {
         bytes.reduce(|sum, bytes| sum?.checked_add(bytes?))?
     }
 
-    /// Where each layer finds its keys and values.
-    pub(crate) fn kv_places(&self) -> Vec<KvPlace> {
+    /// Where each layer with attention finds its keys and values.
+    pub(crate) fn kv_places(&self) -> Vec<Option<KvPlace>> {
         // A layer of each kind of heads, and the number of its layers so far.
         let mut kinds: Vec<(usize, usize)> = Vec::new();
-        let mut places: Vec<KvPlace> = Vec::with_capacity(self.layers);
+        let mut places: Vec<Option<KvPlace>> = Vec::with_capacity(self.layers);
         for (layer, shape) in self.shapes.iter().enumerate() {
+            if !shape.attends() {
+                places.push(None);
+                continue;
+            }
             if shape.kv_layer != layer {
                 places.push(places[shape.kv_layer]);
                 continue;
@@ -129,17 +145,17 @@ impl Config {
                 kinds.push((layer, 0));
             }
             let layers = &mut kinds[cache].1;
-            places.push(KvPlace {
+            places.push(Some(KvPlace {
                 cache,
                 layer: *layers,
-            });
+            }));
             *layers += 1;
         }
         places
     }
 
-    /// The last layer that stores keys and values.
-    pub(crate) fn last_kv_layer(&self) -> usize {
+    /// The last layer that stores something for later tokens: keys and values, or a state.
+    pub(crate) fn last_stored_layer(&self) -> usize {
         let layers = self.shapes.iter().enumerate();
         layers
             .rev()

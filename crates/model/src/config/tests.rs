@@ -23,6 +23,17 @@ pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
         let experts = [("expert_count", 4), ("expert_used_count", 2)];
         keys.extend(experts.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
     }
+    if name == "qwen35" {
+        let recurrent = [
+            ("full_attention_interval", 2),
+            ("ssm.conv_kernel", 4),
+            ("ssm.state_size", 16),
+            ("ssm.group_count", 2),
+            ("ssm.time_step_rank", 4),
+            ("ssm.inner_size", 64),
+        ];
+        keys.extend(recurrent.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
+    }
     keys
 }
 

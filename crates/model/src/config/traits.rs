@@ -136,6 +136,13 @@ pub(crate) enum ExpertRule {
     },
 }
 
+/// The recurrent layers of a family: gated DeltaNet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecurrentRule {
+    /// Whether consecutive heads of values have the same key, and decays and rates are in one tensor.
+    pub(crate) grouped: bool,
+}
+
 /// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Traits {
@@ -156,6 +163,10 @@ pub(crate) struct Traits {
     pub(crate) factors: FactorRule,
     pub(crate) roped: RopeLayers,
     pub(crate) qk_norm: QkNorm,
+    /// Whether the output of each attention head is gated, by rows of the query projection.
+    pub(crate) gated_attention: bool,
+    /// Recurrent layers in place of attention.
+    pub(crate) recurrent: Option<RecurrentRule>,
     /// Layer norms (mean subtracted, perhaps with biases), not RMS norms.
     pub(crate) layer_norms: bool,
     /// Norm before attention, and before the feed-forward part unless [`FeedRule`] says otherwise.
@@ -211,6 +222,8 @@ const PLAIN: Traits = Traits {
     factors: FactorRule::Never,
     roped: RopeLayers::All,
     qk_norm: QkNorm::Never,
+    gated_attention: false,
+    recurrent: None,
     layer_norms: false,
     pre_norms: true,
     post_norms: false,
@@ -244,6 +257,15 @@ const LLAMA: Traits = Traits {
 const GEMMA: Traits = Traits {
     gate: Gate::Gelu,
     scaled_embedding: true,
+    ..PLAIN
+};
+
+/// Traits of Qwen 3.5.
+const QWEN35: Traits = Traits {
+    qk_norm: QkNorm::Heads,
+    gated_attention: true,
+    recurrent: Some(RecurrentRule { grouped: false }),
+    feed_norm: "post_attention_norm",
     ..PLAIN
 };
 
@@ -306,6 +328,7 @@ impl Architecture {
             },
             Self::Qwen2 | Self::Qwen2Vl => PLAIN,
             Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },
+            Self::Qwen35 => QWEN35,
             Self::Qwen3Moe => Traits { qk_norm: QkNorm::Heads, experts: experts(true, true, false), ..PLAIN },
             Self::Olmoe => Traits { qk_norm: QkNorm::Row, experts: experts(true, false, false), ..PLAIN },
             Self::GptOss => Traits {

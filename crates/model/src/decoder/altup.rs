@@ -91,7 +91,8 @@ impl Decoder {
         self.scratch.set_shape(config.heads, &config.shapes[index]);
         self.predict(config, layer, weights);
         self.laurel(config, weights);
-        if !self.store_and_attend(config, index, layer, tables) {
+        let attention = layer.attention.as_ref();
+        if !attention.is_some_and(|layer| self.store_and_attend(config, index, layer, tables)) {
             return;
         }
         self.add_attention_and_laurel(config, layer);

@@ -19,8 +19,8 @@ pub(super) struct HeadCache {
 /// Keys and values of all layers.
 pub(super) struct LayerCaches {
     caches: Vec<HeadCache>,
-    /// Of each layer.
-    places: Vec<KvPlace>,
+    /// Of each layer with attention.
+    places: Vec<Option<KvPlace>>,
 }
 
 impl LayerCaches {
@@ -57,8 +57,11 @@ impl LayerCaches {
     }
 
     /// The cache with the keys and values that layer `layer` reads, and their layer in this cache.
+    ///
+    /// # Panics
+    /// If the layer has no attention.
     pub(super) fn of(&mut self, layer: usize) -> (&mut HeadCache, usize) {
-        let place = self.places[layer];
+        let place = self.places[layer].expect("a layer with attention");
         (&mut self.caches[place.cache], place.layer)
     }
 

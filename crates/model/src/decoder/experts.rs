@@ -46,11 +46,6 @@ pub(super) struct ExpertScratch {
     outputs: Buffer,
 }
 
-/// Rows that are gathered at a time, in a batch of `rows_max` rows.
-pub(super) fn gathered_rows(config: &Config, rows_max: usize) -> usize {
-    rows_max.max(config.experts.map_or(0, |experts| experts.used))
-}
-
 impl Decoder {
     /// Lets the rows of `normed` choose their experts.
     pub(super) fn choose_experts(&mut self, experts: &Experts) {
@@ -107,7 +102,7 @@ impl ExpertScratch {
     /// The workspace, for a model with experts.
     pub(super) fn new(config: &Config, rows_max: usize) -> Option<Self> {
         let experts = config.experts?;
-        let (gathered, choices) = (gathered_rows(config, rows_max), rows_max * experts.used);
+        let (gathered, choices) = (config.gathered_rows(rows_max), rows_max * experts.used);
         Some(Self {
             used: experts.used,
             normalized: experts.normalized,

@@ -1,7 +1,7 @@
 //! Query and key heads between projection and attention: norm and rope.
 
-use super::Config;
 use super::scratch::Buffer;
+use crate::config::Config;
 use crate::config::traits::QkNorm;
 use crate::norm::Norm;
 use kernels::{Isa, Pool, Rope};

@@ -3,11 +3,13 @@
 use super::caches::HeadCache;
 use super::heads::Heads;
 use super::{
-    BlockInput, Config, Decoder, Dense, Gate, KeyValue, Layer, Linear, add_assign, matmul, scale,
+    Attention, BlockInput, Config, Decoder, Dense, Gate, KeyValue, Layer, Linear, add_assign,
+    matmul, scale,
 };
 use crate::norm::{Norm, keep_largest};
 use kernels::{
-    Activations, AttentionParams, Isa, Pool, attend, clamped_swiglu_mul, gelu_mul, silu_mul,
+    Activations, AttentionParams, Isa, Pool, attend, clamped_swiglu_mul, gelu_mul, sigmoid_mul,
+    silu_mul,
 };
 
 impl Decoder {
@@ -21,7 +23,11 @@ impl Decoder {
         tables: &[u32],
     ) {
         self.scratch.set_shape(config.heads, &config.shapes[index]);
-        if !self.store_and_attend(config, index, layer, tables) {
+        let rows_are_left = match &layer.attention {
+            Some(attention) => self.store_and_attend(config, index, attention, tables),
+            None => self.recur(config, index, layer),
+        };
+        if !rows_are_left {
             return;
         }
         let post = layer.attention_post_norm.as_ref();
@@ -44,18 +50,31 @@ impl Decoder {
         &mut self,
         config: &Config,
         index: usize,
-        layer: &Layer,
+        layer: &Attention,
         tables: &[u32],
     ) -> bool {
         self.load_normed();
         if let Some(stored) = &layer.key_value {
             self.store_keys_and_values(config, index, stored);
         }
-        if index == self.last_kv_layer && self.keep_wanted() == 0 {
+        if index == self.last_stored_layer && self.keep_wanted() == 0 {
             return false;
         }
         self.attention(config, index, layer, tables);
         true
+    }
+
+    /// Computes the recurrent part from `normed` to `update`, and stores the states. Returns whether rows are left, as above.
+    fn recur(&mut self, config: &Config, index: usize, layer: &Layer) -> bool {
+        self.load_normed();
+        if let Some(delta) = &layer.delta {
+            self.delta(config, index, delta);
+        }
+        if index < self.last_stored_layer {
+            return true;
+        }
+        self.scratch.update.gather(&self.rows.wanted);
+        self.keep_wanted() > 0
     }
 
     /// Loads `normed` as the input of the following projections.
@@ -121,24 +140,16 @@ impl Decoder {
     }
 
     /// Attention, from the loaded activations to `update`.
-    pub(super) fn attention(
-        &mut self,
-        config: &Config,
-        index: usize,
-        layer: &Layer,
-        tables: &[u32],
-    ) {
-        let rows = self.rows.queries.len();
+    fn attention(&mut self, config: &Config, index: usize, layer: &Attention, tables: &[u32]) {
+        let (isa, rows) = (self.isa, self.rows.queries.len());
         let scratch = &mut self.scratch;
         let cols = scratch.query.cols();
-        let query = scratch.query.head_mut(rows);
-        project(
-            self.isa,
-            &mut self.pool,
-            &layer.query,
-            &scratch.activations,
-            query,
-        );
+        let (query, gates) = (scratch.query.head_mut(rows), &mut scratch.query_gate);
+        for (linear, out) in std::iter::once((&layer.query, &mut *query))
+            .chain(layer.gate.as_ref().map(|gate| (gate, gates.head_mut(rows))))
+        {
+            project(isa, &mut self.pool, linear, &scratch.activations, out);
+        }
         let heads = Heads::new(config, self.isa, index, layer.query_norm.as_ref());
         heads.turn(&mut self.pool, &self.ropes, &scratch.angles, query, cols);
         if let Some(temperature) = &config.scales.temperature {
@@ -167,6 +178,12 @@ impl Decoder {
             query,
             scratch.attended.head_mut(rows),
         );
+        if layer.gate.is_some() {
+            let attended = scratch.attended.head_mut(rows);
+            self.pool.rows(attended, cols, |row, attended| {
+                sigmoid_mul(isa, attended, gates.row(row));
+            });
+        }
         let (x, update) = (scratch.attended.head(rows), scratch.update.head_mut(rows));
         scratch
             .activations
@@ -174,7 +191,7 @@ impl Decoder {
         project(
             self.isa,
             &mut self.pool,
-            &layer.attention_out,
+            &layer.out,
             &scratch.activations,
             update,
         );

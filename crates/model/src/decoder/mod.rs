@@ -10,6 +10,7 @@
 
 mod altup;
 mod caches;
+mod delta;
 mod experts;
 mod finish;
 mod heads;
@@ -20,10 +21,11 @@ pub(crate) mod rows;
 pub(crate) mod scratch;
 
 use crate::config::Gate;
-use crate::weights::{BlockInput, Dense, KeyValue, Layer, Linear, Weights};
+use crate::weights::{Attention, BlockInput, Dense, KeyValue, Layer, Linear, Weights};
 use crate::{Batch, Config, Dims, ForwardError};
 use altup::StateScratch;
 use caches::LayerCaches;
+use delta::DeltaScratch;
 use experts::ExpertScratch;
 use kernels::{Isa, KvError, KvKind, Pool, Rope, add_assign, matmul, scale};
 pub(crate) use layer::project;
@@ -46,8 +48,10 @@ pub(crate) struct Decoder {
     per_layer: Option<PerLayerScratch>,
     /// States of the stream, in a model with several.
     states: Option<StateScratch>,
-    /// The last layer that stores keys and values: later ones run for the rows with outputs only.
-    last_kv_layer: usize,
+    /// States of sequences, and workspace of the recurrent layers, in a model that has such layers.
+    delta: Option<DeltaScratch>,
+    /// The last layer that stores keys and values, or a state: later ones run for the rows with outputs only.
+    last_stored_layer: usize,
 }
 
 impl Decoder {
@@ -55,11 +59,12 @@ impl Decoder {
         config: &Config,
         weights: &Weights,
         dims: &Dims,
-        kv: KvKind,
+        (kv, states): (KvKind, usize),
         isa: Isa,
         pool: Pool,
     ) -> Result<Self, KvError> {
         let caches = LayerCaches::new(config, weights, dims, kv, isa, pool.threads())?;
+        let recurrent = config.recurrent.as_ref();
         let ropes = [&config.rope, &config.rope_local].map(|rope| {
             let factors = rope.factors.and(weights.rope_factors.clone());
             Rope::new(rope.spec(factors))
@@ -73,7 +78,8 @@ impl Decoder {
             experts: ExpertScratch::new(config, dims.rows_max),
             per_layer: PerLayerScratch::new(config, dims),
             states: StateScratch::new(config, dims),
-            last_kv_layer: config.last_kv_layer(),
+            delta: recurrent.map(|layers| DeltaScratch::new(layers, states, dims.rows_max)),
+            last_stored_layer: config.last_stored_layer(),
             pool,
         })
     }
@@ -87,6 +93,9 @@ impl Decoder {
         batch: &Batch,
     ) -> Result<&mut [f32], ForwardError> {
         self.rows.read(batch, dims)?;
+        if let Some(delta) = &mut self.delta {
+            delta.read(batch)?;
+        }
         self.angles();
         self.embed(config, weights, batch.tokens());
         self.per_layer_inputs(config, weights, batch.tokens());
@@ -114,14 +123,21 @@ impl Decoder {
         self.caches.copy_page(from, to);
     }
 
-    /// Bytes of the KV cache when fully used, and of the workspace.
-    pub(crate) fn bytes(&self) -> (usize, usize) {
+    /// Number of states of sequences.
+    pub(crate) fn state_count(&self) -> usize {
+        self.delta.as_ref().map_or(0, DeltaScratch::states)
+    }
+
+    /// Bytes of the KV cache and of the states of sequences when fully used, and of the workspace.
+    pub(crate) fn bytes(&self) -> (usize, usize, usize) {
         let experts = self.experts.as_ref().map_or(0, ExpertScratch::bytes);
         let per_layer = self.per_layer.as_ref().map_or(0, PerLayerScratch::bytes);
         let states = self.states.as_ref().map_or(0, StateScratch::bytes);
-        let parts = experts + per_layer + states;
+        let delta = self.delta.as_ref().map(DeltaScratch::bytes);
+        let (kept, delta) = delta.unwrap_or_default();
+        let parts = experts + per_layer + states + delta;
         let scratch = self.scratch.bytes() + self.caches.scratch_bytes() + parts;
-        (self.caches.kv_bytes(), scratch)
+        (self.caches.kv_bytes(), kept, scratch)
     }
 
     /// Computes sine and cosine of every row's position, for both ropes.

@@ -1,6 +1,5 @@
 //! Workspace of the forward pass, allocated once for the largest batch.
 
-use super::experts::gathered_rows;
 use crate::config::LayerShape;
 use crate::weights::Weights;
 use crate::{Config, Dims};
@@ -85,8 +84,10 @@ pub(crate) struct Scratch {
     pub(crate) normed: Buffer,
     /// Output of attention or feed-forward, to be added to the stream (dim).
     pub(crate) update: Buffer,
-    /// (heads * head_dim) of a layer, as the next five.
+    /// (heads * head_dim) of a layer, as the next six.
     pub(crate) query: Buffer,
+    /// Gates of the attended (heads * head_dim), in a family with gated attention.
+    pub(crate) query_gate: Buffer,
     /// (kv_heads * head_dim).
     pub(crate) key: Buffer,
     /// (kv_heads * head_dim).
@@ -116,13 +117,21 @@ impl Scratch {
     pub(crate) fn new(config: &Config, weights: &Weights, dims: &Dims) -> Self {
         let rows = dims.rows_max;
         let (query_cols, kv_cols) = (config.query_cols(), config.kv_cols());
-        let (gathered, cols_max) = (gathered_rows(config, rows), config.cols_max());
+        let (gathered, cols_max) = (config.gathered_rows(rows), config.cols_max());
         let activations = Activations::new(gathered, cols_max).for_weights(weights.formats());
         Self {
             stream: Buffer::new(rows, config.dim),
             normed: Buffer::new(rows, config.dim),
             update: Buffer::new(rows, config.dim),
             query: Buffer::new(rows, query_cols),
+            query_gate: Buffer::new(
+                if config.traits.gated_attention {
+                    rows
+                } else {
+                    0
+                },
+                query_cols,
+            ),
             key: Buffer::new(rows, kv_cols),
             value: Buffer::new(rows, kv_cols),
             attended: Buffer::new(rows, query_cols),
@@ -157,6 +166,7 @@ impl Scratch {
         let query_cols = heads * shape.head_dim;
         let sizes = [
             (&mut self.query, query_cols),
+            (&mut self.query_gate, query_cols),
             (&mut self.attended, query_cols),
             (&mut self.key, shape.kv_cols()),
             (&mut self.value, shape.kv_cols()),
@@ -176,6 +186,7 @@ impl Scratch {
             &self.normed,
             &self.update,
             &self.query,
+            &self.query_gate,
             &self.key,
             &self.value,
             &self.attended,

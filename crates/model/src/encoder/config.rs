@@ -1,5 +1,6 @@
 //! Configuration of an encoder, typed and checked, from a file's metadata.
 
+use super::kind::EncoderKind;
 use crate::config::keys::Keys;
 use crate::config::{self, ConfigError, HeadSizes, limits};
 use crate::gguf::{Gguf, Value};
@@ -12,27 +13,7 @@ const POOLING_RANK: u32 = 4;
 /// The largest number in `pooling_type`.
 const POOLING_MAX: usize = 255;
 
-/// A family of encoders, by its name in `general.architecture`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EncoderKind {
-    /// BERT with learned positions: BGE, MiniLM, E5, mxbai; XLM-R as bge-m3.
-    Bert,
-    /// BERT with rope and a gated feed-forward part: nomic-embed-text 1 and 1.5.
-    NomicBert,
-}
-
 impl EncoderKind {
-    /// All supported families.
-    pub const ALL: [Self; 2] = [Self::Bert, Self::NomicBert];
-
-    /// The name in `general.architecture`, which is also the prefix of the keys.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bert => "bert",
-            Self::NomicBert => "nomic-bert",
-        }
-    }
-
     /// Whether a file of this family scores documents: it has a classification head, or its pooling says so. Early
     /// files of rerankers name no pooling.
     pub fn ranks(self, gguf: &Gguf) -> bool {

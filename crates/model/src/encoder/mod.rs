@@ -4,11 +4,13 @@
 //! pages that the engine gives a text hold keys and values of one layer at a time.
 
 mod config;
+mod kind;
 mod pass;
 mod scratch;
 mod weights;
 
-pub use config::{EncoderConfig, EncoderKind};
+pub use config::EncoderConfig;
+pub use kind::EncoderKind;
 
 use crate::{
     Batch, Dims, Forward, ForwardError, LoadError, LoadOptions, ModelBytes, ModelFiles, Packed,
@@ -74,6 +76,7 @@ impl EncoderModel {
         ModelBytes {
             weights: self.weights.bytes(),
             kv,
+            states: 0,
             scratch,
         }
     }

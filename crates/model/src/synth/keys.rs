@@ -37,6 +37,9 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         }
     }
     put_rope(spec, out);
+    if let Some(recurrent) = &spec.recurrent {
+        recurrent.put(name, out);
+    }
     if let Some(window) = spec.window {
         out.u32(&key("attention.sliding_window"), window);
     }

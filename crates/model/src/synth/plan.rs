@@ -102,13 +102,22 @@ impl Planner<'_> {
         if self.traits.pre_norms {
             self.stream_norm(&name("attn_norm"), 1.0);
         }
+        if let Some(recurrent) = spec.recurrent_in(layer) {
+            return self.recurrent(layer, recurrent);
+        }
         if spec.architecture == Phi3 {
             let rows = q + 2 * kv;
             let role = Role::Value(layer);
             self.matrix(name("attn_qkv.weight"), spec.dim, rows, role, SHARPNESS)?;
         } else {
+            // Queries and gates alternate.
+            let query_rows = if self.traits.gated_attention {
+                2 * q
+            } else {
+                q
+            };
             let parts = [
-                ("attn_q", q, Role::Plain, SHARPNESS),
+                ("attn_q", query_rows, Role::Plain, SHARPNESS),
                 ("attn_k", kv, Role::Plain, SHARPNESS),
                 ("attn_v", kv, Role::Value(layer), 1.0),
             ];
@@ -304,7 +313,7 @@ impl Planner<'_> {
         self.vector(name, len, Fill::Norm { mean });
     }
 
-    fn vector(&mut self, name: impl Into<String>, len: u32, fill: Fill) {
+    pub(super) fn vector(&mut self, name: impl Into<String>, len: u32, fill: Fill) {
         self.push(name, vec![len.into()], Format::F32, fill);
     }
 

@@ -1,94 +1,14 @@
 //! Named shapes.
 
 use super::layers::LayersSynth;
+use super::recurrent::RecurrentSynth;
 use super::spec::{ExpertsSynth, RopeScaling, RopeSynth};
 use super::{Mix, SynthSpec};
 use crate::config::Architecture;
 use kernels::Format;
 
-/// Names of all presets.
-///
-/// * `llama-1b`, `qwen3-0.6b`: the shapes of Llama 3.2 1B and Qwen 3 0.6B, as Q4_K_M;
-/// * `tiny-ARCHITECTURE`: two to four layers of 64, f32, for tests of every format with blocks of 32;
-/// * `small-ARCHITECTURE`: the same of 256, for formats with blocks of 256;
-/// * `qwen3-30b-a3b-slice`: four of the 48 layers of Qwen 3 30B A3B, as Q4_K_M;
-/// * `gpt-oss-20b-slice`: four of the 24 layers of gpt-oss 20B, experts in MXFP4 and the rest in Q8_0;
-/// * `gemma4-e2b`, and `gemma4-26b-a4b-slice`: Gemma 4 E2B, and six of the 30 layers of 26B A4B, as Q4_K_M;
-/// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
-/// * `tiny-gemma4` as E2B, `-31b` without per-layer embeddings and shared keys and values, `-26b` with experts;
-/// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
-pub const PRESETS: &[&str] = &[
-    "llama-1b",
-    "qwen3-0.6b",
-    "qwen3-30b-a3b-slice",
-    "gpt-oss-20b-slice",
-    "gemma4-e2b",
-    "gemma4-26b-a4b-slice",
-    "server-layer",
-    "tiny-llama",
-    "tiny-qwen2",
-    "tiny-qwen3",
-    "tiny-gemma2",
-    "tiny-gemma3",
-    "tiny-phi3",
-    "tiny-granite",
-    "tiny-smollm3",
-    "tiny-mistral3",
-    "tiny-olmo2",
-    "tiny-gemma",
-    "tiny-command-r",
-    "tiny-cohere2",
-    "tiny-glm4",
-    "tiny-exaone4",
-    "tiny-hunyuan-dense",
-    "tiny-ernie4_5",
-    "tiny-phi2",
-    "tiny-stablelm",
-    "tiny-qwen2vl",
-    "tiny-qwen3vl",
-    "tiny-mixtral",
-    "tiny-qwen3moe",
-    "tiny-granitemoe",
-    "tiny-olmoe",
-    "tiny-gpt-oss",
-    "tiny-gemma3n",
-    "tiny-gemma4",
-    "tiny-gemma4-31b",
-    "tiny-gemma4-26b",
-    "small-llama",
-    "small-qwen2",
-    "small-qwen3",
-    "small-gemma2",
-    "small-gemma3",
-    "small-phi3",
-    "small-granite",
-    "small-smollm3",
-    "small-mistral3",
-    "small-olmo2",
-    "small-gemma",
-    "small-command-r",
-    "small-cohere2",
-    "small-glm4",
-    "small-exaone4",
-    "small-hunyuan-dense",
-    "small-ernie4_5",
-    "small-phi2",
-    "small-stablelm",
-    "small-qwen2vl",
-    "small-qwen3vl",
-    "small-mixtral",
-    "small-qwen3moe",
-    "small-granitemoe",
-    "small-olmoe",
-    "small-gpt-oss",
-    "small-gemma3n",
-    "small-gemma4",
-    "small-gemma4-31b",
-    "small-gemma4-26b",
-];
-
 impl SynthSpec {
-    /// The shape of this name; see [`PRESETS`].
+    /// The shape of this name; see [`super::PRESETS`].
     pub fn preset(name: &str) -> Option<Self> {
         if let Some((size, family)) = name.split_once('-')
             && let Some(architecture) = Architecture::from_name(family)
@@ -110,6 +30,8 @@ impl SynthSpec {
             "small-mixtral" => Some(Self::small(Architecture::Llama).mixtral()),
             "qwen3-30b-a3b-slice" => Some(Self::qwen3_30b_a3b_slice()),
             "gpt-oss-20b-slice" => Some(Self::gpt_oss_20b_slice()),
+            "qwen3.5-0.8b" => Some(Self::qwen35_800m()),
+            "qwen3.5-9b-slice" => Some(Self::qwen35_9b_slice()),
             "llama-1b" => Some(Self::llama_1b()),
             "qwen3-0.6b" => Some(Self::qwen3_600m()),
             "server-layer" => Some(Self::server_layer()),
@@ -126,7 +48,7 @@ impl SynthSpec {
         );
         let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3 | Gemma3n | Gemma4);
         // The others choose the head size freely.
-        let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl | Qwen3Moe | GptOss);
+        let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl | Qwen35 | Qwen3Moe | GptOss);
         let tied = wide && !matches!(architecture, Qwen3Moe | GptOss)
             || matches!(
                 architecture,
@@ -140,7 +62,7 @@ impl SynthSpec {
                 Gemma4 => 6,
                 // From the 21st on they read the keys and values of earlier ones.
                 Gemma3n => 22,
-                SmolLm3 => 4,
+                SmolLm3 | Qwen35 => 4,
                 _ if windows => 4,
                 _ => 2,
             },
@@ -156,7 +78,7 @@ impl SynthSpec {
                 base: 10_000.0,
                 dims: match architecture {
                     Glm4 | Phi2 => Some(head_dim / 2),
-                    StableLm => Some(head_dim / 4),
+                    StableLm | Qwen35 => Some(head_dim / 4),
                     _ => None,
                 },
                 scaling: scaling(architecture),
@@ -168,9 +90,14 @@ impl SynthSpec {
                 Gemma3n => Some(5),
                 _ => None,
             },
-            sections: matches!(architecture, Qwen2Vl | Qwen3Vl).then(|| sections(head_dim)),
+            sections: match architecture {
+                Qwen2Vl | Qwen3Vl => Some(sections(head_dim)),
+                Qwen35 => Some(sections(head_dim / 4)),
+                _ => None,
+            },
             experts: experts(architecture),
             differing: LayersSynth::tiny(architecture),
+            recurrent: RecurrentSynth::tiny(architecture),
             seed: 1,
         }
     }
@@ -268,11 +195,18 @@ impl SynthSpec {
                 shared: experts.shared * 4,
                 ..experts
             }),
-            sections: tiny.sections.map(|_| sections(tiny.head_dim * 4)),
+            sections: tiny.sections.map(|_| {
+                let dims = tiny.rope.dims.unwrap_or(tiny.head_dim);
+                sections(dims * 4)
+            }),
             differing: tiny.differing.map(|layers| LayersSynth {
                 local_head_dim: layers.local_head_dim * 4,
                 per_layer: 256,
                 ..layers
+            }),
+            recurrent: tiny.recurrent.map(|recurrent| RecurrentSynth {
+                head_dim: recurrent.head_dim * 4,
+                ..recurrent
             }),
             ..tiny
         }
@@ -386,6 +320,7 @@ fn sections(head_dim: u32) -> [u32; 4] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PRESETS;
     use super::*;
 
     #[test]

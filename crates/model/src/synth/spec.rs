@@ -3,6 +3,7 @@
 use super::Mix;
 use super::error::SynthError;
 use super::layers::LayersSynth;
+use super::recurrent::RecurrentSynth;
 use super::vocab::VOCAB_MIN;
 use crate::config::Architecture;
 use crate::config::traits::ExpertRule;
@@ -44,6 +45,8 @@ pub struct SynthSpec {
     pub experts: Option<ExpertsSynth>,
     /// How layers differ, in a family whose layers do.
     pub differing: Option<LayersSynth>,
+    /// Recurrent layers, in a family that has them.
+    pub recurrent: Option<RecurrentSynth>,
     /// Seed of the weights.
     pub seed: u64,
 }
@@ -170,7 +173,7 @@ impl SynthSpec {
     }
 
     /// Rules of single families.
-    fn family_rules(&self) -> [(bool, String); 7] {
+    fn family_rules(&self) -> [(bool, String); 8] {
         use Architecture::*;
         let architecture = self.architecture;
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
@@ -178,7 +181,7 @@ impl SynthSpec {
             (
                 matches!(
                     architecture,
-                    Phi3 | Glm4 | Phi2 | StableLm | Qwen3 | Gemma2 | Gemma3
+                    Phi3 | Glm4 | Phi2 | StableLm | Qwen3 | Qwen35 | Gemma2 | Gemma3
                 ) || self.rope_dims() == self.head_dim,
                 format!("{architecture} turns whole heads"),
             ),
@@ -220,6 +223,11 @@ impl SynthSpec {
                 self.differing.is_some() == architecture.traits().layers_differ
                     && self.has_sources(),
                 format!("layers of {architecture} differ or not, and share those of both kinds"),
+            ),
+            (
+                self.recurrent.is_some() == architecture.traits().recurrent.is_some()
+                    && self.has_recurrent_and_others(),
+                format!("{architecture} has recurrent layers and others, or none of them"),
             ),
         ]
     }

@@ -2,6 +2,8 @@
 
 use super::LoadError;
 use super::altup::LayerStates;
+use super::attention::Attention;
+use super::delta::DeltaNet;
 use super::experts::Experts;
 use super::norms::LayerNorms;
 use super::per_layer::PerLayerUpdate;
@@ -49,26 +51,13 @@ pub(crate) struct Dense {
     pub(crate) down: Linear,
 }
 
-/// Projections to the keys and values that a layer stores, and their norms.
-pub(crate) struct KeyValue {
-    pub(crate) key: Linear,
-    /// `None`: the keys before norm and rope are the values.
-    pub(crate) value: Option<Linear>,
-    pub(crate) key_norm: Option<Norm>,
-    /// Norm of each head of the values.
-    pub(crate) value_norm: Option<Norm>,
-}
-
 /// The weights of one layer. Norms are `(dim)`; those of queries and keys `(head_dim)` or as long as a row.
 pub(crate) struct Layer {
+    /// Input of attention, or of the recurrent part.
     pub(crate) attention_input: BlockInput,
-    pub(crate) query: Linear,
-    /// `None`: the layer reads the keys and values of an earlier one.
-    pub(crate) key_value: Option<KeyValue>,
-    pub(crate) query_norm: Option<Norm>,
-    /// A score for each query head that has no value.
-    pub(crate) sinks: Option<Vec<f32>>,
-    pub(crate) attention_out: Linear,
+    pub(crate) attention: Option<Attention>,
+    /// The recurrent part, in place of attention.
+    pub(crate) delta: Option<DeltaNet>,
     pub(crate) attention_post_norm: Option<Norm>,
     pub(crate) hidden_input: BlockInput,
     /// The feed-forward part, or the expert that every row uses beside the others.
@@ -90,11 +79,13 @@ impl Layer {
     ) -> Result<Self, LoadError> {
         let names = Names { layer };
         let shape = &config.shapes[layer];
-        let (dim, query_cols) = (config.dim, config.heads * shape.head_dim);
-        let (query, key_value) = load_attention(tensors, config, &names)?;
-        let sinks = config.traits.sinks;
-        let sinks = sinks.then(|| tensors.vector(&names.weight("attn_sinks"), config.heads));
-        let sinks = sinks.transpose()?;
+        let attention = shape.attends();
+        let attention = attention.then(|| Attention::load(tensors, config, &names));
+        let attention = attention.transpose()?;
+        let recurrent = config.recurrent.as_ref();
+        let recurrent = recurrent.filter(|recurrent| recurrent.layers[layer]);
+        let delta = recurrent.map(|recurrent| DeltaNet::load(tensors, config, recurrent, &names));
+        let delta = delta.transpose()?;
         let dense = (shape.hidden > 0).then(|| Dense::load(tensors, config, &names));
         let dense = dense.transpose()?;
         let experts = config.experts.as_ref();
@@ -106,17 +97,14 @@ impl Layer {
             names: &names,
         };
         Ok(Self {
-            sinks,
-            query,
-            key_value,
+            attention,
+            delta,
             dense,
             experts,
-            query_norm: norms.of_heads("attn_q_norm", query_cols)?,
             attention_post_norm: norms.after("post_attention_norm")?,
             hidden_post_norm: norms.after("post_ffw_norm")?,
             attention_input: norms.before_attention()?,
             hidden_input: norms.before_feed_forward()?,
-            attention_out: linear(tensors, &names, "attn_output", dim, query_cols)?,
             per_layer: PerLayerUpdate::load(tensors, config, &names)?,
             states: LayerStates::load(tensors, config, &names)?,
             output_scale: load_output_scale(tensors, config, &names)?,
@@ -124,20 +112,17 @@ impl Layer {
     }
 
     pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        let always = [&self.query, &self.attention_out];
-        let stored = self.key_value.iter().flat_map(|stored| {
-            let key = std::iter::once(&stored.key);
-            key.chain(&stored.value)
-        });
+        let attention = self.attention.iter().flat_map(Attention::matrices);
+        let delta = self.delta.iter().flat_map(DeltaNet::matrices);
         let dense = self.dense.iter().flat_map(|dense| {
             let always = [&dense.up, &dense.down].into_iter();
             always.chain(&dense.gate)
         });
-        let all = always.into_iter().chain(stored).chain(dense);
         let per_layer = self.per_layer.iter().flat_map(PerLayerUpdate::matrices);
         let states = self.states.iter().flat_map(LayerStates::matrices);
         let others = per_layer.chain(states);
-        all.map(|linear| &linear.weight).chain(others)
+        let dense = dense.map(|linear| &linear.weight);
+        attention.chain(delta).chain(dense).chain(others)
     }
 }
 
@@ -199,55 +184,6 @@ pub(crate) fn linear(
     })
 }
 
-/// The query projection, and what the layer stores.
-fn load_attention(
-    tensors: &mut Tensors<'_>,
-    config: &Config,
-    names: &Names,
-) -> Result<(Linear, Option<KeyValue>), LoadError> {
-    let shape = &config.shapes[names.layer];
-    let (dim, kv_cols) = (config.dim, shape.kv_cols());
-    let query_cols = config.heads * shape.head_dim;
-    let (query, stored) = if shape.kv_layer != names.layer {
-        // Converters keep projections that the model has been trained without.
-        for part in ["attn_k", "attn_v", "attn_k_norm"] {
-            tensors.ignore(&names.weight(part));
-        }
-        (linear(tensors, names, "attn_q", query_cols, dim)?, None)
-    } else if config.traits.value_norm && !has_values(tensors, names) {
-        let key = linear(tensors, names, "attn_k", kv_cols, dim)?;
-        let query = linear(tensors, names, "attn_q", query_cols, dim)?;
-        (query, Some((key, None)))
-    } else {
-        let rows = [query_cols, kv_cols, kv_cols];
-        let [query, key, value] = load_qkv(tensors, names, rows, dim)?;
-        (query, Some((key, Some(value))))
-    };
-    let Some((key, value)) = stored else {
-        return Ok((query, None));
-    };
-    let norms = &mut LayerNorms {
-        tensors,
-        config,
-        names,
-    };
-    let key_norm = norms.of_heads("attn_k_norm", kv_cols)?;
-    let value_norm = config.traits.value_norm;
-    let value_norm = value_norm.then(|| Norm::rms(vec![1.0; shape.head_dim]));
-    let key_value = KeyValue {
-        key,
-        value,
-        key_norm,
-        value_norm,
-    };
-    Ok((query, Some(key_value)))
-}
-
-fn has_values(tensors: &Tensors<'_>, names: &Names) -> bool {
-    let parts = ["attn_v", "attn_qkv"];
-    parts.iter().any(|part| tensors.has(&names.weight(part)))
-}
-
 fn load_output_scale(
     tensors: &mut Tensors<'_>,
     config: &Config,
@@ -258,27 +194,6 @@ fn load_output_scale(
         return Ok(None);
     }
     Ok(tensors.vector(&name, 1)?.first().copied())
-}
-
-/// Query, key and value projections, from three tensors or from one.
-pub(crate) fn load_qkv(
-    tensors: &mut Tensors<'_>,
-    names: &Names,
-    rows: [usize; 3],
-    dim: usize,
-) -> Result<[Linear; 3], LoadError> {
-    let parts = ["attn_q", "attn_k", "attn_v"];
-    if !tensors.has(&names.weight("attn_qkv")) {
-        let [q, k, v] = parts;
-        return Ok([
-            linear(tensors, names, q, rows[0], dim)?,
-            linear(tensors, names, k, rows[1], dim)?,
-            linear(tensors, names, v, rows[2], dim)?,
-        ]);
-    }
-    let biases = split_bias(tensors, names, "attn_qkv", rows, parts)?;
-    let weights = tensors.split(&names.weight("attn_qkv"), rows, dim)?;
-    Ok(join(weights, biases))
 }
 
 /// Gate, if the family has one, and up projections, from two tensors or from one.
@@ -302,26 +217,10 @@ fn load_gate_up(
     Ok((Some(gate), up))
 }
 
-/// The biases of a fused projection: one fused bias, or one for each part.
-fn split_bias<const N: usize>(
-    tensors: &mut Tensors<'_>,
-    names: &Names,
-    fused: &str,
+pub(super) fn cut<const N: usize>(
+    bias: Option<Vec<f32>>,
     rows: [usize; N],
-    parts: [&str; N],
-) -> Result<[Option<Vec<f32>>; N], LoadError> {
-    let all = rows.iter().sum();
-    if let Some(bias) = tensors.vector_if_there(&names.bias(fused), all)? {
-        return Ok(cut(Some(bias), rows));
-    }
-    let mut biases = [const { None }; N];
-    for (bias, (part, rows)) in biases.iter_mut().zip(parts.into_iter().zip(rows)) {
-        *bias = tensors.vector_if_there(&names.bias(part), rows)?;
-    }
-    Ok(biases)
-}
-
-fn cut<const N: usize>(bias: Option<Vec<f32>>, rows: [usize; N]) -> [Option<Vec<f32>>; N] {
+) -> [Option<Vec<f32>>; N] {
     let mut bias = bias;
     rows.map(|rows| {
         let rest = bias.as_mut().map(|bias| bias.split_off(rows));
@@ -329,7 +228,10 @@ fn cut<const N: usize>(bias: Option<Vec<f32>>, rows: [usize; N]) -> [Option<Vec<
     })
 }
 
-fn join<const N: usize>(weights: [Matrix; N], biases: [Option<Vec<f32>>; N]) -> [Linear; N] {
+pub(super) fn join<const N: usize>(
+    weights: [Matrix; N],
+    biases: [Option<Vec<f32>>; N],
+) -> [Linear; N] {
     let mut biases = biases.into_iter();
     weights.map(|weight| Linear {
         weight,

@@ -1,6 +1,8 @@
 //! Weights of a decoder, packed once; the file's copy is released.
 
 mod altup;
+mod attention;
+mod delta;
 mod error;
 pub(crate) mod experts;
 pub(crate) mod layer;
@@ -12,9 +14,11 @@ mod stacks;
 pub(crate) mod tensors;
 
 pub(crate) use altup::{LayerStates, StateProjections};
+pub(crate) use attention::{Attention, KeyValue, load_qkv};
+pub(crate) use delta::DeltaNet;
 pub use error::LoadError;
 pub(crate) use experts::Experts;
-pub(crate) use layer::{BlockInput, Dense, KeyValue, Layer, Linear};
+pub(crate) use layer::{BlockInput, Dense, Layer, Linear};
 pub use packed::Packed;
 pub(crate) use per_layer::{PerLayerInputs, PerLayerUpdate};
 

@@ -95,6 +95,30 @@ impl<'a> Tensors<'a> {
         Ok(parts.map(|part| part.expect("each was packed above")))
     }
 
+    /// Packs a tensor of two matrices of `rows` rows each, which alternate: `part` rows of the first, then as many of the
+    /// second.
+    pub(crate) fn alternating(
+        &mut self,
+        name: &str,
+        rows: usize,
+        part: usize,
+        cols: usize,
+    ) -> Result<[Matrix; 2], LoadError> {
+        let (format, bytes) = self.raw(name, 2 * rows, cols)?;
+        let part_bytes = part * (cols / format.block_weights() * format.block_bytes());
+        let mut matrix = |skipped: usize| {
+            let parts = bytes.chunks_exact(part_bytes).skip(skipped).step_by(2);
+            self.pack(
+                name,
+                format,
+                rows,
+                cols,
+                &parts.collect::<Vec<_>>().concat(),
+            )
+        };
+        Ok([matrix(0)?, matrix(1)?])
+    }
+
     /// The bytes of a matrix as in the file, and their format.
     pub(super) fn raw(
         &mut self,

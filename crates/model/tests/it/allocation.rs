@@ -1,7 +1,7 @@
 //! Law 3: after warm-up a forward pass allocates nothing.
 
 use crate::support::{ids, load, pages};
-use model::{Batch, Forward, Want};
+use model::{Batch, Forward, SpanStates, Want};
 use testing::child::run_in_child;
 use testing::heap::{count_process, process_allocations};
 
@@ -18,6 +18,7 @@ fn forward_pass_does_not_allocate() {
         "x preset=small-gemma3 mix=Q4_K_M",
         "x preset=tiny-qwen2 mix=F32",
         "x preset=tiny-granitemoe mix=F32",
+        "x preset=tiny-qwen35 mix=Q8_0",
         "x preset=tiny-gemma4 mix=Q8_0",
         "x preset=tiny-gemma4-26b mix=F32",
         "x preset=tiny-gemma3n mix=Q4_0 layers=4 shared_kv=2 period=2",
@@ -26,10 +27,14 @@ fn forward_pass_does_not_allocate() {
         let vocab = model.dims().vocab;
         let (prompt, tables) = (ids(1, 48, vocab), [pages(0, 64), pages(8, 64)]);
         let mut batch = Batch::default();
+        let mut turn = 0;
         let mut step = |position: usize, rows: usize, want| {
             batch.clear();
             batch.push(&prompt[..rows], position, &tables[0], want);
+            batch.set_states(Some(SpanStates::alternating(0, turn, position)));
             batch.push(&prompt[..1], position, &tables[1], Want::Last);
+            batch.set_states(Some(SpanStates::alternating(1, turn, position)));
+            turn += 1;
             model.forward(&batch).map(|logits| logits.len())
         };
         step(0, 48, Want::All).unwrap();

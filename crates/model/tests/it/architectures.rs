@@ -4,11 +4,11 @@ use crate::support::{bytes, ids, logits, try_load};
 use model::gguf::{Gguf, GgufWriter, TensorPlan};
 use model::{Forward, LoadError};
 
-/// The file with a further key.
-fn with_u32(file: &[u8], key: &str, value: u32) -> Vec<u8> {
+/// The file with this value of a key, new or not.
+pub(crate) fn with_u32(file: &[u8], key: &str, value: u32) -> Vec<u8> {
     let gguf = Gguf::from_bytes(file.to_vec()).unwrap();
     let mut writer = GgufWriter::new();
-    for (key, value) in gguf.metadata() {
+    for (key, value) in gguf.metadata().filter(|(other, _)| *other != key) {
         writer.value(key, value);
     }
     writer.u32(key, value);

@@ -6,12 +6,12 @@ use model::gguf::{Gguf, GgufWriter, TensorKind, TensorPlan};
 use model::{Forward, LoadError, Model};
 
 /// Names, shapes and bytes of a file's tensors.
-type Tensors = Vec<(String, Vec<u64>, Vec<u8>)>;
+pub(crate) type Tensors = Vec<(String, Vec<u64>, Vec<u8>)>;
 
 const E2B: &str = "x preset=tiny-gemma4 mix=F32";
 
 /// The file of a case, with `change` applied to its list of tensors: name, dims and data.
-fn rewritten(case: &str, change: impl FnOnce(&mut Tensors)) -> Vec<u8> {
+pub(crate) fn rewritten(case: &str, change: impl FnOnce(&mut Tensors)) -> Vec<u8> {
     let gguf = Gguf::from_bytes(bytes(case)).unwrap();
     let mut tensors: Vec<_> = gguf
         .tensors()
@@ -38,7 +38,7 @@ fn rewritten(case: &str, change: impl FnOnce(&mut Tensors)) -> Vec<u8> {
     out
 }
 
-fn of(bytes: Vec<u8>) -> Model {
+pub(crate) fn of(bytes: Vec<u8>) -> Model {
     let gguf = Gguf::from_bytes(bytes).unwrap();
     Model::load(
         gguf,
@@ -51,7 +51,7 @@ fn of(bytes: Vec<u8>) -> Model {
 }
 
 /// The shape that is demanded of a tensor that is larger than it should be.
-fn shape_refused(case: &str, name: &str) -> Vec<u64> {
+pub(crate) fn shape_refused(case: &str, name: &str) -> Vec<u64> {
     let file = rewritten(case, |tensors| {
         let (_, dims, data) = tensors.iter_mut().find(|(n, ..)| n == name).unwrap();
         *dims.last_mut().unwrap() += 2;

@@ -1,15 +1,15 @@
 //! Law 7: neither other sequences in the batch nor the division of the prompt change a bit of a row.
 
 use crate::support::case::Case;
-use crate::support::{PAGE, ROWS, ids, load, logits, options, pages};
+use crate::support::{PAGE, ROWS, STATES, ids, load, logits, options, pages};
 use kernels::{Isa, Pool};
 use model::gguf::Gguf;
-use model::{Batch, Forward, LoadOptions, Model, Want};
+use model::{Batch, Forward, LoadOptions, Model, SpanStates, Want};
 use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
 /// quantization.
-const CASES: [&str; 29] = [
+const CASES: [&str; 31] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -39,6 +39,8 @@ const CASES: [&str; 29] = [
     "gemma4 preset=tiny-gemma4-31b mix=F32 kv=q8_0",
     "gemma4 preset=tiny-gemma4-26b mix=Q4_0",
     "gemma3n preset=tiny-gemma3n mix=Q8_0 layers=4 shared_kv=2 period=2",
+    "qwen35 preset=tiny-qwen35 mix=F32",
+    "qwen35 preset=small-qwen35 mix=Q4_K_M layers=3 period_recurrent=2",
 ];
 
 /// A sequence that is computed in pieces.
@@ -46,6 +48,8 @@ struct Sequence {
     ids: Vec<u32>,
     table: Vec<u32>,
     done: usize,
+    /// Passes so far.
+    passes: usize,
     logits: Vec<Vec<f32>>,
 }
 
@@ -56,6 +60,7 @@ impl Sequence {
             ids: ids(seed, len, vocab),
             table,
             done: 0,
+            passes: 0,
             logits: Vec::new(),
         }
     }
@@ -80,6 +85,7 @@ fn run(model: &mut Model, sequences: &mut [Sequence], mut cut: impl FnMut(usize)
             let piece = &s.ids[s.done..s.done + taken[i]];
             if !piece.is_empty() {
                 batch.push(piece, s.done, &s.table, Want::All);
+                batch.set_states(Some(SpanStates::alternating(i, s.passes, s.done)));
             }
             room -= taken[i];
         }
@@ -91,6 +97,7 @@ fn run(model: &mut Model, sequences: &mut [Sequence], mut cut: impl FnMut(usize)
             s.logits
                 .extend(rows.by_ref().take(taken).map(<[f32]>::to_vec));
             s.done += taken;
+            s.passes += usize::from(taken > 0);
         }
     }
 }
@@ -153,6 +160,7 @@ fn logits_are_independent_of_requested_rows() {
         let mut batch = Batch::default();
         for (i, want) in [Want::Last, Want::None, Want::All].into_iter().enumerate() {
             batch.push(&prompts[i], 0, &tables[i], want);
+            batch.set_states(Some(SpanStates::alternating(i, 0, 0)));
         }
         let found = model.forward(&batch).unwrap();
         let wanted = [whole[0].last().unwrap().clone(), whole[2][0].clone()].concat();
@@ -161,6 +169,7 @@ fn logits_are_independent_of_requested_rows() {
         let next = ids(9, 1, vocab);
         batch.clear();
         batch.push(&next, 33, &tables[1], Want::Last);
+        batch.set_states(Some(SpanStates::alternating(1, 1, 33)));
         let found = model.forward(&batch).unwrap().to_vec();
         let longer = [prompts[1].as_slice(), &next].concat();
         assert!(found == logits(&mut model, &longer, 60)[33], "{case}");
@@ -173,12 +182,18 @@ fn shared_prefix_pages_give_equal_logits() {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;
         let prefix = ids(1, 2 * PAGE, vocab);
-        logits(&mut model, &prefix, 0);
+        let [kept, other] = [STATES - 2, STATES - 1].map(|state| state as u32);
+        let mut batch = Batch::default();
+        batch.push(&prefix, 0, &[0, 1], Want::None);
+        batch.set_states(Some(SpanStates::new(None, kept)));
+        assert!(model.forward(&batch).unwrap().is_empty());
         for (i, page) in [(7, 20), (8, 30)] {
             let tail = ids(i, 20, vocab);
             let table = [&[0, 1], pages(page, tail.len()).as_slice()].concat();
-            let mut batch = Batch::default();
+            batch.clear();
             batch.push(&tail, prefix.len(), &table, Want::All);
+            // The state after the prefix is read twice, and stays as it is.
+            batch.set_states(Some(SpanStates::new(Some(kept), other)));
             let shared = model.forward(&batch).unwrap().to_vec();
             let own = logits(&mut model, &[prefix.as_slice(), &tail].concat(), 60);
             assert!(own[prefix.len()..].concat() == shared, "{case}");
@@ -197,6 +212,7 @@ fn copied_page_equals_original() {
         let step = |model: &mut Model, id: u32, table: &[u32]| {
             let mut batch = Batch::default();
             batch.push(&[id], prompt.len(), table, Want::Last);
+            batch.set_states(Some(SpanStates::new(Some(0), 1)));
             model.forward(&batch).unwrap().to_vec()
         };
         let first = step(&mut model, 3, &[0, 1]);

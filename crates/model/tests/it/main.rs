@@ -17,6 +17,7 @@ mod hidden;
 mod hostile;
 mod invariance;
 mod real_vocabularies;
+mod recurrent;
 mod refusals;
 mod safetensors;
 mod safetensors_hostile;

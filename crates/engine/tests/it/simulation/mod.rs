@@ -14,7 +14,7 @@ use crate::support::watched::Watched;
 use crate::support::{Answer, Asked, Bench, Random};
 use caller::{Caller, POISON_ERROR};
 use engine::fake::FakeConfig;
-use engine::{EngineConfig, Policy, RequestId, Terms};
+use engine::{Policy, RequestId, Terms};
 use scene::{HABIT, dims, request};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -57,6 +57,8 @@ impl Simulation {
         let mut random = Random(seed);
         let closes = 50 + random.below(300) as usize;
         let closes = random.chance(25).then_some(closes);
+        // By the seed, so that the events of the others are drawn as before.
+        let recurrent = seed.is_multiple_of(3);
         let alone = FakeConfig {
             dims: dims(64),
             eos_probability: 0.01,
@@ -64,7 +66,7 @@ impl Simulation {
             habit: HABIT,
             ..FakeConfig::default()
         };
-        let mut bench = scene::bench(&mut random);
+        let mut bench = scene::bench(&mut random, recurrent);
         let watched = Watched::default();
         bench.engine.observe(watched.observer());
         Self {
@@ -77,13 +79,7 @@ impl Simulation {
             trace: DefaultHasher::new(),
             ends: HashMap::new(),
             closes,
-            solo: Bench::new(
-                alone,
-                EngineConfig {
-                    prefix_cache: false,
-                    ..EngineConfig::default()
-                },
-            ),
+            solo: scene::solo(alone, recurrent),
         }
     }
 

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Probability that answers repeat themselves.
 pub(crate) const HABIT: f32 = 0.7;
 
+/// States for as many sequences as a caller has choices.
+const STATES_LEAST: usize = 8;
+
 /// Sizes of a small engine.
 pub(crate) fn dims(pages: usize) -> Dims {
     Dims {
@@ -63,9 +66,16 @@ fn draft(random: &mut Random) -> FakeConfig {
     }
 }
 
-/// An engine, sometimes with a draft model.
-pub(crate) fn bench(random: &mut Random) -> Bench {
-    let model = Box::new(FakeModel::new(model(random)));
+/// An engine, sometimes with a draft model. `recurrent`: of a model with states, few or many.
+pub(crate) fn bench(random: &mut Random, recurrent: bool) -> Bench {
+    let model = match recurrent {
+        true => {
+            let states = STATES_LEAST + random.below(40) as usize;
+            FakeModel::recurrent(model(random), states)
+        }
+        false => FakeModel::new(model(random)),
+    };
+    let model = Box::new(model);
     let config = config(random);
     match config.speculation {
         Speculation::Draft => {
@@ -74,6 +84,19 @@ pub(crate) fn bench(random: &mut Random) -> Bench {
         }
         _ => Bench::with(model, config),
     }
+}
+
+/// An engine without a prefix cache, for one request at a time.
+pub(crate) fn solo(model: FakeConfig, recurrent: bool) -> Bench {
+    let config = EngineConfig {
+        prefix_cache: false,
+        ..EngineConfig::default()
+    };
+    let model = match recurrent {
+        true => FakeModel::recurrent(model, 64),
+        false => FakeModel::new(model),
+    };
+    Bench::with(Box::new(model), config)
 }
 
 /// Bounds from tight to wide.

@@ -9,12 +9,14 @@ pub(crate) mod saved_gpt_oss;
 use case::Case;
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
-use model::{Batch, Forward, LoadError, LoadOptions, Model, Want};
+use model::{Batch, Forward, LoadError, LoadOptions, Model, SpanStates, Want};
 
 /// Rows of a batch of test models.
 pub(crate) const ROWS: usize = 128;
 /// Positions in a page of test models: few, so that short prompts have several pages.
 pub(crate) const PAGE: usize = 16;
+/// States of sequences of test models.
+pub(crate) const STATES: usize = 16;
 /// Pages of test models.
 pub(crate) const PAGES: usize = 128;
 
@@ -60,6 +62,7 @@ pub(crate) fn options(context_max: Option<usize>) -> LoadOptions {
         page_tokens: PAGE,
         pages: PAGES,
         kv: KvKind::F16,
+        states: STATES,
         rows_max: ROWS,
         logit_rows_max: ROWS,
     }
@@ -92,6 +95,7 @@ pub(crate) fn logits(model: &mut Model, ids: &[u32], first_page: usize) -> Vec<V
     for (chunk, ids) in ids.chunks(ROWS).enumerate() {
         batch.clear();
         batch.push(ids, chunk * ROWS, &table, Want::All);
+        batch.set_states(Some(SpanStates::alternating(0, chunk, chunk * ROWS)));
         all.extend(
             model
                 .forward(&batch)

@@ -1,0 +1,97 @@
+//! The step of the gated delta rule over [`Lanes`].
+//!
+//! # Safety
+//! All functions: the processor has the level of `L`.
+
+use super::lanes::Lanes;
+
+/// Vectors of columns side by side: enough to hide the latency of a sum.
+const SIDE_BY_SIDE: usize = 4;
+
+/// The vector path of [`crate::recurrent::reference::delta_step`]. Each column is computed in the order of the rows, whatever
+/// the width of a vector is.
+#[inline(always)]
+pub(crate) unsafe fn delta_step<L: Lanes>(
+    state: &mut [f32],
+    key: &[f32],
+    query: &[f32],
+    value: &[f32],
+    [decay, rate]: [f32; 2],
+    out: &mut [f32],
+) {
+    let columns = value.len();
+    assert!(columns == out.len() && state.len() == key.len() * columns && key.len() == query.len());
+    assert!(columns.is_multiple_of(L::WIDTH), "whole vectors");
+    let at = state.as_mut_ptr();
+    let mut column = 0;
+    // SAFETY: columns and rows stay within the slices, whose lengths were compared.
+    unsafe {
+        while column + SIDE_BY_SIDE * L::WIDTH <= columns {
+            let (value, out) = (value.as_ptr().add(column), out.as_mut_ptr().add(column));
+            step_columns::<L, SIDE_BY_SIDE>(
+                at.add(column),
+                columns,
+                key,
+                query,
+                value,
+                decay,
+                rate,
+                out,
+            );
+            column += SIDE_BY_SIDE * L::WIDTH;
+        }
+        while column < columns {
+            let (value, out) = (value.as_ptr().add(column), out.as_mut_ptr().add(column));
+            step_columns::<L, 1>(at.add(column), columns, key, query, value, decay, rate, out);
+            column += L::WIDTH;
+        }
+    }
+}
+
+/// Columns of `N` vectors from `state` on, whose rows are `stride` apart.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "scalars and pointers of one loop"
+)]
+#[inline(always)]
+unsafe fn step_columns<L: Lanes, const N: usize>(
+    state: *mut f32,
+    stride: usize,
+    key: &[f32],
+    query: &[f32],
+    value: *const f32,
+    decay: f32,
+    rate: f32,
+    out: *mut f32,
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let (decay, rate) = (L::splat(decay), L::splat(rate));
+        let mut sums = [L::splat(0.0); N];
+        for (row, &key) in key.iter().enumerate() {
+            let (at, key) = (state.add(row * stride), L::splat(key));
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let entry = L::load(at.add(i * L::WIDTH)).mul(decay);
+                entry.store(at.add(i * L::WIDTH));
+                *sum = entry.mul_add(key, *sum);
+            }
+        }
+        let mut deltas = [L::splat(0.0); N];
+        for (i, delta) in deltas.iter_mut().enumerate() {
+            *delta = L::load(value.add(i * L::WIDTH)).sub(sums[i]).mul(rate);
+            sums[i] = L::splat(0.0);
+        }
+        for (row, (&key, &query)) in key.iter().zip(query).enumerate() {
+            let at = state.add(row * stride);
+            let (key, query) = (L::splat(key), L::splat(query));
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let entry = key.mul_add(deltas[i], L::load(at.add(i * L::WIDTH)));
+                entry.store(at.add(i * L::WIDTH));
+                *sum = entry.mul_add(query, *sum);
+            }
+        }
+        for (i, sum) in sums.iter().enumerate() {
+            sum.store(out.add(i * L::WIDTH));
+        }
+    }
+}

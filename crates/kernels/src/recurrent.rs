@@ -1,0 +1,283 @@
+//! Recurrent layers: a causal convolution, and the gated delta rule (Yang et al. 2025, "Gated Delta Networks").
+//!
+//! Both keep what they need of earlier tokens in a state of fixed size ([`StateStore`]). A batch reads the states before its
+//! spans and writes others ([`ScanPlan`]): a state is never changed.
+//!
+//! A prompt is a loop over tokens, of the same steps as decoding, so the result does not depend on how the prompt was
+//! divided. Workers share the heads and, in each, blocks of [`BLOCK_COLUMNS`] columns of the state, which stay in the first
+//! cache over all tokens of a span.
+#![allow(unsafe_code)] // Workers write disjoint states and columns; each block says why they are.
+
+pub(crate) mod reference;
+mod scan_plan;
+mod state_store;
+#[cfg(test)]
+mod tests;
+
+pub use scan_plan::ScanPlan;
+pub use state_store::{StateShape, StateStore};
+
+use crate::dispatch::by_isa;
+use crate::pool::DisjointSlice;
+use crate::{Isa, Pool, add_mul, silu_in_place};
+use scan_plan::ScanSpan;
+use std::ops::Range;
+
+/// Columns of a head's state that are computed together.
+const BLOCK_COLUMNS: usize = 64;
+
+/// Columns of a head's state are a multiple of this.
+pub const STATE_COLUMN_GROUP: usize = 16;
+
+/// Heads of the gated delta rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaShape {
+    /// Heads of queries and keys.
+    pub key_heads: usize,
+    /// Heads of values, a multiple of the heads of keys.
+    pub value_heads: usize,
+    /// Elements of a query and of a key.
+    pub key_dim: usize,
+    /// Elements of a value, a multiple of [`STATE_COLUMN_GROUP`].
+    pub value_dim: usize,
+    /// Whether consecutive heads of values have the same key; else each `key_heads`-th.
+    pub grouped: bool,
+}
+
+impl DeltaShape {
+    /// Columns of queries, keys and values together.
+    pub fn cols(&self) -> usize {
+        2 * self.key_heads * self.key_dim + self.value_cols()
+    }
+
+    /// Columns of all values.
+    pub fn value_cols(&self) -> usize {
+        self.value_heads * self.value_dim
+    }
+
+    /// Entries of the states of all heads.
+    pub fn state_len(&self) -> usize {
+        self.value_cols() * self.key_dim
+    }
+
+    fn key_head(&self, value_head: usize) -> usize {
+        match self.grouped {
+            true => value_head / (self.value_heads / self.key_heads),
+            false => value_head % self.key_heads,
+        }
+    }
+}
+
+/// Convolves each column with its taps over time and applies silu. `taps` has shape `(conv_rows + 1, cols)`, the last row
+/// for the present; `x` and `out` have shape `(rows, cols)`. Writes the convolution's part of the states.
+///
+/// # Panics
+/// If the shapes differ from those of the plan and the store.
+pub fn causal_conv(
+    isa: Isa,
+    pool: &mut Pool,
+    plan: &ScanPlan,
+    (store, layer): (&mut StateStore, usize),
+    taps: &[f32],
+    x: &[f32],
+    out: &mut [f32],
+) {
+    let shape = *store.shape();
+    let (cols, kept) = (shape.conv_cols, shape.conv_rows);
+    let rows = plan.span_of_row.len();
+    assert!(layer < shape.layers && taps.len() == (kept + 1) * cols);
+    assert!(x.len() == rows * cols && out.len() == rows * cols);
+    let floats = &store.floats;
+    let before = |span: &ScanSpan, at: usize| {
+        let start = shape.start(span.before?, layer) + at * cols;
+        Some(&floats[start..][..cols])
+    };
+    pool.rows(out, cols, |row, out| {
+        let span = &plan.spans[plan.span_of_row[row] as usize];
+        out.fill(0.0);
+        for (tap, weights) in taps.chunks_exact(cols).enumerate() {
+            // Tap `kept` is for the present; where earlier rows are missing, nothing is added.
+            let at = row - span.rows.start + tap;
+            let input = match at.checked_sub(kept) {
+                Some(at) => Some(&x[(span.rows.start + at) * cols..][..cols]),
+                None => before(span, at),
+            };
+            if let Some(input) = input {
+                add_mul(isa, out, weights, input);
+            }
+        }
+        silu_in_place(isa, out);
+    });
+    keep_inputs(plan, store, layer, x);
+}
+
+/// Writes the convolution's part of the states: the last inputs.
+fn keep_inputs(plan: &ScanPlan, store: &mut StateStore, layer: usize, x: &[f32]) {
+    let shape = *store.shape();
+    let (cols, kept) = (shape.conv_cols, shape.conv_rows);
+    for span in &plan.spans {
+        for write in &plan.writes[span.writes.clone()] {
+            let to = shape.start(write.state, layer);
+            let done = write.row - span.rows.start;
+            for at in 0..kept {
+                let to = to + at * cols..to + (at + 1) * cols;
+                match ((done + at).checked_sub(kept), span.before) {
+                    (Some(row), _) => {
+                        let row = &x[(span.rows.start + row) * cols..][..cols];
+                        store.floats[to].copy_from_slice(row);
+                    }
+                    (None, Some(before)) => {
+                        let from = shape.start(before, layer) + (done + at) * cols;
+                        store.floats.copy_within(from..from + cols, to.start);
+                    }
+                    (None, None) => store.floats[to].fill(0.0),
+                }
+            }
+        }
+    }
+}
+
+/// Input of the gated delta rule.
+#[derive(Clone, Copy, Debug)]
+pub struct DeltaRows<'a> {
+    /// Queries, keys and values of all heads, shape `(rows, cols)`.
+    pub mixed: &'a [f32],
+    /// Of each head the factor of the state, and the share of a correction; shape `(rows, 2 * value_heads)`.
+    pub gates: &'a [f32],
+}
+
+/// The gated delta rule. `out` has shape `(rows, value_cols)`. Writes the recurrent part of the states.
+///
+/// # Panics
+/// If the shapes differ from those of the plan and the store.
+pub fn delta_scan(
+    isa: Isa,
+    pool: &mut Pool,
+    plan: &ScanPlan,
+    (store, layer): (&mut StateStore, usize),
+    heads: &DeltaShape,
+    rows: DeltaRows<'_>,
+    out: &mut [f32],
+) {
+    let (shape, count) = (*store.shape(), plan.span_of_row.len());
+    let DeltaRows { mixed, gates } = rows;
+    assert!(layer < shape.layers && shape.scan_len == heads.state_len());
+    assert!(mixed.len() == count * heads.cols() && gates.len() == count * 2 * heads.value_heads);
+    assert_eq!(out.len(), count * heads.value_cols());
+    let blocks = heads.value_dim.div_ceil(BLOCK_COLUMNS);
+    let floats = DisjointSlice::new(&mut store.floats);
+    let out = DisjointSlice::new(out);
+    let run = |task: usize| {
+        let block = HeadBlock::new(heads, task / blocks, task % blocks);
+        let part = |state: u32| {
+            let start = shape.start(state, layer) + shape.scan_start() + block.start;
+            // SAFETY: the parts of different tasks do not overlap; a task uses the parts of different states at one
+            // time, since the plan holds no state that is written twice, or read and written.
+            unsafe { floats.part(start..start + block.len) }
+        };
+        for span in &plan.spans {
+            let writes = &plan.writes[span.writes.clone()];
+            let Some((first, rest)) = writes.split_first() else {
+                continue;
+            };
+            let mut state = part(first.state);
+            match span.before {
+                Some(before) => state.copy_from_slice(part(before)),
+                None => state.fill(0.0),
+            }
+            let step = |state: &mut [f32], rows: Range<usize>| {
+                for row in rows {
+                    let columns = block.out_columns(row);
+                    // SAFETY: each row's columns belong to one task.
+                    let out = unsafe { out.part(columns) };
+                    block.step(
+                        isa,
+                        state,
+                        &mixed[row * heads.cols()..][..heads.cols()],
+                        &gates[row * 2 * heads.value_heads..],
+                        out,
+                    );
+                }
+            };
+            step(state, span.rows.start..first.row);
+            let mut row = first.row;
+            for write in rest {
+                let next = part(write.state);
+                next.copy_from_slice(state);
+                state = next;
+                step(state, row..write.row);
+                row = write.row;
+            }
+        }
+    };
+    pool.guided(heads.value_heads * blocks, 1, |tasks| tasks.for_each(&run));
+}
+
+/// Some columns of one head.
+struct HeadBlock {
+    head: usize,
+    /// Columns of all values.
+    value_cols: usize,
+    /// Where the queries, the keys and the values of the block begin in a row.
+    query: Range<usize>,
+    key: Range<usize>,
+    value: Range<usize>,
+    /// Where the block begins in a row of the output.
+    column: usize,
+    /// Where the block begins in the recurrent part of a state, and its entries.
+    start: usize,
+    len: usize,
+}
+
+impl HeadBlock {
+    fn new(heads: &DeltaShape, head: usize, block: usize) -> Self {
+        let (key_dim, value_dim) = (heads.key_dim, heads.value_dim);
+        let first = block * BLOCK_COLUMNS;
+        let columns = BLOCK_COLUMNS.min(value_dim - first);
+        let query = heads.key_head(head) * key_dim;
+        let key = heads.key_heads * key_dim + query;
+        let column = head * value_dim + first;
+        let value = 2 * heads.key_heads * key_dim + column;
+        Self {
+            head,
+            value_cols: heads.value_cols(),
+            query: query..query + key_dim,
+            key: key..key + key_dim,
+            value: value..value + columns,
+            column,
+            start: column * key_dim,
+            len: columns * key_dim,
+        }
+    }
+
+    fn out_columns(&self, row: usize) -> Range<usize> {
+        let start = row * self.value_cols + self.column;
+        start..start + self.value.len()
+    }
+
+    fn step(&self, isa: Isa, state: &mut [f32], mixed: &[f32], gates: &[f32], out: &mut [f32]) {
+        let part = |range: &Range<usize>| &mixed[range.clone()];
+        let gate = [gates[2 * self.head], gates[2 * self.head + 1]];
+        delta_step(
+            isa,
+            state,
+            part(&self.key),
+            part(&self.query),
+            part(&self.value),
+            gate,
+            out,
+        );
+    }
+}
+
+by_isa! {
+    reference::delta_step, crate::arch::recurrent::delta_step;
+    fn delta_step(
+        state: &mut [f32],
+        key: &[f32],
+        query: &[f32],
+        value: &[f32],
+        gate: [f32; 2],
+        out: &mut [f32],
+    )
+}

@@ -1,0 +1,230 @@
+//! A recurrent model in an engine: a sequence that is preempted, forked, parked or continued has the bits of one that was
+//! not.
+
+use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams};
+use engine::{Terms, Token};
+use kernels::{Isa, KvKind, Pool};
+use model::gguf::Gguf;
+use model::synth::SynthSpec;
+use model::{Architecture, LoadOptions, Model};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{PoolLimits, Read, Reader, SegmentPool};
+
+const VOCAB: u32 = 400;
+const PAGE: usize = 16;
+
+/// An engine with the model, and the streams of its answers.
+struct Bench {
+    engine: Engine,
+    handle: Handle,
+    pool: SegmentPool<Token>,
+    now: Instant,
+}
+
+/// Tokens and the bits of their log-probabilities.
+type Said = Vec<(u32, u32)>;
+
+/// What is asked.
+#[derive(Clone)]
+struct Ask {
+    prompt: Vec<u32>,
+    tokens: usize,
+    seed: u64,
+    /// Tokens of the prompt that are the beginning of the answer.
+    answered: u32,
+    first_choice: u32,
+    choices: usize,
+    credit_window: u64,
+}
+
+impl Ask {
+    fn new(seed: u64, len: u32, tokens: usize) -> Self {
+        let ids = (0..len).map(|i| 300 + (i * i + i * seed as u32) % 90);
+        Self {
+            prompt: ids.collect(),
+            tokens,
+            seed,
+            answered: 0,
+            first_choice: 0,
+            choices: 1,
+            credit_window: 0,
+        }
+    }
+}
+
+impl Bench {
+    #[expect(clippy::disallowed_methods, reason = "where virtual time starts")]
+    fn new(pages: usize, states: usize) -> Self {
+        let spec = SynthSpec {
+            vocab: VOCAB,
+            ..SynthSpec::tiny(Architecture::Qwen35)
+        };
+        let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
+        let options = LoadOptions {
+            context_max: Some(256),
+            page_tokens: PAGE,
+            pages,
+            kv: KvKind::F16,
+            states,
+            rows_max: 64,
+            logit_rows_max: 32,
+        };
+        let model = Model::load(gguf, Isa::detect(), Pool::new(2), &options, &mut |_| {});
+        let (model, now) = (Box::new(model.unwrap()), Instant::now());
+        let mut engine = Engine::new(model, EngineConfig::default(), now).unwrap();
+        Self {
+            handle: engine.handle(),
+            engine,
+            pool: SegmentPool::new(PoolLimits { segments_max: 1000 }),
+            now,
+        }
+    }
+
+    fn submit(&self, ask: &Ask) -> Vec<Reader<Token>> {
+        let (mut readers, mut choices) = (Vec::new(), Vec::new());
+        for _ in 0..ask.choices {
+            let (tokens, reader) = stream::open(&self.pool, ask.tokens).unwrap();
+            readers.push(reader);
+            choices.push(Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            });
+        }
+        let request = Request {
+            prompt: ask.prompt.clone().into(),
+            sampling: SamplingParams {
+                temperature: 0.8,
+                top_k: 20,
+                logprobs: true,
+                seed: ask.seed,
+                answered: ask.answered,
+                ..SamplingParams::default()
+            },
+            max_tokens: ask.tokens,
+            eos: Arc::from([]),
+            choices,
+            first_choice: ask.first_choice,
+            paused: false,
+            embedding: None,
+            deadline: None,
+            credit_window: ask.credit_window,
+            terms: Terms::default(),
+            progress: Arc::new(Progress::default()),
+            permits: None,
+            held: None,
+            remote: None,
+        };
+        self.handle.submit(request).unwrap();
+        readers
+    }
+
+    /// Runs until nothing is left to do; returns what all readers got, read every few steps.
+    fn run(&mut self, asked: &[Ask]) -> Vec<Said> {
+        let mut readers = Vec::new();
+        for ask in asked {
+            readers.extend(self.submit(ask));
+        }
+        let mut said = vec![Said::new(); readers.len()];
+        let wanted: usize = asked.iter().map(|ask| ask.tokens * ask.choices).sum();
+        for step in 0.. {
+            let next = self.engine.step(self.now).next;
+            self.now += Duration::from_millis(1);
+            if next != Next::Step || step % 8 == 0 {
+                for (reader, said) in readers.iter_mut().zip(&mut said) {
+                    read(reader, said);
+                }
+            }
+            let got: usize = said.iter().map(Vec::len).sum();
+            if got == wanted {
+                return said;
+            }
+            assert!(step < 10_000, "{got} of {wanted} tokens");
+        }
+        unreachable!("returned above")
+    }
+}
+
+fn read(reader: &mut Reader<Token>, said: &mut Said) {
+    let mut items = [Token {
+        id: 0,
+        logprob: 0.0,
+    }; 32];
+    while let Read::Items(n) = reader.read(&mut items) {
+        let items = items[..n].iter();
+        said.extend(items.map(|token| (token.id, token.logprob.to_bits())));
+    }
+    reader.accept(reader.cursor());
+}
+
+/// The answer to a request in an engine of its own, with plenty of everything.
+fn alone(ask: &Ask) -> Said {
+    let [said] = <[Said; 1]>::try_from(Bench::new(80, 32).run(std::slice::from_ref(ask))).unwrap();
+    assert_eq!(said.len(), ask.tokens);
+    said
+}
+
+#[test]
+fn preempted_and_parked_sequences_have_the_bits_of_others() {
+    // Pages for two of six sequences.
+    let mut bench = Bench::new(20, 16);
+    let asked: Vec<_> = (0..6)
+        .map(|seed| Ask {
+            credit_window: if seed % 2 == 0 { 0 } else { 4 },
+            ..Ask::new(seed, 20 + 9 * seed as u32, 60)
+        })
+        .collect();
+    let together = bench.run(&asked);
+    let stats = bench.engine.stats();
+    assert!(stats.preemptions() > 0, "nothing was preempted");
+    assert!(stats.parks() > 0, "nothing was parked");
+    for (ask, said) in asked.iter().zip(&together) {
+        assert!(*said == alone(ask), "seed {}", ask.seed);
+    }
+}
+
+#[test]
+fn choices_and_continued_answers_have_the_bits_of_whole_ones() {
+    let ask = Ask {
+        choices: 4,
+        ..Ask::new(7, 37, 50)
+    };
+    let mut bench = Bench::new(80, 32);
+    let choices = bench.run(std::slice::from_ref(&ask));
+    for (choice, said) in (0..).zip(&choices) {
+        let single = Ask {
+            choices: 1,
+            first_choice: choice,
+            ..ask.clone()
+        };
+        assert!(*said == alone(&single), "choice {choice}");
+    }
+    let said = &choices[0];
+    for cut in [1, 10, 11, 27, 49] {
+        let continued = Ask {
+            prompt: ask
+                .prompt
+                .iter()
+                .copied()
+                .chain(said[..cut].iter().map(|t| t.0))
+                .collect(),
+            tokens: 50 - cut,
+            answered: cut as u32,
+            choices: 1,
+            ..ask.clone()
+        };
+        // In the engine with checkpoints of the beginning, and in one without.
+        let before = bench.engine.stats().prefix_hit_tokens();
+        assert!(
+            bench.run(std::slice::from_ref(&continued))[0] == said[cut..],
+            "cut at {cut}"
+        );
+        assert!(
+            bench.engine.stats().prefix_hit_tokens() > before,
+            "from a checkpoint"
+        );
+        assert!(alone(&continued) == said[cut..], "cut at {cut}, alone");
+    }
+}

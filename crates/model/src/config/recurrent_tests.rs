@@ -1,0 +1,104 @@
+//! Recurrent layers in metadata: which there are, and bounds.
+
+use super::tests::{Field, keys, read, with};
+use super::{Config, ConfigError};
+use kernels::KvKind;
+
+fn qwen35(changes: &[(&str, Field)]) -> Result<Config, ConfigError> {
+    read(&with("qwen35", changes))
+}
+
+#[test]
+fn recurrent_layers_have_no_keys_and_values() {
+    let config = qwen35(&[("block_count", Field::U32(5))]).unwrap();
+    let recurrent = config.recurrent.as_ref().unwrap();
+    assert_eq!(recurrent.layers, [true, false, true, false, true]);
+    assert_eq!((recurrent.count(), recurrent.taps), (3, 4));
+    let attends = config.shapes.iter().map(|shape| shape.attends());
+    assert_eq!(
+        attends.collect::<Vec<_>>(),
+        [false, true, false, true, false]
+    );
+    let shapes = config.kv_shapes(1, 32, KvKind::F16);
+    assert_eq!(shapes.iter().map(|s| s.layers).collect::<Vec<_>>(), [2]);
+    // The last layer keeps a state, so it runs for all rows.
+    assert_eq!(config.last_stored_layer(), 4);
+    // Three layers: three inputs of 128 columns, and four heads of 16 times 16.
+    assert_eq!(config.state_bytes(), Some(3 * 4 * (3 * 128 + 4 * 16 * 16)));
+    assert_eq!(read(&keys("qwen3")).unwrap().state_bytes(), None);
+}
+
+#[test]
+fn layers_are_listed_or_periodic() {
+    let each = |changes: &[(&str, Field)]| {
+        let mut all = vec![("block_count", Field::U32(8))];
+        all.extend(changes.iter().cloned());
+        qwen35(&all).map(|config| config.recurrent.unwrap().layers)
+    };
+    let period = |period| ("full_attention_interval", Field::U32(period));
+    let attends = |layers: Vec<bool>| {
+        let layers = layers.iter().enumerate();
+        let attends = layers.filter(|(_, recurrent)| !**recurrent);
+        attends.map(|(layer, _)| layer).collect::<Vec<_>>()
+    };
+    assert_eq!(attends(each(&[period(4)]).unwrap()), [3, 7]);
+    let mut flags = vec![true; 8];
+    flags[2] = false;
+    let listed = ("attention.recurrent_layers", Field::Flags(flags.clone()));
+    assert_eq!(attends(each(std::slice::from_ref(&listed)).unwrap()), [2]);
+    // A layer that predicts further tokens is in the list, and is not run.
+    let predicting = [listed.clone(), ("nextn_predict_layers", Field::U32(1))];
+    assert_eq!(each(&predicting).unwrap(), flags[..7]);
+    for (change, why) in [
+        (period(9), "`qwen35.full_attention_interval` is all"),
+        (period(1), "`qwen35.full_attention_interval` is none"),
+        (period(0), "must be 1 to 512"),
+        (
+            ("attention.recurrent_layers", Field::Flags(vec![true; 8])),
+            "`qwen35.attention.recurrent_layers` is all, must be recurrent layers and others",
+        ),
+        (
+            ("attention.recurrent_layers", Field::Flags(vec![true; 7])),
+            "8 long, one for each layer",
+        ),
+    ] {
+        let error = each(std::slice::from_ref(&change)).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn sizes_of_states_are_bounded_by_name() {
+    for (key, value, why) in [
+        ("ssm.conv_kernel", 1, "must be 2 to 64"),
+        ("ssm.conv_kernel", 1 << 20, "must be 2 to 64"),
+        ("ssm.state_size", 8, "must be 16 to 1024"),
+        ("ssm.state_size", 24, "must be a multiple of 16"),
+        ("ssm.state_size", u32::MAX, "must be 16 to 1024"),
+        ("ssm.group_count", 0, "must be 1 to 1024"),
+        ("ssm.time_step_rank", 3, "must be a multiple of 2"),
+        ("ssm.time_step_rank", u32::MAX, "must be 1 to 1024"),
+        (
+            "ssm.inner_size",
+            65,
+            "must be 64, which is ssm.time_step_rank times ssm.state_size",
+        ),
+    ] {
+        let error = qwen35(&[(key, Field::U32(value))]).unwrap_err().to_string();
+        assert!(error.contains(&format!("`qwen35.{key}`")), "{error}");
+        assert!(error.contains(why), "{error}");
+    }
+    for key in [
+        "conv_kernel",
+        "state_size",
+        "group_count",
+        "time_step_rank",
+        "inner_size",
+    ] {
+        let name = format!("qwen35.ssm.{key}");
+        let mut all = keys("qwen35");
+        all.retain(|(other, _)| *other != name);
+        let error = read(&all).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{name}` is missing")), "{error}");
+    }
+}

@@ -1,0 +1,96 @@
+//! The weights of a recurrent layer.
+
+use super::LoadError;
+use super::layer::{Linear, Names, linear};
+use super::tensors::Tensors;
+use crate::Config;
+use crate::config::RecurrentConfig;
+use crate::norm::Norm;
+use kernels::Matrix;
+
+/// Gated DeltaNet: a convolution over time, then the gated delta rule.
+pub(crate) struct DeltaNet {
+    /// Queries, keys and values of all heads: `(cols, dim)`.
+    pub(crate) input: Linear,
+    /// Gate of the output: `(value_cols, dim)`.
+    pub(crate) gate: Linear,
+    /// `(value_heads, dim)`: how fast a head forgets.
+    pub(crate) decay: Linear,
+    /// `(value_heads, dim)`: how much of an error a head corrects.
+    pub(crate) rate: Linear,
+    /// Taps of the convolution, `(taps, cols)`; the last row for the present.
+    pub(crate) taps: Vec<f32>,
+    /// Addend of the decay (value_heads).
+    pub(crate) decay_bias: Vec<f32>,
+    /// Factor of the decay (value_heads); negative.
+    pub(crate) decay_factor: Vec<f32>,
+    /// Norm of each head's output.
+    pub(crate) norm: Norm,
+    /// `(dim, value_cols)`.
+    pub(crate) out: Linear,
+}
+
+impl DeltaNet {
+    pub(super) fn load(
+        tensors: &mut Tensors<'_>,
+        config: &Config,
+        recurrent: &RecurrentConfig,
+        names: &Names,
+    ) -> Result<Self, LoadError> {
+        let (dim, heads, taps) = (config.dim, &recurrent.heads, recurrent.taps);
+        let (cols, values) = (heads.cols(), heads.value_cols());
+        let each = heads.value_heads;
+        let (decay, rate) = load_decay_and_rate(tensors, recurrent, names, dim)?;
+        let by_column = tensors.table(&names.weight("ssm_conv1d"), cols, taps)?;
+        let factor = format!("blk.{}.ssm_a", names.layer);
+        let decay_factor = tensors.vector(&factor, each)?;
+        // A state would grow without bound.
+        if let Some(index) = decay_factor.iter().position(|&factor| factor > 0.0) {
+            return Err(LoadError::Value {
+                tensor: factor,
+                index,
+            });
+        }
+        Ok(Self {
+            input: linear(tensors, names, "attn_qkv", cols, dim)?,
+            gate: linear(tensors, names, "attn_gate", values, dim)?,
+            decay,
+            rate,
+            taps: transposed(&by_column, taps),
+            decay_bias: tensors.vector(&names.bias("ssm_dt"), each)?,
+            decay_factor,
+            norm: Norm::rms(tensors.vector(&names.weight("ssm_norm"), heads.value_dim)?),
+            out: linear(tensors, names, "ssm_out", dim, values)?,
+        })
+    }
+
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let all = [&self.input, &self.gate, &self.decay, &self.rate, &self.out];
+        all.into_iter().map(|linear| &linear.weight)
+    }
+}
+
+/// Decay and rate, from two tensors, or from one with the rows of each key head together.
+fn load_decay_and_rate(
+    tensors: &mut Tensors<'_>,
+    recurrent: &RecurrentConfig,
+    names: &Names,
+    dim: usize,
+) -> Result<(Linear, Linear), LoadError> {
+    let heads = &recurrent.heads;
+    if !heads.grouped {
+        let mut part = |name| linear(tensors, names, name, heads.value_heads, dim);
+        return Ok((part("ssm_alpha")?, part("ssm_beta")?));
+    }
+    let group = heads.value_heads / heads.key_heads;
+    let name = names.weight("ssm_ba");
+    let [rate, decay] = tensors.alternating(&name, heads.value_heads, group, dim)?;
+    let linear = |weight| Linear { weight, bias: None };
+    Ok((linear(decay), linear(rate)))
+}
+
+/// `(cols, taps)` as `(taps, cols)`.
+fn transposed(by_column: &[f32], taps: usize) -> Vec<f32> {
+    let of_tap = |tap: usize| by_column.iter().skip(tap).step_by(taps).copied();
+    (0..taps).flat_map(of_tap).collect()
+}
