@@ -86,6 +86,17 @@ pub(crate) fn sum_of(row: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     sums.iter().sum()
 }
 
+/// The sum of the products of two rows' entries, in an order that depends on the length only.
+pub(crate) fn sum_of_products(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0; SUMS];
+    for (a, b) in a.chunks(SUMS).zip(b.chunks(SUMS)) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum()
+}
+
 /// Subtracts the mean and `deviations` standard deviations from each entry, and replaces what is negative then by 0.
 pub(crate) fn keep_largest(row: &mut [f32], deviations: f32) {
     let mean = sum(row) / row.len() as f32;

@@ -15,6 +15,13 @@ const KNOWN: &[Known] = &[
     known_repository("qwen3.5:2b", "unsloth/Qwen3.5-2B-GGUF", "Q8_0"),
     known_repository("qwen3.5:4b", "unsloth/Qwen3.5-4B-GGUF", "Q4_K_M"),
     known_repository("qwen3.5:27b", "unsloth/Qwen3.5-27B-GGUF", "Q4_K_M"),
+    known_repository("qwen3.5:35b", "unsloth/Qwen3.5-35B-A3B-GGUF", "Q4_K_M"),
+    known_repository("qwen3.6:35b", "unsloth/Qwen3.6-35B-A3B-GGUF", "Q4_K_M"),
+    known_repository(
+        "qwen3-next:80b",
+        "unsloth/Qwen3-Next-80B-A3B-Instruct-GGUF",
+        "Q4_K_M",
+    ),
     known_repository("qwen3.6:27b", "unsloth/Qwen3.6-27B-GGUF", "Q4_K_M"),
     known_repository("qwen3:4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M"),
     known_repository("qwen3:0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0"),

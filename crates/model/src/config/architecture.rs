@@ -49,6 +49,10 @@ pub enum Architecture {
     Qwen3Vl,
     /// Qwen 3 with experts.
     Qwen3Moe,
+    /// Qwen 3.5 and later, with experts.
+    Qwen35Moe,
+    /// Qwen 3 Next.
+    Qwen3Next,
     /// Granite 3 and 4 with experts, without recurrent layers.
     GraniteMoe,
     /// OLMoE.
@@ -63,7 +67,7 @@ pub enum Architecture {
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -87,6 +91,8 @@ impl Architecture {
         Self::Qwen2Vl,
         Self::Qwen3Vl,
         Self::Qwen3Moe,
+        Self::Qwen35Moe,
+        Self::Qwen3Next,
         Self::GraniteMoe,
         Self::Olmoe,
         Self::GptOss,
@@ -120,6 +126,8 @@ impl Architecture {
             Self::Qwen2Vl => "qwen2vl",
             Self::Qwen3Vl => "qwen3vl",
             Self::Qwen3Moe => "qwen3moe",
+            Self::Qwen35Moe => "qwen35moe",
+            Self::Qwen3Next => "qwen3next",
             Self::GraniteMoe => "granitemoe",
             Self::Olmoe => "olmoe",
             Self::GptOss => "gpt-oss",

@@ -67,6 +67,7 @@ pub(super) fn read(
         None => grouped(keys, DENSE, limits::HIDDEN)?,
     };
     let shared_hidden = match keys.size(SHARED, 0, limits::HIDDEN)? {
+        None | Some(0) if traits.shared_gate => grouped(keys, DENSE, limits::HIDDEN)?,
         None | Some(0) => 0,
         Some(_) if !shared => return Err(keys.unsupported(SHARED, "a shared expert")),
         Some(_) => grouped(keys, SHARED, limits::HIDDEN)?,

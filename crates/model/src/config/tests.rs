@@ -19,11 +19,20 @@ pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
         Field::Text(name.to_owned()),
     )];
     keys.extend(plain.map(|(key, value)| (format!("{name}.{key}"), value)));
-    if ["qwen3moe", "granitemoe", "olmoe", "gpt-oss"].contains(&name) {
+    if [
+        "qwen3moe",
+        "qwen35moe",
+        "qwen3next",
+        "granitemoe",
+        "olmoe",
+        "gpt-oss",
+    ]
+    .contains(&name)
+    {
         let experts = [("expert_count", 4), ("expert_used_count", 2)];
         keys.extend(experts.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
     }
-    if name == "qwen35" {
+    if ["qwen35", "qwen35moe", "qwen3next"].contains(&name) {
         let recurrent = [
             ("full_attention_interval", 2),
             ("ssm.conv_kernel", 4),

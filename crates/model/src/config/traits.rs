@@ -155,6 +155,8 @@ pub(crate) struct Traits {
     /// Whether the feed-forward part has a gate beside the up projection.
     pub(crate) gated: bool,
     pub(crate) experts: ExpertRule,
+    /// The expert that each row uses has a factor, computed from the row.
+    pub(crate) shared_gate: bool,
     /// Whether router and experts have biases.
     pub(crate) expert_biases: bool,
     /// Whether each query head has an attention sink.
@@ -216,6 +218,7 @@ const PLAIN: Traits = Traits {
     gate: Gate::Silu,
     gated: true,
     experts: ExpertRule::Never,
+    shared_gate: false,
     expert_biases: false,
     sinks: false,
     windows: WindowRule::Never,
@@ -329,6 +332,11 @@ impl Architecture {
             Self::Qwen2 | Self::Qwen2Vl => PLAIN,
             Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },
             Self::Qwen35 => QWEN35,
+            Self::Qwen35Moe => Traits { experts: experts(true, true, true), shared_gate: true, ..QWEN35 },
+            Self::Qwen3Next => Traits {
+                recurrent: Some(RecurrentRule { grouped: true }), experts: experts(true, true, true), shared_gate: true,
+                ..QWEN35
+            },
             Self::Qwen3Moe => Traits { qk_norm: QkNorm::Heads, experts: experts(true, true, false), ..PLAIN },
             Self::Olmoe => Traits { qk_norm: QkNorm::Row, experts: experts(true, false, false), ..PLAIN },
             Self::GptOss => Traits {

@@ -6,7 +6,7 @@ use super::{
     Attention, BlockInput, Config, Decoder, Dense, Gate, KeyValue, Layer, Linear, add_assign,
     matmul, scale,
 };
-use crate::norm::{Norm, keep_largest};
+use crate::norm::{Norm, keep_largest, sum_of_products};
 use kernels::{
     Activations, AttentionParams, Isa, Pool, attend, clamped_swiglu_mul, gelu_mul, sigmoid_mul,
     silu_mul,
@@ -201,7 +201,10 @@ impl Decoder {
     pub(super) fn feed_forward(&mut self, config: &Config, layer: &Layer) {
         let rows = self.rows.queries.len();
         match &layer.dense {
-            Some(dense) => self.dense(config, dense),
+            Some(dense) => {
+                self.dense(config, dense);
+                self.take_share(dense);
+            }
             None => self.scratch.update.head_mut(rows).fill(0.0),
         }
         let Some(experts) = &layer.experts else {
@@ -259,6 +262,18 @@ impl Decoder {
             &scratch.activations,
             scratch.update.head_mut(rows),
         );
+    }
+
+    /// Multiplies each row of `update` with its factor, if there is one: a sigmoid of what the row's input says.
+    fn take_share(&mut self, layer: &Dense) {
+        let Some(weights) = &layer.share else { return };
+        let (isa, rows) = (self.isa, self.rows.queries.len());
+        let (normed, dim) = (&self.scratch.normed, self.scratch.update.cols());
+        let update = self.scratch.update.head_mut(rows);
+        self.pool.rows(update, dim, |row, update| {
+            let logit = sum_of_products(weights, normed.row(row));
+            scale(isa, update, 1.0 / (1.0 + (-logit).exp()));
+        });
     }
 
     /// Adds `update` to the stream (normalized with `post`, if any, and scaled), multiplies the stream with `stream_factor`,

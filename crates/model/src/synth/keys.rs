@@ -69,8 +69,11 @@ fn dense_width(spec: &SynthSpec) -> u32 {
 }
 
 fn has_width_key(architecture: Architecture) -> bool {
-    use Architecture::{Gemma4, GptOss, Qwen3Moe};
-    matches!(architecture, Qwen3Moe | GptOss | Gemma4)
+    use Architecture::{Gemma4, GptOss, Qwen3Moe, Qwen3Next, Qwen35Moe};
+    matches!(
+        architecture,
+        Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss | Gemma4
+    )
 }
 
 /// Caps and factors that no tensor has.

@@ -23,6 +23,7 @@ mod preset_names;
 mod presets;
 mod recurrent;
 mod rng;
+mod rope_factors;
 mod spec;
 mod vocab;
 mod write;

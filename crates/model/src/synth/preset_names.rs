@@ -8,7 +8,8 @@
 /// * `qwen3-30b-a3b-slice`: four of the 48 layers of Qwen 3 30B A3B, as Q4_K_M;
 /// * `gpt-oss-20b-slice`: four of the 24 layers of gpt-oss 20B, experts in MXFP4 and the rest in Q8_0;
 /// * `gemma4-e2b`, and `gemma4-26b-a4b-slice`: Gemma 4 E2B, and six of the 30 layers of 26B A4B, as Q4_K_M;
-/// * `qwen3.5-0.8b`, and `qwen3.5-9b-slice`: Qwen 3.5 0.8B, and four of the 32 layers of 9B, as Q4_K_M;
+/// * `qwen3.5-0.8b`, and `qwen3.5-9b-slice`: Qwen 3.5 0.8B, and four of the 32 layers of 9B and of the 40 of 35B A3B, as
+///   Q4_K_M;
 /// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
 /// * `tiny-gemma4` as E2B, `-31b` without per-layer embeddings and shared keys and values, `-26b` with experts;
 /// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
@@ -21,6 +22,7 @@ pub const PRESETS: &[&str] = &[
     "gemma4-26b-a4b-slice",
     "qwen3.5-0.8b",
     "qwen3.5-9b-slice",
+    "qwen3.5-35b-a3b-slice",
     "server-layer",
     "tiny-llama",
     "tiny-qwen2",
@@ -46,6 +48,8 @@ pub const PRESETS: &[&str] = &[
     "tiny-qwen3vl",
     "tiny-mixtral",
     "tiny-qwen3moe",
+    "tiny-qwen35moe",
+    "tiny-qwen3next",
     "tiny-granitemoe",
     "tiny-olmoe",
     "tiny-gpt-oss",
@@ -77,6 +81,8 @@ pub const PRESETS: &[&str] = &[
     "small-qwen3vl",
     "small-mixtral",
     "small-qwen3moe",
+    "small-qwen35moe",
+    "small-qwen3next",
     "small-granitemoe",
     "small-olmoe",
     "small-gpt-oss",

@@ -31,6 +31,7 @@ impl SynthSpec {
             "qwen3-30b-a3b-slice" => Some(Self::qwen3_30b_a3b_slice()),
             "gpt-oss-20b-slice" => Some(Self::gpt_oss_20b_slice()),
             "qwen3.5-0.8b" => Some(Self::qwen35_800m()),
+            "qwen3.5-35b-a3b-slice" => Some(Self::qwen35_35b_a3b_slice()),
             "qwen3.5-9b-slice" => Some(Self::qwen35_9b_slice()),
             "llama-1b" => Some(Self::llama_1b()),
             "qwen3-0.6b" => Some(Self::qwen3_600m()),
@@ -48,8 +49,13 @@ impl SynthSpec {
         );
         let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3 | Gemma3n | Gemma4);
         // The others choose the head size freely.
-        let wide = gemma || matches!(architecture, Qwen3 | Qwen3Vl | Qwen35 | Qwen3Moe | GptOss);
-        let tied = wide && !matches!(architecture, Qwen3Moe | GptOss)
+        let wide = gemma
+            || matches!(
+                architecture,
+                Qwen3 | Qwen3Vl | Qwen35 | Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss
+            );
+        let untied = matches!(architecture, Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss);
+        let tied = wide && !untied
             || matches!(
                 architecture,
                 CommandR | Cohere2 | Granite | GraniteMoe | HunyuanDense
@@ -62,7 +68,7 @@ impl SynthSpec {
                 Gemma4 => 6,
                 // From the 21st on they read the keys and values of earlier ones.
                 Gemma3n => 22,
-                SmolLm3 | Qwen35 => 4,
+                SmolLm3 | Qwen35 | Qwen35Moe | Qwen3Next => 4,
                 _ if windows => 4,
                 _ => 2,
             },
@@ -78,7 +84,7 @@ impl SynthSpec {
                 base: 10_000.0,
                 dims: match architecture {
                     Glm4 | Phi2 => Some(head_dim / 2),
-                    StableLm | Qwen35 => Some(head_dim / 4),
+                    StableLm | Qwen35 | Qwen35Moe | Qwen3Next => Some(head_dim / 4),
                     _ => None,
                 },
                 scaling: scaling(architecture),
@@ -92,7 +98,7 @@ impl SynthSpec {
             },
             sections: match architecture {
                 Qwen2Vl | Qwen3Vl => Some(sections(head_dim)),
-                Qwen35 => Some(sections(head_dim / 4)),
+                Qwen35 | Qwen35Moe => Some(sections(head_dim / 4)),
                 _ => None,
             },
             experts: experts(architecture),
@@ -275,6 +281,7 @@ impl SynthSpec {
 fn experts(architecture: Architecture) -> Option<ExpertsSynth> {
     let (count, used, ffn, shared) = match architecture {
         Architecture::Qwen3Moe => (8, 3, 64, 0),
+        Architecture::Qwen35Moe | Architecture::Qwen3Next => (8, 3, 64, 96),
         Architecture::GraniteMoe => (6, 2, 64, 128),
         Architecture::Olmoe => (8, 4, 64, 0),
         Architecture::GptOss => (8, 4, 64, 0),

@@ -3,7 +3,7 @@
 use super::error::SynthError;
 use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
-use super::spec::{RopeScaling, RopeSynth, SynthSpec};
+use super::spec::{ExpertsSynth, RopeScaling, RopeSynth, SynthSpec};
 use crate::config::Architecture;
 use crate::config::traits::Traits;
 use crate::gguf::GgufWriter;
@@ -100,6 +100,24 @@ impl SynthSpec {
                 head_dim: 128,
             }),
             ..Self::qwen35()
+        }
+    }
+
+    /// Four of the 40 layers of Qwen 3.5 35B A3B.
+    pub(super) fn qwen35_35b_a3b_slice() -> Self {
+        Self {
+            architecture: Architecture::Qwen35Moe,
+            dim: 2048,
+            layers: 4,
+            heads: 16,
+            kv_heads: 2,
+            experts: Some(ExpertsSynth {
+                count: 256,
+                used: 8,
+                ffn: 512,
+                shared: 512,
+            }),
+            ..Self::qwen35_9b_slice()
         }
     }
 

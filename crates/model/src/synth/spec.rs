@@ -181,7 +181,15 @@ impl SynthSpec {
             (
                 matches!(
                     architecture,
-                    Phi3 | Glm4 | Phi2 | StableLm | Qwen3 | Qwen35 | Gemma2 | Gemma3
+                    Phi3 | Glm4
+                        | Phi2
+                        | StableLm
+                        | Qwen3
+                        | Qwen35
+                        | Qwen35Moe
+                        | Qwen3Next
+                        | Gemma2
+                        | Gemma3
                 ) || self.rope_dims() == self.head_dim,
                 format!("{architecture} turns whole heads"),
             ),

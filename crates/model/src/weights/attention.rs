@@ -81,8 +81,10 @@ fn load_gated(
 ) -> Result<(Linear, Option<Linear>, Option<KeyValue>), LoadError> {
     let shape = &config.shapes[names.layer];
     let (dim, cols, kv_cols) = (config.dim, config.heads * shape.head_dim, shape.kv_cols());
-    let alternating = tensors.alternating(&names.weight("attn_q"), cols, shape.head_dim, dim)?;
-    let [query, gate] = alternating.map(|weight| Linear { weight, bias: None });
+    let rows = [cols];
+    let matrices = [&rows[..]; 2];
+    let parts = tensors.interleaved(&names.weight("attn_q"), config.heads, matrices, dim)?;
+    let [query, gate] = parts.map(|weight| Linear { weight, bias: None });
     let key = linear(tensors, names, "attn_k", kv_cols, dim)?;
     let value = linear(tensors, names, "attn_v", kv_cols, dim)?;
     let norms = &mut LayerNorms {

@@ -40,6 +40,7 @@ impl DeltaNet {
         let (dim, heads, taps) = (config.dim, &recurrent.heads, recurrent.taps);
         let (cols, values) = (heads.cols(), heads.value_cols());
         let each = heads.value_heads;
+        let (input, gate) = load_input_and_gate(tensors, recurrent, names, dim)?;
         let (decay, rate) = load_decay_and_rate(tensors, recurrent, names, dim)?;
         let by_column = tensors.table(&names.weight("ssm_conv1d"), cols, taps)?;
         let factor = format!("blk.{}.ssm_a", names.layer);
@@ -52,8 +53,8 @@ impl DeltaNet {
             });
         }
         Ok(Self {
-            input: linear(tensors, names, "attn_qkv", cols, dim)?,
-            gate: linear(tensors, names, "attn_gate", values, dim)?,
+            input,
+            gate,
             decay,
             rate,
             taps: transposed(&by_column, taps),
@@ -70,6 +71,28 @@ impl DeltaNet {
     }
 }
 
+/// Queries, keys and values, and the gate: from two tensors, or from one (files of 2025) with the rows of each key head
+/// together.
+fn load_input_and_gate(
+    tensors: &mut Tensors<'_>,
+    recurrent: &RecurrentConfig,
+    names: &Names,
+    dim: usize,
+) -> Result<(Linear, Linear), LoadError> {
+    let heads = &recurrent.heads;
+    let (keys, values) = (heads.key_heads * heads.key_dim, heads.value_cols());
+    let joined = names.weight("ssm_in");
+    if heads.grouped && tensors.has(&joined) {
+        let (mixed, gates) = ([keys, keys, values], [values]);
+        let matrices = [&mixed[..], &gates];
+        let [input, gate] = tensors.interleaved(&joined, heads.key_heads, matrices, dim)?;
+        let linear = |weight| Linear { weight, bias: None };
+        return Ok((linear(input), linear(gate)));
+    }
+    let input = linear(tensors, names, "attn_qkv", heads.cols(), dim)?;
+    Ok((input, linear(tensors, names, "attn_gate", values, dim)?))
+}
+
 /// Decay and rate, from two tensors, or from one with the rows of each key head together.
 fn load_decay_and_rate(
     tensors: &mut Tensors<'_>,
@@ -82,9 +105,10 @@ fn load_decay_and_rate(
         let mut part = |name| linear(tensors, names, name, heads.value_heads, dim);
         return Ok((part("ssm_alpha")?, part("ssm_beta")?));
     }
-    let group = heads.value_heads / heads.key_heads;
-    let name = names.weight("ssm_ba");
-    let [rate, decay] = tensors.alternating(&name, heads.value_heads, group, dim)?;
+    let rows = [heads.value_heads];
+    let matrices = [&rows[..]; 2];
+    let parts = tensors.interleaved(&names.weight("ssm_ba"), heads.key_heads, matrices, dim);
+    let [rate, decay] = parts?;
     let linear = |weight| Linear { weight, bias: None };
     Ok((linear(decay), linear(rate)))
 }

@@ -49,6 +49,8 @@ pub(crate) struct Dense {
     pub(crate) cutoff: Option<f32>,
     pub(crate) up: Linear,
     pub(crate) down: Linear,
+    /// Weights of a row's factor, before the sigmoid (dim).
+    pub(crate) share: Option<Vec<f32>>,
 }
 
 /// The weights of one layer. Norms are `(dim)`; those of queries and keys `(head_dim)` or as long as a row.
@@ -139,6 +141,10 @@ impl Dense {
                 cutoff: None,
                 up: part("ffn_up", hidden, dim)?,
                 down: part("ffn_down", dim, hidden)?,
+                share: match config.traits.shared_gate {
+                    true => Some(tensors.vector(&names.weight("ffn_gate_inp_shexp"), dim)?),
+                    false => None,
+                },
             });
         }
         let (gate, up) = load_gate_up(tensors, config, names)?;
@@ -148,6 +154,7 @@ impl Dense {
             cutoff: sparse.then(|| cutoff(names.layer)).flatten(),
             up,
             down: linear(tensors, names, "ffn_down", dim, hidden)?,
+            share: None,
         })
     }
 }

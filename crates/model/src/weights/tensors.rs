@@ -95,28 +95,32 @@ impl<'a> Tensors<'a> {
         Ok(parts.map(|part| part.expect("each was packed above")))
     }
 
-    /// Packs a tensor of two matrices of `rows` rows each, which alternate: `part` rows of the first, then as many of the
-    /// second.
-    pub(crate) fn alternating(
+    /// Packs a tensor whose rows are in `groups`, each with as many rows of each matrix in turn, as these matrices: each of
+    /// several parts, which follow each other, with these numbers of rows in all groups.
+    pub(crate) fn interleaved<const N: usize>(
         &mut self,
         name: &str,
-        rows: usize,
-        part: usize,
+        groups: usize,
+        matrices: [&[usize]; N],
         cols: usize,
-    ) -> Result<[Matrix; 2], LoadError> {
-        let (format, bytes) = self.raw(name, 2 * rows, cols)?;
-        let part_bytes = part * (cols / format.block_weights() * format.block_bytes());
-        let mut matrix = |skipped: usize| {
-            let parts = bytes.chunks_exact(part_bytes).skip(skipped).step_by(2);
-            self.pack(
-                name,
-                format,
-                rows,
-                cols,
-                &parts.collect::<Vec<_>>().concat(),
-            )
-        };
-        Ok([matrix(0)?, matrix(1)?])
+    ) -> Result<[Matrix; N], LoadError> {
+        let rows = matrices.map(|parts| parts.iter().sum::<usize>());
+        let all: usize = rows.iter().sum();
+        let (format, bytes) = self.raw(name, all, cols)?;
+        let row_bytes = cols / format.block_weights() * format.block_bytes();
+        let mut start = 0;
+        let mut packed = [const { None }; N];
+        for (matrix, (parts, rows)) in packed.iter_mut().zip(matrices.into_iter().zip(rows)) {
+            let mut gathered = Vec::with_capacity(rows * row_bytes);
+            for part in parts {
+                let len = part / groups * row_bytes;
+                let groups = bytes.chunks_exact(all / groups * row_bytes);
+                groups.for_each(|group| gathered.extend_from_slice(&group[start..start + len]));
+                start += len;
+            }
+            *matrix = Some(self.pack(name, format, rows, cols, &gathered)?);
+        }
+        Ok(packed.map(|matrix| matrix.expect("each was packed above")))
     }
 
     /// The bytes of a matrix as in the file, and their format.

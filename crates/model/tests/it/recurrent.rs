@@ -183,3 +183,53 @@ fn layers_that_predict_further_tokens_are_left_out() {
         logits(&mut plain, &ids, 0)
     );
 }
+
+/// Files of 2025 have the rows of each key head of queries, keys, values and gates together.
+#[test]
+fn joined_projections_give_the_bits_of_separate_ones() {
+    const NEXT: &str = "x preset=tiny-qwen3next mix=F32";
+    const ROW: usize = 4 * 64;
+    let joined = rewritten(NEXT, |tensors: &mut Tensors| {
+        for layer in 0..3 {
+            let name = |part: &str| format!("blk.{layer}.{part}.weight");
+            let mut take = |part: &str| {
+                let at = tensors.iter().position(|(n, ..)| *n == name(part));
+                tensors.remove(at.unwrap()).2
+            };
+            let (input, gate) = (take("attn_qkv"), take("attn_gate"));
+            let rows = |data: &[u8], first: usize, count: usize| {
+                data[first * ROW..(first + count) * ROW].to_vec()
+            };
+            // Two key heads of 16, and four heads of values.
+            let groups = (0..2).flat_map(|head| {
+                [
+                    rows(&input, 16 * head, 16),
+                    rows(&input, 32 + 16 * head, 16),
+                    rows(&input, 64 + 32 * head, 32),
+                    rows(&gate, 32 * head, 32),
+                ]
+            });
+            let data = groups.collect::<Vec<_>>().concat();
+            tensors.push((name("ssm_in"), vec![64, 192], data));
+        }
+    });
+    let mut plain = load(NEXT, 1);
+    let ids = ids(5, 30, plain.dims().vocab);
+    assert_eq!(
+        logits(&mut of(joined), &ids, 0),
+        logits(&mut plain, &ids, 0)
+    );
+}
+
+#[test]
+fn factor_of_the_shared_expert_is_needed() {
+    let name = "blk.1.ffn_gate_inp_shexp.weight";
+    let file = rewritten(
+        "x preset=tiny-qwen35moe mix=F32",
+        |tensors: &mut Tensors| {
+            tensors.retain(|(n, ..)| n != name);
+        },
+    );
+    let tensor = name.to_owned();
+    assert_eq!(try_load(file, 1).err(), Some(LoadError::Missing { tensor }));
+}

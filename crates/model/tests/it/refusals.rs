@@ -37,7 +37,7 @@ fn names(bytes: &[u8]) -> Vec<String> {
 /// parts, except in a recurrent layer.
 fn missed(family: Architecture, name: &str) -> String {
     match family {
-        Architecture::Qwen35 => name.to_owned(),
+        Architecture::Qwen35 | Architecture::Qwen35Moe | Architecture::Qwen3Next => name.to_owned(),
         _ => name.replace("attn_qkv", "attn_q"),
     }
 }
