@@ -44,7 +44,7 @@ pub use ops::{
 pub use pool::Pool;
 pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
 pub use recurrent::{
-    DeltaRows, DeltaShape, STATE_COLUMN_GROUP, ScanPlan, StateShape, StateStore, causal_conv,
-    delta_scan,
+    Convolution, STATE_COLUMN_GROUP, ScanPlan, ScanRows, ScanRule, ScanShape, StateShape,
+    StateStore, causal_conv, scan,
 };
 pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

@@ -1,4 +1,5 @@
-//! Recurrent layers: a causal convolution, and the gated delta rule (Yang et al. 2025, "Gated Delta Networks").
+//! Recurrent layers: a causal convolution, and scans: the gated delta rule (Yang et al. 2025, "Gated Delta Networks") and that
+//! of Mamba-2 (Dao and Gu 2024).
 //!
 //! Both keep what they need of earlier tokens in a state of fixed size ([`StateStore`]). A batch reads the states before its
 //! spans and writes others ([`ScanPlan`]): a state is never changed.
@@ -29,9 +30,18 @@ const BLOCK_COLUMNS: usize = 64;
 /// Columns of a head's state are a multiple of this.
 pub const STATE_COLUMN_GROUP: usize = 16;
 
-/// Heads of the gated delta rule.
+/// How a token changes the state of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeltaShape {
+pub enum ScanRule {
+    /// The gated delta rule. A row has queries, keys, values.
+    Delta,
+    /// Mamba-2: the value is added, without a correction. A row has values, keys, queries.
+    Linear,
+}
+
+/// Heads of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanShape {
     /// Heads of queries and keys.
     pub key_heads: usize,
     /// Heads of values, a multiple of the heads of keys.
@@ -42,9 +52,11 @@ pub struct DeltaShape {
     pub value_dim: usize,
     /// Whether consecutive heads of values have the same key; else each `key_heads`-th.
     pub grouped: bool,
+    /// The rule, and the order of a row.
+    pub rule: ScanRule,
 }
 
-impl DeltaShape {
+impl ScanShape {
     /// Columns of queries, keys and values together.
     pub fn cols(&self) -> usize {
         2 * self.key_heads * self.key_dim + self.value_cols()
@@ -68,8 +80,19 @@ impl DeltaShape {
     }
 }
 
-/// Convolves each column with its taps over time and applies silu. `taps` has shape `(conv_rows + 1, cols)`, the last row
-/// for the present; `x` and `out` have shape `(rows, cols)`. Writes the convolution's part of the states.
+/// A convolution over time, column by column.
+#[derive(Clone, Copy, Debug)]
+pub struct Convolution<'a> {
+    /// Shape `(conv_rows + 1, cols)`, the last row for the present.
+    pub taps: &'a [f32],
+    /// Added to the sum (cols).
+    pub bias: Option<&'a [f32]>,
+    /// Whether silu is applied.
+    pub silu: bool,
+}
+
+/// Convolves each column of `x` over time. `x` and `out` have shape `(rows, cols)`. Writes the convolution's part of the
+/// states.
 ///
 /// # Panics
 /// If the shapes differ from those of the plan and the store.
@@ -78,13 +101,14 @@ pub fn causal_conv(
     pool: &mut Pool,
     plan: &ScanPlan,
     (store, layer): (&mut StateStore, usize),
-    taps: &[f32],
+    convolution: Convolution<'_>,
     x: &[f32],
     out: &mut [f32],
 ) {
     let shape = *store.shape();
     let (cols, kept) = (shape.conv_cols, shape.conv_rows);
     let rows = plan.span_of_row.len();
+    let Convolution { taps, bias, silu } = convolution;
     assert!(layer < shape.layers && taps.len() == (kept + 1) * cols);
     assert!(x.len() == rows * cols && out.len() == rows * cols);
     let floats = &store.floats;
@@ -94,7 +118,10 @@ pub fn causal_conv(
     };
     pool.rows(out, cols, |row, out| {
         let span = &plan.spans[plan.span_of_row[row] as usize];
-        out.fill(0.0);
+        match bias {
+            Some(bias) => out.copy_from_slice(bias),
+            None => out.fill(0.0),
+        }
         for (tap, weights) in taps.chunks_exact(cols).enumerate() {
             // Tap `kept` is for the present; where earlier rows are missing, nothing is added.
             let at = row - span.rows.start + tap;
@@ -106,7 +133,9 @@ pub fn causal_conv(
                 add_mul(isa, out, weights, input);
             }
         }
-        silu_in_place(isa, out);
+        if silu {
+            silu_in_place(isa, out);
+        }
     });
     keep_inputs(plan, store, layer, x);
 }
@@ -137,30 +166,30 @@ fn keep_inputs(plan: &ScanPlan, store: &mut StateStore, layer: usize, x: &[f32])
     }
 }
 
-/// Input of the gated delta rule.
+/// Input of a scan.
 #[derive(Clone, Copy, Debug)]
-pub struct DeltaRows<'a> {
-    /// Queries, keys and values of all heads, shape `(rows, cols)`.
+pub struct ScanRows<'a> {
+    /// Queries, keys and values of all heads in the order of the rule, shape `(rows, cols)`.
     pub mixed: &'a [f32],
-    /// Of each head the factor of the state, and the share of a correction; shape `(rows, 2 * value_heads)`.
+    /// Of each head the factor of the state, and the share of a correction or of a value; shape `(rows, 2 * value_heads)`.
     pub gates: &'a [f32],
 }
 
-/// The gated delta rule. `out` has shape `(rows, value_cols)`. Writes the recurrent part of the states.
+/// Scans the rows of all spans. `out` has shape `(rows, value_cols)`. Writes the recurrent part of the states.
 ///
 /// # Panics
 /// If the shapes differ from those of the plan and the store.
-pub fn delta_scan(
+pub fn scan(
     isa: Isa,
     pool: &mut Pool,
     plan: &ScanPlan,
     (store, layer): (&mut StateStore, usize),
-    heads: &DeltaShape,
-    rows: DeltaRows<'_>,
+    heads: &ScanShape,
+    rows: ScanRows<'_>,
     out: &mut [f32],
 ) {
     let (shape, count) = (*store.shape(), plan.span_of_row.len());
-    let DeltaRows { mixed, gates } = rows;
+    let ScanRows { mixed, gates } = rows;
     assert!(layer < shape.layers && shape.scan_len == heads.state_len());
     assert!(mixed.len() == count * heads.cols() && gates.len() == count * 2 * heads.value_heads);
     assert_eq!(out.len(), count * heads.value_cols());
@@ -215,6 +244,7 @@ pub fn delta_scan(
 
 /// Some columns of one head.
 struct HeadBlock {
+    rule: ScanRule,
     head: usize,
     /// Columns of all values.
     value_cols: usize,
@@ -230,15 +260,19 @@ struct HeadBlock {
 }
 
 impl HeadBlock {
-    fn new(heads: &DeltaShape, head: usize, block: usize) -> Self {
+    fn new(heads: &ScanShape, head: usize, block: usize) -> Self {
         let (key_dim, value_dim) = (heads.key_dim, heads.value_dim);
         let first = block * BLOCK_COLUMNS;
         let columns = BLOCK_COLUMNS.min(value_dim - first);
-        let query = heads.key_head(head) * key_dim;
-        let key = heads.key_heads * key_dim + query;
+        let (keys, values) = (heads.key_heads * key_dim, heads.value_cols());
+        let within = heads.key_head(head) * key_dim;
         let column = head * value_dim + first;
-        let value = 2 * heads.key_heads * key_dim + column;
+        let (query, key, value) = match heads.rule {
+            ScanRule::Delta => (within, keys + within, 2 * keys + column),
+            ScanRule::Linear => (values + keys + within, values + within, column),
+        };
         Self {
+            rule: heads.rule,
             head,
             value_cols: heads.value_cols(),
             query: query..query + key_dim,
@@ -258,21 +292,29 @@ impl HeadBlock {
     fn step(&self, isa: Isa, state: &mut [f32], mixed: &[f32], gates: &[f32], out: &mut [f32]) {
         let part = |range: &Range<usize>| &mixed[range.clone()];
         let gate = [gates[2 * self.head], gates[2 * self.head + 1]];
-        delta_step(
-            isa,
-            state,
-            part(&self.key),
-            part(&self.query),
-            part(&self.value),
-            gate,
-            out,
-        );
+        let (key, query, value) = (part(&self.key), part(&self.query), part(&self.value));
+        match self.rule {
+            ScanRule::Delta => delta_step(isa, state, key, query, value, gate, out),
+            ScanRule::Linear => linear_step(isa, state, key, query, value, gate, out),
+        }
     }
 }
 
 by_isa! {
     reference::delta_step, crate::arch::recurrent::delta_step;
     fn delta_step(
+        state: &mut [f32],
+        key: &[f32],
+        query: &[f32],
+        value: &[f32],
+        gate: [f32; 2],
+        out: &mut [f32],
+    )
+}
+
+by_isa! {
+    reference::linear_step, crate::arch::recurrent::linear_step;
+    fn linear_step(
         state: &mut [f32],
         key: &[f32],
         query: &[f32],

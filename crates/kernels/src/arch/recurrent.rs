@@ -1,4 +1,4 @@
-//! The step of the gated delta rule over [`Lanes`].
+//! The steps of a scan over [`Lanes`].
 //!
 //! # Safety
 //! All functions: the processor has the level of `L`.
@@ -16,6 +16,33 @@ pub(crate) unsafe fn delta_step<L: Lanes>(
     key: &[f32],
     query: &[f32],
     value: &[f32],
+    gate: [f32; 2],
+    out: &mut [f32],
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { step::<L, true>(state, key, query, value, gate, out) }
+}
+
+/// The vector path of [`crate::recurrent::reference::linear_step`].
+#[inline(always)]
+pub(crate) unsafe fn linear_step<L: Lanes>(
+    state: &mut [f32],
+    key: &[f32],
+    query: &[f32],
+    value: &[f32],
+    gate: [f32; 2],
+    out: &mut [f32],
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { step::<L, false>(state, key, query, value, gate, out) }
+}
+
+#[inline(always)]
+unsafe fn step<L: Lanes, const CORRECTS: bool>(
+    state: &mut [f32],
+    key: &[f32],
+    query: &[f32],
+    value: &[f32],
     [decay, rate]: [f32; 2],
     out: &mut [f32],
 ) {
@@ -28,21 +55,24 @@ pub(crate) unsafe fn delta_step<L: Lanes>(
     unsafe {
         while column + SIDE_BY_SIDE * L::WIDTH <= columns {
             let (value, out) = (value.as_ptr().add(column), out.as_mut_ptr().add(column));
-            step_columns::<L, SIDE_BY_SIDE>(
-                at.add(column),
-                columns,
-                key,
-                query,
-                value,
-                decay,
-                rate,
-                out,
-            );
+            let at = at.add(column);
+            match CORRECTS {
+                true => step_columns::<L, SIDE_BY_SIDE>(
+                    at, columns, key, query, value, decay, rate, out,
+                ),
+                false => {
+                    add_columns::<L, SIDE_BY_SIDE>(at, columns, key, query, value, decay, rate, out)
+                }
+            }
             column += SIDE_BY_SIDE * L::WIDTH;
         }
         while column < columns {
             let (value, out) = (value.as_ptr().add(column), out.as_mut_ptr().add(column));
-            step_columns::<L, 1>(at.add(column), columns, key, query, value, decay, rate, out);
+            let at = at.add(column);
+            match CORRECTS {
+                true => step_columns::<L, 1>(at, columns, key, query, value, decay, rate, out),
+                false => add_columns::<L, 1>(at, columns, key, query, value, decay, rate, out),
+            }
             column += L::WIDTH;
         }
     }
@@ -86,6 +116,46 @@ unsafe fn step_columns<L: Lanes, const N: usize>(
             let (key, query) = (L::splat(key), L::splat(query));
             for (i, sum) in sums.iter_mut().enumerate() {
                 let entry = key.mul_add(deltas[i], L::load(at.add(i * L::WIDTH)));
+                entry.store(at.add(i * L::WIDTH));
+                *sum = entry.mul_add(query, *sum);
+            }
+        }
+        for (i, sum) in sums.iter().enumerate() {
+            sum.store(out.add(i * L::WIDTH));
+        }
+    }
+}
+
+/// As [`step_columns`] without the correction.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "scalars and pointers of one loop"
+)]
+#[inline(always)]
+unsafe fn add_columns<L: Lanes, const N: usize>(
+    state: *mut f32,
+    stride: usize,
+    key: &[f32],
+    query: &[f32],
+    value: *const f32,
+    decay: f32,
+    rate: f32,
+    out: *mut f32,
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let (decay, rate) = (L::splat(decay), L::splat(rate));
+        let mut values = [L::splat(0.0); N];
+        for (i, scaled) in values.iter_mut().enumerate() {
+            *scaled = L::load(value.add(i * L::WIDTH)).mul(rate);
+        }
+        let mut sums = [L::splat(0.0); N];
+        for (row, (&key, &query)) in key.iter().zip(query).enumerate() {
+            let at = state.add(row * stride);
+            let (key, query) = (L::splat(key), L::splat(query));
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let entry = L::load(at.add(i * L::WIDTH)).mul(decay);
+                let entry = key.mul_add(values[i], entry);
                 entry.store(at.add(i * L::WIDTH));
                 *sum = entry.mul_add(query, *sum);
             }

@@ -1,4 +1,4 @@
-//! Reference implementation of the step of the gated delta rule.
+//! Reference implementation of the steps of a scan.
 
 /// One token of one head, or of some columns of its state, shape `(key_dim, columns)`:
 ///
@@ -31,5 +31,25 @@ pub(crate) fn delta_step(
             sum += row[column] * query;
         }
         out[column] = sum;
+    }
+}
+
+/// As [`delta_step`] without the correction (Mamba-2): the state decays, and the value times `rate` is added where the key
+/// stands.
+pub(crate) fn linear_step(
+    state: &mut [f32],
+    key: &[f32],
+    query: &[f32],
+    value: &[f32],
+    [decay, rate]: [f32; 2],
+    out: &mut [f32],
+) {
+    let columns = value.len();
+    out.fill(0.0);
+    for ((row, key), query) in state.chunks_exact_mut(columns).zip(key).zip(query) {
+        for ((entry, value), sum) in row.iter_mut().zip(value).zip(&mut *out) {
+            *entry = *entry * decay + key * (value * rate);
+            *sum += *entry * query;
+        }
     }
 }

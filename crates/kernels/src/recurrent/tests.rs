@@ -22,23 +22,30 @@ fn noise(len: usize, seed: usize) -> Vec<f32> {
     (0..len).map(one).collect()
 }
 
-fn shapes() -> [DeltaShape; 4] {
-    let shape = |key_heads, value_heads, key_dim, value_dim, grouped| DeltaShape {
+fn shapes() -> [ScanShape; 6] {
+    let shape = |key_heads, value_heads, key_dim, value_dim, grouped| ScanShape {
         key_heads,
         value_heads,
         key_dim,
         value_dim,
         grouped,
+        rule: ScanRule::Delta,
+    };
+    let linear = |key_heads, value_heads, key_dim, value_dim| ScanShape {
+        rule: ScanRule::Linear,
+        ..shape(key_heads, value_heads, key_dim, value_dim, true)
     };
     [
         shape(2, 4, 8, 16, false),
         shape(2, 4, 8, 16, true),
         shape(1, 3, 32, 144, false),
         shape(4, 4, 128, 128, true),
+        linear(1, 3, 32, 80),
+        linear(2, 4, 128, 64),
     ]
 }
 
-fn store(shape: &DeltaShape) -> StateStore {
+fn store(shape: &ScanShape) -> StateStore {
     let shape = StateShape {
         layers: 2,
         conv_rows: CONV,
@@ -56,7 +63,7 @@ struct Sequence {
 }
 
 impl Sequence {
-    fn new(shape: &DeltaShape, rows: usize, seed: usize) -> Self {
+    fn new(shape: &ScanShape, rows: usize, seed: usize) -> Self {
         let gates = noise(rows * 2 * shape.value_heads, seed + 1);
         Self {
             // Keys stay short, or the recurrence would grow without bound.
@@ -69,11 +76,21 @@ impl Sequence {
         }
     }
 
-    /// Convolution and delta rule over these rows of the sequence.
+    /// Without a bias and with silu, or the other way round.
+    fn convolution(&self, shape: &ScanShape) -> Convolution<'_> {
+        let linear = shape.rule == ScanRule::Linear;
+        Convolution {
+            taps: &self.taps,
+            bias: linear.then(|| &self.taps[1..][..shape.cols()]),
+            silu: !linear,
+        }
+    }
+
+    /// Convolution and scan over these rows of the sequence.
     fn run(
         &self,
         isa: Isa,
-        shape: &DeltaShape,
+        shape: &ScanShape,
         store: &mut StateStore,
         plan: &ScanPlan,
         rows: Range<usize>,
@@ -81,18 +98,20 @@ impl Sequence {
         let (mut pool, cols, gates) = (Pool::new(2), shape.cols(), 2 * shape.value_heads);
         let x = &self.x[rows.start * cols..rows.end * cols];
         let mut mixed = vec![0.0; x.len()];
-        causal_conv(isa, &mut pool, plan, (store, 1), &self.taps, x, &mut mixed);
+        let convolution = self.convolution(shape);
+        causal_conv(isa, &mut pool, plan, (store, 1), convolution, x, &mut mixed);
         let mut out = vec![0.0; rows.len() * shape.value_cols()];
-        let input = DeltaRows {
+        let input = ScanRows {
             mixed: &mixed,
             gates: &self.gates[rows.start * gates..rows.end * gates],
         };
-        delta_scan(isa, &mut pool, plan, (store, 1), shape, input, &mut out);
+        scan(isa, &mut pool, plan, (store, 1), shape, input, &mut out);
         (mixed, out)
     }
 }
 
-fn naive_conv(sequence: &Sequence, cols: usize) -> Vec<f64> {
+fn naive_conv(sequence: &Sequence, shape: &ScanShape) -> Vec<f64> {
+    let (cols, linear) = (shape.cols(), shape.rule == ScanRule::Linear);
     let rows = sequence.x.len() / cols;
     let one = |row: usize, col: usize| {
         let taps = (0..=CONV).filter(|tap| row + tap >= CONV);
@@ -102,12 +121,15 @@ fn naive_conv(sequence: &Sequence, cols: usize) -> Vec<f64> {
                 f64::from(x) * f64::from(sequence.taps[tap * cols + col])
             })
             .sum();
-        sum / (1.0 + (-sum).exp())
+        match linear {
+            true => sum + f64::from(sequence.taps[1 + col]),
+            false => sum / (1.0 + (-sum).exp()),
+        }
     };
     (0..rows * cols).map(|i| one(i / cols, i % cols)).collect()
 }
 
-fn naive_scan(shape: &DeltaShape, mixed: &[f64], gates: &[f32]) -> Vec<f64> {
+fn naive_scan(shape: &ScanShape, mixed: &[f64], gates: &[f32]) -> Vec<f64> {
     let (keys, values) = (shape.key_dim, shape.value_dim);
     let rows = mixed.len() / shape.cols();
     let mut out = vec![0.0; rows * shape.value_cols()];
@@ -121,15 +143,21 @@ fn naive_scan(shape: &DeltaShape, mixed: &[f64], gates: &[f32]) -> Vec<f64> {
         };
         for row in 0..rows {
             let mixed = &mixed[row * shape.cols()..][..shape.cols()];
-            let query = &mixed[key_head * keys..][..keys];
-            let key = &mixed[(shape.key_heads + key_head) * keys..][..keys];
-            let value = &mixed[2 * shape.key_heads * keys + head * values..][..values];
+            let (all, linear) = (shape.key_heads * keys, shape.rule == ScanRule::Linear);
+            let [query, key, value] = match linear {
+                false => [0, all, 2 * all],
+                true => [shape.value_cols() + all, shape.value_cols(), 0],
+            };
+            let query = &mixed[query + key_head * keys..][..keys];
+            let key = &mixed[key + key_head * keys..][..keys];
+            let value = &mixed[value + head * values..][..values];
             let gates = &gates[(row * shape.value_heads + head) * 2..];
             state
                 .iter_mut()
                 .for_each(|entry| *entry *= f64::from(gates[0]));
             for column in 0..values {
                 let said: f64 = (0..keys).map(|i| key[i] * state[i * values + column]).sum();
+                let said = if linear { 0.0 } else { said };
                 let delta = (value[column] - said) * f64::from(gates[1]);
                 (0..keys).for_each(|i| state[i * values + column] += key[i] * delta);
                 let sum = (0..keys)
@@ -147,7 +175,7 @@ fn scan_equals_the_naive_recurrence_on_all_levels() {
     for shape in shapes() {
         let (rows, last) = (13, [(13, 3)]);
         let sequence = Sequence::new(&shape, rows, 5);
-        let mixed = naive_conv(&sequence, shape.cols());
+        let mixed = naive_conv(&sequence, &shape);
         let wanted = naive_scan(&shape, &mixed, &sequence.gates);
         let size = wanted.iter().map(|x| x.abs()).fold(0.0, f64::max);
         for isa in Isa::available() {

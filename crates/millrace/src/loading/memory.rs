@@ -75,8 +75,7 @@ fn recurrent_columns(config: &Config) -> usize {
     let Some(recurrent) = &config.recurrent else {
         return 0;
     };
-    let heads = &recurrent.heads;
-    2 * heads.cols() + 2 * heads.value_cols() + 4 * heads.value_heads + config.query_cols()
+    recurrent.workspace_cols() + config.gate_cols()
 }
 
 /// Bytes of the workspace of experts: scores and lists of the choices, and the gathered rows.

@@ -23,6 +23,21 @@ const KNOWN: &[Known] = &[
         "Q4_K_M",
     ),
     known_repository("qwen3.6:27b", "unsloth/Qwen3.6-27B-GGUF", "Q4_K_M"),
+    known_repository(
+        "lfm2.5:1.2b",
+        "LiquidAI/LFM2.5-1.2B-Instruct-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "granite4:micro-h",
+        "ibm-granite/granite-4.0-h-micro-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "granite4:tiny-h",
+        "ibm-granite/granite-4.0-h-tiny-GGUF",
+        "Q4_K_M",
+    ),
     known_repository("qwen3:4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M"),
     known_repository("qwen3:0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0"),
     known_repository("qwen3:1.7b", "Qwen/Qwen3-1.7B-GGUF", "Q8_0"),

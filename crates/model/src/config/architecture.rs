@@ -57,6 +57,10 @@ pub enum Architecture {
     GraniteMoe,
     /// OLMoE.
     Olmoe,
+    /// LFM 2 and 2.5, dense.
+    Lfm2,
+    /// Granite 4 with Mamba-2 layers.
+    GraniteHybrid,
     /// gpt-oss.
     GptOss,
     /// Gemma 4, text.
@@ -67,7 +71,7 @@ pub enum Architecture {
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -95,6 +99,8 @@ impl Architecture {
         Self::Qwen3Next,
         Self::GraniteMoe,
         Self::Olmoe,
+        Self::Lfm2,
+        Self::GraniteHybrid,
         Self::GptOss,
         Self::Gemma4,
         Self::Gemma3n,
@@ -130,6 +136,8 @@ impl Architecture {
             Self::Qwen3Next => "qwen3next",
             Self::GraniteMoe => "granitemoe",
             Self::Olmoe => "olmoe",
+            Self::Lfm2 => "lfm2",
+            Self::GraniteHybrid => "granitehybrid",
             Self::GptOss => "gpt-oss",
             Self::Gemma4 => "gemma4",
             Self::Gemma3n => "gemma3n",

@@ -17,7 +17,7 @@ fn any(architecture: Architecture, changes: &[(&str, Field)]) -> Config {
 fn family_traits_are_expected() {
     use Architecture::{
         Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Gemma3n, Gemma4, Glm4, Granite,
-        GraniteMoe, Olmo2, Phi2,
+        GraniteHybrid, GraniteMoe, Olmo2, Phi2,
     };
     for architecture in Architecture::ALL {
         let config = any(architecture, &[]);
@@ -34,7 +34,7 @@ fn family_traits_are_expected() {
         let embedding = if gemma { 8.0 } else { 1.0 };
         assert_eq!(scales.embedding, embedding, "{architecture}");
         let logits = match architecture {
-            Granite | GraniteMoe => 0.5,
+            Granite | GraniteMoe | GraniteHybrid => 0.5,
             CommandR | Cohere2 => 2.0,
             _ => 1.0,
         };
@@ -79,7 +79,7 @@ fn multipliers_are_read_where_a_family_has_them() {
         let found = (scales.embedding, scales.update, scales.query);
         let read = matches!(
             architecture,
-            Architecture::Granite | Architecture::GraniteMoe
+            Architecture::Granite | Architecture::GraniteMoe | Architecture::GraniteHybrid
         );
         assert_eq!(found == (12.0, 0.5, 0.125), read, "{architecture}");
         assert_eq!(scales.update != 1.0, read, "{architecture}");

@@ -40,16 +40,17 @@ impl HeadSizes {
         })
     }
 
-    /// The heads of a model whose layers differ, and the key and value heads of each layer.
+    /// The heads of a model whose layers differ, and the key and value heads of each layer, at least `least`.
     pub(super) fn read_each(
         keys: &Keys<'_>,
         dim: usize,
         windows: &[Option<usize>],
+        least: usize,
     ) -> Result<(Self, Vec<usize>), ConfigError> {
         let queries = keys.required(QUERIES, 1, limits::HEADS)?;
-        let each = keys.sizes(KEYS, windows.len(), 1, queries)?;
+        let each = keys.sizes(KEYS, windows.len(), least, queries)?;
         let each = each.unwrap_or_else(|| vec![queries; windows.len()]);
-        for &kv in &each {
+        for &kv in each.iter().filter(|kv| **kv > 0) {
             check_share(keys, queries, kv)?;
         }
         let head_dim = read_dim(keys, dim, queries)?;
@@ -57,7 +58,8 @@ impl HeadSizes {
         let local_dim = keys.size(LOCAL, 2, limits::HEAD_DIM)?.unwrap_or(head_dim);
         check_dim(keys, LOCAL, queries, local_dim)?;
         check_values(keys, "attention.value_length_swa", local_dim)?;
-        let global = windows.iter().position(Option::is_none).unwrap_or(0);
+        let attends = |layer: &usize| windows[*layer].is_none() && each[*layer] > 0;
+        let global = (0..windows.len()).find(attends).unwrap_or(0);
         let heads = Self {
             queries,
             keys: each[global],

@@ -18,6 +18,7 @@ pub(crate) mod keys;
 pub mod limits;
 mod nearest;
 mod recurrent;
+pub(crate) mod recurrent_rule;
 #[cfg(test)]
 mod recurrent_tests;
 mod rope;
@@ -33,7 +34,7 @@ pub use error::ConfigError;
 pub use experts::ExpertsConfig;
 pub(crate) use experts::refuse as refuse_experts;
 pub(crate) use heads::HeadSizes;
-pub use recurrent::RecurrentConfig;
+pub use recurrent::{RecurrentConfig, RecurrentPart};
 pub use rope::RopeConfig;
 pub use scales::{Scales, Temperature};
 pub use shapes::LayerShape;
@@ -113,7 +114,8 @@ impl Config {
         let windows = windows::read(&keys, traits.windows, layers)?;
         let (heads, mut shapes) =
             LayerShape::read_all(&keys, &traits, dim, &windows, &feed_forward.hidden)?;
-        let recurrent = recurrent::read(&keys, &traits, layers, layers_ignored)?;
+        let attends: Vec<_> = shapes.iter().map(LayerShape::attends).collect();
+        let recurrent = recurrent::read(&keys, &traits, dim, &attends, layers_ignored)?;
         if let Some(recurrent) = &recurrent {
             LayerShape::take_attention(&mut shapes, &recurrent.layers);
         }
@@ -168,7 +170,7 @@ impl Config {
         let hidden = self.hidden.max(expert);
         let widest = self.dim.max(hidden).max(self.per_layer);
         let recurrent = self.recurrent.as_ref();
-        let recurrent = recurrent.map_or(0, |recurrent| recurrent.heads.value_cols());
+        let recurrent = recurrent.map_or(0, RecurrentConfig::cols_max);
         widest.max(self.query_cols()).max(recurrent)
     }
 
@@ -197,6 +199,14 @@ impl Config {
     pub fn query_cols(&self) -> usize {
         let widest = self.shapes.iter().map(|shape| shape.head_dim).max();
         self.heads * widest.unwrap_or(0)
+    }
+
+    /// Columns of a row of gates of attention; 0 in a family without them.
+    pub fn gate_cols(&self) -> usize {
+        match self.traits.gated_attention {
+            true => self.query_cols(),
+            false => 0,
+        }
     }
 
     /// Columns of a row of keys, and of values, of the widest layer.

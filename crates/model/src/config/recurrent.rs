@@ -3,101 +3,164 @@
 use super::error::ConfigError;
 use super::keys::Keys;
 use super::limits;
+use super::recurrent_rule::RecurrentRule;
 use super::traits::Traits;
-use kernels::{DeltaShape, STATE_COLUMN_GROUP, StateShape};
+use kernels::{STATE_COLUMN_GROUP, ScanRule, ScanShape, StateShape};
 
-/// The recurrent layers of a model: gated DeltaNet, which keeps a state of fixed size in place of keys and values.
+/// The recurrent layers of a model, which keep a state of fixed size in place of keys and values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecurrentConfig {
     /// Whether each layer is recurrent; at least one is, and at least one is not.
     pub layers: Vec<bool>,
     /// Taps of the convolution over time.
     pub taps: usize,
-    /// Heads and their sizes.
-    pub heads: DeltaShape,
+    /// What follows the convolution.
+    pub part: RecurrentPart,
+}
+
+/// What a recurrent layer has besides a convolution over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecurrentPart {
+    /// Gated DeltaNet, or Mamba-2.
+    Scan(ScanShape),
+    /// Nothing: a gated convolution of so many columns.
+    Nothing(usize),
 }
 
 const TAPS: &str = "ssm.conv_kernel";
 const STATE: &str = "ssm.state_size";
 const INNER: &str = "ssm.inner_size";
-const KEY_HEADS: &str = "ssm.group_count";
-const VALUE_HEADS: &str = "ssm.time_step_rank";
+const GROUPS: &str = "ssm.group_count";
+const HEADS: &str = "ssm.time_step_rank";
 const LAYERS: &str = "attention.recurrent_layers";
 const PERIOD: &str = "full_attention_interval";
+const KV_HEADS: &str = "attention.head_count_kv";
 
 /// Each layer is recurrent except each fourth, unless the metadata say otherwise.
 const PERIOD_DEFAULT: usize = 4;
 
-/// Reads the recurrent layers of a family that has them. `ignored` layers more are in the file.
+/// Reads the recurrent layers of a family that has them, in a stream `dim` wide. `attends`: which layers have key and value
+/// heads; `ignored` layers more are in the file.
 pub(super) fn read(
     keys: &Keys<'_>,
     traits: &Traits,
-    layers: usize,
+    dim: usize,
+    attends: &[bool],
     ignored: usize,
 ) -> Result<Option<RecurrentConfig>, ConfigError> {
     let Some(rule) = traits.recurrent else {
         return Ok(None);
     };
-    let key_heads = keys.required(KEY_HEADS, 1, limits::HEADS)?;
-    let value_heads = keys.required(VALUE_HEADS, 1, limits::HEADS)?;
-    if !value_heads.is_multiple_of(key_heads) {
-        let bound = format!("a multiple of {key_heads}, the number of key heads ({KEY_HEADS})");
-        return Err(keys.range(VALUE_HEADS, value_heads, bound));
-    }
-    let dim = keys.required(STATE, STATE_COLUMN_GROUP, limits::HEAD_DIM)?;
-    if !dim.is_multiple_of(STATE_COLUMN_GROUP)
-        || !(value_heads * dim).is_multiple_of(limits::COLUMN_GROUP)
-    {
-        let bound = format!(
-            "a multiple of {STATE_COLUMN_GROUP}, and times the heads ({VALUE_HEADS}) one of {}",
-            limits::COLUMN_GROUP
-        );
-        return Err(keys.range(STATE, dim, bound));
-    }
-    let inner = keys.required(INNER, 1, limits::HIDDEN)?;
-    if inner != value_heads * dim {
-        let bound = format!(
-            "{}, which is {VALUE_HEADS} times {STATE}",
-            value_heads * dim
-        );
-        return Err(keys.range(INNER, inner, bound));
-    }
-    Ok(Some(RecurrentConfig {
-        layers: read_layers(keys, layers, layers + ignored)?,
-        taps: keys.required(TAPS, 2, limits::TAPS)?,
-        heads: DeltaShape {
-            key_heads,
-            value_heads,
-            key_dim: dim,
-            value_dim: dim,
-            grouped: rule.grouped,
-        },
-    }))
-}
-
-fn read_layers(keys: &Keys<'_>, layers: usize, all: usize) -> Result<Vec<bool>, ConfigError> {
-    let each = match keys.flags(LAYERS, all)? {
-        Some(each) => each[..layers].to_vec(),
-        None => {
-            let period = keys
-                .size(PERIOD, 1, limits::LAYERS)?
-                .unwrap_or(PERIOD_DEFAULT);
-            (1..=layers).map(|layer| layer % period != 0).collect()
+    let (taps, part) = match rule {
+        RecurrentRule::Delta { grouped } => (TAPS, RecurrentPart::Scan(read_delta(keys, grouped)?)),
+        RecurrentRule::Mamba => (TAPS, RecurrentPart::Scan(read_mamba(keys)?)),
+        RecurrentRule::Convolution => ("shortconv.l_cache", RecurrentPart::Nothing(dim)),
+    };
+    let taps = keys.required(taps, 2, limits::TAPS)?;
+    let layers = match rule {
+        RecurrentRule::Delta { .. } => read_layers(keys, attends.len(), ignored)?,
+        _ => {
+            let layers: Vec<_> = attends.iter().map(|attends| !attends).collect();
+            check_layers(keys, KV_HEADS, &layers)?;
+            layers
         }
     };
-    match (each.contains(&true), each.contains(&false)) {
-        (true, true) => Ok(each),
-        _ => {
-            let name = if keys.get(LAYERS).is_some() {
-                LAYERS
-            } else {
-                PERIOD
-            };
-            let found = if each.contains(&true) { "all" } else { "none" };
-            let bound = format!("recurrent layers and others among the {layers}");
-            Err(keys.range(name, found, bound))
-        }
+    Ok(Some(RecurrentConfig { layers, taps, part }))
+}
+
+/// Heads of values and of keys.
+fn read_heads(keys: &Keys<'_>) -> Result<(usize, usize), ConfigError> {
+    let groups = keys.required(GROUPS, 1, limits::HEADS)?;
+    let heads = keys.required(HEADS, 1, limits::HEADS)?;
+    if !heads.is_multiple_of(groups) {
+        let bound = format!("a multiple of {groups}, the number of key heads ({GROUPS})");
+        return Err(keys.range(HEADS, heads, bound));
     }
+    Ok((heads, groups))
+}
+
+fn read_delta(keys: &Keys<'_>, grouped: bool) -> Result<ScanShape, ConfigError> {
+    let (value_heads, key_heads) = read_heads(keys)?;
+    let dim = keys.required(STATE, STATE_COLUMN_GROUP, limits::HEAD_DIM)?;
+    check_columns(keys, (STATE, dim), dim, value_heads)?;
+    let inner = keys.required(INNER, 1, limits::HIDDEN)?;
+    if inner != value_heads * dim {
+        let wanted = value_heads * dim;
+        return Err(keys.range(
+            INNER,
+            inner,
+            format!("{wanted}, which is {HEADS} times {STATE}"),
+        ));
+    }
+    Ok(ScanShape {
+        key_heads,
+        value_heads,
+        key_dim: dim,
+        value_dim: dim,
+        grouped,
+        rule: ScanRule::Delta,
+    })
+}
+
+fn read_mamba(keys: &Keys<'_>) -> Result<ScanShape, ConfigError> {
+    let (value_heads, key_heads) = read_heads(keys)?;
+    let inner = keys.required(INNER, 1, limits::HIDDEN)?;
+    if !inner.is_multiple_of(value_heads) {
+        let bound = format!("a multiple of {value_heads}, the number of heads ({HEADS})");
+        return Err(keys.range(INNER, inner, bound));
+    }
+    let value_dim = inner / value_heads;
+    check_columns(keys, (INNER, inner), value_dim, value_heads)?;
+    Ok(ScanShape {
+        key_heads,
+        value_heads,
+        key_dim: keys.required(STATE, 1, limits::HEAD_DIM)?,
+        value_dim,
+        grouped: true,
+        rule: ScanRule::Linear,
+    })
+}
+
+/// Rejects heads of values with columns that kernels cannot read.
+fn check_columns(
+    keys: &Keys<'_>,
+    (name, found): (&str, usize),
+    dim: usize,
+    heads: usize,
+) -> Result<(), ConfigError> {
+    let whole = dim.is_multiple_of(STATE_COLUMN_GROUP) && dim <= limits::HEAD_DIM;
+    if whole && (heads * dim).is_multiple_of(limits::COLUMN_GROUP) {
+        return Ok(());
+    }
+    let bound = format!(
+        "a multiple of {STATE_COLUMN_GROUP} for each head ({HEADS}), at most {}, and of {} for all",
+        limits::HEAD_DIM,
+        limits::COLUMN_GROUP
+    );
+    Err(keys.range(name, found, bound))
+}
+
+fn read_layers(keys: &Keys<'_>, layers: usize, ignored: usize) -> Result<Vec<bool>, ConfigError> {
+    if let Some(each) = keys.flags(LAYERS, layers + ignored)? {
+        let each = each[..layers].to_vec();
+        check_layers(keys, LAYERS, &each)?;
+        return Ok(each);
+    }
+    let period = keys.size(PERIOD, 1, limits::LAYERS)?;
+    let period = period.unwrap_or(PERIOD_DEFAULT);
+    let each: Vec<_> = (1..=layers).map(|layer| layer % period != 0).collect();
+    check_layers(keys, PERIOD, &each)?;
+    Ok(each)
+}
+
+/// Rejects a model in which all layers are recurrent, or none.
+fn check_layers(keys: &Keys<'_>, name: &str, each: &[bool]) -> Result<(), ConfigError> {
+    if each.contains(&true) && each.contains(&false) {
+        return Ok(());
+    }
+    let found = if each.contains(&true) { "all" } else { "none" };
+    let bound = format!("recurrent layers and others among the {}", each.len());
+    Err(keys.range(name, found, bound))
 }
 
 impl RecurrentConfig {
@@ -106,13 +169,42 @@ impl RecurrentConfig {
         self.layers.iter().filter(|recurrent| **recurrent).count()
     }
 
+    /// Columns of the convolution.
+    pub fn conv_cols(&self) -> usize {
+        match &self.part {
+            RecurrentPart::Scan(heads) => heads.cols(),
+            RecurrentPart::Nothing(cols) => *cols,
+        }
+    }
+
+    /// The widest input of a projection.
+    pub fn cols_max(&self) -> usize {
+        match &self.part {
+            RecurrentPart::Scan(heads) => heads.value_cols(),
+            RecurrentPart::Nothing(cols) => *cols,
+        }
+    }
+
     /// What a sequence keeps in these layers.
     pub fn state_shape(&self) -> StateShape {
         StateShape {
             layers: self.count(),
             conv_rows: self.taps - 1,
-            conv_cols: self.heads.cols(),
-            scan_len: self.heads.state_len(),
+            conv_cols: self.conv_cols(),
+            scan_len: match &self.part {
+                RecurrentPart::Scan(heads) => heads.state_len(),
+                RecurrentPart::Nothing(_) => 0,
+            },
         }
+    }
+
+    /// Columns of a row's workspace, in f32.
+    pub fn workspace_cols(&self) -> usize {
+        let mixed = 2 * self.conv_cols();
+        mixed
+            + match &self.part {
+                RecurrentPart::Scan(heads) => 2 * heads.value_cols() + 4 * heads.value_heads,
+                RecurrentPart::Nothing(cols) => 3 * cols,
+            }
     }
 }

@@ -102,3 +102,63 @@ fn sizes_of_states_are_bounded_by_name() {
         assert!(error.contains(&format!("`{name}` is missing")), "{error}");
     }
 }
+
+#[test]
+fn layers_without_key_and_value_heads_are_recurrent() {
+    for name in ["lfm2", "granitehybrid"] {
+        let heads = |each: &[i32]| {
+            let changes = [
+                ("block_count", Field::U32(each.len() as u32)),
+                ("attention.head_count_kv", Field::I32s(each.to_vec())),
+                ("logit_scale", Field::F32(2.0)),
+            ];
+            read(&with(name, &changes)).map_err(|error| error.to_string())
+        };
+        let config = heads(&[0, 2, 0]).unwrap();
+        assert_eq!(
+            config.recurrent.as_ref().unwrap().layers,
+            [true, false, true]
+        );
+        assert_eq!(config.kv_shapes(1, 32, KvKind::F16)[0].layers, 1);
+        assert_eq!((config.kv_heads, config.last_stored_layer()), (2, 2));
+        let state = match name {
+            "lfm2" => 2 * 4 * (2 * 64),
+            // Three inputs of 128 and twice 24 columns, and four heads of 24 times 32.
+            _ => 2 * 4 * (3 * 176 + 4 * 24 * 32),
+        };
+        assert_eq!(config.state_bytes(), Some(state), "{name}");
+        for (each, why) in [
+            (
+                &[0, 0][..],
+                "head_count_kv` is all, must be recurrent layers and others",
+            ),
+            (
+                &[2, 2],
+                "head_count_kv` is none, must be recurrent layers and others",
+            ),
+            (&[0, 3], "head_count_kv` is 3, must be a divisor of 4"),
+            (&[0, 9], "head_count_kv` is 9, must be 0 to 4"),
+        ] {
+            let error = heads(each).unwrap_err();
+            assert!(error.contains(why), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn sizes_of_mamba_are_bounded_by_name() {
+    for (key, value, why) in [
+        ("ssm.state_size", 0, "must be 1 to 1024"),
+        ("ssm.inner_size", 130, "must be a multiple of 4"),
+        (
+            "ssm.inner_size",
+            96,
+            "must be a multiple of 16 for each head",
+        ),
+        ("ssm.inner_size", 1 << 20, "at most 1024"),
+        ("ssm.group_count", 3, "must be a multiple of 3"),
+    ] {
+        let error = read(&with("granitehybrid", &[(key, Field::U32(value))])).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::altup::{ACTIVE, STATES};
 use super::keys::Keys;
+use super::recurrent_rule::RecurrentRule;
 use super::traits::{KvSharing, Traits};
 use super::{Config, ConfigError, HeadSizes};
 use kernels::{KvKind, KvShape};
@@ -40,7 +41,10 @@ impl LayerShape {
         }
         let layers = windows.len();
         let (heads, each) = match traits.layers_differ {
-            true => HeadSizes::read_each(keys, dim, windows)?,
+            true => HeadSizes::read_each(keys, dim, windows, 1)?,
+            false if traits.recurrent.is_some_and(RecurrentRule::lists_attention) => {
+                HeadSizes::read_each(keys, dim, windows, 0)?
+            }
             false => {
                 let heads = HeadSizes::read(keys, dim)?;
                 let each = vec![heads.keys; layers];

@@ -43,6 +43,23 @@ pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
         ];
         keys.extend(recurrent.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
     }
+    if ["lfm2", "granitehybrid"].contains(&name) {
+        // The first layer has no attention.
+        keys.retain(|(key, _)| !key.ends_with("head_count_kv"));
+        keys.push((
+            format!("{name}.attention.head_count_kv"),
+            Field::I32s(vec![0, 2]),
+        ));
+        let recurrent = [
+            ("shortconv.l_cache", 3),
+            ("ssm.conv_kernel", 4),
+            ("ssm.state_size", 24),
+            ("ssm.group_count", 1),
+            ("ssm.time_step_rank", 4),
+            ("ssm.inner_size", 128),
+        ];
+        keys.extend(recurrent.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
+    }
     keys
 }
 

@@ -3,6 +3,7 @@
 //! Source of the rows: llama.cpp, `src/models/NAME.cpp` and `llama_model_rope_type`.
 
 use super::Architecture;
+use super::recurrent_rule::RecurrentRule;
 use kernels::RopePairs;
 
 /// The non-linearity of the feed-forward gate.
@@ -136,13 +137,6 @@ pub(crate) enum ExpertRule {
     },
 }
 
-/// The recurrent layers of a family: gated DeltaNet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecurrentRule {
-    /// Whether consecutive heads of values have the same key, and decays and rates are in one tensor.
-    pub(crate) grouped: bool,
-}
-
 /// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Traits {
@@ -176,6 +170,8 @@ pub(crate) struct Traits {
     /// Norm after attention and after the feed-forward part.
     pub(crate) post_norms: bool,
     pub(crate) feed: FeedRule,
+    /// Name of the norm before the vocabulary projection.
+    pub(crate) output_norm: &'static str,
     /// Name of the norm before the feed-forward part.
     pub(crate) feed_norm: &'static str,
     /// Embeddings are multiplied by `sqrt(dim)`.
@@ -231,6 +227,7 @@ const PLAIN: Traits = Traits {
     pre_norms: true,
     post_norms: false,
     feed: FeedRule::AfterAttention,
+    output_norm: "output_norm",
     feed_norm: "ffn_norm",
     scaled_embedding: false,
     multipliers: false,
@@ -267,7 +264,7 @@ const GEMMA: Traits = Traits {
 const QWEN35: Traits = Traits {
     qk_norm: QkNorm::Heads,
     gated_attention: true,
-    recurrent: Some(RecurrentRule { grouped: false }),
+    recurrent: Some(RecurrentRule::Delta { grouped: false }),
     feed_norm: "post_attention_norm",
     ..PLAIN
 };
@@ -329,12 +326,20 @@ impl Architecture {
             Self::GraniteMoe => Traits {
                 multipliers: true, logit_scale: LogitScale::Divisor, experts: experts(true, true, true), ..LLAMA
             },
+            Self::GraniteHybrid => Traits {
+                roped: RopeLayers::IfFinetuned, multipliers: true, logit_scale: LogitScale::Divisor,
+                experts: experts(false, true, true), recurrent: Some(RecurrentRule::Mamba), ..LLAMA
+            },
+            Self::Lfm2 => Traits {
+                qk_norm: QkNorm::Heads, recurrent: Some(RecurrentRule::Convolution), windows: periodic(0, 0),
+                output_norm: "token_embd_norm", ..PLAIN
+            },
             Self::Qwen2 | Self::Qwen2Vl => PLAIN,
             Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },
             Self::Qwen35 => QWEN35,
             Self::Qwen35Moe => Traits { experts: experts(true, true, true), shared_gate: true, ..QWEN35 },
             Self::Qwen3Next => Traits {
-                recurrent: Some(RecurrentRule { grouped: true }), experts: experts(true, true, true), shared_gate: true,
+                recurrent: Some(RecurrentRule::Delta { grouped: true }), experts: experts(true, true, true), shared_gate: true,
                 ..QWEN35
             },
             Self::Qwen3Moe => Traits { qk_norm: QkNorm::Heads, experts: experts(true, true, false), ..PLAIN },

@@ -7,6 +7,7 @@ use super::{
     matmul, scale,
 };
 use crate::norm::{Norm, keep_largest, sum_of_products};
+use crate::weights::Recurrent;
 use kernels::{
     Activations, AttentionParams, Isa, Pool, attend, clamped_swiglu_mul, gelu_mul, sigmoid_mul,
     silu_mul,
@@ -67,8 +68,11 @@ impl Decoder {
     /// Computes the recurrent part from `normed` to `update`, and stores the states. Returns whether rows are left, as above.
     fn recur(&mut self, config: &Config, index: usize, layer: &Layer) -> bool {
         self.load_normed();
-        if let Some(delta) = &layer.delta {
-            self.delta(config, index, delta);
+        match &layer.recurrent {
+            Some(Recurrent::Delta(layer)) => self.delta(config, index, layer),
+            Some(Recurrent::Mamba(layer)) => self.mamba(config, index, layer),
+            Some(Recurrent::Convolution(layer)) => self.short_conv(index, layer),
+            None => {}
         }
         if index < self.last_stored_layer {
             return true;

@@ -15,21 +15,24 @@ mod experts;
 mod finish;
 mod heads;
 mod layer;
+mod mamba;
 mod per_layer;
+mod recurrent;
 mod router;
 pub(crate) mod rows;
 pub(crate) mod scratch;
+mod short_conv;
 
 use crate::config::Gate;
 use crate::weights::{Attention, BlockInput, Dense, KeyValue, Layer, Linear, Weights};
 use crate::{Batch, Config, Dims, ForwardError};
 use altup::StateScratch;
 use caches::LayerCaches;
-use delta::DeltaScratch;
 use experts::ExpertScratch;
 use kernels::{Isa, KvError, KvKind, Pool, Rope, add_assign, matmul, scale};
 pub(crate) use layer::project;
 use per_layer::PerLayerScratch;
+use recurrent::RecurrentScratch;
 use rows::Rows;
 use scratch::Scratch;
 
@@ -49,7 +52,7 @@ pub(crate) struct Decoder {
     /// States of the stream, in a model with several.
     states: Option<StateScratch>,
     /// States of sequences, and workspace of the recurrent layers, in a model that has such layers.
-    delta: Option<DeltaScratch>,
+    recurrent: Option<RecurrentScratch>,
     /// The last layer that stores keys and values, or a state: later ones run for the rows with outputs only.
     last_stored_layer: usize,
 }
@@ -78,7 +81,7 @@ impl Decoder {
             experts: ExpertScratch::new(config, dims.rows_max),
             per_layer: PerLayerScratch::new(config, dims),
             states: StateScratch::new(config, dims),
-            delta: recurrent.map(|layers| DeltaScratch::new(layers, states, dims.rows_max)),
+            recurrent: recurrent.map(|layers| RecurrentScratch::new(layers, states, dims.rows_max)),
             last_stored_layer: config.last_stored_layer(),
             pool,
         })
@@ -93,8 +96,8 @@ impl Decoder {
         batch: &Batch,
     ) -> Result<&mut [f32], ForwardError> {
         self.rows.read(batch, dims)?;
-        if let Some(delta) = &mut self.delta {
-            delta.read(batch)?;
+        if let Some(recurrent) = &mut self.recurrent {
+            recurrent.read(batch)?;
         }
         self.angles();
         self.embed(config, weights, batch.tokens());
@@ -125,7 +128,7 @@ impl Decoder {
 
     /// Number of states of sequences.
     pub(crate) fn state_count(&self) -> usize {
-        self.delta.as_ref().map_or(0, DeltaScratch::states)
+        self.recurrent.as_ref().map_or(0, RecurrentScratch::states)
     }
 
     /// Bytes of the KV cache and of the states of sequences when fully used, and of the workspace.
@@ -133,9 +136,9 @@ impl Decoder {
         let experts = self.experts.as_ref().map_or(0, ExpertScratch::bytes);
         let per_layer = self.per_layer.as_ref().map_or(0, PerLayerScratch::bytes);
         let states = self.states.as_ref().map_or(0, StateScratch::bytes);
-        let delta = self.delta.as_ref().map(DeltaScratch::bytes);
-        let (kept, delta) = delta.unwrap_or_default();
-        let parts = experts + per_layer + states + delta;
+        let recurrent = self.recurrent.as_ref().map(RecurrentScratch::bytes);
+        let (kept, recurrent) = recurrent.unwrap_or_default();
+        let parts = experts + per_layer + states + recurrent;
         let scratch = self.scratch.bytes() + self.caches.scratch_bytes() + parts;
         (self.caches.kv_bytes(), kept, scratch)
     }

@@ -2,7 +2,7 @@
 
 use super::config::EncoderConfig;
 use crate::config::limits;
-use crate::weights::layer::{Names, linear};
+use crate::weights::linear::{Names, linear};
 use crate::weights::load_qkv;
 use crate::weights::tensors::Tensors;
 use crate::weights::{EMBEDDING, Linear, read_vocab};

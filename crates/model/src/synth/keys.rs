@@ -2,6 +2,7 @@
 
 use super::spec::{RopeScaling, SynthSpec};
 use crate::config::Architecture;
+use crate::config::recurrent_rule::RecurrentRule;
 use crate::gguf::GgufWriter;
 
 /// Adds all keys except the tokenizer.
@@ -31,14 +32,13 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
     match spec.differing {
         Some(_) => spec.put_layers(out),
         None => {
-            _ = out
-                .u32(&key("feed_forward_length"), dense_width(spec))
-                .u32(&key("attention.head_count_kv"), spec.kv_heads);
+            out.u32(&key("feed_forward_length"), dense_width(spec));
+            put_kv_heads(spec, out);
         }
     }
     put_rope(spec, out);
     if let Some(recurrent) = &spec.recurrent {
-        recurrent.put(name, out);
+        recurrent.put(spec.architecture, out);
     }
     if let Some(window) = spec.window {
         out.u32(&key("attention.sliding_window"), window);
@@ -58,6 +58,21 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
             out.u32(&key("expert_shared_feed_forward_length"), experts.shared);
         }
     }
+}
+
+/// The number of key and value heads, of each layer where those with attention are listed so.
+fn put_kv_heads(spec: &SynthSpec, out: &mut GgufWriter) {
+    let key = format!("{}.attention.head_count_kv", spec.architecture);
+    let rule = spec.architecture.traits().recurrent;
+    if !rule.is_some_and(RecurrentRule::lists_attention) {
+        out.u32(&key, spec.kv_heads);
+        return;
+    }
+    let heads = |layer| match spec.recurrent_in(layer) {
+        Some(_) => 0,
+        None => spec.kv_heads as i32,
+    };
+    out.i32s(&key, &(0..spec.layers).map(heads).collect::<Vec<_>>());
 }
 
 /// The width of experts, except in a family with a key for it.
@@ -84,7 +99,7 @@ fn put_scales(spec: &SynthSpec, out: &mut GgufWriter) {
             out.f32(&key("attn_logit_softcapping"), 50.0)
                 .f32(&key("final_logit_softcapping"), 30.0);
         }
-        Architecture::Granite | Architecture::GraniteMoe => {
+        Architecture::Granite | Architecture::GraniteMoe | Architecture::GraniteHybrid => {
             out.f32(&key("embedding_scale"), 12.0)
                 .f32(&key("residual_scale"), 0.25)
                 .f32(&key("attention.scale"), 3.0 / spec.head_dim as f32)

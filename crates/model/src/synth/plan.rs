@@ -83,7 +83,7 @@ impl Planner<'_> {
         }
         let embedding = if spec.tied { Role::Output } else { Role::Plain };
         self.matrix("token_embd.weight", spec.dim, spec.vocab, embedding, 1.0)?;
-        self.stream_norm("output_norm", LOGIT_SPREAD);
+        self.stream_norm(self.traits.output_norm, LOGIT_SPREAD);
         if !spec.tied {
             self.matrix("output.weight", spec.dim, spec.vocab, Role::Output, 1.0)?;
         }

@@ -26,6 +26,10 @@ impl SynthSpec {
             "small-gemma4-26b" => Some(Self::small(Architecture::Gemma4).like_26b()),
             "gemma4-e2b" => Some(Self::gemma4_e2b()),
             "gemma4-26b-a4b-slice" => Some(Self::gemma4_26b_a4b_slice()),
+            "tiny-granitehybrid-moe" => Some(Self::tiny(Architecture::GraniteHybrid).with_shared()),
+            "small-granitehybrid-moe" => {
+                Some(Self::small(Architecture::GraniteHybrid).with_shared())
+            }
             "tiny-mixtral" => Some(Self::tiny(Architecture::Llama).mixtral()),
             "small-mixtral" => Some(Self::small(Architecture::Llama).mixtral()),
             "qwen3-30b-a3b-slice" => Some(Self::qwen3_30b_a3b_slice()),
@@ -58,7 +62,7 @@ impl SynthSpec {
         let tied = wide && !untied
             || matches!(
                 architecture,
-                CommandR | Cohere2 | Granite | GraniteMoe | HunyuanDense
+                CommandR | Cohere2 | Granite | GraniteMoe | GraniteHybrid | HunyuanDense | Lfm2
             );
         let head_dim = if wide { 32 } else { 16 };
         Self {
@@ -68,7 +72,7 @@ impl SynthSpec {
                 Gemma4 => 6,
                 // From the 21st on they read the keys and values of earlier ones.
                 Gemma3n => 22,
-                SmolLm3 | Qwen35 | Qwen35Moe | Qwen3Next => 4,
+                SmolLm3 | Qwen35 | Qwen35Moe | Qwen3Next | Lfm2 | GraniteHybrid => 4,
                 _ if windows => 4,
                 _ => 2,
             },
@@ -105,6 +109,20 @@ impl SynthSpec {
             differing: LayersSynth::tiny(architecture),
             recurrent: RecurrentSynth::tiny(architecture),
             seed: 1,
+        }
+    }
+
+    /// With experts of half the width, and one that all rows use.
+    fn with_shared(self) -> Self {
+        let experts = ExpertsSynth {
+            count: 6,
+            used: 2,
+            ffn: self.ffn / 2,
+            shared: self.ffn,
+        };
+        Self {
+            experts: Some(experts),
+            ..self
         }
     }
 
@@ -212,6 +230,7 @@ impl SynthSpec {
             }),
             recurrent: tiny.recurrent.map(|recurrent| RecurrentSynth {
                 head_dim: recurrent.head_dim * 4,
+                state_dim: recurrent.state_dim * 4,
                 ..recurrent
             }),
             ..tiny

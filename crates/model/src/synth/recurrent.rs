@@ -5,9 +5,9 @@ use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
 use super::spec::{ExpertsSynth, RopeScaling, RopeSynth, SynthSpec};
 use crate::config::Architecture;
-use crate::config::traits::Traits;
+use crate::config::recurrent_rule::RecurrentRule;
 use crate::gguf::GgufWriter;
-use kernels::{DeltaShape, Format};
+use kernels::{Format, ScanRule, ScanShape};
 
 /// Recurrent layers of a synthetic model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,10 @@ pub struct RecurrentSynth {
     pub key_heads: u32,
     /// Heads of values, a multiple of `key_heads`.
     pub value_heads: u32,
-    /// Elements of a head.
+    /// Elements of a head of values.
     pub head_dim: u32,
+    /// Elements of a head of queries and keys, which are those of values in gated DeltaNet.
+    pub state_dim: u32,
 }
 
 /// Deviation of the taps: the present and the past weigh the same.
@@ -30,33 +32,55 @@ const TAP_SPREAD: f32 = 0.5;
 impl RecurrentSynth {
     /// The recurrent layers of a tiny model.
     pub(super) fn tiny(architecture: Architecture) -> Option<Self> {
-        let rule = architecture.traits().recurrent;
-        rule.map(|_| Self {
+        let delta = Self {
             period: 4,
             taps: 4,
             key_heads: 2,
             value_heads: 4,
             head_dim: 16,
+            state_dim: 16,
+        };
+        architecture.traits().recurrent.map(|rule| match rule {
+            RecurrentRule::Delta { .. } => delta,
+            // llama.cpp wants twice the width of the stream.
+            RecurrentRule::Mamba => Self {
+                head_dim: 32,
+                ..delta
+            },
+            RecurrentRule::Convolution => Self { taps: 3, ..delta },
         })
     }
 
-    fn shape(&self, traits: &Traits) -> DeltaShape {
+    fn shape(&self, rule: RecurrentRule) -> ScanShape {
         let size = |size: u32| size as usize;
-        DeltaShape {
+        ScanShape {
             key_heads: size(self.key_heads),
             value_heads: size(self.value_heads),
-            key_dim: size(self.head_dim),
+            key_dim: size(self.state_dim),
             value_dim: size(self.head_dim),
-            grouped: traits.recurrent.is_some_and(|rule| rule.grouped),
+            grouped: rule != RecurrentRule::Delta { grouped: false },
+            rule: match rule {
+                RecurrentRule::Delta { .. } => ScanRule::Delta,
+                _ => ScanRule::Linear,
+            },
         }
     }
 
     /// Adds the keys.
-    pub(super) fn put(&self, architecture: &str, out: &mut GgufWriter) {
+    pub(super) fn put(&self, architecture: Architecture, out: &mut GgufWriter) {
         let key = |part: &str| format!("{architecture}.{part}");
-        out.u32(&key("full_attention_interval"), self.period)
-            .u32(&key("ssm.conv_kernel"), self.taps)
-            .u32(&key("ssm.state_size"), self.head_dim)
+        match architecture.traits().recurrent {
+            Some(RecurrentRule::Convolution) => {
+                out.u32(&key("shortconv.l_cache"), self.taps);
+                return;
+            }
+            Some(RecurrentRule::Delta { .. }) => {
+                out.u32(&key("full_attention_interval"), self.period);
+            }
+            _ => {}
+        }
+        out.u32(&key("ssm.conv_kernel"), self.taps)
+            .u32(&key("ssm.state_size"), self.state_dim)
             .u32(&key("ssm.group_count"), self.key_heads)
             .u32(&key("ssm.time_step_rank"), self.value_heads)
             .u32(&key("ssm.inner_size"), self.value_heads * self.head_dim);
@@ -79,6 +103,7 @@ impl SynthSpec {
                 key_heads: 16,
                 value_heads: 16,
                 head_dim: 128,
+                state_dim: 128,
             }),
             ..Self::qwen35()
         }
@@ -98,6 +123,7 @@ impl SynthSpec {
                 key_heads: 16,
                 value_heads: 32,
                 head_dim: 128,
+                state_dim: 128,
             }),
             ..Self::qwen35()
         }
@@ -162,8 +188,24 @@ impl Planner<'_> {
         layer: u32,
         recurrent: &RecurrentSynth,
     ) -> Result<(), SynthError> {
+        let Some(rule) = self.traits.recurrent else {
+            return Ok(());
+        };
+        let shape = recurrent.shape(rule);
+        match rule {
+            RecurrentRule::Delta { .. } => self.delta(layer, recurrent, &shape),
+            RecurrentRule::Mamba => self.mamba(layer, recurrent, &shape),
+            RecurrentRule::Convolution => self.short_conv(layer, recurrent),
+        }
+    }
+
+    fn delta(
+        &mut self,
+        layer: u32,
+        recurrent: &RecurrentSynth,
+        shape: &ScanShape,
+    ) -> Result<(), SynthError> {
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let shape = recurrent.shape(&self.traits);
         let (cols, values) = (shape.cols() as u32, shape.value_cols() as u32);
         let (dim, heads) = (self.spec.dim, recurrent.value_heads);
         self.matrix(name("attn_qkv.weight"), dim, cols, Role::Value(layer), 1.0)?;
@@ -176,26 +218,67 @@ impl Planner<'_> {
             let name = name(&format!("{part}.weight"));
             self.matrix(name, dim, heads * parts, Role::Plain, 1.0)?;
         }
-        let noise = |deviation| Fill::Noise {
-            format: Format::F32,
-            deviation,
-        };
-        let taps = vec![u64::from(recurrent.taps), u64::from(cols)];
-        self.push(
-            name("ssm_conv1d.weight"),
-            taps,
-            Format::F32,
-            noise(TAP_SPREAD),
-        );
+        self.taps("ssm_conv1d", layer, recurrent.taps, cols);
         self.vector(name("ssm_dt.bias"), heads, noise(1.0));
-        // From heads that remember hundreds of tokens to heads that remember a few.
-        let slow = |head: u32| -0.01 - 0.5 * head as f32 / heads as f32;
-        self.vector(
-            name("ssm_a"),
-            heads,
-            Fill::Values((0..heads).map(slow).collect()),
-        );
+        self.vector(name("ssm_a"), heads, decays(heads));
         self.norm(name("ssm_norm.weight"), recurrent.head_dim, 1.0);
         self.matrix(name("ssm_out.weight"), values, dim, Role::Plain, 1.0)
+    }
+
+    fn mamba(
+        &mut self,
+        layer: u32,
+        recurrent: &RecurrentSynth,
+        shape: &ScanShape,
+    ) -> Result<(), SynthError> {
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let (cols, values) = (shape.cols() as u32, shape.value_cols() as u32);
+        let (dim, heads) = (self.spec.dim, recurrent.value_heads);
+        let rows = values + cols + heads;
+        self.matrix(name("ssm_in.weight"), dim, rows, Role::Plain, 1.0)?;
+        self.taps("ssm_conv1d", layer, recurrent.taps, cols);
+        self.vector(name("ssm_conv1d.bias"), cols, noise(0.2));
+        self.vector(name("ssm_dt.bias"), heads, noise(1.0));
+        let column = vec![1, heads.into()];
+        self.push(name("ssm_a"), column.clone(), Format::F32, decays(heads));
+        self.push(name("ssm_d"), column, Format::F32, Fill::Norm { mean: 1.0 });
+        let groups = vec![
+            u64::from(values / recurrent.key_heads),
+            recurrent.key_heads.into(),
+        ];
+        self.push(
+            name("ssm_norm.weight"),
+            groups,
+            Format::F32,
+            Fill::Norm { mean: 1.0 },
+        );
+        self.matrix(name("ssm_out.weight"), values, dim, Role::Plain, 1.0)
+    }
+
+    fn short_conv(&mut self, layer: u32, recurrent: &RecurrentSynth) -> Result<(), SynthError> {
+        let name = |part: &str| format!("blk.{layer}.shortconv.{part}.weight");
+        let dim = self.spec.dim;
+        self.matrix(name("in_proj"), dim, 3 * dim, Role::Plain, 1.0)?;
+        self.taps("shortconv.conv", layer, recurrent.taps, dim);
+        self.matrix(name("out_proj"), dim, dim, Role::Plain, 1.0)
+    }
+
+    fn taps(&mut self, name: &str, layer: u32, taps: u32, cols: u32) {
+        let dims = vec![taps.into(), cols.into()];
+        let name = format!("blk.{layer}.{name}.weight");
+        self.push(name, dims, Format::F32, noise(TAP_SPREAD));
+    }
+}
+
+/// From heads that remember hundreds of tokens to heads that remember a few.
+fn decays(heads: u32) -> Fill {
+    let slow = |head: u32| -0.01 - 0.5 * head as f32 / heads as f32;
+    Fill::Values((0..heads).map(slow).collect())
+}
+
+fn noise(deviation: f32) -> Fill {
+    Fill::Noise {
+        format: Format::F32,
+        deviation,
     }
 }

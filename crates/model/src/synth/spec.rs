@@ -206,6 +206,7 @@ impl SynthSpec {
                         | StableLm
                         | Qwen2Vl
                         | Olmoe
+                        | Lfm2
                 ) || joined,
                 format!("{architecture} needs heads * head_dim = dim"),
             ),
@@ -219,7 +220,7 @@ impl SynthSpec {
             ),
             (
                 self.experts.is_none() == (self.architecture.traits().experts == ExpertRule::Never)
-                    || matches!(architecture, Llama | Gemma4),
+                    || matches!(architecture, Llama | Gemma4 | GraniteHybrid),
                 format!("{architecture} has experts, or has none"),
             ),
             (

@@ -1,7 +1,7 @@
 //! AltUp and LAuReL of Gemma 3n: several states of the stream, and a low-rank path beside attention.
 
 use super::LoadError;
-use super::layer::{Linear, Names, linear};
+use super::linear::{Linear, Names, linear};
 use super::tensors::Tensors;
 use crate::Config;
 use crate::config::altup::{LAUREL_RANK, STATES};

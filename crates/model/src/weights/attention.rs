@@ -1,7 +1,7 @@
 //! The weights of attention.
 
 use super::LoadError;
-use super::layer::{Linear, Names, cut, join, linear};
+use super::linear::{Linear, Names, cut, join, linear};
 use super::norms::LayerNorms;
 use super::tensors::Tensors;
 use crate::Config;

@@ -1,12 +1,12 @@
-//! The weights of a recurrent layer.
+//! The weights of gated DeltaNet.
 
 use super::LoadError;
-use super::layer::{Linear, Names, linear};
+use super::linear::{Linear, Names, linear};
+use super::taps::{load_decay_factor, load_taps};
 use super::tensors::Tensors;
 use crate::Config;
-use crate::config::RecurrentConfig;
 use crate::norm::Norm;
-use kernels::Matrix;
+use kernels::{Matrix, ScanShape};
 
 /// Gated DeltaNet: a convolution over time, then the gated delta rule.
 pub(crate) struct DeltaNet {
@@ -34,40 +34,30 @@ impl DeltaNet {
     pub(super) fn load(
         tensors: &mut Tensors<'_>,
         config: &Config,
-        recurrent: &RecurrentConfig,
+        (heads, taps): (&ScanShape, usize),
         names: &Names,
     ) -> Result<Self, LoadError> {
-        let (dim, heads, taps) = (config.dim, &recurrent.heads, recurrent.taps);
+        let dim = config.dim;
         let (cols, values) = (heads.cols(), heads.value_cols());
         let each = heads.value_heads;
-        let (input, gate) = load_input_and_gate(tensors, recurrent, names, dim)?;
-        let (decay, rate) = load_decay_and_rate(tensors, recurrent, names, dim)?;
-        let by_column = tensors.table(&names.weight("ssm_conv1d"), cols, taps)?;
-        let factor = format!("blk.{}.ssm_a", names.layer);
-        let decay_factor = tensors.vector(&factor, each)?;
-        // A state would grow without bound.
-        if let Some(index) = decay_factor.iter().position(|&factor| factor > 0.0) {
-            return Err(LoadError::Value {
-                tensor: factor,
-                index,
-            });
-        }
+        let (input, gate) = load_input_and_gate(tensors, heads, names, dim)?;
+        let (decay, rate) = load_decay_and_rate(tensors, heads, names, dim)?;
         Ok(Self {
             input,
             gate,
             decay,
             rate,
-            taps: transposed(&by_column, taps),
+            taps: load_taps(tensors, &names.weight("ssm_conv1d"), cols, taps)?,
             decay_bias: tensors.vector(&names.bias("ssm_dt"), each)?,
-            decay_factor,
+            decay_factor: load_decay_factor(tensors, names, each)?,
             norm: Norm::rms(tensors.vector(&names.weight("ssm_norm"), heads.value_dim)?),
             out: linear(tensors, names, "ssm_out", dim, values)?,
         })
     }
 
-    pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+    pub(super) fn matrices(&self) -> Vec<&Matrix> {
         let all = [&self.input, &self.gate, &self.decay, &self.rate, &self.out];
-        all.into_iter().map(|linear| &linear.weight)
+        all.map(|linear| &linear.weight).to_vec()
     }
 }
 
@@ -75,11 +65,10 @@ impl DeltaNet {
 /// together.
 fn load_input_and_gate(
     tensors: &mut Tensors<'_>,
-    recurrent: &RecurrentConfig,
+    heads: &ScanShape,
     names: &Names,
     dim: usize,
 ) -> Result<(Linear, Linear), LoadError> {
-    let heads = &recurrent.heads;
     let (keys, values) = (heads.key_heads * heads.key_dim, heads.value_cols());
     let joined = names.weight("ssm_in");
     if heads.grouped && tensors.has(&joined) {
@@ -96,11 +85,10 @@ fn load_input_and_gate(
 /// Decay and rate, from two tensors, or from one with the rows of each key head together.
 fn load_decay_and_rate(
     tensors: &mut Tensors<'_>,
-    recurrent: &RecurrentConfig,
+    heads: &ScanShape,
     names: &Names,
     dim: usize,
 ) -> Result<(Linear, Linear), LoadError> {
-    let heads = &recurrent.heads;
     if !heads.grouped {
         let mut part = |name| linear(tensors, names, name, heads.value_heads, dim);
         return Ok((part("ssm_alpha")?, part("ssm_beta")?));
@@ -111,10 +99,4 @@ fn load_decay_and_rate(
     let [rate, decay] = parts?;
     let linear = |weight| Linear { weight, bias: None };
     Ok((linear(decay), linear(rate)))
-}
-
-/// `(cols, taps)` as `(taps, cols)`.
-fn transposed(by_column: &[f32], taps: usize) -> Vec<f32> {
-    let of_tap = |tap: usize| by_column.iter().skip(tap).step_by(taps).copied();
-    (0..taps).flat_map(of_tap).collect()
 }

@@ -4,7 +4,7 @@
 //! safetensors), or one tensor with the rows of gate and up projection of each expert (Granite's safetensors).
 
 use super::LoadError;
-use super::layer::Names;
+use super::linear::Names;
 use super::tensors::Tensors;
 use crate::Config;
 use crate::config::ExpertsConfig;

@@ -3,23 +3,16 @@
 use super::LoadError;
 use super::altup::LayerStates;
 use super::attention::Attention;
-use super::delta::DeltaNet;
 use super::experts::Experts;
+use super::linear::{Linear, Names, cut, join, linear};
 use super::norms::LayerNorms;
 use super::per_layer::PerLayerUpdate;
+use super::recurrent::Recurrent;
 use super::tensors::Tensors;
 use crate::Config;
 use crate::config::altup::cutoff;
 use crate::norm::Norm;
 use kernels::{Isa, Matrix};
-
-/// A projection.
-pub(crate) struct Linear {
-    /// `(outputs, inputs)`.
-    pub(crate) weight: Matrix,
-    /// `(outputs)`.
-    pub(crate) bias: Option<Vec<f32>>,
-}
 
 /// Input of attention or of a feed-forward part.
 pub(crate) enum BlockInput {
@@ -59,7 +52,7 @@ pub(crate) struct Layer {
     pub(crate) attention_input: BlockInput,
     pub(crate) attention: Option<Attention>,
     /// The recurrent part, in place of attention.
-    pub(crate) delta: Option<DeltaNet>,
+    pub(crate) recurrent: Option<Recurrent>,
     pub(crate) attention_post_norm: Option<Norm>,
     pub(crate) hidden_input: BlockInput,
     /// The feed-forward part, or the expert that every row uses beside the others.
@@ -86,8 +79,8 @@ impl Layer {
         let attention = attention.transpose()?;
         let recurrent = config.recurrent.as_ref();
         let recurrent = recurrent.filter(|recurrent| recurrent.layers[layer]);
-        let delta = recurrent.map(|recurrent| DeltaNet::load(tensors, config, recurrent, &names));
-        let delta = delta.transpose()?;
+        let recurrent = recurrent.map(|layers| Recurrent::load(tensors, config, layers, &names));
+        let recurrent = recurrent.transpose()?;
         let dense = (shape.hidden > 0).then(|| Dense::load(tensors, config, &names));
         let dense = dense.transpose()?;
         let experts = config.experts.as_ref();
@@ -100,7 +93,7 @@ impl Layer {
         };
         Ok(Self {
             attention,
-            delta,
+            recurrent,
             dense,
             experts,
             attention_post_norm: norms.after("post_attention_norm")?,
@@ -115,7 +108,7 @@ impl Layer {
 
     pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
         let attention = self.attention.iter().flat_map(Attention::matrices);
-        let delta = self.delta.iter().flat_map(DeltaNet::matrices);
+        let recurrent = self.recurrent.iter().flat_map(Recurrent::matrices);
         let dense = self.dense.iter().flat_map(|dense| {
             let always = [&dense.up, &dense.down].into_iter();
             always.chain(&dense.gate)
@@ -124,7 +117,7 @@ impl Layer {
         let states = self.states.iter().flat_map(LayerStates::matrices);
         let others = per_layer.chain(states);
         let dense = dense.map(|linear| &linear.weight);
-        attention.chain(delta).chain(dense).chain(others)
+        attention.chain(recurrent).chain(dense).chain(others)
     }
 }
 
@@ -159,38 +152,6 @@ impl Dense {
     }
 }
 
-/// Names of one layer's tensors.
-pub(crate) struct Names {
-    pub(crate) layer: usize,
-}
-
-impl Names {
-    pub(crate) fn weight(&self, name: &str) -> String {
-        format!("blk.{}.{name}.weight", self.layer)
-    }
-
-    pub(crate) fn scale(&self, name: &str) -> String {
-        format!("blk.{}.{name}.scale", self.layer)
-    }
-
-    pub(crate) fn bias(&self, name: &str) -> String {
-        format!("blk.{}.{name}.bias", self.layer)
-    }
-}
-
-pub(crate) fn linear(
-    tensors: &mut Tensors<'_>,
-    names: &Names,
-    name: &str,
-    rows: usize,
-    cols: usize,
-) -> Result<Linear, LoadError> {
-    Ok(Linear {
-        weight: tensors.matrix(&names.weight(name), rows, cols)?,
-        bias: tensors.vector_if_there(&names.bias(name), rows)?,
-    })
-}
-
 fn load_output_scale(
     tensors: &mut Tensors<'_>,
     config: &Config,
@@ -222,26 +183,4 @@ fn load_gate_up(
     let weights = tensors.split(&names.weight("ffn_up"), rows, dim)?;
     let [gate, up] = join(weights, cut(bias, rows));
     Ok((Some(gate), up))
-}
-
-pub(super) fn cut<const N: usize>(
-    bias: Option<Vec<f32>>,
-    rows: [usize; N],
-) -> [Option<Vec<f32>>; N] {
-    let mut bias = bias;
-    rows.map(|rows| {
-        let rest = bias.as_mut().map(|bias| bias.split_off(rows));
-        std::mem::replace(&mut bias, rest)
-    })
-}
-
-pub(super) fn join<const N: usize>(
-    weights: [Matrix; N],
-    biases: [Option<Vec<f32>>; N],
-) -> [Linear; N] {
-    let mut biases = biases.into_iter();
-    weights.map(|weight| Linear {
-        weight,
-        bias: biases.next().flatten(),
-    })
 }

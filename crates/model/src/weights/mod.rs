@@ -6,11 +6,16 @@ mod delta;
 mod error;
 pub(crate) mod experts;
 pub(crate) mod layer;
+pub(crate) mod linear;
+mod mamba;
 mod norms;
 mod packed;
 mod per_layer;
+mod recurrent;
 mod row_table;
+mod short_conv;
 mod stacks;
+mod taps;
 pub(crate) mod tensors;
 
 pub(crate) use altup::{LayerStates, StateProjections};
@@ -18,9 +23,13 @@ pub(crate) use attention::{Attention, KeyValue, load_qkv};
 pub(crate) use delta::DeltaNet;
 pub use error::LoadError;
 pub(crate) use experts::Experts;
-pub(crate) use layer::{BlockInput, Dense, Layer, Linear};
+pub(crate) use layer::{BlockInput, Dense, Layer};
+pub(crate) use linear::Linear;
+pub(crate) use mamba::Mamba;
 pub use packed::Packed;
 pub(crate) use per_layer::{PerLayerInputs, PerLayerUpdate};
+pub(crate) use recurrent::Recurrent;
+pub(crate) use short_conv::ShortConv;
 
 use crate::Config;
 use crate::ModelFiles;
@@ -59,7 +68,8 @@ impl Weights {
         let tensors = &mut Tensors::new(files, isa, pool, progress);
         let vocab = read_vocab(tensors)?;
         let dim = config.dim;
-        let output_norm = ["weight", "bias"].map(|kind| format!("output_norm.{kind}"));
+        let output_norm = config.traits.output_norm;
+        let output_norm = ["weight", "bias"].map(|kind| format!("{output_norm}.{kind}"));
         let weights = Self {
             embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
             output: match tensors.has("output.weight") {

@@ -1,7 +1,8 @@
 //! The norms of a decoder.
 
 use super::LoadError;
-use super::layer::{BlockInput, Names};
+use super::layer::BlockInput;
+use super::linear::Names;
 use super::tensors::Tensors;
 use crate::Config;
 use crate::config::traits::{FeedRule, QkNorm};

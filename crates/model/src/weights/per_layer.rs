@@ -1,7 +1,7 @@
 //! Embeddings of a token that single layers add (Gemma 3n and 4).
 
 use super::LoadError;
-use super::layer::{Linear, Names, linear};
+use super::linear::{Linear, Names, linear};
 use super::row_table::RowTable;
 use super::tensors::Tensors;
 use crate::Config;

@@ -185,6 +185,14 @@ impl<'a> Tensors<'a> {
         Ok(numbers)
     }
 
+    /// Reads a number for each head, as a vector or as a table of one column.
+    pub(super) fn per_head(&mut self, name: &str, heads: usize) -> Result<Vec<f32>, LoadError> {
+        match self.find(name)?.dims.len() {
+            1 => self.vector(name, heads),
+            _ => self.table(name, heads, 1),
+        }
+    }
+
     /// Like [`Self::vector`], for an optional tensor.
     pub(crate) fn vector_if_there(
         &mut self,

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
 /// quantization.
-const CASES: [&str; 33] = [
+const CASES: [&str; 35] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -40,6 +40,8 @@ const CASES: [&str; 33] = [
     "gemma4 preset=tiny-gemma4-26b mix=Q4_0",
     "gemma3n preset=tiny-gemma3n mix=Q8_0 layers=4 shared_kv=2 period=2",
     "qwen35 preset=tiny-qwen35 mix=F32",
+    "lfm2 preset=tiny-lfm2 mix=Q8_0",
+    "granitehybrid preset=tiny-granitehybrid mix=F32",
     "qwen35moe preset=tiny-qwen35moe mix=Q8_0",
     "qwen3next preset=tiny-qwen3next mix=BF16 kv=q8_0",
     "qwen35 preset=small-qwen35 mix=Q4_K_M layers=3 period_recurrent=2",

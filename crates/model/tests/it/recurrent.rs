@@ -25,7 +25,12 @@ fn span(model: &mut Model, ids: &[u32], position: usize, states: SpanStates) -> 
 
 #[test]
 fn sequence_goes_on_from_each_state_that_a_span_kept() {
-    for case in [QWEN35, "x preset=tiny-qwen35 mix=Q8_0 layers=5"] {
+    for case in [
+        QWEN35,
+        "x preset=tiny-qwen35 mix=Q8_0 layers=5",
+        "x preset=tiny-lfm2 mix=F16",
+        "x preset=tiny-granitehybrid mix=F32 layers=5",
+    ] {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;
         let ids = ids(8, 60, vocab);
@@ -141,6 +146,30 @@ fn tensors_of_recurrent_layers_are_named_with_both_shapes() {
         ("blk.3.attn_q.weight", vec![64, 256]),
     ] {
         assert_eq!(shape_refused(QWEN35, name), wanted, "{name}");
+    }
+}
+
+#[test]
+fn tensors_of_mamba_and_of_convolutions_are_named_with_both_shapes() {
+    for (name, wanted) in [
+        ("blk.0.ssm_in.weight", vec![64, 128 + 192 + 4]),
+        ("blk.0.ssm_conv1d.weight", vec![4, 192]),
+        ("blk.0.ssm_conv1d.bias", vec![192]),
+        ("blk.1.ssm_a", vec![1, 4]),
+        ("blk.1.ssm_d", vec![1, 4]),
+        ("blk.2.ssm_norm.weight", vec![64, 2]),
+        ("blk.2.ssm_out.weight", vec![128, 64]),
+    ] {
+        let case = "x preset=tiny-granitehybrid mix=F32";
+        assert_eq!(shape_refused(case, name), wanted, "{name}");
+    }
+    for (name, wanted) in [
+        ("blk.0.shortconv.in_proj.weight", vec![64, 192]),
+        ("blk.1.shortconv.conv.weight", vec![3, 64]),
+        ("blk.2.shortconv.out_proj.weight", vec![64, 64]),
+    ] {
+        let case = "x preset=tiny-lfm2 mix=F32";
+        assert_eq!(shape_refused(case, name), wanted, "{name}");
     }
 }
 

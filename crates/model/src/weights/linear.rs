@@ -1,0 +1,67 @@
+//! Projections, and the names of their tensors.
+
+use super::LoadError;
+use super::tensors::Tensors;
+use kernels::Matrix;
+
+/// A projection.
+pub(crate) struct Linear {
+    /// `(outputs, inputs)`.
+    pub(crate) weight: Matrix,
+    /// `(outputs)`.
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+/// Names of one layer's tensors.
+pub(crate) struct Names {
+    pub(crate) layer: usize,
+}
+
+impl Names {
+    pub(crate) fn weight(&self, name: &str) -> String {
+        format!("blk.{}.{name}.weight", self.layer)
+    }
+
+    pub(crate) fn scale(&self, name: &str) -> String {
+        format!("blk.{}.{name}.scale", self.layer)
+    }
+
+    pub(crate) fn bias(&self, name: &str) -> String {
+        format!("blk.{}.{name}.bias", self.layer)
+    }
+}
+
+pub(crate) fn linear(
+    tensors: &mut Tensors<'_>,
+    names: &Names,
+    name: &str,
+    rows: usize,
+    cols: usize,
+) -> Result<Linear, LoadError> {
+    Ok(Linear {
+        weight: tensors.matrix(&names.weight(name), rows, cols)?,
+        bias: tensors.vector_if_there(&names.bias(name), rows)?,
+    })
+}
+
+pub(super) fn cut<const N: usize>(
+    bias: Option<Vec<f32>>,
+    rows: [usize; N],
+) -> [Option<Vec<f32>>; N] {
+    let mut bias = bias;
+    rows.map(|rows| {
+        let rest = bias.as_mut().map(|bias| bias.split_off(rows));
+        std::mem::replace(&mut bias, rest)
+    })
+}
+
+pub(super) fn join<const N: usize>(
+    weights: [Matrix; N],
+    biases: [Option<Vec<f32>>; N],
+) -> [Linear; N] {
+    let mut biases = biases.into_iter();
+    weights.map(|weight| Linear {
+        weight,
+        bias: biases.next().flatten(),
+    })
+}

@@ -1,0 +1,68 @@
+//! The weights of Mamba-2.
+
+use super::LoadError;
+use super::linear::{Linear, Names, join, linear};
+use super::taps::{load_decay_factor, load_taps};
+use super::tensors::Tensors;
+use crate::norm::Norm;
+use kernels::{Matrix, ScanShape};
+
+/// Mamba-2 (Dao and Gu 2024): a convolution over time, then a scan.
+pub(crate) struct Mamba {
+    /// Gate of the output: `(value_cols, dim)`.
+    pub(crate) gate: Linear,
+    /// Values, keys and queries: `(cols, dim)`.
+    pub(crate) input: Linear,
+    /// `(value_heads, dim)`: how long a token is for a head.
+    pub(crate) step: Linear,
+    /// Taps of the convolution, `(taps, cols)`; the last row for the present.
+    pub(crate) taps: Vec<f32>,
+    /// (cols).
+    pub(crate) taps_bias: Option<Vec<f32>>,
+    /// Addend of the step (value_heads).
+    pub(crate) step_bias: Vec<f32>,
+    /// Factor of the step in the decay (value_heads); negative.
+    pub(crate) decay_factor: Vec<f32>,
+    /// Factor of the values that are added to the output (value_heads).
+    pub(crate) skip: Vec<f32>,
+    /// Norm of each group of heads (value_cols).
+    pub(crate) norm: Norm,
+    /// `(dim, value_cols)`.
+    pub(crate) out: Linear,
+}
+
+impl Mamba {
+    pub(super) fn load(
+        tensors: &mut Tensors<'_>,
+        dim: usize,
+        (heads, taps): (&ScanShape, usize),
+        names: &Names,
+    ) -> Result<Self, LoadError> {
+        let (cols, values) = (heads.cols(), heads.value_cols());
+        let each = heads.value_heads;
+        let rows = [values, cols, each];
+        let parts = tensors.split(&names.weight("ssm_in"), rows, dim)?;
+        let [gate, input, step] = join(parts, [const { None }; 3]);
+        let skip = format!("blk.{}.ssm_d", names.layer);
+        let conv = "ssm_conv1d";
+        let groups = heads.key_heads;
+        let norm = names.weight("ssm_norm");
+        Ok(Self {
+            gate,
+            input,
+            step,
+            taps: load_taps(tensors, &names.weight(conv), cols, taps)?,
+            taps_bias: tensors.vector_if_there(&names.bias(conv), cols)?,
+            step_bias: tensors.vector(&names.bias("ssm_dt"), each)?,
+            decay_factor: load_decay_factor(tensors, names, each)?,
+            skip: tensors.per_head(&skip, each)?,
+            norm: Norm::rms(tensors.table(&norm, groups, values / groups)?),
+            out: linear(tensors, names, "ssm_out", dim, values)?,
+        })
+    }
+
+    pub(super) fn matrices(&self) -> Vec<&Matrix> {
+        let all = [&self.gate, &self.input, &self.step, &self.out];
+        all.map(|linear| &linear.weight).to_vec()
+    }
+}
