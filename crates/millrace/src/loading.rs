@@ -21,7 +21,7 @@ use crate::model_files::{ModelSource, ModelText, arithmetic_name, facts_of, iden
 use crate::model_lookup::find_model;
 use crate::progress_bar::LoadBar;
 use draft::DraftModel;
-use engine::{Engine, EngineThread, Handle};
+use engine::{Engine, EngineThread, Handle, Speculation};
 use generate::model_handle::ModelHandle;
 use kernels::Isa;
 use model::ModelFiles;
@@ -186,7 +186,11 @@ fn new_engine(
     let mut bytes = model.bytes_in_all();
     let model = model.model;
     let config = engine_config(settings);
-    let engine = match draft {
+    let is_recurrent = model.states() > 0;
+    if is_recurrent && config.speculation != Speculation::Off {
+        tracing::warn!("engine.speculation has no effect on a model with recurrent layers");
+    }
+    let engine = match draft.filter(|_| !is_recurrent) {
         None => Engine::new(model, config, now()),
         Some(draft) => {
             let draft = draft.load()?;

@@ -1,6 +1,7 @@
 //! A recurrent model in an engine: a sequence that is preempted, forked, parked or continued has the bits of one that was
 //! not.
 
+use crate::support::{Folder, millrace, stdout};
 use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams};
 use engine::{Terms, Token};
 use kernels::{Isa, KvKind, Pool};
@@ -164,6 +165,24 @@ fn alone(ask: &Ask) -> Said {
     let [said] = <[Said; 1]>::try_from(Bench::new(80, 32).run(std::slice::from_ref(ask))).unwrap();
     assert_eq!(said.len(), ask.tokens);
     said
+}
+
+#[test]
+fn speculation_has_no_effect_on_the_command_line() {
+    let folder = Folder::new("recurrent");
+    let model = folder.0.join("model.gguf").display().to_string();
+    stdout(&millrace(&["synth", &model, "--preset", "tiny-qwen35"]));
+    let run = ["run", &model, "hello", "-n", "24", "--temperature", "0"];
+    let plain = stdout(&millrace(&run));
+    for more in [
+        &["--draft-model", &model][..],
+        &["--speculation", "prompt_lookup"],
+    ] {
+        let output = millrace(&[&run, more].concat());
+        assert_eq!(stdout(&output), plain);
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(log.contains("engine.speculation has no effect"), "{log}");
+    }
 }
 
 #[test]
