@@ -63,7 +63,7 @@ pub(crate) struct Model {
     pub(crate) quantize: Option<Quantize>,
     /// Compute threads, including the engine thread; default: the number of processors.
     pub(crate) threads: Option<usize>,
-    /// Size of the KV cache; memory is touched only as it is used. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
+    /// Size of the KV cache; memory is touched only as it is used. With recurrent layers, half of it at most is for states. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
     pub(crate) kv_mib: Option<usize>,
     /// Data type of the KV cache, also of the draft model's: `q8_0` needs 53 % of the memory of `f16`.
     pub(crate) kv_type: KvType,
@@ -85,7 +85,7 @@ pub(crate) struct Engine {
     pub(crate) step_target_ms: u64,
     /// Time without service after which a request is scheduled one priority class higher.
     pub(crate) ageing_ms: u64,
-    /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens.
+    /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens; none with recurrent layers.
     pub(crate) speculation: Speculation,
     /// Maximum number of draft tokens per sequence and step.
     pub(crate) draft_tokens: usize,
