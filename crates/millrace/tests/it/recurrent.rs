@@ -12,6 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, Reader, SegmentPool};
 
+/// One family of each kind of recurrent layers.
+const FAMILIES: [Architecture; 3] = [
+    Architecture::Qwen35,
+    Architecture::GraniteHybrid,
+    Architecture::Lfm2,
+];
 const VOCAB: u32 = 400;
 const PAGE: usize = 16;
 
@@ -56,10 +62,10 @@ impl Ask {
 
 impl Bench {
     #[expect(clippy::disallowed_methods, reason = "where virtual time starts")]
-    fn new(pages: usize, states: usize) -> Self {
+    fn new(family: Architecture, pages: usize, states: usize) -> Self {
         let spec = SynthSpec {
             vocab: VOCAB,
-            ..SynthSpec::tiny(Architecture::Qwen35)
+            ..SynthSpec::tiny(family)
         };
         let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
         let options = LoadOptions {
@@ -161,8 +167,9 @@ fn read(reader: &mut Reader<Token>, said: &mut Said) {
 }
 
 /// The answer to a request in an engine of its own, with plenty of everything.
-fn alone(ask: &Ask) -> Said {
-    let [said] = <[Said; 1]>::try_from(Bench::new(80, 32).run(std::slice::from_ref(ask))).unwrap();
+fn alone(family: Architecture, ask: &Ask) -> Said {
+    let [said] =
+        <[Said; 1]>::try_from(Bench::new(family, 80, 32).run(std::slice::from_ref(ask))).unwrap();
     assert_eq!(said.len(), ask.tokens);
     said
 }
@@ -187,8 +194,12 @@ fn speculation_has_no_effect_on_the_command_line() {
 
 #[test]
 fn preempted_and_parked_sequences_have_the_bits_of_others() {
+    FAMILIES.into_iter().for_each(preempt_and_park);
+}
+
+fn preempt_and_park(family: Architecture) {
     // Pages for two of six sequences.
-    let mut bench = Bench::new(20, 16);
+    let mut bench = Bench::new(family, 20, 16);
     let asked: Vec<_> = (0..6)
         .map(|seed| Ask {
             credit_window: if seed % 2 == 0 { 0 } else { 4 },
@@ -200,17 +211,21 @@ fn preempted_and_parked_sequences_have_the_bits_of_others() {
     assert!(stats.preemptions() > 0, "nothing was preempted");
     assert!(stats.parks() > 0, "nothing was parked");
     for (ask, said) in asked.iter().zip(&together) {
-        assert!(*said == alone(ask), "seed {}", ask.seed);
+        assert!(*said == alone(family, ask), "{family}, seed {}", ask.seed);
     }
 }
 
 #[test]
 fn choices_and_continued_answers_have_the_bits_of_whole_ones() {
+    FAMILIES.into_iter().for_each(fork_and_continue);
+}
+
+fn fork_and_continue(family: Architecture) {
     let ask = Ask {
         choices: 4,
         ..Ask::new(7, 37, 50)
     };
-    let mut bench = Bench::new(80, 32);
+    let mut bench = Bench::new(family, 80, 32);
     let choices = bench.run(std::slice::from_ref(&ask));
     for (choice, said) in (0..).zip(&choices) {
         let single = Ask {
@@ -218,7 +233,7 @@ fn choices_and_continued_answers_have_the_bits_of_whole_ones() {
             first_choice: choice,
             ..ask.clone()
         };
-        assert!(*said == alone(&single), "choice {choice}");
+        assert!(*said == alone(family, &single), "{family}, choice {choice}");
     }
     let said = &choices[0];
     for cut in [1, 10, 11, 27, 49] {
@@ -244,6 +259,9 @@ fn choices_and_continued_answers_have_the_bits_of_whole_ones() {
             bench.engine.stats().prefix_hit_tokens() > before,
             "from a checkpoint"
         );
-        assert!(alone(&continued) == said[cut..], "cut at {cut}, alone");
+        assert!(
+            alone(family, &continued) == said[cut..],
+            "cut at {cut}, alone"
+        );
     }
 }
