@@ -28,6 +28,7 @@ tests read. Goldens hold llama.cpp's numbers only, never ours.
 """
 
 import argparse
+import ctypes
 import os
 import pathlib
 import subprocess
@@ -87,12 +88,14 @@ def run_case(args, line, folder):
     options = dict(field.split("=", 1) for field in rest)
     context, mix = int(options.get("context", 256)), options["mix"]
     model, exact_model = folder / "model.gguf", folder / "exact.gguf"
-    subprocess.run([args.examples / "synth", line, model], check=True)
+    written = subprocess.run([args.examples / "synth", line, model], check=True, stdout=subprocess.PIPE)
+    scales = [float(scale) for scale in written.stdout.split()]
+    adapters = [(f"{model}.lora{i}", scale) for i, scale in enumerate(scales)]
     dequantise(model, exact_model)
     prompt = prompt_ids(model, int(options.get("prompt", 96)))
-    ids, exact = run_exact(exact_model, prompt, context)
-    quantised = exact if mix == "F32" else evaluate(load(model, context), ids)
-    ours = run_ours(args, model, ids, context, folder)
+    ids, exact = run_exact(exact_model, prompt, context, adapters)
+    quantised = exact if mix == "F32" else evaluate(load(model, context, adapters), ids)
+    ours = run_ours(args, model, ids, context, folder, adapters)
     if args.write:
         write_golden(name, prompt, ids[len(prompt):], exact)
     return compare(name, mix, "deep" in options, exact, quantised, ours)
@@ -119,10 +122,26 @@ def prompt_ids(model, count):
     return ids
 
 
-def load(model, context):
-    return llama_cpp.Llama(str(model), n_ctx=context, n_batch=context, n_ubatch=context,
-                           n_threads=2, n_threads_batch=2, logits_all=True, flash_attn=False,
-                           verbose=False)
+def load(model, context, adapters=()):
+    llama = llama_cpp.Llama(str(model), n_ctx=context, n_batch=context, n_ubatch=context,
+                            n_threads=2, n_threads_batch=2, logits_all=True, flash_attn=False,
+                            verbose=False)
+    adapt(llama, adapters)
+    return llama
+
+
+def adapt(llama, adapters):
+    """Sets adapters with their scales."""
+    if not adapters:
+        return
+    opened = [llama_cpp.llama_adapter_lora_init(llama.model, path.encode()) for path, _ in adapters]
+    if not all(opened):
+        raise RuntimeError("llama.cpp cannot read an adapter")
+    count = len(opened)
+    handles = (llama_cpp.llama_adapter_lora_p_ctypes * count)(*opened)
+    scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
+    if llama_cpp.llama_set_adapters_lora(llama.ctx, handles, count, scales):
+        raise RuntimeError("llama.cpp cannot set the adapters")
 
 
 def evaluate(llama, ids):
@@ -130,9 +149,9 @@ def evaluate(llama, ids):
     return np.array(llama.scores[:len(ids)], dtype=np.float64)
 
 
-def run_exact(model, prompt, context):
+def run_exact(model, prompt, context, adapters):
     """The prompt's ids with GREEDY more, and the logits of every position."""
-    llama, ids = load(model, context), list(prompt)
+    llama, ids = load(model, context, adapters), list(prompt)
     llama.eval(prompt)
     for _ in range(GREEDY):
         ids.append(int(np.argmax(llama.scores[len(ids) - 1])))
@@ -140,10 +159,11 @@ def run_exact(model, prompt, context):
     return ids, np.array(llama.scores[:len(ids)], dtype=np.float64)
 
 
-def run_ours(args, model, ids, context, folder):
+def run_ours(args, model, ids, context, folder, adapters):
     listed, out = folder / "ids.txt", folder / "logits.f32"
     listed.write_text(" ".join(map(str, ids)))
-    subprocess.run([args.examples / "logits", model, str(context), listed, out], check=True)
+    given = [f"{scale}={path}" for path, scale in adapters]
+    subprocess.run([args.examples / "logits", model, str(context), listed, out, *given], check=True)
     return np.fromfile(out, dtype="<f4").reshape(len(ids), -1).astype(np.float64)
 
 

@@ -107,6 +107,7 @@ impl Engine {
         inbox.hidden_dim = model.hidden_dim();
         inbox.is_causal = model.is_causal();
         inbox.states = states;
+        inbox.adapters = model.adapters();
         let inbox = Arc::new(inbox);
         let scheduler = Scheduler::new(Arc::clone(&inbox));
         scheduler.publish_gauges();

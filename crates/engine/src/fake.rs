@@ -1,6 +1,6 @@
 //! A model for tests: no weights, but a real KV cache.
 //!
-//! The next token is a function of the content of the sequence's pages, so that a page
+//! The next token is a function of the content of the sequence's pages, which depends on adapters, so that a page
 //! given to the wrong sequence, freed too early or not copied gives wrong tokens. Two spans that
 //! write the same slot in one batch, and rows beyond the page table, are reported as bad batches.
 //!
@@ -104,6 +104,9 @@ pub struct FakeModel {
     calls: u64,
 }
 
+/// Adapters of the fake model: each changes the content of the slots.
+pub const ADAPTERS: usize = 3;
+
 /// Entries of a hidden state.
 pub const HIDDEN_DIM: usize = 8;
 
@@ -172,6 +175,12 @@ impl FakeModel {
     }
 
     fn write(&mut self, span: &SpanView<'_>, scribble: bool) -> Result<(), ForwardError> {
+        let adapted = span.adapters.iter().fold(0, |hash, (adapter, scale)| {
+            mix(
+                hash,
+                (adapter as u64 + 1) << 32 | u64::from(scale.to_bits()),
+            )
+        });
         for (i, &token) in span.tokens.iter().enumerate() {
             let position = span.position + i;
             let slot = self.slot(span, position);
@@ -187,7 +196,7 @@ impl FakeModel {
                 _ if scribble => NOTHING,
                 NOT_A_NUMBER => NOT_A_NUMBER,
                 _ if self.makes_nan(token) => NOT_A_NUMBER,
-                _ => mix(before, u64::from(token)) >> 1,
+                _ => mix(before, adapted ^ u64::from(token)) >> 1,
             };
         }
         Ok(())
@@ -339,6 +348,10 @@ impl Forward for FakeModel {
 
     fn states(&self) -> usize {
         self.states.len()
+    }
+
+    fn adapters(&self) -> usize {
+        ADAPTERS
     }
 
     fn hidden_dim(&self) -> usize {

@@ -34,6 +34,8 @@ pub(crate) struct Inbox {
     pub(crate) is_causal: bool,
     /// States of sequences; see [`model::Forward::states`].
     pub(crate) states: usize,
+    /// Number of the model's adapters. A relay's are the engines', each of which compares.
+    pub(crate) adapters: usize,
     /// Sizes of the draft model, if there is one.
     pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
@@ -113,6 +115,7 @@ impl Inbox {
             hidden_dim: 0,
             is_causal: true,
             states: 0,
+            adapters: 0,
             draft,
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),
@@ -149,6 +152,7 @@ impl Inbox {
             dims: &self.dims,
             config: &self.config,
             is_causal: self.is_causal,
+            adapters: self.adapters,
         };
         let errors = validate::request_errors(&request, &bounds);
         let refusal = || self.refusal.get()?(&request.remote.as_ref()?.bytes);

@@ -13,9 +13,8 @@
 //! In a model with recurrent layers, a sequence can go on only from a state ([`States`]): a lookup finds the pages up to the
 //! last one with a checkpoint.
 
-use crate::CacheSalt;
 use crate::age::Age;
-use crate::prefix_index::{PrefixChain, PrefixIndex};
+use crate::prefix_index::{PrefixChain, PrefixIndex, PrefixRoot};
 use crate::states::States;
 use model::{Dims, PageId, StateId};
 
@@ -160,21 +159,22 @@ impl Pages {
         }
     }
 
-    /// Takes references to the indexed pages that hold the beginning of `tokens` under this salt, in order,
+    /// Takes references to the indexed pages that hold the beginning of `tokens` under this root, in order,
     /// into the empty `table`. Returns the chain to continue from. `age` identifies the sequence, whose tokens
-    /// are only appended to and whose salt does not change.
+    /// are only appended to and whose root does not change.
     pub(crate) fn reuse(
         &mut self,
         age: Age,
-        salt: CacheSalt,
+        root: impl Into<PrefixRoot>,
         tokens: &[u32],
         table: &mut Vec<PageId>,
     ) -> PrefixChain {
         debug_assert!(table.is_empty());
+        let start = PrefixChain::Start(root.into());
         let Some(prefix) = &self.prefix else {
-            return PrefixChain::Start(salt);
+            return start;
         };
-        self.lookup.start = PrefixChain::Start(salt);
+        self.lookup.start = start;
         self.lookup.update(prefix, age, tokens, self.page_tokens);
         let (found, states) = (&self.lookup.found, &self.states);
         let usable = match states.exist() {

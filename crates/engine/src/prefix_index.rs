@@ -3,29 +3,50 @@
 //! A page's content is the page's tokens and all tokens before them. The latter are identified by the
 //! [`PrefixChain`] value that the preceding page got when indexed; these values are never used twice, so an
 //! entry `(chain before, tokens)` identifies the positions in the page exactly. The first page follows the
-//! request's [`CacheSalt`]: requests with different salts share no page. A hash only finds the bucket: chain
-//! and tokens are then compared, so that no collision, accidental or deliberate, gives a page to the wrong
-//! prompt.
+//! request's [`PrefixRoot`]: requests with different salts, adapters or scales share no page. A hash only finds the
+//! bucket: chain and tokens are then compared, so that no collision, accidental or deliberate, gives a page to the
+//! wrong prompt.
 //!
 //! All arrays have one entry per page and are allocated at the start.
 
 use crate::CacheSalt;
 use crate::idle_list::IdleList;
-use model::PageId;
+use model::{AdapterSet, PageId};
 use std::hash::{BuildHasher, RandomState};
 
-/// Identifies consecutive full pages from position 0, by content and salt.
+/// What sequences have in common, beside tokens, where they share pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct PrefixRoot {
+    pub(crate) salt: CacheSalt,
+    /// Keys and values depend on adapters and scales.
+    pub(crate) adapters: AdapterSet,
+}
+
+impl PrefixRoot {
+    const NONE: Self = Self {
+        salt: CacheSalt::NONE,
+        adapters: AdapterSet::NONE,
+    };
+}
+
+impl From<CacheSalt> for PrefixRoot {
+    fn from(salt: CacheSalt) -> Self {
+        Self { salt, ..Self::NONE }
+    }
+}
+
+/// Identifies consecutive full pages from position 0, by content and root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PrefixChain {
-    /// No page: the beginning of every sequence with this salt.
-    Start(CacheSalt),
+    /// No page: the beginning of every sequence with this root.
+    Start(PrefixRoot),
     /// One page or more.
     Pages(u64),
 }
 
 impl PrefixChain {
-    /// The beginning without a salt.
-    pub(crate) const START: Self = Self::Start(CacheSalt::NONE);
+    /// The beginning without a salt and adapters.
+    pub(crate) const START: Self = Self::Start(PrefixRoot::NONE);
 }
 
 /// The end of a list of pages.

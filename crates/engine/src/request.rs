@@ -2,6 +2,7 @@
 
 use crate::remote::RemoteRecord;
 use crate::{Embedding, Progress, SequencePermits, Terms};
+use model::AdapterSet;
 use std::sync::Arc;
 use std::time::Instant;
 use stream::Writer;
@@ -154,6 +155,8 @@ pub struct Request {
     /// Tokens that a choice may be ahead of the tokens accepted by the reader before the choice is parked; 0 =
     /// no limit.
     pub credit_window: u64,
+    /// Adapters that change the model for this request.
+    pub adapters: AdapterSet,
     /// Terms of service.
     pub terms: Terms,
     /// Progress, written by the engine.

@@ -8,12 +8,12 @@ pub(crate) use sequence_states::SequenceStates;
 
 use crate::age::Age;
 use crate::embedding::EmbeddingPool;
-use crate::prefix_index::PrefixChain;
+use crate::prefix_index::{PrefixChain, PrefixRoot};
 use crate::request_state::RequestState;
 use crate::sampler::{SampleContext, Sampler};
 use crate::sequence_permits::PermitState;
 use crate::speculation::{DraftState, FORCED_TOKENS_MAX};
-use crate::{CacheSalt, Choice, Constraint, SamplingParams, StopCondition, Token, TopLogprob};
+use crate::{Choice, Constraint, SamplingParams, StopCondition, Token, TopLogprob};
 use model::PageId;
 use stream::{End, FailCode, Stop, Writer};
 
@@ -74,8 +74,8 @@ pub(crate) struct Sequence {
     pub(crate) indexed: usize,
     /// Prefix chain that ends with the last indexed page.
     pub(crate) chain: PrefixChain,
-    /// Sequences share pages only under equal salts.
-    pub(crate) salt: CacheSalt,
+    /// Sequences share pages only under equal roots.
+    pub(crate) root: PrefixRoot,
     /// Rows in the step that is being planned.
     pub(crate) rows: usize,
     /// Prompt tokens that are charged to the account when they are computed for the first time.
@@ -102,7 +102,7 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// Choice `i` of the request in `slot`, without a salt.
+    /// Choice `i` of the request in `slot`, without salt and adapters.
     pub(crate) fn new(
         choice: Choice,
         i: usize,
@@ -133,7 +133,7 @@ impl Sequence {
             computed: 0,
             indexed: 0,
             chain: PrefixChain::START,
-            salt: CacheSalt::NONE,
+            root: PrefixRoot::default(),
             rows: 0,
             uncharged: 0,
             waiting_since_ns: 0,

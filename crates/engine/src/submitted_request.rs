@@ -2,7 +2,7 @@
 
 use crate::embedding::EmbeddingPool;
 use crate::fair_share::FairShareKey;
-use crate::prefix_index::PrefixChain;
+use crate::prefix_index::{PrefixChain, PrefixRoot};
 use crate::remote::RemoteRecord;
 use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{Sequence, SequenceLimits};
@@ -28,14 +28,18 @@ impl SubmittedRequest {
     ) -> Self {
         let prompt = request.prompt;
         let open_choices = request.choices.len();
-        let (salt, first_choice) = (request.terms.salt, request.first_choice);
+        let root = PrefixRoot {
+            salt: request.terms.salt,
+            adapters: request.adapters,
+        };
+        let first_choice = request.first_choice;
         let mut sequences: Vec<_> = request
             .choices
             .into_iter()
             .enumerate()
             .map(|(i, choice)| {
                 let mut sequence = Sequence::new(choice, i, slot, &prompt, limits);
-                (sequence.salt, sequence.chain) = (salt, PrefixChain::Start(salt));
+                (sequence.root, sequence.chain) = (root, PrefixChain::Start(root));
                 sequence.choice = first_choice.saturating_add(i as u32);
                 sequence
             })

@@ -13,6 +13,8 @@ pub(crate) struct RequestBounds<'a> {
     pub(crate) config: &'a EngineConfig,
     /// See [`model::Forward::is_causal`].
     pub(crate) is_causal: bool,
+    /// See [`model::Forward::adapters`].
+    pub(crate) adapters: usize,
 }
 
 /// All invalid fields of a request with their bounds; `None`: the request is valid.
@@ -22,6 +24,7 @@ pub(crate) fn request_errors(request: &Request, bounds: &RequestBounds<'_>) -> O
     check_prompt(&mut errors, request, dims, bounds.is_causal);
     check_pooling(&mut errors, request, bounds.is_causal);
     check_tokens(&mut errors, request, dims);
+    check_adapters(&mut errors, request, bounds.adapters);
     check_choices(&mut errors, request, config);
     check_sampling(&mut errors, &request.sampling, dims);
     let s = &request.sampling;
@@ -160,6 +163,14 @@ fn check_tokens(errors: &mut FieldErrors, request: &Request, dims: &Dims) {
         format!("eos has {} ids; at most {EOS_IDS_MAX}", request.eos.len())
     });
     errors.require_ids("eos", request.eos.iter().copied(), dims.vocab);
+}
+
+fn check_adapters(errors: &mut FieldErrors, request: &Request, count: usize) {
+    let last = request.adapters.last();
+    errors.require(last.is_none_or(|last| last < count), || {
+        let last = last.unwrap_or_default();
+        format!("adapters name adapter {last}; the model has {count}")
+    });
 }
 
 fn check_choices(errors: &mut FieldErrors, request: &Request, config: &EngineConfig) {

@@ -150,6 +150,7 @@ fn parse_body(
         id: &served.id,
         derived: lease.made.as_deref(),
         capabilities: served.handle.capabilities,
+        adapters: &served.handle.adapters,
         vocab_size: served.handle.tokenizer.vocab_size(),
     };
     let history = |id: &str| {

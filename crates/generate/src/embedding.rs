@@ -1,5 +1,6 @@
 //! Requests for embeddings: a prompt as one vector. The log of such a request carries only the end.
 
+use crate::adapters::AdapterUse;
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::remote_request::RemoteRequest;
@@ -21,6 +22,8 @@ pub struct EmbeddingRequest {
     pub embedding: Embedding,
     /// When the request has to be done.
     pub deadline: Option<Instant>,
+    /// Adapters that change the model.
+    pub lora: Vec<AdapterUse>,
     /// Priority, fair share and clocks.
     pub terms: Terms,
 }
@@ -29,7 +32,7 @@ impl EmbeddingRequest {
     /// The request for the model's engine. `tokens` has room for one token.
     ///
     /// # Errors
-    /// The engine is another process, and the prompt is too long for a record.
+    /// The model does not have an adapter; or the engine is another process, and the prompt is too long for a record.
     pub fn into_request(
         self,
         model: &ModelHandle,
@@ -55,6 +58,7 @@ impl EmbeddingRequest {
             embedding: Some(self.embedding),
             deadline: self.deadline,
             credit_window: 0,
+            adapters: model.adapters.resolve(&self.lora)?,
             terms: self.terms,
             progress: Arc::default(),
             permits: None,

@@ -1,5 +1,6 @@
 //! Generation parameters that a request or a model sets, each optional, until defaults fill the others.
 
+use crate::adapters::AdapterUse;
 use crate::request::GenerationParams;
 use crate::response_format::ResponseFormat;
 use crate::tools::ToolCalling;
@@ -44,6 +45,8 @@ pub struct GenerationOptions {
     pub response_format: Option<ResponseFormat>,
     /// Whether schemas that do not set `additionalProperties` forbid other members.
     pub closed_objects: Option<bool>,
+    /// Adapters that change the model.
+    pub lora: Option<Vec<AdapterUse>>,
 }
 
 /// Limit of an answer's length.
@@ -112,6 +115,7 @@ impl GenerationOptions {
                 .response_format
                 .or_else(|| defaults.response_format.clone()),
             closed_objects: self.closed_objects.or(defaults.closed_objects),
+            lora: self.lora.or_else(|| defaults.lora.clone()),
         }
     }
 
@@ -134,6 +138,7 @@ impl GenerationOptions {
             constrained_tools: Vec::new(),
             reasoning_budget: None,
             prompt_logprobs: false,
+            lora: self.lora.unwrap_or_default(),
             continued: None,
         }
     }

@@ -9,9 +9,11 @@
 //! submit       start and resumption: prompt ids -> logs, requests tools            tools and how they may be called
 //! detokenize   a list of ids -> text                          embedding        a prompt as one vector
 //! remote_request  a request for an engine of another process  value_bounds, update_record  decoded values
+//! adapters     adapters of a model, and of a request
 //! text_edition    which of a stream's texts is told, where owners computed different ones
 //! ```
 
+pub mod adapters;
 pub mod constraint;
 pub mod detokenize;
 pub mod embedding;

@@ -1,5 +1,6 @@
 //! A loaded model for generation: text to ids and back, and the engine.
 
+use crate::adapters::ModelAdapters;
 use engine::{Handle, Token, TopLogprob};
 use std::sync::Arc;
 use stream::SegmentPool;
@@ -16,6 +17,8 @@ pub struct ModelHandle {
     pub answers: AnswerFormat,
     /// Features of the chat template.
     pub capabilities: Capabilities,
+    /// Adapters that requests may use.
+    pub adapters: Arc<ModelAdapters>,
     /// The engine that runs the model.
     pub engine: Handle,
     /// Tokens that prompt and answer may have together.

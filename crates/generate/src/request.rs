@@ -1,6 +1,7 @@
 //! A request's meaning, independent of wire protocols. A parser of a protocol builds the request; every value is within
 //! bounds.
 
+use crate::adapters::AdapterUse;
 use crate::priority::Priority;
 use crate::request_serde::{SamplingFields, prompt_field, shared_text, verbatim};
 use crate::response_format::ResponseFormat;
@@ -81,6 +82,9 @@ pub struct GenerationParams {
     pub reasoning_budget: Option<u64>,
     /// The prompt's tokens are emitted as the answer's first, with their log-probabilities.
     pub prompt_logprobs: bool,
+    /// Adapters that change the model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lora: Vec<AdapterUse>,
     /// The answer so far, of a request with one prompt and one choice. Not recorded: such a stream is not durable.
     #[serde(skip)]
     pub continued: Option<ContinuedAnswer>,

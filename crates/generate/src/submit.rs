@@ -15,7 +15,9 @@ use crate::output::choice_reader::LogReaders;
 use crate::prompt::PreparedPrompt;
 use crate::request::GenerationParams;
 use crate::stream_source::{StartedGeneration, Submitted};
-use engine::{Choice, Progress, Rejected, Request, SequencePermits, Terms, Token, TopLogprob};
+use engine::{
+    AdapterSet, Choice, Progress, Rejected, Request, SequencePermits, Terms, Token, TopLogprob,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
@@ -159,7 +161,7 @@ impl Submission<'_> {
         self.submit_request(number, choices, request)
     }
 
-    /// A request with this prompt, without choices and limits.
+    /// A request with this prompt, without choices, limits and adapters.
     fn empty_request(
         &self,
         prompt: Vec<u32>,
@@ -177,6 +179,7 @@ impl Submission<'_> {
             embedding: None,
             deadline: self.deadline,
             credit_window: self.credit_window,
+            adapters: AdapterSet::NONE,
             terms: self.terms,
             permits: host.permits(&progress),
             progress,
@@ -191,6 +194,10 @@ impl Submission<'_> {
         choices: Range<usize>,
         request: Request,
     ) -> Result<Submitted, ApiError> {
+        let request = Request {
+            adapters: self.model.adapters.resolve(&self.params.lora)?,
+            ..request
+        };
         let progress = Arc::clone(&request.progress);
         match self.model.engine.submit(request) {
             Ok(id) => Ok(Submitted {

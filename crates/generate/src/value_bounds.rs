@@ -1,12 +1,13 @@
 //! Bounds of decoded values: a record that was changed by hand, or that another process sent, gives the engine no value
 //! that a request cannot have.
 
+use crate::adapters::{ADAPTER_NAME_BYTES_MAX, AdapterUse};
 use crate::prompt_record::PromptRecord;
 use crate::request::{
     GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, TOP_LOGPROBS_MAX,
 };
 use crate::tools::{TOOLS_MAX, is_tool_name};
-use engine::{RequestUpdate, SamplingParams};
+use engine::{ADAPTER_SCALE_MAX, ADAPTERS_MAX, RequestUpdate, SamplingParams};
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use text::ConstrainedTool;
@@ -116,9 +117,21 @@ pub fn check_params(params: &GenerationParams) -> Result<(), InvalidValue> {
         &params.stop_token_ids,
         STOP_IDS_MAX,
     )?;
+    check_adapters(&params.lora)?;
     let budget = params.reasoning_budget.unwrap_or(0);
     require_tokens("params.reasoning_budget", budget)?;
     check_constrained_tools(&params.constrained_tools)
+}
+
+/// Checks adapters. Whether the model has them is checked when the request is submitted.
+fn check_adapters(uses: &[AdapterUse]) -> Result<(), InvalidValue> {
+    require_count("params.lora", uses.len(), ADAPTERS_MAX)?;
+    for used in uses {
+        require_range("params.lora", used.name.len(), 1..=ADAPTER_NAME_BYTES_MAX)?;
+        let range = -ADAPTER_SCALE_MAX..=ADAPTER_SCALE_MAX;
+        require_range("params.lora", used.scale, range)?;
+    }
+    Ok(())
 }
 
 /// Checks sampling parameters. The engine checks the ranges, and the ids against the vocabulary, when a request is

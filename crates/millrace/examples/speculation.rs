@@ -153,6 +153,7 @@ fn run(
             embedding: None,
             deadline: None,
             credit_window: 0,
+            adapters: engine::AdapterSet::NONE,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
             permits: None,

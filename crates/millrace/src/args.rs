@@ -1,5 +1,6 @@
 //! The command line as typed; [`crate::config`] makes settings of the flags.
 
+mod adapters;
 mod answers;
 mod bench;
 mod cluster;
@@ -15,6 +16,7 @@ mod serve;
 mod streams;
 mod upstream;
 
+use adapters::AdapterArgs;
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use eval::EvalArgs;
 pub(crate) use journal::{InspectJournalArgs, JournalArgs, JournalCommand};
@@ -151,6 +153,8 @@ pub(crate) struct ModelArgs {
     /// Maximum context of a sequence, in tokens.
     #[arg(short = 'c', long, value_name = "TOKENS", visible_aliases = ["ctx-size", "max-model-len"])]
     pub(crate) context: Option<usize>,
+    #[command(flatten)]
+    pub(crate) adapters: AdapterArgs,
     /// Quantization of safetensors weights at load.
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) quantize: Option<Quantize>,
@@ -270,6 +274,7 @@ impl ModelArgs {
             .flag("preset", self.preset.as_ref())
             .flag("model.path", self.model_path.as_ref())
             .flag("model.context", self.context.as_ref())
+            .flag("model.adapters", self.adapters.setting().as_ref())
             .flag("model.quantize", self.quantize.as_ref())
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())

@@ -1,5 +1,6 @@
 //! From settings to a running engine: the files, the weights, the tokenizer, the chat template.
 
+mod adapters;
 mod draft;
 mod encoder;
 mod memory;
@@ -8,6 +9,7 @@ mod states;
 mod step_signal;
 mod weights;
 
+pub(crate) use adapters::OpenedAdapters;
 pub(crate) use memory::bytes_needed;
 pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote, load_upstream};
 pub(crate) use step_signal::StepSignal;
@@ -61,6 +63,7 @@ struct DescribedModel {
     answers: AnswerFormat,
     capabilities: Capabilities,
     facts: ModelFacts,
+    adapters: OpenedAdapters,
 }
 
 /// Loads the model of the settings and starts the engine, with a progress bar.
@@ -75,6 +78,7 @@ pub(crate) fn load_model(settings: &Settings) -> Result<LoadedEngine, Failure> {
 pub(crate) fn check_header(source: &ModelSource, settings: &Settings) -> Result<(), Failure> {
     let files = source.open(settings.model.quantize)?;
     load_options(&files, settings)?;
+    OpenedAdapters::open(&files, settings)?;
     let tensors = files.tensors();
     match tensors.iter().find(|tensor| tensor.format().is_none()) {
         None => Ok(()),
@@ -102,7 +106,7 @@ pub(crate) fn load_from(
     let draft = DraftModel::find(settings, &described.text.tokenizer)?;
     let isa = kernel_isa(settings.model.deterministic)?;
     let identity = find_identity(&files, &described, arithmetic(isa, settings));
-    let model = load_weights(files, isa, settings, report)?;
+    let model = load_weights((files, &described.adapters.adapters), isa, settings, report)?;
     let context_max = model.model.dims().context_max;
     let (mut engine, bytes) = new_engine(model, draft, settings)?;
     let steps = Arc::new(StepMetrics::default());
@@ -150,6 +154,7 @@ fn describe_model(
     }
     Ok(DescribedModel {
         facts: facts_of(files, source)?,
+        adapters: OpenedAdapters::open(files, settings)?,
         text,
         template,
         answers,
@@ -165,6 +170,7 @@ fn new_handle(
 ) -> ModelHandle {
     let limits = token_pool_limits(settings, context_max);
     ModelHandle {
+        adapters: Arc::new(described.adapters.named),
         eos: described.text.tokenizer.eos_ids().into(),
         tokenizer: Arc::new(described.text.tokenizer),
         template: Arc::new(described.template),
@@ -207,7 +213,12 @@ fn find_identity(
     arithmetic: String,
 ) -> ModelIdentity {
     let started = now();
-    let identity = identity_of(files, &described.text, described.answers, arithmetic);
+    let identity = identity_of(
+        (files, &described.adapters),
+        &described.text,
+        described.answers,
+        arithmetic,
+    );
     let ms = (now() - started).as_secs_f64() * 1000.0;
     tracing::debug!(
         weights = identity.weights,

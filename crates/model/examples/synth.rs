@@ -1,6 +1,7 @@
 //! Writes the synthetic model of a case, for the oracle (`tools/oracle/oracle.py`).
 //!
-//! `synth CASE OUT`: CASE is a line of `tests/goldens/cases.txt`.
+//! `synth CASE OUT`: CASE is a line of `tests/goldens/cases.txt`. Its adapters are written to `OUT.lora0`, `OUT.lora1`, ...; their
+//! scales are printed.
 
 #[path = "../tests/it/support/case.rs"]
 mod case;
@@ -14,5 +15,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let case = case::Case::parse(line)?;
     case.spec.create(None, std::path::Path::new(out))?;
+    for (i, (adapter, scale)) in case.adapters.iter().enumerate() {
+        std::fs::write(format!("{out}.lora{i}"), case.spec.adapter_bytes(adapter)?)?;
+        println!("{scale}");
+    }
     Ok(())
 }

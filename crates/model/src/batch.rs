@@ -1,6 +1,6 @@
 //! Input of one forward pass: query tokens of many sequences, prefill and decode mixed.
 
-use crate::SpanStates;
+use crate::{AdapterSet, SpanStates};
 use std::ops::Range;
 
 /// A unit of KV memory: `page_tokens` positions of every layer.
@@ -56,6 +56,8 @@ pub struct Span {
     pub states: Option<SpanStates>,
     /// Outputs of the span.
     pub want: Want,
+    /// Adapters of the sequence.
+    pub adapters: AdapterSet,
 }
 
 /// Input of one step. Reused between steps, so that a warm step allocates nothing.
@@ -80,6 +82,8 @@ pub struct SpanView<'a> {
     pub states: Option<SpanStates>,
     /// Outputs of the span.
     pub want: Want,
+    /// Adapters of the sequence.
+    pub adapters: AdapterSet,
 }
 
 impl Batch {
@@ -90,8 +94,20 @@ impl Batch {
         self.spans.clear();
     }
 
-    /// Adds a span.
+    /// Adds a span of a sequence without adapters.
     pub fn push(&mut self, tokens: &[u32], position: usize, pages: &[PageId], want: Want) {
+        self.push_adapted(tokens, position, pages, want, AdapterSet::NONE);
+    }
+
+    /// Adds a span of a sequence with these adapters.
+    pub fn push_adapted(
+        &mut self,
+        tokens: &[u32],
+        position: usize,
+        pages: &[PageId],
+        want: Want,
+        adapters: AdapterSet,
+    ) {
         let (t, p) = (self.tokens.len(), self.pages.len());
         self.tokens.extend_from_slice(tokens);
         self.pages.extend_from_slice(pages);
@@ -101,6 +117,7 @@ impl Batch {
             pages: p..self.pages.len(),
             states: None,
             want,
+            adapters,
         });
     }
 
@@ -134,6 +151,7 @@ impl Batch {
             pages: &self.pages[span.pages.clone()],
             states: span.states,
             want: span.want,
+            adapters: span.adapters,
         })
     }
 

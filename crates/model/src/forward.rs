@@ -77,6 +77,11 @@ pub trait Forward: Send {
         0
     }
 
+    /// Number of loaded adapters; a span of a batch names those below.
+    fn adapters(&self) -> usize {
+        0
+    }
+
     /// Elements of a hidden state; 0 for a model without hidden states.
     fn hidden_dim(&self) -> usize {
         0

@@ -1,5 +1,6 @@
 //! Model files, weights and the forward pass: tokens in, logits out.
 
+pub mod adapters;
 mod batch;
 pub mod config;
 mod decoder;
@@ -15,6 +16,7 @@ pub mod synth;
 mod tensor_entry;
 mod weights;
 
+pub use adapters::{Adapter, AdapterError, AdapterSet};
 pub use batch::{Batch, PageId, Span, SpanView, Want};
 pub use config::{Architecture, Config, ConfigError};
 pub use encoder::EncoderModel;

@@ -1,9 +1,10 @@
 //! A loaded model: owner of weights, KV cache, workspace and threads.
 
+use crate::adapters::{ADAPTERS_BYTES_MAX, ADAPTERS_MAX};
 use crate::decoder::Decoder;
 use crate::files::ModelFiles;
 use crate::weights::{Packed, Weights};
-use crate::{Batch, Config, Dims, Forward, ForwardError, LoadError, PageId};
+use crate::{Adapter, Batch, Config, Dims, Forward, ForwardError, LoadError, PageId};
 use kernels::{Isa, KvKind, Pool};
 
 /// Default number of positions in a page.
@@ -74,7 +75,7 @@ impl LoadOptions {
 /// Memory of a model, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelBytes {
-    /// Packed weights.
+    /// Packed weights, and adapters.
     pub weights: usize,
     /// The KV cache with every page in use.
     pub kv: usize,
@@ -130,6 +131,34 @@ impl Model {
         })
     }
 
+    /// Replaces the adapters that batches may name: the adapter of number `i` is `adapters[i]`.
+    ///
+    /// # Errors
+    /// There are more than [`ADAPTERS_MAX`], or they take more than [`ADAPTERS_BYTES_MAX`].
+    pub fn adapt(&mut self, adapters: &[Adapter]) -> Result<(), LoadError> {
+        let bytes = adapters.iter().map(Adapter::packed_bytes).sum();
+        let bounds = [
+            ("the number of adapters", adapters.len(), ADAPTERS_MAX),
+            ("the adapters' size in bytes", bytes, ADAPTERS_BYTES_MAX),
+        ];
+        for (name, given, most) in bounds {
+            if given > most {
+                return Err(LoadError::Option {
+                    name,
+                    given,
+                    least: 0,
+                    most,
+                });
+            }
+        }
+        let sizes = (&self.config, &self.dims);
+        let adapted = self.decoder.adapt(sizes, &mut self.weights, adapters);
+        adapted.map_err(|error| LoadError::Pack {
+            tensor: "of an adapter".into(),
+            error,
+        })
+    }
+
     /// The model's configuration.
     pub fn config(&self) -> &Config {
         &self.config
@@ -139,7 +168,7 @@ impl Model {
     pub fn bytes(&self) -> ModelBytes {
         let (kv, states, scratch) = self.decoder.bytes();
         ModelBytes {
-            weights: self.weights.bytes(),
+            weights: self.weights.bytes() + self.weights.adapter_bytes(),
             kv,
             states,
             scratch,
@@ -155,6 +184,10 @@ impl Forward for Model {
     fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
         self.decoder
             .forward(&self.config, &self.weights, &self.dims, batch)
+    }
+
+    fn adapters(&self) -> usize {
+        self.decoder.adapters()
     }
 
     fn hidden(&self) -> &[f32] {

@@ -17,6 +17,7 @@ use crate::routes::completion_list;
 use crate::routes::durable_streams;
 use crate::routes::generation;
 use crate::routes::jobs;
+use crate::routes::lora;
 use crate::routes::mailbox;
 use crate::routes::models;
 use crate::routes::ollama;
@@ -103,6 +104,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/rerank": post(embeddings::rerank::rank_documents);
     "/api/embed": post(embeddings::ollama::embed_texts);
     "/api/embeddings": post(embeddings::ollama::embed_one_text);
+    "/lora-adapters": get(lora::list_adapters) post(lora::set_scales);
     "/tokenize": post(vocabulary::tokenize_text);
     "/detokenize": post(vocabulary::detokenize_ids);
     "/apply-template": post(vocabulary::apply_template);

@@ -16,6 +16,8 @@ pub struct DerivedModel {
     pub system: Option<String>,
     /// Ollama template of the prompt of `/api/generate`.
     pub template: Option<String>,
+    /// Adapter of the base model that requests use.
+    pub adapter: Option<String>,
     /// Ollama's options.
     pub options: Map<String, Value>,
 }

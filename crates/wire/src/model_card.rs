@@ -14,6 +14,16 @@ pub struct ModelCard {
     pub capabilities: Option<Capabilities>,
     /// Engines of other processes that compute for the model now; `None`: the engine is in this process.
     pub engines: Option<usize>,
+    /// Base model and file of an adapter.
+    pub adapter: Option<AdapterCard>,
     /// State of a model that is not loaded.
     pub state: Option<&'static str>,
+}
+
+/// What an adapter in a model list is based on.
+pub struct AdapterCard {
+    /// Name of the base model.
+    pub parent: String,
+    /// Name of the file or folder; only of a loaded model.
+    pub root: Option<String>,
 }

@@ -135,9 +135,13 @@ impl Protocol {
         let defaults = model
             .derived
             .map(|derived| derived.defaults(row.model_options, model.vocab_size));
+        let mut defaults = defaults.unwrap_or_default();
+        let adapter = model.derived.and_then(|derived| derived.adapter.as_deref());
+        defaults.options.lora = Some(model.adapters.of_model(adapter)?);
         let context = ParseContext {
             vocab_size: model.vocab_size,
-            defaults: defaults.unwrap_or_default(),
+            adapters: model.adapters,
+            defaults,
             history,
         };
         let mut parsed = (row.parse)(fields, &context)?;

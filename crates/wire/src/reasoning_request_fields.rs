@@ -126,6 +126,7 @@ mod tests {
             let model = RequestedModel {
                 id: "tiny",
                 derived: None,
+                adapters: &generate::adapters::NO_ADAPTERS,
                 capabilities: Capabilities {
                     thinking: false,
                     ..Capabilities::default()

@@ -4,6 +4,7 @@ use crate::fields::Fields;
 use crate::jobs::job_id::JobId;
 use crate::model_defaults::ModelDefaults;
 use crate::stored_request::{History, StoredRequest};
+use generate::adapters::{ModelAdapters, NO_ADAPTERS};
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
 
@@ -17,6 +18,8 @@ pub type HistoryLookup<'a> = dyn Fn(&str) -> Result<Box<dyn History>, ApiError> 
 pub struct ParseContext<'a> {
     /// Number of token ids of the model.
     pub vocab_size: usize,
+    /// Adapters that a request may use.
+    pub adapters: &'a ModelAdapters,
     /// Defaults of the model, for fields that the request does not set.
     pub defaults: ModelDefaults,
     /// Stored responses that a request may continue.
@@ -35,10 +38,11 @@ pub struct ParsedBody {
 }
 
 impl ParseContext<'static> {
-    /// A vocabulary of this size, no defaults, and no stored responses.
+    /// A vocabulary of this size, no adapters, no defaults, and no stored responses.
     pub fn of_vocab(vocab_size: usize) -> Self {
         Self {
             vocab_size,
+            adapters: &NO_ADAPTERS,
             defaults: ModelDefaults::default(),
             history: &|_| {
                 Err(ApiError::bad_request(

@@ -1,6 +1,7 @@
 //! Properties of a model that the parsing of a request depends on.
 
 use crate::derived_model::DerivedModel;
+use generate::adapters::ModelAdapters;
 use text::Capabilities;
 
 /// Properties of a model that the parsing of a request depends on.
@@ -12,6 +13,8 @@ pub struct RequestedModel<'a> {
     pub derived: Option<&'a DerivedModel>,
     /// Capabilities of the model.
     pub capabilities: Capabilities,
+    /// Adapters that a request may use.
+    pub adapters: &'a ModelAdapters,
     /// Number of token ids.
     pub vocab_size: usize,
 }

@@ -61,6 +61,7 @@ impl Model {
         let params = GenerationParams {
             sampling,
             max_tokens: Some(terms.tokens_max.max(1)),
+            lora: self.handle.adapters.defaults(),
             ..GenerationParams::default()
         };
         let submission = Submission {
@@ -116,6 +117,7 @@ impl Model {
                 vector: Arc::clone(vector),
             },
             deadline: terms.deadline,
+            lora: self.handle.adapters.defaults(),
             terms: terms.terms,
         };
         let request = request.into_request(&self.handle, tokens);

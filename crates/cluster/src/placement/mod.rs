@@ -38,11 +38,12 @@ mod tests;
 mod tracked_engine;
 
 pub use load::{EngineLoad, PlacementRequest};
+pub(crate) use prefix_chain::mix;
 
 use crate::names::InstanceId;
 use policy::{Candidate, Turns};
 use prefix_cache::PrefixCache;
-use prefix_chain::{PrefixChain, mix};
+use prefix_chain::PrefixChain;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 use tracked_engine::{Prediction, TrackedEngine, WaitingRequest};

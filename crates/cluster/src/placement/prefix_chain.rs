@@ -42,7 +42,7 @@ impl PrefixChain {
 }
 
 /// A bijection of 64 bits in which each bit of the result depends on each bit of `x`.
-pub(super) fn mix(x: u64) -> u64 {
+pub(crate) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(MIX[0]);
     let x = (x ^ (x >> 27)).wrapping_mul(MIX[1]);

@@ -4,7 +4,7 @@ use super::assignment::Place;
 use super::core::{Action, Relay};
 use super::model_slots::ModelSlot;
 use crate::messages::{ContentIdentity, Run};
-use crate::placement::PlacementRequest;
+use crate::placement::{PlacementRequest, mix};
 use std::time::Instant;
 
 impl Relay {
@@ -50,6 +50,11 @@ impl Relay {
         let loads = engines.map_or(&[][..], |engines| &engines.loads);
         let salt = placed.relayed.salt().0;
         let salt = salt as u64 ^ (salt >> 64) as u64;
+        // Pages depend on adapters, too.
+        let salt = placed.relayed.adapters().iter().fold(salt, |salt, used| {
+            let (adapter, scale) = used;
+            mix(salt ^ (adapter as u64) << 32 ^ u64::from(scale.to_bits()))
+        });
         let prompt = placed.relayed.prompt();
         let vector_len = placed.relayed.vector_len();
         let excluded = match (vector_len, engines) {

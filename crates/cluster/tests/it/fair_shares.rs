@@ -74,6 +74,7 @@ fn engine_side(id: u64, now: Instant) -> EngineSide {
         segments_max: 16384,
     };
     let handle = ModelHandle {
+        adapters: Arc::default(),
         tokenizer: vocab::tokenizer(),
         template: Arc::new(ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap()),
         answers: AnswerFormat::default(),

@@ -158,6 +158,7 @@ fn submit(handle: &Handle) -> Reader<Token> {
         first_choice: 0,
         paused: false,
         embedding: None,
+        adapters: engine::AdapterSet::NONE,
         deadline: None,
         credit_window: 0,
         terms: Terms::default(),
@@ -195,6 +196,34 @@ async fn next_tokens(reader: &mut Reader<Token>, count: usize) -> (Vec<u32>, Opt
     (ids, end)
 }
 
+/// A gateway's relay of one model, and the handle of the model.
+async fn start_relay(
+    gateway: &Connection,
+    subjects: &Subjects,
+    hearing: &Arc<Hearing>,
+) -> (RelayDriver, Handle) {
+    let link = RelayLink {
+        client: gateway.client().clone(),
+        usable: watch::channel(true).1,
+        subjects: subjects.clone(),
+        gateway: GATEWAY,
+        instances: Box::new(|| vec![known_engine()]),
+        unreadable: Arc::default(),
+        hearing: Arc::clone(hearing),
+    };
+    let driver = RelayDriver::start(link, RelayConfig::default()).await;
+    let (handle, inbox) = remote_handle((DIMS, 0), EngineConfig::default(), now()).unwrap();
+    let model = RelayedModel {
+        key: "model".into(),
+        identity: ContentIdentity::default(),
+        context_max: 128,
+        inbox,
+    };
+    let driver = driver.unwrap();
+    driver.add(model).unwrap();
+    (driver, handle)
+}
+
 #[tokio::test]
 async fn tokens_are_dropped_while_the_owner_is_unknown_and_read_afterwards() {
     let Some(program) = program() else { return };
@@ -205,28 +234,7 @@ async fn tokens_are_dropped_while_the_owner_is_unknown_and_read_afterwards() {
     let mut engine = PlayedEngine::start(engine.client(), &subjects).await;
     let hearing = Arc::new(Hearing::new(now()));
     hearing.expect_confirmations();
-    let (_usable, usable) = watch::channel(true);
-    let link = RelayLink {
-        client: gateway.client().clone(),
-        usable,
-        subjects: subjects.clone(),
-        gateway: GATEWAY,
-        instances: Box::new(|| vec![known_engine()]),
-        unreadable: Arc::default(),
-        hearing: Arc::clone(&hearing),
-    };
-    let driver = RelayDriver::start(link, RelayConfig::default())
-        .await
-        .unwrap();
-    let (handle, inbox) = remote_handle((DIMS, 0), EngineConfig::default(), now()).unwrap();
-    let (key, identity) = ("model".into(), ContentIdentity::default());
-    let model = RelayedModel {
-        key,
-        identity,
-        context_max: 128,
-        inbox,
-    };
-    driver.add(model).unwrap();
+    let (_driver, handle) = start_relay(&gateway, &subjects, &hearing).await;
     let mut reader = submit(&handle);
     let run = engine.accept().await;
     engine.publish(&tokens(&run, 0, &[5, 6])).await;

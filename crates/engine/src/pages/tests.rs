@@ -1,6 +1,7 @@
 //! Pages by cases, then against a reference that knows the content of each page.
 
 use super::*;
+use crate::CacheSalt;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

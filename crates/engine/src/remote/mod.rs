@@ -44,6 +44,7 @@ pub fn remote_handle(
     config.check(&dims)?;
     let mut inbox = Inbox::new(dims, None, config, epoch);
     (inbox.is_remote, inbox.hidden_dim) = (true, hidden_dim);
+    inbox.adapters = usize::MAX;
     let inbox = Arc::new(inbox);
     let handle = Handle::reuse_or_open(&mut Weak::new(), &inbox);
     let remote = RemoteInbox {

@@ -6,7 +6,9 @@ use crate::request_state::RequestState;
 use crate::sequence::Sequence;
 use crate::step_clock::StepClock;
 use crate::submitted_request::SubmittedRequest;
-use crate::{CacheSalt, ParkReason, Phase, RequestId, Token, TopLogprob, Transition, stats};
+use crate::{
+    AdapterSet, CacheSalt, ParkReason, Phase, RequestId, Token, TopLogprob, Transition, stats,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -90,7 +92,13 @@ impl RelayedRequest {
     /// Requests share cached pages under equal salts only.
     pub fn salt(&self) -> CacheSalt {
         let sequence = self.choices.iter().flatten().next();
-        sequence.map_or(CacheSalt::NONE, |s| s.salt)
+        sequence.map_or(CacheSalt::NONE, |s| s.root.salt)
+    }
+
+    /// Requests share cached pages only with equal adapters.
+    pub fn adapters(&self) -> AdapterSet {
+        let sequence = self.choices.iter().flatten().next();
+        sequence.map_or(AdapterSet::NONE, |s| s.root.adapters)
     }
 
     /// Tokens that a choice may be ahead of the reader; 0 = no limit.

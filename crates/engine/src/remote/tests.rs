@@ -79,6 +79,7 @@ impl Bench {
             embedding: None,
             deadline: None,
             credit_window: 4,
+            adapters: crate::AdapterSet::NONE,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
             permits: None,

@@ -111,7 +111,8 @@ impl DraftModel {
         let table = &mut sequence.drafts.table;
         if table.pages.is_empty() {
             let known = &sequence.tokens[..tokens - 1];
-            let (age, salt) = (sequence.age, sequence.salt);
+            // The draft model has no adapters.
+            let (age, salt) = (sequence.age, sequence.root.salt);
             table.chain = self.pages.reuse(age, salt, known, &mut table.pages);
             table.indexed = table.pages.len();
             table.computed = table.indexed * self.pages.page_tokens();

@@ -61,9 +61,11 @@ impl Scheduler {
     /// since the plan. Returns the number of rows of the span that will have logits.
     pub(crate) fn put_span(&self, span: &PlannedSpan, batch: &mut Batch) -> Option<usize> {
         let sequence = self.table.get(span.key)?;
+        let (first, pages) = (span.positions.start, &sequence.pages);
+        let adapters = sequence.root.adapters;
         let rows = sequence.drafts.rows();
         if !rows.is_empty() {
-            batch.push(rows, span.positions.start, &sequence.pages, Want::All);
+            batch.push_adapted(rows, first, pages, Want::All, adapters);
             return Some(rows.len());
         }
         let tokens = &sequence.tokens[span.positions.clone()];
@@ -72,7 +74,7 @@ impl Scheduler {
             (None, true) => Want::Last,
             (None, false) => Want::None,
         };
-        batch.push(tokens, span.positions.start, &sequence.pages, want);
+        batch.push_adapted(tokens, first, pages, want, adapters);
         batch.set_states(sequence.states.of_span(&span.positions));
         Some(want.logit_rows(tokens.len()))
     }

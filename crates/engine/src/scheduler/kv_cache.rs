@@ -56,8 +56,8 @@ impl KvCache {
             None => &sequence.tokens[..sequence.tokens.len() - 1],
             Some(_) => &[],
         };
-        let (age, salt) = (sequence.age, sequence.salt);
-        sequence.chain = self.pages.reuse(age, salt, known, &mut sequence.pages);
+        let (age, root) = (sequence.age, sequence.root);
+        sequence.chain = self.pages.reuse(age, root, known, &mut sequence.pages);
         self.reuse_state(sequence);
         self.pages.pages_for(sequence.tokens.len()) - sequence.pages.len()
     }
@@ -86,7 +86,7 @@ impl KvCache {
     pub(super) fn preempt(&mut self, sequence: &mut Sequence) {
         self.release(sequence);
         (sequence.computed, sequence.indexed) = (0, 0);
-        sequence.chain = PrefixChain::Start(sequence.salt);
+        sequence.chain = PrefixChain::Start(sequence.root);
         sequence.rows = 0;
         if sequence.state == SequenceState::Active {
             sequence.state = SequenceState::Waiting;

@@ -1,7 +1,7 @@
 //! Rejected requests, which are returned with the reason.
 
 use crate::support::{Bench, bench, model};
-use engine::{EngineConfig, Rejected, Request};
+use engine::{AdapterSet, EngineConfig, Rejected, Request};
 
 #[test]
 fn full_inbox_returns_the_request() {
@@ -57,6 +57,9 @@ fn invalid_request_is_rejected_with_field_and_bound() {
     let bench = bench();
     let cases: &[(&str, Break)] = &[
         ("prompt is empty; at least one token", |r| r.prompt.clear()),
+        ("adapters name adapter 3; the model has 3", |r| {
+            r.adapters = AdapterSet::new([(3, 1.0)]).expect("a set");
+        }),
         (
             "prompt has 128 tokens; fewer than the context length, 128",
             |r| r.prompt = vec![1; 128],

@@ -5,7 +5,7 @@ use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use text::Capabilities;
-use wire::model_card::ModelCard;
+use wire::model_card::{AdapterCard, ModelCard};
 
 /// A model of the list.
 pub struct ListedModel {
@@ -72,6 +72,23 @@ impl ListedModel {
         }
     }
 
+    fn adapter_card(&self) -> Option<AdapterCard> {
+        let made = self.made.as_deref()?;
+        let name = made.adapter.as_deref()?;
+        let serving = match &self.state {
+            ModelState::Ready(serving) => Some(serving),
+            _ => None,
+        };
+        let file = serving.and_then(|serving| {
+            let mut adapters = serving.model.handle.adapters.all().iter();
+            Some(adapters.find(|adapter| adapter.name == name)?.file.clone())
+        });
+        Some(AdapterCard {
+            parent: made.parent.clone(),
+            root: file,
+        })
+    }
+
     /// The entry of the model in lists.
     pub fn model_card(&self) -> ModelCard {
         ModelCard {
@@ -80,6 +97,7 @@ impl ListedModel {
             context_max: self.context_max,
             capabilities: self.capabilities(),
             engines: self.engines,
+            adapter: self.adapter_card(),
             state: match &self.state {
                 ModelState::Ready(_) => None,
                 state => Some(state.name()),

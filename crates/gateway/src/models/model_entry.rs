@@ -166,7 +166,7 @@ impl ModelEntry {
     ///
     /// # Errors
     /// The model is not ready: the error has the loading progress and `Retry-After`.
-    pub(crate) fn expect_ready(&self) -> Result<Arc<ReadyModel>, ApiError> {
+    pub fn expect_ready(&self) -> Result<Arc<ReadyModel>, ApiError> {
         let state = self.state();
         let capacity = |code, words: String| {
             let unknown = self.limits.now().retry_after;

@@ -2,6 +2,7 @@
 
 use super::similar_names::{near_names, near_words};
 use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, ReadyModel};
+use generate::adapters::AdapterUse;
 use generate::error::{ApiError, ErrorKind};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -35,6 +36,17 @@ pub struct ModelLease {
     pub(crate) made: Option<Arc<DerivedModel>>,
     /// The loaded model.
     pub serving: Arc<ReadyModel>,
+}
+
+impl ModelLease {
+    /// Adapters of a request that says nothing about adapters.
+    ///
+    /// # Errors
+    /// The name is one of an adapter that the loaded model does not have.
+    pub fn adapters(&self) -> Result<Vec<AdapterUse>, ApiError> {
+        let adapter = self.made.as_ref().and_then(|made| made.adapter.as_deref());
+        self.serving.model.handle.adapters.of_model(adapter)
+    }
 }
 
 impl ResolvedModel {

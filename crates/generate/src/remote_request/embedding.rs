@@ -56,7 +56,10 @@ impl RemoteRequest {
                 ids: request.prompt.clone(),
                 ..PromptRecord::default()
             },
-            params: GenerationParams::default(),
+            params: GenerationParams {
+                lora: request.lora.clone(),
+                ..GenerationParams::default()
+            },
             n: 1,
             first_choice: 0,
             context_max: model.context_max,
@@ -95,6 +98,7 @@ impl RemoteRequest {
                 vector: Arc::clone(&resumption.vector),
             },
             deadline: resumption.deadline,
+            lora: self.params.lora.clone(),
             terms: self.terms.terms(resumption.since),
         };
         let mut request = request.into_request(model, tokens)?;

@@ -61,7 +61,9 @@ unsafe fn step<L: Lanes, const CORRECTS: bool>(
                     at, columns, key, query, value, decay, rate, out,
                 ),
                 false => {
-                    add_columns::<L, SIDE_BY_SIDE>(at, columns, key, query, value, decay, rate, out)
+                    add_columns::<L, SIDE_BY_SIDE>(
+                        at, columns, key, query, value, decay, rate, out,
+                    );
                 }
             }
             column += SIDE_BY_SIDE * L::WIDTH;
@@ -71,7 +73,9 @@ unsafe fn step<L: Lanes, const CORRECTS: bool>(
             let at = at.add(column);
             match CORRECTS {
                 true => step_columns::<L, 1>(at, columns, key, query, value, decay, rate, out),
-                false => add_columns::<L, 1>(at, columns, key, query, value, decay, rate, out),
+                false => {
+                    add_columns::<L, 1>(at, columns, key, query, value, decay, rate, out);
+                }
             }
             column += L::WIDTH;
         }

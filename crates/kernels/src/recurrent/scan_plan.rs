@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn states_are_written_once_and_not_read() {
-        let cases: [(&[(usize, Option<u32>, &[(usize, u32)])], Option<&str>); 8] = [
+        type Span = (usize, Option<u32>, &'static [(usize, u32)]);
+        let cases: [(&[Span], Option<&str>); 8] = [
             (&[(3, None, &[(3, 0)]), (1, Some(1), &[(1, 2)])], None),
             (
                 &[

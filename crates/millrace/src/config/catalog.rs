@@ -53,6 +53,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     other_setting("model.path", Restart),
     other_setting("model.name", Restart),
     number_setting("model.context", TOKENS, Restart),
+    other_setting("model.adapters", Restart),
     other_setting("model.quantize", Restart),
     number_setting("model.threads", (1, 1024), Restart),
     number_setting("model.kv_mib", (1, 1 << 24), Restart),

@@ -1,7 +1,7 @@
 //! Bounds of the settings, and conditions on several settings together.
 
 use super::catalog::SETTINGS;
-use super::{Settings, Speculation, cluster, tree, upstream};
+use super::{Settings, Speculation, adapters, cluster, tree, upstream};
 use serde_json::{Map, Value};
 use server::Origins;
 
@@ -14,6 +14,7 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     found.extend(step_tokens(settings));
     found.extend(min_streams(settings));
     found.extend(draft_model(settings));
+    found.extend(adapters::problem(settings));
     found.extend(check_origins(settings));
     found.extend(cluster::problems(settings));
     found.extend(upstream::problems(settings));

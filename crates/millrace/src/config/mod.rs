@@ -1,5 +1,6 @@
 //! The configuration, merged from layers: defaults < preset < file < environment < flags. Each value has an origin.
 
+mod adapters;
 mod answers;
 mod api_keys;
 pub(crate) mod bind;

@@ -29,6 +29,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     ("model.name", "the file name identifies the model"),
     ("model.context", "clients expect the model's own context"),
+    ("model.adapters", "a model is served as it is"),
     (
         "model.quantize",
         "the file's precision is what its authors tested",

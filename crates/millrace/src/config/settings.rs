@@ -59,6 +59,8 @@ pub(crate) struct Model {
     pub(crate) name: Option<String>,
     /// Maximum context of a sequence in tokens; default: the model's training context, as far as the KV cache allows.
     pub(crate) context: Option<usize>,
+    /// Adapters (LoRA): each `[NAME=]PATH[:SCALE]`, a GGUF or a folder of PEFT. Requests that say nothing about adapters use those with a scale other than 0 (default: 1).
+    pub(crate) adapters: Vec<String>,
     /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
     pub(crate) quantize: Option<Quantize>,
     /// Compute threads, including the engine thread; default: the number of processors.
@@ -259,6 +261,7 @@ impl Default for Model {
             path: None,
             name: None,
             context: None,
+            adapters: Vec::new(),
             quantize: None,
             threads: None,
             kv_mib: None,

@@ -17,7 +17,7 @@ use generate::output::event::{Event, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
 use generate::output::parser_config::ParseOptions;
 use generate::prompt::PromptEncoder;
-use generate::request::Prompt;
+use generate::request::{GenerationParams, Prompt};
 use generate::stream_meta::StreamMeta;
 use generate::stream_source::StreamSource;
 use generate::submit::{NoHost, Submission};
@@ -131,7 +131,10 @@ impl Generator {
         prompt: Prompt,
         options: &AnswerOptions,
     ) -> Result<(Arc<StreamSource>, GenerationReader), ApiError> {
-        let params = &options.params;
+        let params = &GenerationParams {
+            lora: self.model.adapters.defaults(),
+            ..options.params.clone()
+        };
         let parse = ParseOptions {
             tool_calling: params.tool_calling,
             structured_output: params.response_format.is_some(),

@@ -118,11 +118,12 @@ impl RunningEngines {
         }
     }
 
-    /// The settings for one model: a draft model and a context apply only to the model that the server was started with.
+    /// The settings for one model: a draft model, adapters and a context apply only to the model that the server was started with.
     fn settings_of(&self, source: &ModelSource) -> Settings {
         let mut settings = lock(&self.0).settings.clone();
         if !source.is_started() {
             settings.model.context = None;
+            settings.model.adapters.clear();
             if settings.engine.speculation == Speculation::Draft {
                 settings.engine.speculation = Speculation::Off;
                 settings.engine.draft_model = None;

@@ -30,6 +30,7 @@ impl DraftModel {
         settings.model.path = Some(path.clone());
         settings.model.kv_mib = engine.draft_kv_mib;
         settings.model.context = None;
+        settings.model.adapters.clear();
         let source = find_model(&settings)?;
         let files = source.open(settings.model.quantize)?;
         let draft_text = ModelText::read(&source, &files)?;
@@ -42,7 +43,7 @@ impl DraftModel {
     /// Packs the draft model's weights.
     pub(super) fn load(self) -> Result<PackedModel, Failure> {
         let isa = kernel_isa(self.settings.model.deterministic)?;
-        load_weights(self.files, isa, &self.settings, &mut |_| {})
+        load_weights((self.files, &[]), isa, &self.settings, &mut |_| {})
     }
 }
 

@@ -1,14 +1,16 @@
 //! Memory of a model, loaded or not.
 
+use super::adapters::OpenedAdapters;
 use super::encoder::encoder_scratch_bytes;
 use super::weights::load_options;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
 use model::Config;
+use model::adapters::ADAPTER_CHUNK_ROWS;
 use model::config::ExpertsConfig;
 use model::encoder::EncoderKind;
-use model::{LoadOptions, ModelFiles, PAGE_TOKENS};
+use model::{Adapter, LoadOptions, ModelFiles, PAGE_TOKENS};
 
 /// Size of packed weights as a percentage of their size in the file, at most (docs/memory.md).
 const PACKED_PERCENT: u64 = 106;
@@ -29,7 +31,9 @@ pub(crate) fn bytes_needed(source: &ModelSource, settings: &Settings) -> Result<
         Some(kind) => encoder_scratch_bytes(&files, kind, &options)?,
         None => decoder_scratch_bytes(&files, &options)?,
     };
-    Ok(weights.saturating_add(others))
+    let adapters = OpenedAdapters::open(&files, settings)?;
+    let adapters = adapters_bytes(&adapters, &files, &options)?;
+    Ok(weights.saturating_add(others).saturating_add(adapters))
 }
 
 /// Bytes that a decoder's KV cache, states and workspace would have once loaded.
@@ -76,6 +80,23 @@ fn recurrent_columns(config: &Config) -> usize {
         return 0;
     };
     recurrent.workspace_cols() + config.gate_cols()
+}
+
+/// Bytes that adapters and the workspace of their products would have once loaded.
+fn adapters_bytes(
+    opened: &OpenedAdapters,
+    files: &ModelFiles,
+    options: &LoadOptions,
+) -> Result<u64, Failure> {
+    let adapters = &opened.adapters;
+    let Some(rank) = adapters.iter().map(Adapter::rank).max() else {
+        return Ok(0);
+    };
+    let config = files.config(options.context_max).map_err(Failure::user)?;
+    let widest = config.cols_max().max(config.kv_cols());
+    let (rows, read) = (options.rows_max.min(ADAPTER_CHUNK_ROWS), widest.max(rank));
+    let packed: usize = adapters.iter().map(Adapter::packed_bytes).sum();
+    Ok((packed + rows * (4 * (2 * widest + rank) + 7 * read + 192)) as u64)
 }
 
 /// Bytes of the workspace of experts: scores and lists of the choices, and the gathered rows.

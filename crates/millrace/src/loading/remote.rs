@@ -146,7 +146,12 @@ impl WeightlessModel {
         report(LoadPhase::Tokenizer);
         let described = describe_model(source, &files, settings)?;
         // The arithmetic is that of the engines.
-        let identity = identity_of(&files, &described.text, described.answers, String::new());
+        let identity = identity_of(
+            (&files, &described.adapters),
+            &described.text,
+            described.answers,
+            String::new(),
+        );
         report(LoadPhase::Starting);
         Ok(Self {
             files,

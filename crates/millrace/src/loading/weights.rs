@@ -7,7 +7,9 @@ use crate::config::{Settings, memory};
 use crate::failure::Failure;
 use kernels::{Isa, Pool};
 use model::encoder::EncoderKind;
-use model::{Forward, LoadOptions, Model, ModelBytes, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed};
+use model::{
+    Adapter, Forward, LoadOptions, Model, ModelBytes, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed,
+};
 use server::{LoadPhase, LoadProgress};
 
 /// The instruction set of a model's kernels: that of `MILLRACE_ISA`, or else the best one that is batch-invariant, if
@@ -41,9 +43,9 @@ impl PackedModel {
     }
 }
 
-/// Packs the weights, with progress in the log and in `report`.
+/// Packs the weights and adapters, with progress in the log and in `report`.
 pub(super) fn load_weights(
-    files: ModelFiles,
+    (files, adapters): (ModelFiles, &[Adapter]),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
@@ -70,7 +72,7 @@ pub(super) fn load_weights(
     })?;
     let packed = match EncoderKind::of(files.metadata()) {
         Some(kind) => load_encoder(files, kind, (isa, pool), &options, &mut progress)?,
-        None => load_decoder(files, (isa, pool), &options, &mut progress)?,
+        None => load_decoder((files, adapters), (isa, pool), &options, &mut progress)?,
     };
     let bytes = packed.bytes;
     tracing::info!(
@@ -88,12 +90,13 @@ pub(super) fn load_weights(
 }
 
 fn load_decoder(
-    files: ModelFiles,
+    (files, adapters): (ModelFiles, &[Adapter]),
     (isa, pool): (Isa, Pool),
     options: &LoadOptions,
     progress: &mut dyn FnMut(Packed),
 ) -> Result<PackedModel, Failure> {
-    let model = Model::load(files, isa, pool, options, progress).map_err(Failure::user)?;
+    let mut model = Model::load(files, isa, pool, options, progress).map_err(Failure::user)?;
+    model.adapt(adapters).map_err(Failure::user)?;
     Ok(PackedModel {
         bytes: model.bytes(),
         model: Box::new(model),

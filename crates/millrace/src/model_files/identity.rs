@@ -4,6 +4,7 @@
 //!   The sample is [`SAMPLE_BLOCKS`] blocks of [`SAMPLE_BLOCK_BYTES`], spread evenly from the first byte to the last;
 //!   a tensor of at most as many bytes is read completely. Training changes all of a tensor, so two fine-tunes of one
 //!   base model differ in the samples. An edit of single weights between two blocks is not noticed.
+//!   Adapters are hashed completely, with their names.
 //! - **tokenizer**: all `tokenizer.*` keys of a GGUF but the chat template; beside safetensors, `tokenizer.json`,
 //!   `tokenizer_config.json` without the chat template, and the ids that end a generation.
 //! - **template**: the source of the chat template, and the names of the output parsers.
@@ -11,6 +12,7 @@
 
 use super::ModelText;
 use crate::config::{KvType, Quantize};
+use crate::loading::OpenedAdapters;
 use kernels::Isa;
 use model::gguf::{Gguf, Value};
 use model::{ARITHMETIC_VERSION, ModelFiles};
@@ -25,13 +27,13 @@ const TEMPLATE_KEY: &str = "tokenizer.chat_template";
 
 /// The identity of an open model.
 pub(crate) fn identity_of(
-    files: &ModelFiles,
+    (files, adapters): (&ModelFiles, &OpenedAdapters),
     text: &ModelText,
     answers: AnswerFormat,
     arithmetic: String,
 ) -> ModelIdentity {
     ModelIdentity {
-        weights: weights_digest(files),
+        weights: adapted_digest(weights_digest(files), adapters),
         tokenizer: text.tokenizer_digest.clone(),
         template: template_digest(text.template.as_deref(), answers),
         arithmetic,
@@ -127,6 +129,31 @@ fn weights_digest(files: &ModelFiles) -> String {
     digest.finish()
 }
 
+/// The digest of weights with adapters; without adapters, that of the weights. The names count, because requests name
+/// adapters.
+fn adapted_digest(weights: String, adapters: &OpenedAdapters) -> String {
+    if adapters.adapters.is_empty() {
+        return weights;
+    }
+    let mut digest = PartsDigest::new();
+    digest.add(weights.as_bytes());
+    for (name, adapter) in adapters.contents() {
+        digest.add(b"adapter").add(name.as_bytes());
+        for (tensor, scale, halves) in adapter.content() {
+            digest.add(tensor.as_bytes()).add(&scale.to_le_bytes());
+            for half in halves {
+                let mut numbers = blake3::Hasher::new();
+                for chunk in half.chunks(SAMPLE_BLOCK_BYTES) {
+                    let bytes: Vec<u8> = chunk.iter().copied().flat_map(f32::to_le_bytes).collect();
+                    numbers.update(&bytes);
+                }
+                digest.add(numbers.finalize().as_bytes());
+            }
+        }
+    }
+    digest.finish()
+}
+
 /// Blocks of a tensor's bytes from the first to the last; all bytes of a small tensor.
 fn sample_blocks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_small = bytes.len() <= SAMPLE_BLOCKS * SAMPLE_BLOCK_BYTES;
@@ -168,13 +195,20 @@ fn template_digest(source: Option<&str>, answers: AnswerFormat) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Settings;
     use crate::model_files::ModelSource;
+    use model::synth::{AdapterSynth, SynthSpec};
 
     fn identity(bytes: Vec<u8>) -> ModelIdentity {
         let files: ModelFiles = Gguf::from_bytes(bytes).unwrap().into();
         let text = ModelText::read(&ModelSource::built_in(), &files).unwrap();
         let arithmetic = arithmetic_name(KvType::F16, None, Isa::best());
-        identity_of(&files, &text, AnswerFormat::default(), arithmetic)
+        identity_of(
+            (&files, &OpenedAdapters::default()),
+            &text,
+            AnswerFormat::default(),
+            arithmetic,
+        )
     }
 
     fn place_of(bytes: &[u8], text: &[u8]) -> usize {
@@ -233,6 +267,42 @@ mod tests {
         }
         let template = changes(|bytes| behind(TEMPLATE_KEY, 4 + 8, bytes));
         assert_eq!(template, [false, false, true], "the template");
+    }
+
+    #[test]
+    fn adapters_with_their_names_belong_to_the_weights() {
+        let spec = SynthSpec::preset("tiny-llama").unwrap();
+        let files: ModelFiles = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap().into();
+        let folder = testing::folder::Folder::new("identity");
+        let digest = |adapters: &[(&str, u64)]| {
+            let mut settings = Settings::default();
+            for (name, seed) in adapters {
+                let (seed, path) = (*seed, folder.0.join(format!("{seed}.gguf")));
+                let adapter = AdapterSynth {
+                    seed,
+                    rank: 2,
+                    alpha: 1.0,
+                };
+                std::fs::write(&path, spec.adapter_bytes(&adapter).unwrap()).unwrap();
+                let text = format!("{name}={}:0", path.display());
+                settings.model.adapters.push(text);
+            }
+            let opened = OpenedAdapters::open(&files, &settings).unwrap();
+            adapted_digest("weights".to_owned(), &opened)
+        };
+        assert_eq!(digest(&[]), "weights");
+        assert_eq!(digest(&[("a", 1), ("b", 2)]), digest(&[("a", 1), ("b", 2)]));
+        let mut all = [
+            &[("a", 1)][..],
+            &[("b", 1)],
+            &[("a", 2)],
+            &[("a", 1), ("b", 2)],
+        ]
+        .map(digest)
+        .to_vec();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 4);
     }
 
     #[test]

@@ -22,6 +22,7 @@ impl ModelStore {
     /// Gives the model `from` a second name.
     pub(crate) fn copy_name(&self, from: &str, to: &str) -> Result<(), LibraryError> {
         let from = self.expect_model(from)?;
+        expect_no_adapter(&from)?;
         let record = self.record_of(&from)?;
         self.put_record(&expect_name(to)?, &record)
     }
@@ -29,6 +30,7 @@ impl ModelStore {
     /// Stores a derived model under `name`.
     pub(crate) fn make_model(&self, name: &str, made: DerivedModel) -> Result<(), LibraryError> {
         let parent = self.expect_model(&made.parent)?;
+        expect_no_adapter(&parent)?;
         let mut record = self.record_of(&parent)?;
         record.made = Some(MadeRecord::from(derive_from(parent, made)));
         self.put_record(&expect_name(name)?, &record)
@@ -224,6 +226,7 @@ fn derive_from(parent: LocalModel, made: DerivedModel) -> DerivedModel {
         parent: parent.name,
         system: made.system.or(below.system),
         template: made.template.or(below.template),
+        adapter: None,
         options,
     }
 }
@@ -242,5 +245,16 @@ fn disk_error(why: &io::Error) -> LibraryError {
     match why.kind() {
         io::ErrorKind::InvalidInput => LibraryError::Invalid(why.to_string()),
         kind => LibraryError::Failed(format!("model directory: {kind}")),
+    }
+}
+
+/// A record has a file and no adapter.
+fn expect_no_adapter(model: &LocalModel) -> Result<(), LibraryError> {
+    match model.made.as_ref().and_then(|made| made.adapter.as_ref()) {
+        None => Ok(()),
+        Some(_) => Err(LibraryError::Invalid(format!(
+            "{}: is an adapter, which cannot be copied, nor be the base of a model",
+            model.name
+        ))),
     }
 }

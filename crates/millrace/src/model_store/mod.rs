@@ -38,6 +38,8 @@ pub(crate) struct ModelStore {
     /// Canonical path of `started`; `None`: in the binary.
     started_path: Option<PathBuf>,
     started_facts: Mutex<Option<Arc<ModelFacts>>>,
+    /// Names of the started model's adapters, which are names of models, too.
+    adapters: Vec<String>,
     /// Tensor format that safetensors are loaded in.
     quantize: Option<Quantize>,
 }
@@ -53,6 +55,7 @@ impl ModelStore {
             started_path: started.file().and_then(|file| file.canonicalize().ok()),
             started,
             started_facts: Mutex::default(),
+            adapters: adapter_names(settings),
         }
     }
 
@@ -105,9 +108,10 @@ impl ModelStore {
         self.put_record(name, &record)
     }
 
-    /// All models: the started one, the built-in one, those with a record, and all other files.
+    /// All models: the started one, that one with each adapter, the built-in one, those with a record, and all other files.
     pub(crate) fn all(&self) -> Vec<LocalModel> {
         let mut all = vec![self.started_model()];
+        all.extend(self.adapters.iter().map(|name| self.adapted_model(name)));
         if self.started_path.is_some() {
             all.push(built_in_model());
         }
@@ -143,6 +147,9 @@ impl ModelStore {
     fn find_named(&self, name: &str) -> Option<LocalModel> {
         if name == self.started.name {
             return Some(self.started_model());
+        }
+        if self.adapters.iter().any(|adapter| adapter == name) {
+            return Some(self.adapted_model(name));
         }
         if name == BUILT_IN && self.started_path.is_some() {
             return Some(built_in_model());
@@ -221,6 +228,20 @@ impl ModelStore {
         }
     }
 
+    /// The started model with one of its adapters.
+    fn adapted_model(&self, name: &str) -> LocalModel {
+        let started = self.started_model();
+        LocalModel {
+            name: name.to_owned(),
+            made: Some(Arc::new(DerivedModel {
+                parent: started.name.clone(),
+                adapter: Some(name.to_owned()),
+                ..DerivedModel::default()
+            })),
+            ..started
+        }
+    }
+
     /// The source of a `LocalModel`'s weights; `None`: the started model.
     pub(crate) fn source_of(&self, weights: Option<&str>) -> ModelSource {
         match weights {
@@ -235,6 +256,12 @@ impl ModelStore {
             }
         }
     }
+}
+
+/// Names of the adapters of the settings, which were checked at the start.
+fn adapter_names(settings: &Settings) -> Vec<String> {
+    let adapters = settings.adapters().unwrap_or_default();
+    adapters.into_iter().map(|adapter| adapter.name).collect()
 }
 
 fn built_in_model() -> LocalModel {

@@ -69,6 +69,7 @@ impl From<MadeRecord> for DerivedModel {
             system: made.system,
             template: made.template,
             options: made.options,
+            adapter: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The program as its users run it: one module for each subject.
 
+mod adapters;
 mod bench;
 #[cfg(feature = "mini")]
 mod built_in;

@@ -101,7 +101,7 @@ impl Bench {
             });
         }
         let request = Request {
-            prompt: ask.prompt.clone().into(),
+            prompt: ask.prompt.clone(),
             sampling: SamplingParams {
                 temperature: 0.8,
                 top_k: 20,
@@ -116,6 +116,7 @@ impl Bench {
             first_choice: ask.first_choice,
             paused: false,
             embedding: None,
+            adapters: engine::AdapterSet::NONE,
             deadline: None,
             credit_window: ask.credit_window,
             terms: Terms::default(),

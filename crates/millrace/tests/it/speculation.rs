@@ -89,6 +89,7 @@ fn answers(
             embedding: None,
             deadline: None,
             credit_window: 0,
+            adapters: engine::AdapterSet::NONE,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
             permits: None,

@@ -2,6 +2,8 @@
 //!
 //! Source of the rows: llama.cpp, `src/models/NAME.cpp` and `llama_model_rope_type`.
 
+mod recurrent;
+
 use super::Architecture;
 use super::recurrent_rule::RecurrentRule;
 use kernels::RopePairs;
@@ -260,15 +262,6 @@ const GEMMA: Traits = Traits {
     ..PLAIN
 };
 
-/// Traits of Qwen 3.5.
-const QWEN35: Traits = Traits {
-    qk_norm: QkNorm::Heads,
-    gated_attention: true,
-    recurrent: Some(RecurrentRule::Delta { grouped: false }),
-    feed_norm: "post_attention_norm",
-    ..PLAIN
-};
-
 /// Traits of Command R.
 const COMMAND_R: Traits = Traits {
     pairs: RopePairs::Adjacent,
@@ -326,22 +319,13 @@ impl Architecture {
             Self::GraniteMoe => Traits {
                 multipliers: true, logit_scale: LogitScale::Divisor, experts: experts(true, true, true), ..LLAMA
             },
-            Self::GraniteHybrid => Traits {
-                roped: RopeLayers::IfFinetuned, multipliers: true, logit_scale: LogitScale::Divisor,
-                experts: experts(false, true, true), recurrent: Some(RecurrentRule::Mamba), ..LLAMA
-            },
-            Self::Lfm2 => Traits {
-                qk_norm: QkNorm::Heads, recurrent: Some(RecurrentRule::Convolution), windows: periodic(0, 0),
-                output_norm: "token_embd_norm", ..PLAIN
-            },
+            Self::GraniteHybrid => recurrent::GRANITE_HYBRID,
+            Self::Lfm2 => recurrent::LFM2,
             Self::Qwen2 | Self::Qwen2Vl => PLAIN,
             Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },
-            Self::Qwen35 => QWEN35,
-            Self::Qwen35Moe => Traits { experts: experts(true, true, true), shared_gate: true, ..QWEN35 },
-            Self::Qwen3Next => Traits {
-                recurrent: Some(RecurrentRule::Delta { grouped: true }), experts: experts(true, true, true), shared_gate: true,
-                ..QWEN35
-            },
+            Self::Qwen35 => recurrent::QWEN35,
+            Self::Qwen35Moe => recurrent::QWEN35_MOE,
+            Self::Qwen3Next => recurrent::QWEN3_NEXT,
             Self::Qwen3Moe => Traits { qk_norm: QkNorm::Heads, experts: experts(true, true, false), ..PLAIN },
             Self::Olmoe => Traits { qk_norm: QkNorm::Row, experts: experts(true, false, false), ..PLAIN },
             Self::GptOss => Traits {
@@ -352,12 +336,8 @@ impl Architecture {
                 qk_norm: QkNorm::TurnedHeads, factors: FactorRule::ByScaling, alpha: true, ..PLAIN
             },
             Self::Phi3 => Traits { factors: FactorRule::LongShort, fused_gate_up: true, ..PLAIN },
-            Self::Phi2 => Traits {
-                gate: Gate::Gelu, gated: false, layer_norms: true, feed: FeedRule::AsAttention, ..PLAIN
-            },
-            Self::StableLm => Traits {
-                layer_norms: true, qk_norm: QkNorm::EachHead, feed: FeedRule::ByNorm, ..PLAIN
-            },
+            Self::Phi2 => Traits { gate: Gate::Gelu, gated: false, layer_norms: true, feed: FeedRule::AsAttention, ..PLAIN },
+            Self::StableLm => Traits { layer_norms: true, qk_norm: QkNorm::EachHead, feed: FeedRule::ByNorm, ..PLAIN },
             Self::Olmo2 => Traits {
                 pre_norms: false, post_norms: true, qk_norm: QkNorm::Row, windows: periodic(0, 4),
                 local_rope: LocalRope::Unscaled { theta: None }, ..PLAIN

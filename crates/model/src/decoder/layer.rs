@@ -101,9 +101,14 @@ impl Decoder {
         let scratch = &mut self.scratch;
         let cols = scratch.key.cols();
         let (key, value) = (scratch.key.head_mut(rows), scratch.value.head_mut(rows));
+        let normed = scratch.normed.head(rows);
         project(isa, pool, &stored.key, &scratch.activations, key);
+        self.adapters.add(pool, &stored.key, normed, key);
         match &stored.value {
-            Some(linear) => project(isa, pool, linear, &scratch.activations, value),
+            Some(linear) => {
+                project(isa, pool, linear, &scratch.activations, value);
+                self.adapters.add(pool, linear, normed, value);
+            }
             None => value.copy_from_slice(key),
         }
         let heads = Heads::new(config, isa, index, stored.key_norm.as_ref());
@@ -136,6 +141,7 @@ impl Decoder {
                 states.gather(wanted);
             }
             self.rows.keep_wanted();
+            self.adapters.read(&self.rows);
             if !self.rows.queries.is_empty() {
                 self.load_normed();
             }
@@ -148,11 +154,13 @@ impl Decoder {
         let (isa, rows) = (self.isa, self.rows.queries.len());
         let scratch = &mut self.scratch;
         let cols = scratch.query.cols();
+        let normed = scratch.normed.head(rows);
         let (query, gates) = (scratch.query.head_mut(rows), &mut scratch.query_gate);
         for (linear, out) in std::iter::once((&layer.query, &mut *query))
             .chain(layer.gate.as_ref().map(|gate| (gate, gates.head_mut(rows))))
         {
             project(isa, &mut self.pool, linear, &scratch.activations, out);
+            self.adapters.add(&mut self.pool, linear, normed, out);
         }
         let heads = Heads::new(config, self.isa, index, layer.query_norm.as_ref());
         heads.turn(&mut self.pool, &self.ropes, &scratch.angles, query, cols);
@@ -199,6 +207,7 @@ impl Decoder {
             &scratch.activations,
             update,
         );
+        self.adapters.add(&mut self.pool, &layer.out, x, update);
     }
 
     /// Feed-forward, from `normed` to `update`: what every row uses, plus the experts that a row chooses.
@@ -232,10 +241,13 @@ impl Decoder {
         let (pool, scratch) = (&mut self.pool, &mut self.scratch);
         let hidden = scratch.up.cols();
         let x = &scratch.activations;
+        let (normed, adapters) = (scratch.normed.head(rows), &mut self.adapters);
         project(isa, pool, &layer.up, x, scratch.up.head_mut(rows));
+        adapters.add(pool, &layer.up, normed, scratch.up.head_mut(rows));
         let gate = match &layer.gate {
             Some(linear) => {
                 project(isa, pool, linear, x, scratch.gate.head_mut(rows));
+                adapters.add(pool, linear, normed, scratch.gate.head_mut(rows));
                 if let Some(cutoff) = layer.cutoff {
                     let gate = scratch.gate.head_mut(rows);
                     pool.rows(gate, hidden, |_, gate| keep_largest(gate, cutoff));
@@ -259,13 +271,9 @@ impl Decoder {
             }
         };
         scratch.activations.load(isa, pool, gate, rows, hidden);
-        project(
-            isa,
-            pool,
-            &layer.down,
-            &scratch.activations,
-            scratch.update.head_mut(rows),
-        );
+        let update = scratch.update.head_mut(rows);
+        project(isa, pool, &layer.down, &scratch.activations, update);
+        adapters.add(pool, &layer.down, gate, update);
     }
 
     /// Multiplies each row of `update` with its factor, if there is one: a sigmoid of what the row's input says.

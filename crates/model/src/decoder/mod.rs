@@ -8,6 +8,7 @@
 //! attention, and the rest works row by row. So neither other sequences in the batch nor the division of a
 //! prompt change a bit, on every batch-invariant [`Isa`](kernels::Isa).
 
+mod adapters;
 mod altup;
 mod caches;
 mod delta;
@@ -25,11 +26,12 @@ mod short_conv;
 
 use crate::config::Gate;
 use crate::weights::{Attention, BlockInput, Dense, KeyValue, Layer, Linear, Weights};
-use crate::{Batch, Config, Dims, ForwardError};
+use crate::{Adapter, Batch, Config, Dims, ForwardError};
+use adapters::AdapterPass;
 use altup::StateScratch;
 use caches::LayerCaches;
 use experts::ExpertScratch;
-use kernels::{Isa, KvError, KvKind, Pool, Rope, add_assign, matmul, scale};
+use kernels::{Isa, KvError, KvKind, PackError, Pool, Rope, add_assign, matmul, scale};
 pub(crate) use layer::project;
 use per_layer::PerLayerScratch;
 use recurrent::RecurrentScratch;
@@ -44,6 +46,8 @@ pub(crate) struct Decoder {
     /// Global and local rope.
     ropes: [Rope; 2],
     rows: Rows,
+    /// Adapters of the rows.
+    adapters: AdapterPass,
     scratch: Scratch,
     /// Workspace of experts, in a model with experts.
     experts: Option<ExpertScratch>,
@@ -77,6 +81,7 @@ impl Decoder {
             caches,
             ropes,
             rows: Rows::new(dims),
+            adapters: AdapterPass::new(config, dims, isa, (0, 0)),
             scratch: Scratch::new(config, weights, dims),
             experts: ExpertScratch::new(config, dims.rows_max),
             per_layer: PerLayerScratch::new(config, dims),
@@ -95,10 +100,12 @@ impl Decoder {
         dims: &Dims,
         batch: &Batch,
     ) -> Result<&mut [f32], ForwardError> {
+        self.adapters.check(batch)?;
         self.rows.read(batch, dims)?;
         if let Some(recurrent) = &mut self.recurrent {
             recurrent.read(batch)?;
         }
+        self.adapters.read(&self.rows);
         self.angles();
         self.embed(config, weights, batch.tokens());
         self.per_layer_inputs(config, weights, batch.tokens());
@@ -122,6 +129,24 @@ impl Decoder {
         self.logits(config, weights)
     }
 
+    /// Packs adapters beside the weights, and prepares the workspace of their products.
+    pub(crate) fn adapt(
+        &mut self,
+        (config, dims): (&Config, &Dims),
+        weights: &mut Weights,
+        adapters: &[Adapter],
+    ) -> Result<(), PackError> {
+        weights.adapt(config, adapters, self.isa, &mut self.pool)?;
+        let rank_max = adapters.iter().map(Adapter::rank).max().unwrap_or(0);
+        self.adapters = AdapterPass::new(config, dims, self.isa, (adapters.len(), rank_max));
+        Ok(())
+    }
+
+    /// Number of adapters.
+    pub(crate) fn adapters(&self) -> usize {
+        self.adapters.count()
+    }
+
     pub(crate) fn copy_page(&mut self, from: u32, to: u32) {
         self.caches.copy_page(from, to);
     }
@@ -138,7 +163,7 @@ impl Decoder {
         let states = self.states.as_ref().map_or(0, StateScratch::bytes);
         let recurrent = self.recurrent.as_ref().map(RecurrentScratch::bytes);
         let (kept, recurrent) = recurrent.unwrap_or_default();
-        let parts = experts + per_layer + states + recurrent;
+        let parts = experts + per_layer + states + recurrent + self.adapters.bytes();
         let scratch = self.scratch.bytes() + self.caches.scratch_bytes() + parts;
         (self.caches.kv_bytes(), kept, scratch)
     }

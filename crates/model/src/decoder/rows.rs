@@ -1,12 +1,14 @@
 //! The rows of a batch, checked once and stored as flat lists for the layers.
 
-use crate::{Batch, Dims, ForwardError, Span, Want};
+use crate::{AdapterSet, Batch, Dims, ForwardError, Span, Want};
 use kernels::{KvSlot, QueryRow};
 
 /// One entry per row, in batch order, except `wanted`. Allocated once.
 pub(crate) struct Rows {
     /// Position in the sequence, and page table.
     pub(crate) queries: Vec<QueryRow>,
+    /// Adapters of the row's sequence.
+    pub(crate) adapters: Vec<AdapterSet>,
     /// Slot for the row's key and value.
     pub(crate) slots: Vec<KvSlot>,
     /// Indices of rows with outputs, ascending.
@@ -20,6 +22,7 @@ impl Rows {
     pub(crate) fn new(dims: &Dims) -> Self {
         Self {
             queries: Vec::with_capacity(dims.rows_max),
+            adapters: Vec::with_capacity(dims.rows_max),
             slots: Vec::with_capacity(dims.rows_max),
             wanted: Vec::with_capacity(dims.rows_max),
             logits: Vec::with_capacity(dims.logit_rows_max),
@@ -31,6 +34,7 @@ impl Rows {
     pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
         check(batch, dims)?;
         self.queries.clear();
+        self.adapters.clear();
         self.slots.clear();
         self.wanted.clear();
         self.logits.clear();
@@ -45,8 +49,10 @@ impl Rows {
     pub(crate) fn keep_wanted(&mut self) {
         for (to, &from) in self.wanted.iter().enumerate() {
             self.queries.swap(to, from);
+            self.adapters.swap(to, from);
         }
         self.queries.truncate(self.wanted.len());
+        self.adapters.truncate(self.wanted.len());
     }
 
     /// Drops the remaining rows without logits.
@@ -63,6 +69,7 @@ impl Rows {
                 position,
                 pages: span.pages.clone(),
             });
+            self.adapters.push(span.adapters);
         }
         let end = self.queries.len();
         let before = self.wanted.len();

@@ -179,6 +179,7 @@ fn load_head(
     Ok(Linear {
         weight: tensors.matrix(&format!("{name}.weight"), rows, cols)?,
         bias: tensors.vector_if_there(&format!("{name}.bias"), rows)?,
+        adapters: None,
     })
 }
 

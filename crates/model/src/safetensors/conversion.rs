@@ -37,20 +37,27 @@ impl Change {
         if gemma && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
         }
+        let heads = [described.heads, described.kv_heads].map(|heads| heads as usize);
+        let rows = dims.last().copied().unwrap_or_default() as usize;
+        Self::turned(described.architecture, heads, name, rows)
+    }
+
+    /// The conversion of a matrix of `rows` rows, in a model with these numbers of query heads and of key heads.
+    pub(super) fn turned(
+        architecture: Architecture,
+        [heads, kv_heads]: [usize; 2],
+        name: &str,
+        rows: usize,
+    ) -> Result<Self, String> {
         use Architecture::{Granite, GraniteMoe, Llama, SmolLm3};
-        let turned = matches!(
-            described.architecture,
-            Llama | Granite | GraniteMoe | SmolLm3
-        );
+        let turned = matches!(architecture, Llama | Granite | GraniteMoe | SmolLm3);
         let heads = match turned {
-            true if name.contains(".attn_q.") => described.heads,
-            true if name.contains(".attn_k.") => described.kv_heads,
+            true if name.contains(".attn_q.") => heads,
+            true if name.contains(".attn_k.") => kv_heads,
             _ => return Ok(Self::None),
         };
-        let rows = dims.last().copied().unwrap_or_default();
-        match rows.checked_div(heads.into()) {
-            Some(each) if each.is_multiple_of(2) && each * u64::from(heads) == rows => {
-                let head_dim = each as usize;
+        match rows.checked_div(heads) {
+            Some(head_dim) if head_dim.is_multiple_of(2) && head_dim * heads == rows => {
                 Ok(Self::Pairs { head_dim })
             }
             _ => Err(format!(

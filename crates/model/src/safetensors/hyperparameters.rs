@@ -147,6 +147,11 @@ pub(super) fn is_gemma(architecture: Architecture) -> bool {
     )
 }
 
+/// Whether models of this architecture load from safetensors.
+pub(super) fn is_loaded(architecture: Architecture) -> bool {
+    CLASSES.iter().any(|(_, known)| *known == architecture)
+}
+
 fn architecture(fields: &Fields<'_>) -> Result<Architecture, SafetensorsError> {
     const FIELD: &str = "architectures";
     let named = fields.texts(FIELD)?.unwrap_or_default();

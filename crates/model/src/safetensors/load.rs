@@ -105,7 +105,7 @@ fn put(numbers: impl Iterator<Item = f32>) -> Cow<'static, [u8]> {
 }
 
 /// Stored numbers as f32.
-fn floats(format: Format, raw: &[u8]) -> impl Iterator<Item = f32> {
+pub(super) fn floats(format: Format, raw: &[u8]) -> impl Iterator<Item = f32> {
     let number = move |bytes: &[u8]| match (format, bytes) {
         (Format::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
         (Format::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f32(),

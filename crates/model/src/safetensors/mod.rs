@@ -6,7 +6,7 @@
 //! names       stored and GGUF names of tensors           rope             rotary embedding of config.json
 //! conversion  row order, norms and format at load        gguf_keys        GGUF keys under construction
 //! load        bytes of a tensor                          experts          experts of config.json
-//! gpt_oss     sinks, and experts in MXFP4
+//! gpt_oss     sinks, and experts in MXFP4                peft             low-rank adapters of PEFT
 //! ```
 //!
 //! [`Safetensors`] has the interface of an equivalent GGUF: equal keys, names and bytes. At load, rows of queries and
@@ -27,6 +27,7 @@ mod hyperparameters;
 pub mod limits;
 mod load;
 mod names;
+pub(crate) mod peft;
 mod rope;
 mod shards;
 

@@ -11,6 +11,7 @@
 //! row, and no sum depends on an order of threads. (The divisors in `rope_freqs.weight` come from the
 //! platform's `powf` and are as exact as that function.)
 
+mod adapter;
 mod altup;
 mod blocks;
 mod encoder;
@@ -28,6 +29,7 @@ mod spec;
 mod vocab;
 mod write;
 
+pub use adapter::AdapterSynth;
 pub use encoder::{ENCODER_PRESETS, EncoderSpec, PoolingSynth};
 pub use error::SynthError;
 pub use layers::LayersSynth;

@@ -94,12 +94,7 @@ impl SynthSpec {
                 scaling: scaling(architecture),
             },
             window: windows.then_some(16),
-            window_period: match architecture {
-                Gemma3 => Some(2),
-                Gemma4 => Some(3),
-                Gemma3n => Some(5),
-                _ => None,
-            },
+            window_period: window_period(architecture),
             sections: match architecture {
                 Qwen2Vl | Qwen3Vl => Some(sections(head_dim)),
                 Qwen35 | Qwen35Moe => Some(sections(head_dim / 4)),
@@ -342,6 +337,16 @@ fn sections(head_dim: u32) -> [u32; 4] {
         (pairs - 2).div_ceil(3),
         0,
     ]
+}
+
+/// One of so many layers of a tiny model has no window.
+fn window_period(architecture: Architecture) -> Option<u32> {
+    match architecture {
+        Architecture::Gemma3 => Some(2),
+        Architecture::Gemma4 => Some(3),
+        Architecture::Gemma3n => Some(5),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

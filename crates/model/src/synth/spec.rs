@@ -179,18 +179,7 @@ impl SynthSpec {
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
         [
             (
-                matches!(
-                    architecture,
-                    Phi3 | Glm4
-                        | Phi2
-                        | StableLm
-                        | Qwen3
-                        | Qwen35
-                        | Qwen35Moe
-                        | Qwen3Next
-                        | Gemma2
-                        | Gemma3
-                ) || self.rope_dims() == self.head_dim,
+                turns_parts(architecture) || self.rope_dims() == self.head_dim,
                 format!("{architecture} turns whole heads"),
             ),
             (
@@ -244,4 +233,13 @@ impl SynthSpec {
     fn rope_dims(&self) -> u32 {
         self.rope.dims.unwrap_or(self.head_dim)
     }
+}
+
+/// Whether the rope may leave a part of each head as it is.
+fn turns_parts(architecture: Architecture) -> bool {
+    use Architecture::*;
+    matches!(
+        architecture,
+        Phi3 | Glm4 | Phi2 | StableLm | Qwen3 | Qwen35 | Qwen35Moe | Qwen3Next | Gemma2 | Gemma3
+    )
 }

@@ -84,7 +84,7 @@ fn load_gated(
     let rows = [cols];
     let matrices = [&rows[..]; 2];
     let parts = tensors.interleaved(&names.weight("attn_q"), config.heads, matrices, dim)?;
-    let [query, gate] = parts.map(|weight| Linear { weight, bias: None });
+    let [query, gate] = parts.map(Linear::without_bias);
     let key = linear(tensors, names, "attn_k", kv_cols, dim)?;
     let value = linear(tensors, names, "attn_v", kv_cols, dim)?;
     let norms = &mut LayerNorms {

@@ -75,7 +75,7 @@ fn load_input_and_gate(
         let (mixed, gates) = ([keys, keys, values], [values]);
         let matrices = [&mixed[..], &gates];
         let [input, gate] = tensors.interleaved(&joined, heads.key_heads, matrices, dim)?;
-        let linear = |weight| Linear { weight, bias: None };
+        let linear = |weight| Linear::without_bias(weight);
         return Ok((linear(input), linear(gate)));
     }
     let input = linear(tensors, names, "attn_qkv", heads.cols(), dim)?;
@@ -97,6 +97,6 @@ fn load_decay_and_rate(
     let matrices = [&rows[..]; 2];
     let parts = tensors.interleaved(&names.weight("ssm_ba"), heads.key_heads, matrices, dim);
     let [rate, decay] = parts?;
-    let linear = |weight| Linear { weight, bias: None };
+    let linear = |weight| Linear::without_bias(weight);
     Ok((linear(decay), linear(rate)))
 }

@@ -1,6 +1,7 @@
 //! Projections, and the names of their tensors.
 
 use super::LoadError;
+use super::low_rank::LinearAdapters;
 use super::tensors::Tensors;
 use kernels::Matrix;
 
@@ -10,6 +11,19 @@ pub(crate) struct Linear {
     pub(crate) weight: Matrix,
     /// `(outputs)`.
     pub(crate) bias: Option<Vec<f32>>,
+    /// Changes that sequences may ask for.
+    pub(crate) adapters: Option<LinearAdapters>,
+}
+
+impl Linear {
+    /// A projection without a bias and without adapters.
+    pub(super) fn without_bias(weight: Matrix) -> Self {
+        Self {
+            weight,
+            bias: None,
+            adapters: None,
+        }
+    }
 }
 
 /// Names of one layer's tensors.
@@ -41,6 +55,7 @@ pub(crate) fn linear(
     Ok(Linear {
         weight: tensors.matrix(&names.weight(name), rows, cols)?,
         bias: tensors.vector_if_there(&names.bias(name), rows)?,
+        adapters: None,
     })
 }
 
@@ -63,5 +78,6 @@ pub(super) fn join<const N: usize>(
     weights.map(|weight| Linear {
         weight,
         bias: biases.next().flatten(),
+        adapters: None,
     })
 }

@@ -1,5 +1,6 @@
 //! Weights of a decoder, packed once; the file's copy is released.
 
+mod adapt;
 mod altup;
 mod attention;
 mod delta;
@@ -7,6 +8,7 @@ mod error;
 pub(crate) mod experts;
 pub(crate) mod layer;
 pub(crate) mod linear;
+mod low_rank;
 mod mamba;
 mod norms;
 mod packed;
@@ -25,6 +27,7 @@ pub use error::LoadError;
 pub(crate) use experts::Experts;
 pub(crate) use layer::{BlockInput, Dense, Layer};
 pub(crate) use linear::Linear;
+pub(crate) use low_rank::RankGroup;
 pub(crate) use mamba::Mamba;
 pub use packed::Packed;
 pub(crate) use per_layer::{PerLayerInputs, PerLayerUpdate};

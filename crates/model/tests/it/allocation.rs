@@ -1,7 +1,7 @@
 //! Law 3: after warm-up a forward pass allocates nothing.
 
 use crate::support::{ids, load, pages};
-use model::{Batch, Forward, SpanStates, Want};
+use model::{AdapterSet, Batch, Forward, SpanStates, Want};
 use testing::child::run_in_child;
 use testing::heap::{count_process, process_allocations};
 
@@ -17,6 +17,7 @@ fn forward_pass_does_not_allocate() {
     for case in [
         "x preset=small-gemma3 mix=Q4_K_M",
         "x preset=tiny-qwen2 mix=F32",
+        "x preset=tiny-llama mix=F32 lora=1:4:4:1+2:4:4:1",
         "x preset=tiny-granitemoe mix=F32",
         "x preset=tiny-qwen35 mix=Q8_0",
         "x preset=tiny-gemma4 mix=Q8_0",
@@ -26,11 +27,13 @@ fn forward_pass_does_not_allocate() {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;
         let (prompt, tables) = (ids(1, 48, vocab), [pages(0, 64), pages(8, 64)]);
+        let adapters = (0..model.adapters()).map(|adapter| (adapter, 0.5));
+        let adapters = AdapterSet::new(adapters).unwrap();
         let mut batch = Batch::default();
         let mut turn = 0;
         let mut step = |position: usize, rows: usize, want| {
             batch.clear();
-            batch.push(&prompt[..rows], position, &tables[0], want);
+            batch.push_adapted(&prompt[..rows], position, &tables[0], want, adapters);
             batch.set_states(Some(SpanStates::alternating(0, turn, position)));
             batch.push(&prompt[..1], position, &tables[1], Want::Last);
             batch.set_states(Some(SpanStates::alternating(1, turn, position)));

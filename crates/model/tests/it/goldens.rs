@@ -6,12 +6,13 @@
 //! llama.cpp computes from the same weights in f32: nearer to the truth than its quantized run,
 //! which rounds activations more coarsely than we do.
 
+use crate::support::adapters::adapters_of;
 use crate::support::case::Case;
-use crate::support::{best, logits, options};
+use crate::support::{adapted_logits, best, options};
 use kernels::{Format, Isa, KvKind, Pool};
 use model::gguf::Gguf;
 use model::synth::Mix;
-use model::{LoadOptions, Model};
+use model::{LoadOptions, Model, ModelFiles};
 
 /// Largest difference of a logit, in standard deviations of its row, for weights that are not quantized: the
 /// order of sums, and f16 keys and values.
@@ -68,10 +69,13 @@ fn check(case: &Case, isa: Isa, kv: KvKind) -> Result<(), String> {
         kv,
         ..options(Some(case.context))
     };
-    let mut model = Model::load(gguf, isa, Pool::new(2), &options, &mut |_| {})
+    let files = ModelFiles::from(gguf);
+    let (adapters, set) = adapters_of(case, &files);
+    let mut model = Model::load(files, isa, Pool::new(2), &options, &mut |_| {})
         .map_err(|error| error.to_string())?;
+    model.adapt(&adapters).map_err(|error| error.to_string())?;
     let ids = [golden.prompt.as_slice(), &golden.greedy].concat();
-    let ours = logits(&mut model, &ids, 0);
+    let ours = adapted_logits(&mut model, &ids, 0, set);
     check_rows(&golden, &ours, case.spec.mix, isa, kv)?;
     if isa.is_batch_invariant() && kv == KvKind::F16 && case.spec.mix == Mix::Uniform(Format::F32) {
         check_greedy(&golden, &ours)?;

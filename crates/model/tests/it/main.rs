@@ -1,5 +1,7 @@
 //! The model's files, shapes and numbers, from outside: one module for each subject.
 
+mod adapter_files;
+mod adapters;
 mod allocation;
 mod architectures;
 mod differing;

@@ -8,7 +8,7 @@ use crate::access::host_allow_list::HostAllowList;
 use crate::access::presented_key;
 use crate::response::error_response;
 use axum::extract::{Request, State};
-use axum::http::{Extensions, HeaderValue, Uri, Version, header};
+use axum::http::{Extensions, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use gateway::keys::{Caller, Keys, Scope, Scopes};
@@ -66,7 +66,7 @@ impl Authentication {
             .keys
             .identify(key)
             .ok_or_else(|| unauthorized_error(key.is_some()))?;
-        let required = required_scopes(path);
+        let required = required_scopes(request.method(), path);
         if !caller.scopes.has_any(required) {
             let message = format!("this API key lacks the required scope: {required}");
             return Err(ApiError::caller(
@@ -144,11 +144,12 @@ fn is_health(path: &str) -> bool {
     path == "/health" || path.starts_with("/health/")
 }
 
-/// The scopes of a path; one of them is sufficient.
-fn required_scopes(path: &str) -> Scopes {
+/// The scopes of a method and path; one of them is sufficient.
+fn required_scopes(method: &Method, path: &str) -> Scopes {
     match path {
         "/metrics" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
         "/api/pull" | "/api/create" | "/api/copy" | "/api/delete" => Scopes::of(&[Scope::Admin]),
+        "/lora-adapters" if method == Method::POST => Scopes::of(&[Scope::Admin]),
         "/v1/streams/feed" | "/v1/cluster" => Scopes::of(&[Scope::Admin]),
         "/v1/heartbeats/stream" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
         path if path == "/v1/streams"

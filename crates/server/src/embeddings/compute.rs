@@ -7,6 +7,7 @@ use gateway::admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots
 use gateway::handles::GenerationHandles;
 use gateway::keys::Caller;
 use gateway::models::{ModelTask, ReadyModel, ServedModel};
+use generate::adapters::AdapterUse;
 use generate::embedding::{EmbeddingRequest, EmbeddingVector};
 use generate::error::{ApiError, ErrorKind};
 use generate::prompt::PromptEncoder;
@@ -31,6 +32,7 @@ const ANSWERS: RequestedChoices = RequestedChoices {
 /// A request for embeddings.
 pub(super) struct EmbeddingsRequest {
     pub(super) serving: Arc<ReadyModel>,
+    pub(super) lora: Vec<AdapterUse>,
     /// The field of the request with the texts.
     pub(super) field: &'static str,
     pub(super) texts: Vec<Prompt>,
@@ -113,19 +115,16 @@ pub(super) async fn compute_embeddings(
     let permit = ticket.await?;
     handles.metrics.record_admission(clock::now() - arrived);
     let (class, deadline, admission) = (request.class, request.deadline, Arc::clone(serving));
-    let served = Arc::clone(&serving.model);
+    let (served, lora) = (Arc::clone(&serving.model), request.lora.clone());
     let prompts = tokenize_texts(request, limits.inline_prompt_bytes_max).await?;
     let prompt_tokens = prompts.iter().map(|ids| ids.len() as u64).sum();
     handles
         .metrics
         .prompt_tokenized(usize::try_from(prompt_tokens).unwrap_or(usize::MAX));
     key.charge_prompt(prompt_tokens, clock::now())?;
-    let mut longest: Vec<usize> = prompts.iter().map(Vec::len).collect();
-    longest.sort_unstable_by(|a, b| b.cmp(a));
-    longest.truncate(IN_FLIGHT_MAX);
     let sizing = admission.resource_estimator(&limits);
     let permit = permit
-        .update_estimate(sizing.exact_estimate(longest, ANSWERS)?)
+        .update_estimate(sizing.exact_estimate(longest_in_flight(&prompts), ANSWERS)?)
         .await?;
     let embedder = TextEmbedder {
         handles,
@@ -134,6 +133,7 @@ pub(super) async fn compute_embeddings(
         slots: TaskSlots::new(permit, prompts.len()),
         pooling,
         deadline,
+        lora,
         terms: Terms {
             priority: class.into(),
             account: key.account(),
@@ -150,6 +150,14 @@ pub(super) async fn compute_embeddings(
         prompt_tokens,
         admitted,
     })
+}
+
+/// Tokens of the texts that may be in the engine at one time, at most.
+fn longest_in_flight(prompts: &[Vec<u32>]) -> Vec<usize> {
+    let mut longest: Vec<usize> = prompts.iter().map(Vec::len).collect();
+    longest.sort_unstable_by(|a, b| b.cmp(a));
+    longest.truncate(IN_FLIGHT_MAX);
+    longest
 }
 
 /// Tokenizes the texts: short ones on this thread, long ones as offloaded work.
@@ -241,6 +249,7 @@ struct TextEmbedder<'a> {
     slots: Arc<TaskSlots>,
     pooling: Pooling,
     deadline: Option<Instant>,
+    lora: Vec<AdapterUse>,
     terms: Terms,
 }
 
@@ -268,6 +277,7 @@ impl TextEmbedder<'_> {
                 vector: Arc::clone(&vector),
             },
             deadline: self.deadline,
+            lora: self.lora.clone(),
             terms: self.terms,
         };
         let mut request = request.into_request(&self.served.handle, tokens)?;

@@ -50,7 +50,9 @@ async fn respond(
     let body = RequestBody::parse(body)?;
     let lease = model_lookup::find_lease(models, Protocol::OllamaGenerate, &body).await?;
     let mut fields = body.fields();
-    let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
+    let lease = model_lookup::expect_lease(lease, &mut fields, models)?;
+    let lora = lease.adapters()?;
+    let ModelLease { serving, name, .. } = lease;
     let model = embedding_model(&serving.model)?;
     let parsed = embeddings_request::parse_ollama(fields, route, model)?;
     let residence = ResidenceRequest::of(Protocol::OllamaGenerate, body.fields())?;
@@ -64,6 +66,7 @@ async fn respond(
         class: scheduling.priority.unwrap_or_default(),
         deadline: scheduling.deadline,
         serving,
+        lora,
     };
     let embedded = compute_embeddings(&gateway.generations, &caller, request).await?;
     let body = match route {

@@ -26,7 +26,9 @@ pub(crate) async fn create_embeddings(
     let body = RequestBody::parse(body)?;
     let lease = model_lookup::find_lease(models, Protocol::Completion, &body).await?;
     let mut fields = body.fields();
-    let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
+    let lease = model_lookup::expect_lease(lease, &mut fields, models)?;
+    let lora = lease.adapters()?;
+    let ModelLease { serving, name, .. } = lease;
     let model = embedding_model(&serving.model)?;
     let parsed = embeddings_request::parse_openai(fields, model)?;
     let client_deadline = parsed.deadline.map(|deadline| clock::now() + deadline);
@@ -39,6 +41,7 @@ pub(crate) async fn create_embeddings(
         class: scheduling.priority.unwrap_or(parsed.priority),
         deadline: scheduling.deadline.into_iter().chain(client_deadline).min(),
         serving,
+        lora,
     };
     let embedded = compute_embeddings(&gateway.generations, &caller, request).await?;
     Ok(EmbeddingsResponse {

@@ -27,7 +27,9 @@ pub(crate) async fn rank_documents(
     let body = RequestBody::parse(body)?;
     let lease = model_lookup::find_lease(models, Protocol::Completion, &body).await?;
     let mut fields = body.fields();
-    let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
+    let lease = model_lookup::expect_lease(lease, &mut fields, models)?;
+    let lora = lease.adapters()?;
+    let ModelLease { serving, name, .. } = lease;
     expect_ranking(&serving.model)?;
     let parsed = rerank_request::parse(fields)?;
     let client_deadline = parsed.deadline.map(|deadline| clock::now() + deadline);
@@ -41,6 +43,7 @@ pub(crate) async fn rank_documents(
         class: scheduling.priority.unwrap_or(parsed.priority),
         deadline: scheduling.deadline.into_iter().chain(client_deadline).min(),
         serving,
+        lora,
     };
     let computed = compute_embeddings(&gateway.generations, &caller, request).await?;
     let mut ranked = ranking(&computed);

@@ -13,6 +13,7 @@ use crate::routes::anthropic::MessageTokenCount;
 use crate::routes::cluster::ClusterReport;
 use crate::routes::completion_list::CompletionPage;
 use crate::routes::jobs::{JobGone, JobStatus, SubmittedJob};
+use crate::routes::lora::{LoraAdapter, ScalesSet};
 use crate::routes::mailbox::{AcknowledgedEvents, MailboxEvents, MailboxNotice};
 use crate::routes::ollama::models::{
     OllamaLoadedModel, OllamaModel, OllamaModelInfo, OllamaModelList, OllamaVersion,
@@ -149,6 +150,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/webhooks/deliveries/{id}", "Webhooks", "Get a delivery", "", NONE, Json(200, of::<DeliveryDescription>)),
     ("delete", "/v1/webhooks/deliveries/{id}", "Webhooks", "Delete a delivery", "", NONE, Json(200, of::<DeletedDelivery>)),
     ("post", "/v1/webhooks/deliveries/{id}/redeliver", "Webhooks", "Deliver an event again", "", NONE, Json(202, of::<DeliveryDescription>)),
+    ("get", "/lora-adapters", "Vocabulary", "List adapters (LoRA) and their default scales", "", NONE, Json(200, of::<Vec<LoraAdapter>>)),
+    ("post", "/lora-adapters", "Vocabulary", "Set the default scales of adapters: the body is a list of id and scale", "", NONE, Json(200, of::<ScalesSet>)),
     ("post", "/tokenize", "Vocabulary", "Tokenize text", "TokenizeRequest", NONE, Json(200, of::<Tokenized>)),
     ("post", "/detokenize", "Vocabulary", "Detokenize token ids", "DetokenizeRequest", NONE, Json(200, of::<Detokenized>)),
     ("post", "/apply-template", "Vocabulary", "Render the chat template for a conversation", "ApplyTemplateRequest", NONE, Json(200, of::<AppliedTemplate>)),

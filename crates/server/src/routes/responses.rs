@@ -75,6 +75,7 @@ pub(crate) async fn count_input_tokens(
         };
         let context = ParseContext {
             history: &history,
+            adapters: &model.handle.adapters,
             ..ParseContext::of_vocab(model.handle.tokenizer.vocab_size())
         };
         let prompts = request::parse(fields, &context)?.request.prompts;

@@ -133,6 +133,7 @@ fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
             constrained_tools: Vec::new(),
             reasoning_budget: None,
             prompt_logprobs: false,
+            lora: Vec::new(),
             continued: None,
         },
         stream_options: StreamOptions {

@@ -225,6 +225,7 @@ fn request(rig: &Rig) -> engine::Request {
         embedding: None,
         deadline: None,
         credit_window: 0,
+        adapters: engine::AdapterSet::NONE,
         terms: engine::Terms::default(),
         progress: Arc::default(),
         permits: None,

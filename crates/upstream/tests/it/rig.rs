@@ -154,6 +154,7 @@ impl Rig {
             embedding: None,
             deadline: None,
             credit_window: asked.credit_window,
+            adapters: engine::AdapterSet::NONE,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
             permits: None,

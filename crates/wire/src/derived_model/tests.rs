@@ -13,6 +13,7 @@ fn derived_model(options: &Value) -> DerivedModel {
         parent: "tiny".to_owned(),
         system: Some("Be brief.".to_owned()),
         template: Some("{{ .System }}: {{ .Prompt }}".to_owned()),
+        adapter: None,
         options: options.as_object().expect("options").clone(),
     }
 }
@@ -25,6 +26,7 @@ fn parse(
     let model = RequestedModel {
         id: "tiny",
         derived,
+        adapters: &generate::adapters::NO_ADAPTERS,
         capabilities: Capabilities::default(),
         vocab_size: 300,
     };

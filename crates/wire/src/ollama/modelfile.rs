@@ -53,6 +53,7 @@ mod tests {
             parent: "tiny".to_owned(),
             system: Some("Be brief.".to_owned()),
             template: None,
+            adapter: None,
             options: [("stop", json!(["a", "b"])), ("temperature", json!(0.5))]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into_iter()

@@ -134,6 +134,7 @@ fn parse_derived_model(fields: &mut Fields<'_>) -> DerivedModel {
         parent: required_text(fields, &["from"]),
         system: string_field(fields, "system").filter(|system| !system.is_empty()),
         template,
+        adapter: None,
         options: parse_parameters(fields),
     }
 }

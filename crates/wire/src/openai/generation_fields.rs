@@ -1,5 +1,6 @@
 //! Parsers of request fields that chat completions and completions share.
 
+use super::lora_field;
 use crate::fields::bounds::{token_id, token_id_message};
 use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::request_parser::ParseContext;
@@ -31,7 +32,10 @@ pub fn generation_params_with_min(
     context: &ParseContext<'_>,
     max_tokens_min: i128,
 ) -> GenerationParams {
-    let given = generation_options(fields, context.vocab_size, max_tokens_min);
+    let given = GenerationOptions {
+        lora: lora_field::lora(fields, context.adapters),
+        ..generation_options(fields, context.vocab_size, max_tokens_min)
+    };
     context.defaults.note_problems(fields);
     given.or(&context.defaults.options).resolve()
 }

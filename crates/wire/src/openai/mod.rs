@@ -9,6 +9,7 @@ pub mod error_response;
 pub mod finish_reason;
 pub mod generation_fields;
 pub(crate) mod logprobs;
+pub mod lora_field;
 pub mod model_list;
 pub mod stored_completion;
 #[cfg(test)]

@@ -24,6 +24,12 @@ pub struct ModelObject<'a> {
     /// Engines of the cluster that take requests for the model now; only of a gateway's models.
     #[serde(skip_serializing_if = "Option::is_none")]
     engines: Option<usize>,
+    /// Base model of an adapter, as in vLLM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<&'a str>,
+    /// File or folder of an adapter; only of a loaded one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<&'a str>,
     /// State of a model that is not loaded; absent for a loaded model.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
@@ -38,7 +44,7 @@ pub struct ModelList<'a> {
 
 /// Describes one model.
 pub fn model_object(card: &ModelCard) -> ModelObject<'_> {
-    let capabilities = card.capabilities;
+    let (capabilities, adapter) = (card.capabilities, card.adapter.as_ref());
     ModelObject {
         id: &card.name,
         object: "model",
@@ -48,6 +54,8 @@ pub fn model_object(card: &ModelCard) -> ModelObject<'_> {
         tools: capabilities.map(|capabilities| capabilities.tools.name()),
         thinking: capabilities.map(|capabilities| capabilities.thinking),
         engines: card.engines,
+        parent: adapter.map(|adapter| adapter.parent.as_str()),
+        root: adapter.and_then(|adapter| adapter.root.as_deref()),
         state: card.state,
     }
 }

@@ -3,6 +3,7 @@
 use crate::embeddings_input::INPUTS_MAX;
 use crate::fields::bounds::IDS_MAX;
 use crate::metadata::{METADATA_CHARS_MAX, METADATA_MAX, METADATA_NAME_CHARS_MAX};
+use engine::ADAPTER_SCALE_MAX;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, LOGIT_BIAS_MAX, PARTS_MAX,
     STOP_BYTES_MAX, STOPS_MAX, WEBHOOK_URL_BYTES_MAX,
@@ -32,6 +33,7 @@ details! {
         "stream_options": stream_options(),
         "priority": priority(),
         "cache_salt": cache_salt(),
+        "lora": lora(),
         "response_format": response_format(),
         "structured_outputs": structured_outputs(),
         "guided_json": json_schema(),
@@ -218,6 +220,17 @@ fn cache_salt() -> Value {
     json!({
         "minLength": 1, "maxLength": CACHE_SALT_BYTES_MAX,
         "description": "share cached prompts only with requests that have the same salt",
+    })
+}
+
+fn lora() -> Value {
+    let scale =
+        json!({"type": "number", "minimum": -ADAPTER_SCALE_MAX, "maximum": ADAPTER_SCALE_MAX});
+    json!({
+        "items": {"type": "object", "properties": {
+            "id": {"type": "integer", "minimum": 0}, "name": {"type": "string"}, "scale": scale,
+        }, "anyOf": [{"required": ["id"]}, {"required": ["name"]}]},
+        "description": "adapters of this request, by number or name (as in /lora-adapters), each with a scale (default 1)",
     })
 }
 

@@ -38,6 +38,7 @@ fn local(pooling: Pooling) -> Vec<u32> {
             vector: Arc::clone(&vector),
         },
         deadline: None,
+        lora: Vec::new(),
         terms: Terms::default(),
     };
     let model = &process.models[0].handle;

@@ -90,6 +90,7 @@ impl EngineProcess {
         let limits = PoolLimits { segments_max: 4096 };
         let template = ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap();
         let handle = ModelHandle {
+            adapters: Arc::default(),
             tokenizer: vocab::tokenizer(),
             template: Arc::new(template),
             answers: AnswerFormat::default(),

@@ -270,6 +270,7 @@ fn request(
         paused: false,
         embedding: None,
         deadline: None,
+        adapters: engine::AdapterSet::NONE,
         credit_window: window.into(),
         terms: Terms::default(),
         progress: Arc::default(),

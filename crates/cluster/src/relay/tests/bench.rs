@@ -110,6 +110,7 @@ impl Bench {
             embedding: None,
             deadline: None,
             credit_window: 0,
+            adapters: engine::AdapterSet::NONE,
             terms: Terms::default(),
             progress: Arc::new(Progress::followed(Box::new(self.told.clone()))),
             permits: None,

@@ -1,5 +1,6 @@
 //! From a prompt to tokens: one request, many requests, with enough pages and with too few.
 
+mod adapters;
 mod salts;
 
 use crate::support::{Answer, Bench, Random};

@@ -3,7 +3,9 @@
 #![allow(unreachable_pub, reason = "a part of one test file")]
 
 use crate::support::Random;
-use engine::{Account, CacheSalt, Clocks, Policy, Priority, SamplingParams, StopCondition, Terms};
+use engine::{
+    Account, AdapterSet, CacheSalt, Clocks, Policy, Priority, SamplingParams, StopCondition, Terms,
+};
 use std::time::Duration;
 
 /// A prompt with this token makes every forward pass fail with an error.
@@ -31,6 +33,7 @@ pub struct Caller {
     /// A choice, and the steps after which its reader is dropped.
     pub drops: Option<(usize, usize)>,
     pub terms: Terms,
+    pub adapters: AdapterSet,
     /// Steps after which the caller pauses, and steps from then to the resume.
     pub pauses: Option<(usize, usize)>,
 }
@@ -51,6 +54,7 @@ impl Caller {
             sampling: sampling(random, max_tokens),
             max_tokens,
             choices,
+            adapters: adapters(stop),
             stop: random.chance(20).then_some(stop),
             credit_window: window * u64::from(random.chance(50)),
             deadline: after(random, 10).map(|ms| Duration::from_millis(ms as u64)),
@@ -110,6 +114,13 @@ fn sampling(random: &mut Random, max_tokens: usize) -> SamplingParams {
     sampling.ignore_eos = random.chance(20);
     sampling.logprobs = random.chance(20);
     sampling
+}
+
+/// No adapters, one, or two.
+fn adapters(number: u32) -> AdapterSet {
+    let all = [(0, 1.0), (2, 0.5)];
+    let used = all.iter().take(number as usize % 3).copied();
+    AdapterSet::new(used).expect("two of three")
 }
 
 /// Any priority, one of a few accounts, sometimes a clock or two.

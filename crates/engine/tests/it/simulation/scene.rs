@@ -128,6 +128,7 @@ pub(crate) fn request(bench: &Bench, caller: &Caller) -> (Request, Vec<Answer>) 
         sampling: caller.sampling.clone(),
         deadline: caller.deadline.map(|after| bench.now + after),
         credit_window: caller.credit_window,
+        adapters: caller.adapters,
         terms: caller.terms,
         ..bench.request(&caller.prompt, caller.max_tokens)
     };

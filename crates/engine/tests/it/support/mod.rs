@@ -145,6 +145,7 @@ impl Bench {
             embedding: None,
             deadline: None,
             credit_window: 0,
+            adapters: engine::AdapterSet::NONE,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
             permits: None,

@@ -47,6 +47,7 @@ fn model(template: &str, answers: AnswerFormat, tokenizer: Arc<Tokenizer>) -> Mo
     let template = ChatTemplate::new(template, "<|bos|>", "<|eos|>").expect("a template");
     let limits = PoolLimits { segments_max: 1 };
     ModelHandle {
+        adapters: Arc::default(),
         tokenizer,
         answers,
         capabilities: template.capabilities(answers),

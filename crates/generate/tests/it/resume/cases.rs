@@ -2,6 +2,7 @@
 
 use crate::support::Case;
 use engine::{EngineConfig, SamplingParams, Speculation};
+use generate::adapters::AdapterUse;
 use generate::request::{GenerationParams, Prompt};
 use generate::response_format::ResponseFormat;
 use generate::tools::{ToolChoice, Tools};
@@ -106,6 +107,14 @@ pub(crate) fn plain(label: &'static str, params: GenerationParams) -> Case {
     }
 }
 
+fn adapters() -> Vec<AdapterUse> {
+    let used = |(name, scale): (&str, f32)| AdapterUse {
+        name: name.into(),
+        scale,
+    };
+    [("three", 0.25), ("one", -1.0)].map(used).into()
+}
+
 pub(crate) fn sampled_cases() -> Vec<Case> {
     let min_tokens = SamplingParams {
         min_tokens: 9,
@@ -122,6 +131,16 @@ pub(crate) fn sampled_cases() -> Vec<Case> {
             prompts: two_texts,
             eos_probability: 0.08,
             ..plain("sampled with penalties", params(sampled(), 16))
+        },
+        Case {
+            n: 2,
+            ..plain(
+                "adapters",
+                GenerationParams {
+                    lora: adapters(),
+                    ..params(sampled(), 12)
+                },
+            )
         },
         Case {
             n: 3,

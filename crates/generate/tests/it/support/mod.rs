@@ -5,6 +5,7 @@ pub(crate) mod scripted;
 use self::scripted::Scripted;
 use engine::fake::FakeConfig;
 use engine::{Engine, EngineConfig, Next, Progress, Token, TopLogprob};
+use generate::adapters::{ModelAdapter, ModelAdapters};
 use generate::constraint::compiler::{ConstraintCompiler, ConstraintOptions, OutputConstraints};
 use generate::error::ApiError;
 use generate::model_handle::ModelHandle;
@@ -72,6 +73,12 @@ impl SubmissionHost for RecordingHost {
     }
 }
 
+/// The fake model's adapters.
+fn adapters() -> ModelAdapters {
+    let adapter = |name: &str| ModelAdapter::new(name.into(), format!("{name}.gguf"), 0.0);
+    ModelAdapters::new(["one", "two", "three"].map(adapter).into())
+}
+
 impl<'a> Bench<'a> {
     #[expect(clippy::disallowed_methods, reason = "an epoch for virtual time")]
     pub(crate) fn new(case: &'a Case) -> Self {
@@ -107,6 +114,7 @@ impl<'a> Bench<'a> {
         };
         let limits = PoolLimits { segments_max: 4096 };
         let model = ModelHandle {
+            adapters: Arc::new(adapters()),
             tokenizer,
             template: Arc::new(ChatTemplate::new(template, "", "").expect("a template")),
             answers: case.answers,

@@ -58,6 +58,10 @@ impl Forward for Scripted {
         Ok(logits)
     }
 
+    fn adapters(&self) -> usize {
+        self.fake.adapters()
+    }
+
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.fake.copy_page(from, to);
     }

@@ -3,7 +3,7 @@
 //! `NAME preset=P mix=M [key=value ...]`, see [`Case::set`] for the keys.
 
 use kernels::KvKind;
-use model::synth::{Mix, RopeScaling, SynthSpec};
+use model::synth::{AdapterSynth, Mix, RopeScaling, SynthSpec};
 
 /// A model and a run.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Case {
     pub(crate) context: usize,
     /// Format of keys and values.
     pub(crate) kv: KvKind,
+    /// Adapters with their scales.
+    pub(crate) adapters: Vec<(AdapterSynth, f32)>,
 }
 
 impl Case {
@@ -35,6 +37,7 @@ impl Case {
             spec,
             context: 256,
             kv: KvKind::F16,
+            adapters: Vec::new(),
         };
         for word in words {
             let (key, value) = word.split_once('=').ok_or(format!("{word}: no value"))?;
@@ -69,6 +72,7 @@ impl Case {
             "taps" => spec.recurrent.as_mut()?.taps = number()?,
             "sections" => spec.sections = Some(sections(value)?),
             "rope_dims" => spec.rope.dims = Some(number()?),
+            "lora" => self.adapters = adapters(value)?,
             "rope" => spec.rope.scaling = scaling(value)?,
             // Read only by the oracle: the length of the prompt, and the compared logits.
             "prompt" => _ = number()?,
@@ -104,6 +108,23 @@ fn scaling(value: &str) -> Option<RopeScaling> {
         },
         _ => return None,
     })
+}
+
+/// Adapters as `SEED:RANK:ALPHA:SCALE`, joined by `+`.
+fn adapters(value: &str) -> Option<Vec<(AdapterSynth, f32)>> {
+    let adapter = |text: &str| {
+        let parts: Vec<&str> = text.split(':').collect();
+        let [seed, rank, alpha, scale] = parts[..] else {
+            return None;
+        };
+        let adapter = AdapterSynth {
+            seed: seed.parse().ok()?,
+            rank: rank.parse().ok()?,
+            alpha: alpha.parse().ok()?,
+        };
+        Some((adapter, scale.parse().ok()?))
+    };
+    value.split('+').map(adapter).collect()
 }
 
 /// Four numbers of pairs: `8:4:4:0`.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod adapters;
 pub(crate) mod case;
 pub(crate) mod saved;
 pub(crate) mod saved_gpt_oss;
@@ -9,7 +10,7 @@ pub(crate) mod saved_gpt_oss;
 use case::Case;
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
-use model::{Batch, Forward, LoadError, LoadOptions, Model, SpanStates, Want};
+use model::{AdapterSet, Batch, Forward, LoadError, LoadOptions, Model, SpanStates, Want};
 
 /// Rows of a batch of test models.
 pub(crate) const ROWS: usize = 128;
@@ -45,14 +46,20 @@ fn try_load_with(
     )
 }
 
-/// Loads a case's model with small bounds.
+/// Loads a case's model, with its adapters and small bounds.
 pub(crate) fn load(line: &str, threads: usize) -> Model {
     let case = Case::parse(line).unwrap();
     let options = LoadOptions {
         kv: case.kv,
         ..options(None)
     };
-    try_load_with(case.spec.to_bytes().unwrap(), threads, &options).unwrap()
+    let mut model = try_load_with(case.spec.to_bytes().unwrap(), threads, &options).unwrap();
+    if !case.adapters.is_empty() {
+        let files = Gguf::from_bytes(case.spec.to_bytes().unwrap()).unwrap();
+        let (adapters, _) = adapters::adapters_of(&case, &files.into());
+        model.adapt(&adapters).unwrap();
+    }
+    model
 }
 
 /// Small bounds.
@@ -89,12 +96,22 @@ pub(crate) fn ids(seed: u64, count: usize, vocab: usize) -> Vec<u32> {
 
 /// Logits of every position, run in chunks of at most `ROWS`, on pages from `first_page`.
 pub(crate) fn logits(model: &mut Model, ids: &[u32], first_page: usize) -> Vec<Vec<f32>> {
+    adapted_logits(model, ids, first_page, AdapterSet::NONE)
+}
+
+/// As [`logits`], with adapters.
+pub(crate) fn adapted_logits(
+    model: &mut Model,
+    ids: &[u32],
+    first_page: usize,
+    adapters: AdapterSet,
+) -> Vec<Vec<f32>> {
     let (vocab, table) = (model.dims().vocab, pages(first_page, ids.len()));
     let mut all = Vec::new();
     let mut batch = Batch::default();
     for (chunk, ids) in ids.chunks(ROWS).enumerate() {
         batch.clear();
-        batch.push(ids, chunk * ROWS, &table, Want::All);
+        batch.push_adapted(ids, chunk * ROWS, &table, Want::All, adapters);
         batch.set_states(Some(SpanStates::alternating(0, chunk, chunk * ROWS)));
         all.extend(
             model

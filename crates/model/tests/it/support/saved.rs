@@ -185,7 +185,7 @@ fn store(spec: &SynthSpec, tensor: &TensorInfo<'_>) -> Stored {
 }
 
 /// GGUF stores the two elements of a rotated pair together; here all first elements come first.
-fn halves(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
+pub(crate) fn halves(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
     let row_bytes = bytes.len() / rows;
     let row = |at: usize| &bytes[at * row_bytes..(at + 1) * row_bytes];
     let mut out = Vec::new();
@@ -199,7 +199,7 @@ fn halves(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
     out
 }
 
-pub(super) fn name(architecture: Architecture, name: &str) -> String {
+pub(crate) fn name(architecture: Architecture, name: &str) -> String {
     let around = matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3);
     let fused = architecture == Architecture::Phi3;
     let Some(rest) = name.strip_prefix("blk.") else {

@@ -303,6 +303,7 @@ impl Rig {
             engine_absence: None,
             engine_arithmetic: None,
             handle: ModelHandle {
+                adapters: Arc::default(),
                 tokenizer: speech.tokenizer,
                 template: Arc::new(
                     ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>").expect("a template"),
@@ -321,8 +322,7 @@ impl Rig {
             let _inside = runtime.enter();
             let (server, loading) = Server::bind_early(config, MODEL).expect("a free port");
             let server = server.with_keys(keys);
-            let prepare = NEXT_SERVER.with_borrow_mut(Option::take);
-            let server = match prepare {
+            let server = match NEXT_SERVER.with_borrow_mut(Option::take) {
                 Some(prepare) => prepare(server),
                 None => server,
             };

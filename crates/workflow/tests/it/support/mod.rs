@@ -79,6 +79,7 @@ impl Bench {
         let limits = PoolLimits { segments_max: 64 };
         let model = Model {
             handle: ModelHandle {
+                adapters: Arc::default(),
                 tokenizer: tokenizer(),
                 capabilities: template.capabilities(answers),
                 template: Arc::new(template),
@@ -200,6 +201,7 @@ impl Bench {
             embedding: None,
             deadline: None,
             credit_window: 0,
+            adapters: engine::AdapterSet::NONE,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
             permits: None,
@@ -246,6 +248,7 @@ impl Bench {
             }),
             deadline: None,
             credit_window: 0,
+            adapters: engine::AdapterSet::NONE,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
             permits: None,

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use bytes::Bytes;
+use generate::adapters::AdapterUse;
 use generate::error::ApiError;
 use generate::request::{BestOf, GenerateRequest, IgnoredFields, PromptPiece};
 use generate::response_format::ResponseFormat;
@@ -76,6 +77,7 @@ pub(super) fn parsed(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest,
     let model = RequestedModel {
         id: "m",
         derived: None,
+        adapters: &generate::adapters::NO_ADAPTERS,
         capabilities: Capabilities {
             thinking: true,
             ..Capabilities::default()
@@ -179,6 +181,10 @@ fn full_params() -> GenerationParams {
             field: "response_format".to_owned(),
         }),
         closed_objects: Some(false),
+        lora: vec![AdapterUse {
+            name: "sql".into(),
+            scale: -0.1,
+        }],
         tool_calling: ToolCalling {
             required: false,
             single_call: true,

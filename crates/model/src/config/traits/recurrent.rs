@@ -1,0 +1,49 @@
+//! Traits of architectures with recurrent layers.
+
+use super::{
+    ExpertRule, LLAMA, LogitScale, PLAIN, QkNorm, RecurrentRule, RopeLayers, Traits, experts,
+    periodic,
+};
+
+const EXPERTS: ExpertRule = experts(true, true, true);
+
+/// Traits of Qwen 3.5.
+pub(super) const QWEN35: Traits = Traits {
+    qk_norm: QkNorm::Heads,
+    gated_attention: true,
+    recurrent: Some(RecurrentRule::Delta { grouped: false }),
+    feed_norm: "post_attention_norm",
+    ..PLAIN
+};
+
+/// Traits of Qwen 3.5 with experts.
+pub(super) const QWEN35_MOE: Traits = Traits {
+    experts: EXPERTS,
+    shared_gate: true,
+    ..QWEN35
+};
+
+/// Traits of Qwen 3 Next.
+pub(super) const QWEN3_NEXT: Traits = Traits {
+    recurrent: Some(RecurrentRule::Delta { grouped: true }),
+    ..QWEN35_MOE
+};
+
+/// Traits of LFM2.
+pub(super) const LFM2: Traits = Traits {
+    qk_norm: QkNorm::Heads,
+    recurrent: Some(RecurrentRule::Convolution),
+    windows: periodic(0, 0),
+    output_norm: "token_embd_norm",
+    ..PLAIN
+};
+
+/// Traits of Granite 4 H.
+pub(super) const GRANITE_HYBRID: Traits = Traits {
+    roped: RopeLayers::IfFinetuned,
+    multipliers: true,
+    logit_scale: LogitScale::Divisor,
+    experts: experts(false, true, true),
+    recurrent: Some(RecurrentRule::Mamba),
+    ..LLAMA
+};
