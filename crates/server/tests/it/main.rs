@@ -5,6 +5,7 @@
 mod acknowledgements;
 mod admission;
 mod allocations;
+mod billing_line;
 mod completions;
 mod control;
 mod crowds;

@@ -4,6 +4,7 @@
 //! joined by line ends. Tool results become separate messages; tool calls and reasoning become members of the
 //! assistant's message.
 
+use super::billing_line::without_billing_line;
 use super::blocks;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
@@ -25,7 +26,11 @@ pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<Conversation
     let mut conversation = Conversation::default();
     if let Some(raw) = fields.raw("system") {
         let text = blocks::joined_text(fields, "system", raw)?;
-        conversation.add_text("system", &text);
+        let kept = without_billing_line(&text);
+        // A `system` that was only the billing line is none.
+        if kept.len() == text.len() || !kept.is_empty() {
+            conversation.add_text("system", kept);
+        }
     }
     let Some(turns) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {

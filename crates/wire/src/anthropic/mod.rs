@@ -20,6 +20,7 @@
 //! A message has one answer. A stream of another protocol may have several choices; read as a message, each choice has
 //! its own blocks, and the last `content_block_stop` of a choice names its `stop_reason`.
 
+pub(crate) mod billing_line;
 pub(crate) mod blocks;
 pub(crate) mod content;
 pub(crate) mod conversation;

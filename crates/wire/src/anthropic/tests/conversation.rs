@@ -165,3 +165,29 @@ fn invalid_block_is_named() {
         assert_eq!(bad_fields(&error), [want], "{over}");
     }
 }
+
+#[test]
+fn billing_line_is_no_part_of_the_system_prompt() {
+    let line = "x-anthropic-billing-header: cc_version=2.1.177.01c; cc_entrypoint=cli; cch=36ee5;";
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let user = json!({"role": "user", "content": "hi"});
+    let instructed = json!([{"role": "system", "content": "a\nb"}, user]);
+    for (case, system, want) in [
+        (
+            "a string",
+            json!(format!("{line}\na\nb")),
+            instructed.clone(),
+        ),
+        (
+            "blocks",
+            json!([text(line), text("a"), text("b")]),
+            instructed,
+        ),
+        ("nothing else", json!([text(line)]), json!([user])),
+    ] {
+        let want = (want, false);
+        assert_eq!(got(&json!({"system": system})), want, "{case}");
+    }
+    let asked = json!({"messages": [{"role": "user", "content": line}]});
+    assert_eq!(got(&asked).0[0]["content"], line);
+}
