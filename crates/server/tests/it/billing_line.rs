@@ -11,7 +11,7 @@ const IDENTITY: &str = "You are Claude Code, Anthropic's official CLI for Claude
 const INSTRUCTIONS: &str = "You are an interactive agent that helps users with software engineering tasks.\n\
     # Tone\n - Your responses should be short and concise.\n\
     # Doing tasks\n - In general, do not propose changes to code you haven't read.\n\
-    # Environment\n - Primary working directory: /home/ada/mill\n - Is a git repository: true\n";
+    # Environment\n - Primary working directory: /src/mill\n - Is a git repository: true\n";
 /// Values that differ: the end of the version, and the hash.
 const DIFFERING: [(&str, &str); 4] = [
     ("01c", "36ee5"),
