@@ -19,6 +19,7 @@ pub mod detokenize;
 pub mod embedding;
 pub mod error;
 pub mod generation_options;
+pub mod infill_prompt;
 pub mod model_handle;
 pub mod output;
 pub mod priority;

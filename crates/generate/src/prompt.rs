@@ -5,6 +5,7 @@ mod restored;
 
 use crate::detokenize::prompt_text;
 use crate::error::ApiError;
+use crate::infill_prompt::InfillPrompt;
 use crate::model_handle::ModelHandle;
 use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::PromptLimit;
@@ -191,12 +192,28 @@ impl<'a> PromptEncoder<'a> {
                 });
                 EncodedPrompt::plain(tokenizer.encode_rendered(&pieces.collect::<String>()), None)
             }
+            Prompt::Infill(prompt) => self.encode_infill(&prompt, room),
             Prompt::Text(text) => {
                 room.expect("prompt", text.len())?;
                 EncodedPrompt::plain(tokenizer.encode_prompt(&text, true), Some(text))
             }
             Prompt::Ids(ids) => EncodedPrompt::plain(Ok(ids), None),
         }
+    }
+
+    fn encode_infill(
+        self,
+        prompt: &InfillPrompt,
+        room: PromptLimit,
+    ) -> Result<EncodedPrompt, ApiError> {
+        let tokenizer = &self.model.tokenizer;
+        let marks = prompt.tokens(tokenizer)?;
+        room.expect(prompt.before_field(), prompt.before.len())?;
+        room.expect(prompt.after_field(), prompt.after.len())?;
+        EncodedPrompt::plain(
+            prompt.encode(tokenizer, marks, self.model.context_max),
+            None,
+        )
     }
 
     fn encode_conversation(
@@ -343,6 +360,7 @@ impl EncodedPrompt {
 fn field_of(prompt: &Prompt) -> &'static str {
     match prompt {
         Prompt::Conversation { field, .. } => field,
+        Prompt::Infill(prompt) => prompt.before_field(),
         Prompt::Continued { .. } | Prompt::Pieces(_) | Prompt::Text(_) | Prompt::Ids(_) => "prompt",
     }
 }

@@ -2,6 +2,7 @@
 //! bounds.
 
 use crate::adapters::AdapterUse;
+use crate::infill_prompt::InfillPrompt;
 use crate::priority::Priority;
 use crate::request_serde::{SamplingFields, prompt_field, shared_text, verbatim};
 use crate::response_format::ResponseFormat;
@@ -226,6 +227,8 @@ pub enum Prompt {
     },
     /// Template text and user text, in order.
     Pieces(Vec<PromptPiece>),
+    /// Text around a gap that the answer fills.
+    Infill(InfillPrompt),
     /// Text without a template.
     Text(String),
     /// Token ids.

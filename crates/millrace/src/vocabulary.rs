@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use model::gguf::{Elements, Text, TokenizerMeta};
-use text::{TokenKind, VocabModel, VocabSpec};
+use text::{InfillIds, TokenKind, VocabModel, VocabSpec};
 
 /// The vocabulary of a file's tokenizer metadata.
 pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure> {
@@ -39,6 +39,14 @@ pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure>
             false => meta.eos,
         },
         eot: meta.eot,
+        infill: InfillIds {
+            prefix: meta.infill.prefix,
+            suffix: meta.infill.suffix,
+            middle: meta.infill.middle,
+            padding: meta.infill.padding,
+            repository: meta.infill.repository,
+            file: meta.infill.file,
+        },
         unknown: meta.unknown,
         add_bos: meta.add_bos.filter(|_| !is_bert),
         add_eos: meta.add_eos.filter(|_| !is_bert),

@@ -105,6 +105,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/api/embed": post(embeddings::ollama::embed_texts);
     "/api/embeddings": post(embeddings::ollama::embed_one_text);
     "/lora-adapters": get(lora::list_adapters) post(lora::set_scales);
+    "/infill": post(generation::fill_gap);
     "/tokenize": post(vocabulary::tokenize_text);
     "/detokenize": post(vocabulary::detokenize_ids);
     "/apply-template": post(vocabulary::apply_template);

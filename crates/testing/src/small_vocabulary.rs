@@ -2,7 +2,7 @@
 
 use crate::vocabulary::Vocabulary;
 use std::sync::Arc;
-use text::Tokenizer;
+use text::{InfillIds, Tokenizer};
 
 /// End of sequence.
 pub const EOS: u32 = 256;
@@ -34,9 +34,20 @@ pub const CHANNELS: [&[u8]; 7] = [
     b"<|return|>",
 ];
 
+/// Tokens before, after and in the gap of a fill-in-the-middle prompt: the last three of [`WORDS`].
+pub const INFILL: [u32; 3] = [WORD + 6, WORD + 7, WORD + 8];
+
 /// The vocabulary with [`WORDS`].
 pub fn tokenizer() -> Arc<Tokenizer> {
-    with_words(&WORDS)
+    let [prefix, suffix, middle] = INFILL.map(Some);
+    let infill = InfillIds {
+        prefix,
+        suffix,
+        middle,
+        ..InfillIds::default()
+    };
+    let vocabulary = without_words().with_tokens(&WORDS);
+    vocabulary.with_infill(infill).into_tokenizer()
 }
 
 /// The vocabulary with other words, from [`WORD`] on.

@@ -1,7 +1,7 @@
 //! Vocabularies that can be checked by eye: the id of a byte is the byte; longer tokens follow.
 
 use std::sync::Arc;
-use text::{TokenKind, Tokenizer, VocabModel, VocabSpec};
+use text::{InfillIds, TokenKind, Tokenizer, VocabModel, VocabSpec};
 
 /// The first id after the bytes.
 pub const BYTES: u32 = 256;
@@ -14,6 +14,7 @@ pub struct Vocabulary {
     merges: Vec<String>,
     bos: Option<u32>,
     eos: Option<u32>,
+    infill: InfillIds,
 }
 
 impl Vocabulary {
@@ -25,6 +26,7 @@ impl Vocabulary {
             merges: Vec::new(),
             bos: None,
             eos: None,
+            infill: InfillIds::default(),
         }
     }
 
@@ -40,6 +42,13 @@ impl Vocabulary {
     pub fn with_bos(mut self, text: &str) -> Self {
         self.bos = Some(self.next_id());
         self.with_control_tokens(&[text])
+    }
+
+    /// Names the tokens of fill-in-the-middle prompts, as a file may do: any tokens of the vocabulary.
+    #[must_use]
+    pub fn with_infill(mut self, infill: InfillIds) -> Self {
+        self.infill = infill;
+        self
     }
 
     /// Appends control tokens.
@@ -85,6 +94,7 @@ impl Vocabulary {
             bos: self.bos,
             eos: self.eos,
             eot: None,
+            infill: self.infill,
             unknown: None,
             add_bos: Some(false),
             add_eos: Some(false),

@@ -32,7 +32,8 @@ pub use template::{
     VALUE_ITEMS_MAX,
 };
 pub use text_cover::TextCover;
-pub use tokenizer::{TEXT_BYTES_MAX, Tokenizer, TokenizerError};
+pub use tokenizer::{InfillTokens, TEXT_BYTES_MAX, Tokenizer, TokenizerError};
 pub use vocab::{
-    MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel, VocabSpec,
+    InfillIds, MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel,
+    VocabSpec,
 };

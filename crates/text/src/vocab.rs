@@ -38,6 +38,30 @@ pub enum TokenKind {
     Byte,
 }
 
+/// Ids of the tokens of fill-in-the-middle prompts, as far as a vocabulary has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InfillIds {
+    /// Begins the text before the gap.
+    pub prefix: Option<u32>,
+    /// Begins the text after the gap.
+    pub suffix: Option<u32>,
+    /// Begins the text of the gap.
+    pub middle: Option<u32>,
+    /// Fills batches in training.
+    pub padding: Option<u32>,
+    /// Begins the name of a repository.
+    pub repository: Option<u32>,
+    /// Begins a file: its name, and in the next line its text.
+    pub file: Option<u32>,
+}
+
+impl InfillIds {
+    /// Tokens that a model writes only after the text of the gap.
+    pub(crate) fn ends(self) -> [Option<u32>; 3] {
+        [self.padding, self.repository, self.file]
+    }
+}
+
 /// A vocabulary as plain data.
 #[derive(Clone, Debug)]
 pub struct VocabSpec {
@@ -59,6 +83,8 @@ pub struct VocabSpec {
     pub eos: Option<u32>,
     /// End of turn (`eot`), where the file names one.
     pub eot: Option<u32>,
+    /// Tokens of fill-in-the-middle prompts, as far as the file names them.
+    pub infill: InfillIds,
     /// Unknown token.
     pub unknown: Option<u32>,
     /// Whether a prompt begins with `bos`; `None` = the algorithm's default.
@@ -87,6 +113,12 @@ impl VocabSpec {
             ("eos", self.eos),
             ("eot", self.eot),
             ("unknown", self.unknown),
+            ("fim_pre", self.infill.prefix),
+            ("fim_suf", self.infill.suffix),
+            ("fim_mid", self.infill.middle),
+            ("fim_pad", self.infill.padding),
+            ("fim_rep", self.infill.repository),
+            ("fim_sep", self.infill.file),
         ];
         for (name, id) in named {
             if let Some(id) = id.filter(|id| *id as usize >= self.tokens.len()) {

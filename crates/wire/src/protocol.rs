@@ -16,7 +16,7 @@ use generate::error::ApiError;
 use generate::stream_source::StreamSource;
 use http::Response;
 use protocol_rows::{
-    AI_SDK_UI, CHAT, COMPLETION, JOB, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, ProtocolRow,
+    AI_SDK_UI, CHAT, COMPLETION, INFILL, JOB, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, ProtocolRow,
     RESPONSES, ResponseId,
 };
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub enum Protocol {
     OllamaGenerate,
     /// `/v1/ai-sdk/chat`.
     AiSdkUi,
+    /// llama.cpp's `/infill`.
+    Infill,
 }
 
 /// Name and value of a response header.
@@ -78,7 +80,7 @@ pub struct Encoding {
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Chat,
         Self::Completion,
         Self::Job,
@@ -87,6 +89,7 @@ impl Protocol {
         Self::OllamaChat,
         Self::OllamaGenerate,
         Self::AiSdkUi,
+        Self::Infill,
     ];
 
     const fn row(self) -> &'static ProtocolRow {
@@ -99,6 +102,7 @@ impl Protocol {
             Self::OllamaChat => &OLLAMA_CHAT,
             Self::OllamaGenerate => &OLLAMA_GENERATE,
             Self::AiSdkUi => &AI_SDK_UI,
+            Self::Infill => &INFILL,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::json_record::DescriptionError;
 use engine::RequestUpdate;
+use generate::infill_prompt::{INFILL_FILES_MAX, InfillPrompt};
 use generate::prompt_record::PromptRecord;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CONVERSATION_ID_BYTES_MAX, GenerationParams, MESSAGES_MAX, Prompt,
@@ -155,6 +156,10 @@ fn check_single(prompt: &Prompt) -> Result<(), DescriptionError> {
             "prompts.continued: continues a prompt that continues another one".to_owned()
         }),
         Prompt::Ids(ids) => require_ids("prompts.ids", ids, IDS_MAX),
+        Prompt::Infill(InfillPrompt { repository, .. }) => {
+            let files = repository.as_ref().map_or(0, |shown| shown.files.len());
+            require_count("prompts.infill.files", files, INFILL_FILES_MAX)
+        }
         Prompt::Pieces(_) | Prompt::Text(_) => Ok(()),
     }
 }

@@ -100,9 +100,9 @@ impl Operations {
     /// Protocols for conversations count as chats, also where a request has a plain prompt.
     fn operation_of(&self, protocol: MeteredProtocol) -> &Operation {
         match protocol {
-            MeteredProtocol::Wire(Protocol::Completion | Protocol::OllamaGenerate) => {
-                &self.text_completion
-            }
+            MeteredProtocol::Wire(
+                Protocol::Completion | Protocol::OllamaGenerate | Protocol::Infill,
+            ) => &self.text_completion,
             _ => &self.chat,
         }
     }

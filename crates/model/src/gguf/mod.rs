@@ -39,7 +39,7 @@ pub use kind::TensorKind;
 pub use source::Source;
 pub use split::SplitName;
 pub use tensor::TensorInfo;
-pub use tokenizer::TokenizerMeta;
+pub use tokenizer::{InfillMeta, TokenizerMeta};
 pub use value::{Array, Text, Value};
 pub use value_kind::ValueKind;
 pub use writer::{GgufWriter, TensorPlan, WriteError};

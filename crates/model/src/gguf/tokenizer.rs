@@ -4,6 +4,23 @@
 
 use super::{Elements, FromValue, Gguf, GgufError, Text};
 
+/// Ids of the tokens of fill-in-the-middle prompts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InfillMeta {
+    /// Begins the text before the gap.
+    pub prefix: Option<u32>,
+    /// Begins the text after the gap.
+    pub suffix: Option<u32>,
+    /// Begins the text of the gap.
+    pub middle: Option<u32>,
+    /// Padding.
+    pub padding: Option<u32>,
+    /// Begins the name of a repository.
+    pub repository: Option<u32>,
+    /// Separates files.
+    pub file: Option<u32>,
+}
+
 /// A file's tokenizer as plain data.
 ///
 /// Texts need not be UTF-8 (see [`Text`]). Ids are below the number of tokens; a larger special id, which
@@ -30,6 +47,8 @@ pub struct TokenizerMeta<'a> {
     pub eot: Option<u32>,
     /// End of message.
     pub eom: Option<u32>,
+    /// Tokens of fill-in-the-middle prompts.
+    pub infill: InfillMeta,
     /// Unknown token.
     pub unknown: Option<u32>,
     /// Classification: the first token of an encoder's text.
@@ -72,6 +91,16 @@ impl Gguf {
                     .filter(|&id| (id as usize) < count),
             )
         };
+        // A part under its name of today, or that of early files.
+        let part = |new: &str, old: &str| Ok::<_, GgufError>(special(new)?.or(special(old)?));
+        let infill = InfillMeta {
+            prefix: part("fim_pre", "prefix")?,
+            suffix: part("fim_suf", "suffix")?,
+            middle: part("fim_mid", "middle")?,
+            padding: special("fim_pad")?,
+            repository: special("fim_rep")?,
+            file: special("fim_sep")?,
+        };
         Ok(TokenizerMeta {
             model: self.str("tokenizer.ggml.model")?,
             pre: self.find("tokenizer.ggml.pre")?,
@@ -82,6 +111,7 @@ impl Gguf {
             eos: special("eos")?,
             eot: special("eot")?,
             eom: special("eom")?,
+            infill,
             unknown: special("unknown")?,
             cls: special("cls")?,
             // Spelled so by the format.

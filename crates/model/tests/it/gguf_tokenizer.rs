@@ -42,6 +42,9 @@ fn complete_tokenizer_metadata_is_read() {
             .strings("tokenizer.ggml.merges", &["a c"])
             .u32("tokenizer.ggml.bos_token_id", 1)
             .u32("tokenizer.ggml.eot_token_id", 2)
+            .u32("tokenizer.ggml.fim_pre_token_id", 1)
+            .u32("tokenizer.ggml.suffix_token_id", 2)
+            .u32("tokenizer.ggml.fim_mid_token_id", 3)
             .bool("tokenizer.ggml.add_bos_token", true)
             .str("tokenizer.chat_template", "{{ messages }}")
             .str("tokenizer.chat_template.tool_use", "{{ tools }}");
@@ -62,6 +65,12 @@ fn complete_tokenizer_metadata_is_read() {
         (Some(1), None, Some(2))
     );
     assert_eq!(tokenizer.add_bos, Some(true));
+    let infill = tokenizer.infill;
+    // There are three tokens: the id of the middle names none.
+    assert_eq!(
+        (infill.prefix, infill.suffix, infill.middle),
+        (Some(1), Some(2), None)
+    );
     assert_eq!(tokenizer.chat_template, Some("{{ messages }}"));
     assert_eq!(gguf.chat_template("tool_use").unwrap(), Some("{{ tools }}"));
     assert_eq!(gguf.chat_template("rag").unwrap(), None);

@@ -152,6 +152,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/v1/webhooks/deliveries/{id}/redeliver", "Webhooks", "Deliver an event again", "", NONE, Json(202, of::<DeliveryDescription>)),
     ("get", "/lora-adapters", "Vocabulary", "List adapters (LoRA) and their default scales", "", NONE, Json(200, of::<Vec<LoraAdapter>>)),
     ("post", "/lora-adapters", "Vocabulary", "Set the default scales of adapters: the body is a list of id and scale", "", NONE, Json(200, of::<ScalesSet>)),
+    ("post", "/infill", "llama.cpp", "Fill the gap between two texts", "InfillRequest", GENERATES, Generation(Protocol::Infill)),
     ("post", "/tokenize", "Vocabulary", "Tokenize text", "TokenizeRequest", NONE, Json(200, of::<Tokenized>)),
     ("post", "/detokenize", "Vocabulary", "Detokenize token ids", "DetokenizeRequest", NONE, Json(200, of::<Detokenized>)),
     ("post", "/apply-template", "Vocabulary", "Render the chat template for a conversation", "ApplyTemplateRequest", NONE, Json(200, of::<AppliedTemplate>)),

@@ -1,4 +1,4 @@
-//! `/v1/chat/completions` and `/v1/completions`.
+//! `/v1/chat/completions`, `/v1/completions` and `/infill`.
 
 use crate::request::extract::GenerationRequest;
 use crate::request::incoming_request::IncomingRequest;
@@ -21,6 +21,13 @@ pub(crate) async fn text_completion(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     generate(&responder, Protocol::Completion, request).await
+}
+
+pub(crate) async fn fill_gap(
+    State(responder): State<StreamResponder>,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    generate(&responder, Protocol::Infill, request).await
 }
 
 /// A generation in a wire protocol that is framed as server-sent events.

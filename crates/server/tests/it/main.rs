@@ -21,6 +21,7 @@ mod gateways;
 mod golden;
 mod handover;
 mod hostile;
+mod infill;
 mod jobs;
 mod lifecycle;
 mod limits;

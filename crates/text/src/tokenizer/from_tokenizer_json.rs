@@ -5,8 +5,8 @@ use super::encoder::Encoder;
 use super::error::TokenizerError;
 use super::json_pipeline::{JsonPipeline, not_usable};
 use super::string_arena::StringArena;
-use super::{Tokenizer, byte_level, end_tokens, spm};
-use crate::TokenKind;
+use super::{Tokenizer, byte_level, end_tokens, infill_tokens, spm};
+use crate::{InfillIds, TokenKind};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -99,6 +99,7 @@ fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, Tokenizer
     );
     Ok(Tokenizer {
         ends: end_tokens::find(&pieces, &kinds, &[eos]),
+        infill: infill_tokens::or_known(InfillIds::default(), &pieces),
         warnings: warnings(&config, &pieces, eos),
         controls: std::sync::OnceLock::new(),
         longest: std::sync::OnceLock::new(),

@@ -9,7 +9,7 @@ use super::string_arena::StringArena;
 use super::unigram::Unigram;
 use super::word_piece::WordPiece;
 use super::word_splitter::Splitter;
-use super::{Tokenizer, byte_level, end_tokens, pretokenizers, spm};
+use super::{Tokenizer, byte_level, end_tokens, infill_tokens, pretokenizers, spm};
 use crate::{TokenKind, VocabModel, VocabSpec};
 use std::borrow::Cow;
 
@@ -30,6 +30,7 @@ impl Tokenizer {
         }
         let pieces = pieces_of(&spec.tokens)?;
         let bytes = bytes_of(&spec);
+        let infill = infill_tokens::or_known(spec.infill, &pieces);
         let strip = |id| strip_of(&spec, &pieces, id);
         let specials = SpecialTokens::new(&pieces, &spec.kinds, strip)?;
         let mut warnings = Vec::new();
@@ -45,7 +46,12 @@ impl Tokenizer {
             }
         }
         Ok(Self {
-            ends: end_tokens::find(&pieces, &spec.kinds, &[spec.eos, spec.eot]),
+            ends: end_tokens::find(
+                &pieces,
+                &spec.kinds,
+                &[&[spec.eos, spec.eot], &spec.infill.ends()[..]].concat(),
+            ),
+            infill,
             pieces,
             bytes,
             encoder,

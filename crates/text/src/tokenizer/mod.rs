@@ -25,6 +25,7 @@ mod from_tokenizer_json_tests;
 mod from_vocab;
 #[cfg(test)]
 mod from_vocab_tests;
+mod infill_tokens;
 mod json_pipeline;
 mod merge_loop;
 mod merges;
@@ -43,8 +44,9 @@ mod word_piece_tests;
 mod word_splitter;
 
 pub use error::TokenizerError;
+pub use infill_tokens::InfillTokens;
 
-use crate::TokenKind;
+use crate::{InfillIds, TokenKind};
 use control_escape::ControlTexts;
 use encoder::Encoder;
 use merge_loop::Merger;
@@ -79,6 +81,7 @@ pub struct Tokenizer {
     adds_first_space: bool,
     /// Sorted ids.
     ends: Vec<u32>,
+    infill: InfillIds,
     warnings: Vec<String>,
     /// Created on first use.
     controls: OnceLock<ControlTexts>,
@@ -267,6 +270,14 @@ impl Tokenizer {
     /// Tokens that end a generation: `eos`, `eot` and well-known end-of-turn tokens. Sorted.
     pub fn eos_ids(&self) -> &[u32] {
         &self.ends
+    }
+
+    /// The tokens of fill-in-the-middle prompts.
+    ///
+    /// # Errors
+    /// The names of the tokens that the vocabulary lacks.
+    pub fn infill_tokens(&self) -> Result<InfillTokens, Vec<&'static str>> {
+        InfillTokens::new(self.infill)
     }
 
     /// Doubtful properties of the vocabulary, for the operator's log.

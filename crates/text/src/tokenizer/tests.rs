@@ -26,6 +26,7 @@ pub(crate) fn bpe_spec() -> VocabSpec {
         bos: Some(specials as u32),
         eos: Some(specials as u32 + 1),
         eot: None,
+        infill: crate::InfillIds::default(),
         unknown: None,
         add_bos: None,
         add_eos: None,

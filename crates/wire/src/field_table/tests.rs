@@ -3,6 +3,7 @@
 use super::*;
 use crate::anthropic::message_request;
 use crate::jobs::request;
+use crate::llama_cpp::infill_request;
 use crate::ollama::{chat_request as ollama_chat, generate_request as ollama_generate};
 use crate::openai::{chat_request, completion_request};
 use crate::request_parser::RequestParser;
@@ -53,6 +54,7 @@ fn cases() -> Vec<Case> {
         case("`POST /api/embed`", &OLLAMA_EMBED),
         case("`POST /api/embeddings`", &OLLAMA_EMBEDDINGS),
         case("`POST /v1/inference`, `POST /v1/jobs`", &JOBS),
+        case("`POST /infill`", &INFILL),
     ]
 }
 
@@ -71,6 +73,10 @@ fn parser(title: &str) -> (Value, Option<RequestParser>) {
         "POST /api/chat" => (json!({"messages": turn}), ollama_chat::parse),
         "POST /api/generate" => (json!({"prompt": "hi"}), ollama_generate::parse),
         "POST /v1/inference" => (json!({"prompt": "hi"}), request::parse),
+        "POST /infill" => (
+            json!({"input_prefix": "a", "input_suffix": "b"}),
+            infill_request::parse,
+        ),
         _ => return (json!({}), None),
     };
     (base, Some(parse))
@@ -88,6 +94,9 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         | "system"
         | "template"
         | "prompt"
+        | "suffix"
+        | "input_prefix"
+        | "input_suffix"
         | "speed"
         | "inference_geo"
         | "previous_response_id"
@@ -103,7 +112,7 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         "tool_choice" if is_table(&MESSAGES) => json!({"type": "auto"}),
         "tool_choice" => json!("auto"),
         "truncation" => json!("disabled"),
-        "tools" | "fallbacks" => json!([]),
+        "tools" | "fallbacks" | "input_extra" => json!([]),
         "logprobs" if is_table(&COMPLETIONS) => json!(1),
         "logprobs"
         | "stream"
@@ -114,7 +123,7 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         | "raw"
         | "shift"
         | "truncate" => json!(true),
-        "background" | "return_token_ids" => json!(true),
+        "background" | "return_token_ids" | "return_tokens" | "ignore_eos" => json!(true),
         "top_logprobs" => json!(0),
         "max_tokens"
         | "max_completion_tokens"
@@ -123,8 +132,11 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         | "n"
         | "seed"
         | "best_of"
-        | "top_k" => json!(1),
-        "temperature" | "top_p" | "presence_penalty" | "frequency_penalty" => json!(0.5),
+        | "top_k"
+        | "n_predict"
+        | "repeat_last_n" => json!(1),
+        "temperature" | "top_p" | "min_p" | "typical_p" | "presence_penalty"
+        | "frequency_penalty" | "repeat_penalty" => json!(0.5),
         "keep_alive" => json!("5m"),
         "format" => json!("json"),
         "response_format" => json!({"type": "text"}),

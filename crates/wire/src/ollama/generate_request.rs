@@ -8,6 +8,7 @@ use crate::fields::Fields;
 use crate::model_defaults::ModelDefaults;
 use crate::request_parser::{ParseContext, ParsedBody};
 use generate::error::ApiError;
+use generate::infill_prompt::InfillPrompt;
 use generate::request::{GenerateRequest, Prompt};
 use serde_json::{Map, Value};
 use text::Message;
@@ -21,19 +22,26 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let raw = fields.boolean("raw").unwrap_or(false);
     let prompt = request::string_field(&mut fields, "prompt").unwrap_or_default();
     let ids = context_ids(&mut fields, context.vocab_size);
-    let prompt = match raw {
-        true => {
-            for name in ["system", "template", "context"] {
-                if is_given(&fields, name) {
-                    fields.reject(
-                        name,
-                        "cannot be combined with raw, which uses the prompt without a template",
-                    );
-                }
+    let suffix = request::string_field(&mut fields, "suffix").filter(|suffix| !suffix.is_empty());
+    let prompt = match (suffix, raw) {
+        (Some(after), _) => {
+            let alone = "cannot be combined with suffix, which has a template of its own";
+            reject_given(&mut fields, &["system", "template", "context"], alone);
+            if raw {
+                fields.reject("raw", alone);
             }
+            Prompt::Infill(InfillPrompt {
+                before: prompt,
+                after,
+                repository: None,
+            })
+        }
+        (None, true) => {
+            let alone = "cannot be combined with raw, which uses the prompt without a template";
+            reject_given(&mut fields, &["system", "template", "context"], alone);
             Prompt::Text(prompt)
         }
-        false => Prompt::Continued {
+        (None, false) => Prompt::Continued {
             context: ids,
             then: Box::new(prompt_turn(&mut fields, &context.defaults, prompt, kwargs)),
         },
@@ -50,6 +58,15 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         stream_options,
     }
     .into())
+}
+
+/// Records an error for each of these fields that is given.
+fn reject_given(fields: &mut Fields<'_>, names: &[&str], error_message: &str) {
+    for name in names {
+        if is_given(fields, name) {
+            fields.reject(*name, error_message);
+        }
+    }
 }
 
 /// The prompt as one turn, in the request's template or in the model's.

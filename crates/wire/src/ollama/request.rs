@@ -88,6 +88,17 @@ pub fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
 /// Parses the options that a request sets in `options`. Those about loading a model (`num_ctx`, `num_gpu` ...) are
 /// settings of the operator here and are ignored, as are unknown options.
 pub fn generation_options(options: &mut Fields<'_>, vocab: usize) -> GenerationOptions {
+    let mut given = llama_options(options, vocab);
+    // -1 (unlimited) and -2 (until the context is full) both mean the limit of the context.
+    if let Some(predict) = options.integer("num_predict", -2..=i128::from(u32::MAX)) {
+        let tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
+        given.max_tokens = Some(tokens.map_or(TokenLimit::Context, TokenLimit::Tokens));
+    }
+    given
+}
+
+/// Parses the options that Ollama has from llama.cpp: those of OpenAI, `repeat_last_n`, and a negative `seed`.
+pub fn llama_options(options: &mut Fields<'_>, vocab: usize) -> GenerationOptions {
     let mut given = generation_fields::generation_options(options, vocab, 1);
     given.penalty_window = options
         .integer("repeat_last_n", -1..=WINDOW_MAX)
@@ -96,11 +107,6 @@ pub fn generation_options(options: &mut Fields<'_>, vocab: usize) -> GenerationO
             0 => PenaltyWindow::Off,
             window => PenaltyWindow::Last(u32::try_from(window).unwrap_or(u32::MAX)),
         });
-    // -1 (unlimited) and -2 (until the context is full) both mean the limit of the context.
-    if let Some(predict) = options.integer("num_predict", -2..=i128::from(u32::MAX)) {
-        let tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
-        given.max_tokens = Some(tokens.map_or(TokenLimit::Context, TokenLimit::Tokens));
-    }
     let seed = options.raw("seed").and_then(fields::whole_number);
     if seed.is_some_and(|seed| seed < 0) {
         given.seed = Some(Seed::Random);

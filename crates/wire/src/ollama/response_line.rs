@@ -141,17 +141,17 @@ impl Serialize for ContextIds<'_> {
 }
 
 /// Durations of the parts of a request.
-pub(super) struct Durations {
+pub(crate) struct Durations {
     pub(super) total: Duration,
     /// Queue time, until prefill begins.
     pub(super) load: Duration,
     /// Prefill time, until the first token.
-    pub(super) prompt: Duration,
+    pub(crate) prompt: Duration,
     /// Decode time, from the first token to the end.
-    pub(super) answer: Duration,
+    pub(crate) answer: Duration,
 }
 
-pub(super) fn request_durations(arrived: Instant, usage: Usage) -> Durations {
+pub(crate) fn request_durations(arrived: Instant, usage: Usage) -> Durations {
     let times = usage.times;
     let ended = times.ended.unwrap_or_else(clock::now);
     let started = times.started.unwrap_or(ended);

@@ -217,7 +217,13 @@ fn all_invalid_fields_are_reported_at_once() {
 #[test]
 fn invalid_field_is_named() {
     let rows = [
-        ("a suffix", json!({"suffix": "x"}), "suffix"),
+        ("no suffix", json!({"suffix": 7}), "suffix"),
+        (
+            "system of a gap",
+            json!({"suffix": "x", "system": "y"}),
+            "system",
+        ),
+        ("a raw gap", json!({"suffix": "x", "raw": true}), "raw"),
         ("no option", json!({"options": 7}), "options"),
         ("no format", json!({"format": "xml"}), "format"),
         ("no id", json!({"context": [300]}), "context[0]"),

@@ -5,6 +5,7 @@ use crate::openai::generation_fields;
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
+use generate::infill_prompt::InfillPrompt;
 use generate::request::{
     BestOf, CHOICES_MAX, ContinuedAnswer, GenerateRequest, GenerationParams, Prompt,
     TOP_LOGPROBS_MAX,
@@ -20,6 +21,7 @@ const MAX_TOKENS_DEFAULT: usize = 16;
 pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     let prompts = parse_prompts(&mut fields, context.vocab_size);
     let echo = fields.boolean("echo").unwrap_or(false);
+    let prompts = add_suffix(&mut fields, prompts, echo);
     let mut params =
         generation_fields::generation_params_with_min(&mut fields, context, i128::from(!echo));
     params.max_tokens = params.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
@@ -134,6 +136,32 @@ fn reject_beside_prompt_logprobs(
     for (name, _) in penalties.into_iter().filter(|(_, used)| *used) {
         fields.reject(name, error_message);
     }
+}
+
+/// Parses `suffix`: the answer fills the gap between each prompt and this text.
+fn add_suffix(fields: &mut Fields<'_>, prompts: Vec<Prompt>, echo: bool) -> Vec<Prompt> {
+    let suffix = fields.string("suffix").filter(|suffix| !suffix.is_empty());
+    let Some(suffix) = suffix else {
+        return prompts;
+    };
+    if echo {
+        fields.reject("echo", "cannot be combined with suffix");
+    }
+    if !prompts
+        .iter()
+        .all(|prompt| matches!(prompt, Prompt::Text(_)))
+    {
+        fields.reject("suffix", "needs prompts that are texts, not token ids");
+    }
+    let gap = |prompt| match prompt {
+        Prompt::Text(before) => Prompt::Infill(InfillPrompt {
+            before,
+            after: suffix.to_string(),
+            repository: None,
+        }),
+        other => other,
+    };
+    prompts.into_iter().map(gap).collect()
 }
 
 /// Parses `prompt`: a string, a list of strings, token ids, or lists of token ids.

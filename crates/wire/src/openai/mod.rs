@@ -14,4 +14,4 @@ pub mod model_list;
 pub mod stored_completion;
 #[cfg(test)]
 mod tests;
-mod token_ids;
+pub(crate) mod token_ids;

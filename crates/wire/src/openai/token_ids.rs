@@ -11,7 +11,7 @@ use generate::stream_source::{ChoiceLog, StreamSource};
 const COPIED_AT_ONCE: usize = 32;
 
 /// Ids of one stream that a client was told.
-pub(super) struct TokenIds {
+pub(crate) struct TokenIds {
     /// Items of each choice's log that the client has the ids of.
     told: Vec<u64>,
     /// Ids of the last event, kept for reuse.
@@ -22,7 +22,7 @@ pub(super) struct TokenIds {
 
 impl TokenIds {
     /// Nothing told; `None` where the request does not want ids.
-    pub(super) fn new(source: &StreamSource) -> Option<Self> {
+    pub(crate) fn new(source: &StreamSource) -> Option<Self> {
         let meta = source.meta();
         meta.stream_options.return_token_ids.then(|| Self {
             told: vec![0; meta.choices],
@@ -32,7 +32,7 @@ impl TokenIds {
     }
 
     /// Begins where a client that resumes has stopped.
-    pub(super) fn note_resumption(&mut self, source: &StreamSource, event: &Event<'_>) {
+    pub(crate) fn note_resumption(&mut self, source: &StreamSource, event: &Event<'_>) {
         let (Event::Resumed { positions }, Some(started)) = (event, source.started()) else {
             return;
         };
@@ -49,7 +49,7 @@ impl TokenIds {
     }
 
     /// Ids of a choice that are new with an event up to the log's item `end`, or up to the log's end.
-    pub(super) fn new_ids(&mut self, source: &StreamSource, choice: usize, end: u64) -> &[u32] {
+    pub(crate) fn new_ids(&mut self, source: &StreamSource, choice: usize, end: u64) -> &[u32] {
         self.ids.clear();
         let log = source
             .started()
@@ -63,21 +63,21 @@ impl TokenIds {
     }
 
     /// Whether the client is to be told the prompt's ids of a choice: at the first question.
-    pub(super) fn tells_prompt(&mut self, choice: usize) -> bool {
+    pub(crate) fn tells_prompt(&mut self, choice: usize) -> bool {
         let told = self.prompts_told.get_mut(choice);
         told.is_some_and(|told| !std::mem::replace(told, true))
     }
 }
 
 /// Ids of the prompt of a choice, where the request wants them.
-pub(super) fn prompt_ids(source: &StreamSource, choice: usize) -> Option<&[u32]> {
+pub(crate) fn prompt_ids(source: &StreamSource, choice: usize) -> Option<&[u32]> {
     let is_wanted = source.meta().stream_options.return_token_ids;
     let started = source.started().filter(|_| is_wanted)?;
     started.choices.get(choice)?.prompt.as_deref()
 }
 
 /// All ids of an answer that is complete, where the request wants them.
-pub(super) fn all_ids(source: &StreamSource, choice: usize) -> Option<Vec<u32>> {
+pub(crate) fn all_ids(source: &StreamSource, choice: usize) -> Option<Vec<u32>> {
     let is_wanted = source.meta().stream_options.return_token_ids;
     let log = source
         .started()

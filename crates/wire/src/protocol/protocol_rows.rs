@@ -7,6 +7,8 @@ use crate::derived_model::ModelOptions;
 use crate::encoder::Encoder;
 use crate::framing::Framing;
 use crate::jobs::encoder::JobEncoder;
+use crate::llama_cpp::infill_encoder::{self, InfillEncoder};
+use crate::llama_cpp::infill_request;
 use crate::ollama::encoder::{OllamaEncoder, TextField};
 use crate::openai::chat_encoder::ChatEncoder;
 use crate::openai::completion_encoder::CompletionEncoder;
@@ -187,5 +189,16 @@ pub(super) const AI_SDK_UI: ProtocolRow = ProtocolRow {
     parse: ai_sdk::parse,
     encoder: |source, _| Box::new(UiMessageEncoder::new(source)),
     schemas: ai_sdk::SCHEMAS,
+    ..CHAT
+};
+
+pub(super) const INFILL: ProtocolRow = ProtocolRow {
+    name: "llama.infill",
+    paths: &["/infill"],
+    parse: infill_request::parse,
+    reasoning: ReasoningRequestFields::ignored(&[]),
+    adds_model_system: false,
+    encoder: |source, _| Box::new(InfillEncoder::new(source)),
+    schemas: infill_encoder::SCHEMAS,
     ..CHAT
 };

@@ -4,6 +4,7 @@ use crate::embeddings_input::INPUTS_MAX;
 use crate::fields::bounds::IDS_MAX;
 use crate::metadata::{METADATA_CHARS_MAX, METADATA_MAX, METADATA_NAME_CHARS_MAX};
 use engine::ADAPTER_SCALE_MAX;
+use generate::infill_prompt::{FILE_NAME_BYTES_MAX, INFILL_FILES_MAX};
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, LOGIT_BIAS_MAX, PARTS_MAX,
     STOP_BYTES_MAX, STOPS_MAX, WEBHOOK_URL_BYTES_MAX,
@@ -62,6 +63,14 @@ details! {
             "description": "ids of the answer so far, which another server has begun: the answer begins with them, and the rest is that of the same answer",
         }),
         "continue_choice": json!({"description": "number of the choice whose random numbers are used, as if it were one of several"}),
+    }
+    INFILL: {
+        "input_prefix": json!({"description": "the text before the gap"}),
+        "input_suffix": json!({"description": "the text after the gap"}),
+        "prompt": json!({"description": "the beginning of the text of the gap"}),
+        "input_extra": json!({"maxItems": INFILL_FILES_MAX, "items": {"type": "object", "required": ["text"], "properties": {
+            "text": {"type": "string"}, "filename": {"type": "string", "maxLength": FILE_NAME_BYTES_MAX},
+        }}}),
     }
     RESPONSE: {
         "webhook": webhook(),

@@ -11,7 +11,8 @@ use crate::ollama::store_request;
 use crate::request_parser::ParseContext;
 use crate::workflow_request::{ChannelWriteRequest, RunRequest};
 use crate::{
-    ai_sdk, anthropic, jobs, ollama, openai, rerank_request, responses, vocabulary_request,
+    ai_sdk, anthropic, jobs, llama_cpp, ollama, openai, rerank_request, responses,
+    vocabulary_request,
 };
 use generate::error::ApiError;
 use generate::request::CHOICES_MAX;
@@ -39,7 +40,7 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 27] = [
+pub const REQUESTS: [RequestSchema; 28] = [
     RequestSchema {
         name: "ChatRequest",
         required: &["messages"],
@@ -105,6 +106,13 @@ pub const REQUESTS: [RequestSchema; 27] = [
         samples: &["{}", r#"{"messages": []}"#, r#"{"prompt": ""}"#],
         parse: |fields| jobs::request::parse(fields, &any_context()).map(drop),
         details: &[details::GENERATION, details::CHAT, details::JOB],
+        ..DEFAULT
+    },
+    RequestSchema {
+        name: "InfillRequest",
+        required: &["input_prefix", "input_suffix"],
+        parse: |fields| llama_cpp::infill_request::parse(fields, &any_context()).map(drop),
+        details: &[details::GENERATION, details::INFILL],
         ..DEFAULT
     },
     RequestSchema {

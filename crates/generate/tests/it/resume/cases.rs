@@ -115,6 +115,7 @@ fn adapters() -> Vec<AdapterUse> {
     [("three", 0.25), ("one", -1.0)].map(used).into()
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 pub(crate) fn sampled_cases() -> Vec<Case> {
     let min_tokens = SamplingParams {
         min_tokens: 9,

@@ -20,7 +20,7 @@ pub(crate) struct Dialect {
 }
 
 /// All there are.
-pub(crate) static DIALECTS: [Dialect; 8] = [
+pub(crate) static DIALECTS: [Dialect; 9] = [
     Dialect {
         name: "ai-sdk.ui",
         path: "/v1/ai-sdk/chat",
@@ -97,6 +97,15 @@ pub(crate) static DIALECTS: [Dialect; 8] = [
         counts: false,
     },
     Dialect {
+        name: "llama.infill",
+        path: "/infill",
+        shape: into_gap,
+        piece: "\"content\":\"hel",
+        logprobs: None,
+        several: false,
+        counts: false,
+    },
+    Dialect {
         name: "native.job",
         path: "/v1/inference",
         shape: into_prompt,
@@ -131,6 +140,15 @@ fn into_options(body: &mut Value) {
         }
     }
     body["options"] = options;
+}
+
+/// The prompt before a gap with nothing behind it; llama.cpp's defaults are not OpenAI's.
+fn into_gap(body: &mut Value) {
+    into_prompt(body);
+    rename(body, "prompt", "input_prefix");
+    rename(body, "max_tokens", "n_predict");
+    body["input_suffix"] = json!("");
+    body["top_k"] = json!(0);
 }
 
 fn logprobs_of_ollama(body: &mut Value) {

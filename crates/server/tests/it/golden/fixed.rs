@@ -3,13 +3,15 @@
 /// Digits of an id, at least.
 const ID_DIGITS_MIN: usize = 24;
 /// Numbers that are times.
-const TIMES: [&str; 6] = [
+const TIMES: [&str; 8] = [
     "\"created\":",
     "\"created_at\":",
     "_duration\":",
     "_time_ms\":",
     "_per_sec\":",
     "_ms\":",
+    "_per_second\":",
+    "per_token_ms\":",
 ];
 /// Times as text.
 const STAMPS: [&str; 2] = ["\"created_at\":\"", "\"started_at\":\""];

@@ -1,6 +1,6 @@
 //! What is told where there is no answer, or not yet.
 
-use super::{CHAT, GENERATE, chat, generate, lines};
+use super::{CHAT, GENERATE, chat, lines};
 use crate::support::client::{Client, get, post};
 use crate::support::named::{call, send, stream_id};
 use crate::support::{Rig, config, fake};
@@ -32,12 +32,6 @@ fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
             chat(&json!({"tools": [{}]}), &json!({})),
             400,
             "tools[0].function: must be an object",
-        ),
-        (
-            GENERATE,
-            generate(&json!({"suffix": "x"}), &json!({})),
-            400,
-            "suffix",
         ),
         ("/api/show", json!({}), 400, "model: is required"),
         ("/api/show", json!({"model": "nobody"}), 404, "not found"),

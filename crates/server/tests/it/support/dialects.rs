@@ -3,7 +3,7 @@
 
 use super::automaton::{Closes, Item, Rules};
 use super::framing::{self, Event, Why};
-use super::{messages, responses, ui_messages};
+use super::{infill, messages, responses, ui_messages};
 use serde_json::{Value, json};
 
 /// The end of a request.
@@ -204,6 +204,25 @@ const AI_SDK_UI: Dialect = Dialect {
     ..CHAT
 };
 
+const INFILL: Dialect = Dialect {
+    name: "llama.infill",
+    path: "/infill",
+    prompt: infill::prompt,
+    shape: |body| {
+        if let Some(schema) = take_schema(body) {
+            body["json_schema"] = schema;
+        }
+        infill::set_defaults(body);
+    },
+    frames: infill::frames,
+    whole: infill::whole,
+    closes: Closes::Never,
+    counts_errors: false,
+    streamed: |fate| infill_end(fate).1,
+    answered: infill_end,
+    ..CHAT
+};
+
 /// Removes and returns the JSON schema of the response format; the field depends on the protocol.
 fn take_schema(body: &mut Value) -> Option<Value> {
     let mut form = body.as_object_mut()?.remove("response_format")?;
@@ -236,7 +255,7 @@ fn into_options(body: &mut Value) {
 }
 
 /// All wire protocols.
-pub(crate) static DIALECTS: [Dialect; 8] = [
+pub(crate) static DIALECTS: [Dialect; 9] = [
     CHAT,
     COMPLETIONS,
     JOB,
@@ -245,6 +264,7 @@ pub(crate) static DIALECTS: [Dialect; 8] = [
     OLLAMA_CHAT,
     OLLAMA_GENERATE,
     AI_SDK_UI,
+    INFILL,
 ];
 /// The jobs API, whose streams run without a client.
 pub(crate) static JOBS: &Dialect = &DIALECTS[2];
@@ -268,6 +288,16 @@ fn openai(fate: Fate) -> (u16, Words) {
         Fate::Constraint => (400, Error("grammar_limit", "reached a limit")),
         Fate::Shutdown => (503, Error("shutting_down", "shutting down")),
         Fate::NeverFits => (400, Error("too_long_for_memory", "pages of memory")),
+    }
+}
+
+fn infill_end(fate: Fate) -> (u16, Words) {
+    use Words::End;
+    match (fate, openai(fate)) {
+        (Fate::Eos, _) => (200, End("eos")),
+        (Fate::StopString, _) => (200, End("word")),
+        (Fate::Length, _) => (200, End("limit")),
+        (_, same) => same,
     }
 }
 

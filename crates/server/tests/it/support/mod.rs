@@ -9,6 +9,7 @@ pub mod disk;
 pub mod echo;
 pub mod exported;
 pub mod framing;
+pub mod infill;
 pub mod logged;
 pub mod messages;
 pub mod named;
@@ -41,9 +42,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, Tokenizer, ToolFamily};
-use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::{runtime::Runtime, sync::oneshot, task::JoinHandle};
 
 /// The served model's name.
 pub const MODEL: &str = "fake";

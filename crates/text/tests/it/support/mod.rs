@@ -80,6 +80,7 @@ fn spec_of(file: &[u8]) -> VocabSpec {
         bos: take("bos_token_id").map(|id| id.number() as u32),
         eos: take("eos_token_id").map(|id| id.number() as u32),
         eot: take("eot_token_id").map(|id| id.number() as u32),
+        infill: text::InfillIds::default(),
         unknown: take("unknown_token_id").map(|id| id.number() as u32),
         add_bos: take("add_bos_token").map(|flag| flag.number() != 0.0),
         add_eos: take("add_eos_token").map(|flag| flag.number() != 0.0),

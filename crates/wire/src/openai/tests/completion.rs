@@ -4,6 +4,7 @@ use super::{bad_fields, with};
 use crate::openai::completion_request;
 use crate::request_parser::tests::parsed_request;
 use generate::error::ApiError;
+use generate::infill_prompt::InfillPrompt;
 use generate::request::{GenerateRequest, Prompt};
 use serde_json::{Value, json};
 
@@ -35,7 +36,17 @@ fn invalid_completion_field_is_named() {
             json!({"prompt": ["a", "b"], "n": 9}),
             "n",
         ),
-        ("suffix", json!({"suffix": "end"}), "suffix"),
+        ("suffix", json!({"suffix": 7}), "suffix"),
+        (
+            "suffix of ids",
+            json!({"prompt": [1, 2], "suffix": "end"}),
+            "suffix",
+        ),
+        (
+            "echo of a gap",
+            json!({"suffix": "end", "echo": true}),
+            "echo",
+        ),
         ("best of too few", json!({"best_of": 1, "n": 2}), "best_of"),
         ("best_of range", json!({"best_of": 17}), "best_of"),
         (
@@ -185,4 +196,17 @@ fn begun_answer_is_part_of_the_parameters() {
     }
     let plain = completion(&json!({"prompt": "hi"})).expect("a request");
     assert_eq!(plain.params.continued, None);
+}
+
+#[test]
+fn suffix_makes_a_gap_of_each_prompt() {
+    let request = completion(&json!({"prompt": ["a", "b"], "suffix": "c"})).expect("a request");
+    let gap = |before: &str| {
+        Prompt::Infill(InfillPrompt {
+            before: before.to_owned(),
+            after: "c".to_owned(),
+            repository: None,
+        })
+    };
+    assert_eq!(request.prompts, [gap("a"), gap("b")]);
 }

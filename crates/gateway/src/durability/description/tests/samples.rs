@@ -64,6 +64,10 @@ pub(super) const BODIES: &[(Protocol, &str)] = &[
         r#"{"model":"m","prompt":"x","context":[1,2,3],"template":"{{ .System }}{{ .Prompt }}","system":"s","options":{"seed":3}}"#,
     ),
     (
+        Protocol::Infill,
+        r#"{"input_prefix":"a","input_suffix":"b","prompt":"c","input_extra":[{"filename":"f","text":"d"},{"text":"e"}],"n_predict":4}"#,
+    ),
+    (
         Protocol::AiSdkUi,
         r#"{"id":"c","messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"x"}]}],"trigger":"submit-message"}"#,
     ),

@@ -60,6 +60,11 @@ pub(super) const ROUTES: &[Route] = &[
         "/v1/inference",
         r#"{"prompt": "hi", "max_tokens": 2, "stream": false, "temperature": 1, "metadata": {}}"#,
     ),
+    route(
+        "/infill",
+        r#"{"input_prefix": "hi", "input_suffix": "x", "prompt": "a", "input_extra": [{"filename": "f", "text": "b"}],
+            "n_predict": 2, "stream": false, "stop": ["x"], "return_tokens": true}"#,
+    ),
     route("/v1/jobs", r#"{"prompt": "hi", "max_tokens": 2}"#),
     route(
         "/v1/embeddings",

@@ -1,0 +1,215 @@
+//! The encoder of `POST /infill`.
+
+use super::infill_object::{
+    GenerationSettings, InfillResult, InfillText, InfillTimings, stop_type,
+};
+use crate::cursor::TerminalMarker;
+use crate::encoder::{Encoder, write_wait_comment};
+use crate::frame_writer::{FrameId, FrameWriter};
+use crate::json;
+use crate::ollama::response_line::request_durations;
+use crate::openai::error_response::ErrorBody;
+use crate::openai::finish_reason;
+use crate::openai::token_ids::{TokenIds, all_ids, prompt_ids};
+use crate::schema::{self, ResponseSchemas};
+use bytes::BytesMut;
+use generate::detokenize::{DetokenizeOptions, detokenize};
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::{Delta, DeltaKind, Event, Usage};
+use generate::stream_source::StreamSource;
+use schemars::{Schema, SchemaGenerator};
+use std::sync::Arc;
+use stream::End;
+use text::Tokenizer;
+
+/// Schemas of `/infill`.
+pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
+    collected: schema::of::<InfillResult<'static>>,
+    event: infill_event,
+    error: schema::of::<ErrorBody<'static>>,
+};
+
+fn infill_event(generator: &mut SchemaGenerator) -> Schema {
+    schema::any_of([
+        schema::of::<InfillText<'static>>(generator),
+        schema::of::<InfillResult<'static>>(generator),
+        schema::of::<ErrorBody<'static>>(generator),
+    ])
+}
+
+/// The encoder of one answer. A stream of another protocol may have several choices, which `index` names; its
+/// reasoning and its tool calls have no place here.
+pub(crate) struct InfillEncoder {
+    source: Arc<StreamSource>,
+    /// `None`: no ids of tokens are returned.
+    ids: Option<TokenIds>,
+    /// Whether the text of each choice has a line end so far.
+    has_new_line: Vec<bool>,
+}
+
+/// What is known of a choice at its end.
+struct EndedChoice<'a> {
+    index: usize,
+    content: &'a str,
+    tokens: &'a [u32],
+    has_new_line: bool,
+    end: End,
+    usage: Usage,
+    predicted: u64,
+}
+
+impl InfillEncoder {
+    /// An encoder of this stream.
+    pub(crate) fn new(source: &Arc<StreamSource>) -> Self {
+        Self {
+            source: Arc::clone(source),
+            ids: TokenIds::new(source),
+            has_new_line: vec![false; source.meta().choices],
+        }
+    }
+
+    fn note_text(&mut self, delta: &Delta<'_>) {
+        if let Some(noted) = self.has_new_line.get_mut(delta.origin.choice) {
+            *noted |= delta.text.contains('\n');
+        }
+    }
+
+    fn write_text(&mut self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
+        let at = &delta.origin;
+        self.note_text(delta);
+        let told = at.first + at.tokens;
+        let tokens = match &mut self.ids {
+            Some(ids) => ids.new_ids(&self.source, at.choice, told),
+            None => &[],
+        };
+        let object = InfillText {
+            index: at.choice,
+            content: delta.text,
+            tokens,
+            stop: false,
+            id_slot: 0,
+            tokens_predicted: told,
+            tokens_evaluated: at.usage.prompt_tokens,
+        };
+        out.write_frame(FrameId::Position, None, &object);
+    }
+
+    /// Passes the last object of a choice to `write`.
+    fn with_result<T>(
+        &self,
+        choice: &EndedChoice<'_>,
+        write: impl FnOnce(&InfillResult<'_>) -> T,
+    ) -> T {
+        let (meta, usage) = (self.source.meta(), choice.usage);
+        let times = request_durations(meta.arrived, usage);
+        let (stop_type, stopping_word) = stop_type(choice.end, &meta.stops);
+        let prompt = self.prompt_text(choice.index);
+        write(&InfillResult {
+            index: choice.index,
+            content: choice.content,
+            tokens: choice.tokens,
+            id_slot: 0,
+            stop: true,
+            model: &meta.model,
+            tokens_predicted: choice.predicted,
+            tokens_evaluated: usage.prompt_tokens,
+            generation_settings: GenerationSettings {
+                stop: &meta.stops,
+                stream: meta.stream_options.stream,
+            },
+            prompt: &prompt,
+            has_new_line: choice.has_new_line,
+            truncated: false,
+            stop_type,
+            stopping_word,
+            tokens_cached: usage.prompt_tokens + usage.completion_tokens,
+            timings: InfillTimings::new(usage, times.prompt, times.answer),
+        })
+    }
+
+    /// The prompt with the texts of control tokens, where its ids are kept.
+    fn prompt_text(&self, choice: usize) -> String {
+        let ids = prompt_ids(&self.source, choice);
+        let (Some(ids), Some(started)) = (ids, self.source.started()) else {
+            return String::new();
+        };
+        let options = DetokenizeOptions {
+            at_text_start: true,
+            control_texts: true,
+            bytes_max: usize::MAX,
+        };
+        detokenize(&started.tokenizer, ids, options).unwrap_or_default()
+    }
+}
+
+impl Encoder for InfillEncoder {
+    fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        match event {
+            Event::Delta(delta) if delta.kind == DeltaKind::Text => self.write_text(delta, out),
+            Event::ChoiceEnded {
+                choice,
+                end,
+                usage,
+                tokens,
+                ..
+            } => {
+                let ended = EndedChoice {
+                    index: *choice,
+                    content: "",
+                    tokens: &[],
+                    has_new_line: self.has_new_line.get(*choice).copied().unwrap_or(false),
+                    end: *end,
+                    usage: *usage,
+                    predicted: *tokens,
+                };
+                self.with_result(&ended, |result| {
+                    out.write_frame(FrameId::Position, None, result);
+                });
+            }
+            Event::Failed { end, .. } => {
+                let error = finish_reason::end_error(*end);
+                let id = FrameId::Terminal(TerminalMarker::Done);
+                out.write_frame(id, None, &ErrorBody::new(&error));
+            }
+            Event::Rejected(error) => out.write_frame(FrameId::None, None, &ErrorBody::new(error)),
+            Event::Queued { .. } | Event::Loading { .. } => write_wait_comment(event, out),
+            _ => {
+                if let Some(ids) = &mut self.ids {
+                    ids.note_resumption(&self.source, event);
+                }
+            }
+        }
+    }
+
+    fn replay_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Delta(delta) if delta.kind == DeltaKind::Text => self.note_text(delta),
+            _ => {}
+        }
+    }
+
+    fn encode_collected(
+        &self,
+        answers: &[CollectedAnswer],
+        _tokenizer: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
+        // A request of this protocol has one choice.
+        let Some(answer) = answers.first() else {
+            return;
+        };
+        let text = answer.text();
+        let tokens = all_ids(&self.source, 0).unwrap_or_default();
+        let ended = EndedChoice {
+            index: 0,
+            content: &text,
+            tokens: &tokens,
+            has_new_line: text.contains('\n'),
+            end: answer.end.unwrap_or(End::Lost),
+            usage,
+            predicted: usage.completion_tokens,
+        };
+        self.with_result(&ended, |result| json::write(result, out));
+    }
+}
