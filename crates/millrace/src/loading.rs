@@ -148,7 +148,10 @@ fn describe_model(
     let is_token = |word: &str| text.tokenizer.id_of(word).is_some();
     let answers = settings.answers.format(text.template.as_deref(), is_token);
     let answers = settings.answers.with_json_fallback(answers);
-    let capabilities = template.capabilities(answers);
+    let capabilities = match is_encoder {
+        true => Capabilities::NONE,
+        false => template.capabilities(answers),
+    };
     if !is_encoder {
         log_capabilities(answers, capabilities);
     }

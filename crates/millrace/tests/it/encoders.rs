@@ -55,9 +55,16 @@ fn encoder_serves_embeddings() {
         let request = json!({"input": words, "dimensions": 16}).to_string();
         let cut = body(&serving.post("/api/embed", &request), 200);
         assert_eq!(cut["embeddings"][2].as_array().unwrap().len(), 16);
-        assert!(serving.get("/v1/models").contains("encoder"));
+        let listed = body(&serving.get("/v1/models"), 200);
+        let card = &listed["data"][0];
+        assert_eq!(card["id"], "encoder");
+        assert_eq!(
+            (&card["tools"], &card["thinking"]),
+            (&json!("none"), &json!(false))
+        );
         let shown = body(&serving.post("/api/show", r#"{"model":"encoder"}"#), 200);
         assert_eq!(shown["capabilities"], json!(["embedding"]));
+        assert_eq!(shown["tool_prompt"], "none");
     }
 }
 

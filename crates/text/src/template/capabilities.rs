@@ -47,6 +47,14 @@ impl Default for Capabilities {
     }
 }
 
+impl Capabilities {
+    /// Of a model that generates no text.
+    pub const NONE: Self = Self {
+        tools: ToolSupport::None,
+        thinking: false,
+    };
+}
+
 impl ToolSupport {
     /// Short name for logs and model descriptions.
     pub fn name(self) -> &'static str {

@@ -221,6 +221,10 @@ async fn find_capabilities(listed: &ListedModel) -> Capabilities {
     if let Some(known) = listed.capabilities() {
         return known;
     }
+    let facts = listed.facts.as_ref();
+    if facts.is_some_and(|facts| facts.task != ModelTask::Generation) {
+        return Capabilities::NONE;
+    }
     let source = listed
         .facts
         .as_ref()

@@ -33,7 +33,8 @@ fn told(family: ToolFamily, place: GenericPlace, once: bool, messages: &Value) -
     )
 }
 
-fn read(family: ToolFamily, answer: &str) -> Vec<(String, Value)> {
+/// The calls in an answer that comes in these pieces.
+fn read<'t>(family: ToolFamily, pieces: impl IntoIterator<Item = &'t str>) -> Vec<(String, Value)> {
     let format = AnswerFormat {
         tools: family,
         reasoning: ReasoningFamily::None,
@@ -41,8 +42,8 @@ fn read(family: ToolFamily, answer: &str) -> Vec<(String, Value)> {
     let schemas = Arc::new(ToolSchemas::new(&tools()));
     let mut parser = AnswerParser::new(format, Some(&schemas), false);
     let (mut calls, mut parts) = (Vec::<(String, String)>::new(), AnswerParts::default());
-    for c in answer.chars() {
-        parser.push(c.encode_utf8(&mut [0; 4]), &mut parts);
+    for piece in pieces {
+        parser.push(piece, &mut parts);
     }
     parser.finish(&mut parts);
     parts.drain_into(|part| match part {
@@ -75,7 +76,19 @@ fn shown_calls_are_parsed() {
                 .iter()
                 .map(|(name, arguments)| ((*name).to_owned(), Value::Object((*arguments).clone())))
                 .collect();
-            assert_eq!(read(family, &written), want, "{name}: {written}");
+            // Every cut into two pieces, and the pieces of every size.
+            for at in (0..=written.len()).filter(|at| written.is_char_boundary(*at)) {
+                let (first, second) = written.split_at(at);
+                let got = read(family, [first, second]);
+                assert_eq!(got, want, "{name}, cut at {at}: {written}");
+                let letters: Vec<char> = written.chars().collect();
+                let pieces = letters
+                    .chunks(at.max(1))
+                    .map(|piece| piece.iter().collect());
+                let pieces: Vec<String> = pieces.collect();
+                let got = read(family, pieces.iter().map(String::as_str));
+                assert_eq!(got, want, "{name}, in pieces of {at}: {written}");
+            }
         }
     }
 }
