@@ -8,6 +8,7 @@ mod case;
 
 use std::error::Error;
 
+#[expect(clippy::print_stdout, reason = "the scales, for the script")]
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [line, out] = args.as_slice() else {

@@ -146,10 +146,8 @@ mod tests {
         states.choose_cuts((0, 12), 300, 4);
         assert_eq!(states.of_span(&(0..20)), None, "nothing was reserved");
         states.next = Some(7);
-        let mut next = 8;
-        for place in states.places_inside(&(0..296)) {
+        for (next, place) in (8..).zip(states.places_inside(&(0..296))) {
             *place = Some(next);
-            next += 1;
         }
         let kept = |tokens, state| Some(KeptState { tokens, state });
         let span = states.of_span(&(0..296)).unwrap();

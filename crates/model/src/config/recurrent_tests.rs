@@ -1,7 +1,7 @@
 //! Recurrent layers in metadata: which there are, and bounds.
 
 use super::tests::{Field, keys, read, with};
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, LayerShape};
 use kernels::KvKind;
 
 fn qwen35(changes: &[(&str, Field)]) -> Result<Config, ConfigError> {
@@ -14,11 +14,9 @@ fn recurrent_layers_have_no_keys_and_values() {
     let recurrent = config.recurrent.as_ref().unwrap();
     assert_eq!(recurrent.layers, [true, false, true, false, true]);
     assert_eq!((recurrent.count(), recurrent.taps), (3, 4));
-    let attends = config.shapes.iter().map(|shape| shape.attends());
-    assert_eq!(
-        attends.collect::<Vec<_>>(),
-        [false, true, false, true, false]
-    );
+    let shapes = config.shapes.iter();
+    let attends: Vec<bool> = shapes.map(LayerShape::attends).collect();
+    assert_eq!(attends, [false, true, false, true, false]);
     let shapes = config.kv_shapes(1, 32, KvKind::F16);
     assert_eq!(shapes.iter().map(|s| s.layers).collect::<Vec<_>>(), [2]);
     // The last layer keeps a state, so it runs for all rows.

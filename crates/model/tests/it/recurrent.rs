@@ -95,7 +95,7 @@ fn batches_with_wrong_states_are_rejected_without_effect() {
         bits(&logits(&mut plain, ids, 0).concat())
     );
     assert_eq!(
-        (model.states(), logits(&mut model, &ids, 0)),
+        (model.states(), logits(&mut model, ids, 0)),
         (STATES, before[..4].to_vec())
     );
 }

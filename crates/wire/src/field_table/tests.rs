@@ -83,6 +83,7 @@ fn parser(title: &str) -> (Value, Option<RequestParser>) {
 }
 
 /// A value that a client may send.
+#[expect(clippy::too_many_lines, reason = "a table of fields")]
 fn sample(table: &FieldTable, name: &str) -> Value {
     let is_table = |other: &FieldTable| std::ptr::eq(table, other);
     match name {

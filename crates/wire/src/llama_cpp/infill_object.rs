@@ -101,7 +101,7 @@ pub(super) fn stop_type(end: End, stops: &[String]) -> (&'static str, &str) {
     match end {
         End::Length => ("limit", ""),
         End::Stop(Stop::StopString(which)) => {
-            let word = usize::try_from(which).ok().and_then(|i| stops.get(i));
+            let word = stops.get(usize::from(which));
             ("word", word.map_or("", String::as_str))
         }
         End::Stop(Stop::Eos | Stop::ToolCalls) => ("eos", ""),

@@ -13,6 +13,7 @@ fn completion(body: &Value) -> Result<GenerateRequest, ApiError> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of requests")]
 fn invalid_completion_field_is_named() {
     let rows = [
         ("prompt missing", json!({"prompt": null}), "prompt"),
