@@ -1,7 +1,7 @@
 //! Streams that are cut and read again.
 
 use crate::support::Rig;
-use crate::support::dialects::DIALECTS;
+use crate::support::dialects::ALL_DIALECTS;
 use crate::support::named::{
     CHAT, COMPLETIONS, RESUMABLE, call, chat, completion, fake, get, kept, send, stream_id,
 };
@@ -234,7 +234,7 @@ fn unknown_cursors_are_rejected() {
 #[test]
 fn resumable_streams_set_the_reconnection_time_once() {
     let rig = Rig::with(fake(), kept());
-    for dialect in &DIALECTS {
+    for dialect in &ALL_DIALECTS {
         let mut body = json!({"stream": true, "temperature": 1.5, "max_tokens": 6, "seed": 7});
         (dialect.prompt)(&mut body, "hi");
         (dialect.shape)(&mut body);

@@ -2,7 +2,7 @@
 
 use super::{EventBody, field, head, inner, joined, read, text_and_last};
 use crate::support::Rig;
-use crate::support::dialects::DIALECTS;
+use crate::support::dialects::ALL_DIALECTS;
 use crate::support::named::{
     CHAT, COMPLETIONS, RESUMABLE, call, chat, completion, fake, get, kept, send, stream_id,
 };
@@ -226,7 +226,7 @@ fn live_reads_have_the_bytes_of_later_reads() {
 #[test]
 fn streams_of_every_protocol_are_read() {
     let rig = Rig::with(fake(), kept());
-    for dialect in &DIALECTS {
+    for dialect in &ALL_DIALECTS {
         let mut body = json!({"stream": true, "temperature": 1.5, "max_tokens": 6, "seed": 7});
         (dialect.prompt)(&mut body, "hi");
         (dialect.shape)(&mut body);

@@ -4,7 +4,7 @@
 use super::scene::letters;
 use super::ways::delete;
 use crate::support::automaton::{Story, accept};
-use crate::support::dialects::{DIALECTS, Dialect};
+use crate::support::dialects::{ALL_DIALECTS, Dialect};
 use crate::support::framing::Event;
 use crate::support::named::{get, kept, send, stream_id};
 use crate::support::{Rig, config, wait_until};
@@ -93,7 +93,9 @@ impl<'a> Stream<'a> {
 
     /// Reads the stream in every protocol; the contents are equal.
     fn cut_in_every_dialect(&self, case: &str) -> Story {
-        let mut told = DIALECTS.iter().map(|dialect| self.cut_everywhere(dialect));
+        let mut told = ALL_DIALECTS
+            .iter()
+            .map(|dialect| self.cut_everywhere(dialect));
         let first = told.next().expect("a dialect");
         for other in told {
             assert_eq!(other.texts, first.texts, "{case}");
@@ -120,7 +122,7 @@ fn made(story: &Story) -> u64 {
 #[test]
 fn completed_streams_resume_after_any_cut() {
     let rig = Rig::with(letters(), kept());
-    for dialect in &DIALECTS {
+    for dialect in &ALL_DIALECTS {
         let plain = Stream::open(&rig, dialect, &json!({})).ended();
         let text = plain.cut_in_every_dialect("length").text().to_owned();
         assert_eq!(text.len(), 24);
@@ -131,7 +133,7 @@ fn completed_streams_resume_after_any_cut() {
             stream.cut_in_every_dialect("stop");
         }
     }
-    for dialect in &DIALECTS[..2] {
+    for dialect in &ALL_DIALECTS[..2] {
         let stream = Stream::open(&rig, dialect, &json!({"n": 3, "max_tokens": 6})).ended();
         let story = stream.cut_in_every_dialect("n = 3");
         assert_eq!((story.ends.len(), story.tokens), (3, Some(18)));
@@ -146,14 +148,14 @@ fn failed_streams_resume_after_any_cut() {
         faulty.faults = vec![Fault { at, kind }];
         let rig = Rig::with(faulty, kept());
         let says_it = json!({"logit_bias": {"126": 36}, "max_tokens": 200});
-        for dialect in &DIALECTS {
+        for dialect in &ALL_DIALECTS {
             let stream = Stream::open(&rig, dialect, &says_it).ended();
             let story = stream.cut_in_every_dialect("fails");
             assert!(story.error.is_some() && made(&story) > 1, "{story:?}");
         }
         let mut two = says_it.clone();
         two["n"] = json!(2);
-        for dialect in &DIALECTS[..2] {
+        for dialect in &ALL_DIALECTS[..2] {
             let stream = Stream::open(&rig, dialect, &two).ended();
             assert!(stream.cut_in_every_dialect("n = 2").error.is_some());
         }
@@ -162,7 +164,7 @@ fn failed_streams_resume_after_any_cut() {
         prompts["prompt"] = json!(["one", "two", "three"]);
         let several = (0..100).any(|seed| {
             prompts["seed"] = json!(seed);
-            let stream = Stream::open(&rig, &DIALECTS[1], &prompts).ended();
+            let stream = Stream::open(&rig, &ALL_DIALECTS[1], &prompts).ended();
             let story = stream.cut_in_every_dialect("three prompts");
             assert!(story.error.is_some(), "{story:?}");
             story.texts.len() > 1
@@ -185,7 +187,7 @@ fn cancelled_and_timed_out_streams_resume_after_any_cut() {
             config.clocks.total = Some(Duration::from_millis(200));
         }
         let rig = Rig::gated(letters(), config);
-        for dialect in &DIALECTS {
+        for dialect in &ALL_DIALECTS {
             let stream = Stream::open(&rig, dialect, &json!({}));
             let before = rig.engine.stats().tokens_generated();
             rig.gate.allow(6);
@@ -206,7 +208,7 @@ fn cancelled_and_timed_out_streams_resume_after_any_cut() {
 
 #[test]
 fn running_streams_resume_after_any_cut() {
-    for dialect in &DIALECTS {
+    for dialect in &ALL_DIALECTS {
         let rig = Rig::gated(letters(), kept());
         let stream = Stream::open(&rig, dialect, &json!({}));
         let path = format!("/v1/streams/{}/events?dialect={}", stream.id, dialect.name);

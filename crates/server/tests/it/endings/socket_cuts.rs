@@ -5,7 +5,7 @@ use super::scene::letters;
 use super::socket::{Socket, items, rules};
 use super::ways::delete;
 use crate::support::automaton::{Story, accept};
-use crate::support::dialects::{DIALECTS, Dialect};
+use crate::support::dialects::{ALL_DIALECTS, Dialect};
 use crate::support::named::{get, kept};
 use crate::support::{Rig, wait_until};
 use engine::fake::{Fault, FaultAt, FaultKind};
@@ -96,7 +96,7 @@ fn last_place(messages: &[Value]) -> Option<&str> {
 #[test]
 fn sockets_of_completed_streams_resume_after_any_cut() {
     let rig = Rig::with(letters(), kept());
-    for dialect in &DIALECTS {
+    for dialect in &ALL_DIALECTS {
         let plain = Stream::open(&rig, dialect, &json!({})).ended();
         let text = plain.cut_everywhere(dialect.name).text().to_owned();
         assert_eq!(text.len(), 24);
@@ -105,7 +105,7 @@ fn sockets_of_completed_streams_resume_after_any_cut() {
         let stopped = stopped.cut_everywhere(dialect.name);
         assert!(stopped.text().len() < 10, "{stopped:?}");
     }
-    for dialect in &DIALECTS[..2] {
+    for dialect in &ALL_DIALECTS[..2] {
         let three = Stream::open(&rig, dialect, &json!({"n": 3, "max_tokens": 6})).ended();
         let story = three.cut_everywhere("n = 3");
         assert_eq!((story.ends.len(), story.tokens), (3, Some(18)));
@@ -120,7 +120,7 @@ fn sockets_of_failed_streams_resume_after_any_cut() {
         faulty.faults = vec![Fault { at, kind }];
         let rig = Rig::with(faulty, kept());
         let says_it = json!({"logit_bias": {"126": 36}, "max_tokens": 200});
-        for dialect in &DIALECTS {
+        for dialect in &ALL_DIALECTS {
             let stream = Stream::open(&rig, dialect, &says_it).ended();
             let story = stream.cut_everywhere(dialect.name);
             assert!(story.error.is_some() && story.tokens > Some(1), "{story:?}");
@@ -134,7 +134,7 @@ fn sockets_of_cancelled_and_timed_out_streams_resume_after_any_cut() {
         let mut config = kept();
         config.clocks.total = total;
         let rig = Rig::gated(letters(), config);
-        for dialect in &DIALECTS {
+        for dialect in &ALL_DIALECTS {
             let stream = Stream::open(&rig, dialect, &json!({}));
             let before = rig.engine.stats().tokens_generated();
             rig.gate.allow(6);
@@ -155,7 +155,7 @@ fn sockets_of_cancelled_and_timed_out_streams_resume_after_any_cut() {
 
 #[test]
 fn sockets_of_running_streams_resume_after_any_cut() {
-    for dialect in &DIALECTS {
+    for dialect in &ALL_DIALECTS {
         let rig = Rig::gated(letters(), kept());
         let stream = Stream::open(&rig, dialect, &json!({}));
         let mut got: Vec<Value> = Vec::new();

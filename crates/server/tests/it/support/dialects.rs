@@ -254,8 +254,19 @@ fn into_options(body: &mut Value) {
     fields.insert("options".to_owned(), options);
 }
 
-/// All wire protocols.
-pub(crate) static DIALECTS: [Dialect; 9] = [
+/// Wire protocols in which a request with the same text has the same answer.
+pub(crate) static DIALECTS: [Dialect; 8] = [
+    CHAT,
+    COMPLETIONS,
+    JOB,
+    MESSAGES,
+    RESPONSES,
+    OLLAMA_CHAT,
+    OLLAMA_GENERATE,
+    AI_SDK_UI,
+];
+/// All wire protocols: the prompt of a gap has tokens that the others do not have.
+pub(crate) static ALL_DIALECTS: [Dialect; 9] = [
     CHAT,
     COMPLETIONS,
     JOB,
