@@ -232,3 +232,29 @@ fn adapters_of_experts_are_refused_by_name() {
         "{error}"
     );
 }
+
+#[test]
+fn adapters_of_recurrent_parts_and_gated_queries_are_refused_by_name() {
+    let case = Case::parse("qwen35 preset=tiny-qwen35 mix=F32").unwrap();
+    let (spec, files) = (&case.spec, files(&case));
+    let layers = files.config(None).unwrap().recurrent.unwrap().layers;
+    let layer_where = |wanted| layers.iter().position(|recurs| *recurs == wanted).unwrap();
+    let (recurs, attends) = (layer_where(true), layer_where(false));
+    let (dim, keys) = (
+        u64::from(spec.dim),
+        u64::from(spec.kv_heads * spec.head_dim),
+    );
+    let adapter = |layer: usize, part: &str, rows: u64| {
+        let (name, a, b) = (format!("blk.{layer}.{part}.weight"), [dim, 4], [4, rows]);
+        let bytes = pair(&name, a, b, &[("general.architecture", "qwen35")]);
+        open(&bytes, &files).map_err(|error| error.to_string())
+    };
+    for (layer, part) in [(recurs, "attn_qkv"), (attends, "attn_q")] {
+        let error = adapter(layer, part, 4).unwrap_err();
+        let wanted =
+            format!("changes `blk.{layer}.{part}.weight`; adapters of this tensor are not");
+        assert!(error.contains(&wanted), "{error}");
+    }
+    adapter(recurs, "ffn_up", spec.ffn.into()).unwrap();
+    adapter(attends, "attn_k", keys).unwrap();
+}
