@@ -14,7 +14,7 @@ use crate::idle_list::IdleList;
 use model::{AdapterSet, PageId};
 use std::hash::{BuildHasher, RandomState};
 
-/// What sequences have in common, beside tokens, where they share pages.
+/// Properties that sequences have in common, beside tokens, where they share pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PrefixRoot {
     pub(crate) salt: CacheSalt,

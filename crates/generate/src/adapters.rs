@@ -130,7 +130,7 @@ impl ModelAdapters {
     }
 }
 
-/// What the adapters of a request must be.
+/// The bounds of a request's adapters, in words.
 fn bounds() -> String {
     format!(
         "must name at most {SEQUENCE_ADAPTERS_MAX} adapters with a scale, each once, with scales from -{ADAPTER_SCALE_MAX} to {ADAPTER_SCALE_MAX}"

@@ -35,7 +35,7 @@ pub struct InfillPrompt {
     pub repository: Option<RepositoryContext>,
 }
 
-/// What a prompt shows of a repository.
+/// Files and name of a repository in a prompt.
 #[derive(Clone, Debug, Hash, PartialEq, Serialize, Deserialize)]
 pub struct RepositoryContext {
     /// Beginning of the text of the gap.

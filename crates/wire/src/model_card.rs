@@ -20,7 +20,7 @@ pub struct ModelCard {
     pub state: Option<&'static str>,
 }
 
-/// What an adapter in a model list is based on.
+/// Base of an adapter in a model list.
 pub struct AdapterCard {
     /// Name of the base model.
     pub parent: String,

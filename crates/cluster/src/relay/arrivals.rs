@@ -107,9 +107,12 @@ impl Relay {
                 broken.insert(handle);
             }
         }
-        let whole = self.whole(batch, &broken);
+        let runs = batch.runs().map(|run| (run.key.handle, run.key.choice));
+        let with_tokens: BTreeSet<_> = runs.collect();
         for progress in batch.progress() {
-            let is_whole = is_answer || whole.contains(&progress.handle);
+            let handle = progress.handle;
+            let is_whole = is_answer
+                || !broken.contains(&handle) && self.are_all_open_in(handle, &with_tokens);
             self.apply_progress(engine, progress, is_whole, now);
         }
         for (name, vector) in batch.vectors() {

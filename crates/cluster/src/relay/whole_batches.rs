@@ -46,20 +46,9 @@ impl Relay {
             .collect()
     }
 
-    /// Requests before whose tokens in the batch none is missing, except for those that are `broken`.
-    pub(super) fn whole(&self, batch: &TokenBatch, broken: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let runs = batch.runs().map(|run| (run.key.handle, run.key.choice));
-        let with_tokens: BTreeSet<_> = runs.collect();
-        let handles = batch.progress().iter().map(|progress| progress.handle);
-        handles
-            .filter(|handle| !broken.contains(handle))
-            .filter(|&handle| self.are_all_open_in(handle, &with_tokens))
-            .collect()
-    }
-
     /// Whether each open choice of a request is among these. A choice without new tokens, whose reader rests, does not show
     /// whether earlier ones were lost.
-    fn are_all_open_in(&self, handle: u64, choices: &BTreeSet<(u64, u32)>) -> bool {
+    pub(super) fn are_all_open_in(&self, handle: u64, choices: &BTreeSet<(u64, u32)>) -> bool {
         let Some(placed) = self.requests.get(&handle) else {
             return false;
         };

@@ -32,6 +32,13 @@ pub(crate) async fn wait_for<T>(label: &str, mut found: impl FnMut() -> Option<T
         .unwrap_or_else(|_| panic!("waited in vain: {label}"))
 }
 
+/// A usable connection to a server.
+pub(crate) async fn connect(server: &NatsServer) -> Connection {
+    let connection = Connection::open(&config(&[server.url()])).await.unwrap();
+    wait_usable(&connection).await;
+    connection
+}
+
 async fn wait_usable(connection: &Connection) {
     wait_for("a usable connection", || {
         connection.is_usable().then_some(())

@@ -1,9 +1,8 @@
 //! An executor over a NATS server: requests, tokens, orders, reads, a server that restarts, and the shutdown.
 
-use crate::connection::wait_for;
+use crate::connection::{connect, wait_for};
 use crate::nats_server::{NatsServer, program};
 use async_nats::{Client, Subscriber};
-use cluster::config::NatsConfig;
 use cluster::executor::{ExecutorModel, ExecutorService};
 use cluster::messages::{
     ContentIdentity, Order, OrderKind, ReadEntry, ReadRequest, Rejection, Run, RunChoice, RunReply,
@@ -127,18 +126,6 @@ struct Bench {
     /// Tokens by index in the log of the current request.
     ids: Vec<u32>,
     end: Option<End>,
-}
-
-async fn connect(server: &NatsServer) -> Connection {
-    let config = NatsConfig {
-        servers: vec![server.url()],
-        connection_name: "test".to_owned(),
-        ..NatsConfig::default()
-    };
-    let connection = Connection::open(&config).await.unwrap();
-    let usable = || connection.is_usable().then_some(());
-    wait_for("a usable connection", usable).await;
-    connection
 }
 
 /// Waits until the server has the executor's subscriptions: requests before that have no responder.

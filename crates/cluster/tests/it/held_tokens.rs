@@ -1,9 +1,8 @@
 //! Tokens that reach a gateway while the gateway does not know whether it is still the owner of its streams.
 
-use crate::connection::wait_for;
+use crate::connection::{connect, wait_for};
 use crate::nats_server::{NatsServer, program};
 use async_nats::{Client, Message, Subscriber};
-use cluster::config::NatsConfig;
 use cluster::messages::{
     Assembled, ChoiceEnd, ContentIdentity, Heartbeat, PartAssembly, ReadRequest, ReportedLoad,
     Role, Run, RunKey, RunReply, ServedModel, TokenBatch,
@@ -36,18 +35,6 @@ const DIMS: Dims = Dims {
 #[expect(clippy::disallowed_methods, reason = "the clock of the heartbeats")]
 fn now() -> Instant {
     Instant::now()
-}
-
-async fn connect(server: &NatsServer) -> Connection {
-    let config = NatsConfig {
-        servers: vec![server.url()],
-        connection_name: "test".to_owned(),
-        ..NatsConfig::default()
-    };
-    let connection = Connection::open(&config).await.unwrap();
-    let usable = || connection.is_usable().then_some(());
-    wait_for("a usable connection", usable).await;
-    connection
 }
 
 /// An engine with room for all requests, as a gateway hears of it.

@@ -43,7 +43,7 @@ impl SequenceStates {
         self.cuts = cuts;
     }
 
-    /// What a choice that shares the computed prompt takes over; the caller counts the reference.
+    /// The states of a choice that shares the computed prompt; the caller counts the reference.
     pub(super) fn of_fork(&self) -> Self {
         Self {
             current: self.current,

@@ -56,39 +56,27 @@ unsafe fn step<L: Lanes, const CORRECTS: bool>(
         while column + SIDE_BY_SIDE * L::WIDTH <= columns {
             let (value, out) = (value.as_ptr().add(column), out.as_mut_ptr().add(column));
             let at = at.add(column);
-            match CORRECTS {
-                true => step_columns::<L, SIDE_BY_SIDE>(
-                    at, columns, key, query, value, decay, rate, out,
-                ),
-                false => {
-                    add_columns::<L, SIDE_BY_SIDE>(
-                        at, columns, key, query, value, decay, rate, out,
-                    );
-                }
-            }
+            step_columns::<L, SIDE_BY_SIDE, CORRECTS>(
+                at, columns, key, query, value, decay, rate, out,
+            );
             column += SIDE_BY_SIDE * L::WIDTH;
         }
         while column < columns {
             let (value, out) = (value.as_ptr().add(column), out.as_mut_ptr().add(column));
             let at = at.add(column);
-            match CORRECTS {
-                true => step_columns::<L, 1>(at, columns, key, query, value, decay, rate, out),
-                false => {
-                    add_columns::<L, 1>(at, columns, key, query, value, decay, rate, out);
-                }
-            }
+            step_columns::<L, 1, CORRECTS>(at, columns, key, query, value, decay, rate, out);
             column += L::WIDTH;
         }
     }
 }
 
-/// Columns of `N` vectors from `state` on, whose rows are `stride` apart.
+/// Columns of `N` vectors from `state` on, whose rows are `stride` apart; with the correction of the delta rule or without.
 #[expect(
     clippy::too_many_arguments,
     reason = "scalars and pointers of one loop"
 )]
 #[inline(always)]
-unsafe fn step_columns<L: Lanes, const N: usize>(
+unsafe fn step_columns<L: Lanes, const N: usize, const CORRECTS: bool>(
     state: *mut f32,
     stride: usize,
     key: &[f32],
@@ -102,64 +90,31 @@ unsafe fn step_columns<L: Lanes, const N: usize>(
     unsafe {
         let (decay, rate) = (L::splat(decay), L::splat(rate));
         let mut sums = [L::splat(0.0); N];
-        for (row, &key) in key.iter().enumerate() {
-            let (at, key) = (state.add(row * stride), L::splat(key));
-            for (i, sum) in sums.iter_mut().enumerate() {
-                let entry = L::load(at.add(i * L::WIDTH)).mul(decay);
-                entry.store(at.add(i * L::WIDTH));
-                *sum = entry.mul_add(key, *sum);
+        if CORRECTS {
+            for (row, &key) in key.iter().enumerate() {
+                let (at, key) = (state.add(row * stride), L::splat(key));
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let entry = L::load(at.add(i * L::WIDTH)).mul(decay);
+                    entry.store(at.add(i * L::WIDTH));
+                    *sum = entry.mul_add(key, *sum);
+                }
             }
         }
         let mut deltas = [L::splat(0.0); N];
         for (i, delta) in deltas.iter_mut().enumerate() {
-            *delta = L::load(value.add(i * L::WIDTH)).sub(sums[i]).mul(rate);
+            let value = L::load(value.add(i * L::WIDTH));
+            let value = if CORRECTS { value.sub(sums[i]) } else { value };
+            *delta = value.mul(rate);
             sums[i] = L::splat(0.0);
         }
         for (row, (&key, &query)) in key.iter().zip(query).enumerate() {
             let at = state.add(row * stride);
             let (key, query) = (L::splat(key), L::splat(query));
             for (i, sum) in sums.iter_mut().enumerate() {
-                let entry = key.mul_add(deltas[i], L::load(at.add(i * L::WIDTH)));
-                entry.store(at.add(i * L::WIDTH));
-                *sum = entry.mul_add(query, *sum);
-            }
-        }
-        for (i, sum) in sums.iter().enumerate() {
-            sum.store(out.add(i * L::WIDTH));
-        }
-    }
-}
-
-/// As [`step_columns`] without the correction.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "scalars and pointers of one loop"
-)]
-#[inline(always)]
-unsafe fn add_columns<L: Lanes, const N: usize>(
-    state: *mut f32,
-    stride: usize,
-    key: &[f32],
-    query: &[f32],
-    value: *const f32,
-    decay: f32,
-    rate: f32,
-    out: *mut f32,
-) {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        let (decay, rate) = (L::splat(decay), L::splat(rate));
-        let mut values = [L::splat(0.0); N];
-        for (i, scaled) in values.iter_mut().enumerate() {
-            *scaled = L::load(value.add(i * L::WIDTH)).mul(rate);
-        }
-        let mut sums = [L::splat(0.0); N];
-        for (row, (&key, &query)) in key.iter().zip(query).enumerate() {
-            let at = state.add(row * stride);
-            let (key, query) = (L::splat(key), L::splat(query));
-            for (i, sum) in sums.iter_mut().enumerate() {
-                let entry = L::load(at.add(i * L::WIDTH)).mul(decay);
-                let entry = key.mul_add(values[i], entry);
+                let entry = L::load(at.add(i * L::WIDTH));
+                // With the correction, it has decayed above.
+                let entry = if CORRECTS { entry } else { entry.mul(decay) };
+                let entry = key.mul_add(deltas[i], entry);
                 entry.store(at.add(i * L::WIDTH));
                 *sum = entry.mul_add(query, *sum);
             }

@@ -5,7 +5,7 @@ use crate::ZeroedBuffer;
 /// Floats in a cache line: parts of states begin at one.
 const LINE_FLOATS: usize = 16;
 
-/// What a recurrent layer keeps of a sequence.
+/// Sizes of a sequence's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateShape {
     /// Recurrent layers.

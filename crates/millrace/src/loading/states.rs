@@ -36,7 +36,7 @@ impl StateBudget {
     /// As many states as a half of `kv_bytes` holds.
     ///
     /// # Errors
-    /// It holds none for a single sequence.
+    /// That half has no room for the states of a single sequence.
     pub(super) fn within(self, kv_bytes: usize) -> Result<Self, Failure> {
         let part = kv_bytes / STATES_PART;
         let count = match part.checked_div(self.each) {

@@ -217,7 +217,7 @@ fn adapter_is_used_on_the_terminal() {
     assert_ne!(run(&[]), run(&["--lora", &adapter]));
 }
 
-/// What `serve` says on its error output.
+/// The error output of `serve`.
 fn refusal(args: &[&str]) -> String {
     let output = command(args).output().unwrap();
     assert!(!output.status.success(), "{output:?}");

@@ -32,7 +32,7 @@ struct Bench {
 /// Tokens and the bits of their log-probabilities.
 type Said = Vec<(u32, u32)>;
 
-/// What is asked.
+/// A request and where it is cut.
 #[derive(Clone)]
 struct Ask {
     prompt: Vec<u32>,

@@ -14,11 +14,11 @@ pub struct RecurrentConfig {
     pub layers: Vec<bool>,
     /// Taps of the convolution over time.
     pub taps: usize,
-    /// What follows the convolution.
+    /// The part after the convolution.
     pub part: RecurrentPart,
 }
 
-/// What a recurrent layer has besides a convolution over time.
+/// Parts of a recurrent layer besides a convolution over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecurrentPart {
     /// Gated DeltaNet, or Mamba-2.
@@ -185,7 +185,7 @@ impl RecurrentConfig {
         }
     }
 
-    /// What a sequence keeps in these layers.
+    /// Sizes of a sequence's state in these layers.
     pub fn state_shape(&self) -> StateShape {
         StateShape {
             layers: self.count(),

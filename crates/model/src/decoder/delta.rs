@@ -8,9 +8,7 @@ use super::layer::project;
 use super::recurrent::{ScanScratch, softplus};
 use super::{Config, Decoder};
 use crate::weights::DeltaNet;
-use kernels::{
-    Convolution, Isa, ScanRows, ScanShape, causal_conv, l2_norm_in_place, scan, silu_mul,
-};
+use kernels::{Convolution, Isa, ScanRows, ScanShape, l2_norm_in_place, scan, silu_mul};
 
 impl Decoder {
     /// Runs the recurrent part of layer `index`, from the loaded activations to `update`, and writes the states.
@@ -34,9 +32,8 @@ impl Decoder {
             bias: None,
             silu: true,
         };
-        let store = (&mut common.store, common.numbers[index]);
-        let (input, mixed) = (common.input.head(rows), common.mixed.head_mut(rows));
-        causal_conv(isa, pool, &common.plan, store, convolution, input, mixed);
+        common.convolve(isa, pool, (index, rows), convolution);
+        let mixed = common.mixed.head_mut(rows);
         pool.rows(mixed, heads.cols(), |_, row| {
             normalize(isa, &heads, config.norm_eps, row);
         });

@@ -8,7 +8,7 @@ use super::layer::project;
 use super::recurrent::{ScanScratch, softplus};
 use super::{Config, Decoder};
 use crate::weights::Mamba;
-use kernels::{Convolution, ScanRows, add_scaled, causal_conv, scan, silu_mul};
+use kernels::{Convolution, ScanRows, add_scaled, scan, silu_mul};
 
 impl Decoder {
     /// Runs the recurrent part of layer `index`, from the loaded activations to `update`, and writes the states.
@@ -31,9 +31,8 @@ impl Decoder {
             bias: layer.taps_bias.as_deref(),
             silu: true,
         };
-        let store = (&mut common.store, common.numbers[index]);
-        let (input, mixed) = (common.input.head(rows), common.mixed.head_mut(rows));
-        causal_conv(isa, pool, &common.plan, store, convolution, input, mixed);
+        common.convolve(isa, pool, (index, rows), convolution);
+        let mixed = common.mixed.head_mut(rows);
         let (steps, gates) = (&own.step, own.gates.head_mut(rows));
         pool.rows(gates, 2 * heads.value_heads, |row, gates| {
             let steps = steps.row(row).iter().zip(&layer.step_bias);

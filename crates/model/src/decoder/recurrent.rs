@@ -3,7 +3,7 @@
 use super::scratch::Buffer;
 use crate::config::{RecurrentConfig, RecurrentPart};
 use crate::{Batch, ForwardError, SpanStates, SpanView};
-use kernels::{ScanPlan, ScanRule, ScanShape, StateStore};
+use kernels::{Convolution, Isa, Pool, ScanPlan, ScanRule, ScanShape, StateStore, causal_conv};
 
 /// States and workspace of the recurrent layers, allocated once.
 pub(super) struct RecurrentScratch {
@@ -13,7 +13,7 @@ pub(super) struct RecurrentScratch {
     pub(super) projected: Buffer,
 }
 
-/// What all kinds of recurrent layers need.
+/// States and workspace of all kinds of recurrent layers.
 pub(super) struct CommonScratch {
     /// Of each layer of the model: its number among the recurrent ones.
     pub(super) numbers: Vec<usize>,
@@ -22,6 +22,21 @@ pub(super) struct CommonScratch {
     /// Input of the convolution, and what it gives (conv_cols).
     pub(super) input: Buffer,
     pub(super) mixed: Buffer,
+}
+
+impl CommonScratch {
+    /// Convolves `input` to `mixed`, in layer `index` of the model, and writes the convolution's part of the states.
+    pub(super) fn convolve(
+        &mut self,
+        isa: Isa,
+        pool: &mut Pool,
+        (index, rows): (usize, usize),
+        convolution: Convolution<'_>,
+    ) {
+        let store = (&mut self.store, self.numbers[index]);
+        let (input, mixed) = (self.input.head(rows), self.mixed.head_mut(rows));
+        causal_conv(isa, pool, &self.plan, store, convolution, input, mixed);
+    }
 }
 
 /// Workspace of layers with a scan.

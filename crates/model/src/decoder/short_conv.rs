@@ -3,7 +3,7 @@
 use super::Decoder;
 use super::layer::project;
 use crate::weights::ShortConv;
-use kernels::{Convolution, add_mul, causal_conv};
+use kernels::{Convolution, add_mul};
 
 impl Decoder {
     /// Runs the gated convolution of layer `index`, from the loaded activations to `update`, and writes the states.
@@ -34,10 +34,8 @@ impl Decoder {
             bias: None,
             silu: false,
         };
-        let store = (&mut common.store, common.numbers[index]);
-        let mixed = common.mixed.head_mut(rows);
-        causal_conv(isa, pool, &common.plan, store, convolution, input, mixed);
-        let mixed = &common.mixed;
+        common.convolve(isa, pool, (index, rows), convolution);
+        let (input, mixed) = (common.input.head_mut(rows), &common.mixed);
         pool.rows(input, dim, |row, out| {
             out.fill(0.0);
             add_mul(isa, out, &projected.row(row)[dim..2 * dim], mixed.row(row));

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const CONFIG: &str = "adapter_config.json";
 /// The file with the tensors.
 const TENSORS: &str = "adapter_model.safetensors";
-/// What PEFT puts before a module's name.
+/// Prefix of PEFT before a module's name.
 const PREFIX: &str = "base_model.model.";
 /// Ends of a half's name; old versions of PEFT name the adapter.
 const ENDS: [(&str, HalfSide); 4] = [

@@ -4,7 +4,7 @@ use crate::adapters::LowRank;
 use kernels::{Format, Isa, MatrixStack, PackError, Pool};
 use std::ops::Range;
 
-/// What adapters change in one projection.
+/// Low-rank changes of one projection by adapters.
 pub(crate) struct LinearAdapters {
     /// One for each rank.
     pub(crate) groups: Vec<RankGroup>,

@@ -54,7 +54,7 @@ impl Form {
     }
 }
 
-/// What is added to the conversation before each request: a question, results of tools, a further question.
+/// Messages added to the conversation before each request: a question, results of tools, a further question.
 fn turns() -> [Value; 4] {
     let call = |id: &str, command: &str| {
         json!({"role": "assistant", "content": [

@@ -47,7 +47,7 @@ pub(crate) struct InfillEncoder {
     has_new_line: Vec<bool>,
 }
 
-/// What is known of a choice at its end.
+/// Facts about a choice at its end.
 struct EndedChoice<'a> {
     index: usize,
     content: &'a str,

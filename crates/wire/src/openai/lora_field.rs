@@ -1,6 +1,6 @@
 //! The request field `lora`, as in llama.cpp's server: a list of adapters by number (`id`) or by name, each with a scale.
 
-use crate::fields::{self, Fields, RawJson};
+use crate::fields::{self, Fields, JsonObject, RawJson};
 use engine::{ADAPTER_SCALE_MAX, ADAPTERS_MAX, AdapterSet, SEQUENCE_ADAPTERS_MAX};
 use generate::adapters::{AdapterUse, ModelAdapters};
 use generate::error::{ApiError, Problem};
@@ -48,8 +48,12 @@ pub(super) fn lora(fields: &mut Fields<'_>, adapters: &ModelAdapters) -> Option<
 /// All invalid items at once.
 pub fn parse_scales(body: &[u8], adapters: &ModelAdapters) -> Result<Vec<AdapterUse>, ApiError> {
     let text = str::from_utf8(body).map_err(Fields::invalid_utf8)?;
-    let object = format!("{{\"lora\":{text}}}");
-    let mut fields = Fields::parse(object.as_bytes())?;
+    let list: RawJson<'_> = serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let message = format!("the body is not JSON: see line {line}, column {column}");
+        ApiError::bad_request("invalid_json", message)
+    })?;
+    let mut fields = Fields::of_object(JsonObject::new(vec![("lora".into(), list)]));
     let uses = lora(&mut fields, adapters);
     fields.finish()?;
     uses.ok_or_else(|| {
@@ -138,6 +142,28 @@ mod tests {
         assert_eq!((uses, problems.len()), (Some(expected), 0));
         assert_eq!(parsed(r#"{"lora":[]}"#, &adapters()).0, Some(Vec::new()));
         assert_eq!(parsed(r#"{}"#, &adapters()).0, None);
+    }
+
+    #[test]
+    fn body_of_scales_is_one_list() {
+        let scales = |body: &str| parse_scales(body.as_bytes(), &adapters());
+        let used = |name: &str, scale| AdapterUse {
+            name: name.into(),
+            scale,
+        };
+        let given = scales(r#" [{"id":0,"scale":0.5}] "#).ok();
+        assert_eq!(given, Some(vec![used("one", 0.5)]));
+        for body in [
+            "",
+            "[",
+            "null",
+            "{}",
+            "[],\"more\":1",
+            "[] []",
+            "[{\"id\":9}]",
+        ] {
+            assert!(scales(body).is_err(), "{body}");
+        }
     }
 
     #[test]

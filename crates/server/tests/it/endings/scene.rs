@@ -46,6 +46,11 @@ pub(crate) fn victims(rig: &Rig, over: &Value, fields: &str, has: fn(Way) -> boo
     asked.into_iter().map(|asked| asked.named(rig)).collect()
 }
 
+/// Satisfied by ways whose prompt is the text alone.
+pub(crate) fn without_gap(way: Way) -> bool {
+    !way.has_gap()
+}
+
 /// Satisfied by every way.
 pub(crate) fn all(_: Way) -> bool {
     true
@@ -114,10 +119,23 @@ pub(crate) fn undisturbed(over: &Value) -> Story {
 /// depends on the tokens alone.
 pub(crate) fn end(rig: &Rig, victims: Vec<Asked>, fate: Fate, whole: &str) {
     assert!(!victims.is_empty());
-    let (mut texts, mut counts) = (Vec::new(), Vec::new());
-    for victim in victims {
+    let (gaps, others): (Vec<_>, Vec<_>) = victims.into_iter().partition(|v| v.way.has_gap());
+    end_of_one_prompt(rig, others, fate, Some(whole));
+    end_of_one_prompt(rig, gaps, fate, None);
+}
+
+/// As [`end`], of victims with one prompt. Without `whole`, their texts are prefixes of the longest of them.
+fn end_of_one_prompt(rig: &Rig, victims: Vec<Asked>, fate: Fate, whole: Option<&str>) {
+    let stories = victims.into_iter().map(|victim| {
         let way = victim.way;
-        let story = victim.ends(rig, fate);
+        (way, victim.ends(rig, fate))
+    });
+    let stories: Vec<_> = stories.collect();
+    let told = stories.iter().map(|(_, story)| story.text());
+    let whole = whole.or_else(|| told.max_by_key(|text| text.len()));
+    let whole = whole.unwrap_or_default();
+    let (mut texts, mut counts) = (Vec::new(), Vec::new());
+    for (way, story) in &stories {
         let text = story.text().to_owned();
         assert!(whole.starts_with(&text), "{}: {text}", way.name());
         if !matches!(way, Way::Whole(_) | Way::Polled) {

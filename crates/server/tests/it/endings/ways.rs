@@ -4,7 +4,7 @@ use super::socket::Socket;
 use crate::support::Rig;
 use crate::support::automaton::{Item, Rules, Story, accept};
 use crate::support::client::{Client, Head, get};
-use crate::support::dialects::{DIALECTS, Dialect, Fate, JOBS, Words};
+use crate::support::dialects::{ALL_DIALECTS, Dialect, Fate, JOBS, Words};
 use crate::support::framing::job_shown;
 use crate::support::named::{call, send, stream_id};
 use crate::support::wait_until;
@@ -30,10 +30,14 @@ pub(crate) enum Way {
 /// All ways.
 pub(crate) fn ways() -> Vec<Way> {
     let mut ways = vec![Way::Watched, Way::Polled];
-    for dialect in &DIALECTS {
+    for dialect in &ALL_DIALECTS {
         ways.extend([Way::Streamed(dialect), Way::Whole(dialect)]);
         ways.extend([Way::Socket(dialect), Way::Joined(dialect)]);
-        ways.extend(DIALECTS.iter().map(|other| Way::Resumed(dialect, other)));
+        ways.extend(
+            ALL_DIALECTS
+                .iter()
+                .map(|other| Way::Resumed(dialect, other)),
+        );
     }
     ways
 }
@@ -66,6 +70,11 @@ impl Way {
             | Self::Joined(dialect) => dialect,
             Self::Watched | Self::Polled => JOBS,
         }
+    }
+
+    /// Whether the prompt is text around a gap, to which the model's answer is another one.
+    pub(crate) fn has_gap(self) -> bool {
+        self.dialect().name == "llama.infill"
     }
 
     /// Sends a request on a new connection. `fields` are header fields.
@@ -274,7 +283,7 @@ fn read(dialect: &Dialect, other: (Client, Head), fate: Fate) -> Result<Story, S
         // Rejected before the start: the error has the protocol of the path.
         _ if head.status >= 400 => {
             let said = client.rest(&head);
-            let known = DIALECTS.iter().any(|dialect| {
+            let known = ALL_DIALECTS.iter().any(|dialect| {
                 let (status, told) = (dialect.answered)(fate);
                 // Invalid fields have no error code of their own.
                 matches!(told, Words::Error(_, says) if said.contains(says))
