@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+from conversations import hold_all
 from processes import Alone, Cluster, get_json, until
 from streams import Question, Streams, httpx
 
@@ -178,14 +179,35 @@ async def scaling(asked):
 
 
 @row
+async def placement(asked):
+    """Conversations over two gateways and three engines with the built-in model, by each policy: cached prompts, first tokens"""
+    for number in range(1 if asked.small else 3):
+        for policy in ("round_robin", "least_loaded", "predicted"):
+            settings = {"MILLRACE_CLUSTER_PLACEMENT": policy, "MILLRACE_MODEL_THREADS": "1"}
+            async with cluster_of(asked, **settings) as cluster:
+                begin = time.monotonic()
+                turns = await hold_all([cluster.url(name) for name in cluster.gateways], 8, 8 if asked.small else 100)
+                wall = time.monotonic() - begin
+            hits = sum(turn.cached_tokens for turn in turns) / sum(turn.prompt_tokens for turn in turns)
+            first = summary([turn.first_token_s for turn in turns])
+            print(f"round {number}, {policy}: {hits:.1%} of prompts cached, first token {first} turns in {wall:.0f} s", flush=True)
+
+
+def synthesized(asked, preset, quant):
+    """The path of a model of random weights; empty for the built-in model, if the figures are of no use."""
+    model = asked.folder / f"{preset}.gguf"
+    if asked.small:
+        return ""
+    if not model.exists():
+        synth = [asked.millrace, "synth", model, "--preset", preset, "--quant", quant]
+        subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
+    return str(model)
+
+
+@row
 async def throughput(asked):
     """One engine behind one gateway beside one process, on a model of 1B whose arithmetic dominates"""
-    model = asked.folder / "1b.gguf"
-    if asked.small:
-        model = ""
-    elif not model.exists():
-        synth = [asked.millrace, "synth", model, "--preset", "llama-1b", "--quant", "Q4_K_M"]
-        subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
+    model = synthesized(asked, "llama-1b", "Q4_K_M")
     settings = {"MILLRACE_MODEL_DETERMINISTIC": "false", "MILLRACE_MODEL_CONTEXT": "2048"}
     ratios = []
     for number in range(2 if asked.small else 5):
@@ -193,10 +215,10 @@ async def throughput(asked):
         one, two = None, None
         for turn in (number, number + 1):
             if turn % 2:
-                async with cluster_of(asked, engines=1, gateways=1, model=str(model), **settings) as cluster:
+                async with cluster_of(asked, engines=1, gateways=1, model=model, **settings) as cluster:
                     two = await load(asked, cluster.url("gateway-1"), 16, 48, requests=64)
             else:
-                alone = Alone(asked.millrace, settings, str(model))
+                alone = Alone(asked.millrace, settings, model)
                 await alone.ready()
                 one = await load(asked, alone.url, 16, 48, requests=64)
                 alone.stop()

@@ -218,6 +218,8 @@ impl Worker {
         for answer in answers {
             self.publish(answer, reply.clone()).await;
         }
+        // Steps may have ended before this attempt was known: their tokens must not wait for the next look.
+        self.steps.notify_one();
     }
 
     fn take_orders(&mut self, message: &Message) {

@@ -7,8 +7,8 @@
 //! ttft   = wait + (prompt - cached prefix) / prefill rate + 1.5 steps
 //! ```
 //!
-//! Queue, pages and step come from the engine's heartbeat; what this gateway placed since the heartbeat is added, and what
-//! ended since is taken off, so that requests between two heartbeats do not all meet at one engine. Which prefix an
+//! Queue, pages and step come from the engine's heartbeat. The gateway counts its own requests, and takes from the heartbeat
+//! how many others have there, so that requests between two heartbeats do not all meet at one engine. Which prefix an
 //! engine has cached is learned from own placements and corrected by what the engine reports with the first token;
 //! nothing about it is exchanged.
 //! Engines that are predicted about equally soon are ordered by a hash of the prompt's first block and the engine:
@@ -21,7 +21,7 @@
 //! load            what the caller passes: loads of engines, the request
 //! prefix_chain    hashes of a prompt's blocks
 //! prefix_cache    blocks that one engine probably has
-//! since_heard     requests that began or ended since an engine's heartbeat
+//! since_heard     own requests at an engine, beside those that its heartbeat has counted
 //! tracked_engine  prediction and measured rates of one engine
 //! policy          the rule above, and the usual ones beside it
 //! ```

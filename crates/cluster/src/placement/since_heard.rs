@@ -1,14 +1,25 @@
-//! Requests of this gateway that began or ended at an engine since its last heartbeat, which has counted otherwise.
+//! Requests of this gateway at an engine, beside what the engine's last heartbeat has counted.
 
 use std::time::{Duration, Instant};
 
-/// A heartbeat that arrived this long after a placement counts the placement: it may have left before.
+/// A heartbeat counts the engine's requests a little before it arrives: of what began or ended at the gateway in this
+/// time before the arrival, the heartbeat may know or not.
 pub(super) const SETTLE: Duration = Duration::from_millis(50);
+/// Ended requests that are remembered until the next heartbeat; further ones count as if the heartbeat knew them.
+const ENDED_MAX: usize = 1 << 12;
 
-/// Requests that the last heartbeat of an engine does not count, and those that it counts and that have ended. At most as
-/// many as the placement tracks requests.
+/// Requests of this gateway, and those that began or ended since the last heartbeat.
+///
+/// Sequences are not added up from begun and ended ones: a request that began just before a heartbeat would count twice,
+/// and one engine would look full where all requests begin at one time. The gateway knows its own requests exactly, and
+/// takes from the heartbeat only how many there are of others.
 #[derive(Debug, Default)]
 pub(super) struct SinceHeard {
+    heard: Option<Instant>,
+    /// Own requests now.
+    own: u64,
+    /// Own requests that the last heartbeat may have counted.
+    own_counted: u64,
     begun: Vec<BegunRequest>,
     ended: Vec<EndedRequest>,
 }
@@ -25,20 +36,26 @@ struct BegunRequest {
 #[derive(Debug)]
 struct EndedRequest {
     ended: Instant,
-    /// Tokens of KV cache that the request has left.
+    /// Tokens of KV cache that the request has left; 0: it began after the heartbeat, too.
     left: u64,
 }
 
 impl SinceHeard {
-    /// Forgets what a heartbeat of this arrival has counted. An engine sends the end of a request before a heartbeat
-    /// without the request.
+    /// A heartbeat arrived at this time; called with the same time again, nothing changes.
     pub(super) fn heard(&mut self, heard: Instant) {
+        if self.heard == Some(heard) {
+            return;
+        }
+        self.heard = Some(heard);
+        let maybe_counted = self.ended.iter().filter(|e| e.ended + SETTLE >= heard);
+        self.own_counted = self.own + maybe_counted.count() as u64;
         self.begun.retain(|begun| begun.placed + SETTLE > heard);
         self.ended.retain(|ended| ended.ended >= heard);
     }
 
     /// A request was placed that may need so many tokens of KV cache.
     pub(super) fn begin(&mut self, id: u64, needed: u64, now: Instant) {
+        self.own += 1;
         self.begun.push(BegunRequest {
             id,
             placed: now,
@@ -48,17 +65,20 @@ impl SinceHeard {
 
     /// A request ended, and leaves so many tokens of KV cache.
     pub(super) fn end(&mut self, id: u64, left: u64, now: Instant) {
-        match self.begun.iter().position(|begun| begun.id == id) {
-            Some(at) => {
-                self.begun.swap_remove(at);
-            }
-            None => self.ended.push(EndedRequest { ended: now, left }),
+        self.own = self.own.saturating_sub(1);
+        let begun = self.begun.iter().position(|begun| begun.id == id);
+        if let Some(at) = begun {
+            self.begun.swap_remove(at);
+        }
+        if self.ended.len() < ENDED_MAX {
+            let left = if begun.is_some() { 0 } else { left };
+            self.ended.push(EndedRequest { ended: now, left });
         }
     }
 
     /// Sequences at the engine, of which the heartbeat `counted` so many.
     pub(super) fn sequences(&self, counted: u64) -> u64 {
-        (counted + self.begun.len() as u64).saturating_sub(self.ended.len() as u64)
+        self.own + counted.saturating_sub(self.own_counted)
     }
 
     /// Tokens of KV cache that are free beside those of the heartbeat; negative: fewer.

@@ -351,7 +351,8 @@ fn request_that_ended_since_the_heartbeat_leaves_its_slot() {
         }
         let chosen = placement.choose(&engines, &request(&tokens), now + 120 * MS);
         assert_eq!(chosen, Some(InstanceId(freed)));
-        // The next heartbeat counts anew.
+        // The next heartbeat counts anew, without one that ended at the other engine.
+        placement.ended(16 - 8 * freed, &[], now + 120 * MS);
         for engine in &mut engines {
             engine.heard = now + 200 * MS;
         }
@@ -359,4 +360,49 @@ fn request_that_ended_since_the_heartbeat_leaves_its_slot() {
         let chosen = placement.choose(&engines, &request(&tokens), now + 210 * MS);
         assert_eq!(chosen, Some(InstanceId(3 - freed)));
     }
+}
+
+/// All requests begin at one time, and the heartbeat of the first engine arrives in the middle.
+#[test]
+fn request_that_a_heartbeat_counts_at_once_is_counted_once() {
+    let now = epoch();
+    for counted in 0..=4 {
+        let mut engines = [idle(1, now), idle(2, now)];
+        let mut placement = new();
+        let mut placed = [0; 2];
+        for id in 0..16u64 {
+            let at = now + 60 * MS + id as u32 * MS;
+            if id == 8 {
+                (engines[0].heard, engines[0].running) = (at, counted);
+            }
+            let tokens = prompt(1000 * id as u32, 10);
+            let chosen = placement.choose(&engines, &request(&tokens), at).unwrap();
+            let chosen = chosen.0 as usize - 1;
+            placement.placed(id, &engines[chosen], &request(&tokens), at);
+            placed[chosen] += 1;
+        }
+        assert_eq!(placed, [8; 2], "{counted} were counted");
+    }
+}
+
+#[test]
+fn requests_of_other_gateways_are_those_that_are_not_own() {
+    let now = epoch();
+    let mut engines = [idle(1, now), idle(2, now)];
+    let mut placement = new();
+    place(&mut placement, &engines[0], 0..3, now);
+    place(&mut placement, &engines[1], 3..5, now);
+    let later = now + 250 * MS;
+    for (engine, running) in engines.iter_mut().zip([7, 8]) {
+        (engine.heard, engine.running) = (later, running);
+        engine.prefill_pending = Some(0);
+    }
+    // Four of others at the first, six at the second, which gets two free slots as two requests end.
+    let tokens = prompt(77_000, 10);
+    let chosen = placement.choose(&engines, &request(&tokens), later);
+    assert_eq!(chosen, Some(InstanceId(1)));
+    placement.ended(3, &[], later + 10 * MS);
+    placement.ended(4, &[], later + 10 * MS);
+    let chosen = placement.choose(&engines, &request(&tokens), later + 20 * MS);
+    assert_eq!(chosen, Some(InstanceId(2)));
 }
