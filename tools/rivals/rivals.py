@@ -15,7 +15,16 @@ import signal
 import statistics
 import subprocess
 
-SHAPES = {"1b": "llama-1b", "0.6b": "qwen3-0.6b", "gpt-oss-20b": "gpt-oss-20b-slice"}
+SHAPES = {
+    "1b": "llama-1b",
+    "0.6b": "qwen3-0.6b",
+    "gpt-oss-20b": "gpt-oss-20b-slice",
+    "qwen3-30b-a3b": "qwen3-30b-a3b-slice",
+    "qwen3.5-0.8b": "qwen3.5-0.8b",
+    "qwen3.5-35b-a3b": "qwen3.5-35b-a3b-slice",
+    "gemma4-e2b": "gemma4-e2b",
+    "gemma4-26b-a4b": "gemma4-26b-a4b-slice",
+}
 PROMPT, STEPS = 512, 16
 # Regime: kind, sequences, positions before.
 MODEL = {

@@ -42,8 +42,8 @@ const SHARPNESS: f32 = 1.5;
 /// Classes of a classification head.
 const CLASSES: u32 = 1;
 
-/// Names of all presets of encoders: `tiny-FAMILY` has two layers of 64, `small-FAMILY` the same of 256; those with
-/// `-rank` have a classification head.
+/// Names of all presets of encoders: `tiny-FAMILY` has two layers of 64, `small-FAMILY` the same of 256, `base-FAMILY` the
+/// twelve layers of 768 of BERT base and nomic-embed-text; those with `-rank` have a classification head.
 pub const ENCODER_PRESETS: &[&str] = &[
     "tiny-bert",
     "tiny-bert-rank",
@@ -53,6 +53,8 @@ pub const ENCODER_PRESETS: &[&str] = &[
     "small-bert-rank",
     "small-nomic-bert",
     "small-nomic-bert-rank",
+    "base-bert-rank",
+    "base-nomic-bert",
 ];
 
 /// How hidden states become one vector (`pooling_type`).
@@ -99,18 +101,19 @@ impl EncoderSpec {
         let (size, family) = name.split_once('-')?;
         let kind = EncoderKind::ALL.into_iter();
         let kind = kind.into_iter().find(|kind| kind.name() == family)?;
-        let dim = match size {
-            "tiny" => 64,
-            "small" => 256,
+        let (dim, layers, heads, ffn, context) = match size {
+            "tiny" => (64, 2, 2, 128, 64),
+            "small" => (256, 2, 2, 512, 64),
+            "base" => (768, 12, 12, 3072, 512),
             _ => return None,
         };
         Some(Self {
             kind,
             dim,
-            layers: 2,
-            heads: 2,
-            ffn: 2 * dim,
-            context: 64,
+            layers,
+            heads,
+            ffn,
+            context,
             mix: Mix::Uniform(Format::F32),
             pooling: match (ranks, kind) {
                 (true, _) => PoolingSynth::Rank,
