@@ -40,6 +40,7 @@ pub use memory::ZeroedBuffer;
 pub use ops::{
     add_assign, add_mul, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, l2_norm_in_place,
     rms_norm, rms_norm_in_place, scale, sigmoid_mul, silu_in_place, silu_mul, softcap,
+    squared_relu_mul,
 };
 pub use pool::Pool;
 pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};

@@ -91,6 +91,15 @@ pub fn gelu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
     gelu(isa, gate, up);
 }
 
+/// `gate = max(gate, 0)^2 * up`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn squared_relu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len());
+    squared_relu(isa, gate, up);
+}
+
 /// `gate = x * sigmoid(1.702 x) * (u + 1)`, where `x` is `gate`, at most 7, and `u` is `up` within -7 and 7: the
 /// activation of gpt-oss.
 ///
@@ -147,6 +156,10 @@ by_isa! {
 by_isa! { reference::sigmoid, crate::arch::rowwise::sigmoid; fn sigmoid(x: &mut [f32], gate: &[f32]) }
 by_isa! { reference::add, crate::arch::rowwise::add; fn add(x: &mut [f32], y: &[f32]) }
 by_isa! { reference::silu, crate::arch::rowwise::silu; fn silu(gate: &mut [f32], up: &[f32]) }
+by_isa! {
+    reference::squared_relu, crate::arch::rowwise::squared_relu;
+    fn squared_relu(gate: &mut [f32], up: &[f32])
+}
 by_isa! {
     reference::clamped_swiglu, crate::arch::rowwise::clamped_swiglu;
     fn clamped_swiglu(gate: &mut [f32], up: &[f32])

@@ -183,6 +183,21 @@ pub(crate) unsafe fn silu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
     unsafe { zip!(at, at, up, |x, up| gated(x, x).mul(up)) }
 }
 
+/// The second operand of the bound is the one that may be NaN, and stays.
+#[inline(always)]
+pub(crate) unsafe fn squared_relu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len());
+    let at = gate.as_mut_ptr();
+    // SAFETY: both slices have the same length.
+    unsafe {
+        let zero = L::splat(0.0);
+        zip!(at, at, up, |x, up| {
+            let x = zero.max(x);
+            x.mul(x).mul(up)
+        });
+    }
+}
+
 /// The second operand of a bound is the one that may be NaN, and stays.
 #[inline(always)]
 pub(crate) unsafe fn clamped_swiglu<L: Lanes>(gate: &mut [f32], up: &[f32]) {

@@ -71,6 +71,14 @@ pub(super) fn silu(gate: &mut [f32], up: &[f32]) {
     }
 }
 
+/// The bound does not hide a NaN.
+pub(super) fn squared_relu(gate: &mut [f32], up: &[f32]) {
+    for (gate, up) in gate.iter_mut().zip(up) {
+        let x = if *gate < 0.0 { 0.0 } else { *gate };
+        *gate = x * x * up;
+    }
+}
+
 /// Bounds do not hide a NaN.
 pub(super) fn clamped_swiglu(gate: &mut [f32], up: &[f32]) {
     for (gate, up) in gate.iter_mut().zip(up) {

@@ -2,7 +2,7 @@
 
 use super::{
     add_assign, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place,
-    scale, silu_mul, softcap,
+    scale, silu_mul, softcap, squared_relu_mul,
 };
 use crate::Isa;
 use proptest::prelude::*;
@@ -166,6 +166,19 @@ fn clamped_swiglu_is_within_its_bound() {
 }
 
 #[test]
+fn squared_relu_is_exact_and_hides_no_nan() {
+    let ones = vec![1.0; 50_000];
+    let run = |isa, x: &mut [f32]| squared_relu_mul(isa, x, &ones[..x.len()]);
+    check(0.5, &spread(20.0), run, |x| x.max(0.0).powi(2));
+    for isa in Isa::available() {
+        let mut x = [f32::NAN, -1.0, 3.0, f32::INFINITY, f32::NEG_INFINITY, -0.0];
+        squared_relu_mul(isa, &mut x, &[1.0, 1.0, -0.5, 1.0, 1.0, 1.0]);
+        assert!(x[0].is_nan(), "{isa}");
+        assert_eq!(x[1..], [0.0, -4.5, f32::INFINITY, 0.0, 0.0], "{isa}");
+    }
+}
+
+#[test]
 fn gelu_is_within_its_bound() {
     // The argument of e^u is rounded, so the relative error grows with |u|: bound by the value's size.
     let gelu =
@@ -291,6 +304,7 @@ fn vector_levels_give_equal_bits() {
             let mut y = x.clone();
             silu_mul(isa, &mut y, &up[..len]);
             clamped_swiglu_mul(isa, &mut y, &up[..len]);
+            squared_relu_mul(isa, &mut y, &up[..len]);
             gelu_mul(isa, &mut y, &up[1..]);
             softcap(isa, &mut y, 20.0);
             let mut out = vec![0.0; len];

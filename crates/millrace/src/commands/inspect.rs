@@ -91,17 +91,20 @@ fn print_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
         return print_encoder(gguf, kind, out);
     }
     match model::Config::from_gguf(gguf, None) {
-        Ok(config) => writeln!(
-            out,
-            "runs here: {} with {} layers, {} wide, {}/{} heads of {}, context {}",
-            config.architecture.name(),
-            config.layers,
-            config.dim,
-            config.heads,
-            config.kv_heads,
-            config.head_dim,
-            config.context_trained
-        )?,
+        Ok(config) => {
+            let heads = match config.heads {
+                0 => "no attention".to_owned(),
+                heads => format!("{heads}/{} heads of {}", config.kv_heads, config.head_dim),
+            };
+            writeln!(
+                out,
+                "runs here: {} with {} layers, {} wide, {heads}, context {}",
+                config.architecture.name(),
+                config.layers,
+                config.dim,
+                config.context_trained
+            )?;
+        }
         Err(why) => writeln!(out, "does not run here: {why}")?,
     }
     Ok(())

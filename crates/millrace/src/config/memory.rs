@@ -7,7 +7,7 @@ const KV_PART: u64 = 4;
 /// Minimum bytes of a KV cache.
 const KV_BYTES_MIN: u64 = 1 << 30;
 /// Positions of a KV cache, if the share holds them: a prompt of 30,000 tokens, an answer of 10,000, and others beside them.
-const KV_POSITIONS: u64 = 65_536;
+pub(crate) const KV_POSITIONS: u64 = 65_536;
 
 /// Sequences of a model with recurrent layers that have states, if the share holds them.
 pub(crate) const STATE_SEQUENCES: usize = 64;

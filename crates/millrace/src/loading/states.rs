@@ -7,6 +7,9 @@ use model::{Config, STATES_MAX};
 /// Divisor for the share of the KV memory that states have at most.
 const STATES_PART: usize = 2;
 
+/// Divisor for the share that pages have at least in a model without keys and values, where a page is a table.
+const TABLES_PART: usize = 16;
+
 /// States of sequences; none in a model without recurrent layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateBudget {
@@ -33,12 +36,15 @@ impl StateBudget {
         self.count.saturating_mul(self.each)
     }
 
-    /// As many states as a half of `kv_bytes` holds.
+    /// As many states as a half of `kv_bytes` holds, or nearly all of it in a model without keys and values.
     ///
     /// # Errors
-    /// That half has no room for the states of a single sequence.
-    pub(super) fn within(self, kv_bytes: usize) -> Result<Self, Failure> {
-        let part = kv_bytes / STATES_PART;
+    /// That part has no room for the states of a single sequence.
+    pub(super) fn within(self, kv_bytes: usize, has_keys: bool) -> Result<Self, Failure> {
+        let (part, name) = match has_keys {
+            true => (kv_bytes / STATES_PART, "half"),
+            false => (kv_bytes - kv_bytes / TABLES_PART, "fifteen sixteenths"),
+        };
         let count = match part.checked_div(self.each) {
             Some(affordable) => self.count.min(affordable),
             None => return Ok(self),
@@ -46,7 +52,7 @@ impl StateBudget {
         let sequences = EngineConfig::sequences_for(count);
         if sequences == 0 {
             return Err(Failure::user(format!(
-                "model.kv_mib = {}: half of it holds no {} states of {} bytes, which a sequence needs",
+                "model.kv_mib = {}: {name} of it has no room for {} states of {} bytes, which a sequence needs",
                 kv_bytes >> 20,
                 EngineConfig::states_for(1),
                 self.each
@@ -54,7 +60,7 @@ impl StateBudget {
         }
         if count < self.count {
             tracing::info!(
-                "at most {sequences} sequences at a time: half of model.kv_mib holds {count} states of {} bytes",
+                "at most {sequences} sequences at a time: {name} of model.kv_mib has room for {count} states of {} bytes",
                 self.each
             );
         }
@@ -72,17 +78,21 @@ mod tests {
             count: 683,
             each: 1 << 20,
         };
-        let count = |mib: usize| wanted.within(mib << 20).map(|budget| budget.count).ok();
-        assert_eq!(count(4096), Some(683));
-        assert_eq!(count(1024), Some(512));
-        assert_eq!(count(4), Some(2));
-        assert_eq!(count(3), None);
-        let why = wanted.within(2 << 20).unwrap_err().to_string();
-        assert!(
-            why.contains("model.kv_mib = 2: half of it holds no"),
-            "{why}"
-        );
+        let count = |mib: usize, has_keys| {
+            let budget = wanted.within(mib << 20, has_keys);
+            budget.map(|budget| budget.count).ok()
+        };
+        assert_eq!(count(4096, true), Some(683));
+        assert_eq!(count(1024, true), Some(512));
+        assert_eq!(count(4, true), Some(2));
+        assert_eq!(count(3, true), None);
+        assert_eq!([count(512, false), count(3, false)], [Some(480), Some(2)]);
+        for (has_keys, part) in [(true, "half"), (false, "fifteen sixteenths")] {
+            let why = wanted.within(2 << 20, has_keys).unwrap_err().to_string();
+            let begin = format!("model.kv_mib = 2: {part} of it has no room for");
+            assert!(why.contains(&begin), "{why}");
+        }
         let none = StateBudget { count: 0, each: 0 };
-        assert_eq!(none.within(0).ok(), Some(none));
+        assert_eq!(none.within(0, true).ok(), Some(none));
     }
 }

@@ -118,8 +118,11 @@ fn load_progress(packed: Packed) -> LoadProgress {
     }
 }
 
-/// Sizes of a loaded model: as many pages as the KV memory holds, and no more than all sequences could ever use; a
-/// context that fits into these pages.
+/// Bytes of a page's table, with its tokens (docs/memory.md): all that a page has in a model without keys and values.
+const PAGE_TABLE_BYTES: usize = 128 + 4 * PAGE_TOKENS;
+
+/// Sizes of a loaded model: as many pages as the KV memory holds, and no more than all sequences could ever use (without
+/// keys and values, than the usual number of sequences uses); a context that fits into these pages.
 pub(super) fn load_options(
     files: &ModelFiles,
     settings: &Settings,
@@ -134,6 +137,8 @@ pub(super) fn load_options(
     let page_bytes = config.kv_bytes(1, PAGE_TOKENS, kv);
     let page_bytes =
         page_bytes.ok_or_else(|| Failure::user("a page of this model is too large"))?;
+    let has_keys = page_bytes > 0;
+    let page_bytes = page_bytes.max(PAGE_TABLE_BYTES);
     let position_bytes = page_bytes.div_ceil(PAGE_TOKENS) as u64;
     let engine = &settings.engine;
     let states = StateBudget::wanted(&config, engine.sequences_max);
@@ -146,11 +151,13 @@ pub(super) fn load_options(
             usize::try_from(bytes).unwrap_or(usize::MAX)
         }
     };
-    let states = states.within(kv_bytes)?;
+    let states = states.within(kv_bytes, has_keys)?;
     let affordable = (kv_bytes - states.bytes()) / page_bytes;
-    let useful = engine
-        .sequences_max
-        .saturating_mul(config.context_max.div_ceil(PAGE_TOKENS));
+    let whole = config.context_max.div_ceil(PAGE_TOKENS);
+    let useful = match has_keys {
+        true => engine.sequences_max.saturating_mul(whole),
+        false => whole.max(memory::STATE_SEQUENCES * memory::KV_POSITIONS as usize / PAGE_TOKENS),
+    };
     let pages = affordable.min(useful).min(PAGES_MAX);
     if pages < 2 {
         let why = format!(

@@ -38,6 +38,21 @@ const KNOWN: &[Known] = &[
         "ibm-granite/granite-4.0-h-tiny-GGUF",
         "Q4_K_M",
     ),
+    known_repository(
+        "falcon-h1:1.5b",
+        "tiiuae/Falcon-H1-1.5B-Deep-Instruct-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "falcon-h1:7b",
+        "tiiuae/Falcon-H1-7B-Instruct-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "nemotron-nano:9b-v2",
+        "bartowski/nvidia_NVIDIA-Nemotron-Nano-9B-v2-GGUF",
+        "Q4_K_M",
+    ),
     known_repository("qwen3:4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M"),
     known_repository("qwen3:0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0"),
     known_repository("qwen3:1.7b", "Qwen/Qwen3-1.7B-GGUF", "Q8_0"),

@@ -12,11 +12,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, Reader, SegmentPool};
 
-/// One family of each kind of recurrent layers.
-const FAMILIES: [Architecture; 3] = [
+/// Families of each kind of recurrent layers, with attention in other layers, beside them, and nowhere.
+const FAMILIES: [Architecture; 5] = [
     Architecture::Qwen35,
     Architecture::GraniteHybrid,
     Architecture::Lfm2,
+    Architecture::Mamba2,
+    Architecture::FalconH1,
 ];
 const VOCAB: u32 = 400;
 const PAGE: usize = 16;

@@ -61,6 +61,12 @@ pub enum Architecture {
     Lfm2,
     /// Granite 4 with Mamba-2 layers.
     GraniteHybrid,
+    /// Mamba-2: no attention, no feed-forward part.
+    Mamba2,
+    /// Falcon H1: attention and Mamba-2 side by side.
+    FalconH1,
+    /// Nemotron H, dense: layers of one part.
+    NemotronH,
     /// gpt-oss.
     GptOss,
     /// Gemma 4, text.
@@ -71,7 +77,7 @@ pub enum Architecture {
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -101,6 +107,9 @@ impl Architecture {
         Self::Olmoe,
         Self::Lfm2,
         Self::GraniteHybrid,
+        Self::Mamba2,
+        Self::FalconH1,
+        Self::NemotronH,
         Self::GptOss,
         Self::Gemma4,
         Self::Gemma3n,
@@ -138,6 +147,9 @@ impl Architecture {
             Self::Olmoe => "olmoe",
             Self::Lfm2 => "lfm2",
             Self::GraniteHybrid => "granitehybrid",
+            Self::Mamba2 => "mamba2",
+            Self::FalconH1 => "falcon-h1",
+            Self::NemotronH => "nemotron_h",
             Self::GptOss => "gpt-oss",
             Self::Gemma4 => "gemma4",
             Self::Gemma3n => "gemma3n",

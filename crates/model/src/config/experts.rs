@@ -1,7 +1,7 @@
 //! Experts of the feed-forward part: how many there are, how many a row uses, how a row chooses.
 
 use super::keys::Keys;
-use super::traits::{ExpertRule, Traits};
+use super::traits::{ExpertRule, FeedRule, Traits};
 use super::{COLUMN_GROUP, ConfigError, grouped, limits};
 
 /// The feed-forward part of a model with experts. A router gives each row a score for each expert; the row uses the
@@ -92,10 +92,13 @@ fn dense_widths(
     traits: &Traits,
     layers: usize,
 ) -> Result<Vec<usize>, ConfigError> {
-    if !traits.layers_differ {
-        return Ok(vec![grouped(keys, DENSE, limits::HIDDEN)?; layers]);
-    }
-    let widths = keys.sizes(DENSE, layers, COLUMN_GROUP, limits::HIDDEN)?;
+    let least = match traits.feed {
+        FeedRule::Never => return Ok(vec![0; layers]),
+        FeedRule::Alone => 0,
+        _ if traits.layers_differ => COLUMN_GROUP,
+        _ => return Ok(vec![grouped(keys, DENSE, limits::HIDDEN)?; layers]),
+    };
+    let widths = keys.sizes(DENSE, layers, least, limits::HIDDEN)?;
     let widths = widths.ok_or_else(|| keys.missing(DENSE))?;
     match widths
         .iter()

@@ -17,7 +17,7 @@ fn any(architecture: Architecture, changes: &[(&str, Field)]) -> Config {
 fn family_traits_are_expected() {
     use Architecture::{
         Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Gemma3n, Gemma4, Glm4, Granite,
-        GraniteHybrid, GraniteMoe, Olmo2, Phi2,
+        GraniteHybrid, GraniteMoe, Mamba2, Olmo2, Phi2,
     };
     for architecture in Architecture::ALL {
         let config = any(architecture, &[]);
@@ -39,13 +39,14 @@ fn family_traits_are_expected() {
             _ => 1.0,
         };
         assert_eq!(scales.logits, logits, "{architecture}");
+        let dims = if architecture == Mamba2 { 0 } else { 16 };
         assert_eq!(
             (config.head_dim, config.rope.dims),
-            (16, 16),
+            (dims, dims),
             "{architecture}"
         );
         let query = match architecture {
-            Gemma3n | Gemma4 => 1.0,
+            Gemma3n | Gemma4 | Mamba2 => 1.0,
             _ => 0.25,
         };
         assert_eq!(scales.query, query, "{architecture}");
@@ -122,6 +123,8 @@ fn layers_without_rope_follow_the_rule() {
     assert_eq!(roped("granite", &[finetuned(true)]), [true; 5]);
     assert_eq!(roped("granite", &[finetuned(false)]), [false; 5]);
     assert_eq!(roped("llama", &[finetuned(false)]), [true; 5]);
+    assert_eq!(roped("falcon-h1", &[]), [true; 5]);
+    assert_eq!(roped("mamba2", &[]), [false; 5]);
 }
 
 #[test]

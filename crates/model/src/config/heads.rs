@@ -18,6 +18,14 @@ pub(crate) struct HeadSizes {
 }
 
 impl HeadSizes {
+    /// No heads: a model without attention.
+    pub(super) const NONE: Self = Self {
+        queries: 0,
+        keys: 0,
+        dim: 0,
+        local_dim: 0,
+    };
+
     /// The heads of a model whose layers are all alike.
     pub(crate) fn read(keys: &Keys<'_>, dim: usize) -> Result<Self, ConfigError> {
         let queries = keys.required(QUERIES, 1, limits::HEADS)?;

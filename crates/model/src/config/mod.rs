@@ -43,8 +43,9 @@ pub use traits::Gate;
 use crate::gguf::{FromValue, Gguf};
 use keys::Keys;
 use limits::COLUMN_GROUP;
+use recurrent_rule::RecurrentRule;
 use rope::RopeSizes;
-use traits::Traits;
+use traits::{FeedRule, Traits};
 
 /// Configuration of a decoder: all numbers that the forward pass needs besides the weights.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +66,7 @@ pub struct Config {
     pub experts: Option<ExpertsConfig>,
     /// Query heads; a multiple of `kv_heads`.
     pub heads: usize,
-    /// Key and value heads of a layer without a window.
+    /// Key and value heads of a layer without a window; 0 in a model without attention.
     pub kv_heads: usize,
     /// Elements of a head of a layer without a window.
     pub head_dim: usize,
@@ -114,9 +115,11 @@ impl Config {
         let windows = windows::read(&keys, traits.windows, layers)?;
         let (heads, mut shapes) =
             LayerShape::read_all(&keys, &traits, dim, &windows, &feed_forward.hidden)?;
-        let attends: Vec<_> = shapes.iter().map(LayerShape::attends).collect();
-        let recurrent = recurrent::read(&keys, &traits, dim, &attends, layers_ignored)?;
-        if let Some(recurrent) = &recurrent {
+        let recurrent = recurrent::read(&keys, &traits, dim, &shapes, layers_ignored)?;
+        let beside = traits
+            .recurrent
+            .is_some_and(RecurrentRule::is_beside_attention);
+        if let Some(recurrent) = recurrent.as_ref().filter(|_| !beside) {
             LayerShape::take_attention(&mut shapes, &recurrent.layers);
         }
         let (context_trained, context_max) = read_context(&keys, context_max)?;
@@ -280,12 +283,18 @@ fn read_layers(keys: &Keys<'_>) -> Result<(usize, usize), ConfigError> {
 }
 
 fn read_eps(keys: &Keys<'_>, traits: &Traits) -> Result<f32, ConfigError> {
-    let name = match traits.layer_norms {
-        true => "attention.layer_norm_epsilon",
-        false => "attention.layer_norm_rms_epsilon",
+    const LAYER: &str = "attention.layer_norm_epsilon";
+    const RMS: &str = "attention.layer_norm_rms_epsilon";
+    let (name, other) = match traits.layer_norms {
+        true => (LAYER, None),
+        // Files of Nemotron H may have the other key only.
+        false => (RMS, (traits.feed == FeedRule::Alone).then_some(LAYER)),
     };
-    keys.float(name, limits::EPS)?
-        .ok_or_else(|| keys.missing(name))
+    let mut found = keys.float(name, limits::EPS)?;
+    if let Some(other) = other.filter(|_| found.is_none()) {
+        found = keys.float(other, limits::EPS)?;
+    }
+    found.ok_or_else(|| keys.missing(name))
 }
 
 /// A soft cap; 0 for none.

@@ -3,14 +3,15 @@
 use super::error::ConfigError;
 use super::keys::Keys;
 use super::limits;
-use super::recurrent_rule::RecurrentRule;
+use super::recurrent_rule::{MambaLayers, RecurrentRule};
+use super::shapes::LayerShape;
 use super::traits::Traits;
 use kernels::{STATE_COLUMN_GROUP, ScanRule, ScanShape, StateShape};
 
 /// The recurrent layers of a model, which keep a state of fixed size in place of keys and values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecurrentConfig {
-    /// Whether each layer is recurrent; at least one is, and at least one is not.
+    /// Whether each layer is recurrent; at least one is.
     pub layers: Vec<bool>,
     /// Taps of the convolution over time.
     pub taps: usize,
@@ -39,13 +40,13 @@ const KV_HEADS: &str = "attention.head_count_kv";
 /// Each layer is recurrent except each fourth, unless the metadata say otherwise.
 const PERIOD_DEFAULT: usize = 4;
 
-/// Reads the recurrent layers of a family that has them, in a stream `dim` wide. `attends`: which layers have key and value
-/// heads; `ignored` layers more are in the file.
+/// Reads the recurrent layers of a family that has them, in a stream `dim` wide, with layers of these shapes; `ignored`
+/// layers more are in the file.
 pub(super) fn read(
     keys: &Keys<'_>,
     traits: &Traits,
     dim: usize,
-    attends: &[bool],
+    shapes: &[LayerShape],
     ignored: usize,
 ) -> Result<Option<RecurrentConfig>, ConfigError> {
     let Some(rule) = traits.recurrent else {
@@ -53,19 +54,37 @@ pub(super) fn read(
     };
     let (taps, part) = match rule {
         RecurrentRule::Delta { grouped } => (TAPS, RecurrentPart::Scan(read_delta(keys, grouped)?)),
-        RecurrentRule::Mamba => (TAPS, RecurrentPart::Scan(read_mamba(keys)?)),
+        RecurrentRule::Mamba(_) => (TAPS, RecurrentPart::Scan(read_mamba(keys)?)),
         RecurrentRule::Convolution => ("shortconv.l_cache", RecurrentPart::Nothing(dim)),
     };
     let taps = keys.required(taps, 2, limits::TAPS)?;
     let layers = match rule {
-        RecurrentRule::Delta { .. } => read_layers(keys, attends.len(), ignored)?,
-        _ => {
-            let layers: Vec<_> = attends.iter().map(|attends| !attends).collect();
+        RecurrentRule::Delta { .. } => read_layers(keys, shapes.len(), ignored)?,
+        RecurrentRule::Mamba(MambaLayers::BesideAttention | MambaLayers::All) => {
+            vec![true; shapes.len()]
+        }
+        RecurrentRule::Mamba(MambaLayers::WithoutOthers) => layers_without_others(keys, shapes)?,
+        RecurrentRule::Mamba(MambaLayers::WithoutHeads) | RecurrentRule::Convolution => {
+            let layers: Vec<_> = shapes.iter().map(|shape| !shape.attends()).collect();
             check_layers(keys, KV_HEADS, &layers)?;
             layers
         }
     };
     Ok(Some(RecurrentConfig { layers, taps, part }))
+}
+
+/// The layers with neither attention nor a feed-forward part; rejects a layer with both.
+fn layers_without_others(keys: &Keys<'_>, shapes: &[LayerShape]) -> Result<Vec<bool>, ConfigError> {
+    let mut each = Vec::with_capacity(shapes.len());
+    for (layer, shape) in shapes.iter().enumerate() {
+        if shape.attends() && shape.hidden > 0 {
+            let bound = format!("0 in layer {layer}, which has a feed-forward part");
+            return Err(keys.range(KV_HEADS, shape.kv_heads, bound));
+        }
+        each.push(!shape.attends() && shape.hidden == 0);
+    }
+    check_layers(keys, KV_HEADS, &each)?;
+    Ok(each)
 }
 
 /// Heads of values and of keys.

@@ -156,7 +156,106 @@ fn sizes_of_mamba_are_bounded_by_name() {
         ("ssm.inner_size", 1 << 20, "at most 1024"),
         ("ssm.group_count", 3, "must be a multiple of 3"),
     ] {
-        let error = read(&with("granitehybrid", &[(key, Field::U32(value))])).unwrap_err();
-        assert!(error.to_string().contains(why), "{error}");
+        for name in ["granitehybrid", "mamba2", "falcon-h1", "nemotron_h"] {
+            let error = read(&with(name, &[(key, Field::U32(value))])).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains(&format!("`{name}.ssm.")), "{error}");
+            assert!(error.contains(why), "{error}");
+        }
     }
+}
+
+#[test]
+fn all_layers_are_recurrent_beside_attention_or_without() {
+    let mamba = read(&keys("mamba2")).unwrap();
+    assert_eq!(mamba.recurrent.as_ref().unwrap().layers, [true; 2]);
+    assert_eq!((mamba.heads, mamba.kv_heads, mamba.hidden), (0, 0, 0));
+    assert!(mamba.kv_shapes(9, 32, KvKind::F16).is_empty());
+    assert_eq!(mamba.kv_bytes(9, 32, KvKind::F16), Some(0));
+    assert_eq!(
+        (
+            mamba.query_cols(),
+            mamba.kv_cols(),
+            mamba.last_stored_layer()
+        ),
+        (0, 0, 1)
+    );
+    // What converters write, and llama.cpp asks for.
+    let written = [
+        ("attention.head_count", Field::U32(0)),
+        ("feed_forward_length", Field::U32(0)),
+    ];
+    assert_eq!(read(&with("mamba2", &written)).unwrap(), mamba);
+
+    let falcon = read(&keys("falcon-h1")).unwrap();
+    assert_eq!(falcon.recurrent.as_ref().unwrap().layers, [true; 2]);
+    assert!(falcon.shapes.iter().all(LayerShape::attends));
+    assert_eq!(falcon.kv_shapes(1, 32, KvKind::F16)[0].layers, 2);
+    assert_eq!(falcon.state_bytes(), mamba.state_bytes());
+    assert!(falcon.state_bytes().is_some());
+}
+
+#[test]
+fn layers_of_one_part_are_told_by_two_lists() {
+    let nemotron = |heads: &[i32], widths: &[i32]| {
+        let changes = [
+            ("block_count", Field::U32(heads.len() as u32)),
+            ("attention.head_count_kv", Field::I32s(heads.to_vec())),
+            ("feed_forward_length", Field::I32s(widths.to_vec())),
+        ];
+        read(&with("nemotron_h", &changes)).map_err(|error| error.to_string())
+    };
+    let config = nemotron(&[0, 0, 2, 0, 0], &[0, 96, 0, 0, 64]).unwrap();
+    let recurrent = config.recurrent.as_ref().unwrap();
+    assert_eq!(recurrent.layers, [true, false, false, true, false]);
+    let attends: Vec<_> = config.shapes.iter().map(LayerShape::attends).collect();
+    assert_eq!(attends, [false, false, true, false, false]);
+    // The last layer stores nothing.
+    assert_eq!((config.hidden, config.last_stored_layer()), (96, 3));
+    assert_eq!(config.kv_shapes(1, 32, KvKind::F16)[0].layers, 1);
+    for (heads, widths, why) in [
+        (
+            &[0, 2][..],
+            &[0, 96][..],
+            "head_count_kv` is 2, must be 0 in layer 1, which has a feed",
+        ),
+        (
+            &[2, 2],
+            &[0, 0],
+            "head_count_kv` is none, must be recurrent layers and others",
+        ),
+        (
+            &[0, 0],
+            &[0, 0],
+            "head_count_kv` is all, must be recurrent layers and others",
+        ),
+        (
+            &[0, 0],
+            &[0, 95],
+            "feed_forward_length` is 95, must be a multiple of 32",
+        ),
+        (
+            &[0, 0],
+            &[0, -1],
+            "feed_forward_length` is -1, must be 0 to 1048576",
+        ),
+        (
+            &[0, 0],
+            &[96],
+            "feed_forward_length` is 1, must be 2 long, one for each layer",
+        ),
+    ] {
+        let error = nemotron(heads, widths).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+    let mut eps = keys("nemotron_h");
+    eps.retain(|(key, _)| !key.ends_with("layer_norm_rms_epsilon"));
+    let error = read(&eps).unwrap_err().to_string();
+    assert!(
+        error.contains("layer_norm_rms_epsilon` is missing"),
+        "{error}"
+    );
+    let other = "nemotron_h.attention.layer_norm_epsilon".to_owned();
+    eps.push((other, Field::F32(0.5)));
+    assert_eq!(read(&eps).unwrap().norm_eps, 0.5);
 }

@@ -105,8 +105,11 @@ pub(super) fn read(
     Ok((global, local))
 }
 
-/// The number of rotated elements of a head of `head_dim`.
+/// The number of rotated elements of a head of `head_dim`; 0 for a model without attention.
 fn read_dims(keys: &Keys<'_>, name: &str, head_dim: usize) -> Result<Option<usize>, ConfigError> {
+    if head_dim == 0 {
+        return Ok(None);
+    }
     match keys.size(name, 2, head_dim)? {
         Some(dims) if !dims.is_multiple_of(2) => Err(keys.range(name, dims, "even")),
         dims => Ok(dims),

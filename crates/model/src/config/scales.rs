@@ -67,7 +67,7 @@ impl Scales {
 }
 
 fn query_scale(traits: &Traits, layers: usize, dim: usize, heads: &HeadSizes) -> f32 {
-    if traits.unscaled_scores {
+    if traits.unscaled_scores || heads.queries == 0 {
         return 1.0;
     }
     let by_dim = traits.layers_scaled_by_dim == Some(layers);

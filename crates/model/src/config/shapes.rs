@@ -14,7 +14,7 @@ pub struct LayerShape {
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
-    /// Width of the feed-forward part; beside experts, of the shared expert, or 0.
+    /// Width of the feed-forward part, 0 in a layer without one; beside experts, of the shared expert, or 0.
     pub hidden: usize,
     /// The layer whose keys and values are read: this layer, or an earlier one, and then this layer stores none.
     pub kv_layer: usize,
@@ -40,10 +40,14 @@ impl LayerShape {
             check_states(keys)?;
         }
         let layers = windows.len();
+        let recurrent = traits.recurrent;
         let (heads, each) = match traits.layers_differ {
             true => HeadSizes::read_each(keys, dim, windows, 1)?,
-            false if traits.recurrent.is_some_and(RecurrentRule::lists_attention) => {
+            false if recurrent.is_some_and(RecurrentRule::lists_attention) => {
                 HeadSizes::read_each(keys, dim, windows, 0)?
+            }
+            false if recurrent.is_some_and(RecurrentRule::replaces_all_attention) => {
+                (HeadSizes::NONE, vec![0; layers])
             }
             false => {
                 let heads = HeadSizes::read(keys, dim)?;
@@ -123,8 +127,8 @@ impl Config {
     /// Bytes of the KV caches with `pages` pages when fully used; `None` if they overflow the address space.
     pub fn kv_bytes(&self, pages: usize, page_tokens: usize, kind: KvKind) -> Option<usize> {
         let shapes = self.kv_shapes(pages, page_tokens, kind);
-        let bytes = shapes.iter().map(KvShape::bytes);
-        bytes.reduce(|sum, bytes| sum?.checked_add(bytes?))?
+        let mut bytes = shapes.iter().map(KvShape::bytes);
+        bytes.try_fold(0_usize, |sum, bytes| sum.checked_add(bytes?))
     }
 
     /// Where each layer with attention finds its keys and values.
@@ -160,10 +164,14 @@ impl Config {
 
     /// The last layer that stores something for later tokens: keys and values, or a state.
     pub(crate) fn last_stored_layer(&self) -> usize {
+        let recurrent = self.recurrent.as_ref();
+        let keeps_state = |layer: usize| recurrent.is_some_and(|kept| kept.layers[layer]);
         let layers = self.shapes.iter().enumerate();
         layers
             .rev()
-            .find(|(layer, shape)| shape.kv_layer == *layer)
+            .find(|(layer, shape)| {
+                shape.attends() && shape.kv_layer == *layer || keeps_state(*layer)
+            })
             .map_or(0, |(layer, _)| layer)
     }
 }

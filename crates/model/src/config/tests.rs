@@ -4,6 +4,7 @@ use super::{Config, ConfigError};
 use crate::gguf::Gguf;
 
 /// Keys of a plain two-layer decoder of family `name`.
+#[expect(clippy::too_many_lines, reason = "a table of keys")]
 pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
     let plain = [
         ("context_length", Field::U32(128)),
@@ -43,13 +44,19 @@ pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
         ];
         keys.extend(recurrent.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
     }
-    if ["lfm2", "granitehybrid"].contains(&name) {
+    if ["lfm2", "granitehybrid", "nemotron_h"].contains(&name) {
         // The first layer has no attention.
         keys.retain(|(key, _)| !key.ends_with("head_count_kv"));
         keys.push((
             format!("{name}.attention.head_count_kv"),
             Field::I32s(vec![0, 2]),
         ));
+    }
+    if name == "nemotron_h" {
+        keys.retain(|(key, _)| !key.ends_with("feed_forward_length"));
+        keys.push((format!("{name}.feed_forward_length"), Field::U32(0)));
+    }
+    if ["lfm2", "granitehybrid", "mamba2", "falcon-h1", "nemotron_h"].contains(&name) {
         let recurrent = [
             ("shortconv.l_cache", 3),
             ("ssm.conv_kernel", 4),

@@ -15,6 +15,8 @@ pub enum Gate {
     Silu,
     /// Gelu, tanh approximation.
     Gelu,
+    /// `max(x, 0)^2`.
+    SquaredRelu,
     /// SwiGLU within bounds, with one added to what the gate multiplies (gpt-oss).
     ClampedSwiglu,
 }
@@ -73,6 +75,8 @@ pub(crate) enum RopeLayers {
     Windowed,
     /// All, or none if `rope.scaling.finetuned` is false.
     IfFinetuned,
+    /// None.
+    Never,
 }
 
 /// Norm of queries and keys.
@@ -110,6 +114,10 @@ pub(crate) enum FeedRule {
     AsAttention,
     /// The stream after attention if the file has the norm, else what attention reads.
     ByNorm,
+    /// What attention would read: a feed-forward part is a layer of its own.
+    Alone,
+    /// Nothing: there is no feed-forward part.
+    Never,
 }
 
 /// Meaning of the key `logit_scale`.
@@ -176,6 +184,8 @@ pub(crate) struct Traits {
     pub(crate) output_norm: &'static str,
     /// Name of the norm before the feed-forward part.
     pub(crate) feed_norm: &'static str,
+    /// Whether the name of that norm's tensor lacks `.weight`.
+    pub(crate) bare_feed_norm: bool,
     /// Embeddings are multiplied by `sqrt(dim)`.
     pub(crate) scaled_embedding: bool,
     /// The keys `embedding_scale`, `residual_scale` and `attention.scale` are read.
@@ -231,6 +241,7 @@ const PLAIN: Traits = Traits {
     feed: FeedRule::AfterAttention,
     output_norm: "output_norm",
     feed_norm: "ffn_norm",
+    bare_feed_norm: false,
     scaled_embedding: false,
     multipliers: false,
     logit_scale: LogitScale::Never,
@@ -307,6 +318,7 @@ const fn experts(required: bool, normalized: bool, shared: bool) -> ExpertRule {
 
 impl Architecture {
     #[rustfmt::skip] // a table
+    #[expect(clippy::too_many_lines, reason = "a table of families")]
     pub(crate) const fn traits(self) -> Traits {
         match self {
             Self::Llama => Traits { experts: experts(false, true, false), ..LLAMA },
@@ -320,6 +332,9 @@ impl Architecture {
                 multipliers: true, logit_scale: LogitScale::Divisor, experts: experts(true, true, true), ..LLAMA
             },
             Self::GraniteHybrid => recurrent::GRANITE_HYBRID,
+            Self::Mamba2 => recurrent::MAMBA2,
+            Self::FalconH1 => recurrent::FALCON_H1,
+            Self::NemotronH => recurrent::NEMOTRON_H,
             Self::Lfm2 => recurrent::LFM2,
             Self::Qwen2 | Self::Qwen2Vl => PLAIN,
             Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },

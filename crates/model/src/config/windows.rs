@@ -54,6 +54,7 @@ pub(super) fn read_roped(
         RopeLayers::All | RopeLayers::IfFinetuned => finetuned,
         RopeLayers::AllBut { period } => (layer + 1) % period != 0,
         RopeLayers::Windowed => window.is_some() || !some_windowed,
+        RopeLayers::Never => false,
     };
     Ok(windows.iter().enumerate().map(roped).collect())
 }

@@ -10,7 +10,7 @@ use crate::norm::{Norm, keep_largest, sum_of_products};
 use crate::weights::Recurrent;
 use kernels::{
     Activations, AttentionParams, Isa, Pool, attend, clamped_swiglu_mul, gelu_mul, sigmoid_mul,
-    silu_mul,
+    silu_mul, squared_relu_mul,
 };
 
 impl Decoder {
@@ -24,15 +24,17 @@ impl Decoder {
         tables: &[u32],
     ) {
         self.scratch.set_shape(config.heads, &config.shapes[index]);
-        let rows_are_left = match &layer.attention {
-            Some(attention) => self.store_and_attend(config, index, attention, tables),
-            None => self.recur(config, index, layer),
-        };
-        if !rows_are_left {
-            return;
+        if layer.mixes() {
+            if !self.mix(config, index, layer, tables) {
+                return;
+            }
+            let post = layer.attention_post_norm.as_ref();
+            if !layer.feeds() {
+                self.add_update(config, post, None, next);
+                return;
+            }
+            self.add_update(config, post, None, &layer.hidden_input);
         }
-        let post = layer.attention_post_norm.as_ref();
-        self.add_update(config, post, None, &layer.hidden_input);
         self.feed_forward(config, layer);
         let (post, factor) = (layer.hidden_post_norm.as_ref(), layer.output_scale);
         match &layer.per_layer {
@@ -43,6 +45,22 @@ impl Decoder {
                 self.add_update(config, Some(&update.post_norm), factor, next);
             }
         }
+    }
+
+    /// Computes attention or the recurrent part, from `normed` to `update`, and stores what later tokens need. Where a layer
+    /// has both, the update of the recurrent part is added first. Returns whether rows are left, as below.
+    fn mix(&mut self, config: &Config, index: usize, layer: &Layer, tables: &[u32]) -> bool {
+        let recurrent = layer.recurrent.as_ref();
+        if let Some(recurrent) = recurrent {
+            self.recur(config, index, recurrent);
+        }
+        let Some(attention) = &layer.attention else {
+            return self.keep_wanted_updates(index);
+        };
+        if recurrent.is_some() {
+            self.add_update(config, None, None, &BlockInput::AsAttention);
+        }
+        self.store_and_attend(config, index, attention, tables)
     }
 
     /// Stores keys and values from `normed`, and computes the attention. Returns whether rows are left: after the last layer
@@ -65,15 +83,18 @@ impl Decoder {
         true
     }
 
-    /// Computes the recurrent part from `normed` to `update`, and stores the states. Returns whether rows are left, as above.
-    fn recur(&mut self, config: &Config, index: usize, layer: &Layer) -> bool {
+    /// Computes the recurrent part from `normed` to `update`, and stores the states.
+    fn recur(&mut self, config: &Config, index: usize, layer: &Recurrent) {
         self.load_normed();
-        match &layer.recurrent {
-            Some(Recurrent::Delta(layer)) => self.delta(config, index, layer),
-            Some(Recurrent::Mamba(layer)) => self.mamba(config, index, layer),
-            Some(Recurrent::Convolution(layer)) => self.short_conv(index, layer),
-            None => {}
+        match layer {
+            Recurrent::Delta(layer) => self.delta(config, index, layer),
+            Recurrent::Mamba(layer) => self.mamba(config, index, layer),
+            Recurrent::Convolution(layer) => self.short_conv(index, layer),
         }
+    }
+
+    /// Drops the rows without outputs, with their updates, after the last layer that stores. Returns whether rows are left.
+    fn keep_wanted_updates(&mut self, index: usize) -> bool {
         if index < self.last_stored_layer {
             return true;
         }
@@ -348,6 +369,9 @@ pub(super) fn activate<'a>(
 ) {
     match kind {
         Gate::Silu => pool.rows(gate, hidden, |row, gate| silu_mul(isa, gate, up(row))),
+        Gate::SquaredRelu => pool.rows(gate, hidden, |row, gate| {
+            squared_relu_mul(isa, gate, up(row));
+        }),
         Gate::Gelu => pool.rows(gate, hidden, |row, gate| gelu_mul(isa, gate, up(row))),
         Gate::ClampedSwiglu => pool.rows(gate, hidden, |row, gate| {
             clamped_swiglu_mul(isa, gate, up(row));

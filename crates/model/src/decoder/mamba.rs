@@ -53,9 +53,9 @@ impl Decoder {
                 add_scaled(isa, out, value, *factor);
             }
             silu_mul(isa, gate, out);
-            layer
-                .norm
-                .apply_to_parts(isa, eps, gate, cols / heads.key_heads);
+            if let Some(norm) = &layer.norm {
+                norm.apply_to_parts(isa, eps, gate, cols / heads.key_heads);
+            }
         });
         activations.load(isa, pool, gate, rows, cols);
         let update = self.scratch.update.head_mut(rows);

@@ -3,6 +3,7 @@
 use super::spec::{RopeScaling, SynthSpec};
 use crate::config::Architecture;
 use crate::config::recurrent_rule::RecurrentRule;
+use crate::config::traits::{FeedRule, RopeLayers};
 use crate::gguf::GgufWriter;
 
 /// Adds all keys except the tokenizer.
@@ -24,19 +25,16 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         .u32(&key("context_length"), spec.context)
         .u32(&key("embedding_length"), spec.dim)
         .u32(&key("block_count"), spec.layers)
-        .u32(&key("attention.head_count"), spec.heads)
-        .u32(&key("attention.key_length"), spec.head_dim)
-        .u32(&key("attention.value_length"), spec.head_dim)
         .f32(&key(epsilon_key(spec)), epsilon(spec.architecture))
         .u32(&key("vocab_size"), spec.vocab);
+    put_attention(spec, out);
     match spec.differing {
         Some(_) => spec.put_layers(out),
-        None => {
-            out.u32(&key("feed_forward_length"), dense_width(spec));
-            put_kv_heads(spec, out);
-        }
+        None => put_widths(spec, out),
     }
-    put_rope(spec, out);
+    if spec.architecture.traits().roped != RopeLayers::Never {
+        put_rope(spec, out);
+    }
     if let Some(recurrent) = &spec.recurrent {
         recurrent.put(spec.architecture, out);
     }
@@ -60,19 +58,51 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
     }
 }
 
-/// The number of key and value heads, of each layer where those with attention are listed so.
-fn put_kv_heads(spec: &SynthSpec, out: &mut GgufWriter) {
-    let key = format!("{}.attention.head_count_kv", spec.architecture);
+/// Heads of attention: a model without attention has none.
+fn put_attention(spec: &SynthSpec, out: &mut GgufWriter) {
+    let key = |part: &str| format!("{}.attention.{part}", spec.architecture);
     let rule = spec.architecture.traits().recurrent;
-    if !rule.is_some_and(RecurrentRule::lists_attention) {
-        out.u32(&key, spec.kv_heads);
+    if rule.is_some_and(RecurrentRule::replaces_all_attention) {
+        // llama.cpp asks for it.
+        out.u32(&key("head_count"), 0);
         return;
     }
-    let heads = |layer| match spec.recurrent_in(layer) {
-        Some(_) => 0,
-        None => spec.kv_heads as i32,
+    out.u32(&key("head_count"), spec.heads)
+        .u32(&key("key_length"), spec.head_dim)
+        .u32(&key("value_length"), spec.head_dim);
+    if spec.differing.is_none() {
+        put_kv_heads(spec, &key("head_count_kv"), out);
+    }
+}
+
+/// The number of key and value heads, of each layer where those with attention are listed so.
+fn put_kv_heads(spec: &SynthSpec, key: &str, out: &mut GgufWriter) {
+    let rule = spec.architecture.traits().recurrent;
+    if !rule.is_some_and(RecurrentRule::lists_attention) {
+        out.u32(key, spec.kv_heads);
+        return;
+    }
+    let heads = |layer| match spec.parts_of(layer).attends {
+        true => spec.kv_heads as i32,
+        false => 0,
     };
-    out.i32s(&key, &(0..spec.layers).map(heads).collect::<Vec<_>>());
+    out.i32s(key, &(0..spec.layers).map(heads).collect::<Vec<_>>());
+}
+
+/// The width of the feed-forward part, of each layer where it is a layer of its own.
+fn put_widths(spec: &SynthSpec, out: &mut GgufWriter) {
+    let key = format!("{}.feed_forward_length", spec.architecture);
+    match spec.architecture.traits().feed {
+        FeedRule::Never => out.u32(&key, 0),
+        FeedRule::Alone => {
+            let width = |layer| match spec.parts_of(layer).feeds {
+                true => spec.ffn as i32,
+                false => 0,
+            };
+            out.i32s(&key, &(0..spec.layers).map(width).collect::<Vec<_>>())
+        }
+        _ => out.u32(&key, dense_width(spec)),
+    };
 }
 
 /// The width of experts, except in a family with a key for it.
@@ -122,7 +152,8 @@ fn put_scales(spec: &SynthSpec, out: &mut GgufWriter) {
 }
 
 fn epsilon_key(spec: &SynthSpec) -> &'static str {
-    match spec.architecture.traits().layer_norms {
+    let traits = spec.architecture.traits();
+    match traits.layer_norms || traits.feed == FeedRule::Alone {
         true => "attention.layer_norm_epsilon",
         false => "attention.layer_norm_rms_epsilon",
     }

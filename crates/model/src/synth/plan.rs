@@ -60,7 +60,7 @@ impl SynthSpec {
         };
         planner.model()?;
         for layer in 0..self.layers {
-            planner.attention(layer)?;
+            planner.mixing_parts(layer)?;
             planner.feed_forward(layer)?;
             planner.layer_update(layer)?;
             planner.layer_states(layer);
@@ -94,18 +94,27 @@ impl Planner<'_> {
         self.layer_inputs()
     }
 
+    /// Attention, a recurrent part, or both, with the norm before.
+    fn mixing_parts(&mut self, layer: u32) -> Result<(), SynthError> {
+        if self.traits.pre_norms {
+            self.stream_norm(&format!("blk.{layer}.attn_norm"), 1.0);
+        }
+        let parts = self.spec.parts_of(layer);
+        if let Some(recurrent) = parts.recurrent {
+            self.recurrent(layer, recurrent)?;
+        }
+        match parts.attends {
+            true => self.attention(layer),
+            false => Ok(()),
+        }
+    }
+
     fn attention(&mut self, layer: u32) -> Result<(), SynthError> {
         use Architecture::{GptOss, Phi2, Phi3, Qwen2, Qwen2Vl, StableLm};
         let spec = self.spec;
         let name = |part: &str| format!("blk.{layer}.{part}");
         let sizes = spec.sizes_of(layer);
         let (q, kv) = (spec.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
-        if self.traits.pre_norms {
-            self.stream_norm(&name("attn_norm"), 1.0);
-        }
-        if let Some(recurrent) = spec.recurrent_in(layer) {
-            return self.recurrent(layer, recurrent);
-        }
         if spec.architecture == Phi3 {
             let rows = q + 2 * kv;
             let role = Role::Value(layer);
@@ -160,14 +169,19 @@ impl Planner<'_> {
 
     fn feed_forward(&mut self, layer: u32) -> Result<(), SynthError> {
         let (spec, traits) = (self.spec, self.traits);
+        if !spec.parts_of(layer).feeds {
+            return Ok(());
+        }
         let (dim, ffn) = (spec.dim, spec.sizes_of(layer).ffn);
         let name = |part: &str| format!("blk.{layer}.{part}");
         let parallel = match traits.feed {
             FeedRule::AfterAttention => false,
-            FeedRule::AsAttention => true,
+            FeedRule::AsAttention | FeedRule::Alone | FeedRule::Never => true,
             FeedRule::ByNorm => spec.has_each_head_norm(),
         };
-        if traits.pre_norms && !parallel {
+        if traits.bare_feed_norm {
+            self.norm(name(traits.feed_norm), dim, 1.0);
+        } else if traits.pre_norms && !parallel {
             self.stream_norm(&name(traits.feed_norm), 1.0);
         }
         match spec.experts {
@@ -182,7 +196,7 @@ impl Planner<'_> {
         }
         self.matrix(name("ffn_up.weight"), dim, up, Role::Plain, 1.0)?;
         self.matrix(name("ffn_down.weight"), ffn, dim, Role::Down(layer), 1.0)?;
-        if !traits.gated {
+        if spec.architecture == Architecture::Phi2 {
             self.bias(&name("ffn_up"), ffn);
             self.bias(&name("ffn_down"), dim);
         }

@@ -3,13 +3,13 @@
 /// Names of all presets.
 ///
 /// * `llama-1b`, `qwen3-0.6b`: the shapes of Llama 3.2 1B and Qwen 3 0.6B, as Q4_K_M;
-/// * `tiny-ARCHITECTURE`: two to four layers of 64, f32, for tests of every format with blocks of 32;
+/// * `tiny-ARCHITECTURE`: two to six layers of 64 (Gemma 3n: 22), f32, for tests of every format with blocks of 32;
 /// * `small-ARCHITECTURE`: the same of 256, for formats with blocks of 256;
 /// * `qwen3-30b-a3b-slice`: four of the 48 layers of Qwen 3 30B A3B, as Q4_K_M;
 /// * `gpt-oss-20b-slice`: four of the 24 layers of gpt-oss 20B, experts in MXFP4 and the rest in Q8_0;
 /// * `gemma4-e2b`, and `gemma4-26b-a4b-slice`: Gemma 4 E2B, and six of the 30 layers of 26B A4B, as Q4_K_M;
 /// * `qwen3.5-0.8b`, and `qwen3.5-9b-slice`: Qwen 3.5 0.8B, and four of the 32 layers of 9B and of the 40 of 35B A3B, as
-///   Q4_K_M;
+///   Q4_K_M; `mamba2-370m`: Mamba-2 370M, as Q4_K_M;
 /// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
 /// * `tiny-gemma4` as E2B, `-31b` without per-layer embeddings and shared keys and values, `-26b` with experts;
 /// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
@@ -23,6 +23,7 @@ pub const PRESETS: &[&str] = &[
     "qwen3.5-0.8b",
     "qwen3.5-9b-slice",
     "qwen3.5-35b-a3b-slice",
+    "mamba2-370m",
     "server-layer",
     "tiny-llama",
     "tiny-qwen2",
@@ -55,6 +56,9 @@ pub const PRESETS: &[&str] = &[
     "tiny-lfm2",
     "tiny-granitehybrid",
     "tiny-granitehybrid-moe",
+    "tiny-mamba2",
+    "tiny-falcon-h1",
+    "tiny-nemotron_h",
     "tiny-gpt-oss",
     "tiny-gemma3n",
     "tiny-gemma4",
@@ -91,6 +95,9 @@ pub const PRESETS: &[&str] = &[
     "small-lfm2",
     "small-granitehybrid",
     "small-granitehybrid-moe",
+    "small-mamba2",
+    "small-falcon-h1",
+    "small-nemotron_h",
     "small-gpt-oss",
     "small-gemma3n",
     "small-gemma4",

@@ -37,6 +37,7 @@ impl SynthSpec {
             "qwen3.5-0.8b" => Some(Self::qwen35_800m()),
             "qwen3.5-35b-a3b-slice" => Some(Self::qwen35_35b_a3b_slice()),
             "qwen3.5-9b-slice" => Some(Self::qwen35_9b_slice()),
+            "mamba2-370m" => Some(Self::mamba2_370m()),
             "llama-1b" => Some(Self::llama_1b()),
             "qwen3-0.6b" => Some(Self::qwen3_600m()),
             "server-layer" => Some(Self::server_layer()),
@@ -45,6 +46,7 @@ impl SynthSpec {
     }
 
     /// Two layers (four where layers alternate) of 64, f32.
+    #[expect(clippy::too_many_lines, reason = "tables of families")]
     pub fn tiny(architecture: Architecture) -> Self {
         use Architecture::*;
         let windows = matches!(
@@ -56,13 +58,31 @@ impl SynthSpec {
         let wide = gemma
             || matches!(
                 architecture,
-                Qwen3 | Qwen3Vl | Qwen35 | Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss
+                Qwen3
+                    | Qwen3Vl
+                    | Qwen35
+                    | Qwen3Moe
+                    | Qwen35Moe
+                    | Qwen3Next
+                    | GptOss
+                    | FalconH1
+                    | NemotronH
             );
-        let untied = matches!(architecture, Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss);
+        let untied = matches!(
+            architecture,
+            Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss | FalconH1 | NemotronH
+        );
         let tied = wide && !untied
             || matches!(
                 architecture,
-                CommandR | Cohere2 | Granite | GraniteMoe | GraniteHybrid | HunyuanDense | Lfm2
+                CommandR
+                    | Cohere2
+                    | Granite
+                    | GraniteMoe
+                    | GraniteHybrid
+                    | HunyuanDense
+                    | Lfm2
+                    | Mamba2
             );
         let head_dim = if wide { 32 } else { 16 };
         Self {
@@ -72,6 +92,7 @@ impl SynthSpec {
                 Gemma4 => 6,
                 // From the 21st on they read the keys and values of earlier ones.
                 Gemma3n => 22,
+                NemotronH => 6,
                 SmolLm3 | Qwen35 | Qwen35Moe | Qwen3Next | Lfm2 | GraniteHybrid => 4,
                 _ if windows => 4,
                 _ => 2,

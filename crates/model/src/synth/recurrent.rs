@@ -5,14 +5,15 @@ use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
 use super::spec::{ExpertsSynth, RopeScaling, RopeSynth, SynthSpec};
 use crate::config::Architecture;
-use crate::config::recurrent_rule::RecurrentRule;
+use crate::config::recurrent_rule::{MambaLayers, RecurrentRule};
 use crate::gguf::GgufWriter;
 use kernels::{Format, ScanRule, ScanShape};
 
 /// Recurrent layers of a synthetic model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecurrentSynth {
-    /// Each layer is recurrent except each `period`-th.
+    /// Each layer is recurrent except each `period`-th, in a family in which not all are. In Nemotron H, each second one of
+    /// these is a feed-forward part.
     pub period: u32,
     /// Taps of the convolution.
     pub taps: u32,
@@ -24,6 +25,15 @@ pub struct RecurrentSynth {
     pub head_dim: u32,
     /// Elements of a head of queries and keys, which are those of values in gated DeltaNet.
     pub state_dim: u32,
+    /// Whether Mamba-2 has a norm, which only Falcon H1 has not.
+    pub norm: bool,
+}
+
+/// The parts of a synthetic layer.
+pub(super) struct LayerParts<'a> {
+    pub(super) recurrent: Option<&'a RecurrentSynth>,
+    pub(super) attends: bool,
+    pub(super) feeds: bool,
 }
 
 /// Deviation of the taps: the present and the past weigh the same.
@@ -39,11 +49,12 @@ impl RecurrentSynth {
             value_heads: 4,
             head_dim: 16,
             state_dim: 16,
+            norm: true,
         };
         architecture.traits().recurrent.map(|rule| match rule {
             RecurrentRule::Delta { .. } => delta,
             // llama.cpp wants twice the width of the stream.
-            RecurrentRule::Mamba => Self {
+            RecurrentRule::Mamba(_) => Self {
                 head_dim: 32,
                 ..delta
             },
@@ -104,6 +115,7 @@ impl SynthSpec {
                 value_heads: 16,
                 head_dim: 128,
                 state_dim: 128,
+                norm: true,
             }),
             ..Self::qwen35()
         }
@@ -124,6 +136,7 @@ impl SynthSpec {
                 value_heads: 32,
                 head_dim: 128,
                 state_dim: 128,
+                norm: true,
             }),
             ..Self::qwen35()
         }
@@ -165,24 +178,74 @@ impl SynthSpec {
         }
     }
 
-    /// Whether a model with recurrent layers has others, too.
-    pub(super) fn has_recurrent_and_others(&self) -> bool {
-        let layers = 0..self.layers;
-        let count = layers
-            .filter(|layer| self.recurrent_in(*layer).is_some())
-            .count();
-        self.recurrent.is_none() || (1..self.layers as usize).contains(&count)
+    /// Mamba-2 370M.
+    pub(super) fn mamba2_370m() -> Self {
+        Self {
+            dim: 1024,
+            layers: 48,
+            vocab: 50_288,
+            context: 1 << 20,
+            mix: Mix::Q4_K_M,
+            recurrent: Some(RecurrentSynth {
+                period: 1,
+                taps: 4,
+                key_heads: 1,
+                value_heads: 32,
+                head_dim: 64,
+                state_dim: 128,
+                norm: true,
+            }),
+            ..Self::tiny(Architecture::Mamba2)
+        }
     }
 
-    /// The recurrent part of a layer, if the layer is recurrent.
-    pub(super) fn recurrent_in(&self, layer: u32) -> Option<&RecurrentSynth> {
-        let recurrent = self.recurrent.as_ref();
-        recurrent.filter(|recurrent| !(layer + 1).is_multiple_of(recurrent.period))
+    /// Whether a model with recurrent layers has others, too, in a family that has both.
+    pub(super) fn has_recurrent_and_others(&self) -> bool {
+        use MambaLayers::{All, BesideAttention};
+        let rule = self.architecture.traits().recurrent;
+        if self.recurrent.is_none()
+            || matches!(rule, Some(RecurrentRule::Mamba(All | BesideAttention)))
+        {
+            return true;
+        }
+        let layers = 0..self.layers;
+        let count = layers
+            .filter(|layer| self.parts_of(*layer).recurrent.is_some())
+            .count();
+        (1..self.layers as usize).contains(&count)
+    }
+
+    /// The parts of a layer.
+    pub(super) fn parts_of(&self, layer: u32) -> LayerParts<'_> {
+        let all = LayerParts {
+            recurrent: None,
+            attends: true,
+            feeds: true,
+        };
+        let rule = self.architecture.traits().recurrent;
+        let (Some(recurrent), Some(rule)) = (&self.recurrent, rule) else {
+            return all;
+        };
+        let attends = (layer + 1).is_multiple_of(recurrent.period);
+        let is_second = layer % 2 == 1;
+        let (recurs, attends, feeds) = match rule {
+            RecurrentRule::Mamba(MambaLayers::All) => (true, false, false),
+            RecurrentRule::Mamba(MambaLayers::BesideAttention) => (true, true, true),
+            RecurrentRule::Mamba(MambaLayers::WithoutOthers) => {
+                (!attends && !is_second, attends, !attends && is_second)
+            }
+            _ => (!attends, attends, true),
+        };
+        LayerParts {
+            recurrent: recurs.then_some(recurrent),
+            attends,
+            feeds,
+        }
     }
 }
 
 impl Planner<'_> {
-    /// The tensors of a recurrent layer, in place of those of attention.
+    /// The tensors of the recurrent part of a layer.
     pub(super) fn recurrent(
         &mut self,
         layer: u32,
@@ -194,7 +257,7 @@ impl Planner<'_> {
         let shape = recurrent.shape(rule);
         match rule {
             RecurrentRule::Delta { .. } => self.delta(layer, recurrent, &shape),
-            RecurrentRule::Mamba => self.mamba(layer, recurrent, &shape),
+            RecurrentRule::Mamba(_) => self.mamba(layer, recurrent, &shape),
             RecurrentRule::Convolution => self.short_conv(layer, recurrent),
         }
     }
@@ -246,12 +309,10 @@ impl Planner<'_> {
             u64::from(values / recurrent.key_heads),
             recurrent.key_heads.into(),
         ];
-        self.push(
-            name("ssm_norm.weight"),
-            groups,
-            Format::F32,
-            Fill::Norm { mean: 1.0 },
-        );
+        if recurrent.norm {
+            let fill = Fill::Norm { mean: 1.0 };
+            self.push(name("ssm_norm.weight"), groups, Format::F32, fill);
+        }
         self.matrix(name("ssm_out.weight"), values, dim, Role::Plain, 1.0)
     }
 

@@ -51,9 +51,10 @@ pub(crate) struct Layer {
     /// Input of attention, or of the recurrent part.
     pub(crate) attention_input: BlockInput,
     pub(crate) attention: Option<Attention>,
-    /// The recurrent part, in place of attention.
+    /// The recurrent part, in place of attention or beside it.
     pub(crate) recurrent: Option<Recurrent>,
     pub(crate) attention_post_norm: Option<Norm>,
+    /// Input of the feed-forward part, if there is one.
     pub(crate) hidden_input: BlockInput,
     /// The feed-forward part, or the expert that every row uses beside the others.
     pub(crate) dense: Option<Dense>,
@@ -104,6 +105,16 @@ impl Layer {
             states: LayerStates::load(tensors, config, &names)?,
             output_scale: load_output_scale(tensors, config, &names)?,
         })
+    }
+
+    /// Whether the layer has attention, a recurrent part, or both.
+    pub(crate) fn mixes(&self) -> bool {
+        self.attention.is_some() || self.recurrent.is_some()
+    }
+
+    /// Whether the layer has a feed-forward part.
+    pub(crate) fn feeds(&self) -> bool {
+        self.dense.is_some() || self.experts.is_some()
     }
 
     pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {

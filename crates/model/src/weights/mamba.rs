@@ -4,6 +4,8 @@ use super::LoadError;
 use super::linear::{Linear, Names, join, linear};
 use super::taps::{load_decay_factor, load_taps};
 use super::tensors::Tensors;
+use crate::Config;
+use crate::config::recurrent_rule::RecurrentRule;
 use crate::norm::Norm;
 use kernels::{Matrix, ScanShape};
 
@@ -26,7 +28,7 @@ pub(crate) struct Mamba {
     /// Factor of the values that are added to the output (value_heads).
     pub(crate) skip: Vec<f32>,
     /// Norm of each group of heads (value_cols).
-    pub(crate) norm: Norm,
+    pub(crate) norm: Option<Norm>,
     /// `(dim, value_cols)`.
     pub(crate) out: Linear,
 }
@@ -34,19 +36,17 @@ pub(crate) struct Mamba {
 impl Mamba {
     pub(super) fn load(
         tensors: &mut Tensors<'_>,
-        dim: usize,
+        config: &Config,
         (heads, taps): (&ScanShape, usize),
         names: &Names,
     ) -> Result<Self, LoadError> {
-        let (cols, values) = (heads.cols(), heads.value_cols());
+        let (dim, cols, values) = (config.dim, heads.cols(), heads.value_cols());
         let each = heads.value_heads;
         let rows = [values, cols, each];
         let parts = tensors.split(&names.weight("ssm_in"), rows, dim)?;
         let [gate, input, step] = join(parts, [const { None }; 3]);
         let skip = format!("blk.{}.ssm_d", names.layer);
         let conv = "ssm_conv1d";
-        let groups = heads.key_heads;
-        let norm = names.weight("ssm_norm");
         Ok(Self {
             gate,
             input,
@@ -56,7 +56,7 @@ impl Mamba {
             step_bias: tensors.vector(&names.bias("ssm_dt"), each)?,
             decay_factor: load_decay_factor(tensors, names, each)?,
             skip: tensors.per_head(&skip, each)?,
-            norm: Norm::rms(tensors.table(&norm, groups, values / groups)?),
+            norm: load_norm(tensors, config, heads, names)?,
             out: linear(tensors, names, "ssm_out", dim, values)?,
         })
     }
@@ -65,4 +65,20 @@ impl Mamba {
         let all = [&self.gate, &self.input, &self.step, &self.out];
         all.map(|linear| &linear.weight).to_vec()
     }
+}
+
+/// The norm, without which are some models of Falcon H1.
+fn load_norm(
+    tensors: &mut Tensors<'_>,
+    config: &Config,
+    heads: &ScanShape,
+    names: &Names,
+) -> Result<Option<Norm>, LoadError> {
+    let (name, groups) = (names.weight("ssm_norm"), heads.key_heads);
+    let rule = config.traits.recurrent;
+    if rule.is_some_and(RecurrentRule::is_beside_attention) && !tensors.has(&name) {
+        return Ok(None);
+    }
+    let weight = tensors.table(&name, groups, heads.value_cols() / groups)?;
+    Ok(Some(Norm::rms(weight)))
 }

@@ -28,11 +28,17 @@ impl LayerNorms<'_, '_> {
         let name = traits.feed_norm;
         let as_attention = match traits.feed {
             FeedRule::AfterAttention => false,
-            FeedRule::AsAttention => true,
+            FeedRule::AsAttention | FeedRule::Alone | FeedRule::Never => true,
             FeedRule::ByNorm => !self.tensors.has(&self.names.weight(name)),
         };
         match (as_attention, traits.pre_norms) {
             (true, _) => Ok(BlockInput::AsAttention),
+            (false, true) if traits.bare_feed_norm => {
+                let weight = format!("blk.{}.{name}", self.names.layer);
+                let names = [weight, self.names.bias(name)];
+                let norm = load_norm(self.tensors, self.config, &names)?;
+                Ok(BlockInput::Normed(norm))
+            }
             (false, true) => self.before(name),
             (false, false) => Ok(BlockInput::Stream),
         }

@@ -33,7 +33,7 @@ impl Recurrent {
                 Self::Delta(DeltaNet::load(tensors, config, (heads, taps), names)?)
             }
             RecurrentPart::Scan(heads) => {
-                Self::Mamba(Mamba::load(tensors, config.dim, (heads, taps), names)?)
+                Self::Mamba(Mamba::load(tensors, config, (heads, taps), names)?)
             }
         })
     }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
 /// quantization.
-const CASES: [&str; 35] = [
+const CASES: [&str; 39] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -42,6 +42,10 @@ const CASES: [&str; 35] = [
     "qwen35 preset=tiny-qwen35 mix=F32",
     "lfm2 preset=tiny-lfm2 mix=Q8_0",
     "granitehybrid preset=tiny-granitehybrid mix=F32",
+    "mamba2 preset=tiny-mamba2 mix=F32",
+    "falcon-h1 preset=tiny-falcon-h1 mix=Q8_0 kv=q8_0",
+    "nemotron_h preset=tiny-nemotron_h mix=F32",
+    "nemotron_h preset=small-nemotron_h mix=Q4_K_M layers=4",
     "qwen35moe preset=tiny-qwen35moe mix=Q8_0",
     "qwen3next preset=tiny-qwen3next mix=BF16 kv=q8_0",
     "qwen35 preset=small-qwen35 mix=Q4_K_M layers=3 period_recurrent=2",

@@ -30,6 +30,9 @@ fn sequence_goes_on_from_each_state_that_a_span_kept() {
         "x preset=tiny-qwen35 mix=Q8_0 layers=5",
         "x preset=tiny-lfm2 mix=F16",
         "x preset=tiny-granitehybrid mix=F32 layers=5",
+        "x preset=tiny-mamba2 mix=F32",
+        "x preset=tiny-falcon-h1 mix=BF16",
+        "x preset=tiny-nemotron_h mix=Q8_0",
     ] {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;
@@ -163,6 +166,24 @@ fn tensors_of_mamba_and_of_convolutions_are_named_with_both_shapes() {
         let case = "x preset=tiny-granitehybrid mix=F32";
         assert_eq!(shape_refused(case, name), wanted, "{name}");
     }
+    for (case, name, wanted) in [
+        (
+            "tiny-mamba2",
+            "blk.1.ssm_in.weight",
+            vec![64, 128 + 192 + 4],
+        ),
+        ("tiny-mamba2", "blk.1.ssm_norm.weight", vec![64, 2]),
+        ("tiny-falcon-h1", "blk.0.ssm_out.weight", vec![128, 64]),
+        ("tiny-falcon-h1", "blk.0.ssm_norm.weight", vec![64, 2]),
+        ("tiny-falcon-h1", "blk.0.attn_q.weight", vec![64, 128]),
+        ("tiny-falcon-h1", "blk.1.ffn_up.weight", vec![64, 128]),
+        ("tiny-nemotron_h", "blk.0.ssm_conv1d.weight", vec![4, 192]),
+        ("tiny-nemotron_h", "blk.1.ffn_up.weight", vec![64, 128]),
+        ("tiny-nemotron_h", "blk.3.attn_output.weight", vec![128, 64]),
+    ] {
+        let case = format!("x preset={case} mix=F32");
+        assert_eq!(shape_refused(&case, name), wanted, "{name}");
+    }
     for (name, wanted) in [
         ("blk.0.shortconv.in_proj.weight", vec![64, 192]),
         ("blk.1.shortconv.conv.weight", vec![3, 64]),
@@ -261,4 +282,40 @@ fn factor_of_the_shared_expert_is_needed() {
     );
     let tensor = name.to_owned();
     assert_eq!(try_load(file, 1).err(), Some(LoadError::Missing { tensor }));
+}
+
+#[test]
+fn tensors_that_a_family_needs_are_named() {
+    for (case, name, needed) in [
+        ("tiny-mamba2", "blk.1.ssm_in.weight", true),
+        ("tiny-mamba2", "blk.1.ssm_norm.weight", true),
+        ("tiny-mamba2", "blk.0.ssm_dt.bias", true),
+        ("tiny-falcon-h1", "blk.1.ssm_d", true),
+        ("tiny-falcon-h1", "blk.0.attn_k.weight", true),
+        ("tiny-falcon-h1", "blk.0.ffn_gate.weight", true),
+        ("tiny-falcon-h1", "blk.0.ssm_norm.weight", false),
+        ("tiny-falcon-h1", "blk.0.ssm_conv1d.bias", false),
+        ("tiny-nemotron_h", "blk.2.ssm_norm.weight", true),
+        ("tiny-nemotron_h", "blk.1.ffn_down.weight", true),
+        ("tiny-nemotron_h", "blk.1.attn_norm.weight", true),
+    ] {
+        let line = format!("x preset={case} mix=F32");
+        let file = rewritten(&line, |tensors: &mut Tensors| {
+            tensors.retain(|(n, ..)| n != name);
+        });
+        let tensor = name.to_owned();
+        let wanted = needed.then_some(LoadError::Missing { tensor });
+        assert_eq!(try_load(file, 1).err(), wanted, "{case}");
+    }
+}
+
+#[test]
+fn model_without_attention_has_no_keys_and_values() {
+    let model = load("x preset=tiny-mamba2 mix=F32", 1);
+    // Two layers: three inputs of 192 columns, and four heads of 16 times 32.
+    let state = 2 * 4 * (3 * 192 + 4 * 16 * 32);
+    assert_eq!(
+        (model.bytes().kv, model.bytes().states),
+        (0, STATES * state)
+    );
 }

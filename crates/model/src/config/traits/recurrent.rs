@@ -1,9 +1,10 @@
 //! Traits of architectures with recurrent layers.
 
 use super::{
-    ExpertRule, LLAMA, LogitScale, PLAIN, QkNorm, RecurrentRule, RopeLayers, Traits, experts,
-    periodic,
+    ExpertRule, FeedRule, Gate, LLAMA, LogitScale, PLAIN, QkNorm, RecurrentRule, RopeLayers,
+    Traits, experts, periodic,
 };
+use crate::config::recurrent_rule::MambaLayers;
 
 const EXPERTS: ExpertRule = experts(true, true, true);
 
@@ -44,6 +45,31 @@ pub(super) const GRANITE_HYBRID: Traits = Traits {
     multipliers: true,
     logit_scale: LogitScale::Divisor,
     experts: experts(false, true, true),
-    recurrent: Some(RecurrentRule::Mamba),
+    recurrent: Some(RecurrentRule::Mamba(MambaLayers::WithoutHeads)),
     ..LLAMA
+};
+
+/// Traits of Mamba-2.
+pub(super) const MAMBA2: Traits = Traits {
+    recurrent: Some(RecurrentRule::Mamba(MambaLayers::All)),
+    roped: RopeLayers::Never,
+    feed: FeedRule::Never,
+    ..PLAIN
+};
+
+/// Traits of Falcon H1. Its multipliers are within the weights of a GGUF.
+pub(super) const FALCON_H1: Traits = Traits {
+    recurrent: Some(RecurrentRule::Mamba(MambaLayers::BesideAttention)),
+    bare_feed_norm: true,
+    ..PLAIN
+};
+
+/// Traits of Nemotron H.
+pub(super) const NEMOTRON_H: Traits = Traits {
+    recurrent: Some(RecurrentRule::Mamba(MambaLayers::WithoutOthers)),
+    roped: RopeLayers::Never,
+    gate: Gate::SquaredRelu,
+    gated: false,
+    feed: FeedRule::Alone,
+    ..PLAIN
 };
