@@ -352,10 +352,11 @@ def hostile_text(world):
 def keyboard(world):
     """everything of a chat without a mouse: ask, stop, edit, a new chat"""
     with world.page(world.random) as page:
-        set_options(page, **{"Longest answer": 3000})
+        set_options(page, **{"Longest answer": 3000, "Temperature": 0})
+        hold(page)
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("/")
-        page.keyboard.type("Hello")
+        page.keyboard.type(LONG)
         page.keyboard.press("Enter")
         expect(page.locator(".measures")).to_contain_text("tokens")
         page.keyboard.press("Escape")

@@ -79,6 +79,8 @@ export class Generation extends EventTarget {
       this.#fail(error);
     } finally {
       this.message.isOpen = false;
+      // A stream that had ended when it was stopped is gone, and says no more.
+      if (this.#isStopped) Object.assign(this.message, { error: null, end: this.message.end ?? 'CANCELLED' });
       this.message.cursor = this.answer.cursor;
       this.connection = 'done';
       await this.#save();
