@@ -7,6 +7,7 @@
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
+//! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
@@ -28,6 +29,7 @@ mod conformance;
 mod differential;
 mod docs;
 mod oracle;
+mod page;
 mod rivals;
 mod shell;
 mod soak;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
         Some("clients") => clients::run(),
         Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
+        Some("page") => page::run(&args.collect::<Vec<_>>()),
         Some("docs") => docs::run(),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
@@ -50,7 +53,7 @@ fn main() -> ExitCode {
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, cluster, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, clients, cluster, page, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };

@@ -16,6 +16,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         hosts: server.hosts.clone(),
         // Invalid origins were rejected when the settings were read.
         origins: Origins::parse(&server.origins).unwrap_or_default(),
+        page: server.page,
         connections_max: server.connections_max,
         connections_per_ip_max: server.connections_per_ip_max,
         open_requests_max: server.open_requests_max,

@@ -21,6 +21,7 @@ use crate::routes::lora;
 use crate::routes::mailbox;
 use crate::routes::models;
 use crate::routes::ollama;
+use crate::routes::page;
 use crate::routes::responses;
 use crate::routes::stored_completions;
 use crate::routes::stream_feed;
@@ -114,7 +115,8 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/messages": post(anthropic::create_message);
     "/v1/messages/count_tokens": post(anthropic::count_tokens);
     "/v1/realtime/streams": get(handshake::open_websocket);
-    "/": get(ollama::generation::show_alive);
+    "/": get(page::show_document);
+    "/page/{version}/{file}": get(page::show_file);
     "/api/generate": post(ollama::generation::generate_text);
     "/api/chat": post(ollama::generation::chat_message);
     "/api/version": get(ollama::models::show_version);

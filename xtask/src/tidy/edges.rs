@@ -4,8 +4,9 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 17] = [
+const DRAWN: [(&str, &[&str], &[&str]); 18] = [
     ("journal", &[], &["testing"]),
+    ("page", &[], &[]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
     ("model", &["kernels"], &["testing"]),
@@ -36,8 +37,8 @@ const DRAWN: [(&str, &[&str], &[&str]); 17] = [
     (
         "server",
         &[
-            "cluster", "engine", "gateway", "generate", "stream", "text", "upstream", "wire",
-            "workflow",
+            "cluster", "engine", "gateway", "generate", "page", "stream", "text", "upstream",
+            "wire", "workflow",
         ],
         &["journal", "model", "testing"],
     ),

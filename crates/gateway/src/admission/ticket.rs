@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::time::{Sleep, sleep_until};
 
 /// A queue entry, and the future of its permit. Dropping the ticket leaves the queue at once.
@@ -87,6 +88,14 @@ impl QueuePosition {
     pub fn position(&self) -> Option<usize> {
         self.shared
             .with_core(|core, now| core.queue_position(self.id, now))
+    }
+
+    /// Time after which the ticket is predicted to get its slot; `None`: no longer waiting, or nothing was measured.
+    pub fn predicted_wait(&self) -> Option<Duration> {
+        self.shared.with_core(|core, now| {
+            let position = core.queue_position(self.id, now)?;
+            core.wait_for(position)
+        })
     }
 }
 

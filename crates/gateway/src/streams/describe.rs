@@ -32,6 +32,10 @@ pub struct Description<'a> {
     /// Position in the admission queue, from 1; absent while the stream is not queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
+    /// Predicted time to the stream's slot in milliseconds, from the rate at which slots become free; absent while the stream is
+    /// not queued or nothing was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted_wait_ms: Option<u64>,
     /// Error code of a stream that was rejected before its start; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'static str>,
@@ -188,6 +192,10 @@ pub fn describe_stream<'a>(
         state: record.state().name(),
         priority: meta.stream_options.priority.name(),
         position: record.queue_position().and_then(QueuePosition::position),
+        predicted_wait_ms: record
+            .queue_position()
+            .and_then(QueuePosition::predicted_wait)
+            .map(as_milliseconds),
         refused: record.rejection().map(|error| error.code),
         resumable: record.is_kept(),
         durable: record.is_durable(),

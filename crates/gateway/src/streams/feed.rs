@@ -3,23 +3,30 @@
 //! One bounded ring serves all readers and is written without waiting for a reader. A reader that the ring has
 //! overtaken gets the number of missed events, and continues with the oldest event that is left.
 
+use crate::keys::{Caller, Scope};
 use bytes::Bytes;
+use generate::error::ApiError;
 use generate::stream_change::Change;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stream::StreamId;
-use tokio::sync::broadcast;
+use stream::{Owner, StreamId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 
 /// Events kept for readers that are behind; older ones are dropped and counted. A burst of a few hundred streams that
 /// open and end at one time fits.
 const FEED_EVENTS_MAX: usize = 1024;
 
+/// Readers of their own streams' changes. Each change wakes all readers, so those that anybody with a key may open are few.
+const OWN_READERS_MAX: usize = 64;
+
 /// Recoveries that later readers get.
 const RECOVERIES_MAX: usize = 256;
 /// Time in which they get them: streams are recovered at the start of the process, before a reader can have connected.
 const RECOVERIES_KEPT: Duration = Duration::from_secs(10);
+/// `Retry-After` of a reader over the limit.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The writing end of the ring. Clones write to the same ring.
 #[derive(Clone)]
@@ -27,6 +34,28 @@ pub struct StreamFeed {
     ring: broadcast::Sender<FeedEvent>,
     /// At most [`RECOVERIES_MAX`].
     recoveries: Arc<Mutex<VecDeque<(Instant, FeedEvent)>>>,
+    own_readers: Arc<Semaphore>,
+}
+
+/// Whose streams a reader of the feed is told about.
+#[derive(Debug)]
+pub enum FeedView {
+    /// All streams, and the metrics.
+    All,
+    /// Streams of one owner, within the limit of such readers.
+    Own(Owner, OwnedSemaphorePermit),
+}
+
+impl FeedView {
+    /// Whether the reader is told of an event.
+    pub fn shows(&self, event: &FeedEvent) -> bool {
+        match (self, event) {
+            (Self::All, _) => true,
+            (Self::Own(reader, _), FeedEvent::Change { owner, .. }) => owner == reader,
+            // The metrics are about all streams. Whether a stream is durable is in its description.
+            (Self::Own(..), FeedEvent::Metrics { .. } | FeedEvent::Undurable { .. }) => false,
+        }
+    }
 }
 
 /// An event in the ring.
@@ -36,6 +65,8 @@ pub enum FeedEvent {
     Change {
         /// Id of the stream.
         stream: StreamId,
+        /// Owner of the stream.
+        owner: Owner,
         /// The new state.
         change: Change,
         /// Index of the prompt, if the request has several.
@@ -71,7 +102,26 @@ impl StreamFeed {
         Self {
             ring: broadcast::Sender::new(FEED_EVENTS_MAX),
             recoveries: Arc::default(),
+            own_readers: Arc::new(Semaphore::new(OWN_READERS_MAX)),
         }
+    }
+
+    /// What this caller may read.
+    ///
+    /// # Errors
+    /// Without the scope `admin`: there are as many readers as may be.
+    pub fn view_of(&self, caller: &Caller) -> Result<FeedView, ApiError> {
+        if caller.scopes.has(Scope::Admin) {
+            return Ok(FeedView::All);
+        }
+        let place = Arc::clone(&self.own_readers).try_acquire_owned();
+        let place = place.map_err(|_| {
+            let message = format!(
+                "{OWN_READERS_MAX} readers without the scope admin read the feed here; retry later"
+            );
+            ApiError::capacity("overloaded", message, RETRY_AFTER)
+        })?;
+        Ok(FeedView::Own(caller.owner, place))
     }
 
     /// Writes an event. Never waits for a reader; allocates nothing, unless a stream is recovered.
@@ -140,6 +190,7 @@ mod tests {
         let publish = |change| {
             feed.publish(FeedEvent::Change {
                 stream: StreamId::from_bits(7),
+                owner: Owner(1),
                 change,
                 prompt: None,
                 at: now,

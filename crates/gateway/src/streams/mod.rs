@@ -70,8 +70,8 @@ pub use attendance::EndReceipt;
 pub(crate) use cancel_on_drop::CancelOnDrop;
 pub(crate) use detached_driver::DetachedDriver;
 pub(crate) use end_name::end_name;
-pub use feed::FeedEvent;
 pub use feed::StreamFeed;
+pub use feed::{FeedEvent, FeedView};
 pub use generate::stream_source::ChoiceLog;
 pub use generate::stream_source::StartedGeneration;
 pub(crate) use permit_holder::PermitHolder;
@@ -155,7 +155,7 @@ impl StreamRegistry {
         now: Instant,
     ) -> Result<Registration<StreamRecord>, ApiError> {
         let (id, owner, place) = (meta.id, terms.owner, unix_us(meta.arrived));
-        let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
+        let transitions = Transitions::new((id, owner), meta.prompts, self.feed.clone());
         let record = StreamRecord::new(meta, terms, durable, transitions);
         let registration = self
             .registry
@@ -176,7 +176,7 @@ impl StreamRegistry {
         now: Instant,
     ) -> Option<Registration<StreamRecord>> {
         let (id, owner, opened_at) = (meta.id, terms.owner, meta.arrived);
-        let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
+        let transitions = Transitions::new((id, owner), meta.prompts, self.feed.clone());
         let record = StreamRecord::new(meta, terms, durable, transitions);
         record.recovery_state().set_note(note);
         let registration = self

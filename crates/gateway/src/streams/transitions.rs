@@ -15,7 +15,7 @@ use generate::stream_change::Change;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
-use stream::StreamId;
+use stream::{Owner, StreamId};
 use tokio::sync::watch;
 
 /// The last changes of a stream, one after another; changes between two polls are skipped.
@@ -25,6 +25,7 @@ pub(crate) type Changes = Pin<Box<dyn Stream<Item = Change> + Send>>;
 #[derive(Debug)]
 pub(crate) struct Transitions {
     id: StreamId,
+    owner: Owner,
     prompts: usize,
     feed: StreamFeed,
     now: watch::Sender<CurrentState>,
@@ -42,9 +43,14 @@ struct CurrentState {
 
 impl Transitions {
     /// Of a stream with this many prompts, that is about to be opened.
-    pub(crate) fn new(id: StreamId, prompts: usize, feed: StreamFeed) -> Arc<Self> {
+    pub(crate) fn new(
+        (id, owner): (StreamId, Owner),
+        prompts: usize,
+        feed: StreamFeed,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
+            owner,
             prompts,
             feed,
             now: watch::Sender::new(CurrentState {
@@ -130,6 +136,7 @@ impl Transitions {
     fn publish_change(&self, change: Change, prompt: Option<usize>, at: Instant) {
         self.feed.publish(FeedEvent::Change {
             stream: self.id,
+            owner: self.owner,
             change,
             prompt,
             at,
@@ -239,7 +246,7 @@ mod tests {
 
     fn opened(prompts: usize) -> Arc<Transitions> {
         let id = StreamId::from_random([7; 16]);
-        Transitions::new(id, prompts, StreamFeed::new())
+        Transitions::new((id, Owner(1)), prompts, StreamFeed::new())
     }
 
     #[test]
@@ -292,7 +299,7 @@ mod tests {
     fn request_that_moves_is_told_to_the_feed_and_changes_no_state() {
         let feed = StreamFeed::new();
         let mut ring = feed.subscribe();
-        let all = Transitions::new(StreamId::from_random([7; 16]), 1, feed);
+        let all = Transitions::new((StreamId::from_random([7; 16]), Owner(1)), 1, feed);
         let (now, follower) = (clock::now(), all.engine_follower(0, None));
         all.publish_restored(true, now);
         follower.transition(Transition::Moved, now);
@@ -310,7 +317,7 @@ mod tests {
     fn stream_of_another_gateway_ends_for_its_followers_and_not_in_the_feed() {
         let feed = StreamFeed::new();
         let mut ring = feed.subscribe();
-        let all = Transitions::new(StreamId::from_random([7; 16]), 1, feed);
+        let all = Transitions::new((StreamId::from_random([7; 16]), Owner(1)), 1, feed);
         let (now, follower) = (clock::now(), all.engine_follower(0, None));
         all.publish_opened(now);
         all.leave();

@@ -127,6 +127,10 @@ const REQUESTS: &[(&str, &str)] = &[
         "pages and applications of this machine belong to its user, as in Ollama; others must be listed",
     ),
     (
+        "server.page",
+        "its files need no key and do nothing; its requests need the key of whoever types one",
+    ),
+    (
         "server.io_threads",
         "sockets cost little compared with the model; the second reads while the first writes",
     ),

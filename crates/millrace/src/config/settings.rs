@@ -128,6 +128,8 @@ pub(crate) struct Server {
     /// Origins of web pages allowed by CORS, in addition to this machine's: such as `https://chat.example.com`, with
     /// `*` for a port, a host or subdomains; `"*"` = any, `"none"` = not even this machine's.
     pub(crate) origins: Vec<String>,
+    /// Serve the web page at `/`.
+    pub(crate) page: bool,
     /// I/O threads.
     pub(crate) io_threads: usize,
     /// Maximum number of open requests; more are rejected with 503.
@@ -296,6 +298,7 @@ impl Default for Server {
             no_auth: false,
             hosts: server.hosts,
             origins: Vec::new(),
+            page: server.page,
             io_threads: 2,
             open_requests_max: server.open_requests_max,
             connections_max: server.connections_max,

@@ -1,6 +1,6 @@
 //! The authentication layer: host allow-list, API key and scope of every request.
 //!
-//! Health probes pass without a check, `/openapi.json` and `/docs` without a key. CORS preflights carry no key and
+//! Health probes pass without a check; the page, `/openapi.json` and `/docs` without a key. CORS preflights carry no key and
 //! are answered in this layer.
 
 use crate::access::cross_origin::{self, RequestOrigin};
@@ -137,7 +137,7 @@ pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, ApiError> {
 
 /// Whether a path is answered without an API key.
 pub(crate) fn is_public(path: &str) -> bool {
-    is_health(path) || matches!(path, "/openapi.json" | "/docs")
+    is_health(path) || matches!(path, "/" | "/openapi.json" | "/docs") || path.starts_with("/page/")
 }
 
 fn is_health(path: &str) -> bool {
@@ -150,7 +150,7 @@ fn required_scopes(method: &Method, path: &str) -> Scopes {
         "/metrics" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
         "/api/pull" | "/api/create" | "/api/copy" | "/api/delete" => Scopes::of(&[Scope::Admin]),
         "/lora-adapters" if method == Method::POST => Scopes::of(&[Scope::Admin]),
-        "/v1/streams/feed" | "/v1/cluster" => Scopes::of(&[Scope::Admin]),
+        "/v1/cluster" => Scopes::of(&[Scope::Admin]),
         "/v1/heartbeats/stream" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
         path if path == "/v1/streams"
             || path.starts_with("/v1/streams/")

@@ -29,6 +29,8 @@ pub struct ServerConfig {
     pub hosts: Vec<String>,
     /// Origins of web pages that may use this server, in addition to pages of this machine.
     pub origins: Origins,
+    /// Whether the web page is served.
+    pub page: bool,
     /// Open connections; one more is rejected with 503 and closed.
     pub connections_max: usize,
     /// Open connections of one address; one more is rejected with 429 and closed.
@@ -117,6 +119,7 @@ impl Default for ServerConfig {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             hosts: Vec::new(),
             origins: Origins::default(),
+            page: true,
             connections_max: 4096,
             connections_per_ip_max: 1024,
             open_requests_max: 512,

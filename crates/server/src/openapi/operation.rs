@@ -29,9 +29,12 @@ pub(super) enum Success {
     Messages(SchemaFn, SchemaFn),
     /// JSON with 200, or with 503 while the server is not ready.
     Probe(SchemaFn),
-    Text,
     TextOrJson(SchemaFn),
     Page,
+    /// Plain text, or a page for those who accept one.
+    TextOrPage,
+    /// A file of the web page; 304 if the client has it.
+    File,
     /// No body.
     Empty,
     WebSocket,
@@ -124,11 +127,14 @@ fn success_responses(success: Success, schemas: &mut SchemaGenerator) -> Map<Str
             let unready = "The server is not ready: Retry-After gives the time to retry";
             return responses([(200, "Ready", content.clone()), (503, unready, content)]);
         }
-        Success::Text => text_content("text/plain"),
         Success::TextOrJson(schema) => {
             merge(text_content("text/plain"), json_content(&schema(schemas)))
         }
         Success::Page => text_content("text/html"),
+        Success::TextOrPage => return file_responses(&["text/plain", "text/html"]),
+        Success::File => {
+            return file_responses(&["text/javascript", "text/css", "text/html", "image/svg+xml"]);
+        }
         Success::Empty => json!({}),
         Success::WebSocket => {
             return responses([(101, "A WebSocket: see docs/realtime.md", json!({}))]);
@@ -136,6 +142,14 @@ fn success_responses(success: Success, schemas: &mut SchemaGenerator) -> Map<Str
         Success::Unsupported => return Map::new(),
     };
     responses([(200, "Success", content)])
+}
+
+/// A file of one of these types; 304 if the client has it.
+fn file_responses(types: &[&str]) -> Map<String, Value> {
+    let content = types.iter().map(|name| text_content(name));
+    let content = content.fold(json!({}), merge);
+    let same = "The client has this file";
+    responses([(200, "Success", content), (304, same, json!({}))])
 }
 
 fn responses<const N: usize>(rows: [(u16, &str, Value); N]) -> Map<String, Value> {

@@ -1,8 +1,8 @@
 //! The operations: every route with its parameters, body and responses.
 
 use super::operation::Success::{
-    self, Empty, Events, Generation, Json, JsonOrEvents, Lines, Messages, Page, Probe, Resumed,
-    Text, TextOrJson, Unsupported, WebSocket,
+    self, Empty, Events, File, Generation, Json, JsonOrEvents, Lines, Messages, Page, Probe,
+    Resumed, TextOrJson, TextOrPage, Unsupported, WebSocket,
 };
 use crate::embeddings::ollama::{OllamaEmbedding, OllamaEmbeddings};
 use crate::embeddings::openai::EmbeddingList;
@@ -114,7 +114,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/api/ps", "Ollama", "List loaded models", "", NONE, Json(200, of::<OllamaModelList<OllamaLoadedModel>>)),
     ("post", "/api/show", "Ollama", "Show a model's details and metadata", "OllamaShowRequest", NONE, Json(200, of::<OllamaModelInfo<'static>>)),
     ("get", "/api/version", "Ollama", "Get the supported version of Ollama's API", "", NONE, Json(200, of::<OllamaVersion>)),
-    ("get", "/", "Ollama", "Check that the server is running", "", NONE, Text),
+    ("get", "/", "Ollama", "Check that the server is running; the web page for browsers", "", NONE, TextOrPage),
+    ("get", "/page/{version}/{file}", "Page", "Get a file of the web page", "", NONE, File),
     ("post", "/api/pull", "Ollama", "Download a model, with progress", "OllamaPullRequest", NONE, Lines(of::<OllamaStatus>, either::<OllamaStatus, ErrorLine<'static>>)),
     ("post", "/api/push", "Ollama", "Upload a model (not supported)", "", NONE, Unsupported),
     ("post", "/api/create", "Ollama", "Create a model from another one", "OllamaCreateRequest", NONE, Lines(of::<OllamaStatus>, of::<OllamaStatus>)),
@@ -128,7 +129,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/jobs/{id}/stream", "Jobs", "Stream a job's events", "", RESUMES, Resumed(&Protocol::ALL)),
     ("post", "/v1/jobs/{id}/cancel", "Jobs", "Cancel a job", "", NONE, Json(202, either::<JobStatus<'static>, JobGone<'static>>)),
     ("get", "/v1/streams", "Streams", "List the caller's streams", "", LISTS, Json(200, of::<StreamPage<'static>>)),
-    ("get", "/v1/streams/feed", "Streams", "Stream state changes of all streams", "", &["scope"], Events(of::<FeedMessage>)),
+    ("get", "/v1/streams/feed", "Streams", "Stream state changes of the caller's streams; with the scope admin of all streams, and metrics", "", &["scope"], Events(of::<FeedMessage>)),
     ("get", "/v1/streams/{id}", "Streams", "Get a stream's state", "", NONE, Json(200, STREAM)),
     ("delete", "/v1/streams/{id}", "Streams", "Cancel a stream, or delete one that has ended", "", NONE, Json(202, either::<Description<'static>, StreamGone<'static>>)),
     ("get", "/v1/streams/{id}/events", "Streams", "Read a stream again, from a cursor and in any wire protocol", "", RESUMES, Resumed(&Protocol::ALL)),

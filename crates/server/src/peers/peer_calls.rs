@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::{FuturesUnordered, iter};
 use gateway::metrics::count::Counter;
+use gateway::streams::FeedView;
 use generate::error::ApiError;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
@@ -25,7 +26,8 @@ const CALLS_MAX: usize = 8;
 const ASKED_AT_ONCE: usize = 32;
 /// Bytes of all answers to one call.
 const ANSWERS_BYTES_MAX: usize = 8 << 20;
-/// Readers of the cluster's feed; each has a connection to each gateway, and a buffer of some events.
+/// Readers of the cluster's feed with the scope `admin`, and as many without it; each has a connection to each gateway, and a
+/// buffer of some events.
 const FEEDS_MAX: usize = 8;
 /// Time for all instances together.
 const CALL_TIME: Duration = Duration::from_secs(2);
@@ -35,6 +37,7 @@ pub(crate) struct PeerCalls {
     pub(crate) peers: Peers,
     places: Semaphore,
     feed_places: Arc<Semaphore>,
+    own_feed_places: Arc<Semaphore>,
     answered: Counter,
     failed: Counter,
 }
@@ -83,6 +86,7 @@ impl PeerCalls {
             peers,
             places: Semaphore::new(CALLS_MAX),
             feed_places: Arc::new(Semaphore::new(FEEDS_MAX)),
+            own_feed_places: Arc::new(Semaphore::new(FEEDS_MAX)),
             answered: Counter::default(),
             failed: Counter::default(),
         }
@@ -100,8 +104,12 @@ impl PeerCalls {
     ///
     /// # Errors
     /// As many readers as may be have it.
-    pub(crate) fn take_feed_place(&self) -> Result<FeedPlace, ApiError> {
-        let place = Arc::clone(&self.feed_places).try_acquire_owned();
+    pub(crate) fn take_feed_place(&self, view: &FeedView) -> Result<FeedPlace, ApiError> {
+        let places = match view {
+            FeedView::All => &self.feed_places,
+            FeedView::Own(..) => &self.own_feed_places,
+        };
+        let place = Arc::clone(places).try_acquire_owned();
         place.map_err(|_| {
             let message = format!(
                 "{FEEDS_MAX} readers read the feed of the cluster here; scope=instance is the feed of this gateway"

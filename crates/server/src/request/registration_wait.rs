@@ -9,8 +9,9 @@ use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Paths, with all paths below, that concern no stream: health, metrics, descriptions and models.
-const WITHOUT_STREAMS: [&str; 13] = [
+/// Paths, with all paths below, that concern no stream: the page, health, metrics, descriptions and models.
+const WITHOUT_STREAMS: [&str; 14] = [
+    "/page",
     "/health",
     "/metrics",
     "/version",

@@ -31,6 +31,16 @@ pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     ))
 }
 
+/// Whether `If-None-Match` names this entity tag.
+pub(crate) fn matches_tag(headers: &HeaderMap, tag: &str) -> bool {
+    let values = headers.get_all(header::IF_NONE_MATCH).iter();
+    let mut tags = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|named| named.trim().trim_start_matches("W/"));
+    tags.any(|named| named == "*" || named == tag)
+}
+
 /// Whether the content type is JSON.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers

@@ -11,6 +11,7 @@ pub(crate) mod lora;
 pub(crate) mod mailbox;
 pub(crate) mod models;
 pub(crate) mod ollama;
+pub(crate) mod page;
 mod peer_feeds;
 mod response_place;
 pub(crate) mod responses;

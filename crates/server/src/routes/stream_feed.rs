@@ -1,4 +1,5 @@
-//! `/v1/streams/feed`: state changes of all streams and snapshots of the metrics, for callers with the scope `admin`.
+//! `/v1/streams/feed`: state changes of all streams and snapshots of the metrics, for callers with the
+//! scope `admin`; for others, of their own streams.
 //!
 //! The events come from the gateway's [`StreamFeed`], and in a cluster from the feeds of the other gateways. A reader that the ring has overtaken gets the number of events
 //! that it missed, and continues with the oldest event that is left.
@@ -6,6 +7,7 @@
 use crate::config::live_config::LiveConfig;
 use crate::metrics::{self, MetricsSnapshot, MetricsSources};
 use crate::peers::{FeedPlace, ListScope, PassedRequest};
+use crate::request::extract::Authenticated;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response;
 use crate::routes::peer_feeds::PeerFeeds;
@@ -16,7 +18,7 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
 use gateway::lifecycle::Lifecycle;
-use gateway::streams::{FeedEvent, StreamFeed};
+use gateway::streams::{FeedEvent, FeedView, StreamFeed};
 use generate::stream_change::Change;
 use schemars::JsonSchema;
 use std::convert::Infallible;
@@ -25,7 +27,7 @@ use std::time::{Duration, Instant};
 use stream::StreamId;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 use wire::framing::Framing;
 use wire::query::Query;
 use wire::rfc3339;
@@ -66,7 +68,7 @@ pub(crate) enum FeedMessage {
         /// Id of the instance whose events are missing; absent without a cluster.
         #[schemars(skip_serializing_if = "Option::is_none")]
         instance: Option<String>,
-        /// Number of events missed since the last event.
+        /// Number of events missed since the last event, those of other callers' streams included.
         count: u64,
         /// Number of events missed since the reader connected.
         total: u64,
@@ -135,20 +137,22 @@ fn snapshot_event(sources: &MetricsSources) -> FeedEvent {
 }
 
 /// `GET /v1/streams/feed`: a snapshot of the metrics and the recoveries of the last seconds, then the events from now on, until the client disconnects or the
-/// server shuts down. The authentication layer has checked the scope.
+/// server shuts down. Without the scope `admin`, only changes of the caller's own streams.
 pub(crate) async fn show_feed(
     State(sources): State<MetricsSources>,
     State(feed): State<StreamFeed>,
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
+    Authenticated(caller): Authenticated,
     head: Parts,
 ) -> Result<Response, Rejected> {
+    let view = feed.view_of(&caller)?;
     let query = Query::of(&head.uri)?;
     let scope = ListScope::parse(&query, &head.headers, ListScope::Cluster)?;
     let peers = &sources.peer_calls.peers;
     let others = match (scope, peers.own_id()) {
         (ListScope::Cluster, Some(_)) => {
-            let place = sources.peer_calls.take_feed_place()?;
+            let place = sources.peer_calls.take_feed_place(&view)?;
             let request = PassedRequest::get(&head, "/v1/streams/feed".to_owned());
             Some((PeerFeeds::follow(peers.clone(), request), place))
         }
@@ -157,12 +161,16 @@ pub(crate) async fn show_feed(
     let source = EventSource::new(peers.own_name());
     let mut first = BytesMut::new();
     let (ring, recoveries) = feed.subscribe_after_recovery(clock::now());
-    source.write_event(&snapshot_event(&sources), &mut first);
-    recoveries
-        .iter()
-        .for_each(|event| source.write_event(event, &mut first));
+    let begun = std::iter::once(snapshot_event(&sources)).chain(recoveries);
+    begun
+        .filter(|event| view.shows(event))
+        .for_each(|event| source.write_event(&event, &mut first));
+    if first.is_empty() {
+        json::raw(&mut first, ": open\n\n");
+    }
     let reader = FeedReader {
         ring,
+        view,
         source,
         others,
         draining: lifecycle.drain_watch(),
@@ -180,6 +188,7 @@ pub(crate) async fn show_feed(
 
 struct FeedReader {
     ring: broadcast::Receiver<FeedEvent>,
+    view: FeedView,
     source: EventSource,
     /// The other gateways' events, for a reader of the cluster's feed.
     others: Option<(PeerFeeds, FeedPlace)>,
@@ -210,12 +219,18 @@ impl FeedReader {
             return None;
         }
         let mut out = BytesMut::new();
-        match self.next_news().await {
-            FeedNews::Own(Ok(event)) => self.source.write_event(&event, &mut out),
-            FeedNews::Own(Err(RecvError::Lagged(missed))) => self.write_dropped(missed, &mut out),
-            FeedNews::Other(event) => out.extend_from_slice(&event),
-            FeedNews::Silence => json::raw(&mut out, ": ping\n\n"),
-            FeedNews::Own(Err(RecvError::Closed)) | FeedNews::Draining => self.over = true,
+        // Changes of other callers' streams do not put the keep-alive off.
+        let keep_alive_at = clock::now() + self.keep_alive;
+        while out.is_empty() && !self.over {
+            match self.next_news(keep_alive_at).await {
+                FeedNews::Own(Ok(event)) => self.write_shown(&event, &mut out),
+                FeedNews::Own(Err(RecvError::Lagged(missed))) => {
+                    self.write_dropped(missed, &mut out);
+                }
+                FeedNews::Other(event) => out.extend_from_slice(&event),
+                FeedNews::Silence => json::raw(&mut out, ": ping\n\n"),
+                FeedNews::Own(Err(RecvError::Closed)) | FeedNews::Draining => self.over = true,
+            }
         }
         self.take_more(&mut out);
         if self.over {
@@ -225,7 +240,7 @@ impl FeedReader {
         Some(out.freeze())
     }
 
-    async fn next_news(&mut self) -> FeedNews {
+    async fn next_news(&mut self, keep_alive_at: Instant) -> FeedNews {
         let draining = self.draining.wait_for(|draining| *draining);
         let others = &mut self.others;
         let other = async {
@@ -237,7 +252,7 @@ impl FeedReader {
         tokio::select! {
             received = self.ring.recv() => FeedNews::Own(received),
             event = other => FeedNews::Other(event),
-            () = sleep(self.keep_alive) => FeedNews::Silence,
+            () = sleep_until(keep_alive_at.into()) => FeedNews::Silence,
             _ = draining => FeedNews::Draining,
         }
     }
@@ -246,7 +261,7 @@ impl FeedReader {
     fn take_more(&mut self, out: &mut BytesMut) {
         while out.len() < CHUNK_BYTES_ENOUGH {
             match self.ring.try_recv() {
-                Ok(event) => self.source.write_event(&event, out),
+                Ok(event) => self.write_shown(&event, out),
                 Err(TryRecvError::Lagged(missed)) => self.write_dropped(missed, out),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
@@ -256,6 +271,12 @@ impl FeedReader {
             && let Some(event) = others.try_next()
         {
             out.extend_from_slice(&event);
+        }
+    }
+
+    fn write_shown(&self, event: &FeedEvent, out: &mut BytesMut) {
+        if self.view.shows(event) {
+            self.source.write_event(event, out);
         }
     }
 
@@ -316,6 +337,7 @@ impl EventSource {
                 change,
                 prompt,
                 at,
+                owner: _,
             } => {
                 self.write_stream(change_name(*change), (*stream, *at), out);
                 if let Some(prompt) = prompt {

@@ -1,5 +1,7 @@
 //! What happens to every stream, as its operator sees it.
 
+mod own;
+
 use crate::support::client::{Client, post};
 use crate::support::named::{fake, kept, send, stream_id};
 use crate::support::{Rig, wait_until};
@@ -19,8 +21,12 @@ struct Feed {
 
 impl Feed {
     fn of(rig: &Rig) -> Self {
+        Self::with_fields(rig, "")
+    }
+
+    fn with_fields(rig: &Rig, fields: &str) -> Self {
         let mut client = Client::connect(rig.addr);
-        client.send(format!("GET {FEED} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());
+        client.send(format!("GET {FEED} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n").as_bytes());
         let head = client.head();
         assert_eq!(head.get("content-type"), Some("text/event-stream"));
         let rest = String::new();

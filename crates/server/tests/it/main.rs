@@ -35,6 +35,7 @@ mod nats;
 mod ollama;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod page;
 mod peers;
 mod realtime;
 mod refusals;

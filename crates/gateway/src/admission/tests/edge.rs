@@ -264,3 +264,24 @@ fn waiting_estimate_above_new_bounds_is_clamped() {
     assert_eq!(poll(&mut core, waits, at), TicketStatus::Running);
     assert_eq!(core.snapshot().pages_reserved, 10);
 }
+
+#[tokio::test(start_paused = true)]
+async fn predicted_wait_is_the_position_over_the_measured_rate() {
+    let door = Admission::new(fixed(1, 8));
+    let mut running = permit(ask(&door, 1));
+    let mut waiting: Vec<Ticket> = (0..5).map(|_| ask(&door, 1)).collect();
+    let predicted = |ticket: &Ticket| ticket.queue_position()?.predicted_wait();
+    assert_eq!(predicted(&waiting[0]), None, "nothing was measured");
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        drop(running);
+        running = permit(waiting.remove(0));
+    }
+    let [first, second] = [0, 1].map(|at| predicted(&waiting[at]).expect("a rate"));
+    assert!(
+        first > Duration::ZERO && first < Duration::from_secs(4),
+        "{first:?}"
+    );
+    let ratio = second.as_secs_f64() / first.as_secs_f64();
+    assert!((ratio - 2.0).abs() < 1e-6, "{first:?} {second:?}");
+}

@@ -15,7 +15,8 @@ mod message_reader;
 mod read_options;
 
 use self::message_reader::{MessageReader, ReadState, is_recovering};
-use self::read_options::{ReadFrom, ReadMode, ReadOptions, matches_tag};
+use self::read_options::{ReadFrom, ReadMode, ReadOptions};
+use crate::request::request_headers;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::{StreamResponder, with_stream_id};
 use crate::routes::streams::StreamInPath;
@@ -185,7 +186,7 @@ fn no_messages() -> Response {
 
 /// The messages as a list, or 304 for a client that has them.
 fn message_response(messages: &[u8], tag: String, headers: &HeaderMap) -> Response {
-    let mut response = match matches_tag(headers, &tag) {
+    let mut response = match request_headers::matches_tag(headers, &tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => {
             let mut list = BytesMut::with_capacity(messages.len() + 2);

@@ -1,6 +1,5 @@
 //! Query parameters of a read: `offset`, `live` and `cursor`.
 
-use axum::http::{HeaderMap, header};
 use generate::error::ApiError;
 use wire::cursor::split_edition;
 use wire::durable_streams::step_offset::StepOffset;
@@ -84,14 +83,4 @@ impl ReadOptions {
 pub(super) fn invalid_offset() -> ApiError {
     let message = "offset: must be -1, now, or one offset that this stream has sent";
     ApiError::field("offset", "invalid_offset", message)
-}
-
-/// Whether `If-None-Match` names this entity tag.
-pub(super) fn matches_tag(headers: &HeaderMap, tag: &str) -> bool {
-    let values = headers.get_all(header::IF_NONE_MATCH).iter();
-    let mut tags = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|named| named.trim().trim_start_matches("W/"));
-    tags.any(|named| named == "*" || named == tag)
 }

@@ -14,7 +14,7 @@ use wire::protocol::Protocol;
 use wire::query::Query;
 
 /// The text by which clients recognize a running server.
-const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";
+pub(crate) const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";
 
 pub(crate) async fn generate_text(
     State(responder): State<StreamResponder>,
@@ -38,11 +38,6 @@ pub(crate) async fn chat_message(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     respond(&responder, Protocol::OllamaChat, (&uri, &headers), request).await
-}
-
-/// `GET /`.
-pub(crate) async fn show_alive() -> &'static str {
-    ALIVE
 }
 
 /// Answers a request for a generation, or one that only loads or unloads the model.

@@ -1,0 +1,123 @@
+//! Writes the table of the page's files, plain and compressed, with the digest of their bytes. Lines of comments and
+//! indentation are left out of scripts and styles; everything else is as in the source.
+//!
+//! The version is the digest of all files. It is a part of the address of each file but the document, so a browser may keep the
+//! files for ever.
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+/// The document; all other files are below the version.
+const DOCUMENT: &str = "index.html";
+/// Hexadecimal digits of a digest in addresses and entity tags.
+const DIGEST_DIGITS: usize = 16;
+
+fn main() -> io::Result<()> {
+    let folder = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("files");
+    println!("cargo:rerun-if-changed={}", folder.display());
+    let mut files = read_files(&folder)?;
+    let version = version_of(&files);
+    let modules = files.iter().filter(|(name, _)| name.ends_with(".js"));
+    let preloads: String = modules
+        .map(|(name, _)| {
+            format!("<link rel=\"modulepreload\" href=\"/page/{{{{version}}}}/{name}\">\n")
+        })
+        .collect();
+    for (name, bytes) in &mut files {
+        if name == DOCUMENT {
+            let text = String::from_utf8_lossy(bytes).replace("{{preloads}}", &preloads);
+            *bytes = text.replace("{{version}}", &version).into_bytes();
+        }
+    }
+    write_table(&files, &version, Path::new(&variable("OUT_DIR")?))
+}
+
+fn variable(name: &str) -> io::Result<String> {
+    env::var(name).map_err(io::Error::other)
+}
+
+/// Names and bytes, in the order of the names.
+fn read_files(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let bytes = match is_code(&name) {
+            true => without_comments(&fs::read_to_string(&path)?).into_bytes(),
+            false => fs::read(&path)?,
+        };
+        files.push((name.into_owned(), bytes));
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_code(name: &str) -> bool {
+    let end = Path::new(name).extension();
+    end.is_some_and(|end| end == "js" || end == "css")
+}
+
+/// The lines that hold more than a comment, without their indentation. No file has a text of several lines.
+fn without_comments(text: &str) -> String {
+    let (mut short, mut in_comment) = (String::new(), false);
+    for line in text.lines().map(str::trim) {
+        let (begins, ends) = (line.starts_with("/**"), line.contains("*/"));
+        let is_comment =
+            in_comment || line.starts_with("//") || begins && (!ends || line.ends_with("*/"));
+        in_comment = (in_comment || begins) && !ends;
+        if !is_comment && !line.is_empty() {
+            short.push_str(line);
+            short.push('\n');
+        }
+    }
+    short
+}
+
+fn version_of(files: &[(String, Vec<u8>)]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (name, bytes) in files {
+        hasher.update(name.as_bytes()).update(&[0]);
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    }
+    hasher.finalize().to_hex()[..DIGEST_DIGITS].to_owned()
+}
+
+fn write_table(files: &[(String, Vec<u8>)], version: &str, out: &Path) -> io::Result<()> {
+    let mut table = format!(
+        "/// Digest of all files: a part of the address of each file but the document.\n\
+         pub const VERSION: &str = \"{version}\";\nstatic FILES: [PageFile; {}] = [\n",
+        files.len()
+    );
+    for (name, bytes) in files {
+        let (plain, gzip) = (out.join(name), out.join(format!("{name}.gz")));
+        fs::write(&plain, bytes)?;
+        let mut encoder = GzEncoder::new(fs::File::create(&gzip)?, Compression::best());
+        encoder.write_all(bytes)?;
+        encoder.finish()?;
+        let digest = &blake3::hash(bytes).to_hex()[..DIGEST_DIGITS];
+        let row = writeln!(
+            table,
+            "PageFile {{ name: {name:?}, content_type: {:?}, digest: {digest:?}, \
+             plain: include_bytes!({plain:?}), gzip: include_bytes!({gzip:?}) }},",
+            content_type(name),
+        );
+        row.map_err(io::Error::other)?;
+    }
+    table.push_str("];\n");
+    fs::write(out.join("table.rs"), table)
+}
+
+fn content_type(name: &str) -> &'static str {
+    match Path::new(name).extension().and_then(|end| end.to_str()) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}

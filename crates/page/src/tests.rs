@@ -1,0 +1,141 @@
+use super::*;
+use flate2::read::GzDecoder;
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+
+/// Bytes of all files, compressed.
+const PAGE_BYTES_MAX: usize = 60 << 10;
+/// Lines of a module.
+const LINES_MAX: usize = 400;
+
+fn text(file: &PageFile) -> &'static str {
+    std::str::from_utf8(file.plain).unwrap()
+}
+
+#[test]
+fn compressed_files_are_the_files_and_within_the_budget() {
+    let mut sum = 0;
+    for file in files() {
+        let mut plain = Vec::new();
+        GzDecoder::new(file.gzip).read_to_end(&mut plain).unwrap();
+        assert_eq!(plain, file.plain, "{}", file.name);
+        assert_eq!(file.digest.len(), 16);
+        sum += file.gzip.len();
+    }
+    assert!(sum <= PAGE_BYTES_MAX, "{sum} of {PAGE_BYTES_MAX} bytes");
+    assert!(files().len() > 20);
+}
+
+#[test]
+fn document_names_files_of_this_version_only() {
+    let document = text(document().unwrap());
+    assert!(!document.contains("{{"), "a placeholder is left");
+    let mut count = 0;
+    for reference in document
+        .split(['"', '\''])
+        .filter(|part| part.starts_with("/page/"))
+    {
+        let name = reference.strip_prefix(&format!("/page/{VERSION}/"));
+        assert!(find_file(name.unwrap()).is_some(), "{reference}");
+        count += 1;
+    }
+    assert_eq!(
+        count,
+        files().len() + 1,
+        "each file once, the icon twice, the module twice"
+    );
+}
+
+#[test]
+fn files_hold_nothing_that_the_policy_forbids() {
+    let forbidden = [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "http://",
+        "style=",
+        "onclick=",
+        "javascript:",
+        "import(",
+    ];
+    for file in files() {
+        let lines = text(file).lines();
+        let code: String = lines.filter(|line| !line.contains("www.w3.org")).collect();
+        for word in forbidden {
+            assert!(!code.contains(word), "{}: {word}", file.name);
+        }
+        assert!(
+            !code.contains("https://") || file.name.ends_with("markdown_inline.js"),
+            "{}",
+            file.name
+        );
+        assert!(text(file).lines().count() <= LINES_MAX, "{}", file.name);
+    }
+}
+
+/// What the build leaves out is comments: each other line of a source is in the file, in its order.
+#[test]
+fn files_are_the_sources_without_lines_of_comments() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("files");
+    for file in files().iter().filter(|file| file.name != "index.html") {
+        let source = std::fs::read_to_string(folder.join(file.name)).unwrap();
+        let mut lines = source.lines().map(str::trim);
+        for line in text(file).lines().map(str::trim) {
+            assert!(
+                lines.by_ref().any(|of_source| of_source == line),
+                "{}: {line}",
+                file.name
+            );
+        }
+        let code = |text: &str| text.matches(['{', ';']).count();
+        let comments: usize = source
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with(['/', '*']))
+            .map(code)
+            .sum();
+        assert!(
+            code(text(file)) + comments >= code(&source),
+            "{}",
+            file.name
+        );
+    }
+}
+
+#[test]
+fn modules_import_modules_that_are_there() {
+    for file in files().iter().filter(|file| file.name.ends_with(".js")) {
+        for (at, _) in text(file).match_indices("from './") {
+            let name = text(file)[at + "from './".len()..]
+                .split('\'')
+                .next()
+                .unwrap();
+            assert!(find_file(name).is_some(), "{}: {name}", file.name);
+        }
+    }
+}
+
+/// The tests of the modules run in node, which is not everywhere.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[test]
+fn modules_pass_their_own_tests() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
+    let mut node = Command::new("node");
+    node.arg("--test").arg(&folder);
+    let output = match node.output() {
+        Ok(output) => output,
+        Err(why) => {
+            eprintln!("SKIPPED: the tests of the page's modules need node: {why}");
+            return;
+        }
+    };
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+    let passed = told.lines().find_map(|line| line.strip_prefix("# pass "));
+    let passed = passed.and_then(|count| count.trim().parse::<u32>().ok());
+    assert!(passed.is_some_and(|count| count >= 20), "{told}");
+}

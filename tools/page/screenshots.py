@@ -1,0 +1,99 @@
+"""Pictures of the page for the documentation."""
+
+import json
+
+from playwright.sync_api import expect
+
+QUESTION = "Tell me about rivers."
+BYTES_MAX = 150_000
+# Prepared text: the built-in model writes no markdown.
+SHOWN = """Rivers carry water downhill, and with it **everything else**:
+
+| part | what happens |
+|---|---|
+| upper course | erosion, rapids |
+| middle course | meanders |
+| delta | sediment settles |
+
+```python
+def flow(depth, width, velocity):
+    return depth * width * velocity  # m³/s
+```
+
+1. A *millrace* takes some of that water,
+2. at a controlled rate,
+3. to the wheel.
+"""
+
+
+def take_screenshots(world, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, options in [
+        ("light", {"color_scheme": "light", "viewport": {"width": 1180, "height": 760}}),
+        ("dark", {"color_scheme": "dark", "viewport": {"width": 1180, "height": 760}}),
+        ("phone", {"color_scheme": "dark", "viewport": {"width": 390, "height": 800}}),
+    ]:
+        with world.page(world.toy, **options) as page:
+            shown_chat(page)
+            save(page, folder / f"chat-{name}.png")
+    with world.page(world.random, viewport={"width": 1180, "height": 640}, color_scheme="light") as page:
+        river(world.random, page)
+        save(page, folder / "river.png")
+        page.get_by_role("button", name="Stop the load").click()
+    with world.page(world.toy, viewport={"width": 1180, "height": 760}, color_scheme="dark") as page:
+        stream(world.toy, page)
+        save(page, folder / "stream.png")
+
+
+def shown_chat(page):
+    words = SHOWN.split(" ")
+    frames = [{"type": "started", "job_id": "x", "model": "example"}]
+    frames += [{"type": "token", "t": "The user wants an overview. A table, a formula, a list.", "kind": "reasoning", "i": 0, "n": 12}]
+    frames += [{"type": "token", "t": word + " ", "i": at + 12} for at, word in enumerate(words)]
+    frames += [{"type": "end", "tokens_out": len(words) + 12, "decode_time_ms": 3900, "stop_reason": "EOS"}]
+    body = "".join(f"id: x:{at}\ndata: {json.dumps(frame)}\n\n" for at, frame in enumerate(frames)) + "data: [DONE]\n\n"
+    page.route("**/v1/inference", lambda route: route.fulfill(content_type="text/event-stream", body=body, headers={"x-stream-id": "f" * 32}))
+    page.route("**/v1/models", lambda route: route.fulfill(json={"data": [{"id": "example"}]}))
+    page.reload()
+    page.route("**/ack", lambda route: route.fulfill(json={}))
+    page.get_by_label("Message", exact=True).fill(QUESTION)
+    page.keyboard.press("Enter")
+    expect(page.locator(".message.assistant")).to_have_attribute("aria-busy", "false")
+    page.wait_for_timeout(500)
+
+
+def river(server, page):
+    """Lanes under load: two readers read slowly, one not at all, the others are clients of the load generator."""
+    for pace in ["Read 2 tokens/s", "Stop reading", "Read 2 tokens/s"]:
+        tab = page.context.new_page()
+        tab.goto(server.url)
+        tab.get_by_role("button", name="Break it").click()
+        tab.get_by_role("button", name=pace).click()
+        tab.get_by_label("Message", exact=True).fill("Hi")
+        tab.keyboard.press("Enter")
+        tab.wait_for_timeout(300)
+    page.bring_to_front()
+    page.goto(f"{server.url}/#river")
+    page.get_by_label("Clients").fill("40")
+    page.get_by_role("button", name="Start the load").click()
+    page.wait_for_timeout(24_000)
+
+
+def stream(server, page):
+    """A stream opened: facts, replay, three formats."""
+    page.get_by_label("Message", exact=True).fill(QUESTION)
+    page.keyboard.press("Enter")
+    expect(page.locator(".message.assistant")).to_have_attribute("aria-busy", "false")
+    page.get_by_role("link", name="Stream").click()
+    page.get_by_role("button", name="Read the bytes").click()
+    expect(page.locator(".formats section")).to_have_count(3)
+    page.wait_for_timeout(1500)
+    page.locator(".strip").scroll_into_view_if_needed()
+    page.locator(".stream-view").evaluate("view => view.scrollTo(0, 420)")
+
+
+def save(page, path):
+    page.screenshot(path=path)
+    size = path.stat().st_size
+    assert size <= BYTES_MAX, f"{path.name} has {size} bytes; at most {BYTES_MAX}"
+    print(f"{path}: {size} bytes")

@@ -1,0 +1,67 @@
+//! The web page in a real browser: `tools/page`.
+
+use crate::shell::{self, Outcome, debug_binary, python, release_binary, root};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Drives the browser, and looks for barriers; pinned.
+const PACKAGES: [&str; 2] = ["axe-playwright-python==0.1.7", "playwright==1.65.2"];
+/// The browser, as Debian's package names it.
+const CHROMIUM: &str = "chromium";
+/// Where the pictures of the documentation are.
+const PICTURES: &str = "docs/page";
+
+/// Runs the checks, or those that are named. `--screenshots` takes the pictures of the documentation instead; `--debug` takes
+/// the debug binary, `--binary PATH` one that is there already.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let Some(chromium) = chromium() else {
+        println!(
+            "\n== page: SKIPPED, {CHROMIUM} is not installed and cannot be installed with apt-get"
+        );
+        return Ok(());
+    };
+    let python = match python("page", &PACKAGES, &[]) {
+        Ok(python) => python,
+        Err(why) => {
+            println!("\n== page: SKIPPED, Playwright cannot be installed: {why}");
+            return Ok(());
+        }
+    };
+    let mut command = Command::new(python);
+    command.arg(root().join("tools/page/page_suite.py"));
+    let mut rest = args.iter();
+    let (mut binary, mut checks, mut pictures) = (None, Vec::new(), false);
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--debug" => binary = Some(debug_binary()?),
+            "--binary" => binary = rest.next().map(PathBuf::from),
+            "--screenshots" => pictures = true,
+            name => checks.push(name),
+        }
+    }
+    let binary = binary.map_or_else(release_binary, Ok)?;
+    command.arg(binary).arg(chromium).args(checks);
+    if pictures {
+        command.arg("--screenshots").arg(root().join(PICTURES));
+    }
+    shell::run(&mut command)
+}
+
+/// The browser, which is installed where the caller may do that.
+fn chromium() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let find = || {
+        let mut places = std::env::split_paths(&path).map(|place| place.join(CHROMIUM));
+        places.find(|program| program.is_file())
+    };
+    find().or_else(|| {
+        // Fresh machines have no lists of packages.
+        let install = "apt-get install -y --no-install-recommends \"$0\"";
+        let script = format!("{install} || {{ apt-get update && {install}; }}");
+        let installed = shell::run(Command::new("bash").args(["-c", &script, CHROMIUM]));
+        if let Err(why) = installed {
+            println!("{why}");
+        }
+        find()
+    })
+}
