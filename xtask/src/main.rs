@@ -7,6 +7,8 @@
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
+//! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package
+//!                       (needs cargo-deb); --wheel: Python package (needs PyPI). Minutes
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
@@ -26,6 +28,7 @@ mod clients;
 mod cluster;
 mod conformance;
 mod differential;
+mod dist;
 mod docs;
 mod oracle;
 mod rivals;
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
         Some("clients") => clients::run(),
         Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
+        Some("dist") => dist::run(&args.collect::<Vec<_>>()),
         Some("docs") => docs::run(),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
@@ -50,7 +54,7 @@ fn main() -> ExitCode {
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, cluster, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, clients, cluster, dist, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };
