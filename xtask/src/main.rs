@@ -8,6 +8,8 @@
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
 //! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures
+//! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package
+//!                       (needs cargo-deb); --wheel: Python package (needs PyPI). Minutes
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
@@ -27,6 +29,7 @@ mod clients;
 mod cluster;
 mod conformance;
 mod differential;
+mod dist;
 mod docs;
 mod oracle;
 mod page;
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Some("clients") => clients::run(),
         Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
         Some("page") => page::run(&args.collect::<Vec<_>>()),
+        Some("dist") => dist::run(&args.collect::<Vec<_>>()),
         Some("docs") => docs::run(),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
@@ -53,7 +57,7 @@ fn main() -> ExitCode {
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, cluster, page, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, clients, cluster, page, dist, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };

@@ -5,6 +5,7 @@ mod answers;
 mod bench;
 mod cluster;
 mod eval;
+mod health;
 mod journal;
 mod keys;
 mod models;
@@ -19,9 +20,10 @@ mod upstream;
 use adapters::AdapterArgs;
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use eval::EvalArgs;
+pub(crate) use health::HealthArgs;
 pub(crate) use journal::{InspectJournalArgs, JournalArgs, JournalCommand};
 pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs};
-pub(crate) use models::{LibraryArgs, PullArgs, RmArgs};
+pub(crate) use models::{CpArgs, LibraryArgs, PullArgs, RmArgs, StopArgs};
 pub(crate) use program::{Output, ProgramArgs};
 pub(crate) use run::{ChatArgs, GenerateArgs, RunArgs};
 pub(crate) use secret::Secret;
@@ -32,6 +34,7 @@ pub(crate) use streams::{
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Quantize, Speculation};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -103,11 +106,15 @@ pub(crate) enum Command {
     Models(LibraryArgs),
     /// List the loaded models of a running server.
     Ps(ServerArgs),
+    /// Unload models of a running server.
+    Stop(StopArgs),
     /// List, show, follow and cancel the streams of a running server.
     Streams(StreamsArgs),
     /// Show the contents of a model: a GGUF file, a directory of safetensors, or a local model's name.
     #[command(visible_alias = "show")]
     Inspect(InspectArgs),
+    /// Give a local model a second name.
+    Cp(CpArgs),
     /// Remove models that were downloaded by `pull`, or derived models.
     Rm(RmArgs),
     /// Write a synthetic GGUF model with random weights, for benchmarks and tests.
@@ -129,6 +136,21 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Evaluate any OpenAI-compatible server on questions with known answers.
     Eval(EvalArgs),
+    /// Check that a running server accepts requests: exit status 0, else 1.
+    Health(HealthArgs),
+    /// Examine this machine: what prevents serving, and what would make it faster.
+    Doctor(ServeArgs),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page of this program, or write one for each command.
+    Man {
+        /// Existing folder for a page of each command; default: print the first one.
+        #[arg(value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
     /// Print the version.
     Version,
 }

@@ -259,6 +259,11 @@ fn log_capabilities(answers: AnswerFormat, capabilities: Capabilities) {
 }
 
 impl LoadedEngine {
+    /// Whether the engine is a thread of this process.
+    pub(crate) fn computes_here(&self) -> bool {
+        self.thread.is_some()
+    }
+
     /// Why engines of other processes cannot be waited for any longer.
     pub(crate) fn take_engine_absence(&mut self) -> Option<EngineAbsence> {
         self.relay.as_mut()?.absence.take()

@@ -1,5 +1,5 @@
-//! One binary: serve, run, chat, pull, models, ps, streams, inspect, rm, synth, config, keys, nkey, journal, bench, eval, version. Flags become settings, settings become
-//! a model, an engine and a server; all else is in the crates below.
+//! One binary: to serve, to answer on the terminal, to keep models, to look at servers and at this machine. Flags become
+//! settings, settings become a model, an engine and a server; all else is in the crates below.
 
 mod args;
 mod bounds;
@@ -21,6 +21,7 @@ mod model_store;
 mod progress_bar;
 mod pull;
 mod reload;
+mod service_manager;
 mod settings_file;
 mod thread_waker;
 mod upstreams;
@@ -64,8 +65,14 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Bench(command) => commands::bench::bench(&command),
         Command::Eval(args) => commands::eval::eval(&args),
         Command::Ps(args) => commands::ps::ps(&args),
+        Command::Stop(args) => commands::stop::stop(&args),
         Command::Streams(args) => commands::streams::streams(&args),
+        Command::Cp(args) => commands::cp::cp(&args),
         Command::Rm(args) => commands::rm::rm(&args),
+        Command::Health(args) => commands::health::health(&args),
+        Command::Doctor(args) => commands::doctor::doctor(&args),
+        Command::Completions { shell } => commands::completions::completions(shell),
+        Command::Man { folder } => commands::man::man(folder.as_deref()),
         Command::Version => commands::version(),
     }
 }

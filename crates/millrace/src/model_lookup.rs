@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::model_files::{ModelSource, only_model, source_of_path};
 use crate::model_store::ModelStore;
 use crate::pull;
+use server::LibraryError;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -54,6 +55,16 @@ pub(crate) fn absent(settings: &Settings, typed: &Path) -> Option<Failure> {
     let why = std::fs::metadata(typed).err()?;
     (why.kind() == ErrorKind::NotFound && find_by_name(settings, typed).is_none())
         .then(|| absent_failure(settings, typed))
+}
+
+/// The error of a command about a name: an unknown one gets the list of the local models.
+pub(crate) fn unknown_name(settings: &Settings, name: &str, why: LibraryError) -> Failure {
+    match why {
+        LibraryError::Unknown(_) => absent(settings, Path::new(name)).unwrap_or_else(|| {
+            Failure::user(format!("{name} is a path, and not the name of a model"))
+        }),
+        why => Failure::user(why),
+    }
 }
 
 /// A local model by name.

@@ -1,6 +1,6 @@
 //! Flags of the commands about which models there are.
 
-use super::ModelArgs;
+use super::{ModelArgs, ServerArgs};
 use crate::config::{Config, ConfigError};
 use clap::Args;
 use std::path::PathBuf;
@@ -20,6 +20,27 @@ pub(crate) struct RmArgs {
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) library: LibraryArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CpArgs {
+    /// Name of a local model, as in `millrace list`.
+    #[arg(value_name = "MODEL")]
+    pub(crate) from: String,
+    /// The second name.
+    #[arg(value_name = "NAME")]
+    pub(crate) to: String,
+    #[command(flatten)]
+    pub(crate) library: LibraryArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StopArgs {
+    /// Model names, as in `millrace ps`.
+    #[arg(value_name = "MODEL", required = true)]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// Flags that say where models are.

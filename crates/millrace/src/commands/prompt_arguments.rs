@@ -74,8 +74,12 @@ impl RunArguments {
     }
 }
 
-/// A word that is no model's name may be the first of a prompt without quotation marks.
+/// A word that is no model's name may be the first of a prompt without quotation marks. The name of a model that can be
+/// pulled is one.
 fn expect_model(args: &RunArgs, settings: &Settings, model: &Path) -> Result<(), Failure> {
+    if model_lookup::can_be_pulled(model) {
+        return Ok(());
+    }
     let Some(why) = model_lookup::absent(settings, model) else {
         return Ok(());
     };

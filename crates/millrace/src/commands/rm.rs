@@ -3,11 +3,9 @@
 use crate::args::RmArgs;
 use crate::failure::Failure;
 use crate::logging;
-use crate::model_lookup::absent;
+use crate::model_lookup::unknown_name;
 use crate::model_store::{ModelStore, Removed};
-use server::LibraryError;
 use std::io::Write;
-use std::path::Path;
 
 /// Removes each name; the first error ends the command.
 pub(crate) fn rm(args: &RmArgs) -> Result<(), Failure> {
@@ -15,14 +13,9 @@ pub(crate) fn rm(args: &RmArgs) -> Result<(), Failure> {
     logging::start(&config.settings)?;
     let store = ModelStore::local(&config.settings);
     for name in &args.names {
-        let removed = store.remove_pulled(name).map_err(|why| match why {
-            LibraryError::Unknown(_) => {
-                absent(&config.settings, Path::new(name)).unwrap_or_else(|| {
-                    Failure::user(format!("{name} is a path, and not the name of a model"))
-                })
-            }
-            why => Failure::user(why),
-        })?;
+        let removed = store
+            .remove_pulled(name)
+            .map_err(|why| unknown_name(&config.settings, name, why))?;
         let what = match removed {
             Removed::File => format!("removed {name}"),
             Removed::Shared(other) => format!("removed the name {name}; {other} has the same file"),

@@ -2,6 +2,7 @@
 
 use super::chat::{self, text_message};
 use super::prompt_arguments::{PromptArgument, RunArguments};
+use super::pull::pull_absent;
 use super::workflow;
 use crate::args::RunArgs;
 use crate::config::Settings;
@@ -19,6 +20,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let arguments = RunArguments::read(args, &config.settings)?;
     let settings = &mut config.settings;
     settings.model.path = arguments.model.or(settings.model.path.take());
+    pull_absent(settings)?;
     match arguments.prompt {
         PromptArgument::Text(prompt) => run_prompt(args, settings, &prompt),
         PromptArgument::Workflow => run_workflow(args, settings, &mut std::io::stdout().lock()),

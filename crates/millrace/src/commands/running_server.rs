@@ -5,6 +5,7 @@ use crate::config::{Settings, bind};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -39,15 +40,41 @@ impl From<RequestError> for Failure {
     }
 }
 
-/// An error response; other fields are ignored.
+/// An error response, or that of a health probe; other fields are ignored.
 #[derive(Deserialize)]
-struct ErrorBody {
-    error: ErrorMessage,
+#[serde(untagged)]
+enum ErrorBody {
+    /// OpenAI's shape.
+    OpenAi { error: ErrorMessage },
+    /// Ollama's shape.
+    Ollama { error: String },
+    /// The stage of a server that is not ready, and perhaps why.
+    Health {
+        status: String,
+        reason: Option<String>,
+    },
 }
 
 #[derive(Deserialize)]
 struct ErrorMessage {
     message: String,
+}
+
+impl ErrorBody {
+    fn message(self) -> String {
+        match self {
+            Self::OpenAi { error } => error.message,
+            Self::Ollama { error } => error,
+            Self::Health {
+                status,
+                reason: Some(reason),
+            } => format!("{status}: {reason}"),
+            Self::Health {
+                status,
+                reason: None,
+            } => status,
+        }
+    }
 }
 
 impl RunningServer {
@@ -78,11 +105,25 @@ impl RunningServer {
         })
     }
 
+    /// URL of the server, without a path.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The JSON of a `GET`.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let request = self.agent.get(format!("{}{path}", self.url));
         let request = request.config().timeout_per_read(Some(SILENCE)).build();
         self.read_json(path, self.checked(path, self.with_key(request).call())?)
+    }
+
+    /// The JSON of a `POST`.
+    pub(super) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Failure> {
+        let request = self.agent.post(format!("{}{path}", self.url));
+        let request = request.header("content-type", "application/json");
+        let request = request.config().timeout_per_read(Some(SILENCE)).build();
+        let sent = self.with_key(request).send(body.to_string());
+        self.read_json(path, self.checked(path, sent)?)
     }
 
     /// The JSON of a `DELETE`.
@@ -127,7 +168,7 @@ impl RunningServer {
         let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX);
         let body = body.read_to_string().unwrap_or_default();
         let failure = Failure::user(match serde_json::from_str::<ErrorBody>(&body) {
-            Ok(body) => format!("{url}{path} answered {status}: {}", body.error.message),
+            Ok(body) => format!("{url}{path} answered {status}: {}", body.message()),
             Err(_) => format!("{url}{path} answered {status}"),
         });
         Err(match status.is_server_error() {

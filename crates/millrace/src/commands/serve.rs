@@ -10,6 +10,7 @@ use crate::keyring::Keyring;
 use crate::library::Library;
 use crate::model_lookup::find_model;
 use crate::reload::{Reload, Reloading};
+use crate::service_manager::ServiceManager;
 use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
 use journal::{JournalDirectory, LockedJournal};
@@ -119,7 +120,8 @@ impl ServedProcess<'_> {
         let mut signals = Signals::new()?;
         let address = server.local_addr();
         print_line(&format!("millrace listens at http://{address}"))?;
-        let loads = spawn_load(self.library, loading)?;
+        let manager = ServiceManager::from_env();
+        let loads = spawn_load(Arc::clone(&self.library), loading)?;
         let mut outcome = Ok(());
         let served = async {
             let is_ready = tokio::select! {
@@ -132,7 +134,14 @@ impl ServedProcess<'_> {
                 () = signals.stop(self.reloading) => false,
             };
             if is_ready {
+                if let Some(manager) = &manager {
+                    manager.ready(&format!("serves {} at http://{address}", self.name));
+                    manager.start_watchdog(&self.library);
+                }
                 signals.stop(self.reloading).await;
+            }
+            if let Some(manager) = &manager {
+                manager.stopping();
             }
             let drain_ms = self.reloading.drain_timeout_ms();
             tracing::info!("shutting down: running streams have {drain_ms} ms to end");

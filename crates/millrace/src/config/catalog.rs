@@ -60,6 +60,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     other_setting("model.kv_type", Restart),
     other_setting("model.deterministic", Restart),
     other_setting("models.directories", Restart),
+    other_setting("models.caches", Restart),
     number_setting("models.memory_budget_mib", (1, 1 << 24), Live),
     number_setting("models.idle_unload_s", (0, 31_536_000), Live),
     number_setting("models.waiting_max", COUNT, Live),

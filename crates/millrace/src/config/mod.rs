@@ -40,6 +40,7 @@ pub(crate) use cluster::{Cluster, Role as ClusterRole};
 pub(crate) use journal::JournalPlace;
 pub(crate) use kv_type::KvType;
 pub(crate) use layers::{Config, ConfigError, Layers};
+pub(crate) use models::Cache;
 pub(crate) use origin::Origin;
 #[cfg(feature = "otlp")]
 pub(crate) use otlp::with_otlp;

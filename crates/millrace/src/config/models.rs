@@ -14,6 +14,9 @@ pub(crate) struct Models {
     /// Directories of models; `millrace pull` downloads to the first. Default: `millrace/models` in the user's
     /// cache (`$XDG_CACHE_HOME` or `~/.cache`).
     pub(crate) directories: Vec<PathBuf>,
+    /// Other programs' caches whose models are listed and read in place, never changed: `ollama` (`$OLLAMA_MODELS` or
+    /// `~/.ollama/models`) and `huggingface` (`$HF_HUB_CACHE`, `$HF_HOME/hub` or `~/.cache/huggingface/hub`).
+    pub(crate) caches: Vec<Cache>,
     /// Memory budget of all loaded models, including KV caches; the least recently used idle model is evicted.
     /// Default: seven eighths of the machine's memory.
     pub(crate) memory_budget_mib: Option<u64>,
@@ -26,11 +29,22 @@ pub(crate) struct Models {
     pub(crate) load_timeout_s: u64,
 }
 
+/// A program whose downloads are models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cache {
+    /// Ollama's store.
+    Ollama,
+    /// The cache of Hugging Face's libraries.
+    HuggingFace,
+}
+
 impl Default for Models {
     fn default() -> Self {
         let limits = ModelLimits::default();
         Self {
             directories: Vec::new(),
+            caches: vec![Cache::Ollama, Cache::HuggingFace],
             memory_budget_mib: None,
             idle_unload_s: limits.idle.map_or(0, |idle| idle.as_secs()),
             waiting_max: limits.waiting_max,

@@ -52,6 +52,10 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     ("models.directories", "`pull` works without configuration"),
     (
+        "models.caches",
+        "a model that is on the machine already needs no second download",
+    ),
+    (
         "models.memory_budget_mib",
         "an eighth remains for the system, buffers and clients on the same machine",
     ),

@@ -1,5 +1,6 @@
 //! The running engines, and the settings that apply to them.
 
+use super::progress::EngineSight;
 use crate::bounds::tuning;
 use crate::clock::now_unix_s;
 use crate::cluster_node::JoinedCluster;
@@ -15,9 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// All running engines. An engine is in the table from load to close.
 pub(super) struct RunningEngines(Arc<Mutex<EngineTable>>);
 
+struct RunningEngine {
+    id: u64,
+    handle: Handle,
+    /// Whether the steps are this process's.
+    computes_here: bool,
+}
+
 struct EngineTable {
     settings: Settings,
-    engines: Vec<(u64, Handle)>,
+    engines: Vec<RunningEngine>,
     next: u64,
 }
 
@@ -33,10 +41,19 @@ impl RunningEngines {
     /// Applies settings to running engines, as far as these can change, and to later loads.
     pub(super) fn apply_settings(&self, settings: Settings) {
         let mut table = lock(&self.0);
-        for (_, engine) in &table.engines {
-            engine.tune(tuning(&settings));
+        for engine in &table.engines {
+            engine.handle.tune(tuning(&settings));
         }
         table.settings = settings;
+    }
+
+    /// What is seen of the engines that compute in this process.
+    pub(super) fn sights(&self) -> Vec<EngineSight> {
+        let table = lock(&self.0);
+        let engines = table.engines.iter().filter(|engine| engine.computes_here);
+        engines
+            .map(|engine| EngineSight::of(engine.id, engine.handle.stats()))
+            .collect()
     }
 
     /// Bytes of memory that loading a model takes.
@@ -105,14 +122,18 @@ impl RunningEngines {
         loaded.handle.engine.tune(tuning(&table.settings));
         let id = table.next;
         table.next += 1;
-        table.engines.push((id, loaded.handle.engine.clone()));
+        table.engines.push(RunningEngine {
+            id,
+            handle: loaded.handle.engine.clone(),
+            computes_here: loaded.computes_here(),
+        });
         drop(table);
         let engines = Arc::clone(&self.0);
         LoadedModel {
             model: Arc::new(served_model(&mut loaded)),
             bytes: loaded.bytes,
             close: Box::new(move || {
-                lock(&engines).engines.retain(|(other, _)| *other != id);
+                lock(&engines).engines.retain(|other| other.id != id);
                 loaded.close();
             }),
         }

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! engines    engines of loaded models      announced   models of a gateway, from its engines' announcements
+//! progress   whether engines make steps
 //! ```
 
 mod announced;
 mod engines;
+mod progress;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +21,7 @@ use crate::pull;
 use crate::upstreams::UsedUpstreams;
 use announced::FoundModels;
 use engines::RunningEngines;
+pub(crate) use progress::EngineProgress;
 use server::{
     DerivedModel, LibraryError, LoadError, LoadProgress, LoadedModel, LocalModel, PullNews,
 };
@@ -72,6 +75,11 @@ impl Library {
     /// Applies new settings to running engines, as far as these can change, and to later loads.
     pub(crate) fn apply_settings(&self, settings: Settings) {
         self.engines.apply_settings(settings);
+    }
+
+    /// Whether the engines of this process make progress, or have nothing to do, since the last look.
+    pub(crate) fn look_at(&self, progress: &mut EngineProgress) -> bool {
+        progress.look(&self.engines.sights())
     }
 }
 

@@ -35,6 +35,7 @@ impl Shelves {
     fn started(&self, place: ModelSource) -> Library {
         let mut settings = Settings::default();
         settings.models.directories = vec![self.root.join("models")];
+        settings.models.caches.clear();
         Library::new(settings, place)
     }
 }

@@ -116,6 +116,12 @@ impl ModelStore {
             return Ok(());
         };
         let relative = self.directories.relative(Path::new(&file));
+        if relative.is_none() && !is_given {
+            return Err(LibraryError::Invalid(format!(
+                "{}: is in the cache of another program, which can remove it",
+                model.name
+            )));
+        }
         let others = self.records.as_ref().map(Records::all).unwrap_or_default();
         match others.iter().find(|(_, record)| record.file == relative) {
             Some(_) if is_given => Ok(()),

@@ -153,13 +153,19 @@ fn find_files(
 
 /// The model that a path is the first file of.
 fn model_file(root: &Path, path: &Path) -> Option<ModelFile> {
+    let name = find_model_file(root, path).filter(|name| !name.is_empty())?;
+    Some(ModelFile {
+        name,
+        path: path_inside(root, path)?,
+    })
+}
+
+/// The name of the model that a path is the first file of: the relative path, empty of safetensors in `root` itself.
+pub(super) fn find_model_file(root: &Path, path: &Path) -> Option<String> {
     if is_config(path) {
         let folder = path.parent()?;
         let name = folder.strip_prefix(root).ok()?.to_str()?;
-        return (!name.is_empty() && has_safetensors(folder)).then_some(ModelFile {
-            name: name.to_owned(),
-            path: path_inside(root, path)?,
-        });
+        return has_safetensors(folder).then(|| name.to_owned());
     }
     if path.extension()? != "gguf" {
         return None;
@@ -170,10 +176,7 @@ fn model_file(root: &Path, path: &Path) -> Option<ModelFile> {
         Some(split) if split.part == 0 => relative.rsplitn(4, '-').last()?,
         Some(_) => return None,
     };
-    Some(ModelFile {
-        name: name.to_owned(),
-        path: path_inside(root, path)?,
-    })
+    Some(name.to_owned())
 }
 
 /// The canonical path of a regular file, if it is under `root`. A `config.json` stands for its folder: every file in the

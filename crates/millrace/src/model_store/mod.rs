@@ -1,11 +1,13 @@
-//! The model store: the model that the server was started with, the built-in one, names with a record, and every model
-//! file under the configured directories.
+//! The model store: the model that the server was started with, the built-in one, names with a record, every model
+//! file under the configured directories, and the models in other programs' caches.
 //!
 //! ```text
 //! name    valid names of models        directories   files in the model directories, and their facts
-//! record  names and their models       change        copy, delete, derive
+//! record  names and their models       caches        models that Ollama and Hugging Face's libraries downloaded
+//! change  copy, delete, derive
 //! ```
 
+mod caches;
 mod change;
 mod directories;
 mod name;
@@ -17,6 +19,7 @@ pub(crate) use record::Record;
 
 use crate::config::{Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
+use caches::Caches;
 use directories::{ModelDirectories, ModelFile};
 use record::Records;
 use server::{DerivedModel, LibraryError, LocalModel, ModelFacts};
@@ -31,6 +34,7 @@ const BUILT_IN_WEIGHTS: &str = ":built-in";
 /// The names of this machine's models, and where each model's files are.
 pub(crate) struct ModelStore {
     directories: ModelDirectories,
+    caches: Caches,
     /// Records in the first directory, if there is one.
     records: Option<Records>,
     /// The model that the server was started with.
@@ -51,6 +55,7 @@ impl ModelStore {
         Self {
             records: directories.first().map(|first| Records::of(first)),
             directories: ModelDirectories::new(directories, settings.model.quantize),
+            caches: Caches::of(settings),
             quantize: settings.model.quantize,
             started_path: started.file().and_then(|file| file.canonicalize().ok()),
             started,
@@ -88,7 +93,12 @@ impl ModelStore {
             .map(|file| file.name);
         let named = records.iter().map(|(name, _)| name.to_string());
         let mut names: Vec<String> = named.chain(files).collect();
-        names.insert(0, store.started.name);
+        names.insert(0, store.started.name.clone());
+        for file in store.caches.files() {
+            if !names.contains(&file.name) {
+                names.push(file.name);
+            }
+        }
         names
     }
 
@@ -108,7 +118,8 @@ impl ModelStore {
         self.put_record(name, &record)
     }
 
-    /// All models: the started one, that one with each adapter, the built-in one, those with a record, and all other files.
+    /// All models: the started one, that one with each adapter, the built-in one, those with a record, all other files, and
+    /// those of other programs' caches.
     pub(crate) fn all(&self) -> Vec<LocalModel> {
         let mut all = vec![self.started_model()];
         all.extend(self.adapters.iter().map(|name| self.adapted_model(name)));
@@ -131,6 +142,14 @@ impl ModelStore {
                 all.extend(self.local_model(&file.name, Some(&file.path), None, None));
             }
         }
+        for file in self.caches.files() {
+            let local = self.local_model(&file.name, Some(&file.path), None, None);
+            let is_new = |local: &LocalModel| {
+                local.weights.is_some() && !all.iter().any(|other| other.name == local.name)
+            };
+            let local = local.filter(is_new);
+            all.extend(local);
+        }
         all
     }
 
@@ -140,7 +159,16 @@ impl ModelStore {
         let tagged = format!("{bare}{LATEST}");
         let exact = [name, bare, &tagged];
         let found = exact.iter().find_map(|name| self.find_named(name));
-        found.or_else(|| self.find_file(bare))
+        let found = found.or_else(|| self.find_file(bare));
+        found.or_else(|| {
+            let files = self.caches.files();
+            let is_named = |file: &&ModelFile| exact.contains(&file.name.as_str());
+            let file = files
+                .iter()
+                .find(is_named)
+                .or_else(|| only_named(&files, bare))?;
+            self.local_model(&file.name, Some(&file.path), None, None)
+        })
     }
 
     /// The started model, the built-in model, or a model with a record.
@@ -162,13 +190,8 @@ impl ModelStore {
     /// A file by its path under its directory, or by its file name if that is unique.
     fn find_file(&self, name: &str) -> Option<LocalModel> {
         let files = self.directories.files();
-        let last = |file: &&ModelFile| file.name.rsplit('/').next() == Some(name);
         let exact = files.iter().find(|file| file.name == name);
-        let mut alike = files.iter().filter(last);
-        let found = exact.or_else(|| match (alike.next(), alike.next()) {
-            (Some(one), None) => Some(one),
-            _ => None,
-        })?;
+        let found = exact.or_else(|| only_named(&files, name))?;
         self.local_model(&found.name, Some(&found.path), None, None)
     }
 
@@ -189,7 +212,9 @@ impl ModelStore {
         sha256: Option<String>,
         made: Option<DerivedModel>,
     ) -> Option<LocalModel> {
-        let is_started = path == self.started_path.as_deref();
+        // A file of a cache is a link.
+        let canonical = path.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_owned()));
+        let is_started = canonical == self.started_path;
         let (weights, facts) = match path {
             None => (BUILT_IN_WEIGHTS.to_owned(), built_in_facts()),
             Some(path) => (path.to_str()?.to_owned(), self.directories.facts(path)?),
@@ -251,10 +276,21 @@ impl ModelStore {
                 let name = self
                     .directories
                     .relative(Path::new(path))
-                    .unwrap_or_default();
+                    .unwrap_or_else(|| path.to_owned());
                 ModelSource::of_file(name, PathBuf::from(path))
             }
         }
+    }
+}
+
+/// The only file whose path ends with this name.
+fn only_named<'a>(files: &'a [ModelFile], name: &str) -> Option<&'a ModelFile> {
+    let mut alike = files
+        .iter()
+        .filter(|file| file.name.rsplit('/').next() == Some(name));
+    match (alike.next(), alike.next()) {
+        (Some(one), None) => Some(one),
+        _ => None,
     }
 }
 

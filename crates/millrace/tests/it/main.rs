@@ -22,6 +22,7 @@ mod pull;
 mod recurrent;
 mod reload;
 mod safetensors;
+mod service;
 mod speculation;
 mod support;
 #[cfg(feature = "mini")]

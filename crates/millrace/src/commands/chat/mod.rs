@@ -7,6 +7,7 @@ mod input;
 
 pub(super) use conversation::text_message;
 
+use super::pull::pull_absent;
 use crate::args::{ChatArgs, GenerateArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -36,6 +37,7 @@ struct Chat {
 pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
     let config = args.model.settings(args.path.as_ref())?;
     logging::start(&config.settings)?;
+    pull_absent(&config.settings)?;
     talk(&config.settings, args.system.clone(), &args.generate)
 }
 

@@ -1,4 +1,4 @@
-//! `list`, `ps`, `show` and `rm`: the models of this machine and of a running server.
+//! `list`, `ps`, `stop`, `show`, `cp`, `rm`, and pulls by `run`: the models of this machine and of a running server.
 
 use super::refusal;
 use crate::support::hub::{Hub, Manners};
@@ -6,6 +6,7 @@ use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
 use serde_json::json;
 use std::path::Path;
 use std::process::Output;
+use testing::wait::wait_until;
 
 /// A directory of models, and a hub with one more.
 struct Rig {
@@ -181,4 +182,61 @@ fn ps_lists_loaded_models_of_a_running_server() {
         said.contains("no server answers at") && said.contains("`millrace serve`"),
         "{said}"
     );
+}
+
+#[test]
+fn stopped_model_is_loaded_no_longer() {
+    let serving = Serving::start(&["serve", "--port", "0"]);
+    let url = serving.url();
+    let stopped = stdout(&millrace(&["stop", "millrace-mini", "--url", &url]));
+    assert!(stopped.starts_with("millrace-mini"), "{stopped}");
+    wait_until("it is unloaded", || {
+        stdout(&millrace(&["ps", "--url", &url])).lines().count() == 1
+    });
+    let said = refusal(&millrace(&["stop", "nobody", "--url", &url]));
+    assert!(said.contains("404") && said.contains("nobody"), "{said}");
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn copied_name_has_the_same_file() {
+    let rig = Rig::start("copied");
+    assert_eq!(
+        stdout(&rig.millrace(&["cp", "mine", "other:v1"])),
+        "other:v1 is mine\n"
+    );
+    assert_eq!(
+        rig.names(),
+        ["millrace-mini", "org/repo:Q8_0", "other:v1"],
+        "a file with a name is listed by that name"
+    );
+    for (from, to, why) in [
+        ("nobody", "x", "no such file, and no model"),
+        ("mine", "../x", "a model's name has"),
+        ("mine", "millrace-mini", "is built in"),
+    ] {
+        let said = refusal(&rig.millrace(&["cp", from, to]));
+        assert!(said.contains(why), "{from} {to}: {said}");
+    }
+}
+
+#[test]
+fn absent_model_is_pulled_by_run() {
+    let rig = Rig::start("run-pulls");
+    stdout(&rig.millrace(&["rm", "org/repo:Q8_0"]));
+    let name = "hf.co/org/repo:Q8_0";
+    let run = |args: &[&str]| rig.millrace(&[args, &["-n", "2", "--temp", "0"]].concat());
+    let first = run(&["run", name, "Hello"]);
+    let said = String::from_utf8_lossy(&first.stderr);
+    assert!(
+        said.contains("is not on this machine: pulling it"),
+        "{said}"
+    );
+    let answer = stdout(&first);
+    assert!(rig.names().contains(&name.to_owned()));
+    let second = run(&["run", "-m", name, "Hello"]);
+    assert!(second.stderr.is_empty(), "it is there already");
+    assert_eq!(stdout(&second), answer);
+    let said = refusal(&run(&["run", "hf.co/org/other:Q8_0", "Hello"]));
+    assert!(said.contains("pulling it failed"), "{said}");
 }

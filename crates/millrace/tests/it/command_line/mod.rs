@@ -1,6 +1,8 @@
 //! What people type in their first minute: words, flags and commands, and what is said where they do not fit.
 
 mod answer_flags;
+mod caches;
+mod installed;
 mod library;
 mod prompts;
 mod serving;
@@ -27,7 +29,9 @@ fn help_has_a_summary_and_three_examples() {
     assert!(help.starts_with("Millrace runs language models"), "{help}");
     let examples = help.lines().filter(|line| line.starts_with("  millrace "));
     assert_eq!(examples.count(), 3, "{help}");
-    for command in ["run", "pull", "serve", "ps", "streams", "rm", "version"] {
+    for command in [
+        "run", "pull", "serve", "ps", "stop", "streams", "cp", "rm", "health", "doctor", "version",
+    ] {
         assert!(
             help.contains(&format!("\n  {command} ")),
             "{command}: {help}"

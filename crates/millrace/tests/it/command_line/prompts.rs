@@ -91,14 +91,14 @@ fn unknown_model_error_lists_the_local_models() {
             ],
         ),
         (
-            &["run", "--model", "qwen3:0.6b", "hi"],
+            &["serve", "--model", "qwen3:0.6b"],
             &[
                 "qwen3:0.6b: no such file",
                 "`millrace pull qwen3:0.6b` fetches it",
             ],
         ),
         (
-            &["run", "qwen3:0.6b"],
+            &["show", "qwen3:0.6b"],
             &["`millrace pull qwen3:0.6b` fetches it"],
         ),
         (&["chat", "two"], &["two: no such file"]),

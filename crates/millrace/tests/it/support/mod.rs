@@ -28,7 +28,11 @@ pub fn millrace_with(args: &[&str], vars: &[(&str, &str)]) -> Output {
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     let nobodys = std::env::temp_dir().join("millrace-tests-have-no-cache");
-    command.args(args).env("XDG_CACHE_HOME", nobodys);
+    command.args(args).env("XDG_CACHE_HOME", &nobodys);
+    command
+        .env("OLLAMA_MODELS", nobodys)
+        .env_remove("HF_HUB_CACHE")
+        .env_remove("HF_HOME");
     // Nor their journal: no directory can be created below a file.
     command.env("XDG_STATE_HOME", "/dev/null");
     // Nor their settings and keys.

@@ -1,0 +1,149 @@
+//! Messages to the service manager, by systemd's protocol (`sd_notify(3)`): ready, stopping, and alive.
+//!
+//! A service with `WatchdogSec=` is restarted when it says nothing for that time. This process says that it is alive only
+//! while its engines make progress, so an engine that is stuck in a step is replaced; streams with a journal go on.
+
+use crate::library::{EngineProgress, Library};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Looks at the engines within the time of the watchdog.
+const LOOKS: u32 = 4;
+
+/// The socket of the service manager that started this process.
+pub(crate) struct ServiceManager {
+    socket: UnixDatagram,
+    address: SocketAddr,
+}
+
+impl ServiceManager {
+    /// The manager that the environment names; `None` without one.
+    pub(crate) fn from_env() -> Option<Arc<Self>> {
+        let path = std::env::var("NOTIFY_SOCKET").ok()?;
+        if path.is_empty() {
+            return None;
+        }
+        match Self::connect(&path) {
+            Ok(manager) => Some(Arc::new(manager)),
+            Err(why) => {
+                tracing::warn!("NOTIFY_SOCKET {path}: {why}: the service manager is told nothing");
+                None
+            }
+        }
+    }
+
+    fn connect(path: &str) -> io::Result<Self> {
+        let address = match path.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(path)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, address })
+    }
+
+    /// Requests are accepted.
+    pub(crate) fn ready(&self, status: &str) {
+        self.send(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// The shutdown has begun.
+    pub(crate) fn stopping(&self) {
+        self.send("STOPPING=1\nSTATUS=running streams end");
+    }
+
+    /// Says that this process is alive as long as its engines make progress, if the manager wants to hear that.
+    pub(crate) fn start_watchdog(self: &Arc<Self>, library: &Arc<Library>) {
+        let Some(timeout) = watchdog_timeout() else {
+            return;
+        };
+        let (manager, library) = (Arc::clone(self), Arc::clone(library));
+        let mut looks = tokio::time::interval(timeout / LOOKS);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        tokio::spawn(async move {
+            let mut progress = EngineProgress::default();
+            loop {
+                looks.tick().await;
+                match library.look_at(&mut progress) {
+                    true => manager.send("WATCHDOG=1"),
+                    false => tracing::error!(
+                        "an engine has ended no step for {} s: the service manager will restart this process \
+                         after {} s",
+                        (timeout / LOOKS).as_secs_f32(),
+                        timeout.as_secs_f32()
+                    ),
+                }
+            }
+        });
+    }
+
+    fn send(&self, message: &str) {
+        if let Err(why) = self.socket.send_to_addr(message.as_bytes(), &self.address) {
+            tracing::warn!("the service manager was not told {message:?}: {why}");
+        }
+    }
+}
+
+/// The time of the watchdog, if it is for this process.
+fn watchdog_timeout() -> Option<Duration> {
+    let variable = |name: &str| std::env::var(name).ok();
+    timeout_of(
+        variable("WATCHDOG_USEC").as_deref(),
+        variable("WATCHDOG_PID").as_deref(),
+        std::process::id(),
+    )
+}
+
+fn timeout_of(microseconds: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
+    let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
+    let microseconds = microseconds?.parse::<u64>().ok().filter(|us| *us > 0)?;
+    is_ours.then(|| Duration::from_micros(microseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testing::folder::Folder;
+
+    #[test]
+    fn watchdog_of_another_process_is_none() {
+        let rows = [
+            (Some("2000000"), None, Some(2)),
+            (Some("2000000"), Some("7"), Some(2)),
+            (Some("2000000"), Some("8"), None),
+            (Some("0"), None, None),
+            (Some("soon"), None, None),
+            (None, Some("7"), None),
+        ];
+        for (microseconds, pid, want) in rows {
+            let timeout = timeout_of(microseconds, pid, 7);
+            assert_eq!(
+                timeout,
+                want.map(Duration::from_secs),
+                "{microseconds:?} {pid:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn socket_is_a_path_or_an_abstract_name() {
+        let folder = Folder::new("manager");
+        let path = folder.0.join("notify");
+        let name = format!("millrace-test-{}", std::process::id());
+        let sockets = [
+            UnixDatagram::bind(&path),
+            SocketAddr::from_abstract_name(&name).and_then(|at| UnixDatagram::bind_addr(&at)),
+        ];
+        let spelled = [path.display().to_string(), format!("@{name}")];
+        for (socket, spelled) in sockets.into_iter().zip(spelled) {
+            let socket = socket.unwrap();
+            ServiceManager::connect(&spelled).unwrap().ready("here");
+            let mut bytes = [0; 64];
+            let length = socket.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..length], b"READY=1\nSTATUS=here", "{spelled}");
+        }
+    }
+}

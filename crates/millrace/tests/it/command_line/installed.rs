@@ -1,0 +1,87 @@
+//! What a package has beside the binary, and what an operator runs first: completions, manual pages, `health`, `doctor`.
+
+use super::refusal;
+use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
+use std::net::TcpListener;
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = stdout(&millrace(&["completions", shell]));
+        for word in ["serve", "doctor", "max-tokens"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(millrace(&["completions", "sh"]).status.code(), Some(2));
+}
+
+#[test]
+fn manual_has_a_page_for_each_command() {
+    let page = stdout(&millrace(&["man"]));
+    assert!(
+        page.contains(".TH millrace 1") && page.contains("millrace\\-serve(1)"),
+        "{page}"
+    );
+    let folder = Folder::new("man");
+    let path = folder.0.display().to_string();
+    stdout(&millrace(&["man", &path]));
+    for name in ["millrace", "millrace-serve", "millrace-streams-follow"] {
+        let page = std::fs::read_to_string(folder.0.join(format!("{name}.1"))).unwrap();
+        assert!(page.contains(".SH NAME"), "{name}: {page}");
+    }
+    let said = refusal(&millrace(&["man", &format!("{path}/absent")]));
+    assert!(said.contains("absent: "), "{said}");
+}
+
+#[test]
+fn health_is_an_exit_status() {
+    let serving = Serving::start(&["serve", "--port", "0", "--api-key", "secret-secret-secret"]);
+    let url = serving.url();
+    let healthy = stdout(&millrace(&["health", "--url", &url]));
+    assert_eq!(healthy, format!("{url}: ready\n"), "without a key");
+    assert_eq!(
+        stdout(&millrace(&["health", "--live", "-q", "--url", &url])),
+        ""
+    );
+    let bind = [("MILLRACE_SERVER_BIND", url.trim_start_matches("http://"))];
+    assert_eq!(stdout(&millrace_with(&["health"], &bind)), healthy);
+    assert!(serving.terminate().success());
+    let said = refusal(&millrace(&["health", "--url", &url]));
+    assert!(said.contains("no server answers at"), "{said}");
+}
+
+#[test]
+fn doctor_says_what_prevents_serving() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let examined = millrace(&["doctor", "--bind", &address]);
+    let said = refusal(&examined);
+    assert!(
+        said.contains("1 of ") && said.contains("prevent serving"),
+        "{said}"
+    );
+    let report = String::from_utf8_lossy(&examined.stdout).into_owned();
+    let line = report
+        .lines()
+        .find(|line| line.starts_with("WRONG"))
+        .unwrap();
+    assert!(
+        line.contains("address") && line.contains(&address),
+        "{report}"
+    );
+    drop(listener);
+    let report = stdout(&millrace(&["doctor", "--port", "0"]));
+    for subject in [
+        "instruction set",
+        "threads",
+        "memory",
+        "address",
+        "open files",
+        "models",
+    ] {
+        assert!(report.contains(subject), "{subject}: {report}");
+    }
+    let absent = millrace(&["doctor", "nobody.gguf", "--port", "0"]);
+    let report = String::from_utf8_lossy(&absent.stdout).into_owned();
+    assert!(report.contains("nobody.gguf: no such file"), "{report}");
+}

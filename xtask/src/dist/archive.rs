@@ -1,0 +1,138 @@
+//! The release archive.
+
+use super::build::{self, Built, STATIC};
+use super::{copy, create, empty_folder, folder, release_folder, unit, write};
+use crate::shell::{self, Outcome, output, root};
+use std::path::Path;
+use std::process::Command;
+
+/// Files of an archive that a reader of the documentation expects.
+const EXPECTED: [&str; 12] = [
+    "millrace",
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "THIRD-PARTY-LICENSES.txt",
+    "millrace.cdx.json",
+    "man/millrace.1",
+    "man/millrace-serve.1",
+    "completions/millrace.bash",
+    "completions/_millrace",
+    "systemd/millrace.service",
+];
+
+/// Writes the archive and its checksum, and installs from it.
+pub(super) fn run(built: &Built, share: &Path) -> Outcome {
+    let name = name(&built.version, &built.target);
+    let tree = folder().join("tree");
+    empty_folder(&tree)?;
+    let inner = tree.join(&name);
+    shell::run(Command::new("cp").arg("-r").arg(share).arg(&inner))?;
+    copy(&built.binary, &inner.join("millrace"))?;
+    create(&inner.join("systemd"))?;
+    for (from, to) in [
+        ("systemd/millrace.service", "systemd/millrace.service"),
+        ("systemd/millrace.sysusers", "systemd/millrace.sysusers"),
+        ("millrace.yaml", "millrace.yaml"),
+        ("install.sh", "install.sh"),
+    ] {
+        copy(&root().join("deploy").join(from), &inner.join(to))?;
+    }
+    let release = release_folder()?;
+    let archive = format!("{name}.tar.gz");
+    pack(&tree, &name, &release.join(&archive))?;
+    let sum = output(
+        Command::new("sha256sum")
+            .arg(&archive)
+            .current_dir(&release),
+    )?;
+    write(
+        &release.join(format!("{archive}.sha256")),
+        &String::from_utf8_lossy(&sum),
+    )?;
+    copy(
+        &share.join("millrace.cdx.json"),
+        &release.join(format!("{name}.cdx.json")),
+    )?;
+    check(built, &release, &archive)?;
+    unit::check()?;
+    println!("\n== dist: {}", release.join(&archive).display());
+    Ok(())
+}
+
+/// The name of an archive without its ending.
+pub(super) fn name(version: &str, target: &str) -> String {
+    format!("millrace-{version}-{target}")
+}
+
+/// Packs a folder so that the same files give the same bytes.
+fn pack(tree: &Path, name: &str, archive: &Path) -> Outcome {
+    let time = format!("--mtime=@{}", build::commit_time()?);
+    shell::run(
+        Command::new("tar")
+            .args([
+                "--sort=name",
+                "--owner=0",
+                "--group=0",
+                "--numeric-owner",
+                &time,
+            ])
+            .args([
+                "--mode=u+rw,go+r,go-w",
+                "--use-compress-program=gzip -9n",
+                "-cf",
+            ])
+            .arg(archive)
+            .arg("-C")
+            .arg(tree)
+            .arg(name),
+    )
+}
+
+/// Installs from the archive as a user does, and from a damaged one, which must not be installed.
+fn check(built: &Built, release: &Path, archive: &str) -> Outcome {
+    build::check_sum(release, &format!("{archive}.sha256"))?;
+    let list = output(Command::new("tar").arg("-tzf").arg(release.join(archive)))?;
+    let list = String::from_utf8_lossy(&list).into_owned();
+    let has = |wanted: &str| {
+        list.lines()
+            .any(|line| line.split_once('/').is_some_and(|(_, at)| at == wanted))
+    };
+    if let Some(missing) = EXPECTED.iter().find(|wanted| !has(wanted)) {
+        return Err(format!("{archive} has no {missing}"));
+    }
+    if built.target == STATIC && !build::is_static(&built.binary)? {
+        return Err(format!("{} is not static", built.binary.display()));
+    }
+    let prefix = folder().join("installed");
+    empty_folder(&prefix)?;
+    install(release, archive, &prefix)?;
+    shell::run(Command::new(prefix.join("bin/millrace")).args(["run", "Hello", "-n", "4"]))?;
+    let damaged = folder().join("damaged");
+    empty_folder(&damaged)?;
+    copy(
+        &release.join(format!("{archive}.sha256")),
+        &damaged.join(format!("{archive}.sha256")),
+    )?;
+    write(&damaged.join(archive), "not the archive")?;
+    let other = folder().join("not-installed");
+    empty_folder(&other)?;
+    match install(&damaged, archive, &other) {
+        Ok(()) => Err("install.sh installed an archive with a wrong checksum".to_owned()),
+        Err(_) if other.join("bin").exists() => {
+            Err("install.sh left files of a damaged archive".to_owned())
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+fn install(from: &Path, archive: &str, prefix: &Path) -> Outcome {
+    shell::run(
+        Command::new("sh")
+            .arg(root().join("deploy/install.sh"))
+            .arg(archive)
+            .env("MILLRACE_RELEASES", format!("file://{}", from.display()))
+            .env("MILLRACE_PREFIX", prefix),
+    )
+}

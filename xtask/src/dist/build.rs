@@ -1,0 +1,158 @@
+//! The binary of a release, and the files that it writes about itself.
+
+use super::components::Components;
+use super::{copy, create, empty_folder, folder, licenses, sbom, write};
+use crate::shell::{self, Outcome, cargo, output, root, target_dir};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The target whose binaries are static, so that they run on every x86-64 Linux.
+pub(super) const STATIC: &str = "x86_64-unknown-linux-musl";
+/// The features of published binaries, beside the default ones.
+pub(super) const FEATURES: &str = "otlp";
+
+/// A binary to package.
+pub(super) struct Built {
+    pub(super) binary: PathBuf,
+    /// The target as Rust names it.
+    pub(super) target: String,
+    pub(super) version: String,
+}
+
+impl Built {
+    /// Builds the binary: a static one, unless the machine cannot or `is_glibc`.
+    pub(super) fn build(is_glibc: bool) -> Result<Self, String> {
+        let target = match is_glibc || !can_be_static() {
+            true => host()?,
+            false => STATIC.to_owned(),
+        };
+        let mut build = cargo();
+        build.args(["build", "--release", "--locked", "--package", "millrace"]);
+        build.args(["--features", FEATURES]);
+        // The host's own target has no folder of its own, where cargo-deb looks.
+        let mut binary = target_dir()?;
+        if target == STATIC {
+            build.args(["--target", STATIC]);
+            binary.push(STATIC);
+        }
+        shell::run(&mut build)?;
+        let binary = binary.join("release/millrace");
+        Self::stripped(&binary, target)
+    }
+
+    /// A binary that was built before.
+    pub(super) fn existing(binary: PathBuf) -> Result<Self, String> {
+        let target = match is_static(&binary)? {
+            true => STATIC.to_owned(),
+            false => host()?,
+        };
+        Self::stripped(&binary, target)
+    }
+
+    fn stripped(binary: &Path, target: String) -> Result<Self, String> {
+        create(&folder())?;
+        let stripped = folder().join("millrace");
+        shell::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?;
+        let told = output(Command::new(&stripped).arg("version"))?;
+        let version = version_of(&String::from_utf8_lossy(&told))?;
+        Ok(Self {
+            binary: stripped,
+            target,
+            version,
+        })
+    }
+
+    /// Writes everything that is packaged beside the binary into a folder: manual pages, completions, licenses, the
+    /// list of components.
+    pub(super) fn write_share(&self) -> Result<PathBuf, String> {
+        let share = folder().join("share");
+        empty_folder(&share)?;
+        let (man, completions) = (share.join("man"), share.join("completions"));
+        create(&man)?;
+        create(&completions)?;
+        shell::run(Command::new(&self.binary).arg("man").arg(&man))?;
+        for (shell, file) in [
+            ("bash", "millrace.bash"),
+            ("zsh", "_millrace"),
+            ("fish", "millrace.fish"),
+        ] {
+            let script = output(Command::new(&self.binary).args(["completions", shell]))?;
+            write(&completions.join(file), &String::from_utf8_lossy(&script))?;
+        }
+        let components = Components::of(&self.target)?;
+        write(
+            &share.join("THIRD-PARTY-LICENSES.txt"),
+            &licenses::listing(&components)?,
+        )?;
+        write(
+            &share.join("millrace.cdx.json"),
+            &sbom::document(&components, &self.version),
+        )?;
+        for name in ["LICENSE-MIT", "LICENSE-APACHE", "README.md", "CHANGELOG.md"] {
+            copy(&root().join(name), &share.join(name))?;
+        }
+        Ok(share)
+    }
+}
+
+/// Whether the standard library and the C compiler of the static target are installed; says what is missing.
+pub(super) fn can_be_static() -> bool {
+    let installed = Command::new("rustup")
+        .args(["target", "list", "--installed"])
+        .output();
+    let has_target = installed.is_ok_and(|told| {
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        told.lines().any(|line| line == STATIC)
+    });
+    let compiler = Command::new("musl-gcc").arg("--version").output();
+    let has_compiler = compiler.is_ok_and(|told| told.status.success());
+    if !has_target || !has_compiler {
+        println!(
+            "\n== dist: NOT STATIC, a binary that needs this machine's C library or a newer one. For a static one: \
+             `rustup target add {STATIC}`, and Debian's musl-tools"
+        );
+    }
+    has_target && has_compiler
+}
+
+/// Whether a binary needs no dynamic linker.
+pub(super) fn is_static(binary: &Path) -> Result<bool, String> {
+    let headers = output(Command::new("readelf").arg("--program-headers").arg(binary))?;
+    Ok(!String::from_utf8_lossy(&headers).contains("INTERP"))
+}
+
+/// The compiler's own target.
+fn host() -> Result<String, String> {
+    let told = output(Command::new("rustc").arg("-vV"))?;
+    let told = String::from_utf8_lossy(&told).into_owned();
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned)
+        .ok_or_else(|| "rustc -vV names no host".to_owned())
+}
+
+/// The version in what `millrace version` prints.
+pub(super) fn version_of(told: &str) -> Result<String, String> {
+    let version = told.trim().strip_prefix("millrace ");
+    version
+        .map(str::to_owned)
+        .ok_or_else(|| format!("`millrace version` printed {told:?}"))
+}
+
+/// The time of the last commit, so that an archive of the same commit has the same bytes.
+pub(super) fn commit_time() -> Result<String, String> {
+    let told = output(
+        Command::new("git")
+            .current_dir(root())
+            .args(["log", "-1", "--format=%ct"]),
+    )?;
+    Ok(String::from_utf8_lossy(&told).trim().to_owned())
+}
+
+/// Compares a file with a checksum beside it.
+pub(super) fn check_sum(folder: &Path, sum: &str) -> Outcome {
+    shell::run(
+        Command::new("sha256sum")
+            .args(["--check", sum])
+            .current_dir(folder),
+    )
+}

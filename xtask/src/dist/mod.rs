@@ -1,0 +1,96 @@
+//! What a release has: an archive with its checksum, a Debian package, a wheel. Each is unpacked and tried after it was
+//! built.
+//!
+//! ```text
+//! build      the binary, and what it says of itself    components  crates in the binary
+//! archive    the archive and its check                 licenses    their license texts
+//! deb        the Debian package                        sbom        the list of them, as CycloneDX
+//! wheel      the Python package                        unit        the systemd unit, checked
+//! ```
+
+mod archive;
+mod build;
+mod components;
+mod deb;
+mod licenses;
+mod sbom;
+#[cfg(test)]
+mod tests;
+mod unit;
+mod wheel;
+
+use crate::shell::{Outcome, root};
+use build::Built;
+use std::path::{Path, PathBuf};
+
+/// Packages the binary: `--deb` as a Debian package, `--wheel` for Python, else as an archive. `--binary PATH` takes a
+/// binary that is there already, `--glibc` builds for the host although a static binary could be built.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let value = |flag: &str| {
+        let at = args.iter().position(|arg| arg == flag)?;
+        args.get(at + 1).map(PathBuf::from)
+    };
+    let known = ["--deb", "--wheel", "--glibc", "--binary"];
+    let is_value = |at: usize| at > 0 && args[at - 1] == "--binary";
+    if let Some(at) =
+        (0..args.len()).find(|&at| !known.contains(&args[at].as_str()) && !is_value(at))
+    {
+        return Err(format!(
+            "dist: unknown argument {:?}: {}",
+            args[at],
+            known.join(", ")
+        ));
+    }
+    if has("--wheel") {
+        return wheel::run(has("--glibc"));
+    }
+    if has("--deb") && has("--binary") {
+        return Err("dist: --deb builds its own binary, without --binary".to_owned());
+    }
+    // Debian has a C library of its own.
+    let built = match value("--binary") {
+        Some(path) => Built::existing(path)?,
+        None => Built::build(has("--glibc") || has("--deb"))?,
+    };
+    let share = built.write_share()?;
+    match has("--deb") {
+        true => deb::run(&built),
+        false => archive::run(&built, &share),
+    }
+}
+
+/// The folder of all that is built here.
+fn folder() -> PathBuf {
+    root().join("target/dist")
+}
+
+/// The folder of what is published.
+fn release_folder() -> Result<PathBuf, String> {
+    let folder = folder().join("release");
+    create(&folder)?;
+    Ok(folder)
+}
+
+/// A new empty folder.
+fn empty_folder(path: &Path) -> Outcome {
+    if path.exists() {
+        std::fs::remove_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    create(path)
+}
+
+fn create(path: &Path) -> Outcome {
+    std::fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> Outcome {
+    let copied = std::fs::copy(from, to);
+    copied
+        .map(drop)
+        .map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
+}
