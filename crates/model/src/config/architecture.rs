@@ -67,11 +67,13 @@ pub enum Architecture {
     Gemma4,
     /// Gemma 3n, text.
     Gemma3n,
+    /// EmbeddingGemma, which gives embeddings only.
+    GemmaEmbedding,
 }
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -104,6 +106,7 @@ impl Architecture {
         Self::GptOss,
         Self::Gemma4,
         Self::Gemma3n,
+        Self::GemmaEmbedding,
     ];
 
     /// The name in `general.architecture`, which is also the prefix of the keys.
@@ -141,6 +144,7 @@ impl Architecture {
             Self::GptOss => "gpt-oss",
             Self::Gemma4 => "gemma4",
             Self::Gemma3n => "gemma3n",
+            Self::GemmaEmbedding => "gemma-embedding",
         }
     }
 

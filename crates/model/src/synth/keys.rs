@@ -37,6 +37,7 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         }
     }
     put_rope(spec, out);
+    spec.put_task(out);
     if let Some(recurrent) = &spec.recurrent {
         recurrent.put(spec.architecture, out);
     }
