@@ -32,10 +32,9 @@ class Server:
 
     def __init__(self, binary, folder):
         cache = pathlib.Path(folder) / "cache"
-        model = cache / "millrace" / "models" / f"{MODEL}.gguf"
-        model.parent.mkdir(parents=True)
-        synth = [binary, "synth", str(model), "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
-        subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
+        self.binary, self.models = binary, cache / "millrace" / "models"
+        self.models.mkdir(parents=True)
+        model = self.add_model(MODEL, "tiny-llama", "--quant", "Q8_0", "--train-context", "2048")
         self.hub = Hub(model.read_bytes())
         variables = os.environ | {"XDG_CACHE_HOME": str(cache), "HF_ENDPOINT": self.hub.url, "NO_PROXY": "127.0.0.1"}
         variables |= receiver.VARIABLES | {"MILLRACE_STREAMS_KEEP_ALIVE_MS": str(KEEP_ALIVE_MS)}
@@ -50,6 +49,12 @@ class Server:
         else:
             raise RuntimeError("the server stopped before it listened")
         threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
+
+    def add_model(self, name, preset, *flags):
+        """A synthetic model in the server's model directory, which is loaded on demand."""
+        model = self.models / f"{name}.gguf"
+        subprocess.run([self.binary, "synth", model, "--preset", preset, *flags], check=True, stdout=subprocess.DEVNULL)
+        return model
 
     def stop(self):
         self.process.terminate()

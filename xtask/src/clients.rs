@@ -27,6 +27,14 @@ const SUITES: [&str; 6] = [
 /// Packages that need an older `openai` or `websockets` than those, and their suites.
 const AGENT_PACKAGES: [&str; 2] = ["instructor==1.17.0", "openai-agents==0.24.0"];
 const AGENT_SUITES: [&str; 1] = ["agents_suite.py"];
+/// The clients of the suite for embeddings and reranking, which bring much with them.
+const EMBEDDING_PACKAGES: [&str; 4] = [
+    "langchain-cohere==0.6.0",
+    "langchain-openai==1.7.4",
+    "llama-index-embeddings-openai-like==0.4.0",
+    "llama-index-postprocessor-jinaai-rerank==0.6.0",
+];
+const EMBEDDING_SUITES: [&str; 1] = ["embeddings_suite.py"];
 /// The npm packages of the suites for Node: the newest that run on Node 20.
 pub(crate) const NODE_PACKAGES: [&str; 11] = [
     "@ai-sdk/anthropic@3.0.139",
@@ -55,6 +63,7 @@ pub(crate) fn run() -> Outcome {
     for (name, packages, suites) in [
         ("clients", &PACKAGES[..], &SUITES[..]),
         ("agents", &AGENT_PACKAGES, &AGENT_SUITES),
+        ("embeddings", &EMBEDDING_PACKAGES, &EMBEDDING_SUITES),
     ] {
         let python = python(name, packages, &[])?;
         suites.iter().try_for_each(|suite| {

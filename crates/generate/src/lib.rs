@@ -10,6 +10,7 @@
 //! detokenize   a list of ids -> text                          embedding        a prompt as one vector
 //! remote_request  a request for an engine of another process  value_bounds, update_record  decoded values
 //! adapters     adapters of a model, and of a request
+//! rerank_template a prompt with places for a query and a document
 //! text_edition    which of a stream's texts is told, where owners computed different ones
 //! ```
 
@@ -29,6 +30,7 @@ pub mod prompt_record;
 pub mod remote_request;
 pub mod request;
 mod request_serde;
+pub mod rerank_template;
 pub mod response_format;
 pub mod stop;
 pub mod stream_change;

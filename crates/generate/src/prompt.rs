@@ -108,11 +108,19 @@ impl<'a> PromptEncoder<'a> {
     /// The tokenizer failed.
     pub fn text_ids(self, text: &str, adds: bool, special: bool) -> Result<Vec<u32>, ApiError> {
         let tokenizer = &self.model.tokenizer;
-        let ids = if adds {
-            tokenizer.encode_prompt(text, special)
-        } else {
-            tokenizer.encode(text, special)
+        let ids = match adds {
+            true => tokenizer.encode_prompt(text, special),
+            false => tokenizer.encode(text, special),
         };
+        ids.map_err(|e| tokenizer_failed(&e))
+    }
+
+    /// Ids of a template's text with user input in it, which is escaped. Nothing is put around the text.
+    ///
+    /// # Errors
+    /// The tokenizer failed.
+    pub fn rendered_ids(self, text: &str) -> Result<Vec<u32>, ApiError> {
+        let ids = self.model.tokenizer.encode_rendered_continuation(text);
         ids.map_err(|e| tokenizer_failed(&e))
     }
 

@@ -7,7 +7,7 @@
 
 use kernels::{
     AttentionBounds, AttentionParams, AttentionScratch, ISA_VARIABLE, Isa, KvCache, KvKind,
-    KvShape, KvSlot, Pool, QueryRow, attend, rms_norm, silu_mul, softcap,
+    KvShape, KvSlot, Pool, QueryRow, Window, attend, rms_norm, silu_mul, softcap,
 };
 use std::time::Duration;
 
@@ -160,6 +160,7 @@ fn noise(n: usize) -> Vec<f32> {
 fn decode(options: &BenchOptions, isa: Isa, threads: usize, kv: &KvCache, context: usize) {
     let rows = [QueryRow {
         position: context - 1,
+        end: context,
         pages: 0..CONTEXT_MAX / PAGE_TOKENS,
     }];
     let time = run(options, isa, threads, kv, &rows, 20);
@@ -181,6 +182,7 @@ fn prefill(options: &BenchOptions, isa: Isa, threads: usize, kv: &KvCache, conte
     let rows: Vec<QueryRow> = (context - count..context)
         .map(|position| QueryRow {
             position,
+            end: position + 1,
             pages: 0..CONTEXT_MAX / PAGE_TOKENS,
         })
         .collect();
@@ -220,7 +222,7 @@ fn run(
         heads: options.heads,
         scale: (options.head_dim as f32).powf(-0.5),
         softcap: None,
-        window: options.window,
+        window: options.window.map(Window::last),
         sinks: None,
     };
     let tables: Vec<u32> = (0..(CONTEXT_MAX / PAGE_TOKENS) as u32).collect();

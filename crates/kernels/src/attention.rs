@@ -28,7 +28,7 @@ mod scratch;
 mod tests;
 mod workspace;
 
-pub use params::{AttentionParams, KV_SPLIT_SLOTS, QueryRow};
+pub use params::{AttentionParams, KV_SPLIT_SLOTS, QueryRow, Window};
 pub use scratch::{AttentionBounds, AttentionScratch};
 
 use crate::{Isa, KvCache, Pool};

@@ -28,7 +28,7 @@ mod recurrent;
 mod rope;
 
 pub use attention::{
-    AttentionBounds, AttentionParams, AttentionScratch, KV_SPLIT_SLOTS, QueryRow, attend,
+    AttentionBounds, AttentionParams, AttentionScratch, KV_SPLIT_SLOTS, QueryRow, Window, attend,
 };
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};

@@ -19,7 +19,9 @@ use crate::bounds::engine_config;
 use crate::clock::now;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::model_files::{ModelSource, ModelText, arithmetic_name, facts_of, identity_of};
+use crate::model_files::{
+    ModelPurpose, ModelSource, ModelText, arithmetic_name, facts_of, identity_of,
+};
 use crate::model_lookup::find_model;
 use crate::progress_bar::LoadBar;
 use draft::DraftModel;
@@ -27,7 +29,6 @@ use engine::{Engine, EngineThread, Handle, Speculation};
 use generate::model_handle::ModelHandle;
 use kernels::Isa;
 use model::ModelFiles;
-use model::encoder::EncoderKind;
 use remote::ModelRelay;
 use server::{
     EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity,
@@ -140,19 +141,19 @@ fn describe_model(
     for warning in text.tokenizer.warnings() {
         tracing::warn!("tokenizer: {warning}");
     }
-    let is_encoder = EncoderKind::of(files.metadata()).is_some();
-    let template = match is_encoder {
-        true => text.fallback_template(),
-        false => text.chat_template()?,
+    let generates = ModelPurpose::of(files).is_causal;
+    let template = match generates {
+        true => text.chat_template()?,
+        false => text.fallback_template(),
     };
     let is_token = |word: &str| text.tokenizer.id_of(word).is_some();
     let answers = settings.answers.format(text.template.as_deref(), is_token);
     let answers = settings.answers.with_json_fallback(answers);
-    let capabilities = match is_encoder {
-        true => Capabilities::NONE,
-        false => template.capabilities(answers),
+    let capabilities = match generates {
+        true => template.capabilities(answers),
+        false => Capabilities::NONE,
     };
-    if !is_encoder {
+    if generates {
         log_capabilities(answers, capabilities);
     }
     Ok(DescribedModel {

@@ -32,8 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gguf = Gguf::open(path)?;
     let kind = EncoderKind::of(&gguf).ok_or("not an encoder")?;
     let pool = Pool::new(threads);
-    let mut model =
-        EncoderModel::load(gguf, kind, Isa::detect(), pool, &options, &mut |_| {})?;
+    let mut model = EncoderModel::load(gguf, kind, Isa::detect(), pool, &options, &mut |_| {})?;
     let mut out = std::io::stdout();
     for tokens in TEXT_TOKENS {
         let rate = texts_per_s(&mut model, tokens, rounds)?;
@@ -43,14 +42,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The median of `rounds`, after one round for warm memory.
-fn texts_per_s(model: &mut EncoderModel, tokens: usize, rounds: usize) -> Result<f64, Box<dyn Error>> {
+fn texts_per_s(
+    model: &mut EncoderModel,
+    tokens: usize,
+    rounds: usize,
+) -> Result<f64, Box<dyn Error>> {
     let texts = ROWS / tokens;
     let vocabulary = model.dims().vocab;
     let mut batch = Batch::default();
     for text in 0..texts {
         let ids: Vec<u32> = (0..tokens).map(|i| word(text + i, vocabulary)).collect();
         let pages = tokens.div_ceil(PAGE_TOKENS);
-        let table: Vec<u32> = (0..pages).map(|page| (text * pages + page) as u32).collect();
+        let table: Vec<u32> = (0..pages)
+            .map(|page| (text * pages + page) as u32)
+            .collect();
         batch.push(&ids, 0, &table, Want::AllHidden);
     }
     let mut seconds = Vec::new();

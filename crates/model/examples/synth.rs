@@ -14,6 +14,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [line, out] = args.as_slice() else {
         return Err("usage: synth CASE OUT".into());
     };
+    if let Some(encoder) = case::encoder(line) {
+        return Ok(std::fs::write(out, encoder.to_bytes()?)?);
+    }
     let case = case::Case::parse(line)?;
     case.spec.create(None, std::path::Path::new(out))?;
     for (i, (adapter, scale)) in case.adapters.iter().enumerate() {

@@ -19,6 +19,7 @@ mod weights;
 pub use adapters::{Adapter, AdapterError, AdapterSet};
 pub use batch::{Batch, PageId, Span, SpanView, Want};
 pub use config::{Architecture, Config, ConfigError};
+pub use decoder::state_head::STATE_HEAD_ROWS;
 pub use encoder::EncoderModel;
 pub use files::ModelFiles;
 pub use forward::{ARITHMETIC_VERSION, Dims, Forward, ForwardError};

@@ -186,6 +186,10 @@ impl Forward for Model {
             .forward(&self.config, &self.weights, &self.dims, batch)
     }
 
+    fn is_causal(&self) -> bool {
+        self.config.is_causal()
+    }
+
     fn adapters(&self) -> usize {
         self.decoder.adapters()
     }
@@ -199,7 +203,7 @@ impl Forward for Model {
     }
 
     fn hidden_dim(&self) -> usize {
-        self.config.dim
+        self.config.hidden_dim()
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {

@@ -26,6 +26,8 @@
 //! policy          the rule above, and the usual ones beside it
 //! ```
 
+#[cfg(test)]
+mod count_tests;
 mod load;
 mod policy;
 mod prefix_cache;

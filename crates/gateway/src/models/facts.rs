@@ -1,6 +1,7 @@
 //! Metadata of a model's file, for lists of models.
 
 use engine::Pooling;
+use generate::rerank_template::RerankTemplate;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub enum ModelTask {
     /// Text, and embeddings.
     Generation,
-    /// Embeddings only: an encoder.
+    /// Embeddings: an encoder, or a decoder that was trained for them.
     Embedding,
-    /// Scores of documents for a query: an encoder with a classification head.
+    /// Scores of documents for a query: a model with a classification head.
     Ranking,
 }
 
@@ -32,6 +33,8 @@ pub struct ModelFacts {
     pub quantization: String,
     /// Chat template, if there is one.
     pub template: Option<String>,
+    /// The prompt for a query and a document, of a reranker that is a decoder.
+    pub rerank_template: Option<RerankTemplate>,
     /// How hidden states become an embedding; `None`: in a way that this server does not support.
     pub pooling: Option<Pooling>,
     /// What the model computes.
@@ -50,6 +53,7 @@ impl Default for ModelFacts {
             parameters: 0,
             quantization: String::new(),
             template: None,
+            rerank_template: None,
             pooling: Some(Pooling::Last),
             task: ModelTask::Generation,
             info: Map::new(),

@@ -5,7 +5,7 @@ use crate::kv::KvBlock;
 use crate::{Isa, KvCache};
 use std::ops::Range;
 
-/// Consecutive rows of one sequence, at consecutive positions or all at one, which share a workspace.
+/// Consecutive rows of one sequence, which share a workspace. What they see begins and ends later from row to row.
 pub(super) struct QueryTile {
     pub(super) rows: Range<usize>,
     /// Whether the rows belong to a run that is long enough for AMX.
@@ -36,9 +36,13 @@ impl AttentionCall<'_> {
 
     /// Positions that a row sees: at least its own.
     fn visible_range(&self, row: &QueryRow) -> Range<usize> {
-        let end = row.position + 1;
-        let window = self.params.window.map_or(end, |window| window.max(1));
-        end.saturating_sub(window)..end
+        match self.params.window {
+            None => 0..row.end,
+            Some(window) => {
+                let after = row.position.saturating_add(window.after);
+                row.position.saturating_sub(window.before)..row.end.min(after.saturating_add(1))
+            }
+        }
     }
 
     /// KV splits that the rows of a tile see: the range of the first row starts first, the range of the last

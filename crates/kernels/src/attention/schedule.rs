@@ -56,7 +56,8 @@ impl AttentionCall<'_> {
             "q and out have {wanted}"
         );
         for row in self.rows {
-            let pages = row.position / shape.page_tokens + 1;
+            assert!(row.position < row.end, "{row:?} sees itself");
+            let pages = row.end.div_ceil(shape.page_tokens);
             let is_complete = row.pages.len() >= pages && row.pages.end <= self.tables.len();
             assert!(is_complete, "{row:?} needs {pages} pages");
         }
@@ -249,12 +250,12 @@ impl AttentionCall<'_> {
         (usize::MAX, 0)
     }
 
-    /// The end of the run of one sequence that begins with row `start`: consecutive positions, or equal ones (rows of
-    /// an encoder, which all see the same positions).
+    /// The end of the run of one sequence that begins with row `start`: consecutive positions, with as many visible ones as
+    /// before or one more.
     fn run_end(&self, start: usize) -> usize {
         let follows = |pair: &&[QueryRow]| {
-            let steps = pair[1].position.wrapping_sub(pair[0].position);
-            steps <= 1 && pair[1].pages == pair[0].pages
+            let more = pair[1].end.wrapping_sub(pair[0].end);
+            pair[1].position == pair[0].position + 1 && more <= 1 && pair[1].pages == pair[0].pages
         };
         start + 1 + self.rows[start..].windows(2).take_while(follows).count()
     }

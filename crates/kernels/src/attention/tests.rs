@@ -11,7 +11,7 @@ mod oracle;
 
 use super::call::AttentionCall;
 use super::schedule::WorkPartition;
-use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend};
+use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, Window, attend};
 use crate::{Isa, KvCache, KvKind, KvShape, Pool};
 use std::ops::Range;
 
@@ -39,6 +39,8 @@ struct FixtureShape {
     page_tokens: usize,
     softcap: Option<f32>,
     window: Option<usize>,
+    /// Whether a query sees later positions, too.
+    sees_later: bool,
     sinks: bool,
     kind: KvKind,
     /// Query positions of each sequence; keys are stored up to the end.
@@ -54,6 +56,7 @@ impl Default for FixtureShape {
             page_tokens: 16,
             softcap: None,
             window: None,
+            sees_later: false,
             sinks: false,
             kind: KvKind::F16,
             sequences: vec![0..5],
@@ -111,7 +114,10 @@ impl AttentionFixture {
                 heads: plan.heads,
                 scale: 1.0 / (plan.head_dim as f32).sqrt(),
                 softcap: plan.softcap,
-                window: plan.window,
+                window: plan.window.map(match plan.sees_later {
+                    true => Window::around,
+                    false => Window::last,
+                }),
                 // Leaked: a few floats of a test.
                 sinks: plan.sinks.then(|| &*noise.take(plan.heads, 4.0).leak()),
             },
@@ -125,13 +131,19 @@ impl AttentionFixture {
         for range in &plan.sequences {
             let pages = first..first + pages_of(range);
             first = pages.end;
-            world.add(range, &pages, &mut noise);
+            world.add(range, &pages, plan.sees_later, &mut noise);
         }
         world
     }
 
     /// Stores a sequence's keys and values and adds its query rows.
-    fn add(&mut self, range: &Range<usize>, pages: &Range<usize>, noise: &mut Noise) {
+    fn add(
+        &mut self,
+        range: &Range<usize>,
+        pages: &Range<usize>,
+        sees_later: bool,
+        noise: &mut Noise,
+    ) {
         let KvShape {
             page_tokens,
             kv_heads,
@@ -154,6 +166,7 @@ impl AttentionFixture {
         self.stored.push((k, v));
         self.rows.extend(range.clone().map(|position| QueryRow {
             position,
+            end: if sees_later { range.end } else { position + 1 },
             pages: pages.clone(),
         }));
         self.q
@@ -173,12 +186,7 @@ impl AttentionFixture {
             kind: self.kv.shape().kind,
             isa,
             rows_max,
-            context_max: self
-                .rows
-                .iter()
-                .map(|row| row.position + 1)
-                .max()
-                .unwrap_or(1),
+            context_max: self.rows.iter().map(|row| row.end).max().unwrap_or(1),
         })
     }
 

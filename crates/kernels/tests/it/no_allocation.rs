@@ -92,6 +92,7 @@ fn attention_step_allocates_nothing() {
         let mut world = World::new(isa, threads, kind);
         let row = |position| QueryRow {
             position,
+            end: position + 1,
             pages: 0..PAGES,
         };
         let prefill: Vec<QueryRow> = (0..256).map(row).collect();

@@ -4,7 +4,7 @@
 use super::weights::{PackedModel, kernel_isa, load_weights};
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
-use crate::model_files::ModelText;
+use crate::model_files::{ModelPurpose, ModelText};
 use crate::model_lookup::find_model;
 use model::ModelFiles;
 use text::Tokenizer;
@@ -33,6 +33,12 @@ impl DraftModel {
         settings.model.adapters.clear();
         let source = find_model(&settings)?;
         let files = source.open(settings.model.quantize)?;
+        if !ModelPurpose::of(&files).is_causal {
+            return Err(Failure::user(format!(
+                "engine.draft_model {}: is an encoder, which drafts no tokens",
+                path.display()
+            )));
+        }
         let draft_text = ModelText::read(&source, &files)?;
         expect_same_vocabulary(large, &draft_text.tokenizer).map_err(|why| {
             Failure::user(format!("engine.draft_model {}: {why}", path.display()))
@@ -66,5 +72,35 @@ fn expect_same_vocabulary(large: &Tokenizer, draft: &Tokenizer) -> Result<(), St
             b.unwrap_or_default(),
             a.unwrap_or_default()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::vocabulary;
+    use model::gguf::Gguf;
+    use model::synth::SynthSpec;
+    use testing::folder::Folder;
+
+    #[test]
+    fn encoder_is_refused() {
+        let folder = Folder::new("draft-encoder");
+        let path = folder.0.join("draft.gguf");
+        let spec = SynthSpec::preset("tiny-gemma-embedding").unwrap();
+        let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
+        spec.create(None, &path).unwrap();
+        let mut settings = Settings::default();
+        settings.engine.speculation = Speculation::Draft;
+        settings.engine.draft_model = Some(path);
+        let large = vocabulary(&gguf.tokenizer().unwrap()).unwrap();
+        let large = Tokenizer::from_vocab(large).unwrap();
+        let found = DraftModel::find(&settings, &large).err().unwrap();
+        assert!(
+            found
+                .to_string()
+                .contains("is an encoder, which drafts no tokens"),
+            "{found}"
+        );
     }
 }

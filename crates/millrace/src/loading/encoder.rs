@@ -1,36 +1,44 @@
-//! Sizes of an encoder, which computes a text in one step and keeps nothing of it.
+//! Sizes of a model that computes a text in one step and keeps nothing of it: of encoders, and of decoders whose tokens see
+//! later ones.
 
+use super::memory::experts_scratch_bytes;
 use super::weights::PackedModel;
 use crate::config::Settings;
 use crate::failure::Failure;
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::encoder::{EncoderConfig, EncoderKind};
 use model::{EncoderModel, LoadOptions, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed, ROWS_MAX};
 
 /// Rows of a batch for each page beside those of the longest text: texts that are shorter on average fill no batch.
 const ROWS_PER_PAGE: usize = 4;
 
-/// Sizes of a loaded encoder: a step has room for the longest text, and pages for a batch of texts. `model.kv_mib` has no
-/// part in them.
+/// Sizes of a loaded encoder.
 pub(super) fn encoder_options(
     files: &ModelFiles,
     kind: EncoderKind,
     settings: &Settings,
 ) -> Result<LoadOptions, Failure> {
     let config = EncoderConfig::from_gguf(files.metadata(), kind, settings.model.context);
-    let context = config.map_err(Failure::user)?.context_max.min(ROWS_MAX);
+    let config = config.map_err(Failure::user)?;
+    Ok(whole_text_options(config.context_max, settings))
+}
+
+/// Sizes of a model of this context that computes whole texts: a step has room for the longest text, and pages for a batch of
+/// texts. `model.kv_mib` and `model.kv_type` have no part in them.
+pub(super) fn whole_text_options(context_max: usize, settings: &Settings) -> LoadOptions {
+    let context = context_max.min(ROWS_MAX);
     let engine = &settings.engine;
     let rows_max = engine.step_tokens.clamp(context, ROWS_MAX);
     let pages = context.div_ceil(PAGE_TOKENS) + rows_max.div_ceil(ROWS_PER_PAGE);
-    Ok(LoadOptions {
+    LoadOptions {
         context_max: Some(context),
         page_tokens: PAGE_TOKENS,
         pages: pages.min(PAGES_MAX),
-        kv: settings.model.kv_type.into(),
+        kv: KvKind::F16,
         states: 0,
         rows_max,
         logit_rows_max: engine.sequences_max.min(rows_max),
-    })
+    }
 }
 
 /// Packs an encoder's weights.
@@ -68,6 +76,9 @@ pub(super) fn encoder_scratch_bytes(
         + feed_forward
         + config.head_dim;
     let widest = config.dim.max(config.hidden).max(config.query_cols());
-    let scratch = options.rows_max * (4 * row + 6 * widest + 192);
+    let experts = config.experts.map_or(0, |each| {
+        experts_scratch_bytes(&each.experts, config.dim, options.rows_max)
+    });
+    let scratch = options.rows_max * (4 * row + 6 * widest + 192) + experts;
     Ok((kv.unwrap_or(usize::MAX) as u64).saturating_add(scratch as u64))
 }

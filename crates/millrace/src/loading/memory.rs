@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::model_files::ModelSource;
 use model::Config;
 use model::adapters::ADAPTER_CHUNK_ROWS;
-use model::config::ExpertsConfig;
+use model::config::{ExpertsConfig, StateHead};
 use model::encoder::EncoderKind;
-use model::{Adapter, LoadOptions, ModelFiles, PAGE_TOKENS};
+use model::{Adapter, LoadOptions, ModelFiles, PAGE_TOKENS, STATE_HEAD_ROWS};
 
 /// Size of packed weights as a percentage of their size in the file, at most (docs/memory.md).
 const PACKED_PERCENT: u64 = 106;
@@ -70,8 +70,20 @@ fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u6
     let widest = config.cols_max();
     let scratch = options.rows_max * (4 * row + 6 * widest + 192)
         + 4 * options.logit_rows_max * vocab
-        + experts;
+        + experts
+        + state_head_bytes(&config, options.rows_max);
     Ok(kv.saturating_add(scratch as u64))
+}
+
+/// Bytes of the workspace of a head on hidden states: the outputs of all rows, and what is between two projections of some.
+fn state_head_bytes(config: &Config, rows_max: usize) -> usize {
+    let inner = match config.state_head {
+        None => return 0,
+        Some(StateHead::YesNo) => 0,
+        Some(StateHead::Dense { inner, .. }) => inner,
+    };
+    let some = rows_max.min(STATE_HEAD_ROWS);
+    4 * rows_max * config.hidden_dim() + some * (4 * inner + 6 * inner.max(config.dim) + 192)
 }
 
 /// Columns of a row's workspace for recurrent layers and gates of attention.
@@ -100,7 +112,7 @@ fn adapters_bytes(
 }
 
 /// Bytes of the workspace of experts: scores and lists of the choices, and the gathered rows.
-fn experts_scratch_bytes(experts: &ExpertsConfig, dim: usize, rows: usize) -> usize {
+pub(super) fn experts_scratch_bytes(experts: &ExpertsConfig, dim: usize, rows: usize) -> usize {
     let gathered = rows.max(experts.used);
     rows * (4 * experts.count + 16 * experts.used) + gathered * 4 * (2 * experts.hidden + dim)
 }
@@ -125,6 +137,8 @@ mod tests {
             "small-gemma4",
             "small-gemma4-26b",
             "small-gemma3n",
+            "small-gemma-embedding",
+            "small-qwen3-reranker",
         ] {
             let bytes = SynthSpec::preset(preset).unwrap().to_bytes().unwrap();
             let files = || ModelFiles::from(Gguf::from_bytes(bytes.clone()).unwrap());

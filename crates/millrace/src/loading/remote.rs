@@ -7,14 +7,13 @@ use crate::clock::now;
 use crate::cluster_node::{JoinedCluster, content_identity};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::model_files::{ModelSource, identity_of};
+use crate::model_files::{ModelPurpose, ModelSource, identity_of};
 use crate::upstreams::UsedUpstreams;
 use cluster::messages::VECTOR_ENTRIES_MAX;
 use cluster::node::{EngineSearch, Relaying};
 use cluster::relay::RelayedModel;
 use engine::Handle;
 use engine::remote::{RemoteInbox, remote_handle};
-use model::encoder::EncoderKind;
 use model::{Dims, ModelFiles, PAGE_TOKENS, PAGES_MAX};
 use server::{EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelIdentity};
 use std::sync::Arc;
@@ -130,11 +129,12 @@ impl WeightlessModel {
         report: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, Failure> {
         let files = source.open(settings.model.quantize)?;
-        if let Some(kind) = EncoderKind::of(files.metadata()) {
+        if !ModelPurpose::of(&files).is_causal {
+            let family = files.metadata().str("general.architecture");
             return Err(Failure::user(format!(
                 "{} is an encoder ({}), which a gateway does not serve: a server of the role all does",
                 source.name,
-                kind.name()
+                family.unwrap_or_default()
             )));
         }
         let mut report = |phase| {
@@ -170,7 +170,7 @@ impl WeightlessModel {
     /// Entries of the vectors that engines give; 0: they are too long for messages.
     fn hidden_dim(&self, settings: &Settings) -> Result<usize, Failure> {
         let own = self.files.config(settings.model.context);
-        match own.map_err(Failure::user)?.dim {
+        match own.map_err(Failure::user)?.hidden_dim() {
             dim @ 0..=VECTOR_ENTRIES_MAX => Ok(dim),
             _ => Ok(0),
         }

@@ -1,6 +1,6 @@
 //! A model's weights, packed for the kernels, with as many KV pages as the memory holds.
 
-use super::encoder::{encoder_options, load_encoder};
+use super::encoder::{encoder_options, load_encoder, whole_text_options};
 use super::states::StateBudget;
 use crate::clock::now;
 use crate::config::{Settings, memory};
@@ -133,6 +133,9 @@ pub(super) fn load_options(
     let config = files
         .config(settings.model.context)
         .map_err(Failure::user)?;
+    if !config.is_causal() {
+        return Ok(whole_text_options(config.context_max, settings));
+    }
     let kv = settings.model.kv_type.into();
     let page_bytes = config.kv_bytes(1, PAGE_TOKENS, kv);
     let page_bytes =

@@ -1,14 +1,13 @@
 //! A model's facts from the header of its files, for lists of models.
 
+use super::model_purpose::ModelPurpose;
 use super::{ModelSource, model_text};
 use crate::config::Quantize;
 use crate::failure::Failure;
-use engine::Pooling;
 use model::ModelFiles;
-use model::encoder::EncoderKind;
 use model::gguf::{Gguf, Value};
 use serde_json::{Map, json};
-use server::{ModelFacts, ModelTask};
+use server::ModelFacts;
 use std::collections::BTreeMap;
 
 /// Metadata entries in a model's facts.
@@ -58,7 +57,7 @@ pub(crate) fn read_facts(
 
 /// The facts of an open model; a fact that is missing from the files is left empty.
 pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<ModelFacts, Failure> {
-    let gguf = files.metadata();
+    let (gguf, purpose) = (files.metadata(), ModelPurpose::of(files));
     Ok(ModelFacts {
         file_bytes: files.file_bytes(),
         sha256: None,
@@ -74,38 +73,11 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
             .sum(),
         quantization: quantization_name(files),
         template: model_text::template_source(source, files)?,
-        pooling: pooling_type(gguf),
-        task: model_task(gguf),
+        rerank_template: purpose.rerank_template(gguf)?,
+        pooling: purpose.pooling(),
+        task: purpose.task(),
         info: model_info(gguf),
     })
-}
-
-/// The pooling that the file names, by llama.cpp's numbers. A file without the key is of a generative model, whose
-/// last token has attended to all others, or of an encoder that was trained for the mean.
-fn pooling_type(gguf: &Gguf) -> Option<Pooling> {
-    let task = model_task(gguf);
-    if task == ModelTask::Ranking {
-        return Some(Pooling::First);
-    }
-    let is_encoder = task == ModelTask::Embedding;
-    let family = gguf.str("general.architecture").unwrap_or_default();
-    match gguf.u32(&format!("{family}.pooling_type")) {
-        Err(_) | Ok(0) if is_encoder => Some(Pooling::Mean),
-        Err(_) | Ok(0 | 3) => Some(Pooling::Last),
-        Ok(1) => Some(Pooling::Mean),
-        Ok(2) if is_encoder => Some(Pooling::First),
-        Ok(_) => None,
-    }
-}
-
-fn model_task(gguf: &Gguf) -> ModelTask {
-    let Some(kind) = EncoderKind::of(gguf) else {
-        return ModelTask::Generation;
-    };
-    match kind.ranks(gguf) {
-        true => ModelTask::Ranking,
-        false => ModelTask::Embedding,
-    }
 }
 
 /// The tensor format that the file names, or the format of most of its bytes.

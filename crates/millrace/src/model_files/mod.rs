@@ -3,17 +3,19 @@
 //! ```text
 //! source      where a model's files are        built_in   the model in the binary
 //! facts       what lists of models show        model_text tokenizer and chat template
-//! identity    digests of what decides tokens
+//! identity    digests of what decides tokens     model_purpose  text, embeddings, or scores of documents
 //! ```
 
 mod built_in;
 mod facts;
 mod identity;
+mod model_purpose;
 mod model_text;
 mod source;
 
 pub(crate) use built_in::NAME as BUILT_IN;
 pub(crate) use facts::{facts_of, read_facts};
 pub(crate) use identity::{arithmetic_name, identity_of};
+pub(crate) use model_purpose::ModelPurpose;
 pub(crate) use model_text::ModelText;
 pub(crate) use source::{ModelSource, has_safetensors, is_config, only_model, source_of_path};

@@ -141,6 +141,46 @@ const KNOWN: &[Known] = &[
         "F16",
     ),
     known_repository(
+        "nomic-embed-text-v2-moe:475m",
+        "nomic-ai/nomic-embed-text-v2-moe-GGUF",
+        "Q8_0",
+    ),
+    known_repository(
+        "qwen3-embedding:0.6b",
+        "Qwen/Qwen3-Embedding-0.6B-GGUF",
+        "Q8_0",
+    ),
+    known_repository(
+        "qwen3-embedding:4b",
+        "Qwen/Qwen3-Embedding-4B-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "qwen3-embedding:8b",
+        "Qwen/Qwen3-Embedding-8B-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "embeddinggemma:300m",
+        "ggml-org/embeddinggemma-300M-GGUF",
+        "Q8_0",
+    ),
+    known_repository(
+        "qwen3-reranker:0.6b",
+        "ggml-org/Qwen3-Reranker-0.6B-Q8_0-GGUF",
+        "Q8_0",
+    ),
+    known_repository(
+        "qwen3-reranker:4b",
+        "giladgd/Qwen3-Reranker-4B-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "qwen3-reranker:8b",
+        "giladgd/Qwen3-Reranker-8B-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
         "mxbai-embed-large:335m",
         "ChristianAzinn/mxbai-embed-large-v1-gguf",
         "Q8_0",

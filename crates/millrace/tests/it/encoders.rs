@@ -4,20 +4,20 @@ use crate::support::{Folder, Serving, millrace, stdout};
 use serde_json::{Value, json};
 
 /// A synthetic encoder with this preset's shape.
-fn synth(folder: &Folder, preset: &str) -> String {
+pub(crate) fn synth(folder: &Folder, preset: &str) -> String {
     let path = folder.0.join("encoder.gguf").display().to_string();
     stdout(&millrace(&["synth", &path, "--preset", preset]));
     path
 }
 
 /// The JSON body of a response with this status.
-fn body(reply: &str, status: u16) -> Value {
+pub(crate) fn body(reply: &str, status: u16) -> Value {
     assert!(reply.starts_with(&format!("HTTP/1.1 {status}")), "{reply}");
     let (_, body) = reply.split_once("\r\n\r\n").unwrap();
     serde_json::from_str(body).unwrap()
 }
 
-fn vectors(reply: &Value) -> Vec<Vec<f64>> {
+pub(crate) fn vectors(reply: &Value) -> Vec<Vec<f64>> {
     let data = reply["data"].as_array().unwrap().iter();
     data.map(|entry| serde_json::from_value(entry["embedding"].clone()).unwrap())
         .collect()
@@ -66,6 +66,21 @@ fn encoder_serves_embeddings() {
         assert_eq!(shown["capabilities"], json!(["embedding"]));
         assert_eq!(shown["tool_prompt"], "none");
     }
+}
+
+#[test]
+fn encoder_with_experts_serves_embeddings() {
+    let folder = Folder::new("encoder-experts");
+    let model = synth(&folder, "tiny-nomic-bert-moe");
+    let serving = Serving::start(&["serve", &model, "--bind", "127.0.0.1:0"]);
+    let embed = |input: Value| {
+        let request = json!({ "input": input }).to_string();
+        vectors(&body(&serving.post("/v1/embeddings", &request), 200))
+    };
+    let texts = ["the cat", "a river in france is the mill of the water"];
+    let together = embed(json!(texts));
+    assert_eq!(together, texts.map(|text| embed(json!(text)).concat()));
+    assert_ne!(together[0], together[1]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod cluster;
 mod command_line;
 mod config;
 mod early;
+mod embedding_decoders;
 mod encoders;
 mod end_to_end;
 mod journal;

@@ -73,11 +73,13 @@ pub enum Architecture {
     Gemma4,
     /// Gemma 3n, text.
     Gemma3n,
+    /// EmbeddingGemma, which gives embeddings only.
+    GemmaEmbedding,
 }
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -113,6 +115,7 @@ impl Architecture {
         Self::GptOss,
         Self::Gemma4,
         Self::Gemma3n,
+        Self::GemmaEmbedding,
     ];
 
     /// The name in `general.architecture`, which is also the prefix of the keys.
@@ -153,6 +156,7 @@ impl Architecture {
             Self::GptOss => "gpt-oss",
             Self::Gemma4 => "gemma4",
             Self::Gemma3n => "gemma3n",
+            Self::GemmaEmbedding => "gemma-embedding",
         }
     }
 

@@ -86,6 +86,19 @@ pub(super) fn read(
     })
 }
 
+/// The experts of an encoder, whose shares do not add up to 1: as wide as the feed-forward part of the other layers.
+pub(crate) fn read_of_encoder(keys: &Keys<'_>) -> Result<ExpertsConfig, ConfigError> {
+    let count = keys.required(COUNT, 1, limits::EXPERTS)?;
+    let used = keys.required(USED, 1, count)?;
+    check_router(keys, false)?;
+    Ok(ExpertsConfig {
+        count,
+        used,
+        hidden: grouped(keys, DENSE, limits::HIDDEN)?,
+        normalized: false,
+    })
+}
+
 /// The width of each layer's feed-forward part.
 fn dense_widths(
     keys: &Keys<'_>,

@@ -16,18 +16,21 @@ fn any(architecture: Architecture, changes: &[(&str, Field)]) -> Config {
 #[test]
 fn family_traits_are_expected() {
     use Architecture::{
-        Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Gemma3n, Gemma4, Glm4, Granite,
-        GraniteHybrid, GraniteMoe, Mamba2, Olmo2, Phi2,
+        Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Gemma3n, Gemma4, GemmaEmbedding, Glm4,
+        Granite, GraniteHybrid, GraniteMoe, Mamba2, Olmo2, Phi2,
     };
     for architecture in Architecture::ALL {
         let config = any(architecture, &[]);
         assert_eq!(config.architecture, architecture);
-        let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3 | Gemma3n | Gemma4);
+        let gemma = matches!(
+            architecture,
+            Gemma | Gemma2 | Gemma3 | Gemma3n | Gemma4 | GemmaEmbedding
+        );
         let gelu = gemma || architecture == Phi2;
         assert_eq!(config.gate == Gate::Gelu, gelu, "{architecture}");
         let post = matches!(
             architecture,
-            Gemma2 | Gemma3 | Gemma3n | Gemma4 | Olmo2 | Exaone4 | Glm4
+            Gemma2 | Gemma3 | Gemma3n | Gemma4 | GemmaEmbedding | Olmo2 | Exaone4 | Glm4
         );
         assert_eq!(config.traits.post_norms, post, "{architecture}");
         let scales = &config.scales;

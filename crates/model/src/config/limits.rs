@@ -17,6 +17,8 @@ pub const HEAD_DIM: usize = 1024;
 pub const HIDDEN: usize = 1 << 20;
 /// Experts of a layer; llama.cpp allows 1024.
 pub const EXPERTS: usize = 1024;
+/// The largest number in `pooling_type`.
+pub(crate) const POOLING: usize = 255;
 /// Taps of a convolution over time.
 pub const TAPS: usize = 64;
 /// Ids.

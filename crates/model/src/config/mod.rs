@@ -24,6 +24,7 @@ mod recurrent_tests;
 mod rope;
 mod scales;
 pub(crate) mod shapes;
+pub(crate) mod state_head;
 #[cfg(test)]
 mod tests;
 pub(crate) mod traits;
@@ -32,12 +33,13 @@ mod windows;
 pub use architecture::Architecture;
 pub use error::ConfigError;
 pub use experts::ExpertsConfig;
-pub(crate) use experts::refuse as refuse_experts;
+pub(crate) use experts::{read_of_encoder as read_experts_of_encoder, refuse as refuse_experts};
 pub(crate) use heads::HeadSizes;
 pub use recurrent::{RecurrentConfig, RecurrentPart};
 pub use rope::RopeConfig;
 pub use scales::{Scales, Temperature};
 pub use shapes::LayerShape;
+pub use state_head::StateHead;
 pub use traits::Gate;
 
 use crate::gguf::{FromValue, Gguf};
@@ -98,6 +100,8 @@ pub struct Config {
     pub rope: RopeConfig,
     /// The rope of layers with a window.
     pub rope_local: RopeConfig,
+    /// What the model gives in place of hidden states.
+    pub state_head: Option<StateHead>,
 }
 
 impl Config {
@@ -155,7 +159,18 @@ impl Config {
             windows,
             rope,
             rope_local,
+            state_head: StateHead::read(gguf, &keys, traits.state_head, dim)?,
         })
+    }
+
+    /// Whether a token sees earlier tokens only.
+    pub fn is_causal(&self) -> bool {
+        !self.traits.bidirectional
+    }
+
+    /// Entries that the model gives of a token in place of logits: of the hidden state, or of its head.
+    pub fn hidden_dim(&self) -> usize {
+        self.state_head.map_or(self.dim, StateHead::entries)
     }
 
     /// The rope of layer `layer`.

@@ -110,7 +110,7 @@ impl Config {
                 continue;
             };
             match shapes.get_mut(place.cache) {
-                Some(cache) => cache.layers += 1,
+                Some(cache) => cache.layers = cache.layers.max(place.layer + 1),
                 None => shapes.push(KvShape {
                     layers: 1,
                     pages,
@@ -131,7 +131,8 @@ impl Config {
         bytes.try_fold(0_usize, |sum, bytes| sum.checked_add(bytes?))
     }
 
-    /// Where each layer with attention finds its keys and values.
+    /// Where each layer with attention finds its keys and values. Layers of a model that keeps nothing of a text take
+    /// turns with one place.
     pub(crate) fn kv_places(&self) -> Vec<Option<KvPlace>> {
         // A layer of each kind of heads, and the number of its layers so far.
         let mut kinds: Vec<(usize, usize)> = Vec::new();
@@ -157,7 +158,7 @@ impl Config {
                 cache,
                 layer: *layers,
             }));
-            *layers += 1;
+            *layers += usize::from(self.is_causal());
         }
         places
     }

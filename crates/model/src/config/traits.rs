@@ -147,6 +147,17 @@ pub(crate) enum ExpertRule {
     },
 }
 
+/// The head that hidden states may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StateHeadRule {
+    /// None.
+    Never,
+    /// The answers yes and no to whether a document is relevant, in a reranker.
+    YesNo,
+    /// Dense projections.
+    Dense,
+}
+
 /// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Traits {
@@ -214,6 +225,9 @@ pub(crate) struct Traits {
     pub(crate) per_layer: bool,
     /// A feed-forward part that every row uses is beside experts, with norms of its own.
     pub(crate) dense_beside_experts: bool,
+    /// Tokens see later ones, too: a text is one span without logits, and nothing of it is kept.
+    pub(crate) bidirectional: bool,
+    pub(crate) state_head: StateHeadRule,
     /// Several states of the stream, a low-rank path beside attention, and gates that keep their largest entries.
     pub(crate) altup: bool,
 }
@@ -256,6 +270,8 @@ const PLAIN: Traits = Traits {
     kv_sharing: KvSharing::Never,
     per_layer: false,
     dense_beside_experts: false,
+    bidirectional: false,
+    state_head: StateHeadRule::Never,
     altup: false,
 };
 
@@ -291,6 +307,12 @@ const fn periodic(window: usize, period: usize) -> WindowRule {
         layers: 0,
     }
 }
+
+#[rustfmt::skip] // a table
+const GEMMA3: Traits = Traits {
+    windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
+    local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, layers_scaled_by_dim: Some(62), ..GEMMA
+};
 
 #[rustfmt::skip] // a table
 const GEMMA3N: Traits = Traits {
@@ -337,7 +359,9 @@ impl Architecture {
             Self::NemotronH => recurrent::NEMOTRON_H,
             Self::Lfm2 => recurrent::LFM2,
             Self::Qwen2 | Self::Qwen2Vl => PLAIN,
-            Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, ..PLAIN },
+            Self::Qwen3 | Self::Qwen3Vl => Traits {
+                qk_norm: QkNorm::Heads, state_head: StateHeadRule::YesNo, ..PLAIN
+            },
             Self::Qwen35 => recurrent::QWEN35,
             Self::Qwen35Moe => recurrent::QWEN35_MOE,
             Self::Qwen3Next => recurrent::QWEN3_NEXT,
@@ -375,9 +399,9 @@ impl Architecture {
                 windows: periodic(4096, 2), post_norms: true, attention_cap: Some(50.0), logit_cap: Some(30.0),
                 layers_scaled_by_dim: Some(46), ..GEMMA
             },
-            Self::Gemma3 => Traits {
-                windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
-                local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, layers_scaled_by_dim: Some(62), ..GEMMA
+            Self::Gemma3 => GEMMA3,
+            Self::GemmaEmbedding => Traits {
+                layers_scaled_by_dim: None, bidirectional: true, state_head: StateHeadRule::Dense, ..GEMMA3
             },
             Self::Gemma3n => GEMMA3N,
             Self::Gemma4 => GEMMA4,

@@ -14,7 +14,7 @@ use super::Decoder;
 use super::layer::activate;
 use super::router::{Choice, choose};
 use super::scratch::Buffer;
-use crate::config::{Config, Gate};
+use crate::config::{Config, ExpertsConfig, Gate};
 use crate::norm::Norm;
 use crate::weights::Experts;
 use kernels::{
@@ -22,7 +22,7 @@ use kernels::{
 };
 
 /// Workspace of the experts of one layer, allocated once for the largest batch.
-pub(super) struct ExpertScratch {
+pub(crate) struct ExpertScratch {
     used: usize,
     normalized: bool,
     gate_kind: Gate,
@@ -39,6 +39,8 @@ pub(super) struct ExpertScratch {
     /// Places filled of each expert (count).
     next: Vec<u32>,
     groups: Vec<RowGroup>,
+    /// Factors of the up projections of experts without gates (hidden); empty beside gates.
+    ones: Vec<f32>,
     /// Of gathered rows (hidden); as many as the batch has rows at most, since an expert has at most one place in a row.
     gate: Buffer,
     up: Buffer,
@@ -99,14 +101,18 @@ impl Decoder {
 }
 
 impl ExpertScratch {
-    /// The workspace, for a model with experts.
-    pub(super) fn new(config: &Config, rows_max: usize) -> Option<Self> {
-        let experts = config.experts?;
-        let (gathered, choices) = (config.gathered_rows(rows_max), rows_max * experts.used);
-        Some(Self {
+    /// The workspace for experts that are `dim` wide; `is_gated`: with gates.
+    pub(crate) fn new(
+        experts: &ExpertsConfig,
+        (gate_kind, is_gated): (Gate, bool),
+        dim: usize,
+        rows_max: usize,
+    ) -> Self {
+        let (gathered, choices) = (rows_max.max(experts.used), rows_max * experts.used);
+        Self {
             used: experts.used,
             normalized: experts.normalized,
-            gate_kind: config.gate,
+            gate_kind,
             scores: Buffer::new(rows_max, experts.count),
             choices: vec![Choice::default(); choices],
             places: vec![0; choices],
@@ -114,24 +120,25 @@ impl ExpertScratch {
             starts: vec![0; experts.count + 1],
             next: vec![0; experts.count],
             groups: Vec::with_capacity(experts.count.min(gathered)),
-            gate: Buffer::new(gathered, experts.hidden),
+            ones: vec![1.0; if is_gated { 0 } else { experts.hidden }],
+            gate: Buffer::new(gathered, if is_gated { experts.hidden } else { 0 }),
             up: Buffer::new(gathered, experts.hidden),
-            outputs: Buffer::new(gathered, config.dim),
-        })
+            outputs: Buffer::new(gathered, dim),
+        }
     }
 
     /// Resident bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let buffers = [&self.scores, &self.gate, &self.up, &self.outputs];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
         let lists = [&self.places, &self.sources, &self.starts, &self.next];
         let lists: usize = lists.iter().map(|list| size_of_val(&list[..])).sum();
         let groups = self.groups.capacity() * size_of::<RowGroup>();
-        buffers + lists + groups + size_of_val(&self.choices[..])
+        buffers + lists + groups + size_of_val(&self.choices[..]) + size_of_val(&self.ones[..])
     }
 
     /// Lets the first `rows` rows of `normed` choose their experts, and sorts the choices.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         &mut self,
         isa: Isa,
         pool: &mut Pool,
@@ -187,7 +194,7 @@ impl ExpertScratch {
     }
 
     /// Adds the outputs of the chosen experts for the rows of `normed` to `update`, shape `(rows, dim)`.
-    pub(super) fn add_outputs(
+    pub(crate) fn add_outputs(
         &mut self,
         isa: Isa,
         pool: &mut Pool,
@@ -260,12 +267,22 @@ impl ExpertScratch {
             biases.map(|biases| &biases.up[..]),
             biases.map(|biases| &biases.down[..]),
         ];
-        project(&experts.gate, gate, activations, &mut self.gate, pool);
         project(&experts.up, up, activations, &mut self.up, pool);
-        let (hidden, up) = (self.gate.cols(), &self.up);
-        let gate = self.gate.head_mut(rows);
-        activate(isa, pool, self.gate_kind, hidden, gate, |row| up.row(row));
-        activations.load(isa, pool, gate, rows, hidden);
+        let (kind, hidden) = (self.gate_kind, self.up.cols());
+        let activated = match &experts.gate {
+            Some(stack) => {
+                project(stack, gate, activations, &mut self.gate, pool);
+                let (gate, up) = (self.gate.head_mut(rows), &self.up);
+                activate(isa, pool, kind, hidden, gate, |row| up.row(row));
+                gate
+            }
+            None => {
+                let (up, ones) = (self.up.head_mut(rows), &self.ones[..]);
+                activate(isa, pool, kind, hidden, up, |_| ones);
+                up
+            }
+        };
+        activations.load(isa, pool, activated, rows, hidden);
         project(&experts.down, down, activations, &mut self.outputs, pool);
     }
 

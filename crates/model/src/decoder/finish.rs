@@ -12,7 +12,7 @@ impl Decoder {
         config: &Config,
         weights: &Weights,
     ) -> Result<&mut [f32], ForwardError> {
-        self.keep_hidden();
+        self.keep_hidden(weights);
         let rows = self.rows.queries.len();
         if rows == 0 {
             return Ok(&mut []);
@@ -50,18 +50,26 @@ impl Decoder {
 }
 
 impl Decoder {
-    /// The stored hidden states, `(rows, dim)`.
+    /// The stored hidden states, or what their head gives: `(rows, hidden_dim)`.
     pub(crate) fn hidden(&self) -> &[f32] {
-        self.scratch.hidden.head(self.rows.hidden.len())
+        let rows = self.rows.hidden.len();
+        match &self.state_head {
+            Some(head) => head.outputs(rows),
+            None => self.scratch.hidden.head(rows),
+        }
     }
 
-    fn keep_hidden(&mut self) {
+    fn keep_hidden(&mut self, weights: &Weights) {
         let (rows, scratch) = (&mut self.rows, &mut self.scratch);
         if rows.hidden.is_empty() {
             return;
         }
         scratch.hidden.copy_rows(&scratch.normed, &rows.hidden);
         scratch.normed.gather(&rows.logits);
+        if let (Some(head), Some(projections)) = (&mut self.state_head, &weights.state_head) {
+            let states = scratch.hidden.head(rows.hidden.len());
+            head.project(self.isa, &mut self.pool, projections, states);
+        }
         rows.keep_logits();
     }
 }

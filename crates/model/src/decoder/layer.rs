@@ -9,8 +9,8 @@ use super::{
 use crate::norm::{Norm, keep_largest, sum_of_products};
 use crate::weights::Recurrent;
 use kernels::{
-    Activations, AttentionParams, Isa, Pool, attend, clamped_swiglu_mul, gelu_mul, sigmoid_mul,
-    silu_mul, squared_relu_mul,
+    Activations, AttentionParams, Isa, Pool, Window, attend, clamped_swiglu_mul, gelu_mul,
+    sigmoid_mul, silu_mul, squared_relu_mul,
 };
 
 impl Decoder {
@@ -195,7 +195,10 @@ impl Decoder {
             heads: config.heads,
             scale: config.scales.query,
             softcap: config.attention_cap,
-            window: config.windows[index],
+            window: config.windows[index].map(match config.is_causal() {
+                true => Window::last,
+                false => Window::around,
+            }),
             sinks: layer.sinks.as_deref(),
         };
         let (HeadCache { kv, attention }, kv_layer) = self.caches.of(index);

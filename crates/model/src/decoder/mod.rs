@@ -12,7 +12,7 @@ mod adapters;
 mod altup;
 mod caches;
 mod delta;
-mod experts;
+pub(crate) mod experts;
 mod finish;
 mod heads;
 mod layer;
@@ -23,6 +23,7 @@ mod router;
 pub(crate) mod rows;
 pub(crate) mod scratch;
 mod short_conv;
+pub(crate) mod state_head;
 
 use crate::config::Gate;
 use crate::weights::{Attention, BlockInput, Dense, KeyValue, Layer, Linear, Weights};
@@ -37,6 +38,7 @@ use per_layer::PerLayerScratch;
 use recurrent::RecurrentScratch;
 use rows::Rows;
 use scratch::Scratch;
+use state_head::HeadScratch;
 
 /// Mutable state of a decoder.
 pub(crate) struct Decoder {
@@ -49,6 +51,8 @@ pub(crate) struct Decoder {
     /// Adapters of the rows.
     adapters: AdapterPass,
     scratch: Scratch,
+    /// Workspace of the head on hidden states, in a model with one.
+    state_head: Option<HeadScratch>,
     /// Workspace of experts, in a model with experts.
     experts: Option<ExpertScratch>,
     /// Inputs of the layers besides the stream, in a model that has them.
@@ -80,10 +84,14 @@ impl Decoder {
             isa,
             caches,
             ropes,
-            rows: Rows::new(dims),
+            rows: Rows::new(dims, config.is_causal()),
             adapters: AdapterPass::new(config, dims, isa, (0, 0)),
             scratch: Scratch::new(config, weights, dims),
-            experts: ExpertScratch::new(config, dims.rows_max),
+            state_head: HeadScratch::new(config, weights, dims),
+            experts: config.experts.map(|experts| {
+                let gate = (config.gate, true);
+                ExpertScratch::new(&experts, gate, config.dim, dims.rows_max)
+            }),
             per_layer: PerLayerScratch::new(config, dims),
             states: StateScratch::new(config, dims),
             recurrent: recurrent.map(|layers| RecurrentScratch::new(layers, states, dims.rows_max)),
@@ -163,7 +171,8 @@ impl Decoder {
         let states = self.states.as_ref().map_or(0, StateScratch::bytes);
         let recurrent = self.recurrent.as_ref().map(RecurrentScratch::bytes);
         let (kept, recurrent) = recurrent.unwrap_or_default();
-        let parts = experts + per_layer + states + recurrent + self.adapters.bytes();
+        let head = self.state_head.as_ref().map_or(0, HeadScratch::bytes);
+        let parts = experts + per_layer + states + recurrent + head + self.adapters.bytes();
         let scratch = self.scratch.bytes() + self.caches.scratch_bytes() + parts;
         (self.caches.kv_bytes(), kept, scratch)
     }

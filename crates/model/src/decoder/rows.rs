@@ -5,6 +5,8 @@ use kernels::{KvSlot, QueryRow};
 
 /// One entry per row, in batch order, except `wanted`. Allocated once.
 pub(crate) struct Rows {
+    /// Whether a row sees earlier positions only; else the whole text, which is one span.
+    is_causal: bool,
     /// Position in the sequence, and page table.
     pub(crate) queries: Vec<QueryRow>,
     /// Adapters of the row's sequence.
@@ -19,8 +21,9 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(dims: &Dims) -> Self {
+    pub(crate) fn new(dims: &Dims, is_causal: bool) -> Self {
         Self {
+            is_causal,
             queries: Vec::with_capacity(dims.rows_max),
             adapters: Vec::with_capacity(dims.rows_max),
             slots: Vec::with_capacity(dims.rows_max),
@@ -33,6 +36,9 @@ impl Rows {
     /// Reads a batch; rejects a batch that violates the bounds before changing anything.
     pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
         check(batch, dims)?;
+        if !self.is_causal {
+            check_whole_texts(batch)?;
+        }
         self.queries.clear();
         self.adapters.clear();
         self.slots.clear();
@@ -62,11 +68,16 @@ impl Rows {
 
     fn push(&mut self, span: &Span, table: &[u32], page_tokens: usize) {
         let first = self.queries.len();
-        for position in span.position..span.position + span.tokens.len() {
+        let end = span.position + span.tokens.len();
+        for position in span.position..end {
             let (page, slot) = (table[position / page_tokens], position % page_tokens);
             self.slots.push(KvSlot { page, slot });
             self.queries.push(QueryRow {
                 position,
+                end: match self.is_causal {
+                    true => position + 1,
+                    false => end,
+                },
                 pages: span.pages.clone(),
             });
             self.adapters.push(span.adapters);
@@ -84,6 +95,16 @@ impl Rows {
             Want::None | Want::Last | Want::All => &mut self.logits,
         };
         kind.extend(before..self.wanted.len());
+    }
+}
+
+fn check_whole_texts(batch: &Batch) -> Result<(), ForwardError> {
+    let is_whole = |span: &Span| span.position == 0 && span.want.logit_rows(1) == 0;
+    match batch.ranges().iter().all(is_whole) {
+        true => Ok(()),
+        false => Err(ForwardError::BadBatch(
+            "a text of an encoder is one span without logits",
+        )),
     }
 }
 

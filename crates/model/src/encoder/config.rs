@@ -2,23 +2,20 @@
 
 use super::kind::EncoderKind;
 use crate::config::keys::Keys;
-use crate::config::{self, ConfigError, HeadSizes, limits};
+use crate::config::state_head::{POOLING_RANK, SCORES};
+use crate::config::{self, ConfigError, ExpertsConfig, HeadSizes, limits};
 use crate::gguf::{Gguf, Value};
 use kernels::{KvKind, KvShape, RopePairs, RopeSpec};
 
 /// Base of the rope's frequencies where the file names none.
 const THETA: f32 = 10_000.0;
-/// llama.cpp's number for the score of a classification head, in `pooling_type`.
-const POOLING_RANK: u32 = 4;
-/// The largest number in `pooling_type`.
-const POOLING_MAX: usize = 255;
 
 impl EncoderKind {
     /// Whether a file of this family scores documents: it has a classification head, or its pooling says so. Early
     /// files of rerankers name no pooling.
     pub fn ranks(self, gguf: &Gguf) -> bool {
         let pooling = gguf.u32(&format!("{}.pooling_type", self.name()));
-        matches!(pooling, Ok(POOLING_RANK)) || gguf.tensor("cls.output.weight").is_some()
+        matches!(pooling, Ok(POOLING_RANK)) || gguf.tensor(SCORES).is_some()
     }
 
     /// The family of a file; `None` for a file that is not of a supported encoder.
@@ -39,6 +36,8 @@ pub struct EncoderConfig {
     pub dim: usize,
     /// Width of the feed-forward part.
     pub hidden: usize,
+    /// Experts of the feed-forward part in some layers.
+    pub experts: Option<EncoderExperts>,
     /// Query heads; a multiple of `kv_heads`.
     pub heads: usize,
     /// Key and value heads.
@@ -59,6 +58,15 @@ pub struct EncoderConfig {
     pub ranks: bool,
 }
 
+/// Experts in some layers of an encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncoderExperts {
+    /// The experts of one layer.
+    pub experts: ExpertsConfig,
+    /// The second of each so many layers has experts.
+    pub period: usize,
+}
+
 impl EncoderConfig {
     /// Reads and checks a file's metadata. `context_max` bounds a text; `None` means the context of the training.
     ///
@@ -70,17 +78,17 @@ impl EncoderConfig {
         context_max: Option<usize>,
     ) -> Result<Self, ConfigError> {
         let keys = Keys::new(gguf, kind.name());
-        config::refuse_experts(&keys)?;
         refuse_causal(&keys)?;
         let dim = config::grouped(&keys, "embedding_length", limits::DIM)?;
         let heads = HeadSizes::read(&keys, dim)?;
-        keys.size("pooling_type", 0, POOLING_MAX)?;
+        keys.size("pooling_type", 0, limits::POOLING)?;
         let (context_trained, context_max) = config::read_context(&keys, context_max)?;
         Ok(Self {
             kind,
             layers: keys.required("block_count", 1, limits::LAYERS)?,
             dim,
             hidden: config::grouped(&keys, "feed_forward_length", limits::HIDDEN)?,
+            experts: read_experts(&keys, kind)?,
             heads: heads.queries,
             kv_heads: heads.keys,
             head_dim: heads.dim,
@@ -91,7 +99,9 @@ impl EncoderConfig {
                 .ok_or_else(|| keys.missing("attention.layer_norm_epsilon"))?,
             rope: match kind {
                 EncoderKind::Bert => None,
-                EncoderKind::NomicBert => Some(read_rope(&keys, heads.dim)?),
+                EncoderKind::NomicBert | EncoderKind::NomicBertMoe => {
+                    Some(read_rope(&keys, heads.dim)?)
+                }
             },
             separator: separator(gguf),
             ranks: kind.ranks(gguf),
@@ -101,6 +111,12 @@ impl EncoderConfig {
     /// Whether the feed-forward part has a gate.
     pub fn is_gated(&self) -> bool {
         self.kind == EncoderKind::NomicBert
+    }
+
+    /// The experts of layer `layer`.
+    pub fn experts_of(&self, layer: usize) -> Option<&ExpertsConfig> {
+        let experts = self.experts.as_ref()?;
+        (layer % experts.period == 1).then_some(&experts.experts)
     }
 
     /// Columns of a row of queries.
@@ -133,6 +149,17 @@ fn separator(gguf: &Gguf) -> Option<u32> {
     let by_text = tokens.position(|token| token.as_str() == Some("[SEP]"));
     let by_text = by_text.and_then(|id| u32::try_from(id).ok());
     vocabulary.separator.or(by_text)
+}
+
+fn read_experts(keys: &Keys<'_>, kind: EncoderKind) -> Result<Option<EncoderExperts>, ConfigError> {
+    if kind != EncoderKind::NomicBertMoe {
+        config::refuse_experts(keys)?;
+        return Ok(None);
+    }
+    Ok(Some(EncoderExperts {
+        experts: config::read_experts_of_encoder(keys)?,
+        period: keys.required("moe_every_n_layers", 2, limits::LAYERS)?,
+    }))
 }
 
 fn refuse_causal(keys: &Keys<'_>) -> Result<(), ConfigError> {

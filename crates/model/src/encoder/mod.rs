@@ -9,7 +9,7 @@ mod pass;
 mod scratch;
 mod weights;
 
-pub use config::EncoderConfig;
+pub use config::{EncoderConfig, EncoderExperts};
 pub use kind::EncoderKind;
 
 use crate::{

@@ -8,10 +8,11 @@
 
 use super::config::EncoderConfig;
 use super::scratch::EncoderScratch;
-use super::weights::{ClassifierHead, EncoderLayer, EncoderWeights, LayerNorm};
+use super::weights::{ClassifierHead, EncoderLayer, EncoderWeights, FeedForward, LayerNorm};
 use crate::decoder::project;
 use crate::decoder::rows::Rows;
 use crate::norm::layer_norm;
+use crate::weights::{Experts, Linear};
 use crate::{Batch, Dims, ForwardError};
 use kernels::{
     AttentionParams, Isa, KvCache, KvError, Pool, Rope, add_assign, attend, gelu_mul, silu_mul,
@@ -24,8 +25,6 @@ pub(super) struct EncoderPass {
     kv: KvCache,
     rope: Option<Rope>,
     rows: Rows,
-    /// Position of each row in its text.
-    positions: Vec<usize>,
     /// Token type of each row.
     types: Vec<usize>,
     scratch: EncoderScratch,
@@ -43,8 +42,7 @@ impl EncoderPass {
             isa,
             kv: KvCache::new(config.kv_shape(dims.pages, dims.page_tokens))?,
             rope: config.rope.clone().map(Rope::new),
-            rows: Rows::new(dims),
-            positions: Vec::with_capacity(dims.rows_max),
+            rows: Rows::new(dims, false),
             types: Vec::with_capacity(dims.rows_max),
             scratch: EncoderScratch::new(config, weights, dims, isa, pool.threads()),
             pool,
@@ -61,12 +59,17 @@ impl EncoderPass {
     ) -> Result<(), ForwardError> {
         self.rows.read(batch, dims)?;
         let has_types = weights.token_types.len() > 1;
-        self.read_texts(batch, config.separator.filter(|_| has_types))?;
+        self.read_types(batch, config.separator.filter(|_| has_types));
         self.embed(config, weights, batch.tokens());
         for layer in &weights.layers {
             self.attention(config, layer, batch.pages());
             self.add_update(config, &layer.attention_norm);
-            self.feed_forward(config, layer);
+            match &layer.feed_forward {
+                FeedForward::Dense { gate, up, down } => {
+                    self.feed_forward(config, gate.as_ref(), up, down);
+                }
+                FeedForward::Experts(experts) => self.experts(experts),
+            }
             self.add_update(config, &layer.output_norm);
         }
         let scratch = &mut self.scratch;
@@ -91,36 +94,22 @@ impl EncoderPass {
         (self.kv.bytes(), self.scratch.bytes())
     }
 
-    /// Makes each row see its whole text. What follows the first separator of a text is of the second type.
-    fn read_texts(&mut self, batch: &Batch, separator: Option<u32>) -> Result<(), ForwardError> {
-        self.positions.clear();
+    /// The token type of each row: what follows the first separator of a text is of the second type.
+    fn read_types(&mut self, batch: &Batch, separator: Option<u32>) {
         self.types.clear();
         for span in batch.ranges() {
-            if span.position != 0 || span.want.logit_rows(1) > 0 {
-                self.rows.queries.clear();
-                self.rows.wanted.clear();
-                let why = "a text of an encoder is one span without logits";
-                return Err(ForwardError::BadBatch(why));
-            }
-            let tokens = &batch.tokens()[span.tokens.clone()];
             let mut kind = 0;
-            for token in tokens {
+            for token in &batch.tokens()[span.tokens.clone()] {
                 self.types.push(kind);
                 kind |= usize::from(separator == Some(*token));
             }
-            let last = tokens.len().saturating_sub(1);
-            for row in &mut self.rows.queries[span.tokens.clone()] {
-                self.positions.push(row.position);
-                row.position = last;
-            }
         }
-        Ok(())
     }
 
     /// Writes the normalized sum of the embeddings of token, type and position to the stream, and the angles of the
     /// rope.
     fn embed(&mut self, config: &EncoderConfig, weights: &EncoderWeights, tokens: &[u32]) {
-        let (isa, eps, positions) = (self.isa, config.norm_eps, &self.positions);
+        let (isa, eps, queries) = (self.isa, config.norm_eps, &self.rows.queries);
         let types = &self.types;
         let (update, dim) = (self.scratch.update.head_mut(tokens.len()), config.dim);
         let stream = self.scratch.stream.head_mut(tokens.len());
@@ -131,7 +120,7 @@ impl EncoderPass {
                 add_assign(isa, stream, token_type);
             }
             if let Some(table) = &weights.positions {
-                table.row(positions[row], learned);
+                table.row(queries[row].position, learned);
                 add_assign(isa, stream, learned);
             }
             normalize(isa, stream, &weights.embedding_norm, eps);
@@ -139,8 +128,9 @@ impl EncoderPass {
         if let Some(rope) = &self.rope {
             let cols = self.scratch.angles.cols();
             let angles = self.scratch.angles.head_mut(tokens.len());
-            self.pool
-                .rows(angles, cols, |row, table| rope.table(positions[row], table));
+            self.pool.rows(angles, cols, |row, table| {
+                rope.table(queries[row].position, table);
+            });
         }
     }
 
@@ -199,13 +189,19 @@ impl EncoderPass {
     }
 
     /// Feed-forward, from the stream to `update`.
-    fn feed_forward(&mut self, config: &EncoderConfig, layer: &EncoderLayer) {
+    fn feed_forward(
+        &mut self,
+        config: &EncoderConfig,
+        gate: Option<&Linear>,
+        up_linear: &Linear,
+        down: &Linear,
+    ) {
         let (rows, isa, hidden) = (self.rows.queries.len(), self.isa, config.hidden);
         self.load_stream(config);
         let (pool, scratch) = (&mut self.pool, &mut self.scratch);
         let up = scratch.up.head_mut(rows);
-        project(isa, pool, &layer.up, &scratch.activations, up);
-        let x = match &layer.gate {
+        project(isa, pool, up_linear, &scratch.activations, up);
+        let x = match gate {
             Some(linear) => {
                 let (gate, up) = (scratch.gate.head_mut(rows), &scratch.up);
                 project(isa, pool, linear, &scratch.activations, gate);
@@ -220,7 +216,21 @@ impl EncoderPass {
         };
         scratch.activations.load(isa, pool, x, rows, hidden);
         let update = scratch.update.head_mut(rows);
-        project(isa, pool, &layer.down, &scratch.activations, update);
+        project(isa, pool, down, &scratch.activations, update);
+    }
+
+    /// Feed-forward by the experts that each row chooses, from the stream to `update`.
+    fn experts(&mut self, experts: &Experts) {
+        let (rows, isa) = (self.rows.queries.len(), self.isa.without_amx());
+        let (pool, scratch) = (&mut self.pool, &mut self.scratch);
+        let Some(chosen) = &mut scratch.experts else {
+            return;
+        };
+        let (activations, stream) = (&mut scratch.activations, &scratch.stream);
+        let update = scratch.update.head_mut(rows);
+        update.fill(0.0);
+        chosen.choose(isa, pool, experts, activations, stream, rows);
+        chosen.add_outputs(isa, pool, experts, activations, stream, update);
     }
 
     /// Loads the stream as the input of the following projections.

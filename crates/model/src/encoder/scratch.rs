@@ -3,6 +3,8 @@
 use super::config::EncoderConfig;
 use super::weights::EncoderWeights;
 use crate::Dims;
+use crate::config::Gate;
+use crate::decoder::experts::ExpertScratch;
 use crate::decoder::scratch::{Buffer, attention_isa};
 use kernels::{Activations, AttentionBounds, AttentionScratch, Isa, KvKind};
 
@@ -37,6 +39,8 @@ pub(super) struct EncoderScratch {
     activations_bytes: usize,
     /// Workspace of attention.
     pub(super) attention: AttentionScratch,
+    /// Workspace of experts, in a model with experts.
+    pub(super) experts: Option<ExpertScratch>,
 }
 
 impl EncoderScratch {
@@ -55,6 +59,9 @@ impl EncoderScratch {
             .as_ref()
             .map_or(0, super::weights::ClassifierHead::classes);
         let is_gated = config.is_gated();
+        let experts = config.experts.map(|each| each.experts);
+        // Experts gather their rows.
+        let gathered = rows.max(experts.map_or(0, |experts| experts.used));
         Self {
             stream: Buffer::new(rows, config.dim),
             update: Buffer::new(rows, config.dim),
@@ -68,8 +75,8 @@ impl EncoderScratch {
             hidden: Buffer::new(rows, config.dim),
             scores: Buffer::new(rows, classes),
             ones: vec![1.0; if is_gated { 0 } else { config.hidden }],
-            activations: Activations::new(rows, cols_max).for_weights(weights.formats()),
-            activations_bytes: Activations::bytes(rows, cols_max),
+            activations: Activations::new(gathered, cols_max).for_weights(weights.formats()),
+            activations_bytes: Activations::bytes(gathered, cols_max),
             attention: AttentionScratch::new(AttentionBounds {
                 threads,
                 heads: config.heads,
@@ -80,6 +87,8 @@ impl EncoderScratch {
                 kind: KvKind::F16,
                 isa: attention_isa(isa, weights.formats()),
             }),
+            experts: experts
+                .map(|experts| ExpertScratch::new(&experts, (Gate::Gelu, false), config.dim, rows)),
         }
     }
 
@@ -99,6 +108,8 @@ impl EncoderScratch {
             &self.scores,
         ];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
-        buffers + size_of_val(&self.ones[..]) + self.activations_bytes + self.attention.bytes()
+        let experts = self.experts.as_ref().map_or(0, ExpertScratch::bytes);
+        let others = self.activations_bytes + self.attention.bytes() + experts;
+        buffers + size_of_val(&self.ones[..]) + others
     }
 }

@@ -2,10 +2,11 @@
 
 use super::config::EncoderConfig;
 use crate::config::limits;
+use crate::config::state_head::SCORES;
 use crate::weights::linear::{Names, linear};
 use crate::weights::load_qkv;
 use crate::weights::tensors::Tensors;
-use crate::weights::{EMBEDDING, Linear, read_vocab};
+use crate::weights::{EMBEDDING, Experts, Linear, read_vocab};
 use crate::{LoadError, ModelFiles, Packed};
 use kernels::{Format, Isa, Matrix, Pool};
 
@@ -27,10 +28,20 @@ pub(super) struct EncoderLayer {
     pub(super) value: Linear,
     pub(super) attention_out: Linear,
     pub(super) attention_norm: LayerNorm,
-    pub(super) gate: Option<Linear>,
-    pub(super) up: Linear,
-    pub(super) down: Linear,
+    pub(super) feed_forward: FeedForward,
     pub(super) output_norm: LayerNorm,
+}
+
+/// The feed-forward part of a layer.
+pub(super) enum FeedForward {
+    /// One for all rows.
+    Dense {
+        gate: Option<Linear>,
+        up: Linear,
+        down: Linear,
+    },
+    /// Experts, of which each row chooses some.
+    Experts(Experts),
 }
 
 /// A classification head: a projection through tanh, then the scores.
@@ -89,12 +100,23 @@ impl EncoderWeights {
 
     /// Resident bytes of the matrices.
     pub(super) fn bytes(&self) -> usize {
-        self.matrices().map(Matrix::bytes).sum()
+        let experts: usize = self.experts().map(Experts::bytes).sum();
+        self.matrices().map(Matrix::bytes).sum::<usize>() + experts
     }
 
     /// Formats of the matrices.
     pub(super) fn formats(&self) -> impl Iterator<Item = Format> {
-        self.matrices().map(Matrix::format)
+        let experts = self.experts().flat_map(Experts::formats);
+        self.matrices().map(Matrix::format).chain(experts)
+    }
+
+    fn experts(&self) -> impl Iterator<Item = &Experts> {
+        self.layers
+            .iter()
+            .filter_map(|layer| match &layer.feed_forward {
+                FeedForward::Experts(experts) => Some(experts),
+                FeedForward::Dense { .. } => None,
+            })
     }
 
     fn matrices(&self) -> impl Iterator<Item = &Matrix> {
@@ -113,7 +135,7 @@ impl EncoderLayer {
         layer: usize,
     ) -> Result<Self, LoadError> {
         let names = &Names { layer };
-        let (dim, hidden, cols) = (config.dim, config.hidden, config.query_cols());
+        let (dim, cols) = (config.dim, config.query_cols());
         let rows = [cols, config.kv_cols(), config.kv_cols()];
         let [query, key, value] = load_qkv(tensors, names, rows, dim)?;
         let norm = |name: &str| format!("blk.{layer}.{name}");
@@ -123,33 +145,47 @@ impl EncoderLayer {
             value,
             attention_out: linear(tensors, names, "attn_output", dim, cols)?,
             attention_norm: load_norm(tensors, &norm("attn_output_norm"), dim)?,
+            feed_forward: FeedForward::load(tensors, config, names)?,
+            output_norm: load_norm(tensors, &norm("layer_output_norm"), dim)?,
+        })
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let always = [&self.query, &self.key, &self.value, &self.attention_out];
+        let dense = match &self.feed_forward {
+            FeedForward::Dense { gate, up, down } => Some([up, down].into_iter().chain(gate)),
+            FeedForward::Experts(_) => None,
+        };
+        let all = always.into_iter().chain(dense.into_iter().flatten());
+        all.map(|linear| &linear.weight)
+    }
+}
+
+impl FeedForward {
+    fn load(
+        tensors: &mut Tensors<'_>,
+        config: &EncoderConfig,
+        names: &Names,
+    ) -> Result<Self, LoadError> {
+        let (dim, hidden) = (config.dim, config.hidden);
+        if let Some(experts) = config.experts_of(names.layer) {
+            let experts = Experts::load_ungated(tensors, dim, experts, names)?;
+            return Ok(Self::Experts(experts));
+        }
+        Ok(Self::Dense {
             gate: match config.is_gated() {
                 true => Some(linear(tensors, names, "ffn_gate", hidden, dim)?),
                 false => None,
             },
             up: linear(tensors, names, "ffn_up", hidden, dim)?,
             down: linear(tensors, names, "ffn_down", dim, hidden)?,
-            output_norm: load_norm(tensors, &norm("layer_output_norm"), dim)?,
         })
-    }
-
-    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        let always = [
-            &self.query,
-            &self.key,
-            &self.value,
-            &self.attention_out,
-            &self.up,
-            &self.down,
-        ];
-        let all = always.into_iter().chain(&self.gate);
-        all.map(|linear| &linear.weight)
     }
 }
 
 impl ClassifierHead {
     fn load(tensors: &mut Tensors<'_>, dim: usize) -> Result<Self, LoadError> {
-        let classes = tensors.rows_of("cls.output.weight")?;
+        let classes = tensors.rows_of(SCORES)?;
         let classes = bounded("the number of classes", classes, CLASSES_MAX)?;
         let scores = load_head(tensors, "cls.output", classes, dim)?;
         let pooler = match tensors.has("cls.weight") {

@@ -1,58 +1,39 @@
-//! Synthetic encoders: BERT's shapes with random weights and a small WordPiece vocabulary.
+//! Synthetic encoders: BERT's shapes with random weights and a small vocabulary.
 
 use super::Mix;
+use super::encoder_vocab::EncoderVocab;
 use super::error::SynthError;
 use super::mix::Role;
-use super::plan::{Fill, Planned};
+use super::plan::{Fill, Planned, ROUTER_SPREAD};
 use crate::encoder::EncoderKind;
 use crate::gguf::{GgufWriter, TensorKind, TensorPlan};
 use kernels::Format;
 
-/// Special tokens, by id.
-const SPECIALS: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
-/// Kinds of the special tokens: the second is the unknown token, the others are control tokens.
-const SPECIAL_KINDS: [i32; 5] = [3, 2, 3, 3, 3];
-/// Whole words beside the letters, as GGUF writes them.
-const WORDS: &[&str] = &[
-    "▁the",
-    "▁of",
-    "▁and",
-    "▁to",
-    "▁in",
-    "▁is",
-    "▁cat",
-    "▁dog",
-    "▁river",
-    "▁mill",
-    "▁water",
-    "▁wheel",
-    "▁paris",
-    "▁capital",
-    "▁france",
-    "ing",
-    "ed",
-    "er",
-    "es",
-    "▁search",
-    "▁query",
-    "▁document",
-];
 /// Sharpness of attention, as in decoders.
 const SHARPNESS: f32 = 1.5;
 /// Classes of a classification head.
 const CLASSES: u32 = 1;
+/// Experts of a layer, experts that a row uses, and layers of which the second has experts.
+const EXPERTS: (u32, u32, u32) = (6, 2, 2);
 
 /// Names of all presets of encoders: `tiny-FAMILY` has two layers of 64, `small-FAMILY` the same of 256, `base-FAMILY` the
-/// twelve layers of 768 of BERT base and nomic-embed-text; those with `-rank` have a classification head.
+/// twelve layers of 768 of BERT base and nomic-embed-text; those with `-rank` have a classification head. `xlm-r` is BERT
+/// with XLM-R's kind of vocabulary.
 pub const ENCODER_PRESETS: &[&str] = &[
     "tiny-bert",
     "tiny-bert-rank",
+    "tiny-xlm-r",
+    "tiny-xlm-r-rank",
     "tiny-nomic-bert",
     "tiny-nomic-bert-rank",
+    "tiny-nomic-bert-moe",
     "small-bert",
     "small-bert-rank",
+    "small-xlm-r",
+    "small-xlm-r-rank",
     "small-nomic-bert",
     "small-nomic-bert-rank",
+    "small-nomic-bert-moe",
     "base-bert-rank",
     "base-nomic-bert",
 ];
@@ -73,6 +54,8 @@ pub enum PoolingSynth {
 pub struct EncoderSpec {
     /// Family of encoders.
     pub kind: EncoderKind,
+    /// Kind of the vocabulary.
+    pub vocabulary: EncoderVocab,
     /// Width of the stream.
     pub dim: u32,
     /// Layers.
@@ -99,8 +82,13 @@ impl EncoderSpec {
             None => (name, false),
         };
         let (size, family) = name.split_once('-')?;
-        let kind = EncoderKind::ALL.into_iter();
-        let kind = kind.into_iter().find(|kind| kind.name() == family)?;
+        let (kind, vocabulary) = match family {
+            "xlm-r" => (EncoderKind::Bert, EncoderVocab::Unigram),
+            "nomic-bert-moe" => (EncoderKind::NomicBertMoe, EncoderVocab::Unigram),
+            "nomic-bert" => (EncoderKind::NomicBert, EncoderVocab::WordPiece),
+            "bert" => (EncoderKind::Bert, EncoderVocab::WordPiece),
+            _ => return None,
+        };
         let (dim, layers, heads, ffn, context) = match size {
             "tiny" => (64, 2, 2, 128, 64),
             "small" => (256, 2, 2, 512, 64),
@@ -109,6 +97,7 @@ impl EncoderSpec {
         };
         Some(Self {
             kind,
+            vocabulary,
             dim,
             layers,
             heads,
@@ -118,7 +107,7 @@ impl EncoderSpec {
             pooling: match (ranks, kind) {
                 (true, _) => PoolingSynth::Rank,
                 (false, EncoderKind::Bert) => PoolingSynth::First,
-                (false, EncoderKind::NomicBert) => PoolingSynth::Mean,
+                (false, EncoderKind::NomicBert | EncoderKind::NomicBertMoe) => PoolingSynth::Mean,
             },
             seed: 1,
         })
@@ -134,11 +123,10 @@ impl EncoderSpec {
             let why = "no size may be zero, and heads have an even part of dim";
             return Err(SynthError::Shape(why.to_owned()));
         }
-        let tokens = tokens();
-        let plan = self.plan(tokens.len() as u32)?;
+        let plan = self.plan(self.vocabulary.len())?;
         let mut writer = GgufWriter::new();
         self.put_keys(&mut writer);
-        put_vocabulary(&tokens, &mut writer);
+        self.vocabulary.put(&mut writer);
         for planned in &plan {
             writer.tensor(planned.tensor.clone());
         }
@@ -175,19 +163,25 @@ impl EncoderSpec {
             PoolingSynth::Rank => 4,
         };
         out.u32(&key("pooling_type"), pooling);
-        if self.kind == EncoderKind::NomicBert {
+        if self.kind != EncoderKind::Bert {
             out.f32(&key("rope.freq_base"), 1000.0);
+        }
+        if self.kind == EncoderKind::NomicBertMoe {
+            let (count, used, period) = EXPERTS;
+            out.u32(&key("expert_count"), count)
+                .u32(&key("expert_used_count"), used)
+                .u32(&key("moe_every_n_layers"), period);
         }
     }
 
     fn plan(&self, vocab: u32) -> Result<Vec<Planned>, SynthError> {
-        let (dim, ffn, is_bert) = (self.dim, self.ffn, self.kind == EncoderKind::Bert);
+        let (dim, is_bert) = (self.dim, self.kind == EncoderKind::Bert);
         let mut planner = EncoderPlanner {
             spec: self,
             tensors: Vec::new(),
         };
         planner.matrix("token_embd", (dim, vocab), 1.0)?;
-        planner.matrix("token_types", (dim, 2), 1.0)?;
+        planner.matrix("token_types", (dim, self.vocabulary.token_types()), 1.0)?;
         planner.norm("token_embd_norm");
         if is_bert {
             planner.matrix("position_embd", (dim, self.context), 1.0)?;
@@ -200,15 +194,11 @@ impl EncoderSpec {
                     planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
                     planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
                 }
-                false => planner.matrix(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?,
+                false => planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?,
             }
             planner.linear(&name("attn_output"), (dim, dim), 1.0)?;
             planner.norm(&name("attn_output_norm"));
-            if !is_bert {
-                planner.matrix(&name("ffn_gate"), (dim, ffn), 1.0)?;
-            }
-            planner.linear(&name("ffn_up"), (dim, ffn), 1.0)?;
-            planner.linear(&name("ffn_down"), (ffn, dim), 1.0)?;
+            planner.feed_forward(layer)?;
             planner.norm(&name("layer_output_norm"));
         }
         if self.pooling == PoolingSynth::Rank {
@@ -225,10 +215,29 @@ struct EncoderPlanner<'a> {
 }
 
 impl EncoderPlanner<'_> {
+    fn feed_forward(&mut self, layer: u32) -> Result<(), SynthError> {
+        let (dim, ffn, kind) = (self.spec.dim, self.spec.ffn, self.spec.kind);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let (count, _, period) = EXPERTS;
+        if kind == EncoderKind::NomicBertMoe && layer % period == 1 {
+            let deviation = ROUTER_SPREAD / (dim as f32).sqrt();
+            let (format, dims) = (Format::F32, vec![dim.into(), count.into()]);
+            let fill = Fill::Noise { format, deviation };
+            self.push(name("ffn_gate_inp.weight"), dims, format, fill);
+            self.weights(&name("ffn_up_exps"), vec![dim, ffn, count], 1.0)?;
+            return self.weights(&name("ffn_down_exps"), vec![ffn, dim, count], 1.0);
+        }
+        if kind == EncoderKind::NomicBert {
+            self.matrix(&name("ffn_gate"), (dim, ffn), 1.0)?;
+        }
+        self.linear(&name("ffn_up"), (dim, ffn), 1.0)?;
+        self.linear(&name("ffn_down"), (ffn, dim), 1.0)
+    }
+
     /// A matrix with a bias, for families that have biases.
     fn linear(&mut self, name: &str, dims: (u32, u32), gain: f32) -> Result<(), SynthError> {
         self.matrix(name, dims, gain)?;
-        if self.spec.kind == EncoderKind::Bert {
+        if self.spec.kind != EncoderKind::NomicBert {
             self.noise(format!("{name}.bias"), dims.1);
         }
         Ok(())
@@ -241,11 +250,16 @@ impl EncoderPlanner<'_> {
         (cols, rows): (u32, u32),
         gain: f32,
     ) -> Result<(), SynthError> {
-        let (mix, layers) = (self.spec.mix, self.spec.layers);
+        self.weights(name, vec![cols, rows], gain)
+    }
+
+    /// One matrix or several, as [`Self::matrix`].
+    fn weights(&mut self, name: &str, dims: Vec<u32>, gain: f32) -> Result<(), SynthError> {
+        let (mix, layers, cols) = (self.spec.mix, self.spec.layers, dims[0]);
         let format = mix.format(Role::Plain, layers, cols.into())?;
         let deviation = gain / (cols as f32).sqrt();
         let fill = Fill::Noise { format, deviation };
-        let dims = vec![cols.into(), rows.into()];
+        let dims = dims.into_iter().map(u64::from).collect();
         self.push(format!("{name}.weight"), dims, format, fill);
         Ok(())
     }
@@ -275,33 +289,4 @@ impl EncoderPlanner<'_> {
         let tensor = TensorPlan { name, dims, kind };
         self.tensors.push(Planned { tensor, fill });
     }
-}
-
-/// The vocabulary: special tokens, letters at the beginning and within words, and words.
-fn tokens() -> Vec<String> {
-    let letters = ('!'..='~').filter(|letter| !letter.is_ascii_uppercase());
-    let mut tokens: Vec<String> = SPECIALS.map(str::to_owned).to_vec();
-    for letter in letters {
-        tokens.push(format!("▁{letter}"));
-        if letter.is_ascii_alphanumeric() {
-            tokens.push(letter.to_string());
-        }
-    }
-    tokens.extend(WORDS.iter().map(|word| (*word).to_owned()));
-    tokens
-}
-
-fn put_vocabulary(tokens: &[String], out: &mut GgufWriter) {
-    let special = |id: usize| SPECIAL_KINDS.get(id).copied().unwrap_or(1);
-    let kinds: Vec<i32> = (0..tokens.len()).map(special).collect();
-    out.str("tokenizer.ggml.model", "bert")
-        .str("tokenizer.ggml.pre", "default")
-        .strings("tokenizer.ggml.tokens", tokens)
-        .i32s("tokenizer.ggml.token_type", &kinds)
-        .u32("tokenizer.ggml.token_type_count", 2)
-        .u32("tokenizer.ggml.padding_token_id", 0)
-        .u32("tokenizer.ggml.unknown_token_id", 1)
-        .u32("tokenizer.ggml.cls_token_id", 2)
-        .u32("tokenizer.ggml.seperator_token_id", 3)
-        .u32("tokenizer.ggml.mask_token_id", 4);
 }

@@ -35,6 +35,7 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
     if spec.architecture.traits().roped != RopeLayers::Never {
         put_rope(spec, out);
     }
+    spec.put_task(out);
     if let Some(recurrent) = &spec.recurrent {
         recurrent.put(spec.architecture, out);
     }

@@ -90,6 +90,7 @@ impl Planner<'_> {
         if spec.architecture == Architecture::Phi2 {
             self.bias("output", spec.vocab);
         }
+        self.state_head()?;
         self.states()?;
         self.layer_inputs()
     }

@@ -12,6 +12,7 @@
 ///   Q4_K_M; `mamba2-370m`: Mamba-2 370M, as Q4_K_M;
 /// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
 /// * `tiny-gemma4` as E2B, `-31b` without per-layer embeddings and shared keys and values, `-26b` with experts;
+/// * `tiny-gemma-embedding`, `tiny-qwen3-embedding`, `tiny-qwen3-reranker`: for embeddings and scores of documents;
 /// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
 pub const PRESETS: &[&str] = &[
     "llama-1b",
@@ -64,6 +65,9 @@ pub const PRESETS: &[&str] = &[
     "tiny-gemma4",
     "tiny-gemma4-31b",
     "tiny-gemma4-26b",
+    "tiny-gemma-embedding",
+    "tiny-qwen3-embedding",
+    "tiny-qwen3-reranker",
     "small-llama",
     "small-qwen2",
     "small-qwen3",
@@ -103,4 +107,7 @@ pub const PRESETS: &[&str] = &[
     "small-gemma4",
     "small-gemma4-31b",
     "small-gemma4-26b",
+    "small-gemma-embedding",
+    "small-qwen3-embedding",
+    "small-qwen3-reranker",
 ];

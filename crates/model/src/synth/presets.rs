@@ -3,6 +3,7 @@
 use super::layers::LayersSynth;
 use super::recurrent::RecurrentSynth;
 use super::spec::{ExpertsSynth, RopeScaling, RopeSynth};
+use super::task::TaskSynth;
 use super::{Mix, SynthSpec};
 use crate::config::Architecture;
 use kernels::Format;
@@ -30,6 +31,18 @@ impl SynthSpec {
             "small-granitehybrid-moe" => {
                 Some(Self::small(Architecture::GraniteHybrid).with_shared())
             }
+            "tiny-qwen3-embedding" => {
+                Some(Self::tiny(Architecture::Qwen3).made_for(TaskSynth::Embedding))
+            }
+            "small-qwen3-embedding" => {
+                Some(Self::small(Architecture::Qwen3).made_for(TaskSynth::Embedding))
+            }
+            "tiny-qwen3-reranker" => {
+                Some(Self::tiny(Architecture::Qwen3).made_for(TaskSynth::Ranking))
+            }
+            "small-qwen3-reranker" => {
+                Some(Self::small(Architecture::Qwen3).made_for(TaskSynth::Ranking))
+            }
             "tiny-mixtral" => Some(Self::tiny(Architecture::Llama).mixtral()),
             "small-mixtral" => Some(Self::small(Architecture::Llama).mixtral()),
             "qwen3-30b-a3b-slice" => Some(Self::qwen3_30b_a3b_slice()),
@@ -51,9 +64,12 @@ impl SynthSpec {
         use Architecture::*;
         let windows = matches!(
             architecture,
-            Gemma2 | Gemma3 | Gemma3n | Gemma4 | Olmo2 | Cohere2 | GptOss
+            Gemma2 | Gemma3 | Gemma3n | Gemma4 | GemmaEmbedding | Olmo2 | Cohere2 | GptOss
         );
-        let gemma = matches!(architecture, Gemma | Gemma2 | Gemma3 | Gemma3n | Gemma4);
+        let gemma = matches!(
+            architecture,
+            Gemma | Gemma2 | Gemma3 | Gemma3n | Gemma4 | GemmaEmbedding
+        );
         // The others choose the head size freely.
         let wide = gemma
             || matches!(
@@ -124,8 +140,13 @@ impl SynthSpec {
             experts: experts(architecture),
             differing: LayersSynth::tiny(architecture),
             recurrent: RecurrentSynth::tiny(architecture),
+            task: TaskSynth::of(architecture),
             seed: 1,
         }
+    }
+
+    fn made_for(self, task: TaskSynth) -> Self {
+        Self { task, ..self }
     }
 
     /// With experts of half the width, and one that all rows use.
@@ -363,7 +384,7 @@ fn sections(head_dim: u32) -> [u32; 4] {
 /// One of so many layers of a tiny model has no window.
 fn window_period(architecture: Architecture) -> Option<u32> {
     match architecture {
-        Architecture::Gemma3 => Some(2),
+        Architecture::Gemma3 | Architecture::GemmaEmbedding => Some(2),
         Architecture::Gemma4 => Some(3),
         Architecture::Gemma3n => Some(5),
         _ => None,

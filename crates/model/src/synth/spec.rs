@@ -4,6 +4,7 @@ use super::Mix;
 use super::error::SynthError;
 use super::layers::LayersSynth;
 use super::recurrent::RecurrentSynth;
+use super::task::TaskSynth;
 use super::vocab::VOCAB_MIN;
 use crate::config::Architecture;
 use crate::config::traits::ExpertRule;
@@ -47,6 +48,8 @@ pub struct SynthSpec {
     pub differing: Option<LayersSynth>,
     /// Recurrent layers, in a family that has them.
     pub recurrent: Option<RecurrentSynth>,
+    /// What the model was made for.
+    pub task: TaskSynth,
     /// Seed of the weights.
     pub seed: u64,
 }
@@ -173,7 +176,7 @@ impl SynthSpec {
     }
 
     /// Rules of single families.
-    fn family_rules(&self) -> [(bool, String); 8] {
+    fn family_rules(&self) -> [(bool, String); 9] {
         use Architecture::*;
         let architecture = self.architecture;
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
@@ -200,7 +203,10 @@ impl SynthSpec {
                 format!("{architecture} needs heads * head_dim = dim"),
             ),
             (
-                !matches!(architecture, Gemma | Gemma2 | CommandR | Cohere2) || self.tied,
+                !matches!(
+                    architecture,
+                    Gemma | Gemma2 | CommandR | Cohere2 | GemmaEmbedding
+                ) || self.tied,
                 format!("{architecture} has no output matrix of its own"),
             ),
             (
@@ -226,6 +232,14 @@ impl SynthSpec {
                 self.recurrent.is_some() == architecture.traits().recurrent.is_some()
                     && self.has_recurrent_and_others(),
                 format!("{architecture} has recurrent layers and others, or none of them"),
+            ),
+            (
+                match architecture {
+                    GemmaEmbedding => self.task == TaskSynth::Embedding,
+                    Qwen3 | Qwen3Vl => true,
+                    _ => self.task != TaskSynth::Ranking,
+                },
+                format!("{architecture} is not for {:?}", self.task),
             ),
         ]
     }

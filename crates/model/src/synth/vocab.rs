@@ -26,8 +26,9 @@ const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + me
      + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}\
      {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/// Adds a byte-level vocabulary of `size` entries. The id of a byte is the byte.
-pub(super) fn put_bytes(size: u32, out: &mut GgufWriter) {
+/// Adds a byte-level vocabulary of `size` entries. The id of a byte is the byte. `adds_eos`: texts end with the token for
+/// the end.
+pub(super) fn put_bytes(size: u32, adds_eos: bool, out: &mut GgufWriter) {
     let merges = &MERGES[..MERGES.len().min((size - VOCAB_MIN) as usize + 1)];
     let mut tokens: Vec<String> = (0..=255).map(|byte| letter(byte).to_string()).collect();
     tokens.extend(CONTROL.map(str::to_owned));
@@ -54,7 +55,7 @@ pub(super) fn put_bytes(size: u32, out: &mut GgufWriter) {
         .u32("tokenizer.ggml.eos_token_id", EOS)
         .u32("tokenizer.ggml.eot_token_id", IM_END)
         .bool("tokenizer.ggml.add_bos_token", true)
-        .bool("tokenizer.ggml.add_eos_token", false)
+        .bool("tokenizer.ggml.add_eos_token", adds_eos)
         .str("tokenizer.chat_template", CHAT_TEMPLATE);
 }
 
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn vocabulary_entries_are_unique() {
         let mut out = GgufWriter::new();
-        put_bytes(200_000, &mut out);
+        put_bytes(200_000, false, &mut out);
         let mut bytes = Vec::new();
         out.write(&mut bytes, |_, _| Ok(())).unwrap();
         let gguf = Gguf::from_bytes(bytes).unwrap();

@@ -15,8 +15,8 @@ use kernels::{Format, Matrix, MatrixStack};
 pub(crate) struct Experts {
     /// `(count, dim)` in f32: the score of each expert.
     pub(crate) router: Matrix,
-    /// `(hidden, dim)` each.
-    pub(crate) gate: MatrixStack,
+    /// `(hidden, dim)` each; `None`: the up projections go through the activation by themselves.
+    pub(crate) gate: Option<MatrixStack>,
     /// `(hidden, dim)` each.
     pub(crate) up: MatrixStack,
     /// `(dim, hidden)` each.
@@ -75,7 +75,7 @@ impl Experts {
         Ok(Self {
             biases: biases.transpose()?,
             router,
-            gate,
+            gate: Some(gate),
             up,
             down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
             scales: load_scales(tensors, config, names, count)?,
@@ -83,18 +83,37 @@ impl Experts {
         })
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        let stacks = self.stacks().map(MatrixStack::bytes);
-        self.router.bytes() + stacks.iter().sum::<usize>()
+    /// Experts without gates, biases and norms, of an encoder that is `dim` wide.
+    pub(crate) fn load_ungated(
+        tensors: &mut Tensors<'_>,
+        dim: usize,
+        experts: &ExpertsConfig,
+        names: &Names,
+    ) -> Result<Self, LoadError> {
+        let (count, hidden) = (experts.count, experts.hidden);
+        Ok(Self {
+            router: tensors.float_matrix(&names.weight("ffn_gate_inp"), count, dim)?,
+            gate: None,
+            up: load_stack(tensors, names, "ffn_up", count, (hidden, dim))?,
+            down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
+            biases: None,
+            scales: None,
+            norms: None,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let stacks: usize = self.stacks().map(MatrixStack::bytes).sum();
+        self.router.bytes() + stacks
     }
 
     /// Formats of the experts. The router is f32 whatever the model's formats are.
-    pub(super) fn formats(&self) -> [Format; 3] {
+    pub(crate) fn formats(&self) -> impl Iterator<Item = Format> {
         self.stacks().map(MatrixStack::format)
     }
 
-    fn stacks(&self) -> [&MatrixStack; 3] {
-        [&self.gate, &self.up, &self.down]
+    fn stacks(&self) -> impl Iterator<Item = &MatrixStack> {
+        [&self.up, &self.down].into_iter().chain(&self.gate)
     }
 }
 

@@ -17,6 +17,7 @@ mod recurrent;
 mod row_table;
 mod short_conv;
 mod stacks;
+mod state_head;
 mod taps;
 pub(crate) mod tensors;
 
@@ -33,6 +34,7 @@ pub use packed::Packed;
 pub(crate) use per_layer::{PerLayerInputs, PerLayerUpdate};
 pub(crate) use recurrent::Recurrent;
 pub(crate) use short_conv::ShortConv;
+pub(crate) use state_head::HeadProjections;
 
 use crate::Config;
 use crate::ModelFiles;
@@ -55,6 +57,8 @@ pub(crate) struct Weights {
     pub(crate) per_layer: Option<PerLayerInputs>,
     /// Of a model with several states.
     pub(crate) states: Option<StateProjections>,
+    /// The head on hidden states.
+    pub(crate) state_head: Option<HeadProjections>,
     /// Divisors of the global rope's frequencies.
     pub(crate) rope_factors: Option<Vec<f32>>,
 }
@@ -84,6 +88,7 @@ impl Weights {
             rope_factors: rope_factors(tensors, config)?,
             per_layer: PerLayerInputs::load(tensors, config, vocab)?,
             states: StateProjections::load(tensors, config)?,
+            state_head: HeadProjections::load(tensors, config)?,
             layers: (0..config.layers)
                 .map(|layer| Layer::load(tensors, config, layer))
                 .collect::<Result<_, _>>()?,
@@ -130,7 +135,8 @@ impl Weights {
     fn matrices(&self) -> impl Iterator<Item = &Matrix> {
         let inputs = self.per_layer.as_ref().map(|inputs| &inputs.projection);
         let outer = std::iter::once(&self.embedding).chain(&self.output);
-        let outer = outer.chain(inputs);
+        let head = self.state_head.iter().flat_map(HeadProjections::matrices);
+        let outer = outer.chain(inputs).chain(head);
         outer.chain(self.layers.iter().flat_map(Layer::matrices))
     }
 }

@@ -5,6 +5,8 @@ mod adapters;
 mod allocation;
 mod architectures;
 mod differing;
+mod embedding_files;
+mod embedding_models;
 mod encoders;
 mod experts;
 mod gguf_hostile;

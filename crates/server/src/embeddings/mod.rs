@@ -4,7 +4,7 @@
 //! compute  from texts to vectors: admission, tokenizing, submission, pooling
 //! openai   `/v1/embeddings`
 //! ollama   `/api/embed` and `/api/embeddings`
-//! pairs    a query with each document, tokenized
+//! pairs    a query with each document, tokenized as the model was trained
 //! rerank   `/v1/rerank`
 //! ```
 //!

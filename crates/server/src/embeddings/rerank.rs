@@ -1,4 +1,4 @@
-//! `POST /v1/rerank`: scores of documents for a query, by a cross-encoder.
+//! `POST /v1/rerank`: scores of documents for a query, by a model that reads both together.
 
 use super::EmbeddingsResponse;
 use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings};
@@ -62,7 +62,7 @@ fn expect_ranking(model: &ServedModel) -> Result<(), ApiError> {
     let message = match model.facts.task {
         ModelTask::Ranking if classes == 1 => return Ok(()),
         ModelTask::Ranking => format!("model: has {classes} classes; a reranker has 1"),
-        _ => "model: is no reranker (an encoder with a classification head)".to_owned(),
+        _ => "model: is no reranker (a model with a classification head)".to_owned(),
     };
     Err(ApiError::field("model", "not_supported", message))
 }

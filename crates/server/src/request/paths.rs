@@ -23,7 +23,9 @@ const WITHOUT_V1: [&str; 7] = [
     "responses",
 ];
 /// Paths of other servers that are aliases of paths of this server.
-const ALIASES: [(&str, &str); 4] = [
+const ALIASES: [(&str, &str); 5] = [
+    // Cohere's, whose body is that of /v1/rerank.
+    ("/v2/rerank", "/v1/rerank"),
     ("/healthz", "/health"),
     ("/livez", "/health/liveness"),
     ("/readyz", "/health/readiness"),
@@ -165,6 +167,7 @@ mod tests {
             ("/models/a%2Fb", "/v1/models/a%2Fb"),
             ("/embeddings/", "/v1/embeddings"),
             ("/rerank", "/v1/rerank"),
+            ("/v2/rerank", "/v1/rerank"),
             ("/completions", "/v1/completions"),
             ("/responses/r/cancel", "/v1/responses/r/cancel"),
             ("/messages/count_tokens", "/v1/messages/count_tokens"),

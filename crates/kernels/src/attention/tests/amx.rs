@@ -29,6 +29,12 @@ fn plans() -> Vec<(&'static str, FixtureShape)> {
         });
         plans.push(("a window", plan));
     }
+    for window in [None, Some(16), Some(100)] {
+        let plan = FixtureShape::of(&long, |plan| {
+            (plan.window, plan.sees_later) = (window, true);
+        });
+        plans.push(("later positions", plan));
+    }
     plans.push((
         "a cap",
         FixtureShape::of(&long, |plan| plan.softcap = Some(5.0)),

@@ -3,7 +3,7 @@
 use super::{AttentionFixture, LAYER};
 use crate::arch::amx_attention::{EXP2_COEFFICIENTS, EXP2_MIN};
 use crate::kv::{KvBlock, LANES, SCALE_GROUP};
-use crate::{Isa, KV_SPLIT_SLOTS};
+use crate::{Isa, KV_SPLIT_SLOTS, QueryRow};
 use half::f16;
 use std::ops::Range;
 
@@ -114,10 +114,10 @@ pub(super) fn row(world: &AttentionFixture, row: usize) -> Vec<f32> {
         let query = &world.q[(row * params.heads + head) * dim..][..dim];
         let mut query: Vec<f32> = query.iter().map(|x| x * params.scale).collect();
         query.resize(dim.next_multiple_of(DEPTH), 0.0);
-        let end = world.rows[row].position + 1;
-        let first = params
-            .window
-            .map_or(0, |window| end.saturating_sub(window.max(1)));
+        let QueryRow { position, end, .. } = world.rows[row];
+        let window = params.window;
+        let first = window.map_or(0, |window| position.saturating_sub(window.before));
+        let end = window.map_or(end, |window| end.min(position + window.after + 1));
         let split_pages = KV_SPLIT_SLOTS / sequence.slots;
         let tokens = split_pages * shape.page_tokens;
         let mut whole = Part {

@@ -81,7 +81,7 @@ fn reference_bits(_: &AttentionFixture) -> Vec<u32> {
 
 #[test]
 fn batches_chunks_and_threads_change_no_bit() {
-    let changes: [fn(&mut FixtureShape); 8] = [
+    let changes: [fn(&mut FixtureShape); 10] = [
         |_| {},
         |plan| plan.softcap = Some(4.0),
         |plan| plan.window = Some(11),
@@ -90,6 +90,8 @@ fn batches_chunks_and_threads_change_no_bit() {
         |plan| (plan.window, plan.page_tokens) = (Some(515), 7),
         |plan| (plan.heads, plan.kv_heads, plan.head_dim) = (3, 1, 80),
         |plan| (plan.heads, plan.kv_heads) = (20, 1),
+        |plan| plan.sees_later = true,
+        |plan| (plan.window, plan.sees_later) = (Some(11), true),
     ];
     for change in changes {
         let plan = FixtureShape::of(&[0..40, 1030..1031, 530..533, 7..8, 505..520], change);
@@ -235,13 +237,14 @@ proptest! {
         softcap in proptest::option::of(1.0f32..60.0),
         window in proptest::option::of(1usize..700),
         sinks: bool,
+        sees_later: bool,
         sequences in proptest::collection::vec((0usize..1100, 1usize..20), 1..4),
         mut cuts in proptest::collection::vec(0usize..60, 0..4),
     ) {
         cuts.sort_unstable();
         let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
         let heads = kv_heads * group;
-        let plan = FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sinks, sequences, ..FixtureShape::default() };
+        let plan = FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sees_later, sinks, sequences, ..FixtureShape::default() };
         check(&plan, &cuts);
     }
 }

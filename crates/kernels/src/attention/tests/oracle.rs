@@ -1,7 +1,7 @@
 //! Attention against softmax attention in f64.
 
 use super::{AttentionFixture, FixtureShape};
-use crate::{Isa, KvKind, Pool};
+use crate::{Isa, KvKind, Pool, QueryRow};
 use half::f16;
 use proptest::prelude::*;
 
@@ -38,10 +38,13 @@ fn naive(world: &AttentionFixture, kept: &[(Vec<f64>, Vec<f64>)], row: usize) ->
     let shape = world.kv.shape();
     let (dim, heads, params) = (shape.head_dim, world.params.heads, &world.params);
     let (k, v) = &kept[world.sequence[row]];
-    let end = world.rows[row].position + 1;
-    let start = params
-        .window
-        .map_or(0, |window| end.saturating_sub(window.max(1)));
+    let QueryRow { position, end, .. } = world.rows[row];
+    let sees = |at: &usize| {
+        let window = params.window;
+        window.is_none_or(|window| position <= at + window.before && *at <= position + window.after)
+    };
+    let start = (0..end).find(sees).expect("itself");
+    let end = (start..end).take_while(sees).count() + start;
     let mut out = Vec::new();
     for head in 0..heads {
         let query = &world.q[(row * heads + head) * dim..][..dim];
@@ -193,6 +196,19 @@ fn positions_before_the_window_are_invisible() {
 }
 
 #[test]
+fn later_positions_are_visible_to_rows_that_see_them() {
+    let whole = [0..40, 0..1, 0..9, 0..530];
+    for window in [None, Some(1), Some(2), Some(9), Some(64), Some(4096)] {
+        check(
+            "whole texts",
+            &FixtureShape::of(&whole, |plan| {
+                (plan.window, plan.sees_later) = (window, true);
+            }),
+        );
+    }
+}
+
+#[test]
 fn every_page_size_works() {
     for page_tokens in [1, 5, 24, 32, 300, 512] {
         let label = format!("pages of {page_tokens}");
@@ -226,10 +242,11 @@ proptest! {
         softcap in proptest::option::of(1.0f32..60.0),
         window in proptest::option::of(1usize..700),
         sinks: bool,
+        sees_later: bool,
         sequences in proptest::collection::vec((0usize..700, 1usize..12), 1..4),
     ) {
         let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
         let heads = kv_heads * group;
-        check("random", &FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sinks, sequences, ..FixtureShape::default() });
+        check("random", &FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sees_later, sinks, sequences, ..FixtureShape::default() });
     }
 }

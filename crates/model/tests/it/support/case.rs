@@ -3,7 +3,7 @@
 //! `NAME preset=P mix=M [key=value ...]`, see [`Case::set`] for the keys.
 
 use kernels::KvKind;
-use model::synth::{AdapterSynth, Mix, RopeScaling, SynthSpec};
+use model::synth::{AdapterSynth, EncoderSpec, Mix, RopeScaling, SynthSpec};
 
 /// A model and a run.
 #[derive(Clone, Debug)]
@@ -84,6 +84,17 @@ impl Case {
         }
         Some(())
     }
+}
+
+/// The encoder of a line `NAME preset=P mix=M`; `None` where P is no encoder.
+pub(crate) fn encoder(line: &str) -> Option<EncoderSpec> {
+    let mut words = line.split_whitespace().skip(1);
+    let preset = words.next()?.strip_prefix("preset=")?;
+    let mix = Mix::from_name(words.next()?.strip_prefix("mix=")?)?;
+    Some(EncoderSpec {
+        mix,
+        ..EncoderSpec::preset(preset)?
+    })
 }
 
 /// `none`, `linear:FACTOR`, `llama3:FACTOR:ORIGINAL`, `yarn:FACTOR:ORIGINAL` or
