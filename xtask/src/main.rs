@@ -8,8 +8,8 @@
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
 //! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures
-//! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package
-//!                       (needs cargo-deb); --wheel: Python package (needs PyPI). Minutes
+//! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package;
+//!                       --wheel: Python package (needs PyPI). Minutes
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.

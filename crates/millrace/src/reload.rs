@@ -103,8 +103,12 @@ impl Reload {
         let new = self.args.settings().map_err(|why| why.to_string())?;
         let changes = Changes::between(&self.config, new)?;
         // Fallible changes come first.
-        self.log.set(&changes.config.settings.log.filter)?;
         let settings = &changes.config.settings;
+        let certificate = settings.listener.certificate()?;
+        self.log.set(&settings.log.filter)?;
+        if let Some(certificate) = certificate {
+            self.server.set_certificate(certificate);
+        }
         self.ring.set_file(settings.keys.file.clone());
         self.server.apply(server_config(settings));
         self.library.apply_settings(settings.clone());

@@ -5,6 +5,7 @@
 
 use crate::library::{EngineProgress, Library};
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl ServiceManager {
 
     fn connect(path: &str) -> io::Result<Self> {
         let address = match path.strip_prefix('@') {
-            Some(name) => SocketAddr::from_abstract_name(name)?,
+            Some(name) => abstract_address(name)?,
             None => SocketAddr::from_pathname(path)?,
         };
         let socket = UnixDatagram::unbound()?;
@@ -85,6 +86,16 @@ impl ServiceManager {
             tracing::warn!("the service manager was not told {message:?}: {why}");
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_address(name: &str) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_address(_: &str) -> io::Result<SocketAddr> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The time of the watchdog, if it is for this process.
@@ -135,7 +146,7 @@ mod tests {
         let name = format!("millrace-test-{}", std::process::id());
         let sockets = [
             UnixDatagram::bind(&path),
-            SocketAddr::from_abstract_name(&name).and_then(|at| UnixDatagram::bind_addr(&at)),
+            abstract_address(&name).and_then(|at| UnixDatagram::bind_addr(&at)),
         ];
         let spelled = [path.display().to_string(), format!("@{name}")];
         for (socket, spelled) in sockets.into_iter().zip(spelled) {

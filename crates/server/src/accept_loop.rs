@@ -2,24 +2,37 @@
 
 use crate::app::App;
 use crate::connection;
-use crate::connection::connection_limiter::ConnectionLimiter;
+use crate::connection::client_socket::ClientSocket;
+use crate::connection::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use crate::connection::rejected_connection::reject_connection;
 use crate::connection::socket_options;
+use crate::connection::tls::{TlsSlot, accept_tls};
+use crate::connection::unix_listener::UnixSocket;
 use axum::Router;
 use cluster::messages::Role;
 use futures_util::FutureExt;
 use gateway::hand_over::HandOver;
-use std::future::Future;
-use std::net::SocketAddr;
+use std::future::{Future, pending};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// The address that counts for connections over a Unix socket, in the limit for each address.
+const UNIX_PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Sockets that are listened on.
+pub(crate) struct Listeners {
+    pub(crate) tcp: TcpListener,
+    pub(crate) unix: Option<UnixSocket>,
+}
 
 /// Result of a graceful shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,51 +49,83 @@ pub(crate) struct AcceptLoop {
     connections: JoinSet<()>,
     app: App,
     limiter: Arc<ConnectionLimiter>,
+    tls: TlsSlot,
+}
+
+impl Listeners {
+    /// The next connection over the Unix socket; never without one.
+    async fn accept_unix(&self) -> io::Result<UnixStream> {
+        match &self.unix {
+            Some(unix) => unix.listener.accept().await.map(|(stream, _)| stream),
+            None => pending().await,
+        }
+    }
 }
 
 impl AcceptLoop {
-    pub(crate) fn new(router: Router, app: App, limiter: Arc<ConnectionLimiter>) -> Self {
+    pub(crate) fn new(
+        router: Router,
+        app: App,
+        limiter: Arc<ConnectionLimiter>,
+        tls: TlsSlot,
+    ) -> Self {
         Self {
             router,
             draining: watch::Sender::new(false),
             connections: JoinSet::new(),
             app,
             limiter,
+            tls,
         }
     }
 
     /// Accepts connections until `shutdown` is ready.
     pub(crate) async fn accept_until(
         mut self,
-        listener: TcpListener,
+        listeners: Listeners,
         shutdown: impl Future<Output = ()>,
     ) -> Self {
         let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => {
-                    self.accept_waiting(listener);
+                    self.accept_waiting(listeners);
                     return self;
                 }
                 Some(_) = self.connections.join_next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => self.accept_connection(stream, from),
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
-                        tokio::time::sleep(ACCEPT_AGAIN).await;
-                    }
+                accepted = listeners.tcp.accept() => match accepted {
+                    Ok((stream, from)) => self.accept_tcp(stream, from),
+                    Err(error) => wait_after(&error).await,
+                },
+                accepted = listeners.accept_unix() => match accepted {
+                    Ok(stream) => self.serve_accepted(ClientSocket::Unix(stream), UNIX_PEER),
+                    Err(error) => wait_after(&error).await,
                 },
             }
         }
     }
 
-    /// Accepts the connections that the kernel has established already, then closes the listener. The kernel would
+    /// Accepts the connections that the kernel has established already, then closes the listeners. The kernel would
     /// reset them, and their clients may have sent a request that a proxy does not send again.
-    fn accept_waiting(&mut self, listener: TcpListener) {
-        let Ok(listener) = listener.into_std() else {
+    fn accept_waiting(&mut self, listeners: Listeners) {
+        let backlog = self.app.config.now().backlog;
+        if let Some(listener) = listeners
+            .unix
+            .and_then(|unix| unix.listener.into_std().ok())
+        {
+            for stream in std::iter::repeat_with(|| listener.accept()).take(backlog as usize) {
+                let Ok((stream, _)) = stream else { break };
+                if stream.set_nonblocking(true).is_ok()
+                    && let Ok(stream) = UnixStream::from_std(stream)
+                {
+                    self.serve_accepted(ClientSocket::Unix(stream), UNIX_PEER);
+                }
+            }
+        }
+        let Ok(listener) = listeners.tcp.into_std() else {
             return;
         };
-        for _ in 0..self.app.config.now().backlog {
+        for _ in 0..backlog {
             let Ok((stream, from)) = listener.accept() else {
                 return;
             };
@@ -88,30 +133,57 @@ impl AcceptLoop {
                 continue;
             }
             if let Ok(stream) = TcpStream::from_std(stream) {
-                self.accept_connection(stream, from);
+                self.accept_tcp(stream, from);
             }
         }
     }
 
-    fn accept_connection(&mut self, stream: TcpStream, from: SocketAddr) {
-        let connected = match self.limiter.admit_connection(from.ip()) {
-            Ok(connected) => connected,
-            Err(limit) => {
-                self.app.metrics.count_rejection("too_many_connections");
-                return reject_connection(&stream, limit);
-            }
-        };
+    fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr) {
         if let Err(error) = socket_options::set_options(&stream, &self.app.config.now()) {
             // The client may have disconnected; a connected client is served without the options.
             tracing::debug!(%error, "cannot set socket options");
         }
+        let Some(certificate) = self.tls.get() else {
+            return self.serve_accepted(ClientSocket::Tcp(stream), from.ip());
+        };
+        let Some(connected) = self.admit(None, from.ip()) else {
+            return;
+        };
+        let patience = self.app.config.now().header_timeout;
+        let (router, app) = (self.router.clone(), self.app.clone());
+        let draining = self.draining.subscribe();
+        self.connections.spawn(async move {
+            if let Some(stream) = accept_tls(stream, certificate, patience).await {
+                let socket = ClientSocket::Tls(stream);
+                connection::serve_connection(socket, router, app, draining).await;
+            }
+            drop(connected);
+        });
+    }
+
+    /// Counts a connection; above a limit it is rejected, with an answer on a socket that is in the clear.
+    fn admit(&self, socket: Option<&ClientSocket>, from: IpAddr) -> Option<ConnectionPermit> {
+        match self.limiter.admit_connection(from) {
+            Ok(connected) => Some(connected),
+            Err(limit) => {
+                self.app.metrics.count_rejection("too_many_connections");
+                reject_connection(socket, limit);
+                None
+            }
+        }
+    }
+
+    fn serve_accepted(&mut self, socket: ClientSocket, from: IpAddr) {
+        let Some(connected) = self.admit(Some(&socket), from) else {
+            return;
+        };
         let (router, app, draining) = (
             self.router.clone(),
             self.app.clone(),
             self.draining.subscribe(),
         );
         // An `async` block around it would hold the arguments a second time.
-        let serving = connection::serve_connection(stream, router, app, draining);
+        let serving = connection::serve_connection(socket, router, app, draining);
         self.connections
             .spawn(serving.map(move |()| drop(connected)));
     }
@@ -142,4 +214,10 @@ impl AcceptLoop {
         self.connections.shutdown().await;
         Drained { cut }
     }
+}
+
+/// Logs a failed `accept`, and waits before the next one.
+async fn wait_after(error: &io::Error) {
+    tracing::warn!(%error, "cannot accept a connection");
+    tokio::time::sleep(ACCEPT_AGAIN).await;
 }

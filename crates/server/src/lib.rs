@@ -64,6 +64,7 @@ pub use config::reconfigure::Reconfigure;
 pub use config::server_config::ServerConfig;
 #[cfg(fuzzing)]
 pub use connection::in_memory::InMemoryServer;
+pub use connection::tls::TlsCertificate;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use gateway::durability::{
     DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,

@@ -1,6 +1,6 @@
 //! The server, from binding the address to the end of the last connection.
 
-use crate::accept_loop::{AcceptLoop, Drained};
+use crate::accept_loop::{AcceptLoop, Drained, Listeners};
 use crate::access::authentication::Authentication;
 use crate::access::host_allow_list::HostAllowList;
 use crate::app::App;
@@ -9,6 +9,8 @@ use crate::config::reconfigure::Reconfigure;
 use crate::config::server_config::ServerConfig;
 use crate::connection::connection_limiter::ConnectionLimiter;
 use crate::connection::socket_options;
+use crate::connection::tls::{TlsCertificate, TlsSlot};
+use crate::connection::unix_listener::UnixSocket;
 use crate::metrics::watch_demand;
 use crate::router::build_router;
 use crate::routes::mailbox::exchange_mailbox_news;
@@ -30,9 +32,9 @@ use gateway::webhooks::{WebhookSecrets, run_deliveries};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use upstream::UpstreamStatus;
 
@@ -41,7 +43,8 @@ const JOURNAL_STOP_MAX: Duration = Duration::from_secs(10);
 
 /// A server that is bound to an address and does not serve yet.
 pub struct Server {
-    listener: TcpListener,
+    listeners: Listeners,
+    tls: TlsSlot,
     local: SocketAddr,
     app: App,
     limiter: Arc<ConnectionLimiter>,
@@ -78,7 +81,11 @@ impl Server {
         let loading = models.begin_load(models.first_entry());
         let app = App::new(config, limits, models);
         let server = Self {
-            listener,
+            listeners: Listeners {
+                tcp: listener,
+                unix: None,
+            },
+            tls: TlsSlot::default(),
             local,
             app,
             limiter,
@@ -93,6 +100,22 @@ impl Server {
     #[must_use]
     pub fn with_keys(self, keys: Arc<Keys>) -> Self {
         Self { keys, ..self }
+    }
+
+    /// Encrypts TCP connections with this certificate, which may be replaced while the server runs.
+    #[must_use]
+    pub fn with_tls(self, certificate: TlsCertificate) -> Self {
+        self.tls.set(certificate);
+        self
+    }
+
+    /// Listens on a Unix socket, too. Who may connect is decided by the permissions of its file.
+    ///
+    /// # Errors
+    /// Another server listens there, another file is there, or the socket cannot be made.
+    pub fn with_unix_socket(mut self, path: &Path) -> io::Result<Self> {
+        self.listeners.unix = Some(UnixSocket::open(path)?);
+        Ok(self)
     }
 
     /// Adds the models of a model store; each is loaded on the first request for that model.
@@ -178,6 +201,7 @@ impl Server {
             app: self.app.clone(),
             limiter: Arc::clone(&self.limiter),
             hosts: Arc::clone(&self.hosts),
+            tls: self.tls.clone(),
             local: self.local,
         }
     }
@@ -198,7 +222,8 @@ impl Server {
     /// error; then connections have `drain_flush` to send their last bytes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Drained {
         let Self {
-            listener,
+            listeners,
+            tls,
             app,
             limiter,
             hosts,
@@ -222,9 +247,9 @@ impl Server {
         let _ = local;
         let authentication = Authentication::new(keys, hosts);
         let router = build_router(app.clone(), authentication);
-        let accept_loop = AcceptLoop::new(router, app, limiter);
+        let accept_loop = AcceptLoop::new(router, app, limiter, tls);
         let drained = accept_loop
-            .accept_until(listener, shutdown)
+            .accept_until(listeners, shutdown)
             .await
             .drain_connections()
             .await;

@@ -29,7 +29,6 @@ impl Built {
         let mut build = cargo();
         build.args(["build", "--release", "--locked", "--package", "millrace"]);
         build.args(["--features", FEATURES]);
-        // The host's own target has no folder of its own, where cargo-deb looks.
         let mut binary = target_dir()?;
         if target == STATIC {
             build.args(["--target", STATIC]);
@@ -41,12 +40,12 @@ impl Built {
     }
 
     /// A binary that was built before.
-    pub(super) fn existing(binary: PathBuf) -> Result<Self, String> {
-        let target = match is_static(&binary)? {
+    pub(super) fn existing(binary: &Path) -> Result<Self, String> {
+        let target = match is_static(binary)? {
             true => STATIC.to_owned(),
             false => host()?,
         };
-        Self::stripped(&binary, target)
+        Self::stripped(binary, target)
     }
 
     fn stripped(binary: &Path, target: String) -> Result<Self, String> {

@@ -1,61 +1,159 @@
-//! The Debian package, by cargo-deb, installed into a folder.
+//! The Debian package, built by dpkg-deb and unpacked into a folder.
 
-use super::build::Built;
-use super::{empty_folder, folder, release_folder, unit};
-use crate::shell::{self, Outcome, cargo, output};
+use super::build::{Built, STATIC};
+use super::{copy, create, empty_folder, folder, release_folder, unit, write};
+use crate::shell::{self, Outcome, output, root};
 use std::path::Path;
 use std::process::Command;
 
-/// Files of the package, from its root.
-const EXPECTED: [&str; 9] = [
-    "usr/bin/millrace",
-    "etc/millrace/millrace.yaml",
-    "usr/lib/systemd/system/millrace.service",
-    "usr/lib/sysusers.d/millrace.conf",
-    "usr/share/man/man1/millrace.1.gz",
-    "usr/share/bash-completion/completions/millrace",
-    "usr/share/zsh/vendor-completions/_millrace",
-    "usr/share/doc/millrace/copyright",
-    "usr/share/doc/millrace/THIRD-PARTY-LICENSES.txt",
+/// The settings file, which is kept at upgrades.
+const CONFFILE: &str = "etc/millrace/millrace.yaml";
+/// Files of the package, by where they are in the project's folder `deploy`.
+const DEPLOYED: [(&str, &str); 3] = [
+    ("millrace.yaml", CONFFILE),
+    (
+        "systemd/millrace.service",
+        "usr/lib/systemd/system/millrace.service",
+    ),
+    (
+        "systemd/millrace.sysusers",
+        "usr/lib/sysusers.d/millrace.conf",
+    ),
 ];
+/// Files of the package, by where they are beside the binary.
+const SHARED: [(&str, &str); 7] = [
+    (
+        "completions/millrace.bash",
+        "usr/share/bash-completion/completions/millrace",
+    ),
+    (
+        "completions/_millrace",
+        "usr/share/zsh/vendor-completions/_millrace",
+    ),
+    (
+        "completions/millrace.fish",
+        "usr/share/fish/vendor_completions.d/millrace.fish",
+    ),
+    (
+        "THIRD-PARTY-LICENSES.txt",
+        "usr/share/doc/millrace/THIRD-PARTY-LICENSES.txt",
+    ),
+    ("LICENSE-MIT", "usr/share/doc/millrace/copyright"),
+    ("LICENSE-APACHE", "usr/share/doc/millrace/LICENSE-APACHE"),
+    ("README.md", "usr/share/doc/millrace/README.md"),
+];
+const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// Builds the package and installs it into a folder.
-pub(super) fn run(built: &Built) -> Outcome {
-    let told = cargo().args(["deb", "--version"]).output();
-    if !told.is_ok_and(|told| told.status.success()) {
-        return Err("cargo-deb is not installed: `cargo install --locked cargo-deb`".to_owned());
+/// Builds the package and unpacks it.
+pub(super) fn run(built: &Built, share: &Path) -> Outcome {
+    let tree = folder().join("debian-tree");
+    empty_folder(&tree)?;
+    put(&built.binary, &tree.join("usr/bin/millrace"), 0o755)?;
+    for (from, to) in DEPLOYED {
+        put(&root().join("deploy").join(from), &tree.join(to), 0o644)?;
     }
-    let release = release_folder()?;
-    let package = release.join(format!("millrace_{}_amd64.deb", built.version));
+    for (from, to) in SHARED {
+        put(&share.join(from), &tree.join(to), 0o644)?;
+    }
+    let man = tree.join("usr/share/man/man1");
+    create(&man)?;
+    let pages = "cp \"$0\"/*.1 \"$1\" && chmod 644 \"$1\"/*.1 && gzip -9n \"$1\"/*.1";
     shell::run(
-        cargo()
-            .args([
-                "deb",
-                "--package",
-                "millrace",
-                "--no-build",
-                "--locked",
-                "--output",
-            ])
-            .arg(&package),
+        Command::new("sh")
+            .args(["-c", pages])
+            .arg(share.join("man"))
+            .arg(&man),
+    )?;
+    let control = tree.join("DEBIAN");
+    create(&control)?;
+    for script in SCRIPTS {
+        put(
+            &root().join("deploy/debian").join(script),
+            &control.join(script),
+            0o755,
+        )?;
+    }
+    write(&control.join("conffiles"), &format!("/{CONFFILE}\n"))?;
+    write(
+        &control.join("control"),
+        &control_file(&built.version, &depends(built)?),
+    )?;
+    let package = release_folder()?.join(format!("millrace_{}_amd64.deb", built.version));
+    let time = super::build::commit_time()?;
+    shell::run(
+        Command::new("dpkg-deb")
+            .args(["--root-owner-group", "-Zxz", "--build"])
+            .args([&tree, &package])
+            .env("SOURCE_DATE_EPOCH", time),
     )?;
     check(built, &package)?;
     println!("\n== dist: {}", package.display());
     Ok(())
 }
 
+/// Copies a file with its folders and this mode.
+fn put(from: &Path, to: &Path, mode: u32) -> Outcome {
+    use std::os::unix::fs::PermissionsExt;
+    create(to.parent().unwrap_or(to))?;
+    copy(from, to)?;
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(to, mode).map_err(|e| format!("{}: {e}", to.display()))
+}
+
+/// The packages that the binary needs: none, or the C library of at least the newest symbol's version.
+fn depends(built: &Built) -> Result<String, String> {
+    if built.target == STATIC {
+        return Ok(String::new());
+    }
+    let symbols = output(
+        Command::new("readelf")
+            .args(["--dyn-syms", "--wide"])
+            .arg(&built.binary),
+    )?;
+    let floor = glibc_floor(&String::from_utf8_lossy(&symbols));
+    let (major, minor) = floor.ok_or("the binary names no version of the C library")?;
+    Ok(format!("Depends: libc6 (>= {major}.{minor}), libgcc-s1\n"))
+}
+
+/// The newest version of glibc among symbols such as `memcpy@GLIBC_2.14`.
+pub(super) fn glibc_floor(symbols: &str) -> Option<(u32, u32)> {
+    let versions = symbols.split("@GLIBC_").skip(1).filter_map(|rest| {
+        let version = rest
+            .split(|c: char| c != '.' && !c.is_ascii_digit())
+            .next()?;
+        let mut numbers = version.split('.').map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    versions.max()
+}
+
+/// The control file.
+pub(super) fn control_file(version: &str, depends: &str) -> String {
+    format!(
+        "Package: millrace\nVersion: {version}\nArchitecture: amd64\nMaintainer: The Millrace authors\n\
+         Section: net\nPriority: optional\n{depends}Recommends: systemd\n\
+         Description: language-model server on CPUs\n \
+         Serves GGUF and safetensors models to many clients at once, over the APIs of OpenAI,\n \
+         Anthropic and Ollama. Answers are streams with an id, a log and flow control: a client\n \
+         can lose its connection, and the server its process, and the answer goes on.\n"
+    )
+}
+
 fn check(built: &Built, package: &Path) -> Outcome {
-    let fields = output(Command::new("dpkg-deb").arg("--field").arg(package))?;
-    let fields = String::from_utf8_lossy(&fields).into_owned();
-    let version = format!("Version: {}", built.version);
-    if !fields.lines().any(|line| line.starts_with(&version)) {
+    let version = output(
+        Command::new("dpkg-deb")
+            .arg("--field")
+            .arg(package)
+            .arg("Version"),
+    )?;
+    if String::from_utf8_lossy(&version).trim() != built.version {
         return Err(format!(
-            "{} has not the version {}: {fields}",
+            "{} has not the version {}",
             package.display(),
             built.version
         ));
     }
-    let installed = folder().join("debian");
+    let installed = folder().join("debian-installed");
     empty_folder(&installed)?;
     shell::run(
         Command::new("dpkg-deb")
@@ -63,35 +161,48 @@ fn check(built: &Built, package: &Path) -> Outcome {
             .arg(package)
             .arg(&installed),
     )?;
-    let control = installed.join("DEBIAN");
-    shell::run(
-        Command::new("dpkg-deb")
-            .arg("--control")
-            .arg(package)
-            .arg(&control),
-    )?;
-    if let Some(missing) = EXPECTED.iter().find(|path| !installed.join(path).is_file()) {
+    let paths = DEPLOYED.iter().chain(&SHARED).map(|(_, to)| *to);
+    let mut paths = paths.chain(["usr/bin/millrace", "usr/share/man/man1/millrace.1.gz"]);
+    if let Some(missing) = paths.find(|path| !installed.join(path).is_file()) {
         return Err(format!("{} has no {missing}", package.display()));
     }
-    let text = |name: &str| std::fs::read_to_string(control.join(name)).unwrap_or_default();
-    if text("conffiles").trim() != "/etc/millrace/millrace.yaml" {
-        return Err(format!("the conffiles are {:?}", text("conffiles")));
-    }
-    if text("postinst").contains("#DEBHELPER#") || !text("postinst").contains("deb-systemd-helper")
-    {
-        return Err("postinst does not set the unit up".to_owned());
-    }
-    for script in ["postinst", "postrm", "prerm"] {
-        shell::run(Command::new("sh").arg("-n").arg(control.join(script)))?;
+    for script in SCRIPTS {
+        shell::run(
+            Command::new("sh")
+                .arg("-n")
+                .arg(root().join("deploy/debian").join(script)),
+        )?;
     }
     let binary = installed.join("usr/bin/millrace");
-    let settings = installed.join("etc/millrace/millrace.yaml");
     shell::run(
         Command::new(&binary)
             .arg("config")
             .arg("--config")
-            .arg(settings),
+            .arg(installed.join(CONFFILE)),
     )?;
     shell::run(Command::new(&binary).args(["run", "Hello", "-n", "4"]))?;
+    create_user(&installed)?;
     unit::check()
+}
+
+/// Has systemd create the package's user in the folder.
+fn create_user(installed: &Path) -> Outcome {
+    let version = Command::new("systemd-sysusers").arg("--version").output();
+    if !version.is_ok_and(|told| told.status.success()) {
+        println!("\n== dist: the user is NOT CHECKED, systemd-sysusers is not installed");
+        return Ok(());
+    }
+    shell::run(
+        Command::new("systemd-sysusers")
+            .arg(format!("--root={}", installed.display()))
+            .arg("millrace.conf"),
+    )?;
+    let users = installed.join("etc/passwd");
+    let users = std::fs::read_to_string(&users).map_err(|e| format!("{}: {e}", users.display()))?;
+    match users.lines().any(|line| line.starts_with("millrace:")) {
+        true => Ok(()),
+        false => Err(format!(
+            "systemd-sysusers created no user millrace: {users}"
+        )),
+    }
 }

@@ -45,17 +45,13 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     if has("--wheel") {
         return wheel::run(has("--glibc"));
     }
-    if has("--deb") && has("--binary") {
-        return Err("dist: --deb builds its own binary, without --binary".to_owned());
-    }
-    // Debian has a C library of its own.
     let built = match value("--binary") {
-        Some(path) => Built::existing(path)?,
-        None => Built::build(has("--glibc") || has("--deb"))?,
+        Some(path) => Built::existing(&path)?,
+        None => Built::build(has("--glibc"))?,
     };
     let share = built.write_share()?;
     match has("--deb") {
-        true => deb::run(&built),
+        true => deb::run(&built, &share),
         false => archive::run(&built, &share),
     }
 }

@@ -1,7 +1,7 @@
 //! Lists of components, from a small `cargo metadata`.
 
 use super::components::{Component, Components};
-use super::{archive, build, licenses, sbom};
+use super::{archive, build, deb, licenses, sbom};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -130,4 +130,16 @@ fn chart_and_unit_agree_with_the_project() {
     );
     let unit = include_str!("../../../deploy/systemd/millrace.service");
     assert!(unit.contains("\nTimeoutStopSec=25\n"));
+}
+
+#[test]
+fn package_depends_on_the_newest_symbols_library() {
+    let symbols = "1: 0 FUNC memcpy@GLIBC_2.14 (2)\n2: 0 FUNC x@GLIBC_2.4 (3)\n3: y@GLIBC_2.34\n4: z@GCC_3.0\n";
+    assert_eq!(deb::glibc_floor(symbols), Some((2, 34)));
+    assert_eq!(deb::glibc_floor("1: 0 FUNC z@GCC_3.0"), None);
+    let control = deb::control_file("0.1.0", "Depends: libc6 (>= 2.34)\n");
+    assert!(
+        control.contains("\nVersion: 0.1.0\n") && control.contains("\nDepends: libc6 (>= 2.34)\n")
+    );
+    assert!(!deb::control_file("0.1.0", "").contains("Depends"));
 }

@@ -210,5 +210,6 @@ fn url_of_settings(settings: &Settings) -> String {
         IpAddr::V6(host) if host.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         host => host,
     };
-    format!("http://{}", SocketAddr::new(host, bind.port()))
+    let scheme = settings.listener.scheme();
+    format!("{scheme}://{}", SocketAddr::new(host, bind.port()))
 }

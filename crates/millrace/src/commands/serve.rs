@@ -14,9 +14,8 @@ use crate::service_manager::ServiceManager;
 use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
 use journal::{JournalDirectory, LockedJournal};
-use server::{Loading, Server, StartingJournal};
+use server::{Loading, Server, StartingJournal, TlsCertificate};
 use std::io::Write;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -37,6 +36,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         ClusterRole::All | ClusterRole::Gateway => lock_journal(&settings)?,
     };
     let name = source.name.clone();
+    let certificate = settings.listener.certificate().map_err(Failure::User)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);
     #[cfg(feature = "otlp")]
@@ -51,7 +51,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             .with_cluster(cluster.clone())
             .with_upstreams(upstreams.clone());
         let library = Arc::new(library);
-        let mut server = server
+        let mut server = listen(server, &settings, certificate)?
             .with_keys(Arc::clone(&ring.keys))
             .with_webhook_secrets(Arc::clone(&ring.webhook_secrets));
         // The model of an engine stays loaded: others count on it. With upstreams nothing is computed here.
@@ -75,12 +75,30 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         let running = ServedProcess {
             library,
             name: &name,
+            scheme: settings.listener.scheme(),
             reloading: &reloading,
             cluster,
             upstreams,
         };
         running.run(server, loading).await
     })
+}
+
+/// The server with its certificate and its Unix socket.
+fn listen(
+    mut server: Server,
+    settings: &Settings,
+    certificate: Option<TlsCertificate>,
+) -> Result<Server, Failure> {
+    if let Some(certificate) = certificate {
+        server = server.with_tls(certificate);
+    }
+    match &settings.listener.unix_socket {
+        None => Ok(server),
+        Some(path) => server.with_unix_socket(path).map_err(|why| {
+            Failure::user(format!("listener.unix_socket {}: {why}", path.display()))
+        }),
+    }
 }
 
 /// The server with its journal, and in its cluster.
@@ -109,6 +127,7 @@ async fn connect(
 struct ServedProcess<'a> {
     library: Arc<Library>,
     name: &'a str,
+    scheme: &'static str,
     reloading: &'a Reloading,
     cluster: Option<JoinedCluster>,
     upstreams: Option<UsedUpstreams>,
@@ -118,8 +137,8 @@ impl ServedProcess<'_> {
     /// Runs the server from bind to the end of the last connection.
     async fn run(self, server: Server, loading: Loading) -> Result<(), Failure> {
         let mut signals = Signals::new()?;
-        let address = server.local_addr();
-        print_line(&format!("millrace listens at http://{address}"))?;
+        let url = format!("{}://{}", self.scheme, server.local_addr());
+        print_line(&format!("millrace listens at {url}"))?;
         let manager = ServiceManager::from_env();
         let loads = spawn_load(Arc::clone(&self.library), loading)?;
         let mut outcome = Ok(());
@@ -128,14 +147,14 @@ impl ServedProcess<'_> {
                 // A failed load is reported even if a signal arrives at the same time.
                 biased;
                 loaded = loads => {
-                    outcome = report_ready(loaded, self.name, address);
+                    outcome = report_ready(loaded, self.name, &url);
                     outcome.is_ok()
                 }
                 () = signals.stop(self.reloading) => false,
             };
             if is_ready {
                 if let Some(manager) = &manager {
-                    manager.ready(&format!("serves {} at http://{address}", self.name));
+                    manager.ready(&format!("serves {} at {url}", self.name));
                     manager.start_watchdog(&self.library);
                 }
                 signals.stop(self.reloading).await;
@@ -201,10 +220,10 @@ fn spawn_load(
 fn report_ready(
     loaded: Result<Result<(), Failure>, oneshot::error::RecvError>,
     name: &str,
-    address: SocketAddr,
+    url: &str,
 ) -> Result<(), Failure> {
     loaded.map_err(|_| Failure::bug("the thread that loads the model panicked"))??;
-    if let Err(why) = print_line(&format!("millrace serves {name} at http://{address}")) {
+    if let Err(why) = print_line(&format!("millrace serves {name} at {url}")) {
         tracing::warn!("cannot write to standard output: {why}");
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Bounds of the settings, and conditions on several settings together.
 
 use super::catalog::SETTINGS;
-use super::{Settings, Speculation, adapters, cluster, tree, upstream};
+use super::{Settings, Speculation, adapters, cluster, listener, tree, upstream};
 use serde_json::{Map, Value};
 use server::Origins;
 
@@ -16,6 +16,7 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     found.extend(draft_model(settings));
     found.extend(adapters::problem(settings));
     found.extend(check_origins(settings));
+    found.extend(listener::problem(settings));
     found.extend(cluster::problems(settings));
     found.extend(upstream::problems(settings));
     found.extend(check_webhooks(settings));

@@ -14,6 +14,7 @@ mod journal;
 mod keys;
 mod kv_type;
 mod layers;
+mod listener;
 mod log;
 mod mailbox;
 pub(crate) mod memory;

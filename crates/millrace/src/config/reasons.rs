@@ -167,6 +167,15 @@ const REQUESTS: &[(&str, &str)] = &[
         "within the 30 s after which Kubernetes kills; `docker stop` waits 10 s by default",
     ),
     (
+        "listener.unix_socket",
+        "programs of the same machine reach the address, too",
+    ),
+    (
+        "listener.tls_cert",
+        "there is no certificate by default; on loopback nobody listens in",
+    ),
+    ("listener.tls_key", "the same"),
+    (
         "keys.file",
         "without keys only this machine can reach the server",
     ),

@@ -1,6 +1,7 @@
 //! The typed settings, named as in the file; defaults of the server's own types are taken from these.
 
 use super::keys::Keys;
+use super::listener::Listener;
 use super::mailbox::Mailbox;
 use super::models::Models;
 use super::scale::Scale;
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) answers: Answers,
     pub(crate) engine: Engine,
     pub(crate) server: Server,
+    pub(crate) listener: Listener,
     pub(crate) keys: Keys,
     pub(crate) adaptive_limits: AdaptiveLimits,
     pub(crate) queue: Queue,

@@ -44,8 +44,10 @@ impl ModelStore {
     pub(crate) fn remove_pulled(&self, typed: &str) -> Result<Removed, LibraryError> {
         let Some((name, record)) = self.find_record(typed) else {
             let model = self.expect_model(typed)?;
+            let is_foreign = |file: &String| self.directories.relative(Path::new(file)).is_none();
             return Err(LibraryError::Invalid(match self.model_file(&model) {
                 None => format!("{typed} is built in and cannot be removed"),
+                Some(file) if is_foreign(&file) => foreign(typed),
                 Some(file) => format!("{typed} was not pulled: remove its file yourself: {file}"),
             }));
         };
@@ -117,10 +119,7 @@ impl ModelStore {
         };
         let relative = self.directories.relative(Path::new(&file));
         if relative.is_none() && !is_given {
-            return Err(LibraryError::Invalid(format!(
-                "{}: is in the cache of another program, which can remove it",
-                model.name
-            )));
+            return Err(LibraryError::Invalid(foreign(&model.name)));
         }
         let others = self.records.as_ref().map(Records::all).unwrap_or_default();
         match others.iter().find(|(_, record)| record.file == relative) {
@@ -235,6 +234,11 @@ fn derive_from(parent: LocalModel, made: DerivedModel) -> DerivedModel {
         adapter: None,
         options,
     }
+}
+
+/// The message about a model in another program's cache.
+fn foreign(name: &str) -> String {
+    format!("{name} is in the cache of another program, which can remove it")
 }
 
 fn expect_name(name: &str) -> Result<ModelName, LibraryError> {

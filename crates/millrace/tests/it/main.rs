@@ -16,6 +16,7 @@ mod journal;
 mod keys;
 #[cfg(feature = "mini")]
 mod kill;
+mod listener;
 mod models;
 #[cfg(feature = "otlp")]
 mod otlp;

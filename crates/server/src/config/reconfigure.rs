@@ -4,6 +4,7 @@ use crate::access::host_allow_list::HostAllowList;
 use crate::app::App;
 use crate::config::server_config::ServerConfig;
 use crate::connection::connection_limiter::ConnectionLimiter;
+use crate::connection::tls::{TlsCertificate, TlsSlot};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -13,10 +14,16 @@ pub struct Reconfigure {
     pub(crate) app: App,
     pub(crate) limiter: Arc<ConnectionLimiter>,
     pub(crate) hosts: Arc<RwLock<HostAllowList>>,
+    pub(crate) tls: TlsSlot,
     pub(crate) local: SocketAddr,
 }
 
 impl Reconfigure {
+    /// Encrypts connections that are accepted from now on with this certificate.
+    pub fn set_certificate(&self, certificate: TlsCertificate) {
+        self.tls.set(certificate);
+    }
+
     /// Applies the configuration to connections, requests and streams that begin from now on. Running ones keep their
     /// configuration, with one exception: a shorter retention also applies to ended streams. A shorter queue or a
     /// lower limit rejects no request that is queued already.

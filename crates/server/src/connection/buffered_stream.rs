@@ -1,5 +1,6 @@
 //! A socket with bytes that were read ahead.
 
+use super::client_socket::ClientSocket;
 use super::handover::Handover;
 use super::send_buffer::SendBuffer;
 use crate::metrics::CountedSocket;
@@ -9,11 +10,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// A socket with a buffer of bytes that were read ahead. A flush is reported to the handover.
 pub(super) struct BufferedStream {
-    socket: CountedSocket<TcpStream>,
+    socket: CountedSocket<ClientSocket>,
     /// Bytes of the next request that arrived while a response was sent.
     ahead: Bytes,
     handover: Arc<Handover>,
@@ -25,7 +25,7 @@ pub(super) struct BufferedStream {
 impl BufferedStream {
     /// A socket without bytes read ahead.
     pub(super) fn new(
-        socket: CountedSocket<TcpStream>,
+        socket: CountedSocket<ClientSocket>,
         handover: Arc<Handover>,
         send_buffer: Arc<SendBuffer>,
     ) -> Self {
@@ -39,9 +39,14 @@ impl BufferedStream {
     }
 
     fn fit_send_buffer(&mut self) {
-        let socket = self.socket.tcp_stream();
+        let socket = self.socket.inner();
         self.send_buffer
             .apply_size(socket, &mut self.has_large_buffer);
+    }
+
+    /// Sends what the socket's encryption holds back, without a report to the handover.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
     }
 
     /// Whether bytes were read ahead.

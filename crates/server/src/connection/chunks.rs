@@ -63,6 +63,7 @@ impl Sender<'_> {
                     n => self.chunk.advance(n),
                 }
             }
+            ready!(self.buffered.poll_send(cx))?;
             if self.is_last && self.body.is_cut() {
                 // Without a last chunk the client knows that the response has no end.
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));

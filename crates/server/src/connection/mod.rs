@@ -1,15 +1,18 @@
 //! One connection, from the first byte to the last.
 //!
 //! ```text
+//! client_socket    the socket: TCP, TLS or Unix
 //! buffered_stream  the socket, with bytes that were read ahead
 //! handover         how a streamed response leaves the HTTP library after the response head
 //! chunks           a streamed response on the socket
 //! rejected_connection  a connection above a limit
+//! tls, unix_listener  encrypted connections; a listening Unix socket
 //! send_buffer      how many bytes the kernel may hold: few of a stream, more of a response of known length
 //! ```
 
 mod buffered_stream;
 mod chunks;
+pub(crate) mod client_socket;
 pub(crate) mod connection_limiter;
 mod handover;
 #[cfg(fuzzing)]
@@ -17,6 +20,8 @@ pub(crate) mod in_memory;
 pub(crate) mod rejected_connection;
 mod send_buffer;
 pub(crate) mod socket_options;
+pub(crate) mod tls;
+pub(crate) mod unix_listener;
 pub(crate) mod upgrade;
 
 use crate::access::cross_origin::RequestOrigin;
@@ -30,6 +35,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Request, Response};
 use buffered_stream::BufferedStream;
+use client_socket::ClientSocket;
 use futures_util::FutureExt;
 use gateway::streams::ResponseStream;
 use generate::error::ApiError;
@@ -47,7 +53,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use tower::ServiceExt;
@@ -70,7 +75,7 @@ const FIRST_REQUEST_MAX: Duration = Duration::from_secs(1);
 /// sent when draining begins may be completed and is answered; `header_timeout` bounds the wait. The first request of a
 /// connection is waited for, too, for a second at most.
 pub(crate) async fn serve_connection(
-    stream: TcpStream,
+    stream: ClientSocket,
     router: Router,
     app: App,
     draining: watch::Receiver<bool>,

@@ -1,15 +1,20 @@
 //! Connections above a limit: a response that is written without waiting.
 
+use super::client_socket::ClientSocket;
 use super::connection_limiter::ConnectionLimit;
-use tokio::net::TcpStream;
 
-/// Sends the error response, as far as one attempt to write gets, and closes the connection.
-pub(crate) fn reject_connection(stream: &TcpStream, limit: ConnectionLimit) {
+/// Sends the error response, as far as one attempt to write gets, and closes the connection. Without a socket in the clear
+/// there is no response: a handshake would have to be waited for.
+pub(crate) fn reject_connection(socket: Option<&ClientSocket>, limit: ConnectionLimit) {
     let answer: &[u8] = match limit {
         ConnectionLimit::Server => TOO_MANY_CONNECTIONS,
         ConnectionLimit::Address => TOO_MANY_CONNECTIONS_FROM_ADDRESS,
     };
-    let _ = stream.try_write(answer);
+    let _ = match socket {
+        Some(ClientSocket::Tcp(stream)) => stream.try_write(answer),
+        Some(ClientSocket::Unix(stream)) => stream.try_write(answer),
+        Some(ClientSocket::Tls(_)) | None => Ok(0),
+    };
     tracing::debug!(?limit, "connection rejected");
 }
 

@@ -18,7 +18,7 @@
 //! bytes of a large response do not widen the window of a stream that answers a pipelined request.
 
 use crate::config::server_config::ServerConfig;
-use crate::connection::socket_options;
+use crate::connection::client_socket::ClientSocket;
 use axum::body::Body;
 use axum::http::Response;
 use bytes::Bytes;
@@ -27,7 +27,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of one permit of [`AnswerBuffers`].
@@ -100,14 +99,14 @@ impl SendBuffer {
     }
 
     /// Applies the chosen state, if `is_large` differs.
-    pub(super) fn apply_size(&self, stream: &TcpStream, is_large: &mut bool) {
+    pub(super) fn apply_size(&self, socket: &ClientSocket, is_large: &mut bool) {
         let large = self.is_large.load(Ordering::Relaxed);
         if large == *is_large {
             return;
         }
         *is_large = large;
         let bytes = if large { self.large } else { self.small };
-        if let Err(error) = socket_options::set_send_buffer(stream, bytes) {
+        if let Err(error) = socket.set_send_buffer(bytes) {
             // The response is sent with the present buffer.
             tracing::debug!(%error, "cannot set the send buffer size");
         }

@@ -24,15 +24,9 @@ pub(crate) fn open_listener(config: &ServerConfig) -> io::Result<TcpListener> {
 /// Options of one accepted connection.
 pub(crate) fn set_options(stream: &TcpStream, config: &ServerConfig) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    set_send_buffer(stream, config.send_buffer_bytes)?;
     let socket = SockRef::from(stream);
+    socket.set_send_buffer_size(config.send_buffer_bytes)?;
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     socket.set_tcp_notsent_lowat(config.unsent_bytes_max)?;
     Ok(())
-}
-
-/// Sets the kernel's send buffer of a connection. Bytes that the kernel holds beyond the new size stay there until
-/// they are acknowledged; until then the kernel accepts no more.
-pub(crate) fn set_send_buffer(stream: &TcpStream, bytes: usize) -> io::Result<()> {
-    SockRef::from(stream).set_send_buffer_size(bytes)
 }

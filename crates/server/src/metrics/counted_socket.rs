@@ -22,7 +22,7 @@ impl<S> CountedSocket<S> {
     }
 
     /// The wrapped socket.
-    pub(crate) fn tcp_stream(&self) -> &S {
+    pub(crate) fn inner(&self) -> &S {
         &self.socket
     }
 }

@@ -7,9 +7,12 @@ use crate::config::Settings;
 use std::net::TcpListener;
 use testing::folder::Folder;
 
+/// Paths and texts.
+type Files<'a> = &'a [(&'a str, &'a str)];
+
 const MEMINFO: &str = "MemTotal:  8000 kB\nMemFree: 1 kB\nMemAvailable:  4000 kB\n";
 
-fn machine(name: &str, files: &[(&str, &str)]) -> (Folder, Machine) {
+fn machine(name: &str, files: Files<'_>) -> (Folder, Machine) {
     let folder = Folder::new(name);
     for (path, text) in files {
         let path = folder.0.join(path);
@@ -29,7 +32,7 @@ fn memory_is_the_smaller_of_machine_and_control_group() {
         })
     };
     let (max, used) = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current");
-    let rows: [(&str, &[(&str, &str)], Option<Memory>); 5] = [
+    let rows: [(&str, Files<'_>, Option<Memory>); 5] = [
         (
             "no control group",
             &[("proc/meminfo", MEMINFO)],

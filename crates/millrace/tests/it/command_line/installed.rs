@@ -34,6 +34,19 @@ fn manual_has_a_page_for_each_command() {
 }
 
 #[test]
+fn settings_of_the_service_are_valid() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/millrace.yaml");
+    let settings = stdout(&millrace(&["config", "--config", file]));
+    for line in [
+        "bind: \"127.0.0.1:8420\"",
+        "directories: [\"/var/lib/millrace/models\"]",
+        "directory: \"/var/lib/millrace/journal\"",
+    ] {
+        assert!(settings.contains(line), "{line}: {settings}");
+    }
+}
+
+#[test]
 fn health_is_an_exit_status() {
     let serving = Serving::start(&["serve", "--port", "0", "--api-key", "secret-secret-secret"]);
     let url = serving.url();

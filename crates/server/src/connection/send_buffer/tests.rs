@@ -1,11 +1,12 @@
 use super::super::buffered_stream::BufferedStream;
 use super::super::handover::Handover;
 use super::*;
+use crate::connection::socket_options;
 use crate::metrics::{CountedSocket, Metrics};
 use http_body_util::BodyExt;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 const SMALL: usize = 8 << 10;
 const LARGE: usize = 64 << 10;
@@ -36,7 +37,7 @@ async fn connected_stream() -> (
     let same = stream.try_clone().unwrap();
     let stream = TcpStream::from_std(stream).unwrap();
     let buffer = Arc::new(SendBuffer::new(&config));
-    let socket = CountedSocket::new(stream, Arc::new(Metrics::default()));
+    let socket = CountedSocket::new(ClientSocket::Tcp(stream), Arc::new(Metrics::default()));
     let buffered = BufferedStream::new(socket, Arc::new(Handover::default()), Arc::clone(&buffer));
     (buffered, buffer, same, peer.unwrap())
 }
