@@ -5,6 +5,7 @@ use super::listener::Listener;
 use super::mailbox::Mailbox;
 use super::models::Models;
 use super::scale::Scale;
+use super::speculation::Speculation;
 use super::webhooks::Webhooks;
 use super::workflows::Workflows;
 use super::{
@@ -97,21 +98,6 @@ pub(crate) struct Engine {
     pub(crate) draft_model: Option<PathBuf>,
     /// Size of the draft model's KV cache; memory is touched only as it is used. Default: as for `model.kv_mib`.
     pub(crate) draft_kv_mib: Option<usize>,
-}
-
-/// Where guesses come from.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
-)]
-#[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Speculation {
-    /// No speculation.
-    Off,
-    /// Prompt lookup: n-grams of the same conversation.
-    PromptLookup,
-    /// The model of `draft_model`.
-    Draft,
 }
 
 /// The HTTP server and its limits.
