@@ -33,6 +33,7 @@ pub(super) struct EncoderLayer {
 }
 
 /// The feed-forward part of a layer.
+#[expect(clippy::large_enum_variant, reason = "one for each layer of one model")]
 pub(super) enum FeedForward {
     /// One for all rows.
     Dense {

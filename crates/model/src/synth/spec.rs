@@ -176,6 +176,7 @@ impl SynthSpec {
     }
 
     /// Rules of single families.
+    #[expect(clippy::too_many_lines, reason = "a table of rules")]
     fn family_rules(&self) -> [(bool, String); 9] {
         use Architecture::*;
         let architecture = self.architecture;

@@ -50,6 +50,7 @@ fn reshaped(file: &[u8], name: &str, dims: [u64; 2]) -> Vec<u8> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of files")]
 fn bad_files_are_refused_in_one_line() {
     let experts = encoder("x preset=tiny-nomic-bert-moe mix=F32").unwrap();
     let experts = experts.to_bytes().unwrap();
