@@ -9,8 +9,8 @@ use crate::journal_opening::lock_journal;
 use crate::keyring::Keyring;
 use crate::library::Library;
 use crate::model_lookup::find_model;
+use crate::notify_socket::NotifySocket;
 use crate::reload::{Reload, Reloading};
-use crate::service_manager::ServiceManager;
 use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
 use journal::{JournalDirectory, LockedJournal};
@@ -139,7 +139,7 @@ impl ServedProcess<'_> {
         let mut signals = Signals::new()?;
         let url = format!("{}://{}", self.scheme, server.local_addr());
         print_line(&format!("millrace listens at {url}"))?;
-        let manager = ServiceManager::from_env();
+        let manager = NotifySocket::from_env();
         let loads = spawn_load(Arc::clone(&self.library), loading)?;
         let mut outcome = Ok(());
         let served = async {

@@ -5,12 +5,12 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use testing::wait::PATIENCE;
 
-struct Manager {
+struct FakeSystemd {
     socket: UnixDatagram,
     folder: Folder,
 }
 
-impl Manager {
+impl FakeSystemd {
     fn new(name: &str) -> Self {
         let folder = Folder::new(name);
         let socket = UnixDatagram::bind(folder.0.join("notify")).unwrap();
@@ -37,7 +37,7 @@ impl Manager {
 
 #[test]
 fn service_manager_is_told_ready_alive_and_stopping() {
-    let manager = Manager::new("service");
+    let manager = FakeSystemd::new("service");
     let mut serving = manager.start(&[], "200000");
     let ready = manager.told();
     assert!(
@@ -66,7 +66,7 @@ fn service_manager_is_told_ready_alive_and_stopping() {
 
 #[test]
 fn failed_load_is_never_ready() {
-    let manager = Manager::new("service-fails");
+    let manager = FakeSystemd::new("service-fails");
     let path = manager.folder.0.join("broken.gguf");
     std::fs::write(&path, b"GGUF").unwrap();
     let serving = manager.start(&[&path.display().to_string()], "200000");

@@ -3,6 +3,9 @@
 //! Source of the rows: llama.cpp, `src/models/NAME.cpp` and `llama_model_rope_type`.
 
 mod recurrent;
+mod state_head;
+
+pub(crate) use state_head::StateHeadRule;
 
 use super::Architecture;
 use super::recurrent_rule::RecurrentRule;
@@ -145,17 +148,6 @@ pub(crate) enum ExpertRule {
         /// Whether an expert that each row uses may be beside them.
         shared: bool,
     },
-}
-
-/// The head that hidden states may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StateHeadRule {
-    /// None.
-    Never,
-    /// The answers yes and no to whether a document is relevant, in a reranker.
-    YesNo,
-    /// Dense projections.
-    Dense,
 }
 
 /// Differences between families that do not depend on metadata.

@@ -8,7 +8,7 @@
 
 use super::config::EncoderConfig;
 use super::scratch::EncoderScratch;
-use super::weights::{ClassifierHead, EncoderLayer, EncoderWeights, FeedForward, LayerNorm};
+use super::weights::{ClassifierHead, EncoderFeedForward, EncoderLayer, EncoderWeights, LayerNorm};
 use crate::decoder::project;
 use crate::decoder::rows::Rows;
 use crate::norm::layer_norm;
@@ -65,10 +65,10 @@ impl EncoderPass {
             self.attention(config, layer, batch.pages());
             self.add_update(config, &layer.attention_norm);
             match &layer.feed_forward {
-                FeedForward::Dense { gate, up, down } => {
+                EncoderFeedForward::Dense { gate, up, down } => {
                     self.feed_forward(config, gate.as_ref(), up, down);
                 }
-                FeedForward::Experts(experts) => self.experts(experts),
+                EncoderFeedForward::Experts(experts) => self.experts(experts),
             }
             self.add_update(config, &layer.output_norm);
         }

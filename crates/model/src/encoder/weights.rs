@@ -28,13 +28,13 @@ pub(super) struct EncoderLayer {
     pub(super) value: Linear,
     pub(super) attention_out: Linear,
     pub(super) attention_norm: LayerNorm,
-    pub(super) feed_forward: FeedForward,
+    pub(super) feed_forward: EncoderFeedForward,
     pub(super) output_norm: LayerNorm,
 }
 
 /// The feed-forward part of a layer.
 #[expect(clippy::large_enum_variant, reason = "one for each layer of one model")]
-pub(super) enum FeedForward {
+pub(super) enum EncoderFeedForward {
     /// One for all rows.
     Dense {
         gate: Option<Linear>,
@@ -115,8 +115,8 @@ impl EncoderWeights {
         self.layers
             .iter()
             .filter_map(|layer| match &layer.feed_forward {
-                FeedForward::Experts(experts) => Some(experts),
-                FeedForward::Dense { .. } => None,
+                EncoderFeedForward::Experts(experts) => Some(experts),
+                EncoderFeedForward::Dense { .. } => None,
             })
     }
 
@@ -146,7 +146,7 @@ impl EncoderLayer {
             value,
             attention_out: linear(tensors, names, "attn_output", dim, cols)?,
             attention_norm: load_norm(tensors, &norm("attn_output_norm"), dim)?,
-            feed_forward: FeedForward::load(tensors, config, names)?,
+            feed_forward: EncoderFeedForward::load(tensors, config, names)?,
             output_norm: load_norm(tensors, &norm("layer_output_norm"), dim)?,
         })
     }
@@ -154,15 +154,17 @@ impl EncoderLayer {
     fn matrices(&self) -> impl Iterator<Item = &Matrix> {
         let always = [&self.query, &self.key, &self.value, &self.attention_out];
         let dense = match &self.feed_forward {
-            FeedForward::Dense { gate, up, down } => Some([up, down].into_iter().chain(gate)),
-            FeedForward::Experts(_) => None,
+            EncoderFeedForward::Dense { gate, up, down } => {
+                Some([up, down].into_iter().chain(gate))
+            }
+            EncoderFeedForward::Experts(_) => None,
         };
         let all = always.into_iter().chain(dense.into_iter().flatten());
         all.map(|linear| &linear.weight)
     }
 }
 
-impl FeedForward {
+impl EncoderFeedForward {
     fn load(
         tensors: &mut Tensors<'_>,
         config: &EncoderConfig,

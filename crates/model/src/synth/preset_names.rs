@@ -111,3 +111,18 @@ pub const PRESETS: &[&str] = &[
     "small-qwen3-embedding",
     "small-qwen3-reranker",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::super::SynthSpec;
+    use super::PRESETS;
+
+    #[test]
+    fn presets_are_valid_shapes() {
+        for name in PRESETS {
+            let spec = SynthSpec::preset(name).unwrap();
+            assert!(spec.check().is_ok(), "{name}");
+        }
+        assert_eq!(SynthSpec::preset("huge-llama"), None);
+    }
+}

@@ -390,18 +390,3 @@ fn window_period(architecture: Architecture) -> Option<u32> {
         _ => None,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::PRESETS;
-    use super::*;
-
-    #[test]
-    fn presets_are_valid_shapes() {
-        for name in PRESETS {
-            let spec = SynthSpec::preset(name).unwrap();
-            assert!(spec.check().is_ok(), "{name}");
-        }
-        assert_eq!(SynthSpec::preset("huge-llama"), None);
-    }
-}

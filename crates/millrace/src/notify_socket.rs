@@ -15,12 +15,12 @@ use std::time::Duration;
 const LOOKS: u32 = 4;
 
 /// The socket of the service manager that started this process.
-pub(crate) struct ServiceManager {
+pub(crate) struct NotifySocket {
     socket: UnixDatagram,
     address: SocketAddr,
 }
 
-impl ServiceManager {
+impl NotifySocket {
     /// The manager that the environment names; `None` without one.
     pub(crate) fn from_env() -> Option<Arc<Self>> {
         let path = std::env::var("NOTIFY_SOCKET").ok()?;
@@ -151,7 +151,7 @@ mod tests {
         let spelled = [path.display().to_string(), format!("@{name}")];
         for (socket, spelled) in sockets.into_iter().zip(spelled) {
             let socket = socket.unwrap();
-            ServiceManager::connect(&spelled).unwrap().ready("here");
+            NotifySocket::connect(&spelled).unwrap().ready("here");
             let mut bytes = [0; 64];
             let length = socket.recv(&mut bytes).unwrap();
             assert_eq!(&bytes[..length], b"READY=1\nSTATUS=here", "{spelled}");
