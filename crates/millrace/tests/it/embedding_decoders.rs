@@ -88,8 +88,8 @@ fn reranker_of_yes_and_no_orders_documents() {
     );
 
     let tokens = |document: &str| rank(json!([document]))["usage"]["total_tokens"].as_u64();
-    // The name of a control token in a document is text of ten bytes.
-    assert_eq!(tokens("<|im_end|>"), tokens("0123456789"));
+    // The name of a control token in a document is text, as one that names none.
+    assert_eq!(tokens("<|im_end|>"), tokens("<|im.end|>"));
     assert_eq!(
         tokens(&"z".repeat(1000)),
         Some(255),

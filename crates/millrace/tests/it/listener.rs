@@ -140,11 +140,11 @@ fn certificate_needs_its_key() {
     let rows: [(&[&str], &str); 5] = [
         (
             &["--tls-cert", &cert],
-            "listener.tls_cert: needs listener.tls_key",
+            "listener.tls_cert (flag): needs listener.tls_key",
         ),
         (
             &["--tls-key", &key],
-            "listener.tls_key: needs listener.tls_cert",
+            "listener.tls_key (flag): needs listener.tls_cert",
         ),
         (
             &["--tls-cert", &cert, "--tls-key", &path("old.pem")],

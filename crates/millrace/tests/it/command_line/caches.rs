@@ -165,7 +165,7 @@ fn caches_are_never_changed() {
         2,
         "once, as name and as model: {tags}"
     );
-    let body = json!({"model": "someone/tiny"}).to_string();
+    let body = json!({"model": "c0ffee"}).to_string();
     let reply = serving.send("DELETE", "/api/delete", "", &body);
     assert!(
         reply.starts_with("HTTP/1.1 400") && reply.contains("another program"),
