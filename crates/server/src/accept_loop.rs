@@ -98,7 +98,7 @@ impl AcceptLoop {
                     Err(error) => wait_after(&error).await,
                 },
                 accepted = listeners.accept_unix() => match accepted {
-                    Ok(stream) => self.serve_accepted(ClientSocket::Unix(stream), UNIX_PEER),
+                    Ok(stream) => self.serve_accepted(Box::new(ClientSocket::Unix(stream)), UNIX_PEER),
                     Err(error) => wait_after(&error).await,
                 },
             }
@@ -118,7 +118,7 @@ impl AcceptLoop {
                 if stream.set_nonblocking(true).is_ok()
                     && let Ok(stream) = UnixStream::from_std(stream)
                 {
-                    self.serve_accepted(ClientSocket::Unix(stream), UNIX_PEER);
+                    self.serve_accepted(Box::new(ClientSocket::Unix(stream)), UNIX_PEER);
                 }
             }
         }
@@ -144,7 +144,7 @@ impl AcceptLoop {
             tracing::debug!(%error, "cannot set socket options");
         }
         let Some(certificate) = self.tls.get() else {
-            return self.serve_accepted(ClientSocket::Tcp(stream), from.ip());
+            return self.serve_accepted(Box::new(ClientSocket::Tcp(stream)), from.ip());
         };
         let Some(connected) = self.admit(None, from.ip()) else {
             return;
@@ -154,7 +154,7 @@ impl AcceptLoop {
         let draining = self.draining.subscribe();
         self.connections.spawn(async move {
             if let Some(stream) = accept_tls(stream, certificate, patience).await {
-                let socket = ClientSocket::Tls(stream);
+                let socket = Box::new(ClientSocket::Tls(stream));
                 connection::serve_connection(socket, router, app, draining).await;
             }
             drop(connected);
@@ -173,8 +173,8 @@ impl AcceptLoop {
         }
     }
 
-    fn serve_accepted(&mut self, socket: ClientSocket, from: IpAddr) {
-        let Some(connected) = self.admit(Some(&socket), from) else {
+    fn serve_accepted(&mut self, socket: Box<ClientSocket>, from: IpAddr) {
+        let Some(connected) = self.admit(Some(&*socket), from) else {
             return;
         };
         let (router, app, draining) = (

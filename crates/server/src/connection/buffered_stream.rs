@@ -13,7 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A socket with a buffer of bytes that were read ahead. A flush is reported to the handover.
 pub(super) struct BufferedStream {
-    socket: CountedSocket<ClientSocket>,
+    /// On the heap: the future of a connection holds it where it is created, too.
+    socket: CountedSocket<Box<ClientSocket>>,
     /// Bytes of the next request that arrived while a response was sent.
     ahead: Bytes,
     handover: Arc<Handover>,
@@ -25,7 +26,7 @@ pub(super) struct BufferedStream {
 impl BufferedStream {
     /// A socket without bytes read ahead.
     pub(super) fn new(
-        socket: CountedSocket<ClientSocket>,
+        socket: CountedSocket<Box<ClientSocket>>,
         handover: Arc<Handover>,
         send_buffer: Arc<SendBuffer>,
     ) -> Self {

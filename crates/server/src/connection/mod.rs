@@ -75,7 +75,7 @@ const FIRST_REQUEST_MAX: Duration = Duration::from_secs(1);
 /// sent when draining begins may be completed and is answered; `header_timeout` bounds the wait. The first request of a
 /// connection is waited for, too, for a second at most.
 pub(crate) async fn serve_connection(
-    stream: ClientSocket,
+    stream: Box<ClientSocket>,
     router: Router,
     app: App,
     draining: watch::Receiver<bool>,

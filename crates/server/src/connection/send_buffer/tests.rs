@@ -37,7 +37,10 @@ async fn connected_stream() -> (
     let same = stream.try_clone().unwrap();
     let stream = TcpStream::from_std(stream).unwrap();
     let buffer = Arc::new(SendBuffer::new(&config));
-    let socket = CountedSocket::new(ClientSocket::Tcp(stream), Arc::new(Metrics::default()));
+    let socket = CountedSocket::new(
+        Box::new(ClientSocket::Tcp(stream)),
+        Arc::new(Metrics::default()),
+    );
     let buffered = BufferedStream::new(socket, Arc::new(Handover::default()), Arc::clone(&buffer));
     (buffered, buffer, same, peer.unwrap())
 }
