@@ -28,12 +28,14 @@ const RECOVERIES_KEPT: Duration = Duration::from_secs(10);
 /// `Retry-After` of a reader over the limit.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The writing end of the ring. Clones write to the same ring.
+/// The writing end of the ring. Clones write to the same ring; each stream has one, so a clone is a pointer.
 #[derive(Clone)]
-pub struct StreamFeed {
+pub struct StreamFeed(Arc<FeedState>);
+
+struct FeedState {
     ring: broadcast::Sender<FeedEvent>,
     /// At most [`RECOVERIES_MAX`].
-    recoveries: Arc<Mutex<VecDeque<(Instant, FeedEvent)>>>,
+    recoveries: Mutex<VecDeque<(Instant, FeedEvent)>>,
     own_readers: Arc<Semaphore>,
 }
 
@@ -70,7 +72,7 @@ pub enum FeedEvent {
         /// The new state.
         change: Change,
         /// Index of the prompt, if the request has several.
-        prompt: Option<usize>,
+        prompt: Option<u32>,
         /// Time of the change.
         at: Instant,
     },
@@ -99,11 +101,11 @@ impl Default for StreamFeed {
 impl StreamFeed {
     /// An empty ring.
     pub fn new() -> Self {
-        Self {
+        Self(Arc::new(FeedState {
             ring: broadcast::Sender::new(FEED_EVENTS_MAX),
-            recoveries: Arc::default(),
+            recoveries: Mutex::default(),
             own_readers: Arc::new(Semaphore::new(OWN_READERS_MAX)),
-        }
+        }))
     }
 
     /// What this caller may read.
@@ -114,7 +116,7 @@ impl StreamFeed {
         if caller.scopes.has(Scope::Admin) {
             return Ok(FeedView::All);
         }
-        let place = Arc::clone(&self.own_readers).try_acquire_owned();
+        let place = Arc::clone(&self.0.own_readers).try_acquire_owned();
         let place = place.map_err(|_| {
             let message = format!(
                 "{OWN_READERS_MAX} readers without the scope admin read the feed here; retry later"
@@ -142,12 +144,12 @@ impl StreamFeed {
             _ => None,
         };
         // `send` fails only without readers, and then the event is not needed.
-        let _ = self.ring.send(event);
+        let _ = self.0.ring.send(event);
     }
 
     /// A reader of the events from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<FeedEvent> {
-        self.ring.subscribe()
+        self.0.ring.subscribe()
     }
 
     /// A reader of the events from now on, and the recoveries of the last seconds.
@@ -158,24 +160,24 @@ impl StreamFeed {
         let mut kept = self.recoveries();
         kept.retain(|(at, _)| now.saturating_duration_since(*at) < RECOVERIES_KEPT);
         let recoveries = kept.iter().map(|(_, event)| event.clone());
-        (self.ring.subscribe(), recoveries.collect())
+        (self.0.ring.subscribe(), recoveries.collect())
     }
 
     fn recoveries(&self) -> MutexGuard<'_, VecDeque<(Instant, FeedEvent)>> {
         // No code that may panic runs under this lock.
-        let kept = self.recoveries.lock();
+        let kept = self.0.recoveries.lock();
         kept.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether there is a reader.
     pub fn has_readers(&self) -> bool {
-        self.ring.receiver_count() > 0
+        self.0.ring.receiver_count() > 0
     }
 }
 
 impl fmt::Debug for StreamFeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StreamFeed({} readers)", self.ring.receiver_count())
+        write!(f, "StreamFeed({} readers)", self.0.ring.receiver_count())
     }
 }
 

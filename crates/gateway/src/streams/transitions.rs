@@ -84,8 +84,8 @@ impl Transitions {
     ) -> Box<dyn Follower> {
         Box::new(PromptFollower {
             all: Arc::clone(self),
-            // The index is left out with a single prompt.
-            prompt: (self.prompts > 1).then_some(prompt),
+            // The index is left out with a single prompt. A request has fewer prompts than 32 bits count.
+            prompt: u32::try_from(prompt).ok().filter(|_| self.prompts > 1),
             text,
         })
     }
@@ -133,7 +133,7 @@ impl Transitions {
         self.publish_if_changed(None, at, |_| Some(Change::Ended { how, detail }));
     }
 
-    fn publish_change(&self, change: Change, prompt: Option<usize>, at: Instant) {
+    fn publish_change(&self, change: Change, prompt: Option<u32>, at: Instant) {
         self.feed.publish(FeedEvent::Change {
             stream: self.id,
             owner: self.owner,
@@ -144,7 +144,7 @@ impl Transitions {
     }
 
     /// Publishes that a request runs on another engine; the state stays as it is.
-    fn publish_moved(&self, prompt: Option<usize>, at: Instant) {
+    fn publish_moved(&self, prompt: Option<u32>, at: Instant) {
         self.now.send_if_modified(|now| {
             if !matches!(now.change, Change::Ended { .. }) && !now.has_left {
                 self.publish_change(Change::Moved, prompt, at);
@@ -156,7 +156,7 @@ impl Transitions {
     /// Publishes the state change that `change` makes, unless the stream has ended.
     fn publish_if_changed(
         &self,
-        prompt: Option<usize>,
+        prompt: Option<u32>,
         at: Instant,
         change: impl FnOnce(&mut CurrentState) -> Option<Change>,
     ) {
@@ -180,7 +180,7 @@ impl Transitions {
 #[derive(Debug)]
 struct PromptFollower {
     all: Arc<Transitions>,
-    prompt: Option<usize>,
+    prompt: Option<u32>,
     text: Option<FollowedText>,
 }
 

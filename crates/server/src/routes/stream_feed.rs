@@ -342,7 +342,7 @@ impl EventSource {
                 self.write_stream(change_name(*change), (*stream, *at), out);
                 if let Some(prompt) = prompt {
                     json::raw(out, ",\"prompt\":");
-                    json::integer(out, *prompt as u64);
+                    json::integer(out, u64::from(*prompt));
                 }
                 write_detail(*change, out);
             }
