@@ -351,9 +351,7 @@ impl Architecture {
             Self::NemotronH => recurrent::NEMOTRON_H,
             Self::Lfm2 => recurrent::LFM2,
             Self::Qwen2 | Self::Qwen2Vl => PLAIN,
-            Self::Qwen3 | Self::Qwen3Vl => Traits {
-                qk_norm: QkNorm::Heads, state_head: StateHeadRule::YesNo, ..PLAIN
-            },
+            Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, state_head: StateHeadRule::YesNo, ..PLAIN },
             Self::Qwen35 => recurrent::QWEN35,
             Self::Qwen35Moe => recurrent::QWEN35_MOE,
             Self::Qwen3Next => recurrent::QWEN3_NEXT,
@@ -392,9 +390,7 @@ impl Architecture {
                 layers_scaled_by_dim: Some(46), ..GEMMA
             },
             Self::Gemma3 => GEMMA3,
-            Self::GemmaEmbedding => Traits {
-                layers_scaled_by_dim: None, bidirectional: true, state_head: StateHeadRule::Dense, ..GEMMA3
-            },
+            Self::GemmaEmbedding => Traits { layers_scaled_by_dim: None, bidirectional: true, state_head: StateHeadRule::Dense, ..GEMMA3 },
             Self::Gemma3n => GEMMA3N,
             Self::Gemma4 => GEMMA4,
         }
