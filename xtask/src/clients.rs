@@ -56,15 +56,19 @@ const NODE_SUITES: [&str; 4] = [
     "sdks_suite.mjs",
 ];
 
-/// Runs every suite in `tools/clients`, but for the one of `conformance`.
-pub(crate) fn run() -> Outcome {
+/// Runs every suite in `tools/clients`, but for the one of `conformance`; `--all`: also those whose packages take a minute to
+/// install.
+pub(crate) fn run(args: &[String]) -> Outcome {
     let binary = release_binary()?;
     let folder = root().join("tools/clients");
-    for (name, packages, suites) in [
+    let mut environments = vec![
         ("clients", &PACKAGES[..], &SUITES[..]),
         ("agents", &AGENT_PACKAGES, &AGENT_SUITES),
-        ("embeddings", &EMBEDDING_PACKAGES, &EMBEDDING_SUITES),
-    ] {
+    ];
+    if args.iter().any(|arg| arg == "--all") {
+        environments.push(("embeddings", &EMBEDDING_PACKAGES, &EMBEDDING_SUITES));
+    }
+    for (name, packages, suites) in environments {
         let python = python(name, packages, &[])?;
         suites.iter().try_for_each(|suite| {
             let suite = folder.join(suite);
