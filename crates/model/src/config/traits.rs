@@ -332,7 +332,6 @@ const fn experts(required: bool, normalized: bool, shared: bool) -> ExpertRule {
 
 impl Architecture {
     #[rustfmt::skip] // a table
-    #[expect(clippy::too_many_lines, reason = "a table of families")]
     pub(crate) const fn traits(self) -> Traits {
         match self {
             Self::Llama => Traits { experts: experts(false, true, false), ..LLAMA },

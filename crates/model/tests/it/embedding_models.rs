@@ -1,11 +1,14 @@
-//! Models that were made for embeddings or for scores: independence of the batch, and what a token sees.
+//! Models that were made for embeddings or for scores: llama.cpp's numbers, and independence of the batch.
 
-use crate::support::{bytes, ids, load, options, pages, try_load};
+use crate::support::case::encoder;
+use crate::support::{ROWS, bytes, ids, load, options, pages, try_load};
 use kernels::{Isa, Pool};
 use model::encoder::EncoderKind;
 use model::gguf::{Gguf, GgufWriter, TensorPlan};
-use model::{Batch, EncoderModel, Forward, ForwardError, LoadError, Model, Want};
+use model::{Batch, EncoderModel, Forward, ForwardError, LoadError, LoadOptions, Model, Want};
 
+/// Permitted distance from llama.cpp's numbers, of the largest: another order of sums, f16 keys, values and gelu.
+const OFF: f32 = 5e-3;
 pub(crate) const GEMMA: &str = "gemma preset=tiny-gemma-embedding mix=F32";
 pub(crate) const RERANKER: &str = "qwen3 preset=tiny-qwen3-reranker mix=F32";
 
@@ -18,11 +21,73 @@ fn vectors(model: &mut dyn Forward, ids: &[u32], want: Want) -> Vec<Vec<f32>> {
     rows.map(<[f32]>::to_vec).collect()
 }
 
+fn mean(rows: &[Vec<f32>]) -> Vec<f32> {
+    let of = |at: usize| rows.iter().map(|row| row[at]).sum::<f32>() / rows.len() as f32;
+    (0..rows[0].len()).map(of).collect()
+}
+
+/// The numbers after a line's first word.
+fn numbers<T: std::str::FromStr>(line: &str) -> Vec<T> {
+    let words = line.split(' ').skip(1);
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
 pub(crate) fn load_encoder(bytes: Vec<u8>) -> Result<EncoderModel, LoadError> {
     let gguf = Gguf::from_bytes(bytes).unwrap();
     let kind = EncoderKind::of(&gguf).unwrap();
     let (isa, pool) = (Isa::detect(), Pool::new(2));
     EncoderModel::load(gguf, kind, isa, pool, &options(None), &mut |_| {})
+}
+
+/// What the model of a case makes of a text, pooled as its file says, in llama.cpp's terms.
+fn pooled(case: &str, text: &[u32]) -> Vec<f32> {
+    let name = case.split(' ').next().unwrap();
+    if let Some(spec) = encoder(case) {
+        let mut model = load_encoder(spec.to_bytes().unwrap()).unwrap();
+        return match name {
+            "nomic-bert" | "nomic-bert-moe" => mean(&vectors(&mut model, text, Want::AllHidden)),
+            _ => vectors(&mut model, text, Want::FirstHidden).concat(),
+        };
+    }
+    let gguf = Gguf::from_bytes(bytes(case)).unwrap();
+    // A prompt of a reranker is one batch.
+    let options = LoadOptions {
+        rows_max: 2 * ROWS,
+        ..options(None)
+    };
+    let (isa, pool) = (Isa::detect(), Pool::new(2));
+    let mut model = Model::load(gguf, isa, pool, &options, &mut |_| {}).unwrap();
+    match name {
+        "gemma-embedding" => mean(&vectors(&mut model, text, Want::AllHidden)),
+        "qwen3-reranker" => {
+            // llama.cpp gives the shares of yes and no.
+            let score = vectors(&mut model, text, Want::LastHidden)[0][0];
+            let yes = 1.0 / (1.0 + (-score).exp());
+            vec![yes, 1.0 - yes]
+        }
+        _ => vectors(&mut model, text, Want::LastHidden).concat(),
+    }
+}
+
+/// Against `tools/oracle/embeddings.py`.
+#[test]
+fn pooled_vectors_equal_llama_cpp() {
+    let goldens = include_str!("../goldens/encoders.txt");
+    let cases: Vec<&str> = goldens.split("case ").skip(1).collect();
+    assert_eq!(cases.len(), 9);
+    for golden in cases {
+        let case = golden.lines().next().unwrap();
+        let line = |name: &str| golden.lines().find(|line| line.starts_with(name)).unwrap();
+        let theirs: Vec<f32> = numbers(line("vector "));
+        let ours = pooled(case, &numbers::<u32>(line("ids ")));
+        assert_eq!(ours.len(), theirs.len(), "{case}");
+        // A score may be close to zero, and is a sum of terms that are not.
+        let largest = theirs.iter().fold(1.0, |most: f32, x| most.max(x.abs()));
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            let off = (ours - theirs).abs();
+            assert!(off <= OFF * largest, "{case}: {ours}, not {theirs}");
+        }
+    }
 }
 
 #[test]
