@@ -2,7 +2,7 @@
 //! model and talks to it over loopback.
 
 use crate::conformance;
-use crate::shell::{self, Outcome, node_modules, python, release_binary, root};
+use crate::shell::{self, Outcome, node_modules, python, root};
 use std::process::Command;
 
 /// The packages of the suites, pinned: a suite tests us, not the registry's mood.
@@ -57,9 +57,9 @@ const NODE_SUITES: [&str; 4] = [
 ];
 
 /// Runs every suite in `tools/clients`, but for the one of `conformance`; `--all`: also those whose packages take a minute to
-/// install.
+/// install. `--debug` and `--binary PATH` choose another binary than the release's.
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let binary = release_binary()?;
+    let (binary, args) = shell::binary(args)?;
     let folder = root().join("tools/clients");
     let mut environments = vec![
         ("clients", &PACKAGES[..], &SUITES[..]),

@@ -1,7 +1,7 @@
 //! Faults in a cluster of real processes, with unmodified clients: `tools/cluster`.
 
 use crate::clients::PACKAGES;
-use crate::shell::{self, Outcome, debug_binary, python, release_binary, root};
+use crate::shell::{self, Outcome, python, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,12 +34,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         return Ok(());
     };
     let nginx = debian_program(NGINX, &home)?.unwrap_or_default();
-    let chosen = args.iter().position(|arg| arg == "--binary");
-    let binary = match chosen.and_then(|at| args.get(at + 1)) {
-        Some(path) => PathBuf::from(path),
-        None if has("--debug") => debug_binary()?,
-        None => release_binary()?,
-    };
+    let (binary, args) = shell::binary(args)?;
     let python = python("clients", &PACKAGES, &[])?;
     let mut servers = vec![nats_server];
     if !["--short", "--numbers", "--one-nats"]
@@ -55,20 +50,14 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     } else {
         "cluster.py"
     };
-    let is_ours = |(at, arg): &(usize, &String)| {
-        ["--debug", "--one-nats", "--numbers", "--binary"].contains(&arg.as_str())
-            || chosen.is_some_and(|chosen| *at == chosen + 1)
-    };
+    let is_ours = |arg: &String| ["--one-nats", "--numbers"].contains(&arg.as_str());
     let mut command = Command::new(&python);
     command
         .arg(root().join("tools/cluster").join(script))
         .arg(&binary)
         .arg(home.join("run"))
         .args(
-            args.iter()
-                .enumerate()
-                .filter(|arg| !is_ours(arg))
-                .map(|(_, arg)| arg),
+            args.iter().filter(|arg| !is_ours(arg)),
         )
         .arg("--nats")
         .args(&servers)

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
         Some("page") => page::run(&args.collect::<Vec<_>>()),
         Some("dist") => dist::run(&args.collect::<Vec<_>>()),
-        Some("docs") => docs::run(),
+        Some("docs") => docs::run(&args.collect::<Vec<_>>()),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),

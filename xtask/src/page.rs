@@ -1,6 +1,6 @@
 //! The web page in a real browser: `tools/page`.
 
-use crate::shell::{self, Outcome, debug_binary, python, release_binary, root};
+use crate::shell::{self, Outcome, python, root};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -29,17 +29,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     };
     let mut command = Command::new(python);
     command.arg(root().join("tools/page/page_suite.py"));
-    let mut rest = args.iter();
-    let (mut binary, mut checks, mut pictures) = (None, Vec::new(), false);
-    while let Some(arg) = rest.next() {
-        match arg.as_str() {
-            "--debug" => binary = Some(debug_binary()?),
-            "--binary" => binary = rest.next().map(PathBuf::from),
-            "--screenshots" => pictures = true,
-            name => checks.push(name),
-        }
-    }
-    let binary = binary.map_or_else(release_binary, Ok)?;
+    let (binary, mut checks) = shell::binary(args)?;
+    let all = checks.len();
+    checks.retain(|check| check != "--screenshots");
+    let pictures = checks.len() < all;
     command.arg(binary).arg(chromium).args(checks);
     if pictures {
         command.arg("--screenshots").arg(root().join(PICTURES));

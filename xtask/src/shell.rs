@@ -104,6 +104,29 @@ pub(crate) fn node_modules(name: &str, packages: &[&str]) -> Result<Option<PathB
     Ok(Some(folder))
 }
 
+/// The binary that a suite starts: `--binary PATH` is one that is there already, `--debug` builds the debug binary, and
+/// without either the release binary is built. The second value is the arguments without these flags.
+pub(crate) fn binary(args: &[String]) -> Result<(PathBuf, Vec<String>), String> {
+    let (mut binary, mut others) = (None, Vec::new());
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--debug" => binary = Some(debug_binary()?),
+            "--binary" => {
+                let path = rest.next().ok_or("--binary: a path must follow")?;
+                binary = Some(absolute(path)?);
+            }
+            _ => others.push(arg.clone()),
+        }
+    }
+    Ok((binary.map_or_else(release_binary, Ok)?, others))
+}
+
+/// Suites run in folders of their own.
+fn absolute(path: &str) -> Result<PathBuf, String> {
+    std::fs::canonicalize(path).map_err(|why| format!("--binary {path}: {why}"))
+}
+
 /// Builds the release binary and says where it is.
 pub(crate) fn release_binary() -> Result<PathBuf, String> {
     run(cargo().args(["build", "--release", "-p", "millrace"]))?;
@@ -111,7 +134,7 @@ pub(crate) fn release_binary() -> Result<PathBuf, String> {
 }
 
 /// Builds the debug binary and says where it is.
-pub(crate) fn debug_binary() -> Result<PathBuf, String> {
+fn debug_binary() -> Result<PathBuf, String> {
     run(cargo().args(["build", "-p", "millrace"]))?;
     Ok(target_dir()?.join("debug").join("millrace"))
 }

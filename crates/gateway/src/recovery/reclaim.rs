@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use journal::RecoveredStream;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stream::{Caller, StreamId};
 use tokio::sync::oneshot;
@@ -53,12 +54,18 @@ async fn reclaim_streams(
     let Some(owners) = gateway.owners.get() else {
         return;
     };
+    let is_told = AtomicBool::new(false);
     let claims = futures_util::stream::iter(streams);
     let claims = claims.for_each_concurrent(LOOKUPS_MAX, |(stream, decided)| {
-        let gateway = &gateway;
+        let (gateway, is_told) = (&gateway, &is_told);
         async move {
             while let Err(why) = reclaim_stream(owners, gateway, &stream).await {
-                tracing::debug!("the owner of a recovered stream is not known: {why}");
+                if !is_told.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        "recovered streams wait until JetStream tells their owners: {why}. Where JetStream is given up for \
+                         good: stop this process and remove the file `replicated` in journal.directory"
+                    );
+                }
                 tokio::time::sleep(CLAIM_AGAIN).await;
             }
             // Nobody waits at the end of the process.

@@ -74,6 +74,7 @@ fn failing_disk_gives_no_other_text_with_seeds_that_once_failed() {
         1_951_188_266_060_386_025,
         17_815_802_351_264_641_719,
         16_738_276_146_153_947_611,
+        11_617_861_252_682_541_545,
     ] {
         run_on_failing_disk(seed);
     }

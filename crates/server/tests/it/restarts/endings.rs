@@ -124,6 +124,20 @@ fn stream_with_missing_records_ends_lost_after_its_tokens() {
 }
 
 #[test]
+fn recorded_end_of_a_lost_stream_is_not_told() {
+    let (copied, id) = cut_after_five();
+    let copied = copied.append(|_| Record::Gap).append(|_| Record::Ended {
+        choice: 0,
+        end: 1,
+        at_unix_us: std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64,
+    });
+    let restarted = copied.start(fake(), kept());
+    let described = restarted.describe(&id);
+    assert_eq!(described["choices"][0]["end"], "lost", "{described}");
+    assert_eq!(described["completion_tokens"], 5, "{described}");
+}
+
+#[test]
 fn stream_with_which_the_process_died_three_times_fails_and_the_server_lives() {
     let (copied, id) = cut_after_five();
     let claim = |stream: &journal::RecoveredStream| Record::Claimed {
