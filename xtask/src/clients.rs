@@ -16,11 +16,12 @@ pub(crate) const PACKAGES: [&str; 7] = [
     "websockets==17.4",
 ];
 /// The suites, in `tools/clients`.
-const SUITES: [&str; 7] = [
+const SUITES: [&str; 8] = [
     "anthropic_suite.py",
     "ollama_suite.py",
     "openai_responses_suite.py",
     "openai_suite.py",
+    "proxies_suite.py",
     "pydantic_ai_suite.py",
     "resuming_suite.py",
     "websockets_suite.py",
@@ -63,6 +64,8 @@ const NODE_SUITES: [&str; 5] = [
 pub(crate) fn run(args: &[String]) -> Outcome {
     let binary = release_binary()?;
     let folder = root().join("tools/clients");
+    // Programs of Debian that a suite needs are unpacked here.
+    let programs = root().join("target/clients");
     let mut environments = vec![
         ("clients", &PACKAGES[..], &SUITES[..]),
         ("agents", &AGENT_PACKAGES, &AGENT_SUITES),
@@ -74,7 +77,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         let python = python(name, packages, &[])?;
         suites.iter().try_for_each(|suite| {
             let suite = folder.join(suite);
-            shell::run(Command::new(&python).arg(suite).arg(&binary))
+            shell::run(Command::new(&python).arg(suite).arg(&binary).arg(&programs))
         })?;
     }
     let Some(packages) = node_modules("clients", &NODE_PACKAGES)? else {
