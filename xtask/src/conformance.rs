@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Packages that the suites need beside their own sources, pinned.
-const PACKAGES: [&str; 27] = [
+const PACKAGES: [&str; 28] = [
     "aiohttp==3.14.5",
     "anthropic==2.11.0",
     "dirty-equals==0.11",
@@ -24,6 +24,7 @@ const PACKAGES: [&str; 27] = [
     "numpy==2.4.6",
     "ollama==0.6.3",
     "openai==3.52.0",
+    "openresponses-types==2.4.0",
     "prometheus-client==0.26.0",
     "pytest==9.2.0",
     "pytest-asyncio==1.5.0",
