@@ -7,6 +7,7 @@
 #
 # `docker stop` must wait for server.drain_timeout_ms: `--stop-timeout 25`.
 FROM rust:1-alpine AS build
+# hadolint ignore=DL3018
 RUN apk add --no-cache musl-dev
 WORKDIR /source
 COPY . .

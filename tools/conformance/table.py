@@ -19,6 +19,9 @@ FOOT = """
   OpenAI's made-up ids of responses and chat completions are replaced by those of real ones, by a proxy that changes nothing else (`tools/conformance/stand_in.py`).
 - **langchain**: the standard integration tests of `langchain-tests`, through ChatOpenAI (chat completions and responses), ChatAnthropic and ChatOllama.
 - **llama.cpp**: those tests of its server that concern features of both, from llama-cpp-python's source package, pointed at a running server.
+- **open-responses**: checks of this project against the types of the specification (`openresponses-types`, made of its schema of 2026-04-24).
+  The specification's own compliance suite is not in a package registry; its requests are among these.
+- **http-lint**: responses to requests of this project, valid and invalid, under `httplint`, the linter of HTTP messages of REDbot; notes of its levels `bad` and `warning`.
 - **durable-streams**: checks of this project through the unmodified client of the protocol (`tools/clients`).
   The protocol's own suite begins almost every test with a write; streams here are read only.
 - **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).

@@ -1,4 +1,4 @@
-//! Other people's clients against our server: each suite starts the release binary on a synthetic
+//! Other people's clients, and those of `clients/`, against our server: each suite starts the release binary on a synthetic
 //! model and talks to it over loopback.
 
 use crate::conformance;
@@ -16,12 +16,14 @@ pub(crate) const PACKAGES: [&str; 7] = [
     "websockets==17.4",
 ];
 /// The suites, in `tools/clients`.
-const SUITES: [&str; 6] = [
+const SUITES: [&str; 8] = [
     "anthropic_suite.py",
     "ollama_suite.py",
     "openai_responses_suite.py",
     "openai_suite.py",
+    "proxies_suite.py",
     "pydantic_ai_suite.py",
+    "resuming_suite.py",
     "websockets_suite.py",
 ];
 /// Packages that need an older `openai` or `websockets` than those, and their suites.
@@ -49,10 +51,11 @@ pub(crate) const NODE_PACKAGES: [&str; 11] = [
     "react-test-renderer@19.2.1",
     "zod@4.6.7",
 ];
-const NODE_SUITES: [&str; 4] = [
+const NODE_SUITES: [&str; 5] = [
     "ai_sdk_ui_suite.mjs",
     "durable_streams_suite.mjs",
     "ollama_suite.mjs",
+    "resuming_suite.mjs",
     "sdks_suite.mjs",
 ];
 
@@ -61,6 +64,8 @@ const NODE_SUITES: [&str; 4] = [
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (binary, args) = shell::binary(args)?;
     let folder = root().join("tools/clients");
+    // Programs of Debian that a suite needs are unpacked here.
+    let programs = root().join("target/clients");
     let mut environments = vec![
         ("clients", &PACKAGES[..], &SUITES[..]),
         ("agents", &AGENT_PACKAGES, &AGENT_SUITES),
@@ -72,7 +77,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         let python = python(name, packages, &[])?;
         suites.iter().try_for_each(|suite| {
             let suite = folder.join(suite);
-            shell::run(Command::new(&python).arg(suite).arg(&binary))
+            shell::run(Command::new(&python).arg(suite).arg(&binary).arg(&programs))
         })?;
     }
     let Some(packages) = node_modules("clients", &NODE_PACKAGES)? else {

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Packages that the suites need beside their own sources, pinned.
-const PACKAGES: [&str; 27] = [
+const PACKAGES: [&str; 29] = [
     "aiohttp==3.14.5",
     "anthropic==2.11.0",
     "dirty-equals==0.11",
     "filelock==4.2.11",
     "http-snapshot==0.1.9",
     "httpx2==2.16.2",
+    "httplint==2026.10.4",
     "httpx-aiohttp==0.2.0",
     "inline-snapshot==0.36.1",
     "jsonschema==4.26.0",
@@ -24,6 +25,7 @@ const PACKAGES: [&str; 27] = [
     "numpy==2.4.6",
     "ollama==0.6.3",
     "openai==3.52.0",
+    "openresponses-types==2.4.0",
     "prometheus-client==0.26.0",
     "pytest==9.2.0",
     "pytest-asyncio==1.5.0",
