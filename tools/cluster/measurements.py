@@ -171,7 +171,7 @@ async def scaling(asked):
             await load(asked, cluster.url("gateway-1"), clients, 32)
             pids = [cluster.pid("gateway-1"), *(cluster.pid(name) for name in cluster.nats), *(p.pid for p in programs)]
             before, begin = [cpu_s(pid) for pid in pids], time.monotonic()
-            result = await load(asked, cluster.url("gateway-1"), clients, 200, requests=clients * 2)
+            result = await load(asked, cluster.url("gateway-1"), clients, 200, requests=clients * 6)
             wall = time.monotonic() - begin
             used = [(cpu_s(pid) - at) / wall for pid, at in zip(pids, before)]
             print(f"{count} engines, {clients} clients: {json.dumps(result)}")
