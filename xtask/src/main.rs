@@ -10,6 +10,7 @@
 //! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures
 //! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package;
 //!                       --wheel: Python package (needs PyPI). Minutes
+//! cargo xtask book      the documentation as a site (needs mdbook: `cargo install mdbook --locked`)
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
@@ -25,12 +26,14 @@
     reason = "a command-line tool"
 )]
 
+mod book;
 mod clients;
 mod cluster;
 mod conformance;
 mod differential;
 mod dist;
 mod docs;
+mod links;
 mod oracle;
 mod page;
 mod rivals;
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match args.next().as_deref() {
         Some("test") => suite::run(),
         Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
+        Some("book") => book::run(),
         Some("clients") => clients::run(&args.collect::<Vec<_>>()),
         Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
         Some("page") => page::run(&args.collect::<Vec<_>>()),
@@ -57,7 +61,7 @@ fn main() -> ExitCode {
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, cluster, page, dist, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, book, clients, cluster, page, dist, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };

@@ -105,14 +105,19 @@ fn depends(built: &Built) -> Result<String, String> {
     if built.target == STATIC {
         return Ok(String::new());
     }
+    let (major, minor) = library_floor(built)?;
+    Ok(format!("Depends: libc6 (>= {major}.{minor}), libgcc-s1\n"))
+}
+
+/// The oldest version of glibc that has all symbols of the binary.
+pub(super) fn library_floor(built: &Built) -> Result<(u32, u32), String> {
     let symbols = output(
         Command::new("readelf")
             .args(["--dyn-syms", "--wide"])
             .arg(&built.binary),
     )?;
     let floor = glibc_floor(&String::from_utf8_lossy(&symbols));
-    let (major, minor) = floor.ok_or("the binary names no version of the C library")?;
-    Ok(format!("Depends: libc6 (>= {major}.{minor}), libgcc-s1\n"))
+    floor.ok_or_else(|| "the binary names no version of the C library".to_owned())
 }
 
 /// The newest version of glibc among symbols such as `memcpy@GLIBC_2.14`.

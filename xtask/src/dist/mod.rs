@@ -42,17 +42,15 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             known.join(", ")
         ));
     }
-    if has("--wheel") {
-        return wheel::run(has("--glibc"));
-    }
     let built = match value("--binary") {
         Some(path) => Built::existing(&path)?,
         None => Built::build(has("--glibc"))?,
     };
     let share = built.write_share()?;
-    match has("--deb") {
-        true => deb::run(&built, &share),
-        false => archive::run(&built, &share),
+    match (has("--deb"), has("--wheel")) {
+        (true, _) => deb::run(&built, &share),
+        (_, true) => wheel::run(&built, &share),
+        _ => archive::run(&built, &share),
     }
 }
 

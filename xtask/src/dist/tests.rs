@@ -1,7 +1,7 @@
 //! Lists of components, from a small `cargo metadata`.
 
 use super::components::{Component, Components};
-use super::{archive, build, deb, licenses, sbom};
+use super::{archive, build, deb, licenses, sbom, wheel};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -142,4 +142,22 @@ fn package_depends_on_the_newest_symbols_library() {
         control.contains("\nVersion: 0.1.0\n") && control.contains("\nDepends: libc6 (>= 2.34)\n")
     );
     assert!(!deb::control_file("0.1.0", "").contains("Depends"));
+}
+
+#[test]
+fn wheel_names_version_licenses_and_platforms() {
+    let metadata = wheel::metadata("0.1.0");
+    assert!(
+        metadata.contains("\nVersion: 0.1.0\n")
+            && metadata.contains("\nLicense-File: LICENSE-MIT\n"),
+        "{metadata}"
+    );
+    let platforms = ["manylinux_2_34_x86_64", "musllinux_1_1_x86_64"].map(str::to_owned);
+    let tags = wheel::tags(&platforms);
+    assert!(
+        tags.ends_with(
+            "\nTag: py3-none-manylinux_2_34_x86_64\nTag: py3-none-musllinux_1_1_x86_64\n"
+        ),
+        "{tags}"
+    );
 }

@@ -1,53 +1,85 @@
-//! The wheel for Python's package managers, installed into an environment of its own.
+//! The wheel for Python's package managers: the binary of the archive, packed, and installed into an environment of its own.
 
-use super::build::{self, FEATURES, STATIC};
-use super::{copy, empty_folder, folder, release_folder};
-use crate::shell::{self, Outcome, output, python, root};
+use super::build::{self, Built, STATIC};
+use super::deb::library_floor;
+use super::{copy, create, empty_folder, folder, release_folder, write};
+use crate::shell::{self, Outcome, output, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The builder of wheels, and the tool that names what they run on, from PyPI.
-const PACKAGES: [&str; 2] = ["maturin>=1.9,<2", "wheel>=0.45"];
+/// The tool that packs a folder as a wheel, from PyPI.
+const PACKAGES: [&str; 1] = ["wheel>=0.45,<1"];
 /// Machines that a static binary runs on: those with a C library of GNU and those with musl.
-const STATIC_PLATFORMS: &str = "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64";
+const STATIC_PLATFORMS: &[&str] = &[
+    "manylinux_2_17_x86_64",
+    "manylinux2014_x86_64",
+    "musllinux_1_1_x86_64",
+];
+const LICENSES: [&str; 3] = ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES.txt"];
 
-/// Builds the wheel and runs the binary that it installs.
-pub(super) fn run(is_glibc: bool) -> Outcome {
-    let is_static = !is_glibc && build::can_be_static();
-    let python = python("wheel", &PACKAGES, &[])?;
-    let built = folder().join("wheel");
-    empty_folder(&built)?;
-    let mut command = Command::new(python.with_file_name("maturin"));
-    // Without a look into the binary, which may need a newer C library than others have.
-    command
-        .args(["build", "--release", "--locked", "--compatibility", "linux"])
-        .args(["--features", FEATURES, "--out"])
-        .arg(&built)
-        .current_dir(root().join("deploy/wheel"));
-    if is_static {
-        command.args(["--target", STATIC]);
+/// Packs the wheel and runs the binary that it installs.
+pub(super) fn run(built: &Built, share: &Path) -> Outcome {
+    let tree = folder().join("wheel-tree");
+    empty_folder(&tree)?;
+    let scripts = tree.join(format!("millrace-{}.data/scripts", built.version));
+    create(&scripts)?;
+    copy(&built.binary, &scripts.join("millrace"))?;
+    let info = tree.join(format!("millrace-{}.dist-info", built.version));
+    create(&info.join("licenses"))?;
+    for name in LICENSES {
+        copy(&share.join(name), &info.join("licenses").join(name))?;
     }
-    shell::run(&mut command)?;
-    if is_static {
-        shell::run(
-            Command::new(&python)
-                .args([
-                    "-m",
-                    "wheel",
-                    "tags",
-                    "--remove",
-                    "--platform-tag",
-                    STATIC_PLATFORMS,
-                ])
-                .arg(only_wheel(&built)?),
-        )?;
-    }
-    let wheel = only_wheel(&built)?;
+    write(&info.join("METADATA"), &metadata(&built.version))?;
+    write(&info.join("WHEEL"), &tags(&platforms(built)?))?;
+    let packed = folder().join("wheel");
+    empty_folder(&packed)?;
+    shell::run(
+        Command::new(python("wheel", &PACKAGES, &[])?)
+            .args(["-m", "wheel", "pack"])
+            .arg(&tree)
+            .arg("--dest-dir")
+            .arg(&packed)
+            .env("SOURCE_DATE_EPOCH", build::commit_time()?),
+    )?;
+    let wheel = only_wheel(&packed)?;
     check(&wheel)?;
     let published = release_folder()?.join(wheel.file_name().unwrap_or_default());
     copy(&wheel, &published)?;
     println!("\n== dist: {}", published.display());
     Ok(())
+}
+
+/// Platforms as Python names them; of a binary that is not static, those with a C library that is new enough.
+fn platforms(built: &Built) -> Result<Vec<String>, String> {
+    if built.target == STATIC {
+        return Ok(STATIC_PLATFORMS
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect());
+    }
+    let (major, minor) = library_floor(built)?;
+    Ok(vec![format!("manylinux_{major}_{minor}_x86_64")])
+}
+
+/// The file METADATA of a wheel.
+pub(super) fn metadata(version: &str) -> String {
+    let licenses = LICENSES
+        .map(|name| format!("License-File: {name}\n"))
+        .concat();
+    format!(
+        "Metadata-Version: 2.4\nName: millrace\nVersion: {version}\n\
+         Summary: Language-model server: continuous batching on CPUs over the APIs of OpenAI, Anthropic and Ollama\n\
+         License-Expression: MIT OR Apache-2.0\n{licenses}Requires-Python: >=3.8\n"
+    )
+}
+
+/// The file WHEEL of a wheel.
+pub(super) fn tags(platforms: &[String]) -> String {
+    let tags: String = platforms
+        .iter()
+        .map(|platform| format!("Tag: py3-none-{platform}\n"))
+        .collect();
+    format!("Wheel-Version: 1.0\nGenerator: cargo xtask dist\nRoot-Is-Purelib: false\n{tags}")
 }
 
 /// Installs the wheel into a new environment, without an index, and runs the binary.
@@ -57,18 +89,15 @@ fn check(wheel: &Path) -> Outcome {
     let venv = ["-m", "venv"];
     shell::run(Command::new("python3").args(venv).arg(&environment))?;
     let program = |name: &str| environment.join("bin").join(name);
-    shell::run(
-        Command::new(program("python"))
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .arg("--no-index")
-            .arg(wheel),
-    )?;
+    let install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-index",
+    ];
+    shell::run(Command::new(program("python")).args(install).arg(wheel))?;
     let told = output(Command::new(program("millrace")).arg("version"))?;
     build::version_of(&String::from_utf8_lossy(&told))?;
     shell::run(Command::new(program("millrace")).args(["run", "Hello", "-n", "4"]))

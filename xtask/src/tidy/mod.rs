@@ -7,6 +7,7 @@ mod edges;
 mod markdown;
 mod modules;
 mod names;
+mod page_links;
 mod unsafe_modules;
 
 use crate::shell::{Outcome, output, root};
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     breaches.extend(budgets::breaches(&files));
     breaches.extend(names::breaches(&files));
     breaches.extend(markdown::breaches(&files));
+    breaches.extend(page_links::breaches(&files));
     breaches.extend(doc_openings::breaches(&files));
     breaches.extend(modules::breaches(&files));
     breaches.extend(unsafe_modules::breaches(&files));
@@ -48,7 +50,7 @@ pub(crate) struct File {
 }
 
 /// All text files that git tracks or would track.
-fn tracked_files() -> Result<Vec<File>, String> {
+pub(crate) fn tracked_files() -> Result<Vec<File>, String> {
     let mut git = Command::new("git");
     git.current_dir(root()).args([
         "ls-files",
