@@ -1,7 +1,7 @@
 //! Other people's suites, unmodified, against the release binary: what they say is written to
 //! `docs/conformance.md`.
 
-use crate::shell::{self, Outcome, node_modules, python, release_binary, root};
+use crate::shell::{self, Outcome, cargo, node_modules, python, release_binary, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -62,8 +62,24 @@ const RECIPES_NODE: [&str; 2] = [
 /// The suite that needs those.
 const RECIPES_SUITE: &str = "recipes";
 
-/// Runs the suites that are named, or all of them; only then is the table written anew.
+/// Schemas with instances, checked in process: no server.
+const SCHEMAS_SUITE: &str = "jsonschemabench";
+/// The program that checks them.
+const SCHEMAS_BENCH: &str = "schemas";
+/// Names a checkout of that suite.
+const SCHEMAS_CHECKOUT: &str = "MILLRACE_JSONSCHEMABENCH";
+
+/// Runs the suites that are named, or all of them; only then is the table written anew. JSONSchemaBench, which needs
+/// a checkout, runs where it is named.
 pub(crate) fn run(names: &[String]) -> Outcome {
+    if names.iter().any(|name| name == SCHEMAS_SUITE) {
+        if names.len() > 1 {
+            return Err(format!(
+                "`{SCHEMAS_SUITE}` runs alone, not with other suites"
+            ));
+        }
+        return schemas();
+    }
     let binary = release_binary()?;
     let place = place()?;
     // Where the clients' suites look for npm's packages.
@@ -80,6 +96,20 @@ pub(crate) fn run(names: &[String]) -> Outcome {
             .arg("--write")
             .arg(table),
     )
+}
+
+/// Runs JSONSchemaBench and writes its page.
+fn schemas() -> Outcome {
+    let checkout = std::env::var_os(SCHEMAS_CHECKOUT).ok_or_else(|| {
+        format!(
+            "{SCHEMAS_CHECKOUT} is not set: `git clone https://github.com/guidance-ai/jsonschemabench`, and set it to \
+             that folder's absolute path"
+        )
+    })?;
+    let bench = ["bench", "--locked", "-p", "text", "--bench", SCHEMAS_BENCH];
+    let page = shell::output(cargo().args(bench).arg("--").arg(checkout))?;
+    let path = root().join("docs/jsonschemabench.md");
+    std::fs::write(&path, page).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// Installs the clients of the recipes, where their suite looks for them.
