@@ -125,6 +125,7 @@ pub(crate) fn print(reports: &[Report], schemas: usize) {
         grouped(reports[0].masks_us.len()),
         grouped(reports[1].masks_us.len())
     );
+    println!("Machine: {}; one thread.", processor());
     println!();
     println!(
         "| engine | pass | refused | crashed, out of memory or time | wrongly rejected | wrongly accepted | \
@@ -139,6 +140,16 @@ pub(crate) fn print(reports: &[Report], schemas: usize) {
     }
     println!();
     print!("{}", include_str!("closing.md"));
+}
+
+/// The processor's name, where the system tells it.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| {
+        let (field, value) = line.split_once(':')?;
+        (field.trim() == "model name").then(|| value.trim().to_owned())
+    });
+    name.unwrap_or_else(|| "unknown processor".to_owned())
 }
 
 /// The median and the 99th percentile of times in microseconds.
