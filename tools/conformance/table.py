@@ -5,6 +5,7 @@ HEAD = """# Test suites of other projects
 
 Written by `cargo xtask conformance`, which runs each suite as its authors published it, against a server with the built-in model.
 The command fails if a test fails that is not listed below, or if a listed one passes (`tools/conformance/known.toml`).
+Schemas with instances have [a page of their own](jsonschemabench.md).
 
 | suite | version | passed | failed, for a reason below | skipped |
 |---|---|---|---|---|

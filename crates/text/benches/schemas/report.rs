@@ -117,7 +117,7 @@ impl Report {
 
 /// Prints the page.
 pub(crate) fn print(reports: &[Report], schemas: usize) {
-    println!("{}", include_str!("opening.md").trim_end());
+    println!("{}", include_str!("opening.txt").trim_end());
     println!();
     println!(
         "This run: {} schemas; {} masks as written, {} with closed objects.",
@@ -139,7 +139,7 @@ pub(crate) fn print(reports: &[Report], schemas: usize) {
         println!("| {engine} | {} |", figures.join(" | "));
     }
     println!();
-    print!("{}", include_str!("closing.md"));
+    print!("{}", include_str!("closing.txt"));
 }
 
 /// The processor's name, where the system tells it.
