@@ -105,7 +105,7 @@ fn complete_answer_is_valid_under_each_schema() {
 fn other_structured_outputs_hold_streamed_and_non_streaming() {
     let rig = Rig::with(any_token(), config());
     type Valid = fn(&str) -> bool;
-    let rows: [(Value, Valid); 6] = [
+    let rows: [(Value, Valid); 7] = [
         (
             json!({"guided_choice": ["yes", "no", "\u{20AC} and more"]}),
             |text| ["yes", "no", "\u{20AC} and more"].contains(&text),
@@ -116,6 +116,10 @@ fn other_structured_outputs_hold_streamed_and_non_streaming() {
         (
             json!({"structured_outputs": {"grammar": "start: \"a\" \"b\"* \"c\""}}),
             |text| text.starts_with('a') && text.ends_with('c'),
+        ),
+        (
+            json!({"grammar": "root ::= \"a\" [b-d]{0,3} \"d\" # GBNF, which is not greedy"}),
+            |text| text.starts_with('a') && text.ends_with('d'),
         ),
         (
             json!({"guided_choice": ["hello world, STOP"], "logprobs": true, "top_logprobs": 2}),
@@ -203,7 +207,7 @@ fn unsupported_schema_is_rejected_with_its_path() {
         (json!({"guided_regex": "(["}), "guided_regex"),
         (json!({"guided_regex": "a{1000000}"}), "guided_regex"),
         (json!({"guided_choice": ["a", ""]}), "guided_choice[1]"),
-        (json!({"grammar": "root ::= \"a\""}), "grammar"),
+        (json!({"grammar": "root ::= root \"a\""}), "grammar"),
         (
             json!({"guided_regex": "a", "guided_json": {}}),
             "guided_regex",

@@ -1,6 +1,7 @@
 //! Sources of grammars.
 
 use super::error::GrammarError;
+use super::gbnf;
 use super::json_schema::BoundedSchema;
 use super::lark_source;
 use super::limits::GRAMMAR_BYTES_MAX;
@@ -25,7 +26,7 @@ pub enum GrammarSource {
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// Text derived from the rule `start`, in llguidance's dialect of Lark.
+    /// Text derived from the rule `start` in llguidance's dialect of Lark, or from the rule `root` in GBNF.
     Lark(String),
     /// Calls of these tools in a family's syntax, after the opening delimiter. No request has such a source.
     #[serde(skip)]
@@ -95,11 +96,9 @@ impl GrammarSource {
             Self::Choice(choices) => other(TopLevelGrammar::from_lark(lark_of(choices)?)),
             Self::Lark(lark) => {
                 bounded(lark)?;
-                if lark.contains("::=") {
-                    return Err(GrammarError::whole(
-                        "is in GBNF (\"::=\"), which is not understood; write it in Lark, \
-                         where a rule is \"name: ...\" and the first one is \"start\"",
-                    ));
+                if gbnf::is_gbnf(lark) {
+                    let translated = gbnf::to_lark(lark)?;
+                    return Ok(CheckedSource::Lark(TopLevelGrammar::from_lark(translated)));
                 }
                 lark_source::check(lark)?;
                 Ok(CheckedSource::Lark(TopLevelGrammar::from_lark(

@@ -19,6 +19,7 @@
 mod closed_objects;
 mod compiled_grammar;
 mod error;
+mod gbnf;
 mod grammar_cache;
 mod grammar_compiler;
 mod grammar_matcher;
@@ -41,6 +42,9 @@ mod white_space;
 pub use closed_objects::CLOSED_NAMES_MAX;
 pub use compiled_grammar::Grammar;
 pub use error::GrammarError;
+pub use gbnf::{
+    GBNF_COMPARISONS_MAX, GBNF_DEPTH_MAX, GBNF_REPEAT_MAX, GBNF_RULES_MAX, GBNF_TERMINALS_MAX,
+};
 pub use grammar_cache::{GRAMMARS_MAX, REFUSALS_MAX};
 pub use grammar_compiler::{COMPILE_STACK_BYTES, GrammarCompiler};
 pub use grammar_matcher::{GrammarMatcher, MatcherError};

@@ -88,7 +88,11 @@ fn invalid_sources_are_rejected_with_reason() {
             "[1]",
             "empty",
         ),
-        (GrammarSource::Lark("root ::= \"yes\"".into()), "", "Lark"),
+        (
+            GrammarSource::Lark("root ::= \"yes".into()),
+            "",
+            "line 1, column 10",
+        ),
         (GrammarSource::Lark("start: unknown".into()), "", "unknown"),
     ] {
         refused(&source, place, why);

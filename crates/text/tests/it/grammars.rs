@@ -1,6 +1,7 @@
 //! Answers sampled under grammars: every complete answer is valid.
 
 mod closed_objects;
+mod gbnf;
 mod hostile;
 mod tiny;
 mod white_space;

@@ -273,7 +273,7 @@ fn choices() -> Value {
 }
 
 fn grammar() -> Value {
-    json!({"type": "string", "description": "a Lark grammar"})
+    json!({"type": "string", "description": "a grammar in GBNF or Lark"})
 }
 
 fn tool_choice() -> Value {
