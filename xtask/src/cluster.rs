@@ -56,9 +56,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         .arg(root().join("tools/cluster").join(script))
         .arg(&binary)
         .arg(home.join("run"))
-        .args(
-            args.iter().filter(|arg| !is_ours(arg)),
-        )
+        .args(args.iter().filter(|arg| !is_ours(arg)))
         .arg("--nats")
         .args(&servers)
         .env("NGINX", &nginx);

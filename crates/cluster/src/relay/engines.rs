@@ -162,7 +162,7 @@ mod tests {
             rows_max: 8,
             logit_rows_max: 8,
         };
-        let (_handle, inbox) = remote_handle((dims, 0), EngineConfig::default(), now).unwrap();
+        let (_handle, inbox) = remote_handle(dims, EngineConfig::default(), now).unwrap();
         let model = RelayedModel {
             key: "model".into(),
             identity: identity("w", ""),

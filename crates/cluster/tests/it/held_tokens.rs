@@ -199,7 +199,7 @@ async fn start_relay(
         hearing: Arc::clone(hearing),
     };
     let driver = RelayDriver::start(link, RelayConfig::default()).await;
-    let (handle, inbox) = remote_handle((DIMS, 0), EngineConfig::default(), now()).unwrap();
+    let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), now()).unwrap();
     let model = RelayedModel {
         key: "model".into(),
         identity: ContentIdentity::default(),

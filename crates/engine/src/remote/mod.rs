@@ -31,19 +31,43 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-/// Opens a handle whose requests a relay takes. `dims` and `hidden_dim` are those of the model on the engines; with a
-/// `hidden_dim` of 0 there are no embeddings. Times in [`crate::Progress`] count from `epoch`.
+/// A model on engines of other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteModel {
+    /// Sizes.
+    pub dims: Dims,
+    /// Entries of a hidden state; 0: there are no embeddings.
+    pub hidden_dim: usize,
+    /// Whether tokens attend to earlier tokens only; see [`model::Forward::is_causal`].
+    pub is_causal: bool,
+}
+
+impl From<Dims> for RemoteModel {
+    /// A model that generates text, without embeddings.
+    fn from(dims: Dims) -> Self {
+        Self {
+            dims,
+            hidden_dim: 0,
+            is_causal: true,
+        }
+    }
+}
+
+/// Opens a handle whose requests a relay takes. Times in [`crate::Progress`] count from `epoch`.
 ///
 /// # Errors
-/// A bound of `config`, or of `dims`, is too small.
+/// A bound of `config`, or of the model's sizes, is too small.
 pub fn remote_handle(
-    (dims, hidden_dim): (Dims, usize),
+    model: impl Into<RemoteModel>,
     config: EngineConfig,
     epoch: Instant,
 ) -> Result<(Handle, RemoteInbox), ConfigError> {
-    config.check(&dims)?;
-    let mut inbox = Inbox::new(dims, None, config, epoch);
-    (inbox.is_remote, inbox.hidden_dim) = (true, hidden_dim);
+    let model = model.into();
+    config.check(&model.dims)?;
+    let mut inbox = Inbox::new(model.dims, None, config, epoch);
+    inbox.is_remote = true;
+    inbox.hidden_dim = model.hidden_dim;
+    inbox.is_causal = model.is_causal;
     inbox.adapters = usize::MAX;
     let inbox = Arc::new(inbox);
     let handle = Handle::reuse_or_open(&mut Weak::new(), &inbox);

@@ -39,7 +39,7 @@ fn epoch() -> Instant {
 
 fn bench(config: EngineConfig) -> Bench {
     let now = epoch();
-    let (handle, inbox) = remote_handle((DIMS, HIDDEN_DIM), config, now).unwrap();
+    let (handle, inbox) = remote_handle(embedding::decoder(), config, now).unwrap();
     let limits = PoolLimits { segments_max: 4096 };
     Bench {
         handle,

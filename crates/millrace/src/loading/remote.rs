@@ -13,7 +13,8 @@ use cluster::messages::VECTOR_ENTRIES_MAX;
 use cluster::node::{EngineSearch, Relaying};
 use cluster::relay::RelayedModel;
 use engine::Handle;
-use engine::remote::{RemoteInbox, remote_handle};
+use engine::remote::{RemoteInbox, RemoteModel, remote_handle};
+use model::encoder::{EncoderConfig, EncoderKind};
 use model::{Dims, ModelFiles, PAGE_TOKENS, PAGES_MAX};
 use server::{EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelIdentity};
 use std::sync::Arc;
@@ -73,10 +74,10 @@ pub(crate) fn load_remote(
         }
         EngineChoice::AnyOf(keys) => find_engine(cluster, keys, &search)?,
     };
-    let context_max = model.context_max(Some(engines_context), settings)?;
+    let served = model.served(Some(engines_context), settings)?;
+    let context_max = served.dims.context_max;
     tracing::info!(context_max, "an engine serves model {key:?}");
-    let (engine, inbox) =
-        model.open_handle((context_max, model.hidden_dim(settings)?), settings)?;
+    let (engine, inbox) = open_handle(served, settings)?;
     let relaying = cluster.relay(RelayedModel {
         key: key.clone(),
         identity: content_identity(&model.identity),
@@ -103,9 +104,25 @@ pub(crate) fn load_upstream(
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedEngine, Failure> {
     let model = WeightlessModel::read(source, settings, report)?;
-    let context_max = model.context_max(upstreams.wait_until_usable(), settings)?;
+    if !ModelPurpose::of(&model.files).is_causal {
+        return Err(Failure::user(format!(
+            "{} is an encoder ({}), which generates no text, and upstreams compute no embeddings: serve it without --upstream",
+            source.name,
+            model
+                .files
+                .metadata()
+                .str("general.architecture")
+                .unwrap_or_default()
+        )));
+    }
+    let served = model.served(upstreams.wait_until_usable(), settings)?;
+    let context_max = served.dims.context_max;
     tracing::info!(context_max, "an upstream serves model {:?}", source.name);
-    let (engine, inbox) = model.open_handle((context_max, 0), settings)?;
+    let without_embeddings = RemoteModel {
+        hidden_dim: 0,
+        ..served
+    };
+    let (engine, inbox) = open_handle(without_embeddings, settings)?;
     let loaded = model.into_loaded(source, engine, context_max, settings);
     upstreams.relay(UpstreamModel {
         eos: Arc::clone(&loaded.handle.eos),
@@ -129,14 +146,6 @@ impl WeightlessModel {
         report: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, Failure> {
         let files = source.open(settings.model.quantize)?;
-        if !ModelPurpose::of(&files).is_causal {
-            let family = files.metadata().str("general.architecture");
-            return Err(Failure::user(format!(
-                "{} is an encoder ({}), which a gateway does not serve: a server of the role all does",
-                source.name,
-                family.unwrap_or_default()
-            )));
-        }
         let mut report = |phase| {
             report(LoadProgress {
                 phase,
@@ -160,29 +169,30 @@ impl WeightlessModel {
         })
     }
 
-    /// The context that the model has here and there.
-    fn context_max(&self, there: Option<usize>, settings: &Settings) -> Result<usize, Failure> {
-        let own = self.files.config(settings.model.context);
-        let own = own.map_err(Failure::user)?.context_max;
-        Ok(there.map_or(own, |there| there.min(own)))
-    }
-
-    /// Entries of the vectors that engines give; 0: they are too long for messages.
-    fn hidden_dim(&self, settings: &Settings) -> Result<usize, Failure> {
-        let own = self.files.config(settings.model.context);
-        match own.map_err(Failure::user)?.hidden_dim() {
-            dim @ 0..=VECTOR_ENTRIES_MAX => Ok(dim),
-            _ => Ok(0),
-        }
-    }
-
-    fn open_handle(
-        &self,
-        (context_max, hidden_dim): (usize, usize),
-        settings: &Settings,
-    ) -> Result<(Handle, RemoteInbox), Failure> {
-        let dims = remote_dims(&self.files, context_max, settings)?;
-        remote_handle((dims, hidden_dim), engine_config(settings), now()).map_err(Failure::user)
+    /// The model on engines, or at a server of somebody else, whose context is `there`.
+    fn served(&self, there: Option<usize>, settings: &Settings) -> Result<RemoteModel, Failure> {
+        let (files, own) = (&self.files, settings.model.context);
+        let (context_max, hidden_dim, is_causal) = match EncoderKind::of(files.metadata()) {
+            Some(kind) => {
+                let config = EncoderConfig::from_gguf(files.metadata(), kind, own);
+                let config = config.map_err(Failure::user)?;
+                (config.context_max, config.hidden_dim(files), false)
+            }
+            None => {
+                let config = files.config(own).map_err(Failure::user)?;
+                (config.context_max, config.hidden_dim(), config.is_causal())
+            }
+        };
+        let context_max = there.map_or(context_max, |there| there.min(context_max));
+        Ok(RemoteModel {
+            dims: remote_dims(files, context_max, settings)?,
+            // Longer vectors have no place in a message.
+            hidden_dim: match hidden_dim {
+                0..=VECTOR_ENTRIES_MAX => hidden_dim,
+                _ => 0,
+            },
+            is_causal,
+        })
     }
 
     fn into_loaded(
@@ -204,6 +214,10 @@ impl WeightlessModel {
             relay: None,
         }
     }
+}
+
+fn open_handle(served: RemoteModel, settings: &Settings) -> Result<(Handle, RemoteInbox), Failure> {
+    remote_handle(served, engine_config(settings), now()).map_err(Failure::user)
 }
 
 /// The first of these names under which an engine has the content, and the engine's context.

@@ -204,8 +204,15 @@ impl ModelStore {
     }
 }
 
+/// The folder of sentence-transformers' pooling, beside safetensors.
+const POOLING: &str = "1_Pooling";
+
 /// Removes the files of a model of safetensors, and the folder, if then empty.
 fn remove_folder(folder: &Path) -> io::Result<()> {
+    let pooling = folder.join(POOLING);
+    if std::fs::symlink_metadata(&pooling).is_ok_and(|found| found.is_dir()) {
+        remove_folder(&pooling)?;
+    }
     let is_part = |path: &Path| {
         let ending = path.extension().and_then(|ending| ending.to_str());
         matches!(ending, Some("safetensors" | "json" | "jinja")) && path.is_file()

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// A model and three adapters, written to a folder.
-struct Files {
+pub(crate) struct AdapterFiles {
     folder: Folder,
 }
 
-impl Files {
-    fn new() -> Self {
-        let folder = Folder::new("adapters");
+impl AdapterFiles {
+    pub(crate) fn new(folder: &str) -> Self {
+        let folder = Folder::new(folder);
         let spec = SynthSpec::preset("tiny-llama").unwrap();
         spec.create(None, &folder.0.join("tiny.gguf")).unwrap();
         for (name, seed, rank) in [("a", 1, 4), ("b", 2, 8), ("c", 3, 4)] {
@@ -27,7 +27,7 @@ impl Files {
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.folder.0.join(name).display().to_string()
     }
 
@@ -46,7 +46,7 @@ fn body(reply: &str, status: u16) -> Value {
 }
 
 /// The answer's text to a request with these fields beside prompt and length.
-fn answer(serving: &Serving, fields: &Value) -> String {
+pub(crate) fn answer(serving: &Serving, fields: &Value) -> String {
     let mut request =
         json!({"prompt": "The mill", "max_tokens": 24, "temperature": 0, "ignore_eos": true});
     let more = fields.as_object().unwrap().clone();
@@ -57,7 +57,7 @@ fn answer(serving: &Serving, fields: &Value) -> String {
 
 #[test]
 fn adapters_are_used_by_field_by_name_and_by_default() {
-    let files = Files::new();
+    let files = AdapterFiles::new("adapters");
     let plain = answer(&files.serve(&[]), &json!({}));
     let serving = files.serve(&[
         "--lora-scaled".into(),
@@ -106,7 +106,7 @@ fn adapters_are_used_by_field_by_name_and_by_default() {
 
 #[test]
 fn adapters_are_listed_as_models() {
-    let files = Files::new();
+    let files = AdapterFiles::new("adapters-listed");
     let serving = files.serve(&[
         "--lora-modules".into(),
         format!("sql={}", files.path("b.gguf")),
@@ -142,7 +142,7 @@ fn adapters_are_listed_as_models() {
 
 #[test]
 fn default_scales_are_set_while_serving() {
-    let files = Files::new();
+    let files = AdapterFiles::new("adapters-defaults");
     let serving = files.serve(&[
         "--lora".into(),
         format!("{},second={}", files.path("a.gguf"), files.path("b.gguf")),
@@ -174,7 +174,7 @@ fn default_scales_are_set_while_serving() {
 
 #[test]
 fn unknown_adapters_are_refused_as_unknown_models_and_fields() {
-    let files = Files::new();
+    let files = AdapterFiles::new("adapters-unknown");
     let serving = files.serve(&[
         "--lora-modules".into(),
         format!("sql={}", files.path("b.gguf")),
@@ -198,7 +198,7 @@ fn unknown_adapters_are_refused_as_unknown_models_and_fields() {
 
 #[test]
 fn adapter_is_used_on_the_terminal() {
-    let files = Files::new();
+    let files = AdapterFiles::new("adapters-terminal");
     let (model, adapter) = (files.path("tiny.gguf"), files.path("a.gguf"));
     let run = |more: &[&str]| {
         let mut args = vec![
@@ -226,7 +226,7 @@ fn refusal(args: &[&str]) -> String {
 
 #[test]
 fn bad_adapters_end_the_start_with_one_line() {
-    let files = Files::new();
+    let files = AdapterFiles::new("adapters-bad");
     let (model, other) = (files.path("tiny.gguf"), files.path("other.gguf"));
     let wide = SynthSpec {
         dim: 128,

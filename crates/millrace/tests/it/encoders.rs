@@ -1,5 +1,6 @@
 //! Encoders: a synthetic one is written, inspected and served.
 
+use crate::support::folder::both_of_encoder;
 use crate::support::{Folder, Serving, millrace, stdout};
 use serde_json::{Value, json};
 
@@ -230,4 +231,34 @@ fn models_that_rank_nothing_reject_rerank() {
     let request = json!({"query": "a", "documents": ["b"]}).to_string();
     let error = body(&serving.post("/v1/rerank", &request), 400).to_string();
     assert!(error.contains("model: is no reranker"), "{error}");
+}
+
+/// Replies to texts and to a query with documents, of a model in a folder or a file.
+fn replies(path: &std::path::Path, route: &str, request: &Value) -> Value {
+    let path = path.display().to_string();
+    let args = ["serve", &path, "--bind", "127.0.0.1:0", "--name", "it"];
+    let serving = Serving::start(&args);
+    body(&serving.post(route, &request.to_string()), 200)
+}
+
+#[test]
+fn folder_of_an_encoder_answers_as_the_gguf_of_the_same_weights() {
+    let texts = json!(["the cat", "a mill in the river, [SEP] and?", "zéro"]);
+    for (preset, route, request) in [
+        ("tiny-bert", "/v1/embeddings", json!({"input": texts})),
+        (
+            "tiny-bert-rank",
+            "/v1/rerank",
+            json!({"query": "the mill", "documents": texts}),
+        ),
+        ("tiny-nomic-bert", "/v1/embeddings", json!({"input": texts})),
+    ] {
+        let (saved, bytes) = both_of_encoder(preset);
+        let folder = Folder::new("encoder-gguf");
+        let file = folder.0.join("encoder.gguf");
+        std::fs::write(&file, bytes).unwrap();
+        let expected = replies(&file, route, &request);
+        let found = replies(&saved.folder, route, &request);
+        assert_eq!(found, expected, "{preset}");
+    }
 }

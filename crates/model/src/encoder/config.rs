@@ -1,10 +1,12 @@
 //! Configuration of an encoder, typed and checked, from a file's metadata.
 
 use super::kind::EncoderKind;
+use crate::ModelFiles;
 use crate::config::keys::Keys;
 use crate::config::state_head::{POOLING_RANK, SCORES};
 use crate::config::{self, ConfigError, ExpertsConfig, HeadSizes, limits};
 use crate::gguf::{Gguf, Value};
+use crate::safetensors::separator::SEPARATOR_KEY;
 use kernels::{KvKind, KvShape, RopePairs, RopeSpec};
 
 /// Base of the rope's frequencies where the file names none.
@@ -108,6 +110,14 @@ impl EncoderConfig {
         })
     }
 
+    /// Entries of what the model gives of a text: of a hidden state, or the scores of a classification head.
+    pub fn hidden_dim(&self, files: &ModelFiles) -> usize {
+        match self.ranks {
+            true => files.tensor(SCORES).map_or(0, |scores| scores.rows()),
+            false => self.dim,
+        }
+    }
+
     /// Whether the feed-forward part has a gate.
     pub fn is_gated(&self) -> bool {
         self.kind == EncoderKind::NomicBert
@@ -144,7 +154,10 @@ impl EncoderConfig {
 
 /// The token between two texts: the separator of BERT's vocabularies.
 fn separator(gguf: &Gguf) -> Option<u32> {
-    let vocabulary = gguf.tokenizer().ok()?;
+    let Ok(vocabulary) = gguf.tokenizer() else {
+        // Safetensors have no vocabulary among their keys.
+        return gguf.u32(SEPARATOR_KEY).ok();
+    };
     let mut tokens = vocabulary.tokens.clone();
     let by_text = tokens.position(|token| token.as_str() == Some("[SEP]"));
     let by_text = by_text.and_then(|id| u32::try_from(id).ok());

@@ -1,8 +1,13 @@
 //! Conversion of stored tensors at load: row order, norms, format.
 
+use super::family::Family;
+use super::header::TensorShape;
 use super::hyperparameters::{Described, is_gemma};
 use crate::Architecture;
 use kernels::Format;
+
+/// GGUF's name for learned positions.
+const POSITIONS: &str = "position_embd.weight";
 
 /// Target format of matrices quantized at load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +33,47 @@ pub(super) enum Change {
     },
     /// Adds 1 to stored values.
     PlusOne,
+    /// Leaves out so many rows at the beginning.
+    Without {
+        /// Rows that no token has.
+        rows: usize,
+    },
 }
 
 impl Change {
     /// The conversion for a tensor with this GGUF name and shape.
     pub(super) fn of(described: &Described, name: &str, dims: &[u64]) -> Result<Self, String> {
-        let gemma = is_gemma(described.architecture);
-        if gemma && name.ends_with("norm.weight") {
+        let Family::Decoder(architecture) = described.family else {
+            return Self::of_encoder(described.padded_positions, name, dims);
+        };
+        if is_gemma(architecture) && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
         }
         let heads = [described.heads, described.kv_heads].map(|heads| heads as usize);
         let rows = dims.last().copied().unwrap_or_default() as usize;
-        Self::turned(described.architecture, heads, name, rows)
+        Self::turned(architecture, heads, name, rows)
+    }
+
+    fn of_encoder(padded: usize, name: &str, dims: &[u64]) -> Result<Self, String> {
+        if padded == 0 || name != POSITIONS {
+            return Ok(Self::None);
+        }
+        let rows = dims.last().copied().unwrap_or_default() as usize;
+        match rows > padded {
+            true => Ok(Self::Without { rows: padded }),
+            false => Err(format!(
+                "has {rows} rows, must have more than `pad_token_id`, {}",
+                padded - 1
+            )),
+        }
+    }
+
+    /// The shape in GGUF.
+    pub(super) fn shape(self, dims: TensorShape) -> TensorShape {
+        match self {
+            Self::Without { rows } => dims.without(rows as u64),
+            _ => dims,
+        }
     }
 
     /// The conversion of a matrix of `rows` rows, in a model with these numbers of query heads and of key heads.
@@ -93,8 +127,10 @@ pub(super) fn format(
     let (Some(quantize), [cols, _] | [cols, _, _]) = (quantize, dims) else {
         return stored;
     };
-    if name.contains(".ffn_gate_inp.") {
-        return stored; // the router is f32
+    // Routers are f32, and what is added to embeddings, or scores documents, is small.
+    let is_kept = ["position_embd.", "token_types.", "cls."];
+    if name.contains(".ffn_gate_inp.") || is_kept.iter().any(|kept| name.starts_with(kept)) {
+        return stored;
     }
     // Errors in the vocabulary projection directly affect the logits, so the projection gets more bits, as in
     // llama.cpp.

@@ -6,8 +6,12 @@ use super::gguf_keys::GgufKeys;
 use crate::Architecture;
 
 /// Writes the keys of experts, and rejects what they cannot do.
-pub(super) fn read(fields: &Fields<'_>, keys: &mut GgufKeys) -> Result<(), SafetensorsError> {
-    let count = match keys.architecture {
+pub(super) fn read(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+    keys: &mut GgufKeys,
+) -> Result<(), SafetensorsError> {
+    let count = match architecture {
         Architecture::Llama => match fields.number("num_local_experts")? {
             Some(count) => count,
             None => return Ok(()),
@@ -39,10 +43,7 @@ pub(super) fn read(fields: &Fields<'_>, keys: &mut GgufKeys) -> Result<(), Safet
         "expert_used_count",
         fields.need_number("num_experts_per_tok")?,
     );
-    if matches!(
-        keys.architecture,
-        Architecture::Qwen3Moe | Architecture::Olmoe
-    ) {
+    if matches!(architecture, Architecture::Qwen3Moe | Architecture::Olmoe) {
         let normalized = fields.flag("norm_topk_prob")?.unwrap_or(false);
         keys.flag("expert_weights_norm", normalized);
     }

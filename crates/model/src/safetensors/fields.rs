@@ -33,15 +33,20 @@ impl ConfigFile {
     }
 
     pub(super) fn fields(&self) -> Fields<'_> {
-        Fields {
-            path: &self.path,
-            inside: String::new(),
-            object: &self.object,
-        }
+        Fields::new(&self.path, &self.object)
     }
 }
 
 impl<'a> Fields<'a> {
+    /// The fields of another file of the folder.
+    pub(super) fn new(path: &'a Path, object: &'a Map<String, Value>) -> Self {
+        Self {
+            path,
+            inside: String::new(),
+            object,
+        }
+    }
+
     /// The value of a field; `None` for null.
     pub(super) fn get(&self, field: &str) -> Option<&'a Value> {
         self.object.get(field).filter(|value| !value.is_null())

@@ -1,11 +1,11 @@
 //! GGUF keys of an architecture, derived from `config.json`.
 
-use crate::Architecture;
 use crate::gguf::GgufWriter;
 
 /// The GGUF keys of one architecture, under construction.
 pub(super) struct GgufKeys {
-    pub(super) architecture: Architecture,
+    /// The architecture's name.
+    pub(super) name: &'static str,
     pub(super) out: GgufWriter,
 }
 
@@ -27,6 +27,6 @@ impl GgufKeys {
     }
 
     pub(super) fn full(&self, key: &str) -> String {
-        format!("{}.{key}", self.architecture)
+        format!("{}.{key}", self.name)
     }
 }

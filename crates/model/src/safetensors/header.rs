@@ -225,6 +225,14 @@ impl TensorShape {
         self
     }
 
+    /// The shape with so many fewer of the last dimension.
+    pub(super) fn without(mut self, count: u64) -> Self {
+        if let Some(last) = self.dims[..usize::from(self.len)].last_mut() {
+            *last -= count;
+        }
+        self
+    }
+
     /// A shape with one dimension.
     pub(super) fn one(len: u64) -> Self {
         Self::of([len])

@@ -5,8 +5,10 @@
 //! unsupported computation are rejected.
 
 use super::SafetensorsError;
+use super::family::Family;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
+use super::pooling::POOLING_KEY;
 use super::{experts, rope};
 use crate::Architecture;
 use crate::config::traits::RopeLayers;
@@ -50,45 +52,31 @@ const OTHERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Model classes of transformers that these decoders implement.
-const CLASSES: &[(&str, Architecture)] = &[
-    ("LlamaForCausalLM", Architecture::Llama),
-    ("MistralForCausalLM", Architecture::Llama),
-    ("Qwen2ForCausalLM", Architecture::Qwen2),
-    ("Qwen3ForCausalLM", Architecture::Qwen3),
-    ("Gemma2ForCausalLM", Architecture::Gemma2),
-    ("Gemma3ForCausalLM", Architecture::Gemma3),
-    ("Phi3ForCausalLM", Architecture::Phi3),
-    ("GemmaForCausalLM", Architecture::Gemma),
-    ("GraniteForCausalLM", Architecture::Granite),
-    ("SmolLM3ForCausalLM", Architecture::SmolLm3),
-    ("Olmo2ForCausalLM", Architecture::Olmo2),
-    ("Ernie4_5ForCausalLM", Architecture::Ernie45),
-    ("MixtralForCausalLM", Architecture::Llama),
-    ("Qwen3MoeForCausalLM", Architecture::Qwen3Moe),
-    ("OlmoeForCausalLM", Architecture::Olmoe),
-    ("GraniteMoeForCausalLM", Architecture::GraniteMoe),
-    ("GptOssForCausalLM", Architecture::GptOss),
-];
-
-/// A decoder as `config.json` describes the decoder.
+/// A model as `config.json` describes the model.
 pub(super) struct Described {
-    pub(super) architecture: Architecture,
+    pub(super) family: Family,
     /// Whether the embedding is also the vocabulary projection.
     pub(super) tied: bool,
+    /// Whether the model was made for embeddings or scores, and may lack the projection.
+    pub(super) is_embedding: bool,
     pub(super) vocab: u32,
     pub(super) heads: u32,
     pub(super) kv_heads: u32,
+    /// Rows at the beginning of the learned positions that no token has.
+    pub(super) padded_positions: usize,
     /// Tensors that GGUF has and `config.json` describes: `(name, values)`.
     pub(super) made: Vec<(&'static str, Vec<f32>)>,
     pub(super) keys: GgufWriter,
 }
 
-/// Reads the relevant fields of `config.json`.
-pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsError> {
-    let architecture = architecture(fields)?;
+/// Reads the relevant fields of a decoder's `config.json`. `pooling`: the number that other files of the folder give.
+pub(super) fn describe(
+    architecture: Architecture,
+    fields: &Fields<'_>,
+    pooling: Option<u32>,
+) -> Result<Described, SafetensorsError> {
     let mut keys = GgufKeys {
-        architecture,
+        name: architecture.name(),
         out: GgufWriter::new(),
     };
     keys.out.str("general.architecture", architecture.name());
@@ -115,10 +103,15 @@ pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsErro
     windows(fields, architecture, &mut keys)?;
     caps(fields, architecture, &mut keys)?;
     multipliers(fields, architecture, &mut keys)?;
-    experts::read(fields, &mut keys)?;
+    experts::read(fields, architecture, &mut keys)?;
+    if let Some(pooling) = pooling {
+        keys.number(POOLING_KEY, pooling);
+    }
     let made = rope::read(fields, architecture, head_dim, &mut keys)?;
     Ok(Described {
-        architecture,
+        family: Family::Decoder(architecture),
+        is_embedding: pooling.is_some(),
+        padded_positions: 0,
         tied: match fields.flag("tie_word_embeddings")? {
             Some(tied) => tied,
             None => is_gemma(architecture),
@@ -145,29 +138,6 @@ pub(super) fn is_gemma(architecture: Architecture) -> bool {
         architecture,
         Architecture::Gemma | Architecture::Gemma2 | Architecture::Gemma3
     )
-}
-
-/// Whether models of this architecture load from safetensors.
-pub(super) fn is_loaded(architecture: Architecture) -> bool {
-    CLASSES.iter().any(|(_, known)| *known == architecture)
-}
-
-fn architecture(fields: &Fields<'_>) -> Result<Architecture, SafetensorsError> {
-    const FIELD: &str = "architectures";
-    let named = fields.texts(FIELD)?.unwrap_or_default();
-    let Some(first) = named.first() else {
-        return Err(fields.missing(FIELD));
-    };
-    let known = CLASSES.iter().find(|(class, _)| class == first);
-    known.map(|(_, architecture)| *architecture).ok_or_else(|| {
-        let all: Vec<&str> = CLASSES.iter().map(|(class, _)| *class).collect();
-        let first: String = first.chars().take(64).collect();
-        let all = all.join(", ");
-        fields.wrong(
-            FIELD,
-            format!("is {first}, which is not supported; supported are {all}"),
-        )
-    })
 }
 
 fn head_dim(

@@ -7,6 +7,12 @@
 /// Bytes of `config.json`. Real files have one to thirty thousand.
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
+/// Bytes of `tokenizer.json`; the tokenizer has the same bound.
+pub const TOKENIZER_BYTES_MAX: u64 = 1 << 28;
+
+/// Modules in `modules.json`. Real files have two to five.
+pub const MODULES_MAX: u64 = 16;
+
 /// Bytes of `model.safetensors.index.json`. The largest files have some ten million.
 pub const INDEX_BYTES_MAX: u64 = 1 << 25;
 

@@ -1,7 +1,7 @@
 //! Loading of a tensor's bytes: reordered, converted and quantized.
 
 use super::conversion::Change;
-use super::{Data, Safetensors, names};
+use super::{Data, Safetensors};
 use crate::LoadError;
 use half::{bf16, f16};
 use kernels::{Format, NonFiniteWeight, Pool, requantize_rows};
@@ -44,6 +44,11 @@ impl Safetensors {
             [cols, _] | [cols, _, _] => *cols as usize,
             _ => 1,
         };
+        let raw = match tensor.change {
+            // In range: the shape was checked with the conversion.
+            Change::Without { rows } => &raw[rows * cols * from.block_bytes()..],
+            _ => raw,
+        };
         let row_of = |row| tensor.change.row_of(row);
         requantize_rows(pool, (from, raw), cols, to, row_of)
             .map(Cow::Owned)
@@ -76,7 +81,7 @@ impl Safetensors {
                 let file = shard.path.file_name().unwrap_or_default();
                 format!("{}: {}", file.display(), entry.name)
             }
-            None => names::stored(self.architecture, name).unwrap_or_else(|| name.to_owned()),
+            None => self.family.stored(name).unwrap_or_else(|| name.to_owned()),
         }
     }
 

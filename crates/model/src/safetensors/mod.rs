@@ -4,6 +4,9 @@
 //! header      one file: a JSON header and mapped bytes   fields           typed access to config.json
 //! shards      the files of a model                       hyperparameters  config.json as GGUF keys
 //! names       stored and GGUF names of tensors           rope             rotary embedding of config.json
+//! family      decoders and encoders                      encoder_classes  names of encoders' tensors
+//! pooling     pooling of sentence-transformers           encoder_fields   config.json of encoders as GGUF keys
+//! separator   the separator of BERT's vocabularies
 //! conversion  row order, norms and format at load        gguf_keys        GGUF keys under construction
 //! load        bytes of a tensor                          experts          experts of config.json
 //! gpt_oss     sinks, and experts in MXFP4                peft             low-rank adapters of PEFT
@@ -17,8 +20,11 @@
 //! `vocab_size` rows; every length was first compared with a named bound of [`limits`].
 
 mod conversion;
+mod encoder_classes;
+mod encoder_fields;
 mod error;
 mod experts;
+mod family;
 mod fields;
 mod gguf_keys;
 mod gpt_oss;
@@ -28,7 +34,9 @@ pub mod limits;
 mod load;
 mod names;
 pub(crate) mod peft;
+mod pooling;
 mod rope;
+pub(crate) mod separator;
 mod shards;
 
 pub use conversion::Quantize;
@@ -36,12 +44,14 @@ pub use error::SafetensorsError;
 pub use fields::CONFIG;
 pub use shards::{INDEX, ONE};
 
+use crate::encoder::EncoderConfig;
 use crate::gguf::{Gguf, TensorKind};
 use crate::tensor_entry::TensorEntry;
-use crate::{Architecture, Config, ConfigError};
+use crate::{Config, ConfigError};
 use conversion::Change;
 use error::What;
-use fields::ConfigFile;
+use family::Family;
+use fields::{ConfigFile, Fields};
 use gpt_oss::ExpertBlocks;
 use header::{HeaderEntry, Shard, StoredTensor, TensorShape};
 use hyperparameters::Described;
@@ -61,7 +71,7 @@ const _: () = {
 /// An opened and checked folder of safetensors.
 #[derive(Debug)]
 pub struct Safetensors {
-    architecture: Architecture,
+    family: Family,
     /// Keys of a GGUF without tensors.
     metadata: Gguf,
     shards: Vec<Shard>,
@@ -101,13 +111,14 @@ impl Safetensors {
     /// The file that is missing or invalid, and the place in the file.
     pub fn open(folder: &Path, quantize: Option<Quantize>) -> Result<Self, SafetensorsError> {
         let config = ConfigFile::read(folder)?;
-        let described = hyperparameters::describe(&config.fields())?;
+        let described = describe(folder, &config.fields())?;
         let metadata = metadata(&described, &config.path)?;
         let shards = shards::open(folder)?;
+        let decoder = described.family.decoder();
         let mut tensors = Vec::new();
         for (number, shard) in shards.iter().enumerate() {
             for (at, entry) in shard.entries.iter().enumerate() {
-                if gpt_oss::is_part(described.architecture, &entry.name) {
+                if decoder.is_some_and(|decoder| gpt_oss::is_part(decoder, &entry.name)) {
                     continue;
                 }
                 let data = Data::Stored {
@@ -117,7 +128,9 @@ impl Safetensors {
                 tensors.extend(tensor(&described, quantize, &shard.path, entry, data)?);
             }
         }
-        tensors.extend(gpt_oss::tensors(described.architecture, &shards)?);
+        if let Some(decoder) = decoder {
+            tensors.extend(gpt_oss::tensors(decoder, &shards)?);
+        }
         tensors.extend(described.made.iter().map(|(name, values)| Tensor {
             name: (*name).to_owned(),
             dims: TensorShape::one(values.len() as u64),
@@ -127,7 +140,7 @@ impl Safetensors {
         }));
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
         let model = Self {
-            architecture: described.architecture,
+            family: described.family,
             metadata,
             shards,
             tensors,
@@ -146,7 +159,7 @@ impl Safetensors {
     /// # Errors
     /// As [`Config::from_gguf`], with fields of `config.json`.
     pub fn config(&self, context_max: Option<usize>) -> Result<Config, ConfigError> {
-        Config::from_gguf(&self.metadata, context_max).map_err(with_fields)
+        Config::from_gguf(&self.metadata, context_max).map_err(|why| with_fields(self.family, why))
     }
 
     /// Bytes of all files with weights.
@@ -198,7 +211,7 @@ impl Safetensors {
                 return Err(SafetensorsError::tensor(&shard.path, &entry.name, why));
             }
         }
-        if !described.tied && self.tensor("output.weight").is_none() {
+        if !described.tied && !described.is_embedding && self.tensor("output.weight").is_none() {
             let why = "is missing, and `tie_word_embeddings` is not true";
             return Err(SafetensorsError::tensor(config, names::HEAD, why));
         }
@@ -229,7 +242,16 @@ impl Tensor {
     }
 }
 
-/// A GGUF's keys without tensors, which describe a supported decoder.
+/// Reads `config.json`, and of sentence-transformers' files those that name a pooling.
+fn describe(folder: &Path, fields: &Fields<'_>) -> Result<Described, SafetensorsError> {
+    let pooling = pooling::read(folder)?;
+    match Family::of(fields)? {
+        Family::Decoder(architecture) => hyperparameters::describe(architecture, fields, pooling),
+        Family::Encoder(class) => encoder_fields::describe(class, fields, (folder, pooling)),
+    }
+}
+
+/// A GGUF's keys without tensors, which describe a supported model.
 fn metadata(described: &Described, path: &Path) -> Result<Gguf, SafetensorsError> {
     let failed = |why: String| SafetensorsError::file(path, why);
     let mut bytes = Vec::new();
@@ -238,15 +260,22 @@ fn metadata(described: &Described, path: &Path) -> Result<Gguf, SafetensorsError
         .write(&mut bytes, |_, _| Ok(()))
         .map_err(|why| failed(why.to_string()))?;
     let gguf = Gguf::from_bytes(bytes).map_err(|why| failed(why.to_string()))?;
-    match Config::from_gguf(&gguf, None) {
-        Ok(_) => Ok(gguf),
-        Err(why) => Err(SafetensorsError::new(path, What::Config(with_fields(why)))),
+    let checked = match described.family {
+        Family::Decoder(_) => Config::from_gguf(&gguf, None).map(|_| ()),
+        Family::Encoder(class) => EncoderConfig::from_gguf(&gguf, class.kind, None).map(|_| ()),
+    };
+    match checked {
+        Ok(()) => Ok(gguf),
+        Err(why) => {
+            let why = with_fields(described.family, why);
+            Err(SafetensorsError::new(path, What::Config(why)))
+        }
     }
 }
 
 /// The error with fields of `config.json` instead of GGUF keys.
-fn with_fields(error: ConfigError) -> ConfigError {
-    error.renamed(|key| match hyperparameters::field_of(key) {
+fn with_fields(family: Family, error: ConfigError) -> ConfigError {
+    error.renamed(|key| match family.field_of(key) {
         Some(field) => format!("{CONFIG}: {field}"),
         None => key.to_owned(),
     })
@@ -261,11 +290,11 @@ fn tensor(
     data: Data,
 ) -> Result<Option<Tensor>, SafetensorsError> {
     let wrong = |why: String| SafetensorsError::tensor(path, &entry.name, why);
-    let name = match names::named(described.architecture, described.tied, &entry.name) {
+    let name = match described.family.named(described.tied, &entry.name) {
         Named::Tensor(name) => name,
         Named::Nothing => return Ok(None),
         Named::Unknown => {
-            let why = format!("has no part in {}", described.architecture);
+            let why = format!("has no part in {}", described.family);
             return Err(wrong(why));
         }
     };
@@ -282,6 +311,7 @@ fn tensor(
     }
     let dims = entry.shape.reversed();
     let change = Change::of(described, &name, dims.as_slice()).map_err(wrong)?;
+    let dims = change.shape(dims);
     let format = conversion::format(
         described.tied,
         quantize,

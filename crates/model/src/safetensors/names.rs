@@ -79,8 +79,14 @@ const MIXTRAL: &[(&str, &str, &str)] = &[
 /// Tables of old files.
 const TABLES: &str = ".rotary_emb.inv_freq";
 
+/// Beginnings of names in files of base models, without the `model.` of models with a projection.
+const BASE: [&str; 3] = ["embed_tokens.", "layers.", "norm."];
+
 /// GGUF's name for a stored tensor. `tied`: the embedding is also the projection.
 pub(super) fn named(architecture: Architecture, tied: bool, stored: &str) -> Named {
+    if BASE.iter().any(|base| stored.starts_with(base)) {
+        return named(architecture, tied, &format!("model.{stored}"));
+    }
     if stored.ends_with(TABLES) || (tied && stored == HEAD) {
         return Named::Nothing;
     }
@@ -128,7 +134,7 @@ fn expert_name(architecture: Architecture, part: &str) -> Option<String> {
     })
 }
 
-fn is_number(text: &str) -> bool {
+pub(super) fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
@@ -279,5 +285,7 @@ mod tests {
         let tables = "model.layers.0.self_attn.rotary_emb.inv_freq";
         assert_eq!(named(Llama, false, tables), Named::Nothing);
         assert_eq!(named(Llama, true, HEAD), Named::Nothing);
+        let base = named(Qwen3, true, "layers.0.mlp.up_proj.weight");
+        assert_eq!(base, Named::Tensor("blk.0.ffn_up.weight".to_owned()));
     }
 }

@@ -1,8 +1,8 @@
 //! Adapters as PEFT saves them: `adapter_config.json` and `adapter_model.safetensors`.
 
 use super::conversion::Change;
+use super::family::is_loaded;
 use super::header::{Shard, StoredTensor};
-use super::hyperparameters::is_loaded;
 use super::limits::CONFIG_BYTES_MAX;
 use super::load::floats;
 use super::names::{self, Named};

@@ -7,6 +7,7 @@ mod architectures;
 mod differing;
 mod embedding_files;
 mod embedding_models;
+mod encoder_safetensors;
 mod encoders;
 mod experts;
 mod gguf_hostile;

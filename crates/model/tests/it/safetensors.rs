@@ -210,3 +210,34 @@ fn newer_rope_and_window_fields_are_read() {
         assert_eq!(load(&saved, None).config(), &old, "{line}");
     }
 }
+
+#[test]
+fn base_model_for_embeddings_needs_no_projection_and_names_its_pooling() {
+    let line = "x preset=tiny-qwen3-embedding mix=F32";
+    let spec = Case::parse(line).unwrap().spec;
+    assert!(spec.tied);
+    let mut tensors = saved::stored(&spec);
+    for tensor in &mut tensors {
+        tensor.name = tensor.name.trim_start_matches("model.").to_owned();
+    }
+    let saved = Saved::empty();
+    saved.put_weights(&tensors, 1);
+    let mut config = saved::config(&spec);
+    config["architectures"] = json!(["Qwen3Model"]);
+    config["tie_word_embeddings"] = json!(false);
+    saved.put("config.json", config.to_string().as_bytes());
+    let why = Safetensors::open(&saved.folder, None).unwrap_err();
+    let why = why.to_string();
+    assert!(why.contains("`tie_word_embeddings` is not true"), "{why}");
+    let modules = json!([{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]);
+    saved.put("modules.json", modules.to_string().as_bytes());
+    std::fs::create_dir(saved.folder.join("1_Pooling")).unwrap();
+    let pooling = json!({"pooling_mode_cls_token": false, "pooling_mode_lasttoken": true});
+    saved.put("1_Pooling/config.json", pooling.to_string().as_bytes());
+    let files = Safetensors::open(&saved.folder, None).unwrap();
+    assert_eq!(files.metadata().u32("qwen3.pooling_type").ok(), Some(3));
+    let mut gguf = try_load(crate::support::bytes(line), 2).unwrap();
+    let mut other = load(&saved, None);
+    assert_eq!(gguf.config(), other.config());
+    assert!(said(&mut gguf) == said(&mut other), "other logits");
+}

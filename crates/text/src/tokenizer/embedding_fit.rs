@@ -46,6 +46,7 @@ impl Tokenizer {
         let ends = ends.iter().copied().filter(is_token);
         self.eos = self.eos.filter(is_token).or(ends.clone().next());
         self.bos = self.bos.filter(is_token);
+        self.prompt_end = self.prompt_end.filter(is_token);
         self.ends.retain(is_token);
         self.ends.extend(ends);
         self.ends.sort_unstable();

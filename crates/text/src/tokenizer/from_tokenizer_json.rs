@@ -14,6 +14,9 @@ use std::collections::HashMap;
 /// Largest file in bytes. The largest in use have 35 MB.
 const JSON_BYTES_MAX: usize = 1 << 28;
 
+/// Beginning of a token of WordPiece that continues a word.
+const CONTINUED: &str = "##";
+
 /// How the file's decoder turns token texts into bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct TokenSpelling {
@@ -21,6 +24,8 @@ struct TokenSpelling {
     byte_level: bool,
     /// `▁` represents a space.
     meta_space: bool,
+    /// A token is preceded by a space unless the token begins with `##`.
+    word_piece: bool,
     /// `<0xNN>` tokens are bytes.
     byte_fallback: bool,
     /// The first space of a text was added by encoding.
@@ -106,7 +111,12 @@ fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, Tokenizer
         bos,
         eos,
         add_bos: config.add_bos_token.unwrap_or(added_before.is_some()),
-        add_eos: config.add_eos_token.unwrap_or(added_after.is_some()),
+        // A post-processor may end prompts with another token than generations.
+        prompt_end: match config.add_eos_token {
+            Some(false) => None,
+            Some(true) => added_after.or(eos),
+            None => added_after,
+        },
         adds_first_space: spelling.adds_first_space,
         encoder: Encoder::Json(Box::new(pipeline)),
         pieces,
@@ -129,6 +139,10 @@ impl TokenSpelling {
                 Some("ByteLevel") => spelling.byte_level = true,
                 Some("ByteFallback") => spelling.byte_fallback = true,
                 Some("Fuse") => {}
+                Some("WordPiece") if step["prefix"] == CONTINUED => {
+                    spelling.word_piece = true;
+                    spelling.adds_first_space = true;
+                }
                 Some("Replace") if step["pattern"]["String"] == "▁" && step["content"] == " " => {
                     spelling.meta_space = true;
                 }
@@ -160,6 +174,10 @@ impl TokenSpelling {
             TokenKind::Normal if self.byte_level => {
                 byte_level::decode(token).unwrap_or_else(|| token.as_bytes().to_vec())
             }
+            TokenKind::Normal if self.word_piece => match token.strip_prefix(CONTINUED) {
+                Some(rest) => rest.as_bytes().to_vec(),
+                None => format!(" {token}").into_bytes(),
+            },
             TokenKind::Normal if self.meta_space => token.replace(spm::SPACE, " ").into_bytes(),
             TokenKind::Normal => token.as_bytes().to_vec(),
         }

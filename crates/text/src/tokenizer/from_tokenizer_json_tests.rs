@@ -228,7 +228,7 @@ fn invalid_files_are_rejected() {
             "other decoder",
             other(
                 "decoder",
-                json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
+                json!({"type": "WordPiece", "prefix": "@@", "cleanup": true}),
             ),
             "WordPiece",
         ),

@@ -62,7 +62,9 @@ impl Tokenizer {
                 VocabModel::CharBpe => adds_bos,
                 _ => spec.add_bos.unwrap_or(adds_bos),
             },
-            add_eos: spec.add_eos.unwrap_or(spec.model == VocabModel::Unigram),
+            prompt_end: spec
+                .eos
+                .filter(|_| spec.add_eos.unwrap_or(spec.model == VocabModel::Unigram)),
             adds_first_space: match spec.model {
                 VocabModel::Bpe | VocabModel::CharBpe => false,
                 VocabModel::Spm | VocabModel::Unigram => spec.add_space_prefix.unwrap_or(true),

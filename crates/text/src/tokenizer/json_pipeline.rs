@@ -3,6 +3,9 @@
 use super::error::TokenizerError;
 use crate::vocab::{TOKEN_BYTES_MAX, TOKENS_MAX};
 
+/// A text that shows what the post-processor adds.
+const PROBE: &str = "a";
+
 /// The file's pipeline from text to ids.
 pub(super) struct JsonPipeline {
     /// Recognizes special tokens in text.
@@ -68,9 +71,26 @@ impl JsonPipeline {
         Ok(tokens)
     }
 
+    /// How often the last token of a text stands between two texts that are encoded together; `None`: something else
+    /// stands there, or nothing. Once with BERT's vocabularies, twice with XLM-R's.
+    pub(super) fn ends_in_pair(&self) -> Option<usize> {
+        let text = self.special.encode_fast(PROBE, false).ok()?;
+        let text = text.get_ids();
+        let pair = self.special.encode_fast((PROBE, PROBE), true).ok()?;
+        let (&end, pair) = pair.get_ids().split_last()?;
+        let between = pair.get(1..)?.strip_prefix(text)?.strip_suffix(text)?;
+        let is_end = between.iter().all(|id| *id == end);
+        (is_end && !between.is_empty()).then_some(between.len())
+    }
+
+    /// Whether an unknown token may stand for a text of any length.
+    pub(super) fn unknown_is_any_text(&self) -> bool {
+        use tokenizers::models::ModelWrapper::{Unigram, WordPiece};
+        matches!(self.special.get_model(), WordPiece(_) | Unigram(_))
+    }
+
     /// Tokens that the file's post-processor puts before and after a text.
     pub(super) fn added(&self) -> Result<(Option<u32>, Option<u32>), TokenizerError> {
-        const PROBE: &str = "a";
         let ids = |add| {
             let encoding = self
                 .special

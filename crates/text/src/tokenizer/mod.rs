@@ -76,7 +76,8 @@ pub struct Tokenizer {
     bos: Option<u32>,
     eos: Option<u32>,
     add_bos: bool,
-    add_eos: bool,
+    /// The token after a prompt.
+    prompt_end: Option<u32>,
     /// Whether encoding adds a space at the beginning of a text, which decoding removes.
     adds_first_space: bool,
     /// Sorted ids.
@@ -170,12 +171,7 @@ impl Tokenizer {
         if bos.is_some() && ids.get(1).copied() == bos {
             ids.remove(0);
         }
-        if let Some(eos) = self
-            .eos
-            .filter(|eos| self.add_eos && ids.last() != Some(eos))
-        {
-            ids.push(eos);
-        }
+        ids.extend(self.prompt_end.filter(|end| ids.last() != Some(end)));
         Ok(ids)
     }
 
@@ -185,6 +181,7 @@ impl Tokenizer {
         let between = match &self.encoder {
             Encoder::WordPiece { .. } => 1,
             Encoder::Unigram { .. } => 2,
+            Encoder::Json(pipeline) => pipeline.ends_in_pair()?,
             _ => return None,
         };
         let (start, end) = (self.bos?, self.eos?);
@@ -203,8 +200,8 @@ impl Tokenizer {
             return;
         }
         ids.truncate(tokens_max);
-        if let (Some(eos), Some(last)) = (self.eos.filter(|_| self.add_eos), ids.last_mut()) {
-            *last = eos;
+        if let (Some(end), Some(last)) = (self.prompt_end, ids.last_mut()) {
+            *last = end;
         }
     }
 
@@ -251,6 +248,7 @@ impl Tokenizer {
         let longest = || (0..self.pieces.len() as u32).map(of).max().unwrap_or(0);
         let longest = (*self.longest.get_or_init(longest)).max(CHARACTER_BYTES_MAX);
         match &self.encoder {
+            Encoder::Json(pipeline) if pipeline.unknown_is_any_text() => TEXT_BYTES_MAX,
             Encoder::Json(_) => longest.saturating_mul(SHORTENED_MAX),
             Encoder::Bpe { .. } | Encoder::Spm { .. } | Encoder::CharBpe { .. } => longest,
             Encoder::WordPiece { .. } | Encoder::Unigram { .. } => TEXT_BYTES_MAX,

@@ -190,16 +190,68 @@ fn word_piece_decodes_to_words() {
     assert_eq!(out, "unaffable , hello");
 }
 
-fn reference(lowercase: bool) -> tokenizers::Tokenizer {
+/// The published vocabulary's `tokenizer.json`.
+fn published_json(lowercase: bool) -> serde_json::Value {
     let ids = published().into_iter().zip(0..);
     let vocab: serde_json::Map<_, _> = ids.map(|(token, id)| (token, json!(id))).collect();
-    let file = json!({
+    json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
         "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": lowercase},
         "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": null, "decoder": null,
         "model": {"type": "WordPiece", "vocab": vocab, "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
+    })
+}
+
+fn reference(lowercase: bool) -> tokenizers::Tokenizer {
+    tokenizers::Tokenizer::from_bytes(published_json(lowercase).to_string()).unwrap()
+}
+
+#[test]
+fn published_file_gives_the_prompts_pairs_and_texts_of_gguf() {
+    let mut file = published_json(true);
+    let special = |id: usize| {
+        json!({"id": id, "content": SPECIALS[id], "special": true, "single_word": false,
+            "lstrip": false, "rstrip": false, "normalized": false})
+    };
+    file["added_tokens"] = (0..SPECIALS.len()).map(special).collect();
+    let template = |parts: &[(&str, usize)]| -> serde_json::Value {
+        let part = |(id, kind): &(&str, usize)| match SPECIALS.contains(id) {
+            true => json!({"SpecialToken": {"id": id, "type_id": kind}}),
+            false => json!({"Sequence": {"id": id, "type_id": kind}}),
+        };
+        parts.iter().map(part).collect()
+    };
+    let (first, last) = ("[CLS]", "[SEP]");
+    file["post_processor"] = json!({
+        "type": "TemplateProcessing",
+        "single": template(&[(first, 0), ("A", 0), (last, 0)]),
+        "pair": template(&[(first, 0), ("A", 0), (last, 0), ("B", 1), (last, 1)]),
+        "special_tokens": {
+            first: {"id": first, "ids": [2], "tokens": [first]},
+            last: {"id": last, "ids": [3], "tokens": [last]},
+        },
     });
-    tokenizers::Tokenizer::from_bytes(file.to_string()).unwrap()
+    file["decoder"] = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
+    let theirs = std::sync::Arc::new(Tokenizer::from_json(file.to_string().as_bytes()).unwrap());
+    let ours = Tokenizer::from_vocab(word_piece_spec()).unwrap();
+    for text in ["Unaffable, hello", "[SEP]", "", "你好 hello"] {
+        for special in [false, true] {
+            let ids = theirs.encode_prompt(text, special).unwrap();
+            assert_eq!(ids, ours.encode_prompt(text, special).unwrap(), "{text}");
+        }
+    }
+    let pair = theirs.join_pair(&[7, 8], &[9]);
+    assert_eq!(pair, ours.join_pair(&[7, 8], &[9]));
+    assert_eq!(pair, Some(vec![2, 7, 8, 3, 9, 3]));
+    let mut cut = vec![2, 7, 8, 9, 3];
+    theirs.truncate_prompt(&mut cut, 4);
+    assert_eq!(cut, [2, 7, 8, 3]);
+    assert_eq!(theirs.bytes_per_token_max(), ours.bytes_per_token_max());
+    let ids = theirs.encode_prompt("Unaffable, hello", true).unwrap();
+    let (mut decoder, mut out) = (crate::Decoder::new(theirs, true), String::new());
+    ids.iter().for_each(|id| decoder.push(*id, &mut out));
+    decoder.finish(&mut out);
+    assert_eq!(out, "unaffable , hello");
 }
 
 proptest! {

@@ -81,7 +81,7 @@ impl Rig {
         })
         .await;
         let epoch = tokio::time::Instant::now().into_std();
-        let (handle, inbox) = remote_handle((DIMS, 0), EngineConfig::default(), epoch).unwrap();
+        let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), epoch).unwrap();
         let tokenizer = Vocabulary::of_bytes().with_eos("</s>").into_tokenizer();
         let cover = Arc::new(TextCover::new(Arc::clone(&tokenizer)).unwrap());
         let eos = match servers {

@@ -235,7 +235,7 @@ impl World {
 
 /// A relay of one model without a connection, and the model's handle.
 fn new_relay(gateway: InstanceId, start: Instant) -> (Handle, Relay) {
-    let (handle, inbox) = remote_handle((DIMS, 0), EngineConfig::default(), start).unwrap();
+    let (handle, inbox) = remote_handle(DIMS, EngineConfig::default(), start).unwrap();
     let model = RelayedModel {
         context_max: 0,
         key: "model".into(),

@@ -4,7 +4,7 @@ use super::super::*;
 use crate::messages::{ChoiceEnd, ContentIdentity, Order, Run, RunKey, RunReply, TokenBatch};
 use crate::names::InstanceId;
 use crate::placement::EngineLoad;
-use ::engine::remote::{RemoteRecord, remote_handle};
+use ::engine::remote::{RemoteModel, RemoteRecord, remote_handle};
 use ::engine::{
     Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId, SamplingParams, Terms,
     Token, Transition,
@@ -59,8 +59,11 @@ impl Follower for Told {
 #[expect(clippy::disallowed_methods, reason = "a start of virtual time")]
 pub(super) fn bench() -> Bench {
     let start = Instant::now();
-    let (handle, inbox) =
-        remote_handle((DIMS, HIDDEN_DIM), EngineConfig::default(), start).unwrap();
+    let served = RemoteModel {
+        hidden_dim: HIDDEN_DIM,
+        ..DIMS.into()
+    };
+    let (handle, inbox) = remote_handle(served, EngineConfig::default(), start).unwrap();
     let model = RelayedModel {
         context_max: 0,
         key: "model".into(),

@@ -2,6 +2,14 @@ use super::*;
 use crate::{Embedding, Pooling};
 use std::sync::OnceLock;
 
+/// A model that generates text, and gives embeddings.
+pub(super) fn decoder() -> RemoteModel {
+    RemoteModel {
+        hidden_dim: HIDDEN_DIM,
+        ..DIMS.into()
+    }
+}
+
 type Vector = Arc<OnceLock<Box<[f32]>>>;
 
 fn relayed(bench: &mut Bench, is_embedding: bool) -> (RelayedRequest, Reader<Token>, Vector) {
@@ -52,4 +60,31 @@ fn request_for_tokens_takes_no_vector() {
     assert!(!relayed.lacks_vector());
     let wrong = relayed.set_vector(&[0.5; HIDDEN_DIM]);
     assert_eq!(wrong, Err(AppendError::NoChoice));
+}
+
+#[test]
+fn encoder_takes_texts_of_the_whole_context_and_no_request_for_text() {
+    let mut bench = bench(EngineConfig::default());
+    assert!(bench.handle.generates());
+    assert_eq!(bench.handle.prompt_tokens_max(), DIMS.context_max - 1);
+    let model = RemoteModel {
+        is_causal: false,
+        ..decoder()
+    };
+    (bench.handle, bench.inbox) = remote_handle(model, EngineConfig::default(), bench.now).unwrap();
+    assert!(!bench.handle.generates());
+    let longest = DIMS.context_max;
+    assert_eq!(bench.handle.prompt_tokens_max(), longest);
+    let (text, _readers) = bench.request(1, &[]);
+    let refused = bench.handle.submit(text).map(|_| ());
+    assert!(matches!(&refused, Err(Rejected::Invalid(_, why)) if why.contains("is an encoder")));
+    for (tokens, fits) in [(longest, true), (longest + 1, false)] {
+        let (mut request, _readers) = bench.request(1, &[]);
+        request.prompt = vec![1; tokens];
+        request.embedding = Some(Embedding {
+            pooling: Pooling::First,
+            vector: Vector::default(),
+        });
+        assert_eq!(bench.handle.submit(request).is_ok(), fits, "{tokens}");
+    }
 }

@@ -4,7 +4,7 @@
 use crate::resume::Bits;
 use crate::resume::cases::{constrained_cases, params, plain, sampled, sampled_cases};
 use crate::support::{Bench, Case, RecordingHost, keep_watched};
-use engine::remote::RelayedRequest;
+use engine::remote::{RelayedRequest, RemoteModel};
 use engine::{EngineConfig, RequestUpdate, Token, TopLogprob};
 use generate::constraint::compiler::ConstraintCompiler;
 use generate::error::ApiError;
@@ -171,11 +171,11 @@ fn relayed(
     submit: impl FnOnce(&Submission<'_>) -> Result<StartedGeneration, ApiError>,
 ) -> Vec<RemoteRequest> {
     let (dims, epoch) = (bench.model.engine.dims(), bench.model.engine.epoch());
-    let opened = engine::remote::remote_handle(
-        (dims, engine::fake::HIDDEN_DIM),
-        EngineConfig::default(),
-        epoch,
-    );
+    let served = RemoteModel {
+        hidden_dim: engine::fake::HIDDEN_DIM,
+        ..dims.into()
+    };
+    let opened = engine::remote::remote_handle(served, EngineConfig::default(), epoch);
     let (engine, mut inbox) = opened.expect("bounds");
     let model = ModelHandle {
         engine,

@@ -1,11 +1,13 @@
 //! A gateway with engines in other processes, over a real NATS server.
 
+mod adapters;
 mod adoption;
 mod any_gateway;
 pub(crate) mod conversation;
 mod cut_off;
 mod diverged;
 mod embeddings;
+mod encoders;
 mod events;
 mod gateway_killed;
 mod job_names;

@@ -46,7 +46,12 @@ impl Cluster {
 
     /// Starts an engine with this model, and waits until it is ready.
     pub(crate) fn start_engine_of(&mut self, model: &str) {
-        let mut engine = self.launch_model("engine", &[], &[model]);
+        self.start_engine_with(&[model]);
+    }
+
+    /// Starts an engine with further arguments, and waits until it is ready.
+    pub(crate) fn start_engine_with(&mut self, args: &[&str]) {
+        let mut engine = self.launch_model("engine", &[], args);
         let line = engine.line();
         assert!(line.contains(" serves "), "{line:?}");
         self.engines.push(Some(engine));
@@ -55,6 +60,14 @@ impl Cluster {
     /// Starts a gateway, and waits until it sees an engine.
     pub(crate) fn start_gateway(&self) -> Serving {
         let mut gateway = self.launch("gateway");
+        let line = gateway.line();
+        assert!(line.contains(" serves "), "{line:?}");
+        gateway
+    }
+
+    /// Starts a gateway with further arguments, and waits until it sees an engine.
+    pub(crate) fn start_gateway_with(&self, args: &[&str]) -> Serving {
+        let mut gateway = self.launch_model("gateway", &[], args);
         let line = gateway.line();
         assert!(line.contains(" serves "), "{line:?}");
         gateway

@@ -7,8 +7,13 @@ mod case;
 #[allow(dead_code, reason = "a part is used")]
 mod saved;
 
+#[path = "../../../../model/tests/it/support/saved_encoder.rs"]
+#[allow(dead_code, reason = "a part is used")]
+mod saved_encoder;
+
 use case::Case;
 use model::gguf::Gguf;
+use model::synth::EncoderSpec;
 pub(crate) use saved::Saved;
 use serde_json::{Map, Value, json};
 
@@ -25,6 +30,52 @@ pub(crate) fn both() -> (Saved, Vec<u8>) {
     saved.put("tokenizer_config.json", config.to_string().as_bytes());
     saved.put("generation_config.json", br#"{"eos_token_id": [257, 259]}"#);
     (saved, bytes)
+}
+
+/// An encoder with this preset's shape as a folder, tokenizer and all, and the GGUF of the same weights.
+pub(crate) fn both_of_encoder(preset: &str) -> (Saved, Vec<u8>) {
+    let spec = EncoderSpec::preset(preset).unwrap();
+    let bytes = spec.to_bytes().unwrap();
+    let saved = saved_encoder::save(&spec);
+    let gguf = Gguf::from_bytes(bytes.clone()).unwrap();
+    saved.put("tokenizer.json", word_piece(&gguf).to_string().as_bytes());
+    (saved, bytes)
+}
+
+/// BERT's vocabulary as the tokenizers library writes it.
+fn word_piece(gguf: &Gguf) -> Value {
+    let meta = gguf.tokenizer().unwrap();
+    let kinds: Vec<i32> = meta.kinds.unwrap().collect();
+    let (mut vocab, mut added) = (Map::new(), Vec::new());
+    for (id, (token, kind)) in meta.tokens.zip(kinds).enumerate() {
+        let token = token.to_lossy().into_owned();
+        let token = match (kind, token.strip_prefix('▁')) {
+            (1, Some(word)) => word.to_owned(),
+            (1, None) => format!("##{token}"),
+            _ => {
+                added.push(json!({"id": id, "content": token, "special": true, "single_word": false, "lstrip": false,
+                    "rstrip": false, "normalized": false}));
+                token
+            }
+        };
+        vocab.insert(token, json!(id));
+    }
+    let (first, last) = ("[CLS]", "[SEP]");
+    let special = |id: &str| json!({"SpecialToken": {"id": id, "type_id": 0}});
+    let text = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
+        "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
+        "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+        "post_processor": {"type": "TemplateProcessing",
+            "single": [special(first), text("A"), special(last)],
+            "pair": [special(first), text("A"), special(last), text("B"), special(last)],
+            "special_tokens": {
+                first: {"id": first, "ids": [2], "tokens": [first]},
+                last: {"id": last, "ids": [3], "tokens": [last]}}},
+        "model": {"type": "WordPiece", "vocab": vocab, "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100},
+    })
 }
 
 /// A byte-level vocabulary as the tokenizers library writes it.

@@ -5,6 +5,7 @@
 pub(crate) mod adapters;
 pub(crate) mod case;
 pub(crate) mod saved;
+pub(crate) mod saved_encoder;
 pub(crate) mod saved_gpt_oss;
 
 use case::Case;

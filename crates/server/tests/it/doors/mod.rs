@@ -125,24 +125,29 @@ fn key_is_limited_to_its_scopes() {
     let rig = Rig::keyed(config(), &keys(&all));
     // 403, or whatever is behind the door.
     let rows = [
-        ("/v1/models", "user", true),
-        ("/v1/models", "admin", false),
-        ("/v1/models", "figures", false),
-        ("/nothing", "user", true),
-        ("/nothing", "figures", false),
-        ("/metrics", "user", false),
-        ("/metrics", "admin", true),
-        ("/metrics", "figures", true),
-        ("/v1/streams", "user", true),
-        ("/v1/streams", "admin", true),
-        ("/v1/streams/0123", "figures", false),
-        ("/v1/cluster", "user", false),
+        ("GET", "/v1/models", "user", true),
+        ("GET", "/v1/models", "admin", false),
+        ("GET", "/v1/models", "figures", false),
+        ("GET", "/nothing", "user", true),
+        ("GET", "/nothing", "figures", false),
+        ("GET", "/metrics", "user", false),
+        ("GET", "/metrics", "admin", true),
+        ("GET", "/metrics", "figures", true),
+        ("GET", "/v1/streams", "user", true),
+        ("GET", "/v1/streams", "admin", true),
+        ("GET", "/v1/streams/0123", "figures", false),
+        ("GET", "/v1/cluster", "user", false),
+        ("GET", "/lora-adapters", "user", true),
+        ("POST", "/lora-adapters", "user", false),
+        ("POST", "/lora-adapters", "figures", false),
+        ("POST", "/lora-adapters", "admin", true),
     ];
-    for (path, name, opens) in rows {
+    for (method, path, name, opens) in rows {
         let fields = format!("host: localhost\r\n{}", bearer(name));
-        let reply = reply(&rig, "GET", path, &fields, "");
+        let body = if method == "POST" { "[]" } else { "" };
+        let reply = reply(&rig, method, path, &fields, body);
         let refused = reply.head.status == 403;
-        assert_eq!(refused, !opens, "{name} {path}: {}", reply.body);
+        assert_eq!(refused, !opens, "{name} {method} {path}: {}", reply.body);
         if refused {
             assert_eq!(error(&reply), is(403, CALLER, "insufficient_scope"));
             let challenge = reply.head.get("www-authenticate").unwrap();
