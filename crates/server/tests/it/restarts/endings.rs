@@ -102,17 +102,19 @@ fn stream_whose_retention_is_over_is_gone() {
     wait_until("the records are forgotten", || !has_stream(&restarted, &id));
 }
 
+/// Of a stream of five tokens, whose next index is 5.
+fn token_after_a_missing_one() -> Record<'static> {
+    Record::Tokens(journal::Tokens {
+        first: 6,
+        ids: &[97],
+        ..journal::Tokens::default()
+    })
+}
+
 #[test]
 fn stream_with_missing_records_ends_lost_after_its_tokens() {
     let (copied, id) = cut_after_five();
-    // The next index is 5.
-    let copied = copied.append(|_| {
-        Record::Tokens(journal::Tokens {
-            first: 6,
-            ids: &[97],
-            ..journal::Tokens::default()
-        })
-    });
+    let copied = copied.append(|_| token_after_a_missing_one());
     let restarted = copied.start(fake(), kept());
     restarted.rig.gate.open();
     let reply = get(&restarted.rig, &events(&id), "");
@@ -126,7 +128,8 @@ fn stream_with_missing_records_ends_lost_after_its_tokens() {
 #[test]
 fn recorded_end_of_a_lost_stream_is_not_told() {
     let (copied, id) = cut_after_five();
-    let copied = copied.append(|_| Record::Gap).append(|_| Record::Ended {
+    let copied = copied.append(|_| token_after_a_missing_one());
+    let copied = copied.append(|_| Record::Ended {
         choice: 0,
         end: 1,
         at_unix_us: std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64,
