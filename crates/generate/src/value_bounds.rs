@@ -203,7 +203,7 @@ pub fn check_update(
     require_ids(name, &update.inject, inject_max)
 }
 
-/// Checks a prepared prompt for a context of this length.
+/// Checks a prepared prompt for a context of this length. Whether the model needs a free position is checked by its engine.
 ///
 /// # Errors
 /// A value that a prompt cannot have.
@@ -213,8 +213,8 @@ pub fn check_prompt(
     context_max: usize,
 ) -> Result<(), InvalidValue> {
     let ids = prompt.ids.len();
-    require((1..context_max).contains(&ids), || {
-        format!("{name}.ids: has {ids}; at least 1, and fewer than {context_max}")
+    require((1..=context_max).contains(&ids), || {
+        format!("{name}.ids: has {ids}; at least 1, at most {context_max}")
     })?;
     require_ids("prompts.ids", &prompt.ids, IDS_MAX)?;
     require_count("prompts.tools", prompt.tools.len(), TOOLS_MAX)

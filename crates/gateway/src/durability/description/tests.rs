@@ -184,7 +184,7 @@ fn prepared_prompts_replace_requested_ones() {
         vec![record(vec![1]); count + 1],
         vec![record(Vec::new()); count],
         vec![record(vec![1 << 31]); count],
-        vec![record(vec![1; description.context_max]); count],
+        vec![record(vec![1; description.context_max + 1]); count],
     ];
     for prompts in others {
         let body = StreamDescription::encode_prepared(&prompts).expect("short");
