@@ -16,16 +16,17 @@ pub(crate) const PACKAGES: [&str; 7] = [
     "websockets==17.4",
 ];
 /// The suites, in `tools/clients`.
-const SUITES: [&str; 8] = [
+const SUITES: [&str; 7] = [
     "anthropic_suite.py",
     "ollama_suite.py",
     "openai_responses_suite.py",
     "openai_suite.py",
-    "proxies_suite.py",
     "pydantic_ai_suite.py",
     "resuming_suite.py",
     "websockets_suite.py",
 ];
+/// Behind nginx and Caddy, with the packages of those; minutes on a busy machine.
+const PROXY_SUITES: [&str; 1] = ["proxies_suite.py"];
 /// Packages that need an older `openai` or `websockets` than those, and their suites.
 const AGENT_PACKAGES: [&str; 2] = ["instructor==1.17.0", "openai-agents==0.24.0"];
 const AGENT_SUITES: [&str; 1] = ["agents_suite.py"];
@@ -59,8 +60,8 @@ const NODE_SUITES: [&str; 5] = [
     "sdks_suite.mjs",
 ];
 
-/// Runs every suite in `tools/clients`, but for the one of `conformance`; `--all`: also those whose packages take a minute to
-/// install. `--debug` and `--binary PATH` choose another binary than the release's.
+/// Runs every suite in `tools/clients`, but for the one of `conformance`; `--all`: also those behind proxies, and those whose packages
+/// take a minute to install. `--debug` and `--binary PATH` choose another binary than the release's.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (binary, args) = shell::binary(args)?;
     let folder = root().join("tools/clients");
@@ -71,6 +72,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         ("agents", &AGENT_PACKAGES, &AGENT_SUITES),
     ];
     if args.iter().any(|arg| arg == "--all") {
+        environments.push(("clients", &PACKAGES, &PROXY_SUITES));
         environments.push(("embeddings", &EMBEDDING_PACKAGES, &EMBEDDING_SUITES));
     }
     for (name, packages, suites) in environments {
