@@ -4,7 +4,7 @@
 //! cargo xtask test      everything a change must pass (what CI runs)
 //! cargo xtask tidy      crate edges, circles between files, layers, file budgets, banned names and crates;
 //!                       `tidy imports CRATE` lists the imports between the files of a crate
-//! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings
+//! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
 //! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures

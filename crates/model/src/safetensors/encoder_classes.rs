@@ -19,7 +19,7 @@ pub(super) struct EncoderClass {
     pub(super) pads_positions: bool,
 }
 
-/// NamePairs that several classes share.
+/// Names of tensors that several classes share.
 #[derive(Debug)]
 struct Layout {
     outer: NamePairs,
@@ -108,7 +108,7 @@ pub(super) const ENCODER_CLASSES: &[EncoderClass] = &[
     },
 ];
 
-/// NamePairs of the base model in a model with a head.
+/// Beginnings of the base model's names in a model with a head.
 const BASES: [&str; 2] = ["bert.", "roberta."];
 /// Tensors that are not needed: the pooler of a base model, and buffers.
 const UNUSED: [&str; 4] = [
