@@ -100,7 +100,7 @@ fn values_that_a_parser_rejects_are_rejected() {
         ("/prompts/requested", json!([])),
         ("/prompts/requested", json!(vec![json!({"text": "a"}); 9])),
         ("/prompts", json!({"prepared": [{"ids": []}]})),
-        ("/prompts", json!({"prepared": [{"ids": ids(4096)}]})),
+        ("/prompts", json!({"prepared": [{"ids": ids(4097)}]})),
         ("/prompts", json!({"prepared": [{"ids": [1u32 << 31]}]})),
     ] {
         let json = changed(path, value);
