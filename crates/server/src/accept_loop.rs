@@ -191,12 +191,13 @@ impl AcceptLoop {
     /// Ends the connections: each after its current response, the rest by force at the end of the drain time.
     pub(crate) async fn drain_connections(mut self) -> Drained {
         let config = self.app.config.now();
-        self.draining.send_replace(true);
         if let Some(journal) = self.app.gateway.generations.journal.get() {
             journal.begin_shutdown();
         }
         let moving = HandOver::begin(&self.app.gateway);
         self.app.lifecycle.begin_shutdown();
+        // Not before: a client whose idle connection was closed must get 503 on its other connections.
+        self.draining.send_replace(true);
         if let Some(moving) = &moving {
             moving.store().await;
         }
