@@ -17,6 +17,8 @@ import time
 from llama_cpp import llama_cpp as low
 
 SHAPES = {"nomic-embed-text": "base-nomic-bert", "a reranker of BERT base": "base-bert-rank"}
+# llama.cpp calls this until the process ends, so that it must not be collected.
+SILENT = low.llama_log_callback(lambda *_: None)
 ROWS, TEXT_TOKENS, FIRST_WORD, WORDS = 512, (32, 512), 5, 60
 
 
@@ -24,7 +26,7 @@ class Encoder:
     """llama.cpp with one encoder."""
 
     def __init__(self, path, threads):
-        low.llama_log_set(low.llama_log_callback(lambda *_: None), None)
+        low.llama_log_set(SILENT, None)
         low.llama_backend_init()
         self.model = low.llama_model_load_from_file(str(path).encode(), low.llama_model_default_params())
         params = low.llama_context_default_params()

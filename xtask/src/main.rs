@@ -41,6 +41,7 @@ mod rivals;
 mod shell;
 mod soak;
 mod suite;
+mod test_programs;
 mod tidy;
 
 use std::process::ExitCode;

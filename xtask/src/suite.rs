@@ -1,7 +1,7 @@
 //! Everything a change must pass.
 
 use crate::shell::{self, Outcome, cargo};
-use crate::tidy;
+use crate::{test_programs, tidy};
 use std::process::Stdio;
 
 /// Every feature that has tests: one build for all of them.
@@ -17,8 +17,8 @@ pub(crate) fn run() -> Outcome {
         "clippy --locked --workspace {FEATURES} --all-targets --quiet -- -D warnings"
     ))?;
     // Not `--all-targets`: clippy has compiled the benchmarks and examples, which have no tests.
-    cargo_runs(&format!(
-        "test --locked --workspace {FEATURES} --lib --bins --tests --quiet"
+    test_programs::run(&format!(
+        "--locked --workspace {FEATURES} --lib --bins --tests --quiet"
     ))?;
     cargo_runs(&format!(
         "test --locked --workspace {FEATURES} --doc --quiet"
@@ -26,11 +26,9 @@ pub(crate) fn run() -> Outcome {
     deny()
 }
 
-/// Whoever runs everything compiles once: what would make the next time faster took 8 GB beside the 6 of the rest.
 fn cargo_runs(line: &str) -> Outcome {
-    let incremental = std::env::var("CARGO_INCREMENTAL").unwrap_or_else(|_| "0".into());
     let mut cargo = cargo();
-    cargo.env("CARGO_INCREMENTAL", incremental);
+    cargo.env("CARGO_INCREMENTAL", shell::incremental());
     shell::run(cargo.args(line.split(' ')))
 }
 

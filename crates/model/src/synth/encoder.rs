@@ -181,10 +181,10 @@ impl EncoderSpec {
             tensors: Vec::new(),
         };
         planner.matrix("token_embd", (dim, vocab), 1.0)?;
-        planner.matrix("token_types", (dim, self.vocabulary.token_types()), 1.0)?;
+        planner.table("token_types", (dim, self.vocabulary.token_types()));
         planner.norm("token_embd_norm");
         if is_bert {
-            planner.matrix("position_embd", (dim, self.context), 1.0)?;
+            planner.table("position_embd", (dim, self.context));
         }
         for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
@@ -251,6 +251,16 @@ impl EncoderPlanner<'_> {
         gain: f32,
     ) -> Result<(), SynthError> {
         self.weights(name, vec![cols, rows], gain)
+    }
+
+    /// A table that llama.cpp's converters leave in F32 whatever the other tensors have: it adds no other format to rows.
+    fn table(&mut self, name: &str, (cols, rows): (u32, u32)) {
+        let fill = Fill::Noise {
+            format: Format::F32,
+            deviation: 1.0 / (cols as f32).sqrt(),
+        };
+        let dims = vec![cols.into(), rows.into()];
+        self.push(format!("{name}.weight"), dims, Format::F32, fill);
     }
 
     /// One matrix or several, as [`Self::matrix`].

@@ -1,0 +1,110 @@
+//! The test programs of the workspace, run two at a time: most of them wait for servers, clocks and sockets.
+
+use crate::shell::{self, Outcome, cargo};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+/// Programs at one time.
+const LANES: usize = 2;
+
+/// An executable with tests.
+struct TestProgram {
+    executable: PathBuf,
+    /// The folder of its package, in which `cargo test` would run it, too.
+    folder: PathBuf,
+    name: String,
+    bytes: u64,
+}
+
+/// Builds the test programs of these arguments of `cargo test`, and runs all of them, also after a failure.
+pub(crate) fn run(arguments: &str) -> Outcome {
+    let mut programs = build(arguments)?;
+    // Large programs have the most tests; the small ones fill what is left at the end.
+    programs.sort_by_key(|program| std::cmp::Reverse(program.bytes));
+    let waiting = Mutex::new(VecDeque::from(programs));
+    let failed = Mutex::new(Vec::new());
+    let take = || waiting.lock().ok()?.pop_front();
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some(program) = take() {
+                    if !program.passes()
+                        && let Ok(mut failed) = failed.lock()
+                    {
+                        failed.push(program.name);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_default();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!("tests failed in: {}", failed.join(", ")))
+}
+
+fn build(arguments: &str) -> Result<Vec<TestProgram>, String> {
+    println!("\n== cargo test {arguments} --no-run");
+    let mut command = cargo();
+    command
+        .env("CARGO_INCREMENTAL", shell::incremental())
+        .arg("test")
+        .args(arguments.split(' '))
+        .args(["--no-run", "--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit());
+    let began = shell::now();
+    let told = shell::output(&mut command)?;
+    println!("== {} s", began.elapsed().as_secs());
+    let lines = told.split(|byte| *byte == b'\n');
+    let programs: Vec<_> = lines.filter_map(TestProgram::of_message).collect();
+    if programs.is_empty() {
+        return Err(format!("`cargo test {arguments}` built no test program"));
+    }
+    Ok(programs)
+}
+
+impl TestProgram {
+    /// The program of a message of cargo (Cargo's reference, "External tools", artifact messages).
+    fn of_message(line: &[u8]) -> Option<Self> {
+        let message: Value = serde_json::from_slice(line).ok()?;
+        if message["profile"]["test"] != true {
+            return None;
+        }
+        let executable = PathBuf::from(message["executable"].as_str()?);
+        let folder = PathBuf::from(message["manifest_path"].as_str()?)
+            .parent()?
+            .to_path_buf();
+        let kind = message["target"]["kind"][0].as_str()?;
+        let package = folder.file_name()?.to_string_lossy().into_owned();
+        Some(Self {
+            name: format!("{package} ({kind} {})", message["target"]["name"].as_str()?),
+            bytes: std::fs::metadata(&executable).map_or(0, |file| file.len()),
+            executable,
+            folder,
+        })
+    }
+
+    /// Runs the program, then shows what it wrote.
+    fn passes(&self) -> bool {
+        let began = shell::now();
+        let out = Command::new(&self.executable)
+            .arg("--quiet")
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .output();
+        let (passes, text) = match out {
+            Ok(out) => (
+                out.status.success(),
+                String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned(),
+            ),
+            Err(error) => (false, format!("did not start: {error}")),
+        };
+        let seconds = began.elapsed().as_secs();
+        println!("\n== {}: {seconds} s\n{}", self.name, text.trim_end());
+        passes
+    }
+}
