@@ -113,7 +113,7 @@ nkey_of() {
 }
 
 start_nats() {
-  local name=$1 n=$((${1##*-} - 1)) port config=$STATE/$1.conf
+  local name=$1 n=$((${1##*-} - 1)) config=$STATE/$1.conf
   mkdir -p "$STATE/$name"
   # deploy/nats/three-servers.conf with the ports of this cluster, and a page that shows the state.
   {

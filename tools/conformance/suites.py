@@ -155,6 +155,8 @@ ALL = [
     ),
     Pytest("open-responses", "openresponses-types", "2.4.0", ["test_open_responses.py"], folder=None, fast=True),
     Pytest("http-lint", "httplint", "2026.10.4", ["test_http_lint.py"], folder=None, fast=True),
+    Pytest("http-requests", "RFC 9110, RFC 9112", "", ["test_http_requests.py"], folder=None, fast=True),
+    Pytest("websocket-frames", "RFC 6455", "", ["test_websocket_frames.py"], folder=None, fast=True),
     Clients("durable-streams", "@durable-streams/client (npm)", "0.2.7", ["node", "durable_streams_suite.mjs", "{place}/node"]),
     Clients("ollama", "ollama", "0.6.3", ["{python}", "ollama_suite.py"]),
     Clients("ollama-js", "ollama (npm)", "0.6.4", ["node", "ollama_suite.mjs", "{place}/node"]),

@@ -23,6 +23,10 @@ FOOT = """
 - **open-responses**: checks of this project against the types of the specification (`openresponses-types`, made of its schema of 2026-04-24).
   The specification's own compliance suite is not in a package registry; its requests are among these.
 - **http-lint**: responses to requests of this project, valid and invalid, under `httplint`, the linter of HTTP messages of REDbot; notes of its levels `bad` and `warning`.
+- **http-requests**: requests of this project as bytes: framing that two readers may understand differently (request smuggling), sizes of chunks, absurd heads,
+  and what RFC 9110 and RFC 9112 ask of a server that receives them.
+- **websocket-frames**: WebSockets of this project as bytes: frames, fragments, UTF-8, close codes, opening handshakes, as RFC 6455 asks.
+  Autobahn's test suite (`autobahntestsuite` 25.10.1) needs Python 2, and a server that sends each message back.
 - **durable-streams**: checks of this project through the unmodified client of the protocol (`tools/clients`).
   The protocol's own suite begins almost every test with a write; streams here are read only.
 - **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).
