@@ -5,8 +5,8 @@
 //! spans and writes others ([`ScanPlan`]): a state is never changed.
 //!
 //! A prompt is a loop over tokens, of the same steps as decoding, so the result does not depend on how the prompt was
-//! divided. Workers share the heads and, in each, blocks of [`BLOCK_COLUMNS`] columns of the state, which stay in the first
-//! cache over all tokens of a span.
+//! divided. Workers share the heads and, in each, blocks of columns of the state ([`block_columns`]), which stay in the first
+//! cache over all tokens of a span. One pass over a block updates it for a token and reads it for the next.
 #![allow(unsafe_code)] // Workers write disjoint states and columns; each block says why they are.
 
 pub(crate) mod reference;
@@ -24,8 +24,8 @@ use crate::{Isa, Pool, add_mul, silu_in_place};
 use scan_plan::ScanSpan;
 use std::ops::Range;
 
-/// Columns of a head's state that are computed together.
-const BLOCK_COLUMNS: usize = 64;
+/// The most columns of a head's state that are computed together.
+const BLOCK_COLUMNS_MAX: usize = 64;
 
 /// Columns of a head's state are a multiple of this.
 pub const STATE_COLUMN_GROUP: usize = 16;
@@ -189,15 +189,16 @@ pub fn scan(
     out: &mut [f32],
 ) {
     let (shape, count) = (*store.shape(), plan.span_of_row.len());
-    let ScanRows { mixed, gates } = rows;
     assert!(layer < shape.layers && shape.scan_len == heads.state_len());
-    assert!(mixed.len() == count * heads.cols() && gates.len() == count * 2 * heads.value_heads);
+    assert_eq!(rows.mixed.len(), count * heads.cols());
+    assert_eq!(rows.gates.len(), count * 2 * heads.value_heads);
     assert_eq!(out.len(), count * heads.value_cols());
-    let blocks = heads.value_dim.div_ceil(BLOCK_COLUMNS);
+    let width = block_columns(isa);
+    let blocks = heads.value_dim.div_ceil(width);
     let floats = DisjointSlice::new(&mut store.floats);
     let out = DisjointSlice::new(out);
     let run = |task: usize| {
-        let block = HeadBlock::new(heads, task / blocks, task % blocks);
+        let block = HeadBlock::new(heads, width, task / blocks, task % blocks);
         let part = |state: u32| {
             let start = shape.start(state, layer) + shape.scan_start() + block.start;
             // SAFETY: the parts of different tasks do not overlap; a task uses the parts of different states at one
@@ -214,19 +215,12 @@ pub fn scan(
                 Some(before) => state.copy_from_slice(part(before)),
                 None => state.fill(0.0),
             }
-            let step = |state: &mut [f32], rows: Range<usize>| {
-                for row in rows {
-                    let columns = block.out_columns(row);
-                    // SAFETY: each row's columns belong to one task.
-                    let out = unsafe { out.part(columns) };
-                    block.step(
-                        isa,
-                        state,
-                        &mixed[row * heads.cols()..][..heads.cols()],
-                        &gates[row * 2 * heads.value_heads..],
-                        out,
-                    );
-                }
+            let step = |state: &mut [f32], range: Range<usize>| {
+                let out = |row: usize| {
+                    // SAFETY: each row's columns belong to one task, which holds those of one row at a time.
+                    unsafe { out.part(block.out_columns(row)) }
+                };
+                block.run(isa, state, rows, range, out);
             };
             step(state, span.rows.start..first.row);
             let mut row = first.row;
@@ -242,12 +236,25 @@ pub fn scan(
     pool.guided(heads.value_heads * blocks, 1, |tasks| tasks.for_each(&run));
 }
 
+/// Columns of a head's state that are computed together: with 128 rows half of a first cache of 32 KiB, beside the keys,
+/// queries and values of the tokens; as many as make four vectors.
+fn block_columns(isa: Isa) -> usize {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        crate::isa::Level::Avx512 => BLOCK_COLUMNS_MAX,
+        _ => BLOCK_COLUMNS_MAX / 2,
+    }
+}
+
 /// Some columns of one head.
 struct HeadBlock {
     rule: ScanRule,
     head: usize,
-    /// Columns of all values.
+    /// Columns of a row of the scan, and of all values.
+    cols: usize,
     value_cols: usize,
+    /// Gates of a row.
+    gates: usize,
     /// Where the queries, the keys and the values of the block begin in a row.
     query: Range<usize>,
     key: Range<usize>,
@@ -260,10 +267,10 @@ struct HeadBlock {
 }
 
 impl HeadBlock {
-    fn new(heads: &ScanShape, head: usize, block: usize) -> Self {
+    fn new(heads: &ScanShape, width: usize, head: usize, block: usize) -> Self {
         let (key_dim, value_dim) = (heads.key_dim, heads.value_dim);
-        let first = block * BLOCK_COLUMNS;
-        let columns = BLOCK_COLUMNS.min(value_dim - first);
+        let first = block * width;
+        let columns = width.min(value_dim - first);
         let (keys, values) = (heads.key_heads * key_dim, heads.value_cols());
         let within = heads.key_head(head) * key_dim;
         let column = head * value_dim + first;
@@ -274,7 +281,9 @@ impl HeadBlock {
         Self {
             rule: heads.rule,
             head,
+            cols: heads.cols(),
             value_cols: heads.value_cols(),
+            gates: 2 * heads.value_heads,
             query: query..query + key_dim,
             key: key..key + key_dim,
             value: value..value + columns,
@@ -289,37 +298,63 @@ impl HeadBlock {
         start..start + self.value.len()
     }
 
-    fn step(&self, isa: Isa, state: &mut [f32], mixed: &[f32], gates: &[f32], out: &mut [f32]) {
-        let part = |range: &Range<usize>| &mixed[range.clone()];
-        let gate = [gates[2 * self.head], gates[2 * self.head + 1]];
-        let (key, query, value) = (part(&self.key), part(&self.query), part(&self.value));
-        match self.rule {
-            ScanRule::Delta => delta_step(isa, state, key, query, value, gate, out),
-            ScanRule::Linear => linear_step(isa, state, key, query, value, gate, out),
+    /// The rows `range`, one after another; `out` gives the block's columns of a row.
+    fn run<'a>(
+        &self,
+        isa: Isa,
+        state: &mut [f32],
+        rows: ScanRows<'_>,
+        range: Range<usize>,
+        out: impl Fn(usize) -> &'a mut [f32],
+    ) {
+        let vectors = |row: usize| {
+            let mixed = &rows.mixed[row * self.cols..][..self.cols];
+            [&self.key, &self.query, &self.value].map(|part| &mixed[part.clone()])
+        };
+        let gates = |row: usize| {
+            let gates = &rows.gates[row * self.gates + 2 * self.head..];
+            [gates[0], gates[1]]
+        };
+        if self.rule == ScanRule::Linear {
+            range.for_each(|row| linear_step(isa, state, vectors(row), gates(row), out(row)));
+            return;
+        }
+        let next = |row: usize| {
+            let ([key, ..], [decay, _]) = (vectors(row), gates(row));
+            (key, decay)
+        };
+        let mut known = [0.0; BLOCK_COLUMNS_MAX];
+        let known = &mut known[..self.value.len()];
+        if !range.is_empty() {
+            let (key, decay) = next(range.start);
+            delta_start(isa, state, key, decay, known);
+        }
+        for row in range.clone() {
+            let next = (row + 1 < range.end).then(|| next(row + 1));
+            let [_, rate] = gates(row);
+            delta_step(isa, state, vectors(row), rate, next, known, out(row));
         }
     }
+}
+
+by_isa! {
+    reference::delta_start, crate::arch::recurrent::delta_start;
+    fn delta_start(state: &mut [f32], key: &[f32], decay: f32, known: &mut [f32])
 }
 
 by_isa! {
     reference::delta_step, crate::arch::recurrent::delta_step;
     fn delta_step(
         state: &mut [f32],
-        key: &[f32],
-        query: &[f32],
-        value: &[f32],
-        gate: [f32; 2],
+        vectors: [&[f32]; 3],
+        rate: f32,
+        next: Option<(&[f32], f32)>,
+        known: &mut [f32],
         out: &mut [f32],
     )
 }
 
 by_isa! {
     reference::linear_step, crate::arch::recurrent::linear_step;
-    fn linear_step(
-        state: &mut [f32],
-        key: &[f32],
-        query: &[f32],
-        value: &[f32],
-        gate: [f32; 2],
-        out: &mut [f32],
-    )
+    fn linear_step(state: &mut [f32], vectors: [&[f32]; 3], gate: [f32; 2], out: &mut [f32])
 }
