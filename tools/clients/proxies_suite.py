@@ -33,6 +33,8 @@ MODEL = "millrace-mini"
 WAIT_S = 10
 # How long a proxy that buffers is watched.
 STALL_S = 2
+# How long a proxy may take to end.
+STOP_S = 10
 
 
 def free_port():
@@ -108,10 +110,17 @@ class Curl:
     def head(self):
         """Fields of the response."""
         fields = {}
-        while (line := self.line().strip()) or not fields:
-            name, _, value = line.partition(":")
+        while line := self.line():
+            name, _, value = line.strip().partition(":")
+            if not name:
+                return fields
             fields[name.lower()] = value.strip()
-        return fields
+        raise AssertionError(f"no response, or not all of its head: {fields}")
+
+    def first_token(self):
+        """Reads on until a token has come."""
+        while not (line := self.line()).startswith("data: "):
+            assert line, "the stream ended without a token"
 
     def leave(self):
         self.process.kill()
@@ -159,8 +168,7 @@ def leaving_is_noticed(url):
     """a stream whose client leaves is cancelled"""
     stream = Curl(url)
     stream_id = stream.head()["x-stream-id"]
-    while not stream.line().startswith("data: "):
-        pass
+    stream.first_token()
     assert call(url, "GET", f"/v1/streams/{stream_id}")[0] == 200
     stream.leave()
     deadline = time.monotonic() + WAIT_S
@@ -205,7 +213,13 @@ def running(command, port):
         yield f"https://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            # Caddy waits for open connections: one of them is that of a stream whose client has left.
+            process.kill()
+            process.wait()
+            raise AssertionError(f"{pathlib.Path(command[0]).name} has open connections {STOP_S} s after its end was asked for") from None
 
 
 def check(name, function, url):

@@ -1,31 +1,24 @@
 """The web page in a real browser: chromium, driven by Playwright, against the binary.
 
-    python tools/page/page_suite.py MILLRACE CHROMIUM [--screenshots FOLDER]
+    python tools/page/page_suite.py MILLRACE CHROMIUM [CHECK...] [--screenshots FOLDER | --measure]
 """
 
-import contextlib
 import json
 import os
 import pathlib
 import re
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
-import urllib.request
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
+from measurements import measure
 from screenshots import take_screenshots
+from world import ARGS, World
 
-ARGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--no-first-run"]
-# Random weights: they say something else after each token, and do not end soon.
-PRESET = "tiny-llama"
 ANSWER_TOKENS = 600
 # What the random weights say a lot about.
 LONG = "Hi"
@@ -36,96 +29,6 @@ def check(function):
     """Registers a check; its docstring is its label."""
     CHECKS.append(function)
     return function
-
-
-class Server:
-    """The binary on a port of its own, which it keeps when it is started again."""
-
-    def __init__(self, binary, folder, *arguments, model=None):
-        self.command = [binary, "serve", *([str(model)] if model else []), "--journal", str(folder / "journal"), "--deterministic", *arguments]
-        self.variables = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"}
-        self.port = 0
-        self.start()
-
-    def start(self):
-        command = [*self.command, "--bind", f"127.0.0.1:{self.port}"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=self.variables)
-        for line in self.process.stdout:
-            found = re.search(r" serves .*(http://127\.0\.0\.1:(\d+))", line)
-            if found:
-                self.url, self.port = found.group(1), int(found.group(2))
-                break
-        else:
-            raise RuntimeError("the server stopped before it listened")
-        threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(timeout=60)
-
-    def get(self, path):
-        with urllib.request.urlopen(self.url + path) as reply:
-            return json.load(reply)
-
-
-class World:
-    """What the checks have: servers, and the browser."""
-
-    def __init__(self, binary, browser, folder):
-        self.browser = browser
-        random = folder / "random.gguf"
-        subprocess.run([binary, "synth", str(random), "--preset", PRESET, "--quant", "Q8_0", "--train-context", "4096"], check=True, stdout=subprocess.DEVNULL)
-        (folder / "toy").mkdir()
-        (folder / "random").mkdir()
-        (folder / "keyed").mkdir()
-        self.toy = Server(binary, folder / "toy")
-        self.random = Server(binary, folder / "random", model=random)
-        self.keys_file = folder / "keys.yaml"
-        self.keys = [new_key(binary, self.keys_file, name) for name in ("one", "two")]
-        self.keyed = Server(binary, folder / "keyed", "--keys", str(self.keys_file), model=random)
-        self.servers = [self.toy, self.random, self.keyed]
-
-    @contextlib.contextmanager
-    def page(self, server, path="/", **options):
-        """A page of a fresh profile; whatever the console or the policy complains about fails the check."""
-        context = self.browser.new_context(**options)
-        context.set_default_timeout(20_000)
-        page = context.new_page()
-        problems = watch(page, server)
-        page.goto(server.url + path)
-        try:
-            yield page
-            assert not problems, problems
-        finally:
-            context.close()
-
-
-def new_key(binary, file, name):
-    out = subprocess.run([binary, "keys", "--file", str(file), "new", name], check=True, capture_output=True, text=True)
-    return out.stdout.strip()
-
-
-def watch(page, server):
-    """Errors of the page, and requests to other hosts."""
-    problems = []
-    quiet = ("net::ERR", "Failed to load resource", "the server responded with a status")
-
-    def take_console(message):
-        if message.type == "error" and not any(word in message.text for word in quiet):
-            problems.append(message.text)
-
-    def take_request(request):
-        if not request.url.startswith((server.url, "data:", "blob:")):
-            problems.append(f"a request to {request.url}")
-
-    page.on("console", take_console)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", take_request)
-    return problems
 
 
 def set_options(page, **values):
@@ -425,6 +328,63 @@ def stream_opened(world):
         is_done(page)
 
 
+JOB = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 3000, "ignore_eos": True}
+
+
+@check
+def queue_position(world):
+    """an answer that waits says its place in the queue and who is ahead, and begins when the others have ended"""
+    ahead = [json.loads(world.narrow.call("POST", "/v1/jobs", JOB))["job_id"] for _ in range(6)]
+    with world.page(world.narrow) as page:
+        set_options(page, **{"Longest answer": 20})
+        ask(page, "Hello")
+        card = page.locator(".waiting")
+        expect(card).to_contain_text(re.compile(r"Number [1-6] in the queue"))
+        expect(card).to_contain_text(re.compile("Predicted start in|No prediction yet"))
+        expect(card).to_contain_text(re.compile(r"Ahead of you \(class \w+\): \d|The next free slot is yours"))
+        for job in ahead:
+            world.narrow.call("DELETE", f"/v1/jobs/{job}")
+        is_done(page)
+        assert answer(page)
+
+
+@check
+def retry_after(world):
+    """a rejected request counts down to the time that the server promised, and is sent again then"""
+    rejections = [{"error": {"code": "overloaded", "message": "the queue is full"}}]
+
+    def reject(route):
+        if rejections:
+            route.fulfill(status=503, headers={"retry-after": "3", "retry-after-ms": "2500"}, json=rejections.pop())
+        else:
+            route.continue_()
+
+    with world.page(world.toy) as page:
+        page.route("**/v1/inference", reject)
+        ask(page, "Tell me about rivers.")
+        expect(page.locator(".waiting")).to_contain_text(re.compile(r"Asked again in (\d+ ms|[12]\.\d s)"))
+        expect(page.locator(".waiting")).to_contain_text("the queue is full")
+        is_done(page)
+        assert not rejections and len(answer(page)) > 20
+
+
+@check
+def pull(world):
+    """a model is downloaded with its progress, is in the list then, and answers"""
+    with world.page(world.narrow, "/#models") as page:
+        page.get_by_label("Another one").fill("hf.co/org/repo")
+        page.get_by_role("button", name="Pull", exact=True).click()
+        row = page.locator(".pull")
+        row.get_by_role("button", name="Chat with it").wait_for()
+        assert row.locator("progress").evaluate("bar => bar.value") == 1
+        expect(page.locator('.card[data-model*="org/repo"]')).to_have_count(1)
+        row.get_by_role("button", name="Chat with it").click()
+        set_options(page, **{"Longest answer": 20})
+        ask(page, "Hello")
+        is_done(page)
+        assert answer(page)
+
+
 @check
 def compare(world):
     """one prompt in two lanes, with choices side by side"""
@@ -491,6 +451,9 @@ def main():
         try:
             if "--screenshots" in rest:
                 take_screenshots(world, pathlib.Path(rest[rest.index("--screenshots") + 1]))
+                return
+            if "--measure" in rest:
+                measure(browser, world.toy.url)
                 return
             for function in CHECKS:
                 if only and function.__name__ not in only:

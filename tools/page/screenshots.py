@@ -1,11 +1,19 @@
 """Pictures of the page for the documentation."""
 
+import contextlib
+import io
 import json
+import time
 
+from PIL import Image
 from playwright.sync_api import expect
 
 QUESTION = "Tell me about rivers."
 BYTES_MAX = 150_000
+# The animated picture: its bytes, its frames, the time of one, and how many of them are before the cut.
+ANIMATED_BYTES_MAX = 600_000
+FRAMES, FRAME_MS, FRAMES_BEFORE = 48, 300, 12
+CLIENTS = 5
 # Prepared text: the built-in model writes no markdown.
 SHOWN = """Rivers carry water downhill, and with it **everything else**:
 
@@ -40,6 +48,7 @@ def take_screenshots(world, folder):
         river(world.random, page)
         save(page, folder / "river.png")
         page.get_by_role("button", name="Stop the load").click()
+    cut_and_back(world, folder / "cut-and-back.webp")
     with world.page(world.toy, viewport={"width": 1180, "height": 760}, color_scheme="dark") as page:
         stream(world.toy, page)
         save(page, folder / "stream.png")
@@ -77,6 +86,45 @@ def river(server, page):
     page.get_by_label("Clients").fill("40")
     page.get_by_role("button", name="Start the load").click()
     page.wait_for_timeout(24_000)
+
+
+def cut_and_back(world, path):
+    """The first lane's client goes offline for five seconds and comes back; the others do not notice."""
+    server = world.start_slow()
+    with contextlib.ExitStack() as stack:
+        # A profile for each: a browser opens six connections to a server.
+        clients = [stack.enter_context(world.page(server)) for _ in range(CLIENTS)]
+        page = stack.enter_context(world.page(server, "/#river", viewport={"width": 1000, "height": 640}, color_scheme="light"))
+        for client in clients:
+            client.get_by_role("button", name="System & options").click()
+            client.get_by_label("Longest answer").fill("3000")
+            client.get_by_role("button", name="Break it").click()
+            client.get_by_label("Message", exact=True).fill("Hi")
+            client.keyboard.press("Enter")
+        page.wait_for_timeout(12_000)
+        frames, times = [], []
+        for at in range(FRAMES):
+            if at == FRAMES_BEFORE:
+                clients[0].get_by_role("button", name="Offline for 5 s").click()
+            times.append(time.monotonic())
+            frames.append(Image.open(io.BytesIO(page.screenshot(clip=lanes_in_sight(page)))).convert("RGB"))
+            page.wait_for_timeout(max(0, FRAME_MS - (time.monotonic() - times[-1]) * 1000))
+    save_animated(frames, times, path)
+
+
+def lanes_in_sight(page):
+    """The first lanes, and nothing beside them."""
+    box = page.locator(".river-holder").bounding_box()
+    return {"x": box["x"], "y": box["y"], "width": box["width"], "height": min(box["height"], CLIENTS * 26 + 1)}
+
+
+def save_animated(frames, times, path):
+    """Writes the frames with the times at which they were taken; the last one stays a while."""
+    shown_ms = [round((after - before) * 1000) for before, after in zip(times, times[1:])] + [2000]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=shown_ms, loop=0, lossless=True, method=6, minimize_size=True)
+    size = path.stat().st_size
+    assert size <= ANIMATED_BYTES_MAX, f"{path.name} has {size} bytes; at most {ANIMATED_BYTES_MAX}"
+    print(f"{path}: {size} bytes, {len(frames)} frames, {sum(shown_ms) / 1000:.0f} s")
 
 
 def stream(server, page):

@@ -7,7 +7,8 @@
 //! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
-//! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures
+//! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures;
+//!                       --measure: its first paint, and the river's frames with a thousand lanes
 //! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package;
 //!                       --wheel: Python package (needs PyPI). Minutes
 //! cargo xtask book      the documentation as a site (needs mdbook: `cargo install mdbook --locked`)

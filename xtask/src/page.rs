@@ -4,15 +4,19 @@ use crate::shell::{self, Outcome, python, root};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Drives the browser, and looks for barriers; pinned.
-const PACKAGES: [&str; 2] = ["axe-playwright-python==0.1.7", "playwright==1.65.2"];
+/// Drive the browser, look for barriers, write an animated picture; pinned.
+const PACKAGES: [&str; 3] = [
+    "axe-playwright-python==0.1.7",
+    "pillow==13.0.0",
+    "playwright==1.65.2",
+];
 /// The browser, as Debian's package names it.
 const CHROMIUM: &str = "chromium";
 /// Where the pictures of the documentation are.
 const PICTURES: &str = "docs/page";
 
-/// Runs the checks, or those that are named. `--screenshots` takes the pictures of the documentation instead; `--debug` takes
-/// the debug binary, `--binary PATH` one that is there already.
+/// Runs the checks, or those that are named. `--screenshots` takes the pictures of the documentation instead, `--measure` prints
+/// the first paint and the river's frames; `--debug` takes the debug binary, `--binary PATH` one that is there already.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let Some(chromium) = chromium() else {
         println!(

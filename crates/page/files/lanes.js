@@ -37,18 +37,35 @@ const FAILED_ENDS = new Set(['failed', 'timed_out', 'deadline', 'lost', 'refused
 export class Lanes {
   /** @type {Map<string, Lane>} */
   #lanes = new Map();
+  /** The lanes in their order, as of the version. @type {Lane[]} */
+  #rows = [];
+  #isOrdered = true;
+  /** Counts whatever moves rows, or changes the past of one: a lane that comes, ends or goes, late frames of an ended one. */
+  version = 0;
+  /** Counts lists and events. */
+  changes = 0;
 
-  /** Open ones in the order of opening, then ended ones, the latest first. @returns {Lane[]} */
+  /** Open ones in the order of opening, then ended ones, the latest first. Nobody changes the array. @returns {readonly Lane[]} */
   get all() {
-    const lanes = [...this.#lanes.values()];
-    const ended = lanes.filter((lane) => lane.endedAt > 0).sort((a, b) => b.endedAt - a.endedAt);
-    return [...lanes.filter((lane) => lane.endedAt === 0), ...ended];
+    if (!this.#isOrdered) {
+      const lanes = [...this.#lanes.values()];
+      const ended = lanes.filter((lane) => lane.endedAt > 0).sort((a, b) => b.endedAt - a.endedAt);
+      this.#rows = [...lanes.filter((lane) => lane.endedAt === 0), ...ended];
+      this.#isOrdered = true;
+    }
+    return this.#rows;
+  }
+
+  #disorder() {
+    this.#isOrdered = false;
+    this.version += 1;
   }
 
   /** Descriptions of streams, as `/v1/streams` has them. @param {any[]} streams @param {number} now */
   takeList(streams, now) {
     for (const stream of streams) this.#takeStream(stream, now);
     this.#forget(now);
+    this.changes += 1;
   }
 
   /** A change, as `/v1/streams/feed` has it. @param {any} event @param {number} now */
@@ -57,6 +74,7 @@ export class Lanes {
     if (!lane) return;
     const state = stateOfEvent(event);
     if (state) this.#setState(lane, state, now, event.detail ?? event.end ?? '');
+    this.changes += 1;
   }
 
   /** @param {any} stream @param {number} now */
@@ -67,6 +85,7 @@ export class Lanes {
       if (state === 'ended' || state === 'failed' || this.#lanes.size >= LANES_MAX) return;
       lane = newLane(stream, now);
       this.#lanes.set(stream.id, lane);
+      this.#disorder();
     }
     const frames = stream.measures?.socket?.frames ?? 0;
     const grown = frames > lane.frames ? frames - lane.frames : 0;
@@ -76,6 +95,7 @@ export class Lanes {
       lane.ticks.push({ time: lane.endedAt || now, count });
       if (lane.ticks.length > TICKS_MAX) lane.ticks.shift();
       lane.lastTickAt = now;
+      if (lane.endedAt) this.#disorder();
     }
     lane.frames = frames;
     lane.tokens = stream.completion_tokens;
@@ -94,6 +114,7 @@ export class Lanes {
     if (state === 'ended' || state === 'failed') {
       lane.end = end;
       lane.endedAt = now;
+      this.#disorder();
     }
     if (lane.state === state) return;
     lane.state = state;
@@ -106,7 +127,9 @@ export class Lanes {
     for (const [id, lane] of this.#lanes) {
       const isOver = lane.endedAt > 0 && now - lane.endedAt > ENDED_KEPT_MS;
       const isGone = now - lane.seenAt > ENDED_KEPT_MS;
-      if (isOver || isGone) this.#lanes.delete(id);
+      if (!isOver && !isGone) continue;
+      this.#lanes.delete(id);
+      this.#disorder();
     }
   }
 }

@@ -1,16 +1,15 @@
 // The river: one lane for each stream, drawn on a canvas, and the same as a table for those who read.
 
 import { apiKey, call, callJson } from './api.js';
-import { LANES_MAX, Lanes, labelOf, stallOf } from './lanes.js';
+import { LANES_MAX, Lanes, labelOf } from './lanes.js';
 import { color, el, fill } from './dom.js';
 import { loadControls } from './break_panel.js';
+import { RiverCanvas, rowPixels } from './river_canvas.js';
 import { EventParser } from './sse.js';
 
 const POLL_MS = 400;
-const WINDOW_MS = 30_000;
-const LANE_PX = 26;
-const LABEL_PX = 210;
-const CREDIT_PX = 64;
+/** Pixels of the canvas in one of the page. */
+const SCALE_MAX = 2;
 /** Rows of the table. */
 const ROWS_MAX = 100;
 const FEED_RETRY_MS = 2000;
@@ -24,12 +23,18 @@ export class RiverView {
   #isShown = false;
   #abort = new AbortController();
   #firstCursor = 0;
-  /** @type {Record<string, string>} */
-  #colors = {};
+  #rows = -1;
+  #scale = 0;
+  #scrollTop = 0;
+  #back = '';
+  /** @type {RiverCanvas} */
+  #picture;
 
   constructor() {
     this.canvas = el('canvas', { class: 'river', role: 'img', 'aria-label': 'Lanes of all streams; the table below says the same' });
-    this.holder = el('div', { class: 'river-holder', tabindex: '0', 'aria-label': 'River' }, this.canvas);
+    this.#picture = new RiverCanvas(this.canvas, POLL_MS);
+    this.space = el('div', {}, this.canvas);
+    this.holder = el('div', { class: 'river-holder', tabindex: '0', 'aria-label': 'River' }, this.space);
     this.summary = el('p', { class: 'summary', role: 'status' });
     this.table = el('tbody', {});
     this.root = el('section', { class: 'view river-view', 'aria-label': 'River' },
@@ -44,16 +49,22 @@ export class RiverView {
       el('details', { class: 'lane-table', open: false }, el('summary', {}, 'As a table'),
         el('table', {}, el('thead', {}, el('tr', {}, ...['Stream', 'Model', 'State', 'Tokens', 'Credit'].map((name) => el('th', { scope: 'col' }, name)))), this.table)));
     this.canvas.addEventListener('click', (/** @type {MouseEvent} */ event) => {
-      const lane = this.#lanes.all[Math.floor(event.offsetY / LANE_PX)];
+      const lane = this.#lanes.all[Math.floor((event.offsetY + this.#scrollTop) / (rowPixels(this.#scale) / this.#scale))];
       if (lane) location.hash = `#stream/${lane.id}`;
     });
+    this.holder.addEventListener('scroll', () => {
+      this.#scrollTop = this.holder.scrollTop;
+    }, { passive: true });
+    new ResizeObserver(() => {
+      this.#rows = -1;
+    }).observe(this.holder);
   }
 
   show() {
     if (this.#isShown) return;
     this.#isShown = true;
     this.#abort = new AbortController();
-    this.#colors = Object.fromEntries(['text', 'quiet', 'line', ...STATES.map(([state]) => state)].map((name) => [name, color(name)]));
+    this.#takeColors();
     void this.#poll(this.#abort.signal);
     void this.#followFeed(this.#abort.signal);
     this.#frame();
@@ -64,9 +75,18 @@ export class RiverView {
     this.#abort.abort();
   }
 
+  /** The page's colors, which may become others while the river is shown. */
+  #takeColors() {
+    const back = color('front');
+    if (back === this.#back) return;
+    this.#back = back;
+    this.#picture.setColors(Object.fromEntries(['front', 'text', 'quiet', 'line', ...STATES.map(([state]) => state)].map((name) => [name, color(name)])));
+  }
+
   /** @param {AbortSignal} signal */
   async #poll(signal) {
     while (!signal.aborted) {
+      this.#takeColors();
       try {
         const streams = await this.#listStreams(signal);
         this.#lanes.takeList(streams, performance.now());
@@ -134,89 +154,20 @@ export class RiverView {
       el('td', {}, String(lane.tokens)), el('td', {}, `${Math.round(lane.credit * 100)} %`))));
   }
 
-  #frame() {
+  #frame = () => {
     if (!this.#isShown) return;
-    requestAnimationFrame(() => {
-      this.#draw(performance.now());
-      this.#frame();
-    });
-  }
+    const rows = this.#lanes.all.length;
+    const scale = Math.min(SCALE_MAX, devicePixelRatio || 1);
+    if (rows !== this.#rows || scale !== this.#scale) this.#fit(rows, scale);
+    this.#picture.draw(this.#lanes, performance.now(), this.#scrollTop);
+    requestAnimationFrame(this.#frame);
+  };
 
-  /** @param {number} now */
-  #draw(now) {
-    const lanes = this.#lanes.all;
-    const width = this.holder.clientWidth;
-    const height = Math.max(1, lanes.length) * LANE_PX;
-    const scale = Math.min(2, devicePixelRatio || 1);
-    if (this.canvas.width !== Math.round(width * scale) || this.canvas.height !== Math.round(height * scale)) {
-      this.canvas.width = Math.round(width * scale);
-      this.canvas.height = Math.round(height * scale);
-      this.canvas.style.width = `${width}px`;
-      this.canvas.style.height = `${height}px`;
-    }
-    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext('2d'));
-    context.setTransform(scale, 0, 0, scale, 0, 0);
-    context.clearRect(0, 0, width, height);
-    // Only lanes that are in sight are drawn.
-    const first = Math.floor(this.holder.scrollTop / LANE_PX);
-    const last = Math.min(lanes.length, first + Math.ceil(this.holder.clientHeight / LANE_PX) + 1);
-    for (let at = first; at < last; at += 1) this.#drawLane(context, lanes[at], at * LANE_PX, width, now);
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {import('./lanes.js').Lane} lane @param {number} top @param {number} width @param {number} now */
-  #drawLane(context, lane, top, width, now) {
-    const narrow = width < 560;
-    const label = narrow ? 96 : LABEL_PX;
-    const [left, right] = [label, width - CREDIT_PX - 12];
-    const x = (/** @type {number} */ time) => right - ((now - time) / WINDOW_MS) * (right - left);
-    const middle = top + LANE_PX / 2;
-    const segments = lane.segments;
-    const end = lane.endedAt || now;
-    segments.forEach((segment, at) => {
-      const from = Math.max(left, x(segment.time));
-      const to = Math.min(right, x(segments[at + 1]?.time ?? end));
-      if (to <= from || segment.state === 'ended' || segment.state === 'failed') return;
-      context.globalAlpha = segment.state === 'running' ? 0.22 : 0.45;
-      context.fillStyle = this.#colors[segment.state];
-      context.fillRect(from, middle - 8, to - from, 16);
-    });
-    context.globalAlpha = 1;
-    context.fillStyle = this.#colors.running;
-    for (const tick of lane.ticks) {
-      // The frames of one look stand beside each other over the time since the look before.
-      const [to, step] = [x(tick.time), ((POLL_MS / WINDOW_MS) * (right - left)) / tick.count];
-      for (let one = 0; one < Math.min(tick.count, 40); one += 1) {
-        const at = to - one * Math.max(step, 1.6);
-        if (at >= Math.max(left, x(segments[0].time)) && at <= right) context.fillRect(at, middle - 7, 1.2, 14);
-      }
-    }
-    if (lane.endedAt && x(lane.endedAt) >= left) {
-      context.fillStyle = this.#colors[lane.state];
-      context.fillRect(x(lane.endedAt) - 1.5, middle - 10, 3, 20);
-    }
-    this.#drawLabel(context, lane, middle, label, now, narrow);
-    this.#drawCredit(context, lane, middle, right + 12);
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {import('./lanes.js').Lane} lane @param {number} middle @param {number} label @param {number} now @param {boolean} narrow */
-  #drawLabel(context, lane, middle, label, now, narrow) {
-    context.textBaseline = 'middle';
-    context.font = '12px ui-monospace, monospace';
-    context.fillStyle = this.#colors.text;
-    context.fillText(lane.id.slice(0, 6), 4, middle);
-    context.font = '12px system-ui, sans-serif';
-    context.fillStyle = stallOf(lane, now) ? this.#colors[lane.state] : this.#colors.quiet;
-    const text = labelOf(lane, now);
-    context.fillText(narrow ? text.slice(0, 7) : text, 56, middle, label - 62);
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {import('./lanes.js').Lane} lane @param {number} middle @param {number} left */
-  #drawCredit(context, lane, middle, left) {
-    context.strokeStyle = this.#colors.line;
-    context.strokeRect(left + 0.5, middle - 5.5, CREDIT_PX - 8, 11);
-    context.fillStyle = lane.credit < 0.25 ? this.#colors.credit : this.#colors.running;
-    context.globalAlpha = 0.8;
-    context.fillRect(left + 2, middle - 4, (CREDIT_PX - 11) * lane.credit, 8);
-    context.globalAlpha = 1;
+  /** The canvas is as large as what is in sight of the lanes. @param {number} rows @param {number} scale */
+  #fit(rows, scale) {
+    [this.#rows, this.#scale] = [rows, scale];
+    const height = (Math.max(1, rows) * rowPixels(scale)) / scale;
+    this.space.style.height = `${height}px`;
+    this.#picture.resize(this.space.clientWidth, Math.min(height, this.holder.clientHeight), scale);
   }
 }
