@@ -29,6 +29,8 @@ mod by_distance;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod gemm_avx2;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod gemv;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod int8_dot;

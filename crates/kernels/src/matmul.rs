@@ -2,8 +2,8 @@
 //!
 //! Three kernels serve all formats. GEMV multiplies a panel (sixteen rows of weights) with one to eight rows of
 //! activations and unpacks quants on the fly: weights are read once, which bounds the speed of a decode step.
-//! GEMM ([`gemm`], from nine rows on) unpacks a K-block of two panels into the L1 cache and multiplies many
-//! rows with the K-block. AMX GEMM ([`amx_gemm`], from 16 rows on where the processor has AMX) dequantizes
+//! GEMM ([`gemm`], from five or nine rows on) unpacks a K-block of two panels into the L1 cache and multiplies
+//! many rows with the K-block. AMX GEMM ([`amx_gemm`], from 16 rows on where the processor has AMX) dequantizes
 //! K-blocks to tiles.
 //!
 //! GEMV and GEMM are batch-invariant: the order of additions depends on the layout of the weights alone, so a
@@ -76,13 +76,13 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
         "activations in tiles, weights for none"
     );
     let gemv_kernels = gemv_kernels(w.isa(), w.format());
-    let gemm_kernels = gemm_kernels(w.isa(), w.format()).filter(|_| x.rows() >= gemm::ROWS_MIN);
+    let gemm_kernels = gemm_kernels(w.isa(), w.format()).filter(|gemm| x.rows() >= gemm.rows_min);
     let (view, rows) = (&w.panels_view(), 0..x.rows());
     let work = |panels: Range<usize>| match gemm_kernels {
-        Some(kernels) => {
+        Some(gemm) => {
             let workspace = &mut GemmWorkspace::new();
             for_panel_groups(view, panels, |panels| {
-                gemm::multiply(kernels, workspace, view, x, rows.clone(), &panels, &out);
+                gemm::multiply(gemm, workspace, view, x, rows.clone(), &panels, &out);
             });
         }
         None => for_panel_groups(view, panels, |panels| {

@@ -47,6 +47,8 @@ macro_rules! in_row_groups {
     }};
 }
 
+pub(super) use in_row_groups;
+
 /// Prefetches the weights of the next K-block while rows are multiplied.
 struct PanelPrefetcher<const N: usize> {
     from: [*const u8; N],

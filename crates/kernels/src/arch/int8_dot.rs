@@ -75,6 +75,16 @@ unsafe fn load_four(x: *const i8, group: usize) -> i32 {
     unsafe { x.add(4 * group).cast::<i32>().read_unaligned() }
 }
 
+/// How many sums of two products, of quants of `bits` bits and activations, fit 16 bits together. Quants of 8 bits
+/// count from -128.
+pub(super) const fn sums_in_i16(bits: usize) -> usize {
+    if bits == 8 {
+        1
+    } else {
+        i16::MAX as usize / (((1 << bits) - 1) * 127 * 2)
+    }
+}
+
 /// AVX2, eight rows; with `VNNI` the byte products of AVX-VNNI.
 pub(crate) struct EightRows<const VNNI: bool>;
 
@@ -291,12 +301,7 @@ impl<const VNNI: bool> Int8Dot for EightRows<VNNI> {
             }
             return sum;
         }
-        // A sum of two products fits 16 bits, and so do `sums_in_i16` such sums.
-        let sums_in_i16 = if bits == 8 {
-            1
-        } else {
-            i16::MAX as usize / (((1 << bits) - 1) * 127 * 2)
-        };
+        let sums_in_i16 = sums_in_i16(bits);
         let mut sum = start;
         unsafe {
             let ones = _mm256_set1_epi16(1);

@@ -27,6 +27,18 @@ pub(crate) type GemvKernel =
 pub(crate) type GemmKernel =
     unsafe fn(panels: &[u8], x: &Activations, rows: Range<usize>, &mut GemmWorkspace);
 
+/// The GEMM kernels of a tensor format on a level, and when to call them.
+#[derive(Clone, Copy)]
+pub(crate) struct GemmKernels {
+    /// For one panel and for two.
+    pub(crate) kernels: [GemmKernel; 2],
+    /// Rows of activations from which GEMM is faster than GEMV.
+    pub(crate) rows_min: usize,
+    /// Bytes of activations per kernel call: the L2 cache of a core holds them while the panels of a group are
+    /// multiplied.
+    pub(crate) rows_bytes: usize,
+}
+
 /// Workspace of a worker, on the stack.
 #[repr(C, align(64))]
 pub(crate) struct GemmWorkspace {

@@ -5,11 +5,13 @@ use super::reference;
 use crate::arch::{
     amx_bf16_gemm::{ByteSource, FloatSource, gemm_bf16},
     amx_int8_gemm::gemm_int8,
-    gemm, gemv,
+    gemm,
+    gemm_avx2::gemm_quants_avx2,
+    gemv,
 };
 use crate::isa::Level;
 use crate::layout::amx_gemm::AmxKernel;
-use crate::layout::gemm::{GemmKernel, GemvKernel};
+use crate::layout::gemm::{GemmKernel, GemmKernels, GemvKernel};
 use crate::packing::{self, PackedFormat};
 use crate::{Format, Isa};
 
@@ -46,13 +48,33 @@ pub(super) fn gemv_kernel(isa: Isa, format: Format, rows: usize) -> GemvKernel {
     by_format!(format, gemv_quant_kernel, gemv_float_kernel, isa, rows)
 }
 
-/// The GEMM kernels for one panel and for two, if the level has GEMM kernels.
+/// The GEMM kernels of a format, if the level has some.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<[GemmKernel; 2]> {
+pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<GemmKernels> {
     match isa.level() {
-        Level::Avx512 => Some(by_format!(format, gemm_quant_kernels, gemm_float_kernels,)),
+        Level::Avx512 => Some(GemmKernels {
+            kernels: by_format!(format, gemm_quant_kernels, gemm_float_kernels,),
+            rows_min: 9,
+            rows_bytes: 768 << 10,
+        }),
+        Level::Avx2 => Some(GemmKernels {
+            kernels: by_format!(format, avx2_quant_kernels, avx2_float_kernels,)?,
+            rows_min: 5,
+            rows_bytes: 256 << 10,
+        }),
         _ => None,
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx2_quant_kernels<P: PackedFormat>() -> Option<[GemmKernel; 2]> {
+    Some([gemm_quants_avx2::<P, 1>, gemm_quants_avx2::<P, 2>])
+}
+
+/// With AVX2, floats have no GEMM kernels.
+#[cfg(target_arch = "x86_64")]
+fn avx2_float_kernels<const F: u8>() -> Option<[GemmKernel; 2]> {
+    None
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -67,7 +89,7 @@ fn gemm_float_kernels<const F: u8>() -> [GemmKernel; 2] {
 
 /// Other architectures have no GEMM kernels.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn gemm_kernels(_: Isa, _: Format) -> Option<[GemmKernel; 2]> {
+pub(super) fn gemm_kernels(_: Isa, _: Format) -> Option<GemmKernels> {
     None
 }
 

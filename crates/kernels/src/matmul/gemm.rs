@@ -2,20 +2,15 @@
 
 use super::output::write_panel_row;
 use crate::Activations;
-use crate::layout::gemm::{GEMM_ROWS_MAX, GemmKernel, GemmWorkspace};
+use crate::layout::gemm::{GEMM_ROWS_MAX, GemmKernels, GemmWorkspace};
 use crate::matrix::Panels;
 use crate::packing::LANES;
 use crate::pool::DisjointSlice;
 use std::ops::Range;
 
-/// Rows of activations from which GEMM is faster than GEMV.
-pub(super) const ROWS_MIN: usize = 9;
-/// Bytes of activations per kernel call: the L2 cache of a core holds them while the panels of a group are
-/// multiplied.
-const ROWS_BYTES: usize = 768 << 10;
 /// Multiplies the panels of a group with rows.
 pub(super) fn multiply(
-    kernels: [GemmKernel; 2],
+    gemm: GemmKernels,
     workspace: &mut GemmWorkspace,
     w: &Panels<'_>,
     x: &Activations,
@@ -23,7 +18,7 @@ pub(super) fn multiply(
     panels: &Range<usize>,
     out: &DisjointSlice<'_, f32>,
 ) {
-    let some = (ROWS_BYTES / x.row_bytes()).clamp(LANES, GEMM_ROWS_MAX);
+    let some = (gemm.rows_bytes / x.row_bytes()).clamp(LANES, GEMM_ROWS_MAX);
     let end = rows.end;
     for row in rows.step_by(some) {
         let rows = row..(row + some).min(end);
@@ -32,7 +27,7 @@ pub(super) fn multiply(
             #[expect(unsafe_code, reason = "kernels need a level")]
             // SAFETY: the kernel was chosen by the matrix's Isa, which proves the level.
             unsafe {
-                kernels[pair.len() - 1](w.some(pair.clone()), x, rows.clone(), workspace);
+                gemm.kernels[pair.len() - 1](w.some(pair.clone()), x, rows.clone(), workspace);
             }
             for (row, sums) in rows.clone().zip(&workspace.sums) {
                 for (panel, sums) in pair.clone().zip(sums.as_chunks::<LANES>().0) {

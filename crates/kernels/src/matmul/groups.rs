@@ -62,10 +62,10 @@ pub fn matmul_groups(
                 return;
             };
             let (view, rows) = (&w.panels_view(group.matrix), group.rows.clone());
-            match gemm.filter(|_| rows.len() >= gemm::ROWS_MIN) {
-                Some(kernels) => {
+            match gemm.filter(|gemm| rows.len() >= gemm.rows_min) {
+                Some(gemm) => {
                     let workspace = workspace.get_or_insert_with(GemmWorkspace::new);
-                    gemm::multiply(kernels, workspace, view, x, rows, &panels, &out);
+                    gemm::multiply(gemm, workspace, view, x, rows, &panels, &out);
                 }
                 None => multiply_few(&gemv, view, x, rows, &panels, &out),
             }

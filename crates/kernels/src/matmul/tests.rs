@@ -120,6 +120,11 @@ fn batch_invariant_isas() -> impl Iterator<Item = Isa> {
     Isa::available().filter(|isa| isa.is_batch_invariant())
 }
 
+/// Every level with each number of rows.
+fn isas_with(batches: [usize; 2]) -> impl Iterator<Item = (Isa, usize)> {
+    Isa::available().flat_map(move |isa| batches.map(|batch| (isa, batch)))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -248,6 +253,35 @@ fn many_rows_and_columns_match_the_reference_bits() {
     }
 }
 
+/// Every remainder of the rows of a kernel call, and a last panel that is unpaired and incomplete.
+#[test]
+fn any_number_of_rows_matches_the_reference_bits() {
+    let rows = 37;
+    let mut random = Random(12);
+    for format in FORMATS {
+        let cols = columns(format, 3);
+        let raw = random.raw(format, rows * cols);
+        let x = random.floats(15 * cols);
+        let w = pack(Isa::scalar(), format, rows, cols, &raw);
+        let reference = product(&w, 1, Isa::scalar(), &x);
+        for isa in batch_invariant_isas() {
+            let w = pack(isa, format, rows, cols, &raw);
+            for batch in 1..=15 {
+                let fast = product(&w, 1, isa, &x[..batch * cols]);
+                let reference = &reference[..batch * rows];
+                assert_eq!(
+                    difference(&fast, reference),
+                    None,
+                    "{format:?} {isa} {batch}"
+                );
+            }
+        }
+    }
+}
+
+/// Rows of a call of the GEMV and of the GEMM kernels.
+const FEW_AND_MANY: [usize; 2] = [1, 13];
+
 #[test]
 fn largest_quants_and_activations_do_not_saturate() {
     for format in FORMATS
@@ -273,13 +307,15 @@ fn largest_quants_and_activations_do_not_saturate() {
                 let mut weights = vec![0.0; cols];
                 dequantize(format, &raw, &mut weights);
                 let expected: f32 = weights.iter().zip(&x).map(|(w, x)| w * x).sum();
-                for isa in Isa::available() {
-                    let out = product(&pack(isa, format, 1, cols, &raw), 1, isa, &x)[0];
-                    let off = (out - expected).abs();
-                    assert!(
-                        off <= expected.abs() * 1e-5 + 0.5,
-                        "{format:?} {label} {isa}: {out} for {expected}"
-                    );
+                for (isa, batch) in isas_with(FEW_AND_MANY) {
+                    let w = pack(isa, format, 1, cols, &raw);
+                    for out in product(&w, 1, isa, &x.repeat(batch)) {
+                        let off = (out - expected).abs();
+                        assert!(
+                            off <= expected.abs() * 1e-5 + 0.5,
+                            "{format:?} {label} {isa} {batch}: {out} for {expected}"
+                        );
+                    }
                 }
             }
         }
@@ -292,27 +328,17 @@ fn non_finite_activations_affect_their_own_row_only() {
     for format in FORMATS {
         let cols = 256;
         let raw = random.raw(format, 17 * cols);
-        let x = random.floats(3 * cols);
+        let x = random.floats(13 * cols);
         for non_finite in [f32::NAN, f32::INFINITY] {
             let mut spoilt = x.clone();
             spoilt[cols + 40] = non_finite;
-            for isa in Isa::available() {
+            for (isa, batch) in isas_with([3, 13]) {
                 let w = pack(isa, format, 17, cols, &raw);
-                let (clean, out) = (product(&w, 1, isa, &x), product(&w, 1, isa, &spoilt));
-                assert!(
-                    out[17..34].iter().all(|out| !out.is_finite()),
-                    "{format:?} {isa}"
-                );
-                assert_eq!(
-                    difference(&out[..17], &clean[..17]),
-                    None,
-                    "{format:?} {isa}"
-                );
-                assert_eq!(
-                    difference(&out[34..], &clean[34..]),
-                    None,
-                    "{format:?} {isa}"
-                );
+                let [clean, out] = [&x, &spoilt].map(|x| product(&w, 1, isa, &x[..batch * cols]));
+                let case = format!("{format:?} {isa} {batch}");
+                assert!(out[17..34].iter().all(|out| !out.is_finite()), "{case}");
+                assert_eq!(difference(&out[..17], &clean[..17]), None, "{case}");
+                assert_eq!(difference(&out[34..], &clean[34..]), None, "{case}");
             }
         }
     }
