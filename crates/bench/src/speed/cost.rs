@@ -84,7 +84,8 @@ impl ModelCost {
         {
             let weights = tensor.elements() as u64;
             let bytes = tensor.bytes.len() as u64;
-            let is_expert = tensor.dims.len() == 3;
+            // Projections of latents have three dimensions, too: one matrix for each head.
+            let is_expert = tensor.dims.len() == 3 && !tensor.name.contains(".attn_");
             match tensor.name {
                 name if name == projection => cost.output_weights += weights,
                 name if TABLES.contains(&name) => continue,
@@ -230,6 +231,13 @@ pub(super) mod tests {
         let attention = 64 * 128 * 2 + 2 * 64 * 64 + 8 * 64;
         assert_eq!(gpt_oss.layer_weights, 4 * attention);
         assert_eq!(gpt_oss.expert_weights, 4 * 8 * 3 * 64 * 64);
+        let (_, latent) = cost("tiny-deepseek2", "F32");
+        // Queries in two parts, a latent of 64 beside 16, and four heads: key and value projections of 32, and the output.
+        let attention = 64 * (64 + 192 + 80) + 4 * 64 * (32 + 32) + 64 * 128;
+        // One layer without experts, and two with one for all rows and a router of 8.
+        let feed_forward = 3 * 3 * 64 * 128 + 2 * 8 * 64;
+        assert_eq!(latent.layer_weights, 3 * attention + feed_forward);
+        assert_eq!(latent.expert_weights, 2 * 8 * 3 * 64 * 64);
         let (_, tied) = cost("tiny-qwen3", "Q8_0");
         assert_eq!(tied.output_weights, 300 * 64);
         assert!(tied.quantized);

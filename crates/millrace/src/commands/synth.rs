@@ -112,6 +112,10 @@ fn apply_shape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
         let tiny = SynthSpec::tiny(spec.architecture);
         (spec.experts, spec.differing) = (tiny.experts, tiny.differing);
         spec.recurrent = tiny.recurrent;
+        if tiny.latent.is_some() {
+            (spec.head_dim, spec.rope) = (tiny.head_dim, tiny.rope);
+        }
+        spec.latent = tiny.latent;
     }
     let sizes = [
         (&mut spec.dim, shape.dim),

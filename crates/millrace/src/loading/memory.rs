@@ -67,10 +67,14 @@ fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u6
         };
         sums + experts_scratch_bytes(&experts, config.dim, options.rows_max)
     });
+    let latent = config.latent.map_or(0, |latent| {
+        options.rows_max * latent.workspace_row_bytes(config.heads)
+    });
     let widest = config.cols_max();
     let scratch = options.rows_max * (4 * row + 6 * widest + 192)
         + 4 * options.logit_rows_max * vocab
         + experts
+        + latent
         + state_head_bytes(&config, options.rows_max);
     Ok(kv.saturating_add(scratch as u64))
 }
@@ -130,6 +134,7 @@ mod tests {
         for preset in [
             "small-llama",
             "small-qwen3moe",
+            "small-deepseek2",
             "small-qwen35",
             "small-mamba2",
             "small-falcon-h1",

@@ -53,6 +53,17 @@ const KNOWN: &[Known] = &[
         "bartowski/nvidia_NVIDIA-Nemotron-Nano-9B-v2-GGUF",
         "Q4_K_M",
     ),
+    known_repository("glm-4.7-flash", "unsloth/GLM-4.7-Flash-GGUF", "Q4_K_M"),
+    known_repository(
+        "deepseek-v2:16b",
+        "second-state/DeepSeek-V2-Lite-Chat-GGUF",
+        "Q4_K_M",
+    ),
+    known_repository(
+        "deepseek-coder-v2:16b",
+        "bartowski/DeepSeek-Coder-V2-Lite-Instruct-GGUF",
+        "Q4_K_M",
+    ),
     known_repository("qwen3:4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M"),
     known_repository("qwen3:0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0"),
     known_repository("qwen3:1.7b", "Qwen/Qwen3-1.7B-GGUF", "Q8_0"),

@@ -142,21 +142,22 @@ fn draft_tokens_change_no_answer_bit_for_bit() {
     assert!(accepted < drafted, "{accepted} of {drafted}");
 }
 
-/// A draft's rows choose experts beside the rows that would have been computed alone.
+/// A draft's rows choose experts beside the rows that would have been computed alone, and read latents.
 #[test]
-fn draft_tokens_change_no_answer_of_experts() {
-    use Architecture::Qwen3Moe;
-    let (plain, ..) = answers(Qwen3Moe, Speculation::Off, None);
-    let (looked_up, _, accepted) = answers(Qwen3Moe, Speculation::PromptLookup, None);
-    assert_eq!(plain, looked_up);
-    assert!(accepted > 0, "nothing was looked up");
-    let same = load(Qwen3Moe, 1, 1);
-    let (guessed, drafted, accepted) = answers(Qwen3Moe, Speculation::Draft, Some(same));
-    assert_eq!(plain, guessed);
-    assert!(
-        accepted == drafted && drafted > 0,
-        "{accepted} of {drafted}"
-    );
+fn draft_tokens_change_no_answer_of_experts_and_latents() {
+    for architecture in [Architecture::Qwen3Moe, Architecture::DeepSeek2] {
+        let (plain, ..) = answers(architecture, Speculation::Off, None);
+        let (looked_up, _, accepted) = answers(architecture, Speculation::PromptLookup, None);
+        assert_eq!(plain, looked_up, "{architecture}");
+        assert!(accepted > 0, "{architecture}: nothing was looked up");
+        let same = load(architecture, 1, 1);
+        let (guessed, drafted, accepted) = answers(architecture, Speculation::Draft, Some(same));
+        assert_eq!(plain, guessed, "{architecture}");
+        assert!(
+            accepted == drafted && drafted > 0,
+            "{architecture}: {accepted} of {drafted}"
+        );
+    }
 }
 
 /// Rows without outputs are dropped in the middle of the layers, and a rolled back position has parts in two caches.

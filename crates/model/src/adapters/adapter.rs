@@ -208,7 +208,8 @@ fn is_supported(config: &Config, name: &str) -> bool {
             let is_recurrent = recurrent.is_some_and(|r| r.layers.get(layer) == Some(&true));
             // Rows of queries and of their gate alternate in one tensor.
             let is_gated = config.traits.gated_attention && part == "attn_q";
-            layer < config.layers && !is_gated && (!is_recurrent || part.starts_with("ffn_"))
+            let mixes_otherwise = is_recurrent || config.latent.is_some();
+            layer < config.layers && !is_gated && (!mixes_otherwise || part.starts_with("ffn_"))
         })
 }
 

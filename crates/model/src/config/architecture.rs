@@ -55,6 +55,8 @@ pub enum Architecture {
     Qwen3Next,
     /// Granite 3 and 4 with experts, without recurrent layers.
     GraniteMoe,
+    /// DeepSeek V2 and V3, GLM 4.7 Flash, Kimi K2: latent attention.
+    DeepSeek2,
     /// OLMoE.
     Olmoe,
     /// LFM 2 and 2.5, dense.
@@ -79,7 +81,7 @@ pub enum Architecture {
 
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -106,6 +108,7 @@ impl Architecture {
         Self::Qwen35Moe,
         Self::Qwen3Next,
         Self::GraniteMoe,
+        Self::DeepSeek2,
         Self::Olmoe,
         Self::Lfm2,
         Self::GraniteHybrid,
@@ -147,6 +150,7 @@ impl Architecture {
             Self::Qwen35Moe => "qwen35moe",
             Self::Qwen3Next => "qwen3next",
             Self::GraniteMoe => "granitemoe",
+            Self::DeepSeek2 => "deepseek2",
             Self::Olmoe => "olmoe",
             Self::Lfm2 => "lfm2",
             Self::GraniteHybrid => "granitehybrid",

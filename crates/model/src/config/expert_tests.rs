@@ -1,7 +1,7 @@
 //! Keys of experts.
 
-use super::ExpertsConfig;
 use super::tests::{Field, read, with};
+use super::{ExpertsConfig, RouterConfig};
 
 const COUNT: (&str, Field) = ("expert_count", Field::U32(8));
 const USED: (&str, Field) = ("expert_used_count", Field::U32(2));
@@ -17,7 +17,8 @@ fn experts_are_read_from_the_keys() {
             count: 8,
             used: 2,
             hidden,
-            normalized,
+            router: RouterConfig::softmax(normalized),
+            first_layer: 0,
         })
     };
     let dense = config("llama", &[]);

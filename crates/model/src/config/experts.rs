@@ -2,11 +2,11 @@
 
 use super::keys::Keys;
 use super::traits::{ExpertRule, FeedRule, Traits};
-use super::{COLUMN_GROUP, ConfigError, grouped, limits};
+use super::{COLUMN_GROUP, ConfigError, RouterConfig, grouped, limits};
 
 /// The feed-forward part of a model with experts. A router gives each row a score for each expert; the row uses the
 /// experts with the best scores and adds their outputs by their shares of the scores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpertsConfig {
     /// Experts of a layer.
     pub count: usize,
@@ -14,8 +14,10 @@ pub struct ExpertsConfig {
     pub used: usize,
     /// Width of an expert.
     pub hidden: usize,
-    /// Whether the shares of the chosen experts add up to 1; else those of all experts do.
-    pub normalized: bool,
+    /// How a row chooses.
+    pub router: RouterConfig,
+    /// The first layer with experts.
+    pub first_layer: usize,
 }
 
 /// Widths of the feed-forward part.
@@ -29,6 +31,8 @@ const COUNT: &str = "expert_count";
 const USED: &str = "expert_used_count";
 const WIDTH: &str = "expert_feed_forward_length";
 const SHARED: &str = "expert_shared_feed_forward_length";
+const SHARED_COUNT: &str = "expert_shared_count";
+const FIRST: &str = "leading_dense_block_count";
 const DENSE: &str = "feed_forward_length";
 
 pub(super) fn read(
@@ -36,6 +40,9 @@ pub(super) fn read(
     traits: &Traits,
     layers: usize,
 ) -> Result<FeedForward, ConfigError> {
+    if traits.experts == ExpertRule::ByKeys {
+        return read_by_keys(keys, layers);
+    }
     let ExpertRule::Allowed {
         required,
         normalized,
@@ -81,7 +88,36 @@ pub(super) fn read(
             count,
             used,
             hidden,
-            normalized,
+            router: RouterConfig::softmax(normalized),
+            first_layer: 0,
+        }),
+    })
+}
+
+/// The feed-forward part of a family whose keys describe it: the first layers have none, and each row uses some experts beside
+/// those that it chooses, which are one wider part.
+fn read_by_keys(keys: &Keys<'_>, layers: usize) -> Result<FeedForward, ConfigError> {
+    let count = keys.required(COUNT, 1, limits::EXPERTS)?;
+    let used = keys.required(USED, 1, count)?;
+    let hidden = grouped(keys, WIDTH, limits::HIDDEN)?;
+    let shared = keys.size(SHARED_COUNT, 0, limits::HIDDEN / hidden)?;
+    let first_layer = keys.size(FIRST, 0, layers)?.unwrap_or(0);
+    let dense = match first_layer {
+        0 => 0,
+        _ => grouped(keys, DENSE, limits::HIDDEN)?,
+    };
+    let width = |layer| match layer < first_layer {
+        true => dense,
+        false => shared.unwrap_or(0) * hidden,
+    };
+    Ok(FeedForward {
+        hidden: (0..layers).map(width).collect(),
+        experts: Some(ExpertsConfig {
+            count,
+            used,
+            hidden,
+            router: RouterConfig::read(keys, layers, (count, used))?,
+            first_layer,
         }),
     })
 }
@@ -95,7 +131,8 @@ pub(crate) fn read_of_encoder(keys: &Keys<'_>) -> Result<ExpertsConfig, ConfigEr
         count,
         used,
         hidden: grouped(keys, DENSE, limits::HIDDEN)?,
-        normalized: false,
+        router: RouterConfig::softmax(false),
+        first_layer: 0,
     })
 }
 

@@ -16,8 +16,8 @@ fn any(architecture: Architecture, changes: &[(&str, Field)]) -> Config {
 #[test]
 fn family_traits_are_expected() {
     use Architecture::{
-        Cohere2, CommandR, Exaone4, Gemma, Gemma2, Gemma3, Gemma3n, Gemma4, GemmaEmbedding, Glm4,
-        Granite, GraniteHybrid, GraniteMoe, Mamba2, Olmo2, Phi2,
+        Cohere2, CommandR, DeepSeek2, Exaone4, Gemma, Gemma2, Gemma3, Gemma3n, Gemma4,
+        GemmaEmbedding, Glm4, Granite, GraniteHybrid, GraniteMoe, Mamba2, Olmo2, Phi2,
     };
     for architecture in Architecture::ALL {
         let config = any(architecture, &[]);
@@ -42,14 +42,16 @@ fn family_traits_are_expected() {
             _ => 1.0,
         };
         assert_eq!(scales.logits, logits, "{architecture}");
-        let dims = if architecture == Mamba2 { 0 } else { 16 };
-        assert_eq!(
-            (config.head_dim, config.rope.dims),
-            (dims, dims),
-            "{architecture}"
-        );
+        let dims = match architecture {
+            Mamba2 => (0, 0),
+            DeepSeek2 => (48, 16),
+            _ => (16, 16),
+        };
+        let found = (config.head_dim, config.rope.dims);
+        assert_eq!(found, dims, "{architecture}");
         let query = match architecture {
             Gemma3n | Gemma4 | Mamba2 => 1.0,
+            DeepSeek2 => 1.0 / 48_f32.sqrt(),
             _ => 0.25,
         };
         assert_eq!(scales.query, query, "{architecture}");

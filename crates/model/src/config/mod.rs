@@ -15,6 +15,9 @@ mod experts;
 mod family_tests;
 mod heads;
 pub(crate) mod keys;
+mod latent;
+#[cfg(test)]
+mod latent_tests;
 pub mod limits;
 mod nearest;
 mod recurrent;
@@ -22,6 +25,7 @@ pub(crate) mod recurrent_rule;
 #[cfg(test)]
 mod recurrent_tests;
 mod rope;
+mod router;
 mod scales;
 pub(crate) mod shapes;
 pub(crate) mod state_head;
@@ -35,8 +39,10 @@ pub use error::ConfigError;
 pub use experts::ExpertsConfig;
 pub(crate) use experts::{read_of_encoder as read_experts_of_encoder, refuse as refuse_experts};
 pub(crate) use heads::HeadSizes;
+pub use latent::LatentConfig;
 pub use recurrent::{RecurrentConfig, RecurrentPart};
 pub use rope::RopeConfig;
+pub use router::RouterConfig;
 pub use scales::{Scales, Temperature};
 pub use shapes::LayerShape;
 pub use state_head::StateHead;
@@ -74,6 +80,8 @@ pub struct Config {
     pub head_dim: usize,
     /// Sizes of each layer, which differ in few families.
     pub shapes: Vec<LayerShape>,
+    /// Sizes of latent attention, in a family that has it.
+    pub latent: Option<LatentConfig>,
     /// Recurrent layers, which keep a state in place of keys and values.
     pub recurrent: Option<RecurrentConfig>,
     /// Width of the embeddings that each layer adds for a token; 0 for none.
@@ -117,8 +125,9 @@ impl Config {
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
         let feed_forward = experts::read(&keys, &traits, layers)?;
         let windows = windows::read(&keys, traits.windows, layers)?;
-        let (heads, mut shapes) =
-            LayerShape::read_all(&keys, &traits, dim, &windows, &feed_forward.hidden)?;
+        let latent = LatentConfig::read(&keys, &traits)?;
+        let (family, hidden) = ((&traits, latent.as_ref()), &feed_forward.hidden);
+        let (heads, mut shapes) = LayerShape::read_all(&keys, family, dim, &windows, hidden)?;
         let recurrent = recurrent::read(&keys, &traits, dim, &shapes, layers_ignored)?;
         let beside = traits
             .recurrent
@@ -134,6 +143,10 @@ impl Config {
             context_max,
         };
         let (rope, rope_local) = rope::read(&keys, &traits, &sizes)?;
+        let mut scales = Scales::read(&keys, &traits, layers, dim, &heads)?;
+        if let Some(latent) = &latent {
+            scales.query = latent.score_scale(&keys, &rope)?;
+        }
         Ok(Self {
             architecture,
             traits,
@@ -146,12 +159,13 @@ impl Config {
             kv_heads: heads.keys,
             head_dim: heads.dim,
             shapes,
+            latent,
             recurrent,
             per_layer: read_per_layer(&keys, &traits)?,
             context_trained,
             context_max,
             norm_eps: read_eps(&keys, &traits)?,
-            scales: Scales::read(&keys, &traits, layers, dim, &heads)?,
+            scales,
             attention_cap: cap(&keys, "attn_logit_softcapping", traits.attention_cap)?,
             logit_cap: cap(&keys, "final_logit_softcapping", traits.logit_cap)?,
             gate: traits.gate,
@@ -189,7 +203,14 @@ impl Config {
         let widest = self.dim.max(hidden).max(self.per_layer);
         let recurrent = self.recurrent.as_ref();
         let recurrent = recurrent.map_or(0, RecurrentConfig::cols_max);
-        widest.max(self.query_cols()).max(recurrent)
+        let latent = self.latent.map_or(0, |latent| latent.cols_max(self.heads));
+        widest.max(self.query_cols()).max(recurrent).max(latent)
+    }
+
+    /// The experts of layer `layer`, if it has any.
+    pub fn experts_of(&self, layer: usize) -> Option<&ExpertsConfig> {
+        let experts = self.experts.as_ref();
+        experts.filter(|experts| layer >= experts.first_layer)
     }
 
     /// Whether the outputs of experts are summed before they are added to those of a feed-forward part beside them.

@@ -151,7 +151,7 @@ fn read_global(
         yarn_truncated: keys.flag("rope.scaling.yarn_truncate")?.unwrap_or(true),
         context_original,
         attention_factor: match kind {
-            "yarn" => factor / read_sharpening(keys, stretch)?,
+            "yarn" => factor / read_sharpening(keys, traits.latent, stretch)?,
             _ => factor,
         },
         pairs: match traits.sections_in_halves && has_sections(keys)? {
@@ -195,10 +195,15 @@ fn read_turns(keys: &Keys<'_>) -> Result<(f32, f32), ConfigError> {
     ))
 }
 
-/// YaRN's factor of sine and cosine for all dimensions, by which the usual one is divided (`mscale_all_dim`).
-fn read_sharpening(keys: &Keys<'_>, stretch: f32) -> Result<f32, ConfigError> {
+/// YaRN's factor of sine and cosine for all dimensions, by which the usual one is divided (`mscale_all_dim`). With latents,
+/// any such factor takes the usual one's place, and is a factor of the scores.
+fn read_sharpening(keys: &Keys<'_>, latent: bool, stretch: f32) -> Result<f32, ConfigError> {
     let weight = keys.float("rope.scaling.yarn_log_multiplier", limits::TEMPERATURE)?;
     Ok(match weight {
+        Some(weight) if latent && stretch > 1.0 => match weight > 0.0 {
+            true => 1.0 + 0.1 * stretch.ln(),
+            false => 1.0,
+        },
         Some(weight) if stretch > 1.0 => 1.0 + 0.1 * weight * stretch.ln(),
         _ => 1.0,
     })

@@ -4,7 +4,7 @@ use super::altup::{ACTIVE, STATES};
 use super::keys::Keys;
 use super::recurrent_rule::RecurrentRule;
 use super::traits::{KvSharing, Traits};
-use super::{Config, ConfigError, HeadSizes};
+use super::{Config, ConfigError, HeadSizes, LatentConfig};
 use kernels::{KvKind, KvShape};
 
 /// Sizes of one layer.
@@ -31,7 +31,7 @@ impl LayerShape {
     /// The heads, and the sizes of each layer, whose widths are `hidden`.
     pub(super) fn read_all(
         keys: &Keys<'_>,
-        traits: &Traits,
+        (traits, latent): (&Traits, Option<&LatentConfig>),
         dim: usize,
         windows: &[Option<usize>],
         hidden: &[usize],
@@ -50,7 +50,10 @@ impl LayerShape {
                 (HeadSizes::NONE, vec![0; layers])
             }
             false => {
-                let heads = HeadSizes::read(keys, dim)?;
+                let heads = match latent {
+                    Some(latent) => latent.heads(keys)?,
+                    None => HeadSizes::read(keys, dim)?,
+                };
                 let each = vec![heads.keys; layers];
                 (heads, each)
             }

@@ -52,6 +52,18 @@ pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
             Field::I32s(vec![0, 2]),
         ));
     }
+    if name == "deepseek2" {
+        let latent = [
+            ("expert_count", 4),
+            ("expert_used_count", 2),
+            ("expert_feed_forward_length", 64),
+            ("rope.dimension_count", 16),
+            ("attention.kv_lora_rank", 32),
+            ("attention.key_length", 48),
+            ("attention.value_length", 32),
+        ];
+        keys.extend(latent.map(|(key, value)| (format!("{name}.{key}"), Field::U32(value))));
+    }
     if name == "nemotron_h" {
         keys.retain(|(key, _)| !key.ends_with("feed_forward_length"));
         keys.push((format!("{name}.feed_forward_length"), Field::U32(0)));

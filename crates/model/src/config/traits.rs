@@ -2,9 +2,12 @@
 //!
 //! Source of the rows: llama.cpp, `src/models/NAME.cpp` and `llama_model_rope_type`.
 
+mod expert_rule;
 mod recurrent;
 mod state_head;
 
+pub(crate) use expert_rule::ExpertRule;
+use expert_rule::experts;
 pub(crate) use state_head::StateHeadRule;
 
 use super::Architecture;
@@ -134,22 +137,6 @@ pub(crate) enum LogitScale {
     Divisor,
 }
 
-/// Whether the feed-forward part may consist of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExpertRule {
-    /// No.
-    Never,
-    /// Yes.
-    Allowed {
-        /// No other feed-forward part is known.
-        required: bool,
-        /// Whether the shares of the chosen experts add up to 1.
-        normalized: bool,
-        /// Whether an expert that each row uses may be beside them.
-        shared: bool,
-    },
-}
-
 /// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Traits {
@@ -174,6 +161,8 @@ pub(crate) struct Traits {
     pub(crate) qk_norm: QkNorm,
     /// Whether the output of each attention head is gated, by rows of the query projection.
     pub(crate) gated_attention: bool,
+    /// Keys and values of all heads are projections of one latent.
+    pub(crate) latent: bool,
     /// Recurrent layers in place of attention.
     pub(crate) recurrent: Option<RecurrentRule>,
     /// Layer norms (mean subtracted, perhaps with biases), not RMS norms.
@@ -240,6 +229,7 @@ const PLAIN: Traits = Traits {
     roped: RopeLayers::All,
     qk_norm: QkNorm::Never,
     gated_attention: false,
+    latent: false,
     recurrent: None,
     layer_norms: false,
     pre_norms: true,
@@ -321,15 +311,6 @@ const GEMMA4: Traits = Traits {
     per_layer: true, experts: experts(false, true, false), dense_beside_experts: true, ..GEMMA
 };
 
-/// Experts with these properties of [`ExpertRule::Allowed`].
-const fn experts(required: bool, normalized: bool, shared: bool) -> ExpertRule {
-    ExpertRule::Allowed {
-        required,
-        normalized,
-        shared,
-    }
-}
-
 impl Architecture {
     #[rustfmt::skip] // a table
     pub(crate) const fn traits(self) -> Traits {
@@ -355,6 +336,7 @@ impl Architecture {
             Self::Qwen35Moe => recurrent::QWEN35_MOE,
             Self::Qwen3Next => recurrent::QWEN3_NEXT,
             Self::Qwen3Moe => Traits { qk_norm: QkNorm::Heads, experts: experts(true, true, false), ..PLAIN },
+            Self::DeepSeek2 => Traits { pairs: RopePairs::Adjacent, experts: ExpertRule::ByKeys, latent: true, ..PLAIN },
             Self::Olmoe => Traits { qk_norm: QkNorm::Row, experts: experts(true, false, false), ..PLAIN },
             Self::GptOss => Traits {
                 gate: Gate::ClampedSwiglu, experts: experts(true, true, false), expert_biases: true, sinks: true,

@@ -14,7 +14,7 @@ use super::Decoder;
 use super::layer::activate;
 use super::router::{Choice, choose};
 use super::scratch::Buffer;
-use crate::config::{Config, ExpertsConfig, Gate};
+use crate::config::{Config, ExpertsConfig, Gate, RouterConfig};
 use crate::norm::Norm;
 use crate::weights::Experts;
 use kernels::{
@@ -24,7 +24,7 @@ use kernels::{
 /// Workspace of the experts of one layer, allocated once for the largest batch.
 pub(crate) struct ExpertScratch {
     used: usize,
-    normalized: bool,
+    router: RouterConfig,
     gate_kind: Gate,
     /// Scores of the experts (count).
     scores: Buffer,
@@ -111,7 +111,7 @@ impl ExpertScratch {
         let (gathered, choices) = (rows_max.max(experts.used), rows_max * experts.used);
         Self {
             used: experts.used,
-            normalized: experts.normalized,
+            router: experts.router,
             gate_kind,
             scores: Buffer::new(rows_max, experts.count),
             choices: vec![Choice::default(); choices],
@@ -147,7 +147,8 @@ impl ExpertScratch {
         normed: &Buffer,
         rows: usize,
     ) {
-        let (used, normalized) = (self.used, self.normalized);
+        let (used, router) = (self.used, self.router);
+        let choice_bias = experts.choice_bias.as_deref();
         activations.load(isa, pool, normed.head(rows), rows, normed.cols());
         matmul(
             pool,
@@ -165,7 +166,7 @@ impl ExpertScratch {
             let mut copy = [0.0; crate::config::limits::EXPERTS];
             let copy = &mut copy[..scores.cols()];
             copy.copy_from_slice(scores.row(row));
-            choose(isa, copy, normalized, choices);
+            choose(isa, (&router, choice_bias), copy, choices);
             if let Some(scales) = &experts.scales {
                 let choices = choices.iter_mut();
                 choices.for_each(|choice| choice.share *= scales[choice.expert as usize]);

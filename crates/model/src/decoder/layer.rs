@@ -1,17 +1,9 @@
 //! One layer: attention, then feed-forward.
 
-use super::caches::HeadCache;
-use super::heads::Heads;
-use super::{
-    Attention, BlockInput, Config, Decoder, Dense, Gate, KeyValue, Layer, Linear, add_assign,
-    matmul, scale,
-};
+use super::{BlockInput, Config, Decoder, Dense, Gate, Layer, Linear, add_assign, matmul, scale};
 use crate::norm::{Norm, keep_largest, sum_of_products};
 use crate::weights::Recurrent;
-use kernels::{
-    Activations, AttentionParams, Isa, Pool, Window, attend, clamped_swiglu_mul, gelu_mul,
-    sigmoid_mul, silu_mul, squared_relu_mul,
-};
+use kernels::{Activations, Isa, Pool, clamped_swiglu_mul, gelu_mul, silu_mul, squared_relu_mul};
 
 impl Decoder {
     /// Runs layer `index`. On entry `normed` holds the input of the layer's attention, on return the input of `next`.
@@ -54,6 +46,9 @@ impl Decoder {
         if let Some(recurrent) = recurrent {
             self.recur(config, index, recurrent);
         }
+        if let Some(latent) = &layer.latent {
+            return self.store_and_attend_latents(config, index, latent, tables);
+        }
         let Some(attention) = &layer.attention else {
             return self.keep_wanted_updates(index);
         };
@@ -61,26 +56,6 @@ impl Decoder {
             self.add_update(config, None, None, &BlockInput::AsAttention);
         }
         self.store_and_attend(config, index, attention, tables)
-    }
-
-    /// Stores keys and values from `normed`, and computes the attention. Returns whether rows are left: after the last layer
-    /// that stores, those without outputs are dropped.
-    pub(super) fn store_and_attend(
-        &mut self,
-        config: &Config,
-        index: usize,
-        layer: &Attention,
-        tables: &[u32],
-    ) -> bool {
-        self.load_normed();
-        if let Some(stored) = &layer.key_value {
-            self.store_keys_and_values(config, index, stored);
-        }
-        if index == self.last_stored_layer && self.keep_wanted() == 0 {
-            return false;
-        }
-        self.attention(config, index, layer, tables);
-        true
     }
 
     /// Computes the recurrent part from `normed` to `update`, and stores the states.
@@ -111,41 +86,6 @@ impl Decoder {
             .load(self.isa, &mut self.pool, x, rows, normed.cols());
     }
 
-    /// Computes and stores the keys and values of the rows, from the loaded activations.
-    pub(super) fn store_keys_and_values(
-        &mut self,
-        config: &Config,
-        index: usize,
-        stored: &KeyValue,
-    ) {
-        let (isa, rows, pool) = (self.isa, self.rows.queries.len(), &mut self.pool);
-        let scratch = &mut self.scratch;
-        let cols = scratch.key.cols();
-        let (key, value) = (scratch.key.head_mut(rows), scratch.value.head_mut(rows));
-        let normed = scratch.normed.head(rows);
-        project(isa, pool, &stored.key, &scratch.activations, key);
-        self.adapters.add(pool, &stored.key, normed, key);
-        match &stored.value {
-            Some(linear) => {
-                project(isa, pool, linear, &scratch.activations, value);
-                self.adapters.add(pool, linear, normed, value);
-            }
-            None => value.copy_from_slice(key),
-        }
-        let heads = Heads::new(config, isa, index, stored.key_norm.as_ref());
-        heads.turn(pool, &self.ropes, &scratch.angles, key, cols);
-        if let Some(norm) = &stored.value_norm {
-            let head_dim = config.shapes[index].head_dim;
-            pool.rows(value, cols, |_, value| {
-                norm.apply_to_parts(isa, config.norm_eps, value, head_dim);
-            });
-        }
-        let (cache, layer) = self.caches.of(index);
-        cache
-            .kv
-            .store_rows(pool, layer, &self.rows.slots, key, value);
-    }
-
     /// Drops the rows without outputs; returns the number of remaining rows.
     pub(super) fn keep_wanted(&mut self) -> usize {
         let wanted = &self.rows.wanted;
@@ -168,70 +108,6 @@ impl Decoder {
             }
         }
         self.rows.queries.len()
-    }
-
-    /// Attention, from the loaded activations to `update`.
-    fn attention(&mut self, config: &Config, index: usize, layer: &Attention, tables: &[u32]) {
-        let (isa, rows) = (self.isa, self.rows.queries.len());
-        let scratch = &mut self.scratch;
-        let cols = scratch.query.cols();
-        let normed = scratch.normed.head(rows);
-        let (query, gates) = (scratch.query.head_mut(rows), &mut scratch.query_gate);
-        for (linear, out) in std::iter::once((&layer.query, &mut *query))
-            .chain(layer.gate.as_ref().map(|gate| (gate, gates.head_mut(rows))))
-        {
-            project(isa, &mut self.pool, linear, &scratch.activations, out);
-            self.adapters.add(&mut self.pool, linear, normed, out);
-        }
-        let heads = Heads::new(config, self.isa, index, layer.query_norm.as_ref());
-        heads.turn(&mut self.pool, &self.ropes, &scratch.angles, query, cols);
-        if let Some(temperature) = &config.scales.temperature {
-            let queries = &self.rows.queries;
-            self.pool.rows(query, cols, |row, query| {
-                scale(self.isa, query, temperature.factor(queries[row].position));
-            });
-        }
-        let params = AttentionParams {
-            heads: config.heads,
-            scale: config.scales.query,
-            softcap: config.attention_cap,
-            window: config.windows[index].map(match config.is_causal() {
-                true => Window::last,
-                false => Window::around,
-            }),
-            sinks: layer.sinks.as_deref(),
-        };
-        let (HeadCache { kv, attention }, kv_layer) = self.caches.of(index);
-        attend(
-            attention.bounds().isa,
-            &mut self.pool,
-            attention,
-            kv,
-            kv_layer,
-            &params,
-            &self.rows.queries,
-            tables,
-            query,
-            scratch.attended.head_mut(rows),
-        );
-        if layer.gate.is_some() {
-            let attended = scratch.attended.head_mut(rows);
-            self.pool.rows(attended, cols, |row, attended| {
-                sigmoid_mul(isa, attended, gates.row(row));
-            });
-        }
-        let (x, update) = (scratch.attended.head(rows), scratch.update.head_mut(rows));
-        scratch
-            .activations
-            .load(self.isa, &mut self.pool, x, rows, cols);
-        project(
-            self.isa,
-            &mut self.pool,
-            &layer.out,
-            &scratch.activations,
-            update,
-        );
-        self.adapters.add(&mut self.pool, &layer.out, x, update);
     }
 
     /// Feed-forward, from `normed` to `update`: what every row uses, plus the experts that a row chooses.

@@ -10,11 +10,13 @@
 
 mod adapters;
 mod altup;
+mod attention;
 mod caches;
 mod delta;
 pub(crate) mod experts;
 mod finish;
 mod heads;
+mod latent;
 mod layer;
 mod mamba;
 mod per_layer;
@@ -33,6 +35,7 @@ use altup::StateScratch;
 use caches::LayerCaches;
 use experts::ExpertScratch;
 use kernels::{Isa, KvError, KvKind, PackError, Pool, Rope, add_assign, matmul, scale};
+use latent::LatentScratch;
 pub(crate) use layer::project;
 use per_layer::PerLayerScratch;
 use recurrent::RecurrentScratch;
@@ -55,6 +58,8 @@ pub(crate) struct Decoder {
     state_head: Option<HeadScratch>,
     /// Workspace of experts, in a model with experts.
     experts: Option<ExpertScratch>,
+    /// Workspace of attention to latents, in a model with latents.
+    latent: Option<LatentScratch>,
     /// Inputs of the layers besides the stream, in a model that has them.
     per_layer: Option<PerLayerScratch>,
     /// States of the stream, in a model with several.
@@ -92,6 +97,7 @@ impl Decoder {
                 let gate = (config.gate, true);
                 ExpertScratch::new(&experts, gate, config.dim, dims.rows_max)
             }),
+            latent: LatentScratch::new(config, weights, dims),
             per_layer: PerLayerScratch::new(config, dims),
             states: StateScratch::new(config, dims),
             recurrent: recurrent.map(|layers| RecurrentScratch::new(layers, states, dims.rows_max)),
@@ -172,7 +178,9 @@ impl Decoder {
         let recurrent = self.recurrent.as_ref().map(RecurrentScratch::bytes);
         let (kept, recurrent) = recurrent.unwrap_or_default();
         let head = self.state_head.as_ref().map_or(0, HeadScratch::bytes);
-        let parts = experts + per_layer + states + recurrent + head + self.adapters.bytes();
+        let latent = self.latent.as_ref().map_or(0, LatentScratch::bytes);
+        let parts =
+            experts + latent + per_layer + states + recurrent + head + self.adapters.bytes();
         let scratch = self.scratch.bytes() + self.caches.scratch_bytes() + parts;
         (self.caches.kv_bytes(), kept, scratch)
     }

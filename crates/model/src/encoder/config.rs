@@ -61,7 +61,7 @@ pub struct EncoderConfig {
 }
 
 /// Experts in some layers of an encoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncoderExperts {
     /// The experts of one layer.
     pub experts: ExpertsConfig,

@@ -53,7 +53,9 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         if has_width_key(spec.architecture) {
             out.u32(&key("expert_feed_forward_length"), experts.ffn);
         }
-        if experts.shared > 0 {
+        if let Some(latent) = &spec.latent {
+            latent.put_router(spec, &experts, out);
+        } else if experts.shared > 0 {
             out.u32(&key("expert_shared_feed_forward_length"), experts.shared);
         }
     }
@@ -67,6 +69,9 @@ fn put_attention(spec: &SynthSpec, out: &mut GgufWriter) {
         // llama.cpp asks for it.
         out.u32(&key("head_count"), 0);
         return;
+    }
+    if let Some(latent) = &spec.latent {
+        return latent.put_attention(spec, out);
     }
     out.u32(&key("head_count"), spec.heads)
         .u32(&key("key_length"), spec.head_dim)
@@ -115,10 +120,10 @@ fn dense_width(spec: &SynthSpec) -> u32 {
 }
 
 fn has_width_key(architecture: Architecture) -> bool {
-    use Architecture::{Gemma4, GptOss, Qwen3Moe, Qwen3Next, Qwen35Moe};
+    use Architecture::{DeepSeek2, Gemma4, GptOss, Qwen3Moe, Qwen3Next, Qwen35Moe};
     matches!(
         architecture,
-        Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss | Gemma4
+        DeepSeek2 | Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss | Gemma4
     )
 }
 
@@ -181,8 +186,15 @@ fn put_rope(spec: &SynthSpec, out: &mut GgufWriter) {
         } => {
             scaling("yarn", factor);
             out.u32(&key("scaling.original_context_length"), original_context);
-            if spec.architecture == Architecture::Mistral3 {
-                out.f32(&key("scaling.yarn_log_multiplier"), 1.0);
+            let weight = match (spec.architecture, spec.latent) {
+                (Architecture::Mistral3, _) => Some(1.0),
+                // A tenth of the weight, which is 1 in V3 and 0.707 in V2.
+                (_, Some(latent)) if latent.sigmoid => Some(0.1),
+                (_, Some(_)) => Some(0.0707),
+                _ => None,
+            };
+            if let Some(weight) = weight {
+                out.f32(&key("scaling.yarn_log_multiplier"), weight);
             }
         }
         RopeScaling::Longrope {

@@ -1,9 +1,10 @@
 //! Synthetic models whose layers differ: Gemma 3n and 4.
 
 use super::error::SynthError;
+use super::experts::ExpertsSynth;
 use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
-use super::spec::{ExpertsSynth, RopeScaling, RopeSynth, SynthSpec};
+use super::spec::{RopeScaling, RopeSynth, SynthSpec};
 use crate::config::Architecture;
 use crate::gguf::GgufWriter;
 use kernels::Format;

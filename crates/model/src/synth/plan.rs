@@ -1,9 +1,10 @@
 //! Tensors of a synthetic model, with formats and contents.
 
 use super::error::SynthError;
+use super::experts::ExpertsSynth;
 use super::mix::Role;
 use super::rope_factors::rope_factors;
-use super::spec::{ExpertsSynth, SynthSpec};
+use super::spec::SynthSpec;
 use crate::config::traits::{FeedRule, QkNorm, Traits};
 use crate::config::{Architecture, Gate};
 use crate::gguf::{TensorKind, TensorPlan};
@@ -28,7 +29,7 @@ pub(super) struct Planned {
 }
 
 /// Sharpness of attention: queries and keys have this deviation, scores its square.
-const SHARPNESS: f32 = 1.5;
+pub(super) const SHARPNESS: f32 = 1.5;
 
 /// Deviation of the logits: the weights of the output norm. The embedding has `1 / sqrt(dim)`, tied or not,
 /// so that a token does not predict itself.
@@ -104,9 +105,10 @@ impl Planner<'_> {
         if let Some(recurrent) = parts.recurrent {
             self.recurrent(layer, recurrent)?;
         }
-        match parts.attends {
-            true => self.attention(layer),
-            false => Ok(()),
+        match (parts.attends, self.spec.latent) {
+            (false, _) => Ok(()),
+            (true, Some(latent)) => self.latent_attention(layer, &latent),
+            (true, None) => self.attention(layer),
         }
     }
 
@@ -187,8 +189,8 @@ impl Planner<'_> {
         }
         match spec.experts {
             Some(experts) if traits.dense_beside_experts => self.experts_beside(layer, &experts)?,
-            Some(experts) => return self.experts(layer, &experts),
-            None => {}
+            Some(experts) if spec.has_experts(layer) => return self.experts(layer, &experts),
+            _ => {}
         }
         // Gate and up projection in one tensor, gate first.
         let up = if traits.fused_gate_up { 2 * ffn } else { ffn };
@@ -214,6 +216,7 @@ impl Planner<'_> {
         let router = noise(ROUTER_SPREAD / (dim as f32).sqrt());
         let dims = vec![dim.into(), experts.count.into()];
         self.push(name("ffn_gate_inp"), dims, Format::F32, router);
+        self.choice_bias(layer, experts.count);
         for (part, cols, rows, role) in [
             ("ffn_gate", dim, ffn, Role::Expert),
             ("ffn_up", dim, ffn, Role::Expert),

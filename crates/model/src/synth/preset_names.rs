@@ -10,6 +10,7 @@
 /// * `gemma4-e2b`, and `gemma4-26b-a4b-slice`: Gemma 4 E2B, and six of the 30 layers of 26B A4B, as Q4_K_M;
 /// * `qwen3.5-0.8b`, and `qwen3.5-9b-slice`: Qwen 3.5 0.8B, and four of the 32 layers of 9B and of the 40 of 35B A3B, as
 ///   Q4_K_M; `mamba2-370m`: Mamba-2 370M, as Q4_K_M;
+/// * `tiny-deepseek2` as DeepSeek V3, `-lite` as V2 Lite in a file of 2024;
 /// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
 /// * `tiny-gemma4` as E2B, `-31b` without per-layer embeddings and shared keys and values, `-26b` with experts;
 /// * `tiny-gemma-embedding`, `tiny-qwen3-embedding`, `tiny-qwen3-reranker`: for embeddings and scores of documents;
@@ -54,6 +55,8 @@ pub const PRESETS: &[&str] = &[
     "tiny-qwen3next",
     "tiny-granitemoe",
     "tiny-olmoe",
+    "tiny-deepseek2",
+    "tiny-deepseek2-lite",
     "tiny-lfm2",
     "tiny-granitehybrid",
     "tiny-granitehybrid-moe",
@@ -96,6 +99,8 @@ pub const PRESETS: &[&str] = &[
     "small-qwen3next",
     "small-granitemoe",
     "small-olmoe",
+    "small-deepseek2",
+    "small-deepseek2-lite",
     "small-lfm2",
     "small-granitehybrid",
     "small-granitehybrid-moe",

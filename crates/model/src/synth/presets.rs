@@ -1,8 +1,10 @@
 //! Named shapes.
 
+use super::experts::ExpertsSynth;
+use super::latent::LatentSynth;
 use super::layers::LayersSynth;
 use super::recurrent::RecurrentSynth;
-use super::spec::{ExpertsSynth, RopeScaling, RopeSynth};
+use super::spec::{RopeScaling, RopeSynth};
 use super::task::TaskSynth;
 use super::{Mix, SynthSpec};
 use crate::config::Architecture;
@@ -27,6 +29,8 @@ impl SynthSpec {
             "small-gemma4-26b" => Some(Self::small(Architecture::Gemma4).like_26b()),
             "gemma4-e2b" => Some(Self::gemma4_e2b()),
             "gemma4-26b-a4b-slice" => Some(Self::gemma4_26b_a4b_slice()),
+            "tiny-deepseek2-lite" => Some(Self::tiny(Architecture::DeepSeek2).like_v2_lite()),
+            "small-deepseek2-lite" => Some(Self::small(Architecture::DeepSeek2).like_v2_lite()),
             "tiny-granitehybrid-moe" => Some(Self::tiny(Architecture::GraniteHybrid).with_shared()),
             "small-granitehybrid-moe" => {
                 Some(Self::small(Architecture::GraniteHybrid).with_shared())
@@ -100,7 +104,11 @@ impl SynthSpec {
                     | Lfm2
                     | Mamba2
             );
-        let head_dim = if wide { 32 } else { 16 };
+        let head_dim = match architecture {
+            DeepSeek2 => 48,
+            _ if wide => 32,
+            _ => 16,
+        };
         Self {
             architecture,
             dim: 64,
@@ -109,6 +117,7 @@ impl SynthSpec {
                 // From the 21st on they read the keys and values of earlier ones.
                 Gemma3n => 22,
                 NemotronH => 6,
+                DeepSeek2 => 3,
                 SmolLm3 | Qwen35 | Qwen35Moe | Qwen3Next | Lfm2 | GraniteHybrid => 4,
                 _ if windows => 4,
                 _ => 2,
@@ -124,6 +133,7 @@ impl SynthSpec {
             rope: RopeSynth {
                 base: 10_000.0,
                 dims: match architecture {
+                    DeepSeek2 => Some(head_dim / 3),
                     Glm4 | Phi2 => Some(head_dim / 2),
                     StableLm | Qwen35 | Qwen35Moe | Qwen3Next => Some(head_dim / 4),
                     _ => None,
@@ -137,8 +147,9 @@ impl SynthSpec {
                 Qwen35 | Qwen35Moe => Some(sections(head_dim / 4)),
                 _ => None,
             },
-            experts: experts(architecture),
+            experts: ExpertsSynth::tiny(architecture),
             differing: LayersSynth::tiny(architecture),
+            latent: LatentSynth::tiny(architecture),
             recurrent: RecurrentSynth::tiny(architecture),
             task: TaskSynth::of(architecture),
             seed: 1,
@@ -147,38 +158,6 @@ impl SynthSpec {
 
     fn made_for(self, task: TaskSynth) -> Self {
         Self { task, ..self }
-    }
-
-    /// With experts of half the width, and one that all rows use.
-    fn with_shared(self) -> Self {
-        let experts = ExpertsSynth {
-            count: 6,
-            used: 2,
-            ffn: self.ffn / 2,
-            shared: self.ffn,
-        };
-        Self {
-            experts: Some(experts),
-            ..self
-        }
-    }
-
-    /// As Mixtral: experts that are as wide as the feed-forward part.
-    fn mixtral(self) -> Self {
-        let experts = ExpertsSynth {
-            count: 8,
-            used: 2,
-            ffn: self.ffn,
-            shared: 0,
-        };
-        Self {
-            experts: Some(experts),
-            rope: RopeSynth {
-                scaling: RopeScaling::None,
-                ..self.rope.clone()
-            },
-            ..self
-        }
     }
 
     fn qwen3_30b_a3b_slice() -> Self {
@@ -265,6 +244,7 @@ impl SynthSpec {
                 per_layer: 256,
                 ..layers
             }),
+            latent: tiny.latent.map(LatentSynth::small),
             recurrent: tiny.recurrent.map(|recurrent| RecurrentSynth {
                 head_dim: recurrent.head_dim * 4,
                 state_dim: recurrent.state_dim * 4,
@@ -333,24 +313,6 @@ impl SynthSpec {
     }
 }
 
-/// The experts of a tiny model, none as wide as the feed-forward part of a family without experts.
-fn experts(architecture: Architecture) -> Option<ExpertsSynth> {
-    let (count, used, ffn, shared) = match architecture {
-        Architecture::Qwen3Moe => (8, 3, 64, 0),
-        Architecture::Qwen35Moe | Architecture::Qwen3Next => (8, 3, 64, 96),
-        Architecture::GraniteMoe => (6, 2, 64, 128),
-        Architecture::Olmoe => (8, 4, 64, 0),
-        Architecture::GptOss => (8, 4, 64, 0),
-        _ => return None,
-    };
-    Some(ExpertsSynth {
-        count,
-        used,
-        ffn,
-        shared,
-    })
-}
-
 /// The context scaling of a tiny model.
 fn scaling(architecture: Architecture) -> RopeScaling {
     match architecture {
@@ -362,10 +324,12 @@ fn scaling(architecture: Architecture) -> RopeScaling {
             original_context: 64,
             attention_factor: 1.19,
         },
-        Architecture::Mistral3 | Architecture::GptOss => RopeScaling::Yarn {
-            factor: 4.0,
-            original_context: 64,
-        },
+        Architecture::Mistral3 | Architecture::GptOss | Architecture::DeepSeek2 => {
+            RopeScaling::Yarn {
+                factor: 4.0,
+                original_context: 64,
+            }
+        }
         _ => RopeScaling::None,
     }
 }

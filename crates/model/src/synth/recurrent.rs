@@ -1,9 +1,10 @@
 //! Recurrent layers of a synthetic model.
 
 use super::error::SynthError;
+use super::experts::ExpertsSynth;
 use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
-use super::spec::{ExpertsSynth, RopeScaling, RopeSynth, SynthSpec};
+use super::spec::{RopeScaling, RopeSynth, SynthSpec};
 use crate::config::Architecture;
 use crate::config::recurrent_rule::{MambaLayers, RecurrentRule};
 use crate::gguf::GgufWriter;

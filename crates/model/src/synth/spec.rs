@@ -2,6 +2,8 @@
 
 use super::Mix;
 use super::error::SynthError;
+use super::experts::ExpertsSynth;
+use super::latent::LatentSynth;
 use super::layers::LayersSynth;
 use super::recurrent::RecurrentSynth;
 use super::task::TaskSynth;
@@ -46,25 +48,14 @@ pub struct SynthSpec {
     pub experts: Option<ExpertsSynth>,
     /// How layers differ, in a family whose layers do.
     pub differing: Option<LayersSynth>,
+    /// Latent attention, in a family that has it.
+    pub latent: Option<LatentSynth>,
     /// Recurrent layers, in a family that has them.
     pub recurrent: Option<RecurrentSynth>,
     /// What the model was made for.
     pub task: TaskSynth,
     /// Seed of the weights.
     pub seed: u64,
-}
-
-/// The experts of a synthetic model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpertsSynth {
-    /// Experts of a layer.
-    pub count: u32,
-    /// Experts that a row uses.
-    pub used: u32,
-    /// Width of an expert.
-    pub ffn: u32,
-    /// Width of the shared expert; 0 for none.
-    pub shared: u32,
 }
 
 /// The rotary embedding of a synthetic model.
@@ -177,7 +168,7 @@ impl SynthSpec {
 
     /// Rules of single families.
     #[expect(clippy::too_many_lines, reason = "a table of rules")]
-    fn family_rules(&self) -> [(bool, String); 9] {
+    fn family_rules(&self) -> [(bool, String); 10] {
         use Architecture::*;
         let architecture = self.architecture;
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
@@ -235,6 +226,11 @@ impl SynthSpec {
                 format!("{architecture} has recurrent layers and others, or none of them"),
             ),
             (
+                self.latent.is_some() == architecture.traits().latent
+                    && self.latent.is_none_or(|_| self.rope_dims() < self.head_dim),
+                format!("{architecture} has latents, and turns a part of each head, or has none"),
+            ),
+            (
                 match architecture {
                     GemmaEmbedding => self.task == TaskSynth::Embedding,
                     Qwen3 | Qwen3Vl => true,
@@ -255,6 +251,16 @@ fn turns_parts(architecture: Architecture) -> bool {
     use Architecture::*;
     matches!(
         architecture,
-        Phi3 | Glm4 | Phi2 | StableLm | Qwen3 | Qwen35 | Qwen35Moe | Qwen3Next | Gemma2 | Gemma3
+        DeepSeek2
+            | Phi3
+            | Glm4
+            | Phi2
+            | StableLm
+            | Qwen3
+            | Qwen35
+            | Qwen35Moe
+            | Qwen3Next
+            | Gemma2
+            | Gemma3
     )
 }

@@ -23,7 +23,7 @@ impl Weights {
         pool: &mut Pool,
     ) -> Result<(), PackError> {
         for (index, layer) in self.layers.iter_mut().enumerate() {
-            for (linear, places) in places(layer, config) {
+            for (linear, places) in places(layer, index, config) {
                 let cols = linear.weight.cols();
                 let mut by_rank: BTreeMap<(usize, usize), Vec<(usize, &LowRank)>> = BTreeMap::new();
                 for (adapter, given) in adapters.iter().enumerate() {
@@ -74,13 +74,17 @@ impl Layer {
 type TensorPlaces = Vec<(&'static str, usize)>;
 
 /// The projections of a layer that adapters may change, and where a file has them.
-fn places<'a>(layer: &'a mut Layer, config: &Config) -> Vec<(&'a mut Linear, TensorPlaces)> {
+fn places<'a>(
+    layer: &'a mut Layer,
+    index: usize,
+    config: &Config,
+) -> Vec<(&'a mut Linear, TensorPlaces)> {
     let mut all = Vec::new();
     if let Some(attention) = &mut layer.attention {
         all.extend(attention_places(attention));
     }
     if let Some(dense) = &mut layer.dense {
-        all.extend(dense_places(dense, config));
+        all.extend(dense_places(dense, index, config));
     }
     all
 }
@@ -104,9 +108,11 @@ fn attention_places(attention: &mut Attention) -> Vec<(&mut Linear, TensorPlaces
 
 fn dense_places<'a>(
     dense: &'a mut Dense,
+    layer: usize,
     config: &Config,
 ) -> impl Iterator<Item = (&'a mut Linear, TensorPlaces)> {
-    let is_shared_expert = config.experts.is_some() && !config.traits.dense_beside_experts;
+    let is_shared_expert =
+        config.experts_of(layer).is_some() && !config.traits.dense_beside_experts;
     let hidden = dense.up.weight.rows();
     let [gate, up, down] = match is_shared_expert {
         true => [

@@ -8,6 +8,7 @@ use super::linear::Names;
 use super::tensors::Tensors;
 use crate::Config;
 use crate::config::ExpertsConfig;
+use crate::config::traits::ExpertRule;
 use crate::norm::Norm;
 use kernels::{Format, Matrix, MatrixStack};
 
@@ -22,6 +23,8 @@ pub(crate) struct Experts {
     /// `(dim, hidden)` each.
     pub(crate) down: MatrixStack,
     pub(crate) biases: Option<ExpertBiases>,
+    /// Addends of the experts' parts where a row chooses (count).
+    pub(crate) choice_bias: Option<Vec<f32>>,
     /// Factors of the outputs (count).
     pub(crate) scales: Option<Vec<f32>>,
     /// Norms of a family with a feed-forward part beside the experts.
@@ -78,6 +81,10 @@ impl Experts {
             gate: Some(gate),
             up,
             down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
+            choice_bias: match config.traits.experts {
+                ExpertRule::ByKeys => tensors.vector_if_there(&names.bias("exp_probs_b"), count)?,
+                _ => None,
+            },
             scales: load_scales(tensors, config, names, count)?,
             norms: ExpertNorms::load(tensors, config, names)?,
         })
@@ -97,6 +104,7 @@ impl Experts {
             up: load_stack(tensors, names, "ffn_up", count, (hidden, dim))?,
             down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
             biases: None,
+            choice_bias: None,
             scales: None,
             norms: None,
         })

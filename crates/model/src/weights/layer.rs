@@ -4,6 +4,7 @@ use super::LoadError;
 use super::altup::LayerStates;
 use super::attention::Attention;
 use super::experts::Experts;
+use super::latent::Latent;
 use super::linear::{Linear, Names, cut, join, linear};
 use super::norms::LayerNorms;
 use super::per_layer::PerLayerUpdate;
@@ -51,6 +52,8 @@ pub(crate) struct Layer {
     /// Input of attention, or of the recurrent part.
     pub(crate) attention_input: BlockInput,
     pub(crate) attention: Option<Attention>,
+    /// Attention to latents, in place of the other.
+    pub(crate) latent: Option<Latent>,
     /// The recurrent part, in place of attention or beside it.
     pub(crate) recurrent: Option<Recurrent>,
     pub(crate) attention_post_norm: Option<Norm>,
@@ -75,7 +78,10 @@ impl Layer {
     ) -> Result<Self, LoadError> {
         let names = Names { layer };
         let shape = &config.shapes[layer];
-        let attention = shape.attends();
+        let latent = config.latent.as_ref();
+        let latent = latent.map(|sizes| Latent::load(tensors, config, sizes, &names));
+        let latent = latent.transpose()?;
+        let attention = shape.attends() && latent.is_none();
         let attention = attention.then(|| Attention::load(tensors, config, &names));
         let attention = attention.transpose()?;
         let recurrent = config.recurrent.as_ref();
@@ -84,7 +90,7 @@ impl Layer {
         let recurrent = recurrent.transpose()?;
         let dense = (shape.hidden > 0).then(|| Dense::load(tensors, config, &names));
         let dense = dense.transpose()?;
-        let experts = config.experts.as_ref();
+        let experts = config.experts_of(layer);
         let experts = experts.map(|experts| Experts::load(tensors, config, experts, &names));
         let experts = experts.transpose()?;
         let norms = &mut LayerNorms {
@@ -94,6 +100,7 @@ impl Layer {
         };
         Ok(Self {
             attention,
+            latent,
             recurrent,
             dense,
             experts,
@@ -109,7 +116,7 @@ impl Layer {
 
     /// Whether the layer has attention, a recurrent part, or both.
     pub(crate) fn mixes(&self) -> bool {
-        self.attention.is_some() || self.recurrent.is_some()
+        self.attention.is_some() || self.latent.is_some() || self.recurrent.is_some()
     }
 
     /// Whether the layer has a feed-forward part.
@@ -119,6 +126,8 @@ impl Layer {
 
     pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
         let attention = self.attention.iter().flat_map(Attention::matrices);
+        let latent = self.latent.iter().flat_map(Latent::matrices);
+        let attention = attention.chain(latent);
         let recurrent = self.recurrent.iter().flat_map(Recurrent::matrices);
         let dense = self.dense.iter().flat_map(|dense| {
             let always = [&dense.up, &dense.down].into_iter();
@@ -136,7 +145,7 @@ impl Dense {
     /// The shared expert's tensors have names of their own.
     fn load(tensors: &mut Tensors<'_>, config: &Config, names: &Names) -> Result<Self, LoadError> {
         let (hidden, dim) = (config.shapes[names.layer].hidden, config.dim);
-        if config.experts.is_some() && !config.traits.dense_beside_experts {
+        if config.experts_of(names.layer).is_some() && !config.traits.dense_beside_experts {
             let mut part = |name: &str, rows, cols| {
                 linear(tensors, names, &format!("{name}_shexp"), rows, cols)
             };

@@ -6,6 +6,7 @@ mod attention;
 mod delta;
 mod error;
 pub(crate) mod experts;
+mod latent;
 pub(crate) mod layer;
 pub(crate) mod linear;
 mod low_rank;
@@ -26,6 +27,7 @@ pub(crate) use attention::{Attention, KeyValue, load_qkv};
 pub(crate) use delta::DeltaNet;
 pub use error::LoadError;
 pub(crate) use experts::Experts;
+pub(crate) use latent::Latent;
 pub(crate) use layer::{BlockInput, Dense, Layer};
 pub(crate) use linear::Linear;
 pub(crate) use low_rank::RankGroup;
@@ -39,7 +41,7 @@ pub(crate) use state_head::HeadProjections;
 use crate::Config;
 use crate::ModelFiles;
 use crate::config::limits;
-use kernels::{Format, Isa, Matrix, Pool};
+use kernels::{Format, Isa, Matrix, MatrixStack, Pool};
 use tensors::Tensors;
 
 /// All trained parameters.
@@ -115,21 +117,35 @@ impl Weights {
         let table = self.per_layer.as_ref().map(|inputs| inputs.table.bytes());
         let states = self.states.as_ref().map_or(0, StateProjections::bytes);
         let experts: usize = self.experts().map(Experts::bytes).sum();
-        matrices + experts + table.unwrap_or(0) + states
+        let latents: usize = self
+            .latents()
+            .flat_map(Latent::stacks)
+            .map(MatrixStack::bytes)
+            .sum();
+        matrices + experts + latents + table.unwrap_or(0) + states
     }
 
     /// Formats of the matrices.
     pub(crate) fn formats(&self) -> impl Iterator<Item = Format> {
         let experts = self.experts().flat_map(Experts::formats);
         let states = self.states.iter().flat_map(StateProjections::formats);
+        let latents = self
+            .latents()
+            .flat_map(Latent::stacks)
+            .map(MatrixStack::format);
         self.matrices()
             .map(Matrix::format)
             .chain(experts)
+            .chain(latents)
             .chain(states)
     }
 
     fn experts(&self) -> impl Iterator<Item = &Experts> {
         self.layers.iter().flat_map(|layer| &layer.experts)
+    }
+
+    fn latents(&self) -> impl Iterator<Item = &Latent> {
+        self.layers.iter().flat_map(|layer| &layer.latent)
     }
 
     fn matrices(&self) -> impl Iterator<Item = &Matrix> {

@@ -88,7 +88,7 @@ impl Tensors<'_> {
             .map_err(|error| self.pack_error(name, error))
     }
 
-    fn pack_error(&self, name: &str, error: PackError) -> LoadError {
+    pub(super) fn pack_error(&self, name: &str, error: PackError) -> LoadError {
         LoadError::Pack {
             tensor: self.files.label(name),
             error,

@@ -19,6 +19,7 @@ fn forward_pass_does_not_allocate() {
         "x preset=tiny-qwen2 mix=F32",
         "x preset=tiny-llama mix=F32 lora=1:4:4:1+2:4:4:1",
         "x preset=tiny-granitemoe mix=F32",
+        "x preset=tiny-deepseek2 mix=Q8_0",
         "x preset=tiny-qwen35 mix=Q8_0",
         "x preset=tiny-gemma4 mix=Q8_0",
         "x preset=tiny-gemma4-26b mix=F32",

@@ -27,7 +27,7 @@ pub(crate) fn with_u32(file: &[u8], key: &str, value: u32) -> Vec<u8> {
 
 #[test]
 fn layers_that_predict_further_tokens_change_nothing() {
-    for family in ["glm4", "exaone4"] {
+    for family in ["glm4", "exaone4", "deepseek2"] {
         let line = |layers| bytes(&format!("x preset=tiny-{family} mix=F32 layers={layers}"));
         let key = format!("{family}.nextn_predict_layers");
         let said = |file: Vec<u8>| {

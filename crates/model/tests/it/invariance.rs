@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
 /// quantization.
-const CASES: [&str; 39] = [
+const CASES: [&str; 42] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -32,6 +32,9 @@ const CASES: [&str; 39] = [
     "qwen3moe preset=small-qwen3moe mix=Q4_K_M",
     "granitemoe preset=tiny-granitemoe mix=Q8_0",
     "olmoe preset=tiny-olmoe mix=F32 kv=q8_0",
+    "deepseek2 preset=tiny-deepseek2 mix=F32",
+    "deepseek2 preset=small-deepseek2 mix=Q4_K_M kv=q8_0",
+    "deepseek2 preset=tiny-deepseek2-lite mix=Q8_0",
     "gpt-oss preset=tiny-gpt-oss mix=MXFP4_MOE",
     "gpt-oss preset=tiny-gpt-oss mix=BF16 kv=q8_0",
     "llama preset=tiny-llama mix=MXFP4",
