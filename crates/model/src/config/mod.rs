@@ -16,6 +16,7 @@ mod family_tests;
 mod heads;
 pub(crate) mod keys;
 pub mod limits;
+mod mtp;
 mod nearest;
 mod recurrent;
 pub(crate) mod recurrent_rule;
@@ -58,8 +59,10 @@ pub struct Config {
     pub(crate) traits: Traits,
     /// Layers, without those that predict further tokens.
     pub layers: usize,
-    /// Layers at the end of the file that predict further tokens; they are not loaded.
+    /// Layers at the end of the file that predict further tokens, and are not loaded.
     pub layers_ignored: usize,
+    /// Whether the last of [`Config::shapes`] is an MTP head, after the layers.
+    pub mtp: bool,
     /// Width of the residual stream.
     pub dim: usize,
     /// Width of the widest feed-forward part; beside experts, of the shared expert, or 0.
@@ -139,6 +142,7 @@ impl Config {
             traits,
             layers,
             layers_ignored,
+            mtp: false,
             dim,
             hidden: shapes.iter().map(|shape| shape.hidden).max().unwrap_or(0),
             experts: feed_forward.experts,
@@ -189,7 +193,9 @@ impl Config {
         let widest = self.dim.max(hidden).max(self.per_layer);
         let recurrent = self.recurrent.as_ref();
         let recurrent = recurrent.map_or(0, RecurrentConfig::cols_max);
-        widest.max(self.query_cols()).max(recurrent)
+        // The MTP head reads an embedding and a hidden state together.
+        let joined = 2 * self.mtp_cols();
+        widest.max(self.query_cols()).max(recurrent).max(joined)
     }
 
     /// Whether the outputs of experts are summed before they are added to those of a feed-forward part beside them.
@@ -205,7 +211,8 @@ impl Config {
     /// Bytes of one state of a sequence, in a model with recurrent layers.
     pub fn state_bytes(&self) -> Option<usize> {
         let recurrent = self.recurrent.as_ref()?;
-        Some(recurrent.state_shape().bytes().unwrap_or(usize::MAX))
+        let bytes = recurrent.state_shape().bytes().unwrap_or(usize::MAX);
+        Some(bytes.saturating_add(self.mtp_cols() * size_of::<f32>()))
     }
 
     /// States of the stream in a row: 1, or more in Gemma 3n.

@@ -11,6 +11,9 @@ use kernels::Format;
 impl SynthSpec {
     /// The shape of this name; see [`super::PRESETS`].
     pub fn preset(name: &str) -> Option<Self> {
+        if let Some(base) = name.strip_suffix("-mtp") {
+            return Self::preset(base).map(|spec| Self { mtp: true, ..spec });
+        }
         if let Some((size, family)) = name.split_once('-')
             && let Some(architecture) = Architecture::from_name(family)
         {
@@ -140,6 +143,7 @@ impl SynthSpec {
             experts: experts(architecture),
             differing: LayersSynth::tiny(architecture),
             recurrent: RecurrentSynth::tiny(architecture),
+            mtp: false,
             task: TaskSynth::of(architecture),
             seed: 1,
         }

@@ -48,6 +48,8 @@ pub struct SynthSpec {
     pub differing: Option<LayersSynth>,
     /// Recurrent layers, in a family that has them.
     pub recurrent: Option<RecurrentSynth>,
+    /// Whether the model has an MTP head.
+    pub mtp: bool,
     /// What the model was made for.
     pub task: TaskSynth,
     /// Seed of the weights.
@@ -177,7 +179,7 @@ impl SynthSpec {
 
     /// Rules of single families.
     #[expect(clippy::too_many_lines, reason = "a table of rules")]
-    fn family_rules(&self) -> [(bool, String); 9] {
+    fn family_rules(&self) -> [(bool, String); 10] {
         use Architecture::*;
         let architecture = self.architecture;
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
@@ -241,6 +243,10 @@ impl SynthSpec {
                     _ => self.task != TaskSynth::Ranking,
                 },
                 format!("{architecture} is not for {:?}", self.task),
+            ),
+            (
+                !self.mtp || matches!(architecture, Qwen35 | Qwen35Moe),
+                format!("{architecture} has no MTP head"),
             ),
         ]
     }

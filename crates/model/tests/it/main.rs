@@ -21,6 +21,7 @@ mod gpt_oss;
 mod hidden;
 mod hostile;
 mod invariance;
+mod mtp;
 mod real_vocabularies;
 mod recurrent;
 mod refusals;
