@@ -2,7 +2,7 @@
 
 use crate::state_counts::{STATES_MIN, sequences_of, states_of};
 use crate::{DRAFT_TOKENS_MAX, Speculation};
-use model::Dims;
+use model::{Dims, KEPT_MAX};
 use std::time::Duration;
 
 /// Choices per request.
@@ -126,15 +126,27 @@ impl EngineConfig {
         sequences_of(states)
     }
 
-    /// This configuration for a model with recurrent layers and `states` states: as many sequences as have states, and no
-    /// speculation, since a state cannot be taken back.
+    /// This configuration for a model with recurrent layers and `states` states: as many sequences as have states, as many
+    /// draft tokens as a pass can write states after, and no draft model.
     pub(crate) fn for_states(self, states: usize) -> Result<Self, ConfigError> {
         at_least("states", states, STATES_MIN)?;
         Ok(Self {
             sequences_max: self.sequences_max.min(sequences_of(states)),
-            speculation: Speculation::Off,
+            speculation: match self.speculation {
+                Speculation::Draft => Speculation::Off,
+                other => other,
+            },
+            draft_tokens: self.draft_tokens.min(KEPT_MAX),
             ..self
         })
+    }
+
+    /// Returns an error for speculation by the MTP head of a model without one.
+    pub(crate) fn check_mtp(&self, has_head: bool) -> Result<(), ConfigError> {
+        match self.speculation {
+            Speculation::Mtp => exactly("MTP heads of the model", usize::from(has_head), 1),
+            _ => Ok(()),
+        }
     }
 
     /// Returns an error for a draft model with recurrent layers.

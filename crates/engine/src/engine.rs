@@ -100,6 +100,7 @@ impl Engine {
         let draft_dims = draft.as_ref().map(|draft| draft.dims());
         config.check_draft(&dims, draft_dims.as_ref())?;
         config.check_draft_states(draft.as_ref().map_or(0, |draft| draft.states()))?;
+        config.check_mtp(model.predicts())?;
         if !model.is_causal() {
             config.check_whole_prompts(&dims)?;
         }

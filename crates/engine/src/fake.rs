@@ -4,11 +4,14 @@
 //! given to the wrong sequence, freed too early or not copied gives wrong tokens. Two spans that
 //! write the same slot in one batch, and rows beyond the page table, are reported as bad batches.
 //!
-//! In a [`FakeModel::recurrent`], a token depends on a state as well, as in a model with recurrent layers ([`states`]).
+//! In a [`FakeModel::recurrent`], a token depends on a state as well, as in a model with recurrent layers ([`states`]). A
+//! [`FakeModel::predicting`] has an MTP head that guesses the token of habit.
 
+mod fault;
 mod gate;
 mod states;
 
+pub use fault::{Fault, FaultAt, FaultKind};
 pub use gate::Gate;
 
 use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
@@ -32,39 +35,6 @@ pub struct FakeConfig {
     pub habit: f32,
     /// Failures to simulate.
     pub faults: Vec<Fault>,
-}
-
-/// A simulated failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// When the failure happens.
-    pub at: FaultAt,
-    /// Failing part.
-    pub kind: FaultKind,
-}
-
-/// The occasion of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultAt {
-    /// In the forward call with this number, from 0.
-    Call(u64),
-    /// Whenever a batch has a row with this token.
-    Token(u32),
-}
-
-/// The kind of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// `forward` returns an error that names no row.
-    Error,
-    /// `forward` returns an error that names the row, if the span has one; otherwise as `Error`.
-    NotFinite,
-    /// `forward` panics.
-    Panic,
-    /// `forward` ends the process, as a fault of the processor or the driver does.
-    Abort,
-    /// The logits of rows that attend to that token (with `FaultAt::Call`, of the first span) are NaN.
-    NotANumber,
 }
 
 impl Default for FakeConfig {
@@ -102,6 +72,9 @@ pub struct FakeModel {
     logits: Vec<f32>,
     hidden: Vec<f32>,
     calls: u64,
+    predicts: bool,
+    /// Calls of the MTP head.
+    guesses: u64,
 }
 
 /// Adapters of the fake model: each changes the content of the slots.
@@ -129,6 +102,8 @@ impl FakeModel {
             logits: Vec::with_capacity(config.dims.logit_rows_max * config.dims.vocab),
             hidden: Vec::new(),
             calls: 0,
+            predicts: false,
+            guesses: 0,
             config,
         }
     }
@@ -138,6 +113,14 @@ impl FakeModel {
         Self {
             states: FakeStates::new(states),
             ..Self::new(config)
+        }
+    }
+
+    /// This model with an MTP head.
+    pub fn predicting(self) -> Self {
+        Self {
+            predicts: true,
+            ..self
         }
     }
 
@@ -219,6 +202,7 @@ impl FakeModel {
                 at.filter(|_| fault.kind != FaultKind::NotANumber)
                     .map(|span| (span, fault.kind))
             }
+            FaultAt::Guess(_) => None,
         };
         self.config.faults.iter().find_map(hit)
     }
@@ -257,9 +241,7 @@ impl FakeModel {
         }
         let config = &self.config;
         let ends = unit(mix(hash, 1)) < config.eos_probability;
-        let last = self.tokens[self.slot(span, position)];
-        let follows = (last + 1).max(config.tokens.start) % config.tokens.end;
-        let follows = follows.max(config.tokens.start);
+        let follows = self.habit_after(self.tokens[self.slot(span, position)]);
         let usual = (unit(mix(hash, u64::MAX)) < config.habit).then_some(follows);
         self.logits
             .extend((0..config.dims.vocab as u32).map(|id| match id {
@@ -276,6 +258,19 @@ impl FakeModel {
                 }
                 _ => -30.0,
             }));
+    }
+
+    /// The token that usually follows.
+    fn habit_after(&self, token: u32) -> u32 {
+        let tokens = &self.config.tokens;
+        ((token + 1).max(tokens.start) % tokens.end).max(tokens.start)
+    }
+
+    /// The kind of failure of this call of the MTP head.
+    fn guess_fault(&self) -> Option<FaultKind> {
+        let at = FaultAt::Guess(self.guesses);
+        let mut faults = self.config.faults.iter();
+        faults.find(|fault| fault.at == at).map(|fault| fault.kind)
     }
 
     /// Appends a hidden state: a function of the pages' content up to the position.
@@ -338,6 +333,32 @@ impl Forward for FakeModel {
             if fault.is_some_and(|(span, _)| span == at) {
                 self.logits[from..].fill(f32::NAN);
             }
+        }
+        Ok(&mut self.logits)
+    }
+
+    fn predicts(&self) -> bool {
+        self.predicts
+    }
+
+    fn predict(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        let fault = self.guess_fault();
+        self.guesses += 1;
+        assert!(
+            fault != Some(FaultKind::Panic),
+            "a simulated panic in a guess"
+        );
+        self.check(batch)?;
+        self.states.check(batch)?;
+        if !self.predicts || fault.is_some() || batch.spans().any(|span| span.tokens.len() != 1) {
+            return Err(ForwardError::BadBatch("no guess"));
+        }
+        self.logits.clear();
+        for span in batch.spans() {
+            let guess = self.habit_after(span.tokens[0]);
+            let logit = |id| if id == guess { 10.0 } else { 0.0 };
+            self.logits
+                .extend((0..self.config.dims.vocab as u32).map(logit));
         }
         Ok(&mut self.logits)
     }

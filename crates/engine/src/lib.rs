@@ -65,7 +65,7 @@ pub use request_id::RequestId;
 pub use request_update::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX, UpdateRejected};
 pub use sequence_permits::{PERMIT_KEPT, SequencePermits};
 pub use spawn::{EnginePanicked, EngineThread, spawn};
-pub use speculation::{DRAFT_TOKENS_MAX, FORCED_TOKENS_MAX, Speculation};
+pub use speculation::{DRAFT_TOKENS_MAX, FORCED_TOKENS_MAX, MTP_TOKENS_MAX, Speculation};
 pub use stats::{Endings, Stats};
 pub use terms::{Account, CacheSalt, Clocks, Policy, Priority, Terms, WEIGHT_MAX};
 pub use tuning::Tuning;

@@ -88,7 +88,7 @@ read! {
     tokens_accepted,
     /// Forced tokens accepted: tokens that the constraint prescribed and that took no step of their own.
     tokens_forced,
-    /// Passes of the draft model that failed.
+    /// Passes of the draft model, or of the MTP head, that failed.
     draft_faults,
     /// Pages of the draft model that sequences hold.
     draft_pages_used,

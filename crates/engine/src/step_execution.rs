@@ -12,7 +12,7 @@
 use crate::Stats;
 use crate::plan::{Plan, PlannedSpan};
 use crate::sampler::{self, Sampler};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{DraftPass, Scheduler};
 use crate::stats::count;
 use model::{Batch, Forward, ForwardError};
 use std::ops::Range;
@@ -69,7 +69,7 @@ impl StepBuffers {
 }
 
 impl StepExecution<'_> {
-    /// Copies pages, lets the draft model propose tokens, then computes, samples and applies.
+    /// Copies pages, lets the draft model or the MTP head propose tokens, then computes, samples and applies.
     pub(crate) fn run(mut self) {
         for copy in &self.plan.copies {
             let model = &mut *self.model;
@@ -78,11 +78,16 @@ impl StepExecution<'_> {
                 self.scheduler.fail(copy.key, FailCode::Panic);
             }
         }
-        if let Some(draft) = self.draft.take() {
-            let batch = &mut self.buffers.batch;
-            self.scheduler
-                .propose_drafts(self.plan, draft, batch, self.sampler);
-        }
+        let model: &mut dyn Forward = match self.draft.take() {
+            Some(draft) => draft,
+            None => &mut *self.model,
+        };
+        let pass = DraftPass {
+            model,
+            batch: &mut self.buffers.batch,
+            sampler: self.sampler,
+        };
+        self.scheduler.propose_drafts(self.plan, pass);
         self.compute_spans(0..self.plan.spans.len());
     }
 

@@ -237,6 +237,7 @@ fn load(path: &str, asked: &Asked) -> Result<Box<dyn Forward>, Box<dyn Error>> {
         states: 0,
         rows_max: 512,
         logit_rows_max: 64,
+        mtp: false,
     };
     let pool = Pool::new(std::thread::available_parallelism()?.get());
     let model = Model::load(

@@ -66,6 +66,7 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
             config::Speculation::Off => Speculation::Off,
             config::Speculation::PromptLookup => Speculation::PromptLookup,
             config::Speculation::Draft => Speculation::Draft,
+            config::Speculation::Mtp => Speculation::Mtp,
         },
         draft_tokens: engine.draft_tokens,
         ..EngineConfig::default()

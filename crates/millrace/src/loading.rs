@@ -197,8 +197,10 @@ fn new_engine(
     let model = model.model;
     let config = engine_config(settings);
     let is_recurrent = model.states() > 0;
-    if is_recurrent && config.speculation != Speculation::Off {
-        tracing::warn!("engine.speculation has no effect on a model with recurrent layers");
+    if is_recurrent && config.speculation == Speculation::Draft {
+        tracing::warn!(
+            "engine.draft_model has no effect on a model with recurrent layers: engine.speculation may be prompt_lookup, or mtp"
+        );
     }
     let engine = match draft.filter(|_| !is_recurrent) {
         None => Engine::new(model, config, now()),

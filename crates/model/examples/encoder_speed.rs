@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         states: 0,
         rows_max: ROWS,
         logit_rows_max: ROWS,
+        mtp: false,
     };
     let gguf = Gguf::open(path)?;
     let kind = EncoderKind::of(&gguf).ok_or("not an encoder")?;

@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         states: 2,
         rows_max: ROWS,
         logit_rows_max: ROWS,
+        mtp: false,
     };
     let (isa, pool) = (Isa::detect(), Pool::new(THREADS));
     let files: ModelFiles = match Path::new(path).is_dir() {

@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         states: 2 * SEQUENCES,
         rows_max: PREFILL,
         logit_rows_max: SEQUENCES,
+        mtp: false,
     };
     let gguf = Gguf::open(path)?;
     let (model, load) = timed(|| {

@@ -77,6 +77,21 @@ pub trait Forward: Send {
         0
     }
 
+    /// Whether the model has an MTP head, so that [`Forward::predict`] works.
+    fn predicts(&self) -> bool {
+        false
+    }
+
+    /// Guesses of the MTP head about the token after each span: logits, shape `(spans, vocab)`, valid until the next call. A
+    /// span is the token that follows the computed ones, with the states that [`Forward::forward`] would get for it; no state
+    /// is written, and of keys and values only the head's at that position, which `forward` writes again.
+    ///
+    /// # Errors
+    /// See [`ForwardError`]; or the model has no such head.
+    fn predict(&mut self, _batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        Err(ForwardError::BadBatch("the model has no MTP head"))
+    }
+
     /// Number of loaded adapters; a span of a batch names those below.
     fn adapters(&self) -> usize {
         0

@@ -4,7 +4,7 @@ use crate::adapters::{ADAPTERS_BYTES_MAX, ADAPTERS_MAX};
 use crate::decoder::Decoder;
 use crate::files::ModelFiles;
 use crate::weights::{Packed, Weights};
-use crate::{Adapter, Batch, Config, Dims, Forward, ForwardError, LoadError, PageId};
+use crate::{Adapter, Batch, Config, ConfigError, Dims, Forward, ForwardError, LoadError, PageId};
 use kernels::{Isa, KvKind, Pool};
 
 /// Default number of positions in a page.
@@ -35,6 +35,8 @@ pub struct LoadOptions {
     pub rows_max: usize,
     /// Rows of logits in one batch, at most `rows_max`.
     pub logit_rows_max: usize,
+    /// Whether the file's MTP head is loaded, for [`Forward::predict`].
+    pub mtp: bool,
 }
 
 impl LoadOptions {
@@ -52,6 +54,18 @@ impl LoadOptions {
         bound("pages", self.pages, PAGES_MAX)?;
         bound("rows_max", self.rows_max, ROWS_MAX)?;
         bound("logit_rows_max", self.logit_rows_max, self.rows_max)
+    }
+
+    /// The decoder that is loaded from these files.
+    ///
+    /// # Errors
+    /// As for [`ModelFiles::config`]; or there is no MTP head to load.
+    pub fn config(&self, files: &ModelFiles) -> Result<Config, ConfigError> {
+        let config = files.config(self.context_max)?;
+        match self.mtp {
+            true => config.with_mtp(),
+            false => Ok(config),
+        }
     }
 
     /// Rejects a number of states that a model with recurrent layers cannot have.
@@ -109,7 +123,7 @@ impl Model {
     ) -> Result<Self, LoadError> {
         options.check()?;
         let files = files.into();
-        let config = files.config(options.context_max)?;
+        let config = options.config(&files)?;
         options.check_states(&config)?;
         let weights = Weights::load(&files, &config, isa, &mut pool, progress)?;
         drop(files); // the mapping must not outlive the load
@@ -188,6 +202,15 @@ impl Forward for Model {
 
     fn is_causal(&self) -> bool {
         self.config.is_causal()
+    }
+
+    fn predicts(&self) -> bool {
+        self.config.mtp
+    }
+
+    fn predict(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        self.decoder
+            .guess(&self.config, &self.weights, &self.dims, batch)
     }
 
     fn adapters(&self) -> usize {

@@ -78,6 +78,7 @@ fn load_options(plan: &TestPlan, kv: KvKind) -> LoadOptions {
             .min(CHUNK_TOKENS)
             .max(batch),
         logit_rows_max: batch,
+        mtp: false,
     }
 }
 

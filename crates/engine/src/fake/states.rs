@@ -43,6 +43,21 @@ impl FakeStates {
         self.states.len()
     }
 
+    /// Checks the states of a batch, and changes none.
+    pub(super) fn check(&mut self, batch: &Batch) -> Result<(), ForwardError> {
+        self.read.clear();
+        self.written.clear();
+        if self.states.is_empty() {
+            return Ok(());
+        }
+        for span in batch.spans() {
+            let states = span.states.ok_or(bad("a span without states"))?;
+            self.note(&span, &states)?;
+            self.read_state(&span, &states)?;
+        }
+        Ok(())
+    }
+
     /// Runs the spans of a batch over their states.
     pub(super) fn advance(&mut self, batch: &Batch) -> Result<(), ForwardError> {
         self.before.clear();

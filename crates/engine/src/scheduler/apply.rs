@@ -16,7 +16,7 @@ impl Scheduler {
         let (sequence, request) = self.table.pair_mut(span.key)?;
         let is_prefill = !sequence.is_decoding();
         sequence.computed = span.positions.end;
-        self.kv.advance_state(sequence, span.positions.end);
+        self.kv.advance_state(sequence, 0);
         if is_prefill {
             let stats = &self.inbox.stats;
             count(&stats.prompt_tokens_computed, span.positions.len());
@@ -39,7 +39,10 @@ impl Scheduler {
     ) -> Option<u32> {
         keys.clear();
         let sequence = self.table.get_mut(key)?;
-        sequence.computed += usize::from(row > 0);
+        if row > 0 {
+            sequence.computed += 1;
+            self.kv.advance_state(sequence, row);
+        }
         self.kv.index(sequence);
         let draft = sequence.drafts.tokens().get(row).copied();
         if sequence.generated() > 0 {

@@ -31,8 +31,8 @@ const CATCH_UP_MAX: usize = 128;
 /// if that was accepted.
 const UNREAD_IN_STEP: usize = 2;
 
-/// Failures after which the draft model is used no more.
-const FAULTS_MAX: u32 = 8;
+/// Failures after which a draft model or an MTP head is used no more.
+pub(super) const FAULTS_MAX: u32 = 8;
 
 /// The scheduler's side of the draft model.
 pub(super) struct DraftModel {
@@ -46,7 +46,7 @@ pub(super) struct DraftModel {
     keys: Vec<usize>,
 }
 
-/// The draft model's forward pass and the buffers of the pass.
+/// A forward pass that proposes draft tokens, and the buffers of the pass.
 pub(crate) struct DraftPass<'a> {
     pub(crate) model: &'a mut dyn Forward,
     pub(crate) batch: &'a mut Batch,
@@ -284,7 +284,7 @@ impl DraftModel {
 }
 
 /// Draft tokens that a sequence may get in this step.
-fn proposal_max(table: &SequenceTable, key: usize) -> usize {
+pub(super) fn proposal_max(table: &SequenceTable, key: usize) -> usize {
     table.get(key).map_or(0, |s| s.drafts.proposal_max)
 }
 
@@ -295,7 +295,7 @@ fn unread(sequence: &Sequence) -> usize {
 
 /// Samples a draft token as the sampler will sample the token at that position, with the same random number,
 /// but without the constraint: the constraint's state covers only the tokens already accepted.
-fn sample_draft(
+pub(super) fn sample_draft(
     sequence: &mut Sequence,
     request: &RequestState,
     logits: &[f32],

@@ -3,7 +3,8 @@
 //!
 //! Verification rows write keys and values at positions that do not count as computed until the token there
 //! is sampled; the next step's row for such a position writes it again. So the rows of rejected draft tokens
-//! need not be undone; only the pages taken for these rows are released at once.
+//! need not be undone; only the pages taken for these rows, and in a model with recurrent layers the states after them, are
+//! released at once.
 
 use super::Scheduler;
 use crate::fair_share::DECODE_COST;
@@ -66,6 +67,7 @@ impl Scheduler {
         let rows = sequence.drafts.rows();
         if !rows.is_empty() {
             batch.push_adapted(rows, first, pages, Want::All, adapters);
+            batch.set_states(sequence.states.of_verification(rows.len() - 1));
             return Some(rows.len());
         }
         let tokens = &sequence.tokens[span.positions.clone()];
@@ -97,8 +99,11 @@ impl Scheduler {
         }
     }
 
-    /// Counts the verified draft tokens, charges the accepted ones and gives unused pages back.
+    /// Counts the verified draft tokens, charges the accepted ones and gives unused pages and states back.
     pub(crate) fn finish_verification(&mut self, key: usize, verification: &Verification) {
+        if let Some(sequence) = self.table.get_mut(key) {
+            self.kv.release_draft_states(sequence);
+        }
         let (drafted, accepted) = (verification.drafted(), verification.accepted());
         if drafted == 0 {
             return;

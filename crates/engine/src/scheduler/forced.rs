@@ -13,9 +13,6 @@ impl Scheduler {
     /// pages. Returns how many rows they take. Clears the draft tokens of all sequences.
     pub(super) fn select_forced(&mut self) -> usize {
         self.table.sequences_mut().for_each(|s| s.drafts.clear());
-        if self.kv.is_recurrent() {
-            return 0;
-        }
         let left = self.rows.forced_rows_left(&self.table);
         let mut taken = 0;
         for at in 0..self.table.order_len() {

@@ -8,13 +8,18 @@ use crate::sequence::{Sequence, SequenceState};
 use crate::state_counts::STATES_EACH;
 use model::Dims;
 
+/// One in `DRAFTED_PART` of the states that passes do not need may be between draft tokens: others are for checkpoints.
+const DRAFTED_PART: usize = 2;
+
 /// The model's pages and states.
 pub(super) struct KvCache {
     pub(super) pages: Pages,
-    /// States that sequences may keep for checkpoints: those that cannot be needed for passes.
-    pub(super) kept_max: usize,
+    /// States that sequences may hold for checkpoints and between draft tokens: those that cannot be needed for passes.
+    pub(super) spare_max: usize,
     /// States that sequences keep for checkpoints.
     pub(super) kept: usize,
+    /// States between draft tokens.
+    pub(super) drafted: usize,
 }
 
 impl KvCache {
@@ -27,14 +32,25 @@ impl KvCache {
     ) -> Self {
         Self {
             pages: Pages::new(dims, prefix_cache).with_states(states),
-            kept_max: states.saturating_sub(STATES_EACH * sequences_max),
+            spare_max: states.saturating_sub(STATES_EACH * sequences_max),
             kept: 0,
+            drafted: 0,
         }
     }
 
     /// Whether sequences have states, and can go on only from a checkpoint.
     pub(super) fn is_recurrent(&self) -> bool {
         self.pages.states.exist()
+    }
+
+    /// Whether one more state may be held beside those that passes need.
+    pub(super) fn has_spare_state(&self) -> bool {
+        self.kept + self.drafted < self.spare_max
+    }
+
+    /// States that may be between draft tokens at a time.
+    pub(super) fn drafted_max(&self) -> usize {
+        self.spare_max.div_ceil(DRAFTED_PART)
     }
 
     /// Pages that can be taken without preempting a sequence.
@@ -120,8 +136,9 @@ impl KvCache {
         true
     }
 
-    /// Adds free pages for the positions of `drafts` draft tokens. Returns for how many there are pages.
+    /// Takes states for `drafts` draft tokens, and free pages for their positions. Returns for how many there are both.
     pub(super) fn reserve_drafts(&mut self, sequence: &mut Sequence, drafts: usize) -> usize {
+        let drafts = self.reserve_draft_states(sequence, drafts);
         let positions = sequence.computed + 1;
         let need = self.pages.pages_for(positions + drafts);
         while sequence.pages.len() < need {
@@ -183,6 +200,8 @@ impl KvCache {
         }
         let kept: usize = sequences.clone().map(|s| s.states.kept()).sum();
         assert_eq!(self.kept, kept, "states kept for checkpoints");
+        let drafted: usize = sequences.clone().map(|s| s.states.drafted()).sum();
+        assert_eq!(self.drafted, drafted, "states between draft tokens");
         let held = sequences.flat_map(|s| s.states.held());
         self.pages.states.check(held);
     }

@@ -21,7 +21,8 @@
 //!   running ones, the claimant included; the least urgent first, of these the youngest. The oldest of the most urgent
 //!   always advances, and a sequence without service becomes more urgent: none starves.
 //! - **States** of a model with recurrent layers are two for each sequence that may be in the engine, so that none waits
-//!   for one ([`states`]). There are no draft tokens and no forced tokens then: a state cannot be taken back.
+//!   for one ([`states`]). Draft and forced tokens are then at most [`model::KEPT_MAX`]: a state cannot be taken back, so that
+//!   the pass writes one after each row.
 //! - **Parked** is a sequence `credit_window` tokens ahead of the reader, paused, or without a permit
 //!   ([`crate::sequence_permits`]): no rows; pages kept while they are not short.
 //!
@@ -33,7 +34,7 @@
 //! ```text
 //! sequence_table    started requests, sequences, their keys    priority        fair-share counters and ageing
 //! request_queue     requests that are not started              row_budget      rows of a step and their cost
-//! start_candidates  the next request to get pages              speculator      draft tokens, with draft_model
+//! start_candidates  the next request to get pages              speculator      draft tokens, with draft_model or mtp_head
 //! kv_cache          the model's pages and states               update_queue    updates in flight
 //! timestamps        times known at the next head               notifier        the observer
 //! ```
@@ -51,6 +52,7 @@ mod end;
 mod forced;
 mod gauges;
 mod kv_cache;
+mod mtp_head;
 mod notifier;
 mod park;
 mod permits;
@@ -72,15 +74,13 @@ mod update_queue;
 
 use crate::inbox::{Inbox, InboxState};
 use crate::plan::Plan;
-use crate::sampler::Sampler;
 use crate::step_clock::StepClock;
 use crate::{Observer, StepFacts};
-use model::{Batch, Forward};
 use std::sync::Arc;
 
+pub(crate) use draft_model::DraftPass;
 pub(crate) use step_counters::StepCounters;
 
-use self::draft_model::DraftPass;
 use self::kv_cache::KvCache;
 use self::notifier::Notifier;
 use self::priority::PriorityPolicy;
@@ -162,21 +162,13 @@ impl Scheduler {
         self.timestamps.set_planned();
     }
 
-    /// Lets the draft model propose tokens for the planned sequences.
-    pub(crate) fn propose_drafts(
-        &mut self,
-        plan: &Plan,
-        model: &mut dyn Forward,
-        batch: &mut Batch,
-        sampler: &mut Sampler,
-    ) {
-        let pass = DraftPass {
-            model,
-            batch,
-            sampler,
-        };
+    /// Lets the draft model propose tokens for the planned sequences, or the MTP head of the model itself.
+    pub(crate) fn propose_drafts(&mut self, plan: &Plan, pass: DraftPass<'_>) {
+        let (table, stats) = (&mut self.table, &self.inbox.stats);
         if let Some(draft_model) = self.speculator.draft_model_mut() {
-            draft_model.propose(&mut self.table, plan, pass, &self.inbox.stats);
+            draft_model.propose(table, plan, pass, stats);
+        } else if let Some(head) = self.speculator.mtp_head_mut() {
+            head.propose(table, plan, pass, stats);
         }
     }
 

@@ -1,11 +1,12 @@
 //! How many draft tokens a sequence gets, and where they come from.
 
 use super::draft_model::DraftModel;
+use super::mtp_head::MtpHead;
 use super::sequence_table::SequenceTable;
 use crate::inbox::Inbox;
 use crate::request_state::RequestState;
 use crate::sequence::Sequence;
-use crate::speculation::{Profitability, lookup_prompt};
+use crate::speculation::{MTP_TOKENS_MAX, Profitability, lookup_prompt};
 use crate::{Speculation, StepFacts};
 
 /// The source of draft tokens and the measure of their profit.
@@ -15,6 +16,7 @@ pub(super) struct Speculator {
     draft_tokens_max: usize,
     profitability: Profitability,
     draft_model: Option<DraftModel>,
+    mtp_head: Option<MtpHead>,
 }
 
 impl Speculator {
@@ -26,6 +28,8 @@ impl Speculator {
             draft_tokens_max: config.draft_tokens_max(),
             profitability: Profitability::new(),
             draft_model: inbox.draft.map(draft_model),
+            mtp_head: (config.speculation == Speculation::Mtp)
+                .then(|| MtpHead::new(config.sequences_max)),
         }
     }
 
@@ -35,6 +39,10 @@ impl Speculator {
 
     pub(super) fn draft_model_mut(&mut self) -> Option<&mut DraftModel> {
         self.draft_model.as_mut()
+    }
+
+    pub(super) fn mtp_head_mut(&mut self) -> Option<&mut MtpHead> {
+        self.mtp_head.as_mut()
     }
 
     /// Gives a sequence's pages in the draft model back.
@@ -51,7 +59,8 @@ impl Speculator {
 
     /// Learns from a finished step.
     pub(super) fn record_step(&mut self, facts: &StepFacts) {
-        let is_behind = self.draft_model.as_ref().is_some_and(DraftModel::is_behind);
+        let is_behind = self.draft_model.as_ref().is_some_and(DraftModel::is_behind)
+            || self.mtp_head.as_ref().is_some_and(MtpHead::is_behind);
         if facts.rows_prefill == 0 && !is_behind {
             let (sequences, drafts) = (facts.rows_decode, facts.rows_draft);
             self.profitability
@@ -60,7 +69,7 @@ impl Speculator {
     }
 
     /// Draft tokens for a sequence among `sequences`, at most `most`: with prompt lookup the tokens
-    /// themselves, which are at hand; with a draft model the number to propose.
+    /// themselves, which are at hand; with a draft model or an MTP head the number to propose.
     pub(super) fn draft_count(
         &mut self,
         sequence: &mut Sequence,
@@ -69,9 +78,11 @@ impl Speculator {
         most: usize,
     ) -> usize {
         let most = most.min(self.draft_tokens_max);
-        let most = match self.draft_model {
-            Some(_) => most,
-            None => look_up(sequence, request, most),
+        let most = match (&self.draft_model, &self.mtp_head) {
+            (Some(_), _) => most,
+            (None, Some(head)) if head.is_sound() => most.min(MTP_TOKENS_MAX),
+            (None, Some(_)) => 0,
+            (None, None) => look_up(sequence, request, most),
         };
         if most == 0 {
             return 0;
@@ -100,7 +111,10 @@ impl Speculator {
             }
             None => {
                 if let Some(sequence) = table.get_mut(key) {
-                    sequence.drafts.truncate(drafts);
+                    match self.mtp_head {
+                        Some(_) => sequence.drafts.proposal_max = drafts,
+                        None => sequence.drafts.truncate(drafts),
+                    }
                 }
                 drafts
             }

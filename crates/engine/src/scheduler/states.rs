@@ -1,9 +1,13 @@
 //! States of sequences, in a model with recurrent layers: taken for each pass, kept as checkpoints, given back.
 //!
 //! A pass reads a sequence's state and writes the next one elsewhere. So a failed pass is tried again from the state before,
-//! choices share the state of their prompt, and a state becomes a checkpoint without being copied. A sequence holds two
-//! states at most, the one that is read and the one that is written: there are two for each sequence that may be in the
-//! engine ([`crate::state_counts`]), and the rest is for checkpoints.
+//! choices share the state of their prompt, and a state becomes a checkpoint without being copied. A sequence needs two
+//! states, the one that is read and the one that is written: there are two for each sequence that may be in the
+//! engine ([`crate::state_counts`]), and the rest is for checkpoints and draft tokens.
+//!
+//! A pass that verifies draft tokens also writes the states after the rows before its last. The state after the last accepted
+//! row becomes the sequence's, and the others are free again in the same step. Where none is free, draft tokens take the
+//! least recently used checkpoints, at most half of the rest in all ([`KvCache::drafted_max`]).
 
 use super::Scheduler;
 use super::kv_cache::KvCache;
@@ -43,10 +47,38 @@ impl KvCache {
     /// Takes the states that a pass over these positions leaves for checkpoints, as far as there are any.
     fn reserve_checkpoints(&mut self, sequence: &mut Sequence, positions: &Range<usize>) {
         for place in sequence.states.places_inside(positions) {
-            if self.kept < self.kept_max {
+            if self.has_spare_state() {
                 *place = self.pages.states.take();
                 self.kept += usize::from(place.is_some());
             }
+        }
+    }
+
+    /// Takes the states between `drafts` draft tokens. Returns for how many there are some: for all in a model without.
+    pub(super) fn reserve_draft_states(&mut self, sequence: &mut Sequence, drafts: usize) -> usize {
+        if !self.is_recurrent() {
+            return drafts;
+        }
+        let mut reserved = 0;
+        for place in sequence.states.draft_places().take(drafts) {
+            let may_take = self.drafted < self.drafted_max() && self.has_spare_state();
+            if place.is_none() && may_take {
+                *place = self.pages.states.take();
+                self.drafted += usize::from(place.is_some());
+            }
+            if place.is_none() {
+                break;
+            }
+            reserved += 1;
+        }
+        reserved
+    }
+
+    /// Gives the states between draft tokens back, after the verification.
+    pub(super) fn release_draft_states(&mut self, sequence: &mut Sequence) {
+        for state in sequence.states.take_drafted() {
+            self.pages.states.release(state);
+            self.drafted -= 1;
         }
     }
 
@@ -73,16 +105,19 @@ impl KvCache {
         }
     }
 
-    /// Replaces a sequence's state by the one that the pass up to `end` has written.
-    pub(super) fn advance_state(&mut self, sequence: &mut Sequence, end: usize) {
-        let Some(next) = sequence.states.next.take() else {
+    /// Replaces a sequence's state by the one that the pass has written after the computed positions, of which row `row` of
+    /// the span's verification is the last.
+    pub(super) fn advance_state(&mut self, sequence: &mut Sequence, row: usize) {
+        let drafts = sequence.drafts.tokens().len();
+        let Some(next) = sequence.states.take_written(row, drafts) else {
             return;
         };
+        self.drafted -= usize::from(row < drafts);
         if let Some(before) = sequence.states.current.replace(next) {
             self.pages.states.release(before);
         }
-        if self.kept < self.kept_max
-            && let Some(place) = sequence.states.place_at(end)
+        if self.has_spare_state()
+            && let Some(place) = sequence.states.place_at(sequence.computed)
         {
             self.pages.states.share(next);
             *place = Some(next);
@@ -112,6 +147,7 @@ impl KvCache {
     pub(super) fn release_states(&mut self, sequence: &mut Sequence) {
         let states = std::mem::take(&mut sequence.states);
         self.kept -= states.kept();
+        self.drafted -= states.drafted();
         states
             .held()
             .for_each(|state| self.pages.states.release(state));

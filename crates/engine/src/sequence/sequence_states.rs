@@ -17,6 +17,8 @@ pub(crate) struct SequenceStates {
     cuts: [usize; KEPT_MAX],
     /// The states at these positions, from their pass until the pages before them are indexed.
     kept: [Option<StateId>; KEPT_MAX],
+    /// Receive the states after the first rows of a verification: after each but the last.
+    drafted: [Option<StateId>; KEPT_MAX],
 }
 
 impl SequenceStates {
@@ -51,7 +53,20 @@ impl SequenceStates {
         }
     }
 
-    /// The states of a planned span; `None` in a model without any.
+    /// The states of a sequence's last token and `drafts` draft tokens; `None` in a model without any.
+    pub(crate) fn of_verification(&self, drafts: usize) -> Option<SpanStates> {
+        let mut states = SpanStates::new(self.current, self.next?);
+        let places = states.kept.iter_mut().zip(self.drafted);
+        for (row, (place, state)) in places.take(drafts).enumerate() {
+            *place = state.map(|state| KeptState {
+                tokens: row + 1,
+                state,
+            });
+        }
+        Some(states)
+    }
+
+    /// The states of a planned span without draft tokens; `None` in a model without any.
     pub(crate) fn of_span(&self, positions: &Range<usize>) -> Option<SpanStates> {
         let mut states = SpanStates::new(self.current, self.next?);
         let mut places = states.kept.iter_mut();
@@ -78,6 +93,25 @@ impl SequenceStates {
         inside.map(|(_, kept)| kept)
     }
 
+    /// The places for the states between draft tokens.
+    pub(crate) fn draft_places(&mut self) -> impl Iterator<Item = &mut Option<StateId>> {
+        self.drafted.iter_mut()
+    }
+
+    /// Takes the state that a pass with `drafts` draft tokens wrote after row `row` of the span; without draft tokens the
+    /// span counts as one row.
+    pub(crate) fn take_written(&mut self, row: usize, drafts: usize) -> Option<StateId> {
+        match row < drafts {
+            true => self.drafted.get_mut(row)?.take(),
+            false => self.next.take(),
+        }
+    }
+
+    /// Takes the states between draft tokens that are left.
+    pub(crate) fn take_drafted(&mut self) -> impl Iterator<Item = StateId> {
+        self.drafted.iter_mut().filter_map(Option::take)
+    }
+
     /// The place for the state at this position, if a checkpoint is wanted there.
     pub(crate) fn place_at(&mut self, position: usize) -> Option<&mut Option<StateId>> {
         let mut places = self.cuts.iter().zip(&mut self.kept);
@@ -101,7 +135,12 @@ impl SequenceStates {
     /// All states held.
     pub(crate) fn held(&self) -> impl Iterator<Item = StateId> {
         let single = [self.current, self.next].into_iter();
-        single.chain(self.kept).flatten()
+        single.chain(self.kept).chain(self.drafted).flatten()
+    }
+
+    /// The number of states between draft tokens.
+    pub(crate) fn drafted(&self) -> usize {
+        self.drafted.iter().flatten().count()
     }
 
     /// The number of kept states.

@@ -11,13 +11,13 @@
 //! can be used. So a request gets the same tokens, greedy or sampled, with speculation as without, in any
 //! batch and whenever speculation is turned on or off. For a deterministic draft (prompt lookup) a draft
 //! token is accepted with the probability that the model gives the draft token, which is the rule of
-//! Leviathan et al. 2023 and Chen et al. 2023. A draft model samples the draft token with the *same* random
+//! Leviathan et al. 2023 and Chen et al. 2023. A draft model or an MTP head samples the draft token with the *same* random
 //! number: the two samples are coupled and agree often, though a little less often than under the rule of
 //! those papers, which gives up that a seed determines the tokens. `docs/decisions/0007` has the
 //! measurements.
 //!
-//! Draft tokens come from [`prompt_lookup`] or from a draft model (`scheduler/draft_model.rs`); [`profitability`]
-//! decides how many pay. They cost other sequences nothing: they use rows that a step has left, pages that are
+//! Draft tokens come from [`prompt_lookup`], from a draft model (`scheduler/draft_model.rs`) or from the model's MTP head
+//! (`scheduler/mtp_head.rs`); [`profitability`] decides how many pay. They cost other sequences nothing: they use rows that a step has left, pages that are
 //! free (no page is taken from a sequence or from the prefix cache for a draft token), and only steps without prefill.
 //!
 //! **Forced tokens** are verified in the same way: where a constraint allows one continuation only
@@ -50,6 +50,8 @@ pub enum Speculation {
     PromptLookup,
     /// A smaller model with the same vocabulary ([`crate::Engine::with_draft`]).
     Draft,
+    /// The model's MTP head ([`model::Forward::predict`]).
+    Mtp,
 }
 
 /// Forced tokens per sequence and step.
@@ -57,3 +59,6 @@ pub const FORCED_TOKENS_MAX: usize = 32;
 
 /// Draft tokens per sequence and step.
 pub const DRAFT_TOKENS_MAX: usize = 32;
+
+/// Draft tokens of an MTP head per sequence and step: the head reads the model's hidden state before the last token.
+pub const MTP_TOKENS_MAX: usize = 1;

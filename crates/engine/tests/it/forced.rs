@@ -1,7 +1,7 @@
 //! Forced tokens change the number of steps of an answer, and nothing else.
 
 use crate::support::{Answer, Bench, STEPS_MAX, bench, model};
-use engine::fake::FakeConfig;
+use engine::fake::{FakeConfig, FakeModel};
 use engine::{
     Choice, Constraint, EngineConfig, FORCED_TOKENS_MAX, Request, SamplingParams, Speculation,
     StopCondition,
@@ -135,13 +135,21 @@ fn ask(
 
 #[test]
 fn forced_tokens_save_steps_and_change_no_answer() {
-    for speculation in [Speculation::Off, Speculation::PromptLookup] {
+    for (speculation, states) in [
+        (Speculation::Off, 0),
+        (Speculation::PromptLookup, 0),
+        (Speculation::PromptLookup, 120),
+    ] {
         let (plain, quick) = both(|tells| {
             let config = EngineConfig {
                 speculation,
                 ..EngineConfig::default()
             };
-            let mut bench = Bench::new(model(), config);
+            let model = match states {
+                0 => FakeModel::new(model()),
+                _ => FakeModel::recurrent(model(), states),
+            };
+            let mut bench = Bench::with(Box::new(model), config);
             let mut asked = Vec::new();
             for (at, sampling) in samplings(7).into_iter().enumerate() {
                 for stretch in [1, 2, 5, 12] {

@@ -15,6 +15,7 @@ mod observers;
 mod payoff;
 mod permits;
 mod recurrent;
+mod recurrent_drafts;
 mod rejections;
 mod resumed;
 mod sharing;

@@ -217,22 +217,6 @@ fn states_bound_sequences_and_choices() {
 }
 
 #[test]
-fn there_are_no_draft_tokens() {
-    let engine = EngineConfig {
-        speculation: Speculation::PromptLookup,
-        ..EngineConfig::default()
-    };
-    let habit = FakeConfig {
-        habit: 0.95,
-        tokens: 1..9,
-        ..config()
-    };
-    let mut bench = bench_with(8, habit, engine);
-    assert_eq!(ids(&mut bench, &[1, 2, 3, 4, 5, 6, 7, 8], 60).len(), 60);
-    assert_eq!(bench.handle.stats().tokens_drafted(), 0);
-}
-
-#[test]
 #[expect(clippy::disallowed_methods, reason = "where virtual time starts")]
 fn draft_model_with_states_and_too_few_states_are_refused() {
     let now = std::time::Instant::now();

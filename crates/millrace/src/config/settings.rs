@@ -90,7 +90,8 @@ pub(crate) struct Engine {
     pub(crate) step_target_ms: u64,
     /// Time without service after which a request is scheduled one priority class higher.
     pub(crate) ageing_ms: u64,
-    /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens; none with recurrent layers.
+    /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens; with recurrent layers no draft model,
+    /// and 3 tokens at most.
     pub(crate) speculation: Speculation,
     /// Maximum number of draft tokens per sequence and step.
     pub(crate) draft_tokens: usize,

@@ -16,4 +16,6 @@ pub(crate) enum Speculation {
     PromptLookup,
     /// The model of `draft_model`.
     Draft,
+    /// The MTP head in the model's file (Qwen 3.5).
+    Mtp,
 }

@@ -139,13 +139,14 @@ impl RunningEngines {
         }
     }
 
-    /// The settings for one model: a draft model, adapters and a context apply only to the model that the server was started with.
+    /// The settings for one model: a draft model, an MTP head, adapters and a context apply only to the model that the server
+    /// was started with.
     fn settings_of(&self, source: &ModelSource) -> Settings {
         let mut settings = lock(&self.0).settings.clone();
         if !source.is_started() {
             settings.model.context = None;
             settings.model.adapters.clear();
-            if settings.engine.speculation == Speculation::Draft {
+            if let Speculation::Draft | Speculation::Mtp = settings.engine.speculation {
                 settings.engine.speculation = Speculation::Off;
                 settings.engine.draft_model = None;
             }

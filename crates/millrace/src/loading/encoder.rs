@@ -38,6 +38,7 @@ pub(super) fn whole_text_options(context_max: usize, settings: &Settings) -> Loa
         states: 0,
         rows_max,
         logit_rows_max: engine.sequences_max.min(rows_max),
+        mtp: false,
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn bytes_needed(source: &ModelSource, settings: &Settings) -> Result<
 
 /// Bytes that a decoder's KV cache, states and workspace would have once loaded.
 fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u64, Failure> {
-    let config = files.config(options.context_max).map_err(Failure::user)?;
+    let config = options.config(files).map_err(Failure::user)?;
     let kv = config.kv_bytes(options.pages, PAGE_TOKENS, options.kv);
     let kept = config.state_bytes().unwrap_or(0);
     let kept = kept.saturating_mul(options.states) as u64;
@@ -59,6 +59,7 @@ fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u6
         + angles * config.head_dim
         + (config.layers + 1) * config.per_layer
         + states
+        + 3 * config.mtp_cols()
         + recurrent_columns(&config);
     let experts = config.experts.map_or(0, |experts| {
         let sums = match config.sums_experts() {
@@ -108,7 +109,7 @@ fn adapters_bytes(
     let Some(rank) = adapters.iter().map(Adapter::rank).max() else {
         return Ok(0);
     };
-    let config = files.config(options.context_max).map_err(Failure::user)?;
+    let config = options.config(files).map_err(Failure::user)?;
     let widest = config.cols_max().max(config.kv_cols());
     let (rows, read) = (options.rows_max.min(ADAPTER_CHUNK_ROWS), widest.max(rank));
     let packed: usize = adapters.iter().map(Adapter::packed_bytes).sum();
@@ -131,21 +132,24 @@ mod tests {
 
     #[test]
     fn estimates_are_near_what_a_loaded_model_has() {
-        for preset in [
-            "small-llama",
-            "small-qwen3moe",
-            "small-deepseek2",
-            "small-qwen35",
-            "small-mamba2",
-            "small-falcon-h1",
-            "small-nemotron_h",
-            "small-gemma4",
-            "small-gemma4-26b",
-            "small-gemma3n",
-            "small-gemma-embedding",
-            "small-qwen3-reranker",
+        for (preset, mtp) in [
+            ("small-llama", false),
+            ("small-qwen3moe", false),
+            ("small-deepseek2", false),
+            ("small-qwen35", false),
+            ("small-qwen35", true),
+            ("small-mamba2", false),
+            ("small-falcon-h1", false),
+            ("small-nemotron_h", false),
+            ("small-gemma4", false),
+            ("small-gemma4-26b", false),
+            ("small-gemma3n", false),
+            ("small-gemma-embedding", false),
+            ("small-qwen3-reranker", false),
         ] {
-            let bytes = SynthSpec::preset(preset).unwrap().to_bytes().unwrap();
+            let mut spec = SynthSpec::preset(preset).unwrap();
+            spec.mtp = mtp;
+            let bytes = spec.to_bytes().unwrap();
             let files = || ModelFiles::from(Gguf::from_bytes(bytes.clone()).unwrap());
             let options = LoadOptions {
                 context_max: Some(256),
@@ -155,6 +159,7 @@ mod tests {
                 states: 6,
                 rows_max: 512,
                 logit_rows_max: 16,
+                mtp,
             };
             let estimate = decoder_scratch_bytes(&files(), &options).unwrap() as f64;
             let pool = Pool::new(1);

@@ -3,12 +3,13 @@
 use super::encoder::{encoder_options, load_encoder, whole_text_options};
 use super::states::StateBudget;
 use crate::clock::now;
-use crate::config::{Settings, memory};
+use crate::config::{Settings, Speculation, memory};
 use crate::failure::Failure;
 use kernels::{Isa, Pool};
 use model::encoder::EncoderKind;
 use model::{
-    Adapter, Forward, LoadOptions, Model, ModelBytes, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed,
+    Adapter, Config, Forward, LoadOptions, Model, ModelBytes, ModelFiles, PAGE_TOKENS, PAGES_MAX,
+    Packed,
 };
 use server::{LoadPhase, LoadProgress};
 
@@ -130,9 +131,7 @@ pub(super) fn load_options(
     if let Some(kind) = EncoderKind::of(files.metadata()) {
         return encoder_options(files, kind, settings);
     }
-    let config = files
-        .config(settings.model.context)
-        .map_err(Failure::user)?;
+    let (config, engine) = (decoder_config(files, settings)?, &settings.engine);
     if !config.is_causal() {
         return Ok(whole_text_options(config.context_max, settings));
     }
@@ -143,7 +142,6 @@ pub(super) fn load_options(
     let has_keys = page_bytes > 0;
     let page_bytes = page_bytes.max(PAGE_TABLE_BYTES);
     let position_bytes = page_bytes.div_ceil(PAGE_TOKENS) as u64;
-    let engine = &settings.engine;
     let states = StateBudget::wanted(&config, engine.sequences_max);
     let kv_bytes = match settings.model.kv_mib {
         Some(mib) => mib << 20,
@@ -185,5 +183,16 @@ pub(super) fn load_options(
         states: states.count,
         rows_max: engine.step_tokens,
         logit_rows_max: engine.sequences_max.min(engine.step_tokens),
+        mtp: config.mtp,
     })
+}
+
+/// The decoder in these files, with its MTP head if speculation uses one.
+fn decoder_config(files: &ModelFiles, settings: &Settings) -> Result<Config, Failure> {
+    let config = files.config(settings.model.context);
+    let config = config.map_err(Failure::user)?;
+    match settings.engine.speculation {
+        Speculation::Mtp => config.with_mtp().map_err(Failure::user),
+        _ => Ok(config),
+    }
 }

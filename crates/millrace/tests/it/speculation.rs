@@ -14,9 +14,19 @@ use stream::{PoolLimits, Read, SegmentPool};
 const VOCAB: u32 = 512;
 
 fn load(architecture: Architecture, seed: u64, threads: usize) -> Box<dyn Forward> {
+    load_with(architecture, (seed, false), threads)
+}
+
+/// A model of this seed, with an MTP head or without.
+fn load_with(
+    architecture: Architecture,
+    (seed, mtp): (u64, bool),
+    threads: usize,
+) -> Box<dyn Forward> {
     let spec = SynthSpec {
         vocab: VOCAB,
         seed,
+        mtp,
         ..SynthSpec::tiny(architecture)
     };
     let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
@@ -28,6 +38,7 @@ fn load(architecture: Architecture, seed: u64, threads: usize) -> Box<dyn Forwar
         states: 16,
         rows_max: 128,
         logit_rows_max: 64,
+        mtp,
     };
     let pool = Pool::new(threads);
     let model = Model::load(gguf, Isa::detect(), pool, &options, &mut |_| {});
@@ -54,7 +65,8 @@ fn answers(
         speculation,
         ..EngineConfig::default()
     };
-    let (model, mut now) = (load(architecture, 1, 2), epoch());
+    let mtp = speculation == Speculation::Mtp;
+    let (model, mut now) = (load_with(architecture, (1, mtp), 2), epoch());
     let mut engine = match draft {
         None => Engine::new(model, config, now).unwrap(),
         Some(draft) => Engine::with_draft(model, draft, config, now).unwrap(),
@@ -175,6 +187,46 @@ fn draft_tokens_change_no_answer_where_layers_share_keys_and_values() {
             "{architecture}: {accepted} of {drafted}"
         );
     }
+}
+
+/// The states between draft tokens are those of single steps.
+#[test]
+fn draft_tokens_change_no_answer_of_recurrent_layers() {
+    for architecture in [Architecture::Qwen35, Architecture::GraniteHybrid] {
+        let (plain, ..) = answers(architecture, Speculation::Off, None);
+        let (looked_up, drafted, _) = answers(architecture, Speculation::PromptLookup, None);
+        assert_eq!(plain, looked_up, "{architecture}");
+        assert!(drafted > 0, "{architecture}: nothing was looked up");
+    }
+}
+
+#[test]
+fn draft_tokens_of_an_mtp_head_change_no_answer() {
+    for architecture in [Architecture::Qwen35, Architecture::Qwen35Moe] {
+        let (plain, ..) = answers(architecture, Speculation::Off, None);
+        let (guessed, drafted, accepted) = answers(architecture, Speculation::Mtp, None);
+        assert_eq!(plain, guessed, "{architecture}");
+        // The head's weights are random.
+        assert!(drafted > 0 && accepted < drafted, "{accepted} of {drafted}");
+    }
+}
+
+#[test]
+fn mtp_head_on_the_command_line() {
+    let folder = Folder::new("mtp");
+    let path = |name: &str| folder.0.join(name).display().to_string();
+    let (model, without) = (path("mtp.gguf"), path("without.gguf"));
+    stdout(&millrace(&["synth", &model, "--preset", "tiny-qwen35-mtp"]));
+    stdout(&millrace(&["synth", &without, "--preset", "tiny-qwen35"]));
+    let say = |model: &str, source: &str| {
+        let run = ["run", model, "hello", "-n", "24", "--temperature", "0"];
+        millrace(&[&run[..], &["--speculation", source]].concat())
+    };
+    assert_eq!(stdout(&say(&model, "mtp")), stdout(&say(&model, "off")));
+    let output = say(&without, "mtp");
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    let key = "metadata key `qwen35.nextn_predict_layers` is 0, must be 1";
+    assert!(!output.status.success() && why.contains(key), "{why}");
 }
 
 #[test]

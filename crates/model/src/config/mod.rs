@@ -19,6 +19,7 @@ mod latent;
 #[cfg(test)]
 mod latent_tests;
 pub mod limits;
+mod mtp;
 mod nearest;
 mod recurrent;
 pub(crate) mod recurrent_rule;
@@ -64,8 +65,10 @@ pub struct Config {
     pub(crate) traits: Traits,
     /// Layers, without those that predict further tokens.
     pub layers: usize,
-    /// Layers at the end of the file that predict further tokens; they are not loaded.
+    /// Layers at the end of the file that predict further tokens, and are not loaded.
     pub layers_ignored: usize,
+    /// Whether the last of [`Config::shapes`] is an MTP head, after the layers.
+    pub mtp: bool,
     /// Width of the residual stream.
     pub dim: usize,
     /// Width of the widest feed-forward part; beside experts, of the shared expert, or 0.
@@ -152,6 +155,7 @@ impl Config {
             traits,
             layers,
             layers_ignored,
+            mtp: false,
             dim,
             hidden: shapes.iter().map(|shape| shape.hidden).max().unwrap_or(0),
             experts: feed_forward.experts,
@@ -204,7 +208,10 @@ impl Config {
         let recurrent = self.recurrent.as_ref();
         let recurrent = recurrent.map_or(0, RecurrentConfig::cols_max);
         let latent = self.latent.map_or(0, |latent| latent.cols_max(self.heads));
-        widest.max(self.query_cols()).max(recurrent).max(latent)
+        // The MTP head reads an embedding and a hidden state together.
+        let joined = 2 * self.mtp_cols();
+        let others = recurrent.max(latent).max(joined);
+        widest.max(self.query_cols()).max(others)
     }
 
     /// The experts of layer `layer`, if it has any.
@@ -226,7 +233,8 @@ impl Config {
     /// Bytes of one state of a sequence, in a model with recurrent layers.
     pub fn state_bytes(&self) -> Option<usize> {
         let recurrent = self.recurrent.as_ref()?;
-        Some(recurrent.state_shape().bytes().unwrap_or(usize::MAX))
+        let bytes = recurrent.state_shape().bytes().unwrap_or(usize::MAX);
+        Some(bytes.saturating_add(self.mtp_cols() * size_of::<f32>()))
     }
 
     /// States of the stream in a row: 1, or more in Gemma 3n.

@@ -1,16 +1,17 @@
 //! From the last layer's rows to logits and hidden states.
 
 use super::{Config, Decoder, ForwardError, Weights, add_assign, matmul, scale};
-use kernels::softcap;
+use kernels::{Matrix, softcap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Decoder {
     /// Stores the requested hidden states, and projects the remaining rows, which all need logits, onto the
-    /// vocabulary.
+    /// vocabulary by `projection`.
     pub(super) fn logits(
         &mut self,
         config: &Config,
         weights: &Weights,
+        projection: &Matrix,
     ) -> Result<&mut [f32], ForwardError> {
         self.keep_hidden(weights);
         let rows = self.rows.queries.len();
@@ -22,7 +23,7 @@ impl Decoder {
         let logits = self.scratch.logits.head_mut(rows);
         matmul(
             &mut self.pool,
-            weights.projection(),
+            projection,
             &self.scratch.activations,
             logits,
         );

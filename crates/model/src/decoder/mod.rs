@@ -19,6 +19,7 @@ mod heads;
 mod latent;
 mod layer;
 mod mamba;
+mod mtp;
 mod per_layer;
 mod recurrent;
 mod router;
@@ -37,6 +38,7 @@ use experts::ExpertScratch;
 use kernels::{Isa, KvError, KvKind, PackError, Pool, Rope, add_assign, matmul, scale};
 use latent::LatentScratch;
 pub(crate) use layer::project;
+use mtp::MtpScratch;
 use per_layer::PerLayerScratch;
 use recurrent::RecurrentScratch;
 use rows::Rows;
@@ -66,6 +68,8 @@ pub(crate) struct Decoder {
     states: Option<StateScratch>,
     /// States of sequences, and workspace of the recurrent layers, in a model that has such layers.
     recurrent: Option<RecurrentScratch>,
+    /// Workspace and hidden states of the MTP head, if it is loaded.
+    mtp: Option<MtpScratch>,
     /// The last layer that stores keys and values, or a state: later ones run for the rows with outputs only.
     last_stored_layer: usize,
 }
@@ -101,6 +105,7 @@ impl Decoder {
             per_layer: PerLayerScratch::new(config, dims),
             states: StateScratch::new(config, dims),
             recurrent: recurrent.map(|layers| RecurrentScratch::new(layers, states, dims.rows_max)),
+            mtp: MtpScratch::new(config, dims, states),
             last_stored_layer: config.last_stored_layer(),
             pool,
         })
@@ -139,8 +144,9 @@ impl Decoder {
                 break;
             }
         }
+        self.store_for_mtp(config, weights, batch)?;
         self.end_states(config, weights);
-        self.logits(config, weights)
+        self.logits(config, weights, weights.projection())
     }
 
     /// Packs adapters beside the weights, and prepares the workspace of their products.
@@ -177,12 +183,13 @@ impl Decoder {
         let states = self.states.as_ref().map_or(0, StateScratch::bytes);
         let recurrent = self.recurrent.as_ref().map(RecurrentScratch::bytes);
         let (kept, recurrent) = recurrent.unwrap_or_default();
+        let (hidden, mtp) = self.mtp.as_ref().map_or((0, 0), MtpScratch::bytes);
         let head = self.state_head.as_ref().map_or(0, HeadScratch::bytes);
         let latent = self.latent.as_ref().map_or(0, LatentScratch::bytes);
-        let parts =
-            experts + latent + per_layer + states + recurrent + head + self.adapters.bytes();
+        let layers = experts + latent + per_layer + states + recurrent;
+        let parts = layers + head + mtp + self.adapters.bytes();
         let scratch = self.scratch.bytes() + self.caches.scratch_bytes() + parts;
-        (self.caches.kv_bytes(), kept, scratch)
+        (self.caches.kv_bytes(), kept + hidden, scratch)
     }
 
     /// Computes sine and cosine of every row's position, for both ropes.

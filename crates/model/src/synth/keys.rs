@@ -24,7 +24,7 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
         .u32("general.quantization_version", 2)
         .u32(&key("context_length"), spec.context)
         .u32(&key("embedding_length"), spec.dim)
-        .u32(&key("block_count"), spec.layers)
+        .u32(&key("block_count"), spec.layers + u32::from(spec.mtp))
         .f32(&key(epsilon_key(spec)), epsilon(spec.architecture))
         .u32(&key("vocab_size"), spec.vocab);
     put_attention(spec, out);
@@ -38,6 +38,9 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
     spec.put_task(out);
     if let Some(recurrent) = &spec.recurrent {
         recurrent.put(spec.architecture, out);
+    }
+    if spec.mtp {
+        out.u32(&key("nextn_predict_layers"), 1);
     }
     if let Some(window) = spec.window {
         out.u32(&key("attention.sliding_window"), window);

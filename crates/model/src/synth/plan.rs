@@ -66,6 +66,9 @@ impl SynthSpec {
             planner.layer_update(layer)?;
             planner.layer_states(layer);
         }
+        if self.mtp {
+            planner.mtp_head()?;
+        }
         Ok(planner.tensors)
     }
 }
@@ -94,6 +97,19 @@ impl Planner<'_> {
         self.state_head()?;
         self.states()?;
         self.layer_inputs()
+    }
+
+    /// The MTP head: a layer after the others.
+    fn mtp_head(&mut self) -> Result<(), SynthError> {
+        let (dim, layer) = (self.spec.dim, self.spec.layers);
+        let name = |part: &str| format!("blk.{layer}.nextn.{part}.weight");
+        self.mixing_parts(layer)?;
+        self.feed_forward(layer)?;
+        self.matrix(name("eh_proj"), 2 * dim, dim, Role::Plain, 1.0)?;
+        self.norm(name("enorm"), dim, 1.0);
+        self.norm(name("hnorm"), dim, 1.0);
+        self.norm(name("shared_head_norm"), dim, LOGIT_SPREAD);
+        Ok(())
     }
 
     /// Attention, a recurrent part, or both, with the norm before.

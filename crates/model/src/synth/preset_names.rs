@@ -14,6 +14,7 @@
 /// * `tiny-mixtral`, `small-mixtral`: Llama with experts;
 /// * `tiny-gemma4` as E2B, `-31b` without per-layer embeddings and shared keys and values, `-26b` with experts;
 /// * `tiny-gemma-embedding`, `tiny-qwen3-embedding`, `tiny-qwen3-reranker`: for embeddings and scores of documents;
+/// * `...-mtp`: with an MTP head, `qwen35` and `qwen35moe` only;
 /// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
 pub const PRESETS: &[&str] = &[
     "llama-1b",
@@ -31,6 +32,7 @@ pub const PRESETS: &[&str] = &[
     "tiny-qwen2",
     "tiny-qwen3",
     "tiny-qwen35",
+    "tiny-qwen35-mtp",
     "tiny-gemma2",
     "tiny-gemma3",
     "tiny-phi3",
@@ -75,6 +77,7 @@ pub const PRESETS: &[&str] = &[
     "small-qwen2",
     "small-qwen3",
     "small-qwen35",
+    "small-qwen35-mtp",
     "small-gemma2",
     "small-gemma3",
     "small-phi3",

@@ -13,6 +13,9 @@ use kernels::Format;
 impl SynthSpec {
     /// The shape of this name; see [`super::PRESETS`].
     pub fn preset(name: &str) -> Option<Self> {
+        if let Some(base) = name.strip_suffix("-mtp") {
+            return Self::preset(base).map(|spec| Self { mtp: true, ..spec });
+        }
         if let Some((size, family)) = name.split_once('-')
             && let Some(architecture) = Architecture::from_name(family)
         {
@@ -151,6 +154,7 @@ impl SynthSpec {
             differing: LayersSynth::tiny(architecture),
             latent: LatentSynth::tiny(architecture),
             recurrent: RecurrentSynth::tiny(architecture),
+            mtp: false,
             task: TaskSynth::of(architecture),
             seed: 1,
         }

@@ -224,7 +224,9 @@ impl SynthSpec {
             feeds: true,
         };
         let rule = self.architecture.traits().recurrent;
-        let (Some(recurrent), Some(rule)) = (&self.recurrent, rule) else {
+        // The MTP head, after the layers, has attention.
+        let (Some(recurrent), Some(rule), true) = (&self.recurrent, rule, layer < self.layers)
+        else {
             return all;
         };
         let attends = (layer + 1).is_multiple_of(recurrent.period);

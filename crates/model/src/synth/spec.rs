@@ -52,6 +52,8 @@ pub struct SynthSpec {
     pub latent: Option<LatentSynth>,
     /// Recurrent layers, in a family that has them.
     pub recurrent: Option<RecurrentSynth>,
+    /// Whether the model has an MTP head.
+    pub mtp: bool,
     /// What the model was made for.
     pub task: TaskSynth,
     /// Seed of the weights.
@@ -237,6 +239,10 @@ impl SynthSpec {
                     _ => self.task != TaskSynth::Ranking,
                 },
                 format!("{architecture} is not for {:?}", self.task),
+            ),
+            (
+                !self.mtp || matches!(architecture, Qwen35 | Qwen35Moe),
+                format!("{architecture} has no MTP head"),
             ),
         ]
     }

@@ -11,6 +11,7 @@ pub(crate) mod layer;
 pub(crate) mod linear;
 mod low_rank;
 mod mamba;
+mod mtp;
 mod norms;
 mod packed;
 mod per_layer;
@@ -32,6 +33,7 @@ pub(crate) use layer::{BlockInput, Dense, Layer};
 pub(crate) use linear::Linear;
 pub(crate) use low_rank::RankGroup;
 pub(crate) use mamba::Mamba;
+pub(crate) use mtp::MtpHead;
 pub use packed::Packed;
 pub(crate) use per_layer::{PerLayerInputs, PerLayerUpdate};
 pub(crate) use recurrent::Recurrent;
@@ -55,6 +57,8 @@ pub(crate) struct Weights {
     /// Input of the vocabulary projection.
     pub(crate) output_input: BlockInput,
     pub(crate) layers: Vec<Layer>,
+    /// The MTP head, if it is loaded.
+    pub(crate) mtp: Option<MtpHead>,
     /// Inputs of the layers besides the stream.
     pub(crate) per_layer: Option<PerLayerInputs>,
     /// Of a model with several states.
@@ -94,6 +98,7 @@ impl Weights {
             layers: (0..config.layers)
                 .map(|layer| Layer::load(tensors, config, layer))
                 .collect::<Result<_, _>>()?,
+            mtp: MtpHead::load(tensors, config, vocab)?,
         };
         let ignored = config.layers..config.layers + config.layers_ignored;
         ignored.for_each(|layer| tensors.ignore_layer(layer));
@@ -141,7 +146,9 @@ impl Weights {
     }
 
     fn experts(&self) -> impl Iterator<Item = &Experts> {
-        self.layers.iter().flat_map(|layer| &layer.experts)
+        let layers = self.layers.iter();
+        let layers = layers.chain(self.mtp.iter().map(|head| &head.layer));
+        layers.flat_map(|layer| &layer.experts)
     }
 
     fn latents(&self) -> impl Iterator<Item = &Latent> {
@@ -153,6 +160,7 @@ impl Weights {
         let outer = std::iter::once(&self.embedding).chain(&self.output);
         let head = self.state_head.iter().flat_map(HeadProjections::matrices);
         let outer = outer.chain(inputs).chain(head);
+        let outer = outer.chain(self.mtp.iter().flat_map(MtpHead::matrices));
         outer.chain(self.layers.iter().flat_map(Layer::matrices))
     }
 }

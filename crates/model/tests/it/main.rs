@@ -22,6 +22,7 @@ mod hidden;
 mod hostile;
 mod invariance;
 mod latent;
+mod mtp;
 mod real_vocabularies;
 mod recurrent;
 mod refusals;

@@ -38,6 +38,8 @@ fn model(random: &mut Random) -> FakeConfig {
         // Even calls only: the next try succeeds, so that nobody may fail of these.
         let call = FaultAt::Call(2 * random.below(750));
         faults.push(fault(call, kinds[random.below(2) as usize]));
+        let guess = FaultAt::Guess(random.below(5000));
+        faults.push(fault(guess, kinds[random.below(2) as usize]));
     }
     FakeConfig {
         // From "one long sequence at a time" to plenty.
@@ -75,7 +77,7 @@ pub(crate) fn bench(random: &mut Random, recurrent: bool) -> Bench {
         }
         false => FakeModel::new(model(random)),
     };
-    let model = Box::new(model);
+    let model = Box::new(model.predicting());
     let config = config(random);
     match config.speculation {
         Speculation::Draft => {
@@ -117,7 +119,8 @@ fn config(random: &mut Random) -> EngineConfig {
             Speculation::Off,
             Speculation::PromptLookup,
             Speculation::Draft,
-        ][random.below(3) as usize],
+            Speculation::Mtp,
+        ][random.below(4) as usize],
         draft_tokens: 1 + random.below(10) as usize,
     }
 }

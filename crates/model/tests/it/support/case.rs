@@ -74,6 +74,7 @@ impl Case {
             "key_heads" => spec.recurrent.as_mut()?.key_heads = number()?,
             "value_heads" => spec.recurrent.as_mut()?.value_heads = number()?,
             "recurrent_norm" => spec.recurrent.as_mut()?.norm = value.parse().ok()?,
+            "mtp" => spec.mtp = value.parse().ok()?,
             "taps" => spec.recurrent.as_mut()?.taps = number()?,
             "sections" => spec.sections = Some(sections(value)?),
             "rope_dims" => spec.rope.dims = Some(number()?),

@@ -73,6 +73,7 @@ pub(crate) fn options(context_max: Option<usize>) -> LoadOptions {
         states: STATES,
         rows_max: ROWS,
         logit_rows_max: ROWS,
+        mtp: false,
     }
 }
 

@@ -98,7 +98,7 @@ fn write_work(text: &mut PrometheusText, stats: &Stats) {
         ),
         (
             "millrace_draft_faults_total",
-            "Failed forward passes of the draft model.",
+            "Failed forward passes of the draft model or the MTP head.",
             stats.draft_faults(),
         ),
     ] {
