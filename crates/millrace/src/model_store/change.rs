@@ -204,14 +204,15 @@ impl ModelStore {
     }
 }
 
-/// The folder of sentence-transformers' pooling, beside safetensors.
-const POOLING: &str = "1_Pooling";
+/// The folders of sentence-transformers' modules, beside safetensors.
+const MODULES: [&str; 3] = ["1_Pooling", "2_Dense", "3_Dense"];
 
 /// Removes the files of a model of safetensors, and the folder, if then empty.
 fn remove_folder(folder: &Path) -> io::Result<()> {
-    let pooling = folder.join(POOLING);
-    if std::fs::symlink_metadata(&pooling).is_ok_and(|found| found.is_dir()) {
-        remove_folder(&pooling)?;
+    for module in MODULES.map(|name| folder.join(name)) {
+        if std::fs::symlink_metadata(&module).is_ok_and(|found| found.is_dir()) {
+            remove_folder(&module)?;
+        }
     }
     let is_part = |path: &Path| {
         let ending = path.extension().and_then(|ending| ending.to_str());

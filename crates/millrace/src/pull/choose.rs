@@ -19,13 +19,17 @@ const NOT_MODELS: [&str; 2] = ["mmproj", "imatrix"];
 const LISTED_MAX: usize = 40;
 
 /// Files beside safetensors: the first is required, the others may be missing.
-const BESIDE: [&str; 6] = [
+const BESIDE: [&str; 10] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "generation_config.json",
     "chat_template.jinja",
     "modules.json",
     "1_Pooling/config.json",
+    "2_Dense/config.json",
+    "2_Dense/model.safetensors",
+    "3_Dense/config.json",
+    "3_Dense/model.safetensors",
 ];
 
 /// The files to download. The first one identifies the model: the first part, or `config.json`.

@@ -77,8 +77,10 @@ fn read_answers(gguf: &Gguf, keys: &Keys<'_>) -> Result<Option<StateHead>, Confi
 
 /// The dense projections of a file that has them.
 fn read_dense(gguf: &Gguf, keys: &Keys<'_>, dim: usize) -> Result<Option<StateHead>, ConfigError> {
+    // The keys that safetensors lead to have no tensors beside them.
+    let is_described = gguf.tensors_len() == 0 && keys.get("dense_2_feat_in").is_some();
     let has = |part: &str| gguf.tensor(&format!("{part}.weight")).is_some();
-    if !has("dense_2") && !has("dense_3") {
+    if !is_described && !has("dense_2") && !has("dense_3") {
         return Ok(None);
     }
     let width = |name: &str, wanted: Option<usize>| {

@@ -6,6 +6,10 @@ use super::hyperparameters::{Described, is_gemma};
 use crate::Architecture;
 use kernels::Format;
 
+/// The end of GGUF's names for experts.
+const EXPERTS: &str = "_exps.weight";
+/// The end of GGUF's names for taps of convolutions.
+pub(super) const TAPS: &str = ".shortconv.conv.weight";
 /// GGUF's name for learned positions.
 const POSITIONS: &str = "position_embd.weight";
 
@@ -38,23 +42,44 @@ pub(super) enum Change {
         /// Rows that no token has.
         rows: usize,
     },
+    /// Leaves out the middle one of three dimensions, which is 1.
+    Squeezed,
+    /// The matrices of all experts, stored one below the other, become one tensor of three dimensions.
+    Stacked {
+        /// Number of experts.
+        experts: usize,
+        /// Whether each expert's rows and columns change places.
+        is_turned: bool,
+    },
 }
 
 impl Change {
     /// The conversion for a tensor with this GGUF name and shape.
     pub(super) fn of(described: &Described, name: &str, dims: &[u64]) -> Result<Self, String> {
         let Family::Decoder(architecture) = described.family else {
-            return Self::of_encoder(described.padded_positions, name, dims);
+            return Self::of_encoder(described, name, dims);
         };
         if is_gemma(architecture) && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
+        }
+        if let &[_, middle, _] = dims
+            && name.ends_with(TAPS)
+        {
+            return match middle {
+                1 => Ok(Self::Squeezed),
+                _ => Err(format!("has shape {dims:?}, must have 1 in the middle")),
+            };
         }
         let heads = [described.heads, described.kv_heads].map(|heads| heads as usize);
         let rows = dims.last().copied().unwrap_or_default() as usize;
         Self::turned(architecture, heads, name, rows)
     }
 
-    fn of_encoder(padded: usize, name: &str, dims: &[u64]) -> Result<Self, String> {
+    fn of_encoder(described: &Described, name: &str, dims: &[u64]) -> Result<Self, String> {
+        if name.ends_with(EXPERTS) {
+            return Self::of_experts(described.stacked_experts, name, dims);
+        }
+        let padded = described.padded_positions;
         if padded == 0 || name != POSITIONS {
             return Ok(Self::None);
         }
@@ -68,10 +93,33 @@ impl Change {
         }
     }
 
+    fn of_experts(experts: usize, name: &str, dims: &[u64]) -> Result<Self, String> {
+        let &[_, rows] = dims else {
+            return Err(format!("has {} dimensions, must have 2", dims.len()));
+        };
+        match experts > 0 && rows.is_multiple_of(experts as u64) {
+            true => Ok(Self::Stacked {
+                experts,
+                is_turned: name.contains(".ffn_down_exps."),
+            }),
+            false => Err(format!(
+                "has {rows} rows, must have as many for each of {experts} experts"
+            )),
+        }
+    }
+
     /// The shape in GGUF.
     pub(super) fn shape(self, dims: TensorShape) -> TensorShape {
-        match self {
-            Self::Without { rows } => dims.without(rows as u64),
+        match (self, dims.as_slice()) {
+            (Self::Without { rows }, _) => dims.without(rows as u64),
+            (Self::Squeezed, &[cols, _, rows]) => TensorShape::of([cols, rows]),
+            (Self::Stacked { experts, is_turned }, &[cols, rows]) => {
+                let rows = rows / experts as u64;
+                match is_turned {
+                    true => TensorShape::of([rows, cols, experts as u64]),
+                    false => TensorShape::of([cols, rows, experts as u64]),
+                }
+            }
             _ => dims,
         }
     }

@@ -19,6 +19,14 @@ pub(super) struct EncoderClass {
     pub(super) pads_positions: bool,
 }
 
+/// Stored names of experts' matrices, one below the other, and GGUF's names.
+const NOMIC_EXPERTS: NamePairs = &[
+    ("mlp.experts.mlp.w1", "ffn_up_exps.weight"),
+    ("mlp.experts.mlp.w2", "ffn_down_exps.weight"),
+];
+/// What is added to the sum of the chosen experts. llama.cpp's converter leaves it out, too.
+const NOMIC_EXPERTS_BIAS: &str = ".mlp.experts.bias";
+
 /// Names of tensors that several classes share.
 #[derive(Debug)]
 struct Layout {
@@ -64,6 +72,29 @@ const NOMIC: Layout = Layout {
         ("mlp.fc2", "ffn_down"),
         ("norm2", "layer_output_norm"),
     ],
+};
+
+const NOMIC_MOE: Layout = Layout {
+    outer: NOMIC.outer,
+    layers: NOMIC.layers,
+    layer: &[
+        ("attn.Wqkv", "attn_qkv"),
+        ("attn.out_proj", "attn_output"),
+        ("norm1", "attn_output_norm"),
+        ("mlp.fc1", "ffn_up"),
+        ("mlp.fc2", "ffn_down"),
+        ("mlp.router.layer", "ffn_gate_inp"),
+        ("norm2", "layer_output_norm"),
+    ],
+};
+
+/// Nomic's class where some layers have experts.
+static NOMIC_WITH_EXPERTS: EncoderClass = EncoderClass {
+    name: "NomicBertModel",
+    kind: EncoderKind::NomicBertMoe,
+    layout: &NOMIC_MOE,
+    head: &[],
+    pads_positions: false,
 };
 
 /// All classes.
@@ -120,9 +151,13 @@ const UNUSED: [&str; 4] = [
 /// Old names of the scale and the shift of a norm.
 const OLD_KINDS: [(&str, &str); 2] = [("gamma", "weight"), ("beta", "bias")];
 
-/// The class of this name.
-pub(super) fn find(name: &str) -> Option<&'static EncoderClass> {
-    ENCODER_CLASSES.iter().find(|class| class.name == name)
+/// The class of this name. `has_experts`: whether some layers have experts.
+pub(super) fn find(name: &str, has_experts: bool) -> Option<&'static EncoderClass> {
+    let class = ENCODER_CLASSES.iter().find(|class| class.name == name)?;
+    match class.kind {
+        EncoderKind::NomicBert if has_experts => Some(&NOMIC_WITH_EXPERTS),
+        _ => Some(class),
+    }
 }
 
 impl EncoderClass {
@@ -139,13 +174,28 @@ impl EncoderClass {
             return Named::Tensor(name);
         }
         let is_table = stored.ends_with(".rotary_emb.inv_freq");
-        match is_table || UNUSED.contains(&stored) {
+        let is_bias =
+            self.kind == EncoderKind::NomicBertMoe && stored.ends_with(NOMIC_EXPERTS_BIAS);
+        match is_table || is_bias || UNUSED.contains(&stored) {
             true => Named::Nothing,
             false => Named::Unknown,
         }
     }
 
+    /// Names of experts' matrices, which do not end with what they are.
+    fn experts(&self) -> NamePairs {
+        match self.kind {
+            EncoderKind::NomicBertMoe => NOMIC_EXPERTS,
+            _ => &[],
+        }
+    }
+
     fn tensor_name(&self, stored: &str) -> Option<String> {
+        if let Some((layer, part)) = in_layer(stored, self.layout.layers)
+            && let Some((_, ours)) = self.experts().iter().find(|(theirs, _)| *theirs == part)
+        {
+            return Some(format!("blk.{layer}.{ours}"));
+        }
         let (part, kind) = stored.rsplit_once('.')?;
         let old = OLD_KINDS.iter().find(|(old, _)| *old == kind);
         let kind = old.map_or(kind, |(_, new)| new);
@@ -160,13 +210,18 @@ impl EncoderClass {
         if let Some(name) = ours(layout.outer, part).or_else(|| ours(self.head, part)) {
             return Some(format!("{name}.{kind}"));
         }
-        let (layer, part) = part.strip_prefix(layout.layers)?.split_once('.')?;
+        let (layer, part) = in_layer(part, layout.layers)?;
         let name = ours(layout.layer, part)?;
-        is_number(layer).then(|| format!("blk.{layer}.{name}.{kind}"))
+        Some(format!("blk.{layer}.{name}.{kind}"))
     }
 
     /// The stored name of GGUF's tensor.
     pub(super) fn stored(&self, name: &str) -> Option<String> {
+        if let Some((layer, part)) = in_layer(name, "blk.")
+            && let Some((theirs, _)) = self.experts().iter().find(|(_, ours)| *ours == part)
+        {
+            return Some(format!("{}{layer}.{theirs}", self.layout.layers));
+        }
         let (part, kind) = name.rsplit_once('.')?;
         let theirs = |names: NamePairs, part: &str| {
             let mut names = names.iter();
@@ -180,6 +235,12 @@ impl EncoderClass {
         let name = theirs(layout.layer, part)?;
         Some(format!("{}{layer}.{name}.{kind}", layout.layers))
     }
+}
+
+/// The number of a layer and the name of a part of the layer.
+fn in_layer<'a>(name: &'a str, layers: &str) -> Option<(&'a str, &'a str)> {
+    let (layer, part) = name.strip_prefix(layers)?.split_once('.')?;
+    is_number(layer).then_some((layer, part))
 }
 
 #[cfg(test)]
@@ -219,8 +280,23 @@ mod tests {
                 "encoder.layers.0.mlp.fc12.weight",
                 "blk.0.ffn_gate.weight",
             ),
+            (
+                "with experts",
+                "encoder.layers.0.mlp.fc1.bias",
+                "blk.0.ffn_up.bias",
+            ),
+            (
+                "with experts",
+                "encoder.layers.1.mlp.router.layer.weight",
+                "blk.1.ffn_gate_inp.weight",
+            ),
+            (
+                "with experts",
+                "encoder.layers.11.mlp.experts.mlp.w2",
+                "blk.11.ffn_down_exps.weight",
+            ),
         ] {
-            let class = find(class).unwrap();
+            let class = class_of(class);
             assert_eq!(
                 class.named(stored),
                 Named::Tensor(ours.to_owned()),
@@ -267,12 +343,25 @@ mod tests {
                 "encoder.layers.0.mlp.experts.mlp.w1",
                 Named::Unknown,
             ),
+            (
+                "with experts",
+                "encoder.layers.x.mlp.experts.mlp.w1",
+                Named::Unknown,
+            ),
+            (
+                "with experts",
+                "encoder.layers.1.mlp.experts.bias",
+                Named::Nothing,
+            ),
         ] {
-            assert_eq!(
-                find(class).unwrap().named(stored),
-                expected,
-                "{class} {stored}"
-            );
+            assert_eq!(class_of(class).named(stored), expected, "{class} {stored}");
+        }
+    }
+
+    fn class_of(name: &str) -> &'static EncoderClass {
+        match name {
+            "with experts" => find("NomicBertModel", true).unwrap(),
+            name => find(name, false).unwrap(),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::family::Family;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use super::hyperparameters::Described;
-use super::pooling::POOLING_KEY;
+use super::modules::POOLING_KEY;
 use super::separator;
 use crate::config::state_head::POOLING_RANK;
 use crate::encoder::EncoderKind;
@@ -29,10 +29,22 @@ const NOMIC: &[(&str, &str)] = &[
     ("n_head", "attention.head_count"),
     ("n_positions", "context_length"),
 ];
+/// Keys of experts, for errors.
+const NOMIC_MOE: &[(&str, &str)] = &[
+    (EXPERTS, "expert_count"),
+    ("moe_top_k", "expert_used_count"),
+    (EXPERTS_PERIOD, EXPERTS_PERIOD),
+];
 /// The key of the norms' epsilon.
 const EPSILON: &str = "attention.layer_norm_epsilon";
 /// Positions of Nomic's training: beyond them the rope would be stretched.
 const NOMIC_TRAINED: u32 = 2048;
+/// As [`NOMIC_TRAINED`], of the model with experts, whose file says more.
+const NOMIC_MOE_TRAINED: u32 = 512;
+/// Says which layers have experts.
+const EXPERTS_PERIOD: &str = "moe_every_n_layers";
+/// The number of experts of such a layer.
+const EXPERTS: &str = "num_experts";
 /// The id of RoBERTa's padding token where the file names none.
 const PADDING: u32 = 1;
 
@@ -64,8 +76,12 @@ pub(super) fn describe(
     keys.float(EPSILON, fields.need_float(epsilon)?);
     match class.kind {
         EncoderKind::Bert => refuse_other_bert(fields)?,
-        _ => read_nomic(fields, &mut keys)?,
+        kind => read_nomic(kind, fields, &mut keys)?,
     }
+    let experts = match class.kind {
+        EncoderKind::NomicBertMoe => read_experts(fields, &mut keys)?,
+        _ => 0,
+    };
     match (class.ranks(), pooling) {
         (true, _) => keys.number(POOLING_KEY, POOLING_RANK),
         (false, Some(pooling)) => keys.number(POOLING_KEY, pooling),
@@ -85,15 +101,24 @@ pub(super) fn describe(
         heads: 0,
         kv_heads: 0,
         padded_positions: padded_positions(class, fields)?,
+        stacked_experts: experts as usize,
+        answers: None,
         made: Vec::new(),
         keys: keys.out,
     })
 }
 
+/// Whether the file says that some layers have experts.
+pub(super) fn has_experts(fields: &Fields<'_>) -> Result<bool, SafetensorsError> {
+    Ok(fields
+        .number(EXPERTS_PERIOD)?
+        .is_some_and(|period| period > 0))
+}
+
 /// The source field of a key.
 pub(super) fn field_of(kind: EncoderKind, key: &str) -> Option<&'static str> {
     let (_, key) = key.split_once('.')?;
-    let mut all = numbers(kind).iter();
+    let mut all = numbers(kind).iter().chain(NOMIC_MOE);
     all.find_map(|(field, known)| (*known == key).then_some(*field))
 }
 
@@ -122,7 +147,12 @@ fn positions(
 ) -> Result<u32, SafetensorsError> {
     if class.kind != EncoderKind::Bert {
         let trained = fields.number("max_trained_positions")?;
-        return Ok(number.min(trained.unwrap_or(NOMIC_TRAINED)));
+        let trained = trained.unwrap_or(NOMIC_TRAINED);
+        let most = match class.kind {
+            EncoderKind::NomicBertMoe => trained.min(NOMIC_MOE_TRAINED),
+            _ => trained,
+        };
+        return Ok(number.min(most));
     }
     let padded = padded_positions(class, fields)?;
     match number.checked_sub(u32::try_from(padded).unwrap_or(u32::MAX)) {
@@ -142,8 +172,16 @@ fn refuse_other_bert(fields: &Fields<'_>) -> Result<(), SafetensorsError> {
 }
 
 /// Writes the rope of Nomic's BERT, and rejects fields that request an unsupported computation.
-fn read_nomic(fields: &Fields<'_>, keys: &mut GgufKeys) -> Result<(), SafetensorsError> {
-    expect_text(fields, "activation_function", "swiglu")?;
+fn read_nomic(
+    kind: EncoderKind,
+    fields: &Fields<'_>,
+    keys: &mut GgufKeys,
+) -> Result<(), SafetensorsError> {
+    let activation = match kind {
+        EncoderKind::NomicBertMoe => "gelu",
+        _ => "swiglu",
+    };
+    expect_text(fields, "activation_function", activation)?;
     for field in [
         "prenorm",
         "parallel_block",
@@ -153,11 +191,10 @@ fn read_nomic(fields: &Fields<'_>, keys: &mut GgufKeys) -> Result<(), Safetensor
     ] {
         expect_flag(fields, field, false)?;
     }
-    if fields
-        .number("num_experts")?
-        .is_some_and(|experts| experts > 1)
-    {
-        return Err(fields.wrong("num_experts", "names experts, which load from GGUF only"));
+    let experts = fields.number(EXPERTS)?.unwrap_or(0);
+    if kind == EncoderKind::NomicBert && experts > 1 {
+        let why = format!("is {experts}, and `{EXPERTS_PERIOD}` names no layers with experts");
+        return Err(fields.wrong(EXPERTS, why));
     }
     const PART: &str = "rotary_emb_fraction";
     let part = fields.need_float(PART)?;
@@ -169,6 +206,24 @@ fn read_nomic(fields: &Fields<'_>, keys: &mut GgufKeys) -> Result<(), Safetensor
     }
     keys.float("rope.freq_base", fields.need_float("rotary_emb_base")?);
     Ok(())
+}
+
+/// Writes the keys of experts, and rejects what they cannot do. Returns their number.
+fn read_experts(fields: &Fields<'_>, keys: &mut GgufKeys) -> Result<u32, SafetensorsError> {
+    for field in ["moe_normalize_expert_weights", "expert_choice_router"] {
+        expect_flag(fields, field, false)?;
+    }
+    if let Some(shared) = fields
+        .number("num_shared_experts")?
+        .filter(|shared| *shared > 0)
+    {
+        return Err(fields.wrong("num_shared_experts", format!("is {shared}, must be 0")));
+    }
+    let experts = fields.need_number(EXPERTS)?;
+    keys.number("expert_count", experts);
+    keys.number("expert_used_count", fields.need_number("moe_top_k")?);
+    keys.number(EXPERTS_PERIOD, fields.need_number(EXPERTS_PERIOD)?);
+    Ok(experts)
 }
 
 fn expect_text(fields: &Fields<'_>, field: &str, wanted: &str) -> Result<(), SafetensorsError> {

@@ -6,6 +6,7 @@ use super::fields::Fields;
 use super::names::{self, Named};
 use super::{encoder_fields, hyperparameters};
 use crate::Architecture;
+use crate::config::traits::StateHeadRule;
 
 /// Model classes of transformers that these decoders implement.
 const CLASSES: &[(&str, Architecture)] = &[
@@ -16,6 +17,7 @@ const CLASSES: &[(&str, Architecture)] = &[
     ("Qwen3Model", Architecture::Qwen3),
     ("Gemma2ForCausalLM", Architecture::Gemma2),
     ("Gemma3ForCausalLM", Architecture::Gemma3),
+    ("Gemma3TextModel", Architecture::GemmaEmbedding),
     ("Phi3ForCausalLM", Architecture::Phi3),
     ("GemmaForCausalLM", Architecture::Gemma),
     ("GraniteForCausalLM", Architecture::Granite),
@@ -27,6 +29,7 @@ const CLASSES: &[(&str, Architecture)] = &[
     ("OlmoeForCausalLM", Architecture::Olmoe),
     ("GraniteMoeForCausalLM", Architecture::GraniteMoe),
     ("GptOssForCausalLM", Architecture::GptOss),
+    ("Lfm2ForCausalLM", Architecture::Lfm2),
 ];
 
 /// What the tensors of a folder are for.
@@ -44,7 +47,8 @@ impl Family {
         let Some(first) = named.first() else {
             return Err(fields.missing(FIELD));
         };
-        if let Some(encoder) = encoder_classes::find(first) {
+        let has_experts = encoder_fields::has_experts(fields)?;
+        if let Some(encoder) = encoder_classes::find(first, has_experts) {
             return Ok(Self::Encoder(encoder));
         }
         let known = CLASSES.iter().find(|(class, _)| class == first);
@@ -68,6 +72,12 @@ impl Family {
             Self::Decoder(architecture) => Some(architecture),
             Self::Encoder(_) => None,
         }
+    }
+
+    /// Whether dense projections may follow the pooling.
+    pub(super) fn takes_dense(self) -> bool {
+        let architecture = self.decoder();
+        architecture.is_some_and(|one| one.traits().state_head == StateHeadRule::Dense)
     }
 
     /// GGUF's name for a stored tensor. `tied`: the embedding is also the projection.

@@ -8,11 +8,12 @@ use super::SafetensorsError;
 use super::family::Family;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
-use super::pooling::POOLING_KEY;
-use super::{experts, rope};
+use super::modules::{Modules, POOLING_KEY};
+use super::{answers, dense, experts, lfm2, rope};
 use crate::Architecture;
 use crate::config::traits::RopeLayers;
 use crate::gguf::GgufWriter;
+use std::path::Path;
 
 /// Integers that every model has, with their keys after the architecture's name.
 const NUMBERS: &[(&str, &str)] = &[
@@ -64,16 +65,20 @@ pub(super) struct Described {
     pub(super) kv_heads: u32,
     /// Rows at the beginning of the learned positions that no token has.
     pub(super) padded_positions: usize,
+    /// Experts of a layer, where their matrices are stored one below the other.
+    pub(super) stacked_experts: usize,
+    /// Ids of the answers yes and no, of a decoder that scores documents.
+    pub(super) answers: Option<[u32; 2]>,
     /// Tensors that GGUF has and `config.json` describes: `(name, values)`.
     pub(super) made: Vec<(&'static str, Vec<f32>)>,
     pub(super) keys: GgufWriter,
 }
 
-/// Reads the relevant fields of a decoder's `config.json`. `pooling`: the number that other files of the folder give.
+/// Reads the relevant fields of a decoder's `config.json`. `modules`: what other files of the folder say.
 pub(super) fn describe(
     architecture: Architecture,
     fields: &Fields<'_>,
-    pooling: Option<u32>,
+    (folder, modules): (&Path, &Modules),
 ) -> Result<Described, SafetensorsError> {
     let mut keys = GgufKeys {
         name: architecture.name(),
@@ -81,8 +86,13 @@ pub(super) fn describe(
     };
     keys.out.str("general.architecture", architecture.name());
     keys.out.str("general.type", "model");
+    let is_lfm2 = architecture == Architecture::Lfm2;
     for (field, key) in NUMBERS {
-        keys.number(key, fields.need_number(field)?);
+        let number = match *field {
+            "intermediate_size" if is_lfm2 => lfm2::feed_forward(fields)?,
+            field => fields.need_number(field)?,
+        };
+        keys.number(key, number);
     }
     let heads = fields.need_number("num_attention_heads")?;
     let kv_heads = match fields.number("num_key_value_heads")? {
@@ -91,31 +101,36 @@ pub(super) fn describe(
         None if architecture == Architecture::Llama => heads,
         None => return Err(fields.missing("num_key_value_heads")),
     };
-    keys.number("attention.head_count_kv", kv_heads);
+    match is_lfm2 {
+        true => lfm2::put_layers(fields, kv_heads, &mut keys)?,
+        false => keys.number("attention.head_count_kv", kv_heads),
+    }
     let head_dim = head_dim(fields, architecture, heads)?;
     keys.number("attention.key_length", head_dim);
     keys.number("attention.value_length", head_dim);
+    let epsilon = if is_lfm2 { "norm_eps" } else { "rms_norm_eps" };
     keys.float(
         "attention.layer_norm_rms_epsilon",
-        fields.need_float("rms_norm_eps")?,
+        fields.need_float(epsilon)?,
     );
     refuse(fields, architecture, heads, head_dim)?;
     windows(fields, architecture, &mut keys)?;
     caps(fields, architecture, &mut keys)?;
     multipliers(fields, architecture, &mut keys)?;
     experts::read(fields, architecture, &mut keys)?;
-    if let Some(pooling) = pooling {
+    let answers = answers::read(architecture, folder, fields, &mut keys)?;
+    if let Some(pooling) = modules.pooling.filter(|_| answers.is_none()) {
         keys.number(POOLING_KEY, pooling);
     }
+    dense::put(&modules.dense, &mut keys);
     let made = rope::read(fields, architecture, head_dim, &mut keys)?;
     Ok(Described {
         family: Family::Decoder(architecture),
-        is_embedding: pooling.is_some(),
+        is_embedding: modules.pooling.is_some() || answers.is_some(),
         padded_positions: 0,
-        tied: match fields.flag("tie_word_embeddings")? {
-            Some(tied) => tied,
-            None => is_gemma(architecture),
-        },
+        stacked_experts: 0,
+        answers,
+        tied: is_tied(fields, architecture)?,
         vocab: fields.need_number("vocab_size")?,
         heads,
         kv_heads,
@@ -136,8 +151,21 @@ pub(super) fn field_of(key: &str) -> Option<&'static str> {
 pub(super) fn is_gemma(architecture: Architecture) -> bool {
     matches!(
         architecture,
-        Architecture::Gemma | Architecture::Gemma2 | Architecture::Gemma3
+        Architecture::Gemma
+            | Architecture::Gemma2
+            | Architecture::Gemma3
+            | Architecture::GemmaEmbedding
     )
+}
+
+/// Whether the embedding is also the projection.
+fn is_tied(fields: &Fields<'_>, architecture: Architecture) -> Result<bool, SafetensorsError> {
+    let is_lfm2 = architecture == Architecture::Lfm2;
+    let named = match fields.flag("tie_embedding")?.filter(|_| is_lfm2) {
+        Some(tied) => Some(tied),
+        None => fields.flag("tie_word_embeddings")?,
+    };
+    Ok(named.unwrap_or(is_lfm2 || is_gemma(architecture)))
 }
 
 fn head_dim(
@@ -189,11 +217,11 @@ fn refuse(
         let why = format!("is {gate}, must be {}", gates.join(" or "));
         return Err(fields.wrong(field, why));
     }
-    if fields.flag("use_bidirectional_attention")? == Some(true) {
-        return Err(fields.wrong(
-            "use_bidirectional_attention",
-            "is true, which is not supported",
-        ));
+    const BOTH_WAYS: &str = "use_bidirectional_attention";
+    let is_bidirectional = architecture.traits().bidirectional;
+    if fields.flag(BOTH_WAYS)?.unwrap_or(false) != is_bidirectional {
+        let why = format!("must be {is_bidirectional} in {architecture}");
+        return Err(fields.wrong(BOTH_WAYS, why));
     }
     refuse_other_ropes(fields, architecture)?;
     if !is_gemma(architecture) {
@@ -288,7 +316,10 @@ fn windows(
     let types = fields.texts("layer_types")?;
     let alternate = matches!(
         architecture,
-        Architecture::Gemma2 | Architecture::Gemma3 | Architecture::GptOss
+        Architecture::Gemma2
+            | Architecture::Gemma3
+            | Architecture::GemmaEmbedding
+            | Architecture::GptOss
     );
     if !alternate {
         let qwen = matches!(

@@ -1,7 +1,7 @@
 //! Loading of a tensor's bytes: reordered, converted and quantized.
 
 use super::conversion::Change;
-use super::{Data, Safetensors};
+use super::{Data, Safetensors, Tensor};
 use crate::LoadError;
 use half::{bf16, f16};
 use kernels::{Format, NonFiniteWeight, Pool, requantize_rows};
@@ -26,34 +26,53 @@ impl Safetensors {
                 let dims = tensor.dims.as_slice();
                 return Ok(Cow::Owned(blocks.pack(&self.shards, dims, pool)));
             }
+            Data::Rows { rows, .. } => {
+                let row_bytes = entry.bytes.len() / entry.shape.as_slice()[0] as usize;
+                let rows = rows.map(|row| &raw[row as usize * row_bytes..][..row_bytes]);
+                return Ok(Cow::Owned(rows.concat()));
+            }
             Data::EverySecond { first, .. } => {
                 return Ok(Cow::Owned(every_second(entry.kind.format(), raw, *first)));
             }
             _ => {}
         }
-        let (Some(from), Some(to)) = (entry.kind.format(), tensor.kind.format()) else {
-            return Ok(Cow::Borrowed(raw));
-        };
-        if tensor.change == Change::PlusOne {
-            return Ok(put(floats(from, raw).map(|number| number + 1.0)));
+        match (entry.kind.format(), tensor.kind.format()) {
+            (Some(from), Some(to)) => self.converted(tensor, (from, raw), to, pool),
+            _ => Ok(Cow::Borrowed(raw)),
         }
-        if tensor.change == Change::None && from == to {
-            return Ok(Cow::Borrowed(raw));
-        }
+    }
+
+    /// A tensor's bytes in format `to`, from those in the file.
+    fn converted<'a>(
+        &self,
+        tensor: &Tensor,
+        (from, raw): (Format, &'a [u8]),
+        to: Format,
+        pool: &mut Pool,
+    ) -> Result<Cow<'a, [u8]>, LoadError> {
         let cols = match tensor.dims.as_slice() {
             [cols, _] | [cols, _, _] => *cols as usize,
             _ => 1,
         };
         let raw = match tensor.change {
+            Change::PlusOne => {
+                return Ok(put(floats(from, raw).map(|number| number + 1.0)));
+            }
+            Change::Stacked {
+                is_turned: true, ..
+            } => Cow::Owned(turned_matrices(from, raw, tensor.dims.as_slice())),
             // In range: the shape was checked with the conversion.
-            Change::Without { rows } => &raw[rows * cols * from.block_bytes()..],
-            _ => raw,
+            Change::Without { rows } => Cow::Borrowed(&raw[rows * cols * from.block_bytes()..]),
+            _ => Cow::Borrowed(raw),
         };
+        if from == to && !matches!(tensor.change, Change::Pairs { .. }) {
+            return Ok(raw);
+        }
         let row_of = |row| tensor.change.row_of(row);
-        requantize_rows(pool, (from, raw), cols, to, row_of)
+        requantize_rows(pool, (from, &raw[..]), cols, to, row_of)
             .map(Cow::Owned)
             .map_err(|NonFiniteWeight(index)| LoadError::Value {
-                tensor: self.label(name),
+                tensor: self.label(&tensor.name),
                 index,
             })
     }
@@ -78,8 +97,9 @@ impl Safetensors {
             .and_then(|tensor| self.stored(&tensor.data));
         match stored {
             Some((shard, entry)) => {
-                let file = shard.path.file_name().unwrap_or_default();
-                format!("{}: {}", file.display(), entry.name)
+                let folder = self.shards.first().and_then(|shard| shard.path.parent());
+                let file = folder.and_then(|folder| shard.path.strip_prefix(folder).ok());
+                format!("{}: {}", file.unwrap_or(&shard.path).display(), entry.name)
             }
             None => self.family.stored(name).unwrap_or_else(|| name.to_owned()),
         }
@@ -94,6 +114,24 @@ impl Safetensors {
             shard.source.release(entry.bytes.clone());
         }
     }
+}
+
+/// Matrices whose rows and columns changed places. `dims`: the new columns and rows, and the number of matrices.
+fn turned_matrices(format: Format, raw: &[u8], dims: &[u64]) -> Vec<u8> {
+    let &[cols, rows, _] = dims else {
+        return raw.to_vec();
+    };
+    let (width, cols, rows) = (format.block_bytes(), cols as usize, rows as usize);
+    let mut turned = Vec::with_capacity(raw.len());
+    for matrix in raw.chunks_exact(cols * rows * width) {
+        for row in 0..rows {
+            for col in 0..cols {
+                let at = (col * rows + row) * width;
+                turned.extend_from_slice(&matrix[at..at + width]);
+            }
+        }
+    }
+    turned
 }
 
 /// Each second element, from element `first` on.

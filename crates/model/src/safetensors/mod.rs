@@ -5,11 +5,13 @@
 //! shards      the files of a model                       hyperparameters  config.json as GGUF keys
 //! names       stored and GGUF names of tensors           rope             rotary embedding of config.json
 //! family      decoders and encoders                      encoder_classes  names of encoders' tensors
-//! pooling     pooling of sentence-transformers           encoder_fields   config.json of encoders as GGUF keys
+//! modules     modules of sentence-transformers           encoder_fields   config.json of encoders as GGUF keys
 //! separator   the separator of BERT's vocabularies
 //! conversion  row order, norms and format at load        gguf_keys        GGUF keys under construction
 //! load        bytes of a tensor                          experts          experts of config.json
 //! gpt_oss     sinks, and experts in MXFP4                peft             low-rank adapters of PEFT
+//! lfm2        fields of LFM2
+//! answers     rows of Qwen3-Reranker's answers           dense            dense projections of EmbeddingGemma
 //! ```
 //!
 //! [`Safetensors`] has the interface of an equivalent GGUF: equal keys, names and bytes. At load, rows of queries and
@@ -19,7 +21,9 @@
 //! follows from shape and kind, and no two tensors share bytes; names are unique over all files; the embedding has
 //! `vocab_size` rows; every length was first compared with a named bound of [`limits`].
 
+mod answers;
 mod conversion;
+mod dense;
 mod encoder_classes;
 mod encoder_fields;
 mod error;
@@ -30,11 +34,12 @@ mod gguf_keys;
 mod gpt_oss;
 mod header;
 mod hyperparameters;
+mod lfm2;
 pub mod limits;
 mod load;
+mod modules;
 mod names;
 pub(crate) mod peft;
-mod pooling;
 mod rope;
 pub(crate) mod separator;
 mod shards;
@@ -57,6 +62,7 @@ use header::{HeaderEntry, Shard, StoredTensor, TensorShape};
 use hyperparameters::Described;
 use kernels::Format;
 use limits::{ENTRY_BYTES, HEADER_BYTES_MAX, INDEX_BYTES_MAX, TENSORS_MAX};
+use modules::Modules;
 use names::Named;
 use std::path::Path;
 
@@ -98,6 +104,8 @@ enum Data {
     Stored { shard: u16, entry: u32 },
     /// Each second element of an entry, from element `first` on.
     EverySecond { place: (u16, u32), first: u8 },
+    /// Two rows of an entry.
+    Rows { place: (u16, u32), rows: [u32; 2] },
     /// Experts in MXFP4, from two entries.
     Blocks(ExpertBlocks),
     /// Values derived from `config.json`.
@@ -111,25 +119,19 @@ impl Safetensors {
     /// The file that is missing or invalid, and the place in the file.
     pub fn open(folder: &Path, quantize: Option<Quantize>) -> Result<Self, SafetensorsError> {
         let config = ConfigFile::read(folder)?;
-        let described = describe(folder, &config.fields())?;
+        let (described, modules) = describe(folder, &config.fields())?;
         let metadata = metadata(&described, &config.path)?;
-        let shards = shards::open(folder)?;
+        let mut shards = shards::open(folder)?;
+        let own = shards.len();
+        shards.extend(dense::open(&modules.dense)?);
         let decoder = described.family.decoder();
-        let mut tensors = Vec::new();
-        for (number, shard) in shards.iter().enumerate() {
-            for (at, entry) in shard.entries.iter().enumerate() {
-                if decoder.is_some_and(|decoder| gpt_oss::is_part(decoder, &entry.name)) {
-                    continue;
-                }
-                let data = Data::Stored {
-                    shard: number as u16,
-                    entry: at as u32,
-                };
-                tensors.extend(tensor(&described, quantize, &shard.path, entry, data)?);
-            }
-        }
+        let mut tensors = stored_tensors(&described, quantize, &shards, own)?;
         if let Some(decoder) = decoder {
             tensors.extend(gpt_oss::tensors(decoder, &shards)?);
+        }
+        if let Some(ids) = described.answers {
+            let files = (config.path.as_path(), &shards[..]);
+            answers::put(ids, described.tied, files, &mut tensors)?;
         }
         tensors.extend(described.made.iter().map(|(name, values)| Tensor {
             name: (*name).to_owned(),
@@ -189,7 +191,7 @@ impl Safetensors {
     fn stored(&self, data: &Data) -> Option<(&Shard, &StoredTensor)> {
         let (shard, entry) = match data {
             Data::Stored { shard, entry } => (*shard, *entry),
-            Data::EverySecond { place, .. } => *place,
+            Data::EverySecond { place, .. } | Data::Rows { place, .. } => *place,
             Data::Blocks(blocks) => blocks.blocks,
             Data::Made(_) => return None,
         };
@@ -242,13 +244,48 @@ impl Tensor {
     }
 }
 
-/// Reads `config.json`, and of sentence-transformers' files those that name a pooling.
-fn describe(folder: &Path, fields: &Fields<'_>) -> Result<Described, SafetensorsError> {
-    let pooling = pooling::read(folder)?;
-    match Family::of(fields)? {
-        Family::Decoder(architecture) => hyperparameters::describe(architecture, fields, pooling),
-        Family::Encoder(class) => encoder_fields::describe(class, fields, (folder, pooling)),
+/// Reads `config.json`, and of sentence-transformers' files those that name a pooling and projections.
+fn describe(folder: &Path, fields: &Fields<'_>) -> Result<(Described, Modules), SafetensorsError> {
+    let family = Family::of(fields)?;
+    let modules = modules::read(folder, family.takes_dense())?;
+    let described = match family {
+        Family::Decoder(architecture) => {
+            hyperparameters::describe(architecture, fields, (folder, &modules))
+        }
+        Family::Encoder(class) => {
+            encoder_fields::describe(class, fields, (folder, modules.pooling))
+        }
+    };
+    Ok((described?, modules))
+}
+
+/// The tensors that are stored as such. Shards from `own` on are those of dense projections.
+fn stored_tensors(
+    described: &Described,
+    quantize: Option<Quantize>,
+    shards: &[Shard],
+    own: usize,
+) -> Result<Vec<Tensor>, SafetensorsError> {
+    let decoder = described.family.decoder();
+    let mut tensors = Vec::new();
+    for (number, shard) in shards.iter().enumerate() {
+        for (at, entry) in shard.entries.iter().enumerate() {
+            if decoder.is_some_and(|decoder| gpt_oss::is_part(decoder, &entry.name)) {
+                continue;
+            }
+            let data = Data::Stored {
+                shard: number as u16,
+                entry: at as u32,
+            };
+            let named = match number.checked_sub(own) {
+                None => described.family.named(described.tied, &entry.name),
+                Some(module) => dense::named(module),
+            };
+            let made = tensor(described, quantize, named, (shard, entry), data)?;
+            tensors.extend(made);
+        }
     }
+    Ok(tensors)
 }
 
 /// A GGUF's keys without tensors, which describe a supported model.
@@ -285,12 +322,12 @@ fn with_fields(family: Family, error: ConfigError) -> ConfigError {
 fn tensor(
     described: &Described,
     quantize: Option<Quantize>,
-    path: &Path,
-    entry: &StoredTensor,
+    named: Named,
+    (shard, entry): (&Shard, &StoredTensor),
     data: Data,
 ) -> Result<Option<Tensor>, SafetensorsError> {
-    let wrong = |why: String| SafetensorsError::tensor(path, &entry.name, why);
-    let name = match described.family.named(described.tied, &entry.name) {
+    let wrong = |why: String| SafetensorsError::tensor(&shard.path, &entry.name, why);
+    let name = match named {
         Named::Tensor(name) => name,
         Named::Nothing => return Ok(None),
         Named::Unknown => {
@@ -303,8 +340,13 @@ fn tensor(
         wrong(format!("is stored as {kind}, must be F32, F16 or BF16"))
     })?;
     let shape = entry.shape.as_slice();
-    // Only experts are stored one after the other.
-    let most = if name.ends_with("_exps.weight") { 3 } else { 2 };
+    // Only experts are stored one after the other, and convolutions have an input of one column.
+    let is_taps = name.ends_with(conversion::TAPS);
+    let most = if name.ends_with("_exps.weight") || is_taps {
+        3
+    } else {
+        2
+    };
     if !(1..=most).contains(&shape.len()) || shape.contains(&0) {
         let why = format!("has shape {shape:?}, must have one or two dimensions, none of them 0");
         return Err(wrong(why));

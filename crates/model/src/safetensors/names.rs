@@ -36,6 +36,25 @@ const LAYER: &[(&str, &str)] = &[
     ("mlp.up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
 ];
+/// All parts of a layer of LFM2.
+const LFM2: &[(&str, &str)] = &[
+    ("operator_norm", "attn_norm"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.out_proj", "attn_output"),
+    ("self_attn.q_layernorm", "attn_q_norm"),
+    ("self_attn.k_layernorm", "attn_k_norm"),
+    ("conv.in_proj", "shortconv.in_proj"),
+    ("conv.conv", "shortconv.conv"),
+    ("conv.out_proj", "shortconv.out_proj"),
+    ("ffn_norm", "ffn_norm"),
+    ("feed_forward.w1", "ffn_gate"),
+    ("feed_forward.w3", "ffn_up"),
+    ("feed_forward.w2", "ffn_down"),
+];
+/// The norm of LFM2 after the last layer, which GGUF names as one of embeddings.
+const LFM2_NORM: (&str, &str) = ("model.embedding_norm.weight", "token_embd_norm.weight");
 /// Norms of families with norms only before attention and feed-forward.
 const BEFORE: &[(&str, &str)] = &[("post_attention_layernorm", "ffn_norm")];
 /// As [`BEFORE`], in gpt-oss.
@@ -90,7 +109,8 @@ pub(super) fn named(architecture: Architecture, tied: bool, stored: &str) -> Nam
     if stored.ends_with(TABLES) || (tied && stored == HEAD) {
         return Named::Nothing;
     }
-    if let Some((_, name)) = OUTER.iter().find(|(theirs, _)| *theirs == stored) {
+    let mut outer = outer(architecture);
+    if let Some((_, name)) = outer.find(|(theirs, _)| *theirs == stored) {
         return Named::Tensor((*name).to_owned());
     }
     let in_layer = || {
@@ -108,7 +128,8 @@ pub(super) fn named(architecture: Architecture, tied: bool, stored: &str) -> Nam
 
 /// The stored name of GGUF's tensor; `None` for derived tensors.
 pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
-    if let Some((theirs, _)) = OUTER.iter().find(|(_, ours)| *ours == name) {
+    let mut outer = outer(architecture);
+    if let Some((theirs, _)) = outer.find(|(_, ours)| *ours == name) {
         return Some((*theirs).to_owned());
     }
     let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
@@ -123,6 +144,14 @@ pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
         }
     };
     Some(format!("model.layers.{layer}.{theirs}.{kind}"))
+}
+
+/// Tensors outside of layers.
+fn outer(
+    architecture: Architecture,
+) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    let norm = (architecture == Architecture::Lfm2).then_some(&LFM2_NORM);
+    OUTER.iter().chain(norm)
 }
 
 /// GGUF's name for a part of one expert: `ffn_up.7`.
@@ -169,14 +198,18 @@ fn parts(architecture: Architecture) -> impl Iterator<Item = (&'static str, &'st
         (true, false) => BEFORE,
     };
     let routers = routers(architecture);
-    let all = fused.iter().chain(LAYER).chain(norms);
+    let (layer, norms, routers): (&[_], &[_], &[_]) = match architecture {
+        Architecture::Lfm2 => (LFM2, &[], &[]),
+        _ => (LAYER, norms, routers),
+    };
+    let all = fused.iter().chain(layer).chain(norms);
     all.chain(routers).copied()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Architecture::{Gemma3, GraniteMoe, Llama, Olmoe, Phi3, Qwen3, Qwen3Moe};
+    use Architecture::{Gemma3, GraniteMoe, Lfm2, Llama, Olmoe, Phi3, Qwen3, Qwen3Moe};
 
     #[test]
     fn names_round_trip() {
@@ -222,6 +255,16 @@ mod tests {
                 Phi3,
                 "model.layers.2.mlp.gate_up_proj.weight",
                 "blk.2.ffn_up.weight",
+            ),
+            (
+                Lfm2,
+                "model.layers.2.conv.conv.weight",
+                "blk.2.shortconv.conv.weight",
+            ),
+            (
+                Lfm2,
+                "model.embedding_norm.weight",
+                "token_embd_norm.weight",
             ),
         ];
         check(&rows);
@@ -278,6 +321,7 @@ mod tests {
             "model.layers.0.block_sparse_moe.experts..w1.weight",
             "model.layers.0.self_attn.qkv_proj.weight",
             "model.layers.0.pre_feedforward_layernorm.weight",
+            "model.embedding_norm.weight",
             "vision_tower.weight",
         ] {
             assert_eq!(named(Llama, false, name), Named::Unknown, "{name}");

@@ -8,8 +8,8 @@ use std::f64::consts::TAU;
 
 /// Default base of the frequencies.
 const THETA: f64 = 10_000.0;
-/// Default base of Gemma 3.
-const THETA_GEMMA3: f64 = 1_000_000.0;
+/// Default base of Gemma 3 and LFM2.
+const THETA_MILLION: f64 = 1_000_000.0;
 /// YaRN's bounds in turns over the original context; other bounds are unsupported.
 const YARN_TURNS: [(&str, f64); 2] = [("beta_fast", 32.0), ("beta_slow", 1.0)];
 
@@ -92,7 +92,7 @@ pub(super) fn read(
 ) -> Result<Vec<(&'static str, Vec<f32>)>, SafetensorsError> {
     let rope = Rope::find(fields)?;
     let default = match architecture {
-        Architecture::Gemma3 => THETA_GEMMA3,
+        Architecture::Gemma3 | Architecture::GemmaEmbedding | Architecture::Lfm2 => THETA_MILLION,
         _ => THETA,
     };
     let theta = rope.float("rope_theta")?.unwrap_or(default);

@@ -7,7 +7,8 @@ use super::shards::read_bounded;
 use serde::Deserialize;
 use std::path::Path;
 
-const TOKENIZER: &str = "tokenizer.json";
+/// The file with the vocabulary.
+pub(super) const TOKENIZER: &str = "tokenizer.json";
 const SEPARATOR: &str = "[SEP]";
 /// GGUF's key, as GGUF spells it.
 pub(crate) const SEPARATOR_KEY: &str = "tokenizer.ggml.seperator_token_id";

@@ -69,6 +69,7 @@ fn encoders_of_safetensors_equal_those_of_gguf() {
         "tiny-xlm-r",
         "tiny-xlm-r-rank",
         "tiny-nomic-bert",
+        "tiny-nomic-bert-moe",
     ] {
         for mix in ["F32", "F16", "BF16"] {
             let spec = spec(preset, mix);
@@ -184,7 +185,25 @@ fn fields_that_ask_for_something_else_are_errors() {
             "tiny-nomic-bert",
             "num_experts",
             json!(8),
-            ["`num_experts`", "GGUF"],
+            ["`num_experts` is 8", "`moe_every_n_layers`"],
+        ),
+        (
+            "tiny-nomic-bert-moe",
+            "num_experts",
+            json!(7),
+            ["`encoder.layers.1.mlp.experts.mlp.w1` has 768 rows", "7 experts"],
+        ),
+        (
+            "tiny-nomic-bert-moe",
+            "moe_top_k",
+            Value::Null,
+            ["`moe_top_k`", "is missing"],
+        ),
+        (
+            "tiny-nomic-bert-moe",
+            "num_shared_experts",
+            json!(1),
+            ["`num_shared_experts` is 1", "must be 0"],
         ),
         (
             "tiny-bert",

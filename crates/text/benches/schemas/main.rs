@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask conformance jsonschemabench` runs this program and writes its output to
 //! `docs/jsonschemabench.md`. `cargo bench -p text --bench schemas -- CHECKOUT --faults` instead
-//! prints a line for each schema that is refused or misjudged.
+//! prints a line for each schema that is refused or misjudged; with `--written` only as the schema is written, with
+//! `--unmasked` without computing bitmasks (and so without their bounds), and after the checkout may come names of schemas.
 #![allow(
     missing_docs,
     clippy::print_stdout,
@@ -31,12 +32,18 @@ fn main() -> ExitCode {
     // Cargo adds `--bench`.
     let args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     let (flags, paths): (Vec<_>, Vec<_>) = args.partition(|arg| arg.starts_with("--"));
-    let prints_faults = flags.iter().any(|flag| flag == "--faults");
+    let has = |name: &str| flags.iter().any(|flag| flag == name);
+    let options = Options {
+        prints_faults: has("--faults"),
+        is_written_only: has("--written"),
+        is_unmasked: has("--unmasked"),
+        names: paths.iter().skip(1).cloned().collect(),
+    };
     let Some(checkout) = paths.first() else {
         eprintln!("schemas: skipped, names no checkout of guidance-ai/jsonschemabench");
         return ExitCode::SUCCESS;
     };
-    match run(Path::new(checkout), prints_faults) {
+    match run(Path::new(checkout), &options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("schemas: {why}");
@@ -45,8 +52,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(checkout: &Path, prints_faults: bool) -> Result<(), String> {
-    let files = suite::files(checkout)?;
+/// What is checked and printed.
+struct Options {
+    prints_faults: bool,
+    is_written_only: bool,
+    is_unmasked: bool,
+    /// Names of schemas; empty: all.
+    names: Vec<String>,
+}
+
+fn run(checkout: &Path, options: &Options) -> Result<(), String> {
+    let mut files = suite::files(checkout)?;
+    files.retain(|file| {
+        let name = file.file_stem().unwrap_or_default();
+        options.names.is_empty() || options.names.iter().any(|one| name == one.as_str())
+    });
     let folder = support::folder()
         .ok_or("set MILLRACE_TEST_VOCABULARIES to a folder with ggml-vocab-llama-bpe.gguf")?;
     let tokenizer = Tokenizer::from_vocab(support::spec(&folder, VOCABULARY))
@@ -55,6 +75,7 @@ fn run(checkout: &Path, prints_faults: bool) -> Result<(), String> {
     let mut engine = Engine::new(
         GrammarCompiler::new(Arc::clone(&tokenizer), tokenizer.eos_ids()),
         tokenizer,
+        !options.is_unmasked,
     );
     let mut reports = [("as written", false), ("objects closed", true)].map(|(mode, closes)| {
         let report = Report::new(mode);
@@ -63,14 +84,17 @@ fn run(checkout: &Path, prints_faults: bool) -> Result<(), String> {
     for file in &files {
         let case = suite::read(file)?;
         for (report, closes) in &mut reports {
+            if *closes && options.is_written_only {
+                continue;
+            }
             let checked = engine.check(&case, *closes);
-            if prints_faults && checked.verdict != Verdict::Passes {
+            if options.prints_faults && checked.verdict != Verdict::Passes {
                 println!("{}\t{}\t{}", report.mode, case.name, checked.verdict);
             }
             report.add(checked);
         }
     }
-    if !prints_faults {
+    if !options.prints_faults {
         report::print(&reports.map(|(report, _)| report), files.len());
     }
     Ok(())

@@ -16,9 +16,9 @@ use super::call_syntax::{CallSyntax, CallSyntaxKind};
 use super::family_syntax::CallBody;
 use super::named_call::{NameOrder, NameSyntax};
 use crate::Tokenizer;
-use crate::grammar::{loosened, schema_options};
+use crate::grammar::{prepared_schema, schema_options};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
 /// White space between JSON tokens in rules written here.
@@ -129,7 +129,7 @@ impl GrammarWriter<'_> {
     fn arguments(&mut self, tool: usize) -> String {
         let schema = self.tools[tool].arguments.clone();
         let schema = schema.unwrap_or_else(|| json!({"type": "object"}));
-        self.rule(&of_schema(schema))
+        self.rule(&of_schema(&schema))
     }
 
     /// A delimiter in Lark: a control token, or a string.
@@ -168,13 +168,11 @@ fn text(text: &str) -> String {
 }
 
 /// The Lark expression for JSON that is valid under a schema.
-fn of_schema(mut schema: Value) -> String {
-    if schema.is_boolean() {
-        schema = json!({});
-    }
-    let mut schema = loosened(schema);
-    schema["x-guidance"] = schema_options();
-    format!("%json {schema}")
+fn of_schema(schema: &Value) -> String {
+    let any = Map::new();
+    let mut schema = prepared_schema(schema.as_object().unwrap_or(&any));
+    schema.insert("x-guidance".to_owned(), schema_options());
+    format!("%json {}", Value::Object(schema))
 }
 
 /// A text as part of a regular expression in Lark.

@@ -12,8 +12,8 @@
 //! copied, open, to [`OPEN_COPY`]; everywhere else the reference stays and leads to the closed object.
 //!
 //! **Unchanged** are objects without `properties`, and combinations in which some part has
-//! `additionalProperties` or `unevaluatedProperties`, is a recursive or unresolvable reference, or has more
-//! `minProperties` than properties.
+//! `additionalProperties` or `unevaluatedProperties`, or a condition that may name properties (`then`, `else`, dependent
+//! schemas), is a recursive or unresolvable reference, or has more `minProperties` than properties.
 
 mod members;
 
@@ -39,8 +39,17 @@ const OF_OTHERS: [&str; 4] = [
     "additionalProperties",
 ];
 /// Keywords whose value is data, or a schema that closing would invert.
-const AS_WRITTEN: [&str; 8] = [
-    "const", "enum", "default", "examples", "not", "if", "then", "else",
+const AS_WRITTEN: [&str; 10] = [
+    "const",
+    "enum",
+    "default",
+    "examples",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependencies",
+    "dependentSchemas",
 ];
 /// Keywords that an open copy of the root must not have.
 const OF_ROOT: [&str; 6] = ["$schema", "$id", "id", "$anchor", "$defs", "definitions"];

@@ -6,6 +6,7 @@ use super::limits::GRAMMAR_BYTES_MAX;
 use super::rejection::GrammarRejection;
 use super::schema_parts::{parts, path};
 use super::schema_relaxation::loosened_schema;
+use super::schema_rewriting::rewritten;
 use super::schema_size;
 use super::white_space::JSON_WHITE_SPACE;
 use llguidance::api::TopLevelGrammar;
@@ -49,6 +50,7 @@ impl BoundedSchema {
             )));
         }
         schema_size::check(&root)?;
+        check_rewritten(&root)?;
         Ok(Self { root, closed: None })
     }
 
@@ -56,6 +58,7 @@ impl BoundedSchema {
     pub(super) fn closed(mut self) -> Result<Self, GrammarError> {
         let closed = close_objects(&self.root)?;
         schema_size::check(&closed)?;
+        check_rewritten(&closed)?;
         self.closed = Some(closed);
         Ok(self)
     }
@@ -66,7 +69,7 @@ impl BoundedSchema {
     }
 
     pub(super) fn grammar(&self) -> TopLevelGrammar {
-        grammar(self.compiled().clone())
+        grammar(self.compiled())
     }
 
     /// The path of the innermost part that does not compile separately, and why. `refusal` is the error of
@@ -84,7 +87,7 @@ impl BoundedSchema {
                 if effort > PLACE_EFFORT_MAX || !stands_alone(part) {
                     return None;
                 }
-                let refusal = match compile(grammar(self.part(part))) {
+                let refusal = match compile(grammar(&self.part(part))) {
                     Ok(symbols) => {
                         effort += 1 + symbols / SYMBOLS_PER_EFFORT;
                         return None;
@@ -131,9 +134,20 @@ pub(crate) fn options() -> Value {
     json!({"whitespace_pattern": JSON_WHITE_SPACE, "coerce_one_of": true})
 }
 
+/// The schema as compiled: rewritten and relaxed.
+pub(crate) fn prepared(root: &Map<String, Value>) -> Map<String, Value> {
+    loosened_schema(rewritten(root))
+}
+
+/// Rewriting makes parts whose paths the client does not know.
+fn check_rewritten(root: &Map<String, Value>) -> Result<(), GrammarError> {
+    let checked = schema_size::check(&rewritten(root));
+    checked.map_err(|error| GrammarError::whole(error.why))
+}
+
 /// A client's own options in the schema are replaced.
-fn grammar(root: Map<String, Value>) -> TopLevelGrammar {
-    let mut root = loosened_schema(root);
+fn grammar(root: &Map<String, Value>) -> TopLevelGrammar {
+    let mut root = prepared(root);
     root.insert("x-guidance".to_owned(), options());
     TopLevelGrammar::from_json_schema(Value::Object(root))
 }

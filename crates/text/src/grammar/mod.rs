@@ -32,6 +32,7 @@ mod productive_symbols;
 mod rejection;
 mod schema_parts;
 mod schema_relaxation;
+mod schema_rewriting;
 mod schema_size;
 #[cfg(test)]
 mod tests;
@@ -49,16 +50,16 @@ pub use grammar_cache::{GRAMMARS_MAX, REFUSALS_MAX};
 pub use grammar_compiler::{COMPILE_STACK_BYTES, GrammarCompiler};
 pub use grammar_matcher::{GrammarMatcher, MatcherError};
 pub use grammar_source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
-pub(crate) use json_schema::options as schema_options;
 pub use json_schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
+pub(crate) use json_schema::{options as schema_options, prepared as prepared_schema};
 pub use lark_source::LARK_DEPTH_MAX;
 pub use lexer_work::{DERIVATIVE_NODES_MAX, INTERSECTED_MAX, LEXER_START_FUEL};
 pub use limits::{
     GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL,
     MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
-pub(crate) use schema_relaxation::loosened;
 pub use schema_relaxation::{EXCLUSION_CHECKS_MAX, SCHEMA_FORMATS, strict_schema_violation};
+pub use schema_rewriting::{EXCLUDED_CHARS_MAX, REWRITTEN_PARTS_MAX};
 pub use schema_size::{
     OPTIONAL_PROPERTIES_MAX, PATTERN_PAIRS_MAX, PATTERNS_AT_ONCE_MAX, SCHEMA_COPIES_MAX,
 };

@@ -34,7 +34,7 @@ const DEPTH_MAX: usize = 12;
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
 
 /// The relaxed schema, as compiled.
-pub(crate) fn loosened(schema: Value) -> Value {
+fn loosened(schema: Value) -> Value {
     match schema {
         Value::Object(entries) => Value::Object(loosened_schema(entries)),
         other => other,

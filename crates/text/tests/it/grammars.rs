@@ -3,6 +3,7 @@
 mod closed_objects;
 mod gbnf;
 mod hostile;
+mod rewritten;
 mod tiny;
 mod white_space;
 

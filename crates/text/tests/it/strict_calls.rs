@@ -374,7 +374,7 @@ fn unsupported_strict_tools_are_rejected_with_path() {
                 "{label} writes JSON, or can"
             );
         }
-        let never = refused(label, of(json!({"not": {"type": "string"}})));
+        let never = refused(label, of(json!({"not": {"pattern": "x"}})));
         assert!(
             never.starts_with("[3]: parameters.properties.a"),
             "{label}: {never}"

@@ -266,10 +266,27 @@ fn load(id: InstanceId, heard: Instant) -> EngineLoad {
     }
 }
 
+/// The seed in `MILLRACE_SEED`, or all.
+fn seeds() -> impl Iterator<Item = u64> {
+    let one = one_seed();
+    let all = (0..SEEDS).chain(FOUND);
+    one.into_iter().chain(all.filter(move |_| one.is_none()))
+}
+
+fn one_seed() -> Option<u64> {
+    let seed = std::env::var("MILLRACE_SEED").ok()?;
+    Some(seed.parse().expect("MILLRACE_SEED is a number"))
+}
+
+/// Whether the faults of all seeds together are expected.
+fn is_whole() -> bool {
+    one_seed().is_none()
+}
+
 #[test]
 fn readers_get_the_tokens_of_one_engine_whatever_the_network_and_the_engines_do() {
     let mut total = RelayCounters::default();
-    for seed in (0..SEEDS).chain(FOUND) {
+    for seed in seeds() {
         let label = format!("seed {seed}");
         let mut world = World::new(seed);
         world.run(&label);
@@ -282,18 +299,16 @@ fn readers_get_the_tokens_of_one_engine_whatever_the_network_and_the_engines_do(
         world.settle(&label);
     }
     // The faults happened.
-    assert!(
-        total.attempts > 1000 && total.resubmitted > 200,
-        "{total:?}"
-    );
-    assert!(total.gap_reads > 500 && total.stale > 200, "{total:?}");
+    let resubmitted = total.attempts > 1000 && total.resubmitted > 200;
+    let is_late = total.gap_reads > 500 && total.stale > 200;
+    assert!(!is_whole() || (resubmitted && is_late), "{total:?}");
 }
 
 #[test]
 fn readers_get_the_tokens_of_one_engine_while_gateways_die_too() {
     let mut total = RelayCounters::default();
     let mut deaths = 0;
-    for seed in (0..SEEDS).chain(FOUND) {
+    for seed in seeds() {
         let label = format!("seed {seed}, gateways die");
         let mut world = World::new(seed);
         world.has_deaths_of_gateways = true;
@@ -304,13 +319,14 @@ fn readers_get_the_tokens_of_one_engine_while_gateways_die_too() {
         world.settle(&label);
     }
     assert_eq!(total.diverged, 0);
-    assert!(deaths > 300 && total.adopted > 1000, "{deaths}, {total:?}");
+    let adopted = deaths > 300 && total.adopted > 1000;
+    assert!(!is_whole() || adopted, "{deaths}, {total:?}");
 }
 
 #[test]
 fn no_token_is_computed_twice_where_only_gateways_die() {
     let mut deaths = 0;
-    for seed in (0..SEEDS).chain(FOUND) {
+    for seed in seeds() {
         let label = format!("seed {seed}, only gateways die");
         let mut world = World::new(seed);
         (world.has_deaths_of_gateways, world.has_other_faults) = (true, false);
@@ -321,14 +337,14 @@ fn no_token_is_computed_twice_where_only_gateways_die() {
         deaths += world.dead_gateways.len();
         world.settle(&label);
     }
-    assert!(deaths > 50, "{deaths}");
+    assert!(!is_whole() || deaths > 50, "{deaths}");
 }
 
 /// Readers that rest keep nobody out, and their streams outlive engines that die meanwhile.
 #[test]
 fn readers_that_rest_keep_no_request_out() {
     let mut total = RelayCounters::default();
-    for seed in (0..SEEDS).chain(FOUND) {
+    for seed in seeds() {
         let label = format!("seed {seed}, readers rest");
         let mut world = World::new(seed);
         // Each of these has a window of tokens, and as many choices as there are slots.
@@ -338,5 +354,5 @@ fn readers_that_rest_keep_no_request_out() {
         total.add(&world.relay.counters());
         world.settle(&label);
     }
-    assert!(total.resubmitted > 200, "{total:?}");
+    assert!(!is_whole() || total.resubmitted > 200, "{total:?}");
 }

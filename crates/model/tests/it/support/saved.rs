@@ -157,7 +157,10 @@ fn store(spec: &SynthSpec, tensor: &TensorInfo<'_>) -> Stored {
     let mut bytes = tensor.bytes.to_vec();
     let gemma = matches!(
         spec.architecture,
-        Architecture::Gemma | Architecture::Gemma2 | Architecture::Gemma3
+        Architecture::Gemma
+            | Architecture::Gemma2
+            | Architecture::Gemma3
+            | Architecture::GemmaEmbedding
     );
     if gemma && tensor.name.ends_with("norm.weight") {
         for number in bytes.chunks_exact_mut(4) {
@@ -200,13 +203,20 @@ pub(crate) fn halves(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
 }
 
 pub(crate) fn name(architecture: Architecture, name: &str) -> String {
-    let around = matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3);
+    let around = matches!(
+        architecture,
+        Architecture::Gemma2 | Architecture::Gemma3 | Architecture::GemmaEmbedding
+    );
     let fused = architecture == Architecture::Phi3;
     let Some(rest) = name.strip_prefix("blk.") else {
         return match name {
             "token_embd.weight" => "model.embed_tokens.weight",
             "output_norm.weight" => "model.norm.weight",
             "output.weight" => "lm_head.weight",
+            // In folders of their own, or made from the projection.
+            "dense_2.weight" => "2_Dense/linear.weight",
+            "dense_3.weight" => "3_Dense/linear.weight",
+            "cls.output.weight" => "cls.output.weight",
             other => panic!("{other}"),
         }
         .to_owned();
@@ -258,6 +268,7 @@ fn class_of(spec: &SynthSpec) -> (&'static str, &'static str, f64) {
         Qwen3 => ("Qwen3ForCausalLM", "silu", 1e-6),
         Gemma2 => ("Gemma2ForCausalLM", "gelu_pytorch_tanh", 1e-6),
         Gemma3 => ("Gemma3ForCausalLM", "gelu_pytorch_tanh", 1e-6),
+        GemmaEmbedding => ("Gemma3TextModel", "gelu_pytorch_tanh", 1e-6),
         Phi3 => ("Phi3ForCausalLM", "silu", 1e-5),
         Gemma => ("GemmaForCausalLM", "gelu_pytorch_tanh", 1e-6),
         Granite => ("GraniteForCausalLM", "silu", 1e-6),
@@ -307,7 +318,10 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
             .collect();
         config["no_rope_layers"] = json!(flags);
     }
-    if spec.architecture == Architecture::Gemma3 {
+    if matches!(
+        spec.architecture,
+        Architecture::Gemma3 | Architecture::GemmaEmbedding
+    ) {
         config["rope_local_base_freq"] = json!(10_000.0);
     }
     if spec.architecture == Architecture::Gemma2 {

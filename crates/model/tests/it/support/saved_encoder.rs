@@ -11,7 +11,7 @@ const PADDED: usize = 2;
 
 fn class(spec: &EncoderSpec) -> &'static str {
     match (spec.kind, spec.vocabulary, spec.pooling) {
-        (EncoderKind::NomicBert, ..) => "NomicBertModel",
+        (EncoderKind::NomicBert | EncoderKind::NomicBertMoe, ..) => "NomicBertModel",
         (_, EncoderVocab::WordPiece, PoolingSynth::Rank) => "BertForSequenceClassification",
         (_, EncoderVocab::WordPiece, _) => "BertModel",
         (_, EncoderVocab::Unigram, PoolingSynth::Rank) => "XLMRobertaForSequenceClassification",
@@ -22,7 +22,8 @@ fn class(spec: &EncoderSpec) -> &'static str {
 /// The name that transformers has for a tensor.
 fn stored_name(spec: &EncoderSpec, name: &str) -> String {
     let (part, kind) = name.rsplit_once('.').unwrap();
-    let is_nomic = spec.kind == EncoderKind::NomicBert;
+    let is_nomic = spec.kind != EncoderKind::Bert;
+    let has_experts = spec.kind == EncoderKind::NomicBertMoe;
     let is_xlm = spec.vocabulary == EncoderVocab::Unigram;
     let outer = match part {
         "token_embd" => Some("embeddings.word_embeddings"),
@@ -46,7 +47,17 @@ fn stored_name(spec: &EncoderSpec, name: &str) -> String {
         return format!("{base}{outer}.{kind}");
     }
     let (layer, part) = part.strip_prefix("blk.").unwrap().split_once('.').unwrap();
+    let matrices = match part {
+        "ffn_up_exps" => Some("w1"),
+        "ffn_down_exps" => Some("w2"),
+        _ => None,
+    };
+    if let Some(matrices) = matrices {
+        return format!("encoder.layers.{layer}.mlp.experts.mlp.{matrices}");
+    }
     let part = match part {
+        "ffn_gate_inp" => "mlp.router.layer",
+        "ffn_up" if has_experts => "mlp.fc1",
         "attn_qkv" => "attn.Wqkv",
         "attn_output" if is_nomic => "attn.out_proj",
         "attn_output_norm" if is_nomic => "norm1",
@@ -76,6 +87,16 @@ pub(crate) fn store(spec: &EncoderSpec, tensor: &TensorInfo<'_>) -> Stored {
         bytes.splice(0..0, vec![0x40; PADDED * row]);
         shape[0] += PADDED as u64;
     }
+    // The matrices of all experts are one below the other, those back to the stream turned.
+    if let &[cols, rows, experts] = tensor.dims {
+        if tensor.name.contains("ffn_down_exps") {
+            let width = bytes.len() / (cols * rows * experts) as usize;
+            bytes = turned(&bytes, width, [cols as usize, rows as usize]);
+            shape = vec![cols * experts, rows];
+        } else {
+            shape = vec![rows * experts, cols];
+        }
+    }
     Stored {
         name: stored_name(spec, tensor.name),
         dtype: tensor.kind.to_string(),
@@ -84,9 +105,19 @@ pub(crate) fn store(spec: &EncoderSpec, tensor: &TensorInfo<'_>) -> Stored {
     }
 }
 
+/// Matrices of elements of `width` bytes, whose rows and columns changed places.
+fn turned(bytes: &[u8], width: usize, [cols, rows]: [usize; 2]) -> Vec<u8> {
+    let matrices = bytes.chunks_exact(cols * rows * width);
+    let turned = matrices.flat_map(|matrix| {
+        let places = (0..cols).flat_map(|col| (0..rows).map(move |row| row * cols + col));
+        places.flat_map(|at| matrix[at * width..][..width].to_vec())
+    });
+    turned.collect()
+}
+
 fn config(spec: &EncoderSpec, vocab: usize) -> Value {
-    if spec.kind == EncoderKind::NomicBert {
-        return json!({
+    if spec.kind != EncoderKind::Bert {
+        let mut config = json!({
             "architectures": [class(spec)], "model_type": "nomic_bert",
             "n_embd": spec.dim, "n_layer": spec.layers, "n_head": spec.heads, "n_inner": spec.ffn,
             "n_positions": spec.context, "max_trained_positions": 2048, "vocab_size": vocab, "type_vocab_size": 2,
@@ -94,6 +125,16 @@ fn config(spec: &EncoderSpec, vocab: usize) -> Value {
             "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "prenorm": false, "causal": false,
             "rotary_emb_scale_base": null, "use_rms_norm": null,
         });
+        if spec.kind == EncoderKind::NomicBertMoe {
+            config["activation_function"] = json!("gelu");
+            config["num_experts"] = json!(6);
+            config["moe_top_k"] = json!(2);
+            config["moe_every_n_layers"] = json!(2);
+            config["moe_normalize_expert_weights"] = json!(false);
+            config["num_shared_experts"] = json!(0);
+            config["type_vocab_size"] = json!(1);
+        }
+        return config;
     }
     let (padded, types) = match spec.vocabulary {
         EncoderVocab::WordPiece => (0, 2),

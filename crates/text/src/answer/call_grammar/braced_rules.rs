@@ -44,7 +44,7 @@ impl GrammarWriter<'_> {
     /// Rules for any value and for any object.
     fn any_value(&mut self, delimiter: &str) -> (String, String) {
         let string = self.delimited(delimiter);
-        let plain = of_schema(json!({"type": ["number", "boolean", "null"]}));
+        let plain = of_schema(&json!({"type": ["number", "boolean", "null"]}));
         let plain = self.rule(&plain);
         let (value, object) = ("any_value".to_owned(), "any_object".to_owned());
         let key = "/[A-Za-z_][A-Za-z0-9_]{0,63}:/";
@@ -108,7 +108,7 @@ impl GrammarWriter<'_> {
                 Ok(self.rule(&words.collect::<Vec<_>>().join(" | ")))
             }
             Some("integer" | "number" | "boolean" | "null") if schema.get("$ref").is_none() => {
-                Ok(self.rule(&of_schema(schema.clone())))
+                Ok(self.rule(&of_schema(schema)))
             }
             Some("object") => self.object(schema, strings, depth),
             Some("array") if says_only(schema, &["type", "items"]) => {

@@ -64,7 +64,7 @@ impl GrammarWriter<'_> {
                 None => {
                     let one = format!(
                         "/[A-Za-z_][A-Za-z0-9_]{{0,63}}=/ {}",
-                        of_schema(true.into())
+                        of_schema(&true.into())
                     );
                     let one = self.rule(&one);
                     format!("({one} (WS? \",\" WS? {one})*)?")
@@ -85,7 +85,7 @@ impl GrammarWriter<'_> {
             return Ok("(\"True\" | \"False\" | \"true\" | \"false\")".to_owned());
         }
         let schema = self.standing_alone(tool, field)?;
-        Ok(self.rule(&of_schema(schema)))
+        Ok(self.rule(&of_schema(&schema)))
     }
 
     /// Fields in order, each optional unless required, separated by commas.

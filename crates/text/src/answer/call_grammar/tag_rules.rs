@@ -86,7 +86,7 @@ impl GrammarWriter<'_> {
         let line = if lines { "\n" } else { "" };
         match bound {
             ValueConstraint::Json(schema) => {
-                let value = self.rule(&of_schema(schema.clone()));
+                let value = self.rule(&of_schema(schema));
                 format!("WS? {value} WS? {}", self.mark(close))
             }
             ValueConstraint::OneOf(words) if is_token => {

@@ -43,6 +43,21 @@ pub(super) fn close(schema: &mut Map<String, Value>, known: &KnownMembers) {
     schema.insert("additionalProperties".into(), Value::Bool(false));
 }
 
+/// Keywords that decide about other members, or may name some under a condition.
+const DECIDING: [&str; 5] = [
+    "additionalProperties",
+    "unevaluatedProperties",
+    "then",
+    "else",
+    "dependentSchemas",
+];
+
+fn has_dependent_schema(part: &Map<String, Value>) -> bool {
+    let all = part.get("dependencies").and_then(Value::as_object);
+    let mut all = all.into_iter().flat_map(Map::values);
+    all.any(Value::is_object)
+}
+
 /// Members that a schema names outside of branches.
 pub(super) fn own(part: &Map<String, Value>) -> KnownMembers {
     let members = |keyword| part.get(keyword).and_then(Value::as_object);
@@ -52,9 +67,10 @@ pub(super) fn own(part: &Map<String, Value>) -> KnownMembers {
     };
     let mut names = members("properties").map(keys).unwrap_or_default();
     let least = part.get("minProperties").and_then(Value::as_u64);
-    let is_said = ["additionalProperties", "unevaluatedProperties"]
+    let is_said = DECIDING
         .into_iter()
         .any(|keyword| part.contains_key(keyword));
+    let is_said = is_said || has_dependent_schema(part);
     let is_said = is_said || least.is_some_and(|least| least > names.len() as u64);
     let required = part.get("required").and_then(Value::as_array);
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
