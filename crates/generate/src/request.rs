@@ -21,6 +21,10 @@ pub const STOPS_MAX: usize = 16;
 pub const STOP_BYTES_MAX: usize = 256;
 /// Ids in `stop_token_ids`.
 pub const STOP_IDS_MAX: usize = 64;
+/// Strings in `dry_sequence_breakers`.
+pub const DRY_BREAKERS_MAX: usize = 32;
+/// Bytes of one of them.
+pub const DRY_BREAKER_BYTES_MAX: usize = 40;
 /// Entries in `logit_bias`.
 pub const LOGIT_BIAS_MAX: usize = 1024;
 /// Alternatives per token.
@@ -61,6 +65,9 @@ pub struct GenerationParams {
     pub sampling: SamplingParams,
     /// `None`: as many as the context has room for. 0 only with `prompt_logprobs`.
     pub max_tokens: Option<usize>,
+    /// Texts over which the DRY penalty finds no repetition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dry_sequence_breakers: Vec<String>,
     /// Stop strings.
     pub stops: Vec<String>,
     /// Token ids that end an answer.

@@ -360,6 +360,11 @@ pub const JOBS: FieldTable = FieldTable {
 pub const INFILL: FieldTable = FieldTable {
     rows: &[
         no_effect("cache_prompt", CACHES_ALONE),
+        honored("dry_allowed_length"),
+        honored("dry_base"),
+        honored("dry_multiplier"),
+        honored("dry_penalty_last_n"),
+        honored("dry_sequence_breakers"),
         honored("frequency_penalty"),
         no_effect("id_slot", "there are no slots"),
         honored("ignore_eos"),
@@ -386,5 +391,7 @@ pub const INFILL: FieldTable = FieldTable {
         honored("top_k"),
         honored("top_p"),
         honored("typical_p"),
+        honored("xtc_probability"),
+        honored("xtc_threshold"),
     ],
 };

@@ -137,7 +137,10 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         | "n_predict"
         | "repeat_last_n" => json!(1),
         "temperature" | "top_p" | "min_p" | "typical_p" | "presence_penalty"
-        | "frequency_penalty" | "repeat_penalty" => json!(0.5),
+        | "frequency_penalty" | "repeat_penalty" | "dry_multiplier" | "xtc_probability"
+        | "xtc_threshold" => json!(0.5),
+        "dry_base" | "dry_allowed_length" | "dry_penalty_last_n" => json!(1),
+        "dry_sequence_breakers" => json!(["x"]),
         "keep_alive" => json!("5m"),
         "format" => json!("json"),
         "response_format" => json!({"type": "text"}),
