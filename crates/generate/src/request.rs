@@ -163,6 +163,9 @@ pub struct StreamOptions {
     /// Events have the ids of their tokens, and the first one those of the prompt.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub return_token_ids: bool,
+    /// Events have llama.cpp's counts and times (`timings_per_token`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub timings: bool,
 }
 
 /// Names of request fields without effect, separated by commas.
@@ -237,6 +240,36 @@ pub enum Prompt {
     /// Text around a gap that the answer fills.
     Infill(InfillPrompt),
     /// Text without a template.
+    Text(String),
+    /// Token ids.
+    Ids(Vec<u32>),
+    /// Texts and token ids, in order, without a template.
+    Mixed(Vec<MixedPart>),
+}
+
+impl Prompt {
+    /// The request's field of the prompt, for error messages.
+    pub(crate) fn field(&self) -> &'static str {
+        match self {
+            Self::Conversation { field, .. } => field,
+            Self::Infill(prompt) => prompt.before_field(),
+            Self::Continued { .. }
+            | Self::Pieces(_)
+            | Self::Text(_)
+            | Self::Ids(_)
+            | Self::Mixed(_) => "prompt",
+        }
+    }
+}
+
+/// Parts of a prompt of texts and token ids.
+pub const MIXED_PARTS_MAX: usize = 4096;
+
+/// A part of a prompt of texts and token ids.
+#[derive(Clone, Debug, Hash, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MixedPart {
+    /// Text: names of control tokens become control tokens.
     Text(String),
     /// Token ids.
     Ids(Vec<u32>),

@@ -83,6 +83,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     other_setting("server.hosts", Live),
     other_setting("server.origins", Live),
     other_setting("server.page", Live),
+    other_setting("server.api_prefix", Live),
     number_setting("server.io_threads", (1, 256), Restart),
     number_setting("server.open_requests_max", COUNT, Restart),
     number_setting("server.connections_max", COUNT, Live),

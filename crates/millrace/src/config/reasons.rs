@@ -135,6 +135,10 @@ const REQUESTS: &[(&str, &str)] = &[
         "its files need no key and do nothing; its requests need the key of whoever types one",
     ),
     (
+        "server.api_prefix",
+        "most servers have an address of their own, or a proxy that takes the prefix off",
+    ),
+    (
         "server.io_threads",
         "sockets cost little compared with the model; the second reads while the first writes",
     ),

@@ -118,6 +118,8 @@ pub(crate) struct Server {
     pub(crate) origins: Vec<String>,
     /// Serve the web page at `/`.
     pub(crate) page: bool,
+    /// What all paths begin with, such as `/llm`, for a reverse proxy that passes paths on as they are. Not with `cluster.servers`.
+    pub(crate) api_prefix: String,
     /// I/O threads.
     pub(crate) io_threads: usize,
     /// Maximum number of open requests; more are rejected with 503.
@@ -287,6 +289,7 @@ impl Default for Server {
             hosts: server.hosts,
             origins: Vec::new(),
             page: server.page,
+            api_prefix: server.api_prefix,
             io_threads: 2,
             open_requests_max: server.open_requests_max,
             connections_max: server.connections_max,

@@ -5,6 +5,7 @@
 mod acknowledgements;
 mod admission;
 mod allocations;
+mod api_prefix;
 mod billing_line;
 mod completions;
 mod control;
@@ -25,6 +26,7 @@ mod infill;
 mod jobs;
 mod lifecycle;
 mod limits;
+mod llama_cpp;
 mod loading;
 mod mailbox;
 mod malformed;

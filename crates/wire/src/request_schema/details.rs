@@ -65,6 +65,9 @@ details! {
         }),
         "continue_choice": json!({"description": "number of the choice whose random numbers are used, as if it were one of several"}),
     }
+    LLAMA_COMPLETION: {
+        "prompt": llama_prompt(),
+    }
     INFILL: {
         "input_prefix": json!({"description": "the text before the gap"}),
         "input_suffix": json!({"description": "the text after the gap"}),
@@ -316,6 +319,12 @@ fn prompts() -> Value {
         {"type": "string"}, ids,
         {"type": "array", "items": prompt, "minItems": 1, "maxItems": CHOICES_MAX},
     ]})
+}
+
+/// A text, token ids, or texts and token ids that make one prompt.
+fn llama_prompt() -> Value {
+    let part = json!({"anyOf": [{"type": "string"}, token_id()]});
+    json!({"anyOf": [{"type": "string"}, {"type": "array", "items": part}]})
 }
 
 /// Texts or token ids to embed: one, or a list of at most `max`.

@@ -109,6 +109,13 @@ pub const REQUESTS: [RequestSchema; 28] = [
         ..DEFAULT
     },
     RequestSchema {
+        name: "LlamaCompletionRequest",
+        required: &["prompt"],
+        parse: |fields| llama_cpp::completion_request::parse(fields, &any_context()).map(drop),
+        details: &[details::GENERATION, details::LLAMA_COMPLETION],
+        ..DEFAULT
+    },
+    RequestSchema {
         name: "InfillRequest",
         required: &["input_prefix", "input_suffix"],
         parse: |fields| llama_cpp::infill_request::parse(fields, &any_context()).map(drop),

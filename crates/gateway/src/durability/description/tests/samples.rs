@@ -4,7 +4,7 @@ use super::super::*;
 use bytes::Bytes;
 use generate::adapters::AdapterUse;
 use generate::error::ApiError;
-use generate::request::{BestOf, GenerateRequest, IgnoredFields, PromptPiece};
+use generate::request::{BestOf, GenerateRequest, IgnoredFields, MixedPart, PromptPiece};
 use generate::response_format::ResponseFormat;
 use generate::tools::ToolCalling;
 use serde_json::{Map, json};
@@ -62,6 +62,10 @@ pub(super) const BODIES: &[(Protocol, &str)] = &[
     (
         Protocol::OllamaGenerate,
         r#"{"model":"m","prompt":"x","context":[1,2,3],"template":"{{ .System }}{{ .Prompt }}","system":"s","options":{"seed":3}}"#,
+    ),
+    (
+        Protocol::LlamaCompletion,
+        r#"{"model":"m","prompt":["a",5,6,"b"],"n_predict":3,"n_probs":2,"logit_bias":[[5,false]],"timings_per_token":true,"stream":true}"#,
     ),
     (
         Protocol::Infill,
@@ -234,6 +238,7 @@ fn full_options() -> StreamOptions {
         ignored_fields: IgnoredFields::new("user, x"),
         cache_salt: Some("s".into()),
         return_token_ids: true,
+        timings: true,
     }
 }
 
@@ -261,5 +266,9 @@ fn all_prompts() -> Vec<Prompt> {
         ]),
         Prompt::Text("t".to_owned()),
         Prompt::Ids(vec![3]),
+        Prompt::Mixed(vec![
+            MixedPart::Text("a".to_owned()),
+            MixedPart::Ids(vec![4]),
+        ]),
     ]
 }
