@@ -1,7 +1,7 @@
 //! Bounds of the settings, and conditions on several settings together.
 
 use super::catalog::SETTINGS;
-use super::{Settings, Speculation, adapters, cluster, listener, tree, upstream};
+use super::{Settings, Speculation, adapters, cluster, listener, named_models, tree, upstream};
 use serde_json::{Map, Value};
 use server::Origins;
 
@@ -18,6 +18,7 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     found.extend(min_streams(settings));
     found.extend(draft_model(settings));
     found.extend(adapters::problem(settings));
+    found.extend(named_models::problem(settings));
     found.extend(check_origins(settings));
     found.extend(check_api_prefix(settings));
     found.extend(listener::problem(settings));

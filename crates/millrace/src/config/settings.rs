@@ -64,6 +64,8 @@ pub(crate) struct Model {
     pub(crate) context: Option<usize>,
     /// Adapters (LoRA): each `[NAME=]PATH[:SCALE]`, a GGUF or a folder of PEFT. Requests that say nothing about adapters use those with a scale other than 0 (default: 1).
     pub(crate) adapters: Vec<String>,
+    /// Jinja file with a chat template, in place of the model's own.
+    pub(crate) chat_template: Option<PathBuf>,
     /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
     pub(crate) quantize: Option<Quantize>,
     /// Compute threads, including the engine thread; default: the number of processors.
@@ -254,6 +256,7 @@ impl Default for Model {
             name: None,
             context: None,
             adapters: Vec::new(),
+            chat_template: None,
             quantize: None,
             threads: None,
             kv_mib: None,

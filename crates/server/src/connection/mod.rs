@@ -33,7 +33,7 @@ use crate::request::paths::{self, PrefixPlace};
 use crate::response::error_response;
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use buffered_stream::BufferedStream;
 use client_socket::ClientSocket;
 use futures_util::FutureExt;
@@ -65,6 +65,9 @@ const UNREAD: &str = "unread";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The request id header of Anthropic's API.
 const REQUEST_ID_PLAIN: HeaderName = HeaderName::from_static("request-id");
+
+/// For answers that say nothing about caches: they show a state.
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Time that a connection without a request yet is given when draining begins: the client, often a proxy with a
 /// connection per request, may have sent it already.
@@ -224,6 +227,7 @@ impl RequestService {
         let source = RequestOrigin::of(request.headers(), &config.origins);
         request.extensions_mut().insert(source.clone());
         let uri = request.uri().clone();
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let (facts, request) = RequestFacts::of_request(request);
         let answered = match place {
             PrefixPlace::Below => {
@@ -249,6 +253,10 @@ impl RequestService {
         {
             response.headers_mut().insert(REQUEST_ID, id.clone());
             response.headers_mut().insert(REQUEST_ID_PLAIN, id);
+        }
+        if is_read {
+            let caching = response.headers_mut().entry(header::CACHE_CONTROL);
+            caching.or_insert(NO_STORE);
         }
         source.add_headers(&mut response);
         let piece_bytes = config.connection_buffer_bytes;

@@ -140,9 +140,11 @@ fn suggested_path(path: &str) -> Option<&'static str> {
     if path.len() > SUGGESTION_BYTES_MAX {
         return None;
     }
-    let known = || openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'));
+    if let Some(found) = nearest_path(path, 1) {
+        return Some(found);
+    }
     // A known path with a surplus prefix or suffix; the longest is the most specific.
-    let within = known()
+    let within = known_paths()
         .filter(|known| path.ends_with(known) || path.starts_with(known) && is_under(path, known));
     if let Some(found) = within.max_by_key(|known| known.len()) {
         return Some(found);
@@ -154,18 +156,26 @@ fn suggested_path(path: &str) -> Option<&'static str> {
             .is_some_and(|rest| rest.starts_with('/'));
         begins || known.ends_with(path)
     };
-    if let Some(found) = known().filter(more).min_by_key(|known| known.len()) {
+    if let Some(found) = known_paths().filter(more).min_by_key(|known| known.len()) {
         return Some(found);
     }
-    let near = known().map(|known| {
+    nearest_path(path, SUGGESTION_DISTANCE_MAX)
+}
+
+fn known_paths() -> impl Iterator<Item = &'static str> {
+    openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'))
+}
+
+/// The known path with the fewest changed characters, at most so many.
+fn nearest_path(path: &str, changes_max: usize) -> Option<&'static str> {
+    let near = known_paths().map(|known| {
         (
             edit_distance(without_prefix(path), without_prefix(known)),
             known,
         )
     });
-    let near = near.filter(|&(changes, known)| {
-        changes <= SUGGESTION_DISTANCE_MAX.min(without_prefix(known).len() / 3)
-    });
+    let near = near
+        .filter(|&(changes, known)| changes <= changes_max.min(without_prefix(known).len() / 3));
     near.min_by_key(|&(changes, _)| changes)
         .map(|(_, known)| known)
 }

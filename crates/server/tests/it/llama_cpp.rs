@@ -87,7 +87,7 @@ fn prompt_of_texts_and_ids_is_one_prompt() {
         assert_eq!(other["content"], text["content"], "{prompt}");
     }
     // A name of a control token in a text is that token.
-    assert_eq!(told(json!(["<think>", 97]))["tokens_evaluated"], 2);
+    assert_eq!(told(json!(["<|bos|>", 97]))["tokens_evaluated"], 2);
 }
 
 #[test]

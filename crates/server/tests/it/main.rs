@@ -7,6 +7,7 @@ mod admission;
 mod allocations;
 mod api_prefix;
 mod billing_line;
+mod caching;
 mod completions;
 mod control;
 mod crowds;

@@ -321,10 +321,14 @@ fn prompts() -> Value {
     ]})
 }
 
-/// A text, token ids, or texts and token ids that make one prompt.
+/// A text, token ids, or texts and token ids that make one prompt; or a list of one prompt.
 fn llama_prompt() -> Value {
     let part = json!({"anyOf": [{"type": "string"}, token_id()]});
-    json!({"anyOf": [{"type": "string"}, {"type": "array", "items": part}]})
+    let parts = json!({"type": "array", "items": part});
+    json!({"anyOf": [
+        {"type": "string"}, parts,
+        {"type": "array", "items": parts, "minItems": 1, "maxItems": 1},
+    ]})
 }
 
 /// Texts or token ids to embed: one, or a list of at most `max`.

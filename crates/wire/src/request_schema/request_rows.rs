@@ -40,7 +40,7 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 28] = [
+pub const REQUESTS: [RequestSchema; 29] = [
     RequestSchema {
         name: "ChatRequest",
         required: &["messages"],
