@@ -24,7 +24,7 @@ fn main() -> io::Result<()> {
     let modules = files.iter().filter(|(name, _)| name.ends_with(".js"));
     let preloads: String = modules
         .map(|(name, _)| {
-            format!("<link rel=\"modulepreload\" href=\"/page/{{{{version}}}}/{name}\">\n")
+            format!("<link rel=\"modulepreload\" href=\"page/{{{{version}}}}/{name}\">\n")
         })
         .collect();
     for (name, bytes) in &mut files {

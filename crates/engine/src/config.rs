@@ -14,6 +14,18 @@ pub const TOP_LOGPROBS_MAX: u32 = 64;
 /// Entries of a request's logit bias (8 bytes each).
 pub const LOGIT_BIAS_MAX: usize = 4096;
 
+/// Last tokens in which the DRY penalty looks for repetitions: 4 bytes of scratch for each.
+pub const DRY_WINDOW_MAX: usize = 1 << 16;
+
+/// Breakers of the DRY penalty with more than one token (about 100 bytes each).
+pub const DRY_SEQUENCES_MAX: usize = 1 << 14;
+
+/// Greatest factor of the DRY penalty.
+pub const DRY_MULTIPLIER_MAX: f32 = 100.0;
+
+/// Greatest growth of the DRY penalty with one repeated token.
+pub const DRY_BASE_MAX: f32 = 16.0;
+
 /// End-of-sequence ids per request (4 bytes each).
 pub const EOS_IDS_MAX: usize = 256;
 

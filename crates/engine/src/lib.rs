@@ -11,6 +11,7 @@
 
 mod age;
 mod config;
+mod dry_breakers;
 mod embedding;
 mod engine;
 mod fair_share;
@@ -48,8 +49,10 @@ mod tuning;
 mod validate;
 
 pub use config::{
-    CHOICES_MAX, ConfigError, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, TOP_LOGPROBS_MAX, WAIT_MAX,
+    CHOICES_MAX, ConfigError, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_SEQUENCES_MAX, DRY_WINDOW_MAX,
+    EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, TOP_LOGPROBS_MAX, WAIT_MAX,
 };
+pub use dry_breakers::DryBreakers;
 pub use embedding::{Embedding, Pooling};
 pub use engine::{Engine, Next, StepReport};
 pub use handle::Handle;

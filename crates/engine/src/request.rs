@@ -1,7 +1,7 @@
 //! Requests to the engine: prompt, sampling parameters, choices, and the caller's callbacks.
 
 use crate::remote::RemoteRecord;
-use crate::{Embedding, Progress, SequencePermits, Terms};
+use crate::{DryBreakers, Embedding, Progress, SequencePermits, Terms};
 use model::AdapterSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,6 +47,20 @@ pub struct SamplingParams {
     /// Last tokens that the penalties count (prompt included for repetition, generated ones only for
     /// presence and frequency, as in OpenAI's API). 0 = all tokens.
     pub penalty_window: u32,
+    /// DRY: factor of the penalty for prolonging a repetition. 0 = off.
+    pub dry_multiplier: f32,
+    /// DRY: growth of the penalty with each repeated token; at least 1.
+    pub dry_base: f32,
+    /// DRY: repeated tokens that are not penalized.
+    pub dry_allowed_length: u32,
+    /// DRY: last tokens in which repetitions are looked for, at most [`DRY_WINDOW_MAX`](crate::DRY_WINDOW_MAX). 0 = as many as that.
+    pub dry_window: u32,
+    /// DRY: token sequences over which no repetition reaches back.
+    pub dry_breakers: DryBreakers,
+    /// XTC: probability that the likeliest tokens are excluded. 0 = off.
+    pub xtc_probability: f32,
+    /// XTC: tokens of at least this probability are excluded, except for the least likely of them. Above 0.5 = off.
+    pub xtc_threshold: f32,
     /// Added to logits, by token id.
     pub logit_bias: Vec<(u32, f32)>,
     /// Equal seeds give equal tokens. Choice `i` of a request uses stream `i` of the seed.
@@ -77,6 +91,13 @@ impl Default for SamplingParams {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             penalty_window: 64,
+            dry_multiplier: 0.0,
+            dry_base: 1.75,
+            dry_allowed_length: 2,
+            dry_window: 0,
+            dry_breakers: DryBreakers::default(),
+            xtc_probability: 0.0,
+            xtc_threshold: 0.1,
             logit_bias: Vec::new(),
             seed: 0,
             min_tokens: 0,

@@ -1,8 +1,9 @@
 //! Validation of requests, on the caller's thread and before any resource is reserved.
 
 use crate::{
-    CHOICES_MAX, EOS_IDS_MAX, EngineConfig, INJECT_TOKENS_MAX, LOGIT_BIAS_MAX, Pooling, Request,
-    RequestUpdate, SamplingParams, TOP_LOGPROBS_MAX,
+    CHOICES_MAX, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_SEQUENCES_MAX, DRY_WINDOW_MAX, EOS_IDS_MAX,
+    EngineConfig, INJECT_TOKENS_MAX, LOGIT_BIAS_MAX, Pooling, Request, RequestUpdate,
+    SamplingParams, TOP_LOGPROBS_MAX,
 };
 use model::Dims;
 use std::ops::RangeInclusive;
@@ -205,6 +206,9 @@ fn check_sampling(errors: &mut FieldErrors, s: &SamplingParams, dims: &Dims) {
     errors.require_range("top_p", s.top_p, 0.0..=1.0);
     errors.require_range("min_p", s.min_p, 0.0..=1.0);
     errors.require_range("typical_p", s.typical_p, 0.0..=1.0);
+    check_dry(errors, s);
+    errors.require_range("xtc_probability", s.xtc_probability, 0.0..=1.0);
+    errors.require_range("xtc_threshold", s.xtc_threshold, 0.0..=1.0);
     errors.require_range("repetition_penalty", s.repetition_penalty, 0.01..=100.0);
     errors.require_range("presence_penalty", s.presence_penalty, -100.0..=100.0);
     errors.require_range("frequency_penalty", s.frequency_penalty, -100.0..=100.0);
@@ -228,5 +232,24 @@ fn check_sampling(errors: &mut FieldErrors, s: &SamplingParams, dims: &Dims) {
     let most = TOP_LOGPROBS_MAX.min(dims.vocab as u32);
     errors.require(s.top_logprobs <= most, || {
         format!("top_logprobs is {}; at most {most}", s.top_logprobs)
+    });
+}
+
+fn check_dry(errors: &mut FieldErrors, s: &SamplingParams) {
+    errors.require_range("dry_multiplier", s.dry_multiplier, 0.0..=DRY_MULTIPLIER_MAX);
+    errors.require_range("dry_base", s.dry_base, 1.0..=DRY_BASE_MAX);
+    for (name, value) in [
+        ("dry_allowed_length", s.dry_allowed_length),
+        ("dry_window", s.dry_window),
+    ] {
+        errors.require(value as usize <= DRY_WINDOW_MAX, || {
+            format!("{name} is {value}; at most {DRY_WINDOW_MAX}")
+        });
+    }
+    let longer = s.dry_breakers.longer_count();
+    errors.require(longer <= DRY_SEQUENCES_MAX, || {
+        format!(
+            "dry_breakers has {longer} sequences of several tokens; at most {DRY_SEQUENCES_MAX}"
+        )
     });
 }

@@ -217,6 +217,8 @@ fn stream_meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instan
         stream_options: ask.stream_options.clone(),
         prompts: ask.prompts.len(),
         choices: ask.choices() as usize,
+        sampling: StreamMeta::sampling_of(&ask.params),
+        max_tokens: ask.params.max_tokens,
         stops: ask.params.stops.clone(),
         logprobs: sampling.logprobs,
         top_n: sampling.top_logprobs as usize,

@@ -27,6 +27,20 @@ pub struct GenerationOptions {
     pub frequency_penalty: Option<f32>,
     /// Tokens that the penalties count.
     pub penalty_window: Option<PenaltyWindow>,
+    /// 0: off.
+    pub dry_multiplier: Option<f32>,
+    /// Growth of the DRY penalty with each repeated token.
+    pub dry_base: Option<f32>,
+    /// Repeated tokens without a DRY penalty.
+    pub dry_allowed_length: Option<u32>,
+    /// Tokens in which the DRY penalty looks for repetitions.
+    pub dry_window: Option<PenaltyWindow>,
+    /// Texts over which the DRY penalty finds no repetition.
+    pub dry_sequence_breakers: Option<Vec<String>>,
+    /// 0: off.
+    pub xtc_probability: Option<f32>,
+    /// Above 0.5: off.
+    pub xtc_threshold: Option<f32>,
     /// Added to logits, by token id.
     pub logit_bias: Option<Vec<(u32, f32)>>,
     /// End-of-sequence tokens are masked until this many tokens were generated.
@@ -102,6 +116,15 @@ impl GenerationOptions {
             presence_penalty: self.presence_penalty.or(defaults.presence_penalty),
             frequency_penalty: self.frequency_penalty.or(defaults.frequency_penalty),
             penalty_window: self.penalty_window.or(defaults.penalty_window),
+            dry_multiplier: self.dry_multiplier.or(defaults.dry_multiplier),
+            dry_base: self.dry_base.or(defaults.dry_base),
+            dry_allowed_length: self.dry_allowed_length.or(defaults.dry_allowed_length),
+            dry_window: self.dry_window.or(defaults.dry_window),
+            dry_sequence_breakers: self
+                .dry_sequence_breakers
+                .or_else(|| defaults.dry_sequence_breakers.clone()),
+            xtc_probability: self.xtc_probability.or(defaults.xtc_probability),
+            xtc_threshold: self.xtc_threshold.or(defaults.xtc_threshold),
             logit_bias: self.logit_bias.or_else(|| defaults.logit_bias.clone()),
             min_tokens: self.min_tokens.or(defaults.min_tokens),
             max_tokens: self.max_tokens.or(defaults.max_tokens),
@@ -123,8 +146,12 @@ impl GenerationOptions {
     pub fn resolve(self) -> GenerationParams {
         let sampling = self.sampling_params();
         GenerationParams {
-            sampling,
             max_tokens: self.max_tokens.and_then(TokenLimit::tokens),
+            dry_sequence_breakers: match sampling.dry_multiplier > 0.0 {
+                true => self.dry_sequence_breakers.unwrap_or_else(default_breakers),
+                false => Vec::new(),
+            },
+            sampling,
             stops: self.stops.unwrap_or_default(),
             stop_token_ids: self.stop_token_ids.unwrap_or_default(),
             ignore_eos: self.ignore_eos.unwrap_or(false),
@@ -158,6 +185,11 @@ impl GenerationOptions {
             repetition_penalty: self.repetition_penalty.unwrap_or(off.repetition_penalty),
             presence_penalty: self.presence_penalty.unwrap_or(off.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(off.frequency_penalty),
+            dry_multiplier: self.dry_multiplier.unwrap_or(off.dry_multiplier),
+            dry_base: self.dry_base.unwrap_or(off.dry_base),
+            dry_allowed_length: self.dry_allowed_length.unwrap_or(off.dry_allowed_length),
+            xtc_probability: self.xtc_probability.unwrap_or(off.xtc_probability),
+            xtc_threshold: self.xtc_threshold.unwrap_or(off.xtc_threshold),
             logit_bias: self.logit_bias.clone().unwrap_or_default(),
             min_tokens: self.min_tokens.unwrap_or(off.min_tokens),
             ignore_eos: self.ignore_eos.unwrap_or(false) && !has_stop_ids,
@@ -166,6 +198,11 @@ impl GenerationOptions {
         if sampling.top_p == 0.0 {
             // Callers who send 0 mean greedy sampling.
             (sampling.top_p, sampling.top_k) = (1.0, 1);
+        }
+        match self.dry_window {
+            None | Some(PenaltyWindow::All) => {}
+            Some(PenaltyWindow::Last(tokens)) => sampling.dry_window = tokens,
+            Some(PenaltyWindow::Off) => sampling.dry_multiplier = 0.0,
         }
         match self.penalty_window {
             None => {}
@@ -178,6 +215,11 @@ impl GenerationOptions {
         }
         sampling
     }
+}
+
+/// Breakers of a request that names none, as in llama.cpp.
+fn default_breakers() -> Vec<String> {
+    ["\n", ":", "\"", "*"].map(str::to_owned).to_vec()
 }
 
 #[cfg(test)]
@@ -232,6 +274,21 @@ mod tests {
             (1.0, 0.0)
         );
         assert_eq!((params.ignore_eos, sampling.ignore_eos), (true, false));
+        let dry = GenerationOptions {
+            dry_multiplier: Some(0.8),
+            dry_window: Some(PenaltyWindow::Last(9)),
+            ..GenerationOptions::default()
+        };
+        let params = dry.clone().resolve();
+        assert_eq!(params.sampling.dry_window, 9);
+        assert_eq!(params.dry_sequence_breakers, ["\n", ":", "\"", "*"]);
+        let off = GenerationOptions {
+            dry_window: Some(PenaltyWindow::Off),
+            ..dry
+        };
+        let params = off.resolve();
+        assert_eq!(params.sampling.dry_multiplier, 0.0);
+        assert_eq!(params.dry_sequence_breakers, [""; 0]);
         let nothing = GenerationOptions::default().resolve();
         assert_eq!(nothing.sampling, SamplingParams::default());
     }

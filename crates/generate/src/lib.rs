@@ -17,6 +17,7 @@
 pub mod adapters;
 pub mod constraint;
 pub mod detokenize;
+mod dry_breakers;
 pub mod embedding;
 pub mod error;
 pub mod generation_options;

@@ -1,5 +1,6 @@
 //! From a prompt in a request to prompt ids: rendered, tokenized, measured; or restored from a record.
 
+mod mixed_prompt;
 mod prompt_errors;
 mod restored;
 
@@ -146,7 +147,7 @@ impl<'a> PromptEncoder<'a> {
         echo: bool,
         wanted: ParseOptions,
     ) -> Result<PreparedPrompt, ApiError> {
-        let field = field_of(&prompt);
+        let field = prompt.field();
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
         let room = PromptLimit::of_context(self.model);
         let EncodedPrompt {
@@ -206,6 +207,7 @@ impl<'a> PromptEncoder<'a> {
                 EncodedPrompt::plain(tokenizer.encode_prompt(&text, true), Some(text))
             }
             Prompt::Ids(ids) => EncodedPrompt::plain(Ok(ids), None),
+            Prompt::Mixed(parts) => self.encode_mixed(&parts, room),
         }
     }
 
@@ -361,15 +363,6 @@ impl EncodedPrompt {
             reading: ParserConfig::default(),
             rendered: None,
         })
-    }
-}
-
-/// The request's field that a prompt came in.
-fn field_of(prompt: &Prompt) -> &'static str {
-    match prompt {
-        Prompt::Conversation { field, .. } => field,
-        Prompt::Infill(prompt) => prompt.before_field(),
-        Prompt::Continued { .. } | Prompt::Pieces(_) | Prompt::Text(_) | Prompt::Ids(_) => "prompt",
     }
 }
 

@@ -21,6 +21,10 @@ pub const STOPS_MAX: usize = 16;
 pub const STOP_BYTES_MAX: usize = 256;
 /// Ids in `stop_token_ids`.
 pub const STOP_IDS_MAX: usize = 64;
+/// Strings in `dry_sequence_breakers`.
+pub const DRY_BREAKERS_MAX: usize = 32;
+/// Bytes of one of them.
+pub const DRY_BREAKER_BYTES_MAX: usize = 40;
 /// Entries in `logit_bias`.
 pub const LOGIT_BIAS_MAX: usize = 1024;
 /// Alternatives per token.
@@ -61,6 +65,9 @@ pub struct GenerationParams {
     pub sampling: SamplingParams,
     /// `None`: as many as the context has room for. 0 only with `prompt_logprobs`.
     pub max_tokens: Option<usize>,
+    /// Texts over which the DRY penalty finds no repetition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dry_sequence_breakers: Vec<String>,
     /// Stop strings.
     pub stops: Vec<String>,
     /// Token ids that end an answer.
@@ -156,6 +163,9 @@ pub struct StreamOptions {
     /// Events have the ids of their tokens, and the first one those of the prompt.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub return_token_ids: bool,
+    /// Events have llama.cpp's counts and times (`timings_per_token`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub timings: bool,
 }
 
 /// Names of request fields without effect, separated by commas.
@@ -230,6 +240,36 @@ pub enum Prompt {
     /// Text around a gap that the answer fills.
     Infill(InfillPrompt),
     /// Text without a template.
+    Text(String),
+    /// Token ids.
+    Ids(Vec<u32>),
+    /// Texts and token ids, in order, without a template.
+    Mixed(Vec<MixedPart>),
+}
+
+impl Prompt {
+    /// The request's field of the prompt, for error messages.
+    pub(crate) fn field(&self) -> &'static str {
+        match self {
+            Self::Conversation { field, .. } => field,
+            Self::Infill(prompt) => prompt.before_field(),
+            Self::Continued { .. }
+            | Self::Pieces(_)
+            | Self::Text(_)
+            | Self::Ids(_)
+            | Self::Mixed(_) => "prompt",
+        }
+    }
+}
+
+/// Parts of a prompt of texts and token ids.
+pub const MIXED_PARTS_MAX: usize = 4096;
+
+/// A part of a prompt of texts and token ids.
+#[derive(Clone, Debug, Hash, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MixedPart {
+    /// Text: names of control tokens become control tokens.
     Text(String),
     /// Token ids.
     Ids(Vec<u32>),

@@ -1,6 +1,6 @@
 //! Parts of the encoding of requests: types without an encoding of their own, and nested JSON.
 
-use engine::SamplingParams;
+use engine::{DryBreakers, SamplingParams};
 use serde::{Deserialize, Serialize};
 
 /// The encoding of [`SamplingParams`]. Absent fields have the engine's defaults.
@@ -16,6 +16,15 @@ pub(crate) struct SamplingFields {
     presence_penalty: f32,
     frequency_penalty: f32,
     penalty_window: u32,
+    dry_multiplier: f32,
+    dry_base: f32,
+    dry_allowed_length: u32,
+    dry_window: u32,
+    /// From `dry_sequence_breakers`, when the request is submitted.
+    #[serde(skip)]
+    dry_breakers: DryBreakers,
+    xtc_probability: f32,
+    xtc_threshold: f32,
     logit_bias: Vec<(u32, f32)>,
     seed: u64,
     min_tokens: u32,

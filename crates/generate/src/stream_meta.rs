@@ -1,6 +1,7 @@
 //! Metadata that is fixed when a stream is opened, as encoders and the output pipeline read it.
 
-use crate::request::StreamOptions;
+use crate::request::{GenerationParams, StreamOptions};
+use engine::SamplingParams;
 use std::time::Instant;
 use stream::StreamId;
 
@@ -22,6 +23,10 @@ pub struct StreamMeta {
     pub prompts: usize,
     /// Number of choices over all prompts.
     pub choices: usize,
+    /// Sampling parameters, with the seed.
+    pub sampling: SamplingParams,
+    /// Limit of the answer's tokens; `None`: as many as the context has room for.
+    pub max_tokens: Option<usize>,
     /// Stop strings, in the order that a stop refers to.
     pub stops: Vec<String>,
     /// Whether log-probabilities are emitted.
@@ -31,6 +36,14 @@ pub struct StreamMeta {
 }
 
 impl StreamMeta {
+    /// The sampling parameters of a request, with its seed.
+    pub fn sampling_of(params: &GenerationParams) -> SamplingParams {
+        SamplingParams {
+            seed: params.seed.unwrap_or(0),
+            ..params.sampling.clone()
+        }
+    }
+
     /// Metadata of a request that waits for a model: no stream is open yet.
     pub fn unopened(model: &str, arrived: Instant) -> Self {
         Self {
@@ -42,6 +55,8 @@ impl StreamMeta {
             stream_options: StreamOptions::default(),
             prompts: 1,
             choices: 1,
+            sampling: SamplingParams::default(),
+            max_tokens: None,
             stops: Vec::new(),
             logprobs: false,
             top_n: 0,

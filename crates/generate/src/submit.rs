@@ -9,6 +9,7 @@ use self::answer_rules::AnswerLimits;
 use self::logs::OpenedLogs;
 use crate::constraint::compiler::OutputConstraints;
 use crate::constraint::prompt_logprobs::UNSCORED;
+use crate::dry_breakers::breaker_tokens;
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::output::choice_reader::LogReaders;
@@ -16,7 +17,8 @@ use crate::prompt::PreparedPrompt;
 use crate::request::GenerationParams;
 use crate::stream_source::{StartedGeneration, Submitted};
 use engine::{
-    AdapterSet, Choice, Progress, Rejected, Request, SequencePermits, Terms, Token, TopLogprob,
+    AdapterSet, Choice, Progress, Rejected, Request, SamplingParams, SequencePermits, Terms, Token,
+    TopLogprob,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -194,8 +196,13 @@ impl Submission<'_> {
         choices: Range<usize>,
         request: Request,
     ) -> Result<Submitted, ApiError> {
+        let breakers = &self.params.dry_sequence_breakers;
         let request = Request {
             adapters: self.model.adapters.resolve(&self.params.lora)?,
+            sampling: SamplingParams {
+                dry_breakers: breaker_tokens(breakers, &self.model.tokenizer)?,
+                ..request.sampling
+            },
             ..request
         };
         let progress = Arc::clone(&request.progress);

@@ -4,10 +4,14 @@
 use crate::adapters::{ADAPTER_NAME_BYTES_MAX, AdapterUse};
 use crate::prompt_record::PromptRecord;
 use crate::request::{
-    GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, TOP_LOGPROBS_MAX,
+    DRY_BREAKER_BYTES_MAX, DRY_BREAKERS_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
+    STOP_IDS_MAX, STOPS_MAX, TOP_LOGPROBS_MAX,
 };
 use crate::tools::{TOOLS_MAX, is_tool_name};
-use engine::{ADAPTER_SCALE_MAX, ADAPTERS_MAX, RequestUpdate, SamplingParams};
+use engine::{
+    ADAPTER_SCALE_MAX, ADAPTERS_MAX, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX,
+    RequestUpdate, SamplingParams,
+};
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use text::ConstrainedTool;
@@ -112,6 +116,16 @@ pub fn check_params(params: &GenerationParams) -> Result<(), InvalidValue> {
     for stop in &params.stops {
         require_range("params.stops", stop.len(), 1..=STOP_BYTES_MAX)?;
     }
+    let breakers = &params.dry_sequence_breakers;
+    require_count(
+        "params.dry_sequence_breakers",
+        breakers.len(),
+        DRY_BREAKERS_MAX,
+    )?;
+    for breaker in breakers {
+        let range = 1..=DRY_BREAKER_BYTES_MAX;
+        require_range("params.dry_sequence_breakers", breaker.len(), range)?;
+    }
     require_ids(
         "params.stop_token_ids",
         &params.stop_token_ids,
@@ -143,6 +157,14 @@ fn check_sampling(sampling: &SamplingParams) -> Result<(), InvalidValue> {
         ("min_p", sampling.min_p, 0.0..=1.0),
         ("typical_p", sampling.typical_p, 0.0..=1.0),
         (
+            "dry_multiplier",
+            sampling.dry_multiplier,
+            0.0..=DRY_MULTIPLIER_MAX,
+        ),
+        ("dry_base", sampling.dry_base, 1.0..=DRY_BASE_MAX),
+        ("xtc_probability", sampling.xtc_probability, 0.0..=1.0),
+        ("xtc_threshold", sampling.xtc_threshold, 0.0..=1.0),
+        (
             "repetition_penalty",
             sampling.repetition_penalty,
             0.0..=100.0,
@@ -159,6 +181,12 @@ fn check_sampling(sampling: &SamplingParams) -> Result<(), InvalidValue> {
         ),
     ] {
         require_range(name, value, range)?;
+    }
+    for (name, tokens) in [
+        ("dry_allowed_length", sampling.dry_allowed_length),
+        ("dry_window", sampling.dry_window),
+    ] {
+        require_count(name, tokens as usize, DRY_WINDOW_MAX)?;
     }
     require_range("top_logprobs", sampling.top_logprobs, 0..=TOP_LOGPROBS)?;
     require_range("answered", sampling.answered, 0..=0)?;

@@ -177,6 +177,9 @@ pub(crate) struct ModelArgs {
     pub(crate) context: Option<usize>,
     #[command(flatten)]
     pub(crate) adapters: AdapterArgs,
+    /// Jinja file with a chat template, in place of the model's own.
+    #[arg(long, value_name = "FILE", visible_alias = "chat-template-file")]
+    pub(crate) chat_template: Option<PathBuf>,
     /// Quantization of safetensors weights at load.
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) quantize: Option<Quantize>,
@@ -297,6 +300,7 @@ impl ModelArgs {
             .flag("model.path", self.model_path.as_ref())
             .flag("model.context", self.context.as_ref())
             .flag("model.adapters", self.adapters.setting().as_ref())
+            .flag("model.chat_template", self.chat_template.as_ref())
             .flag("model.quantize", self.quantize.as_ref())
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())

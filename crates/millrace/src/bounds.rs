@@ -17,6 +17,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         // Invalid origins were rejected when the settings were read.
         origins: Origins::parse(&server.origins).unwrap_or_default(),
         page: server.page,
+        api_prefix: server.api_prefix.clone(),
         connections_max: server.connections_max,
         connections_per_ip_max: server.connections_per_ip_max,
         open_requests_max: server.open_requests_max,

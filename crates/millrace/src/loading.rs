@@ -138,6 +138,7 @@ fn describe_model(
     settings: &Settings,
 ) -> Result<DescribedModel, Failure> {
     let text = ModelText::read(source, files)?;
+    let text = text.with_template_file(settings.model.chat_template.as_deref())?;
     for warning in text.tokenizer.warnings() {
         tracing::warn!("tokenizer: {warning}");
     }
@@ -157,7 +158,10 @@ fn describe_model(
         log_capabilities(answers, capabilities);
     }
     Ok(DescribedModel {
-        facts: facts_of(files, source)?,
+        facts: ModelFacts {
+            template: text.template.clone(),
+            ..facts_of(files, source)?
+        },
         adapters: OpenedAdapters::open(files, settings)?,
         text,
         template,

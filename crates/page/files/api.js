@@ -2,6 +2,9 @@
 
 const KEY = 'millrace-key';
 
+/** What all paths begin with: the folder of the page. */
+const PREFIX = typeof location === 'undefined' ? '' : new URL('.', location.href).pathname.slice(0, -1);
+
 export const apiKey = {
   get() {
     return sessionStorage.getItem(KEY) ?? '';
@@ -40,7 +43,7 @@ export async function call(method, path, options = {}) {
   if (apiKey.get()) headers.authorization = `Bearer ${apiKey.get()}`;
   if (options.body !== undefined) headers['content-type'] = 'application/json';
   const body = options.body === undefined ? undefined : JSON.stringify(options.body);
-  const response = await fetch(path, { method, headers, body, signal: options.signal, cache: 'no-store', credentials: 'omit' });
+  const response = await fetch(PREFIX + path, { method, headers, body, signal: options.signal, cache: 'no-store', credentials: 'omit' });
   if (response.ok) return response;
   throw await errorOf(response);
 }

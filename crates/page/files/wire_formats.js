@@ -3,7 +3,7 @@
 import { call } from './api.js';
 import { button, el, fill } from './dom.js';
 
-const FORMATS = ['native.job', 'openai.chat', 'openai.completions', 'openai.responses', 'anthropic.messages', 'ollama.chat', 'ollama.generate', 'ai-sdk.ui', 'llama.infill'];
+const FORMATS = ['native.job', 'openai.chat', 'openai.completions', 'openai.responses', 'anthropic.messages', 'ollama.chat', 'ollama.generate', 'ai-sdk.ui', 'llama.completion', 'llama.infill'];
 /** Bytes of a format that are shown. */
 const SHOWN_BYTES = 64 << 10;
 const FIRST = 3;

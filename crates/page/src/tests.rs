@@ -34,9 +34,9 @@ fn document_names_files_of_this_version_only() {
     let mut count = 0;
     for reference in document
         .split(['"', '\''])
-        .filter(|part| part.starts_with("/page/"))
+        .filter(|part| part.starts_with("page/"))
     {
-        let name = reference.strip_prefix(&format!("/page/{VERSION}/"));
+        let name = reference.strip_prefix(&format!("page/{VERSION}/"));
         assert!(find_file(name.unwrap()).is_some(), "{reference}");
         count += 1;
     }

@@ -17,6 +17,7 @@ use crate::routes::completion_list;
 use crate::routes::durable_streams;
 use crate::routes::generation;
 use crate::routes::jobs;
+use crate::routes::llama_cpp;
 use crate::routes::lora;
 use crate::routes::mailbox;
 use crate::routes::models;
@@ -106,7 +107,10 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/api/embed": post(embeddings::ollama::embed_texts);
     "/api/embeddings": post(embeddings::ollama::embed_one_text);
     "/lora-adapters": get(lora::list_adapters) post(lora::set_scales);
+    "/completion": post(generation::llama_completion);
     "/infill": post(generation::fill_gap);
+    "/props": get(llama_cpp::show_props);
+    "/slots": get(llama_cpp::list_slots);
     "/tokenize": post(vocabulary::tokenize_text);
     "/detokenize": post(vocabulary::detokenize_ids);
     "/apply-template": post(vocabulary::apply_template);

@@ -2,7 +2,7 @@
 
 use crate::fields::Fields;
 use crate::model_defaults::ModelDefaults;
-use crate::ollama::request::generation_options;
+use crate::ollama::request::{check_options, generation_options};
 use generate::error::Problem;
 use generate::generation_options::GenerationOptions;
 use serde_json::{Map, Value};
@@ -77,6 +77,22 @@ impl DerivedModel {
             options,
             problems,
         }
+    }
+
+    /// What is wrong with the options: values that a request could not have, and names that are no option.
+    pub fn option_problems(&self) -> Vec<Problem> {
+        let text = Value::Object(self.options.clone()).to_string();
+        let mut fields = match Fields::parse(text.as_bytes()) {
+            Ok(fields) => fields,
+            Err(error) => return vec![Problem::new("options", error.message)],
+        };
+        check_options(&mut fields);
+        let unknown: Vec<String> = fields.unread_fields().map(str::to_owned).collect();
+        for name in unknown {
+            fields.reject(name, "is no default of requests");
+        }
+        let problems = fields.finish().err().map(|error| error.problems);
+        problems.unwrap_or_default()
     }
 
     /// Bytes of the texts that may become part of a prompt.

@@ -6,11 +6,13 @@
 //! response header [`IGNORED_FIELDS`] and in a log line. `docs/request-fields.md` shows these tables; a test compares
 //! them.
 
+pub mod llama_rows;
 pub mod rows;
 
+pub use llama_rows::{INFILL, LLAMA_COMPLETION};
 pub use rows::{
-    CHAT, COMPLETIONS, EMBEDDINGS, INFILL, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED,
-    OLLAMA_EMBEDDINGS, OLLAMA_GENERATE, RERANK, RESPONSES,
+    CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_EMBEDDINGS,
+    OLLAMA_GENERATE, RERANK, RESPONSES,
 };
 
 use crate::fields::{self, Fields, RawJson};

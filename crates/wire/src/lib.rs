@@ -23,7 +23,7 @@ pub mod framing;
 pub mod item_page;
 pub mod jobs;
 pub mod json;
-pub(crate) mod llama_cpp;
+pub mod llama_cpp;
 pub mod mailbox_acknowledgement;
 pub mod metadata;
 pub mod model_card;

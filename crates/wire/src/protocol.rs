@@ -16,8 +16,8 @@ use generate::error::ApiError;
 use generate::stream_source::StreamSource;
 use http::Response;
 use protocol_rows::{
-    AI_SDK_UI, CHAT, COMPLETION, INFILL, JOB, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, ProtocolRow,
-    RESPONSES, ResponseId,
+    AI_SDK_UI, CHAT, COMPLETION, INFILL, JOB, LLAMA_COMPLETION, MESSAGES, OLLAMA_CHAT,
+    OLLAMA_GENERATE, ProtocolRow, RESPONSES, ResponseId,
 };
 use std::sync::Arc;
 use stream::StreamId;
@@ -41,6 +41,8 @@ pub enum Protocol {
     OllamaGenerate,
     /// `/v1/ai-sdk/chat`.
     AiSdkUi,
+    /// llama.cpp's `/completion`.
+    LlamaCompletion,
     /// llama.cpp's `/infill`.
     Infill,
 }
@@ -80,7 +82,7 @@ pub struct Encoding {
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Chat,
         Self::Completion,
         Self::Job,
@@ -89,6 +91,7 @@ impl Protocol {
         Self::OllamaChat,
         Self::OllamaGenerate,
         Self::AiSdkUi,
+        Self::LlamaCompletion,
         Self::Infill,
     ];
 
@@ -102,6 +105,7 @@ impl Protocol {
             Self::OllamaChat => &OLLAMA_CHAT,
             Self::OllamaGenerate => &OLLAMA_GENERATE,
             Self::AiSdkUi => &AI_SDK_UI,
+            Self::LlamaCompletion => &LLAMA_COMPLETION,
             Self::Infill => &INFILL,
         }
     }

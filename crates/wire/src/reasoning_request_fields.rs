@@ -118,6 +118,7 @@ mod tests {
             (Protocol::Job, shared.clone()),
             (Protocol::AiSdkUi, shared),
             (Protocol::Completion, Ok(Vec::new())),
+            (Protocol::LlamaCompletion, Ok(Vec::new())),
             (Protocol::Infill, Ok(Vec::new())),
             (Protocol::Messages, Ok(vec!["thinking"])),
             (Protocol::Responses, Ok(vec!["reasoning"])),

@@ -2,8 +2,8 @@
 
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, GenerateRequest,
-    GenerationParams, LOGIT_BIAS_MAX, MESSAGES_MAX, PARTS_MAX, Prompt, STOP_BYTES_MAX,
-    STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX,
+    GenerationParams, LOGIT_BIAS_MAX, MESSAGES_MAX, MIXED_PARTS_MAX, MixedPart, PARTS_MAX, Prompt,
+    STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX,
 };
 use generate::tools::TOOLS_MAX;
 use serde_json::{Map, Value};
@@ -48,7 +48,15 @@ pub fn check_prompt(prompt: &Prompt, vocab: usize) {
         Prompt::Ids(ids) => {
             assert!(!ids.is_empty() && ids.iter().all(|&id| (id as usize) < vocab));
         }
-        Prompt::Pieces(_) | Prompt::Text(_) => {}
+        Prompt::Mixed(parts) => {
+            assert!(parts.len() <= MIXED_PARTS_MAX);
+            for part in parts {
+                if let MixedPart::Ids(ids) = part {
+                    assert!(ids.iter().all(|&id| (id as usize) < vocab));
+                }
+            }
+        }
+        Prompt::Infill(_) | Prompt::Pieces(_) | Prompt::Text(_) => {}
     }
 }
 

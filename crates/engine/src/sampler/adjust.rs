@@ -9,10 +9,11 @@ pub(super) fn changes_nothing(context: &SampleContext<'_>) -> bool {
     let s = context.sampling;
     let penalties =
         s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
+    let penalties = penalties || s.dry_multiplier > 0.0;
     !penalties && s.logit_bias.is_empty() && context.constraint.is_none() && !masks_eos(context)
 }
 
-/// Counts of tokens in the penalty window; all zero between uses. Sized by the vocabulary, once.
+/// A number for each token: a count in the penalty window, or the length of a repetition; all zero between uses. Sized by the vocabulary, once.
 pub(super) struct TokenCounts {
     /// By token: 0 = not in the window, else 1 + times generated in the window.
     by_token: Vec<u32>,
@@ -40,6 +41,23 @@ impl TokenCounts {
             let generated = std::mem::take(&mut self.by_token[token as usize]) - 1;
             penalize_token(&mut logits[token as usize], generated, s);
         }
+    }
+
+    /// Notes a length of a token, of which the greatest is kept.
+    pub(super) fn raise(&mut self, token: u32, length: u32) {
+        let noted = &mut self.by_token[token as usize];
+        if *noted == 0 {
+            self.touched.push(token);
+        }
+        // 0 is a length, too.
+        *noted = (*noted).max(length + 1);
+    }
+
+    /// Takes a token with its greatest length.
+    pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
+        let token = self.touched.pop()?;
+        let noted = std::mem::take(&mut self.by_token[token as usize]);
+        Some((token, noted - 1))
     }
 
     #[cfg(test)]

@@ -199,6 +199,18 @@ impl Candidates {
         self.kept.retain(|c| c.weight >= max * p);
     }
 
+    /// Excludes the candidates of at least this probability, except for the least likely of them (XTC, "exclude top
+    /// choices"; P. E. Weidmann 2024). Of equal ones the highest id counts as the least likely.
+    pub(super) fn exclude_top(&mut self, threshold: f32) {
+        let least = f64::from(threshold) * mass(&self.kept);
+        let is_top = |c: &CandidateToken| f64::from(c.weight) >= least && c.weight > 0.0;
+        let tops = self.kept.iter().filter(|&c| is_top(c));
+        let last = tops.reduce(|last, c| if c.weight <= last.weight { c } else { last });
+        if let Some(last) = last.map(|last| last.id) {
+            self.kept.retain(|c| c.id == last || !is_top(c));
+        }
+    }
+
     /// Draws a candidate in proportion to the weights: the one at `quantile`, from 0 to 1, of the mass.
     pub(super) fn draw(&self, quantile: f64) -> Option<u32> {
         let mut left = quantile * mass(&self.kept);

@@ -2,12 +2,12 @@
 //!
 //! Order of operations:
 //!
-//! 1. repetition, frequency and presence penalties;
+//! 1. repetition, frequency and presence penalties, then DRY;
 //! 2. logit bias;
 //! 3. the constraint's mask;
 //! 4. end-of-sequence masked below `min_tokens` (unless the constraint allows nothing else);
 //! 5. temperature; 0 takes the most likely token, the lowest id where equal, and ends here;
-//! 6. `top_k`, `typical_p`, `top_p`, `min_p`, each on the tokens that the one before left, renormalized;
+//! 6. `top_k`, `typical_p`, `top_p`, `min_p`, XTC, each on the tokens that the one before left, renormalized;
 //! 7. a draw.
 //!
 //! Temperature before the filters is OpenAI's, Hugging Face's and vLLM's convention; the order of
@@ -20,6 +20,7 @@
 mod adjust;
 mod candidates;
 mod context;
+mod dry;
 mod logprobs;
 mod random;
 #[cfg(test)]
@@ -32,8 +33,14 @@ use crate::{SamplingParams, Token, TopLogprob};
 use adjust::TokenCounts;
 use candidates::Candidates;
 pub(crate) use context::SampleContext;
+use dry::Repetitions;
 #[cfg(test)]
 pub(crate) use random::uniform;
+
+/// Threshold of XTC above which two tokens cannot reach it together.
+const XTC_THRESHOLD_MAX: f32 = 0.5;
+/// Changes a seed to that of XTC's random numbers.
+const XTC_STREAM: u64 = 0x5854_4321_9E6C_63D0;
 
 /// The outcome of sampling one row.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +56,7 @@ pub(crate) enum Sampled {
 pub(crate) struct Sampler {
     work: Vec<f32>,
     counts: TokenCounts,
+    repetitions: Repetitions,
     allowed: Vec<u32>,
     candidates: Candidates,
     top: Vec<TopLogprob>,
@@ -59,6 +67,7 @@ impl Sampler {
         Self {
             work: Vec::with_capacity(vocab),
             counts: TokenCounts::new(vocab),
+            repetitions: Repetitions::new(),
             allowed: vec![0; vocab.div_ceil(32)],
             candidates: Candidates::new(vocab),
             top: Vec::with_capacity(crate::TOP_LOGPROBS_MAX as usize),
@@ -89,6 +98,8 @@ impl Sampler {
         self.work.clear();
         self.work.extend_from_slice(logits);
         self.counts.apply_penalties(&mut self.work, &context);
+        self.repetitions
+            .apply_penalty(&mut self.work, &mut self.counts, &context);
         adjust::add_bias(&mut self.work, context.sampling);
         adjust::apply_constraint(&mut self.work, &mut context, &mut self.allowed);
         adjust::forbid_eos(&mut self.work, &context);
@@ -140,10 +151,13 @@ fn choose_id(
     }
     let index = context.tokens.len() - context.prompt_tokens;
     let quantile = random::uniform(s.seed, context.choice, index as u64);
+    let excludes_top = s.xtc_threshold <= XTC_THRESHOLD_MAX
+        && random::uniform(s.seed ^ XTC_STREAM, context.choice, index as u64)
+            < f64::from(s.xtc_probability);
     let whole = if s.top_k == 0 && s.typical_p >= 1.0 {
         // Nearly all tokens are too unlikely for the filters: they need not be candidates.
         let whole = candidates.weigh_row(logits, s.temperature);
-        if s.top_p >= 1.0 && s.min_p <= 0.0 {
+        if s.top_p >= 1.0 && s.min_p <= 0.0 && !excludes_top {
             return candidates.draw_of_row(whole.mass * quantile);
         }
         // The most likely token has weight 1, and `top_p` keeps it.
@@ -157,5 +171,8 @@ fn choose_id(
     };
     candidates.top_p(s.top_p, &whole);
     candidates.min_p(s.min_p);
+    if excludes_top {
+        candidates.exclude_top(s.xtc_threshold);
+    }
     candidates.draw(quantile)
 }

@@ -27,6 +27,11 @@ fn kept_by_reference(logits: &[f32], s: &SamplingParams) -> Vec<u32> {
     }
     let least = all[0].1 * f64::from(s.min_p);
     all.retain(|c| c.1 >= least);
+    if s.xtc_probability >= 1.0 {
+        normalize(&mut all);
+        let tops = all.iter().filter(|c| c.1 >= f64::from(s.xtc_threshold));
+        all.drain(..tops.count().saturating_sub(1));
+    }
     let mut ids: Vec<_> = all.iter().map(|c| c.0).collect();
     ids.sort_unstable();
     ids
@@ -67,6 +72,8 @@ fn filters_agree_with_the_slow_reference() {
         s.typical_p = maybe(0.87, 1.0);
         s.top_p = maybe(0.91, 1.0);
         s.min_p = maybe(0.043, 0.0);
+        s.xtc_probability = maybe(1.0, 0.0);
+        s.xtc_threshold = maybe(0.01, 0.1);
         let (fast, slow) = (kept(&logits, &s), kept_by_reference(&logits, &s));
         if fast == slow {
             continue;

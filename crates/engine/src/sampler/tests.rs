@@ -67,6 +67,14 @@ fn filters_keep_the_expected_ids() {
     // Entropy 1.39; surprises 2.30, 0.92, 3.00, 1.20, 1.90: nearest are 3, 1, 4.
     case("typical_p, in the middle", |s| s.typical_p = 0.2, &[3]);
     case("typical_p", |s| s.typical_p = 0.75, &[1, 3, 4]);
+    let exclude = |s: &mut SamplingParams| (s.xtc_probability, s.xtc_threshold) = (1.0, 0.09);
+    case("xtc leaves the least likely of the top", exclude, &[0, 2]);
+    let exclude = |s: &mut SamplingParams| (s.xtc_probability, s.xtc_threshold) = (1.0, 0.35);
+    case("xtc with one at the threshold", exclude, &all);
+    let exclude = |s: &mut SamplingParams| (s.xtc_probability, s.xtc_threshold) = (1.0, 0.51);
+    case("xtc above a half is off", exclude, &all);
+    let exclude = |s: &mut SamplingParams| (s.top_k, s.xtc_probability) = (2, 1.0);
+    case("xtc after top_k", exclude, &[3]);
     // Of the three left by top_k, renormalised 0.47, 0.35, 0.18, two make up 0.8.
     case(
         "top_p after top_k",
@@ -109,6 +117,40 @@ fn filters_handle_equal_and_impossible_tokens() {
         &[0, 2],
     );
     case("nothing at all", &[no, no], |s| s.top_p = 0.5, &[]);
+    case(
+        "xtc leaves the highest id of equals",
+        &[0.0; 4],
+        |s| s.xtc_probability = 1.0,
+        &[3],
+    );
+    case(
+        "xtc of nothing",
+        &[no, no],
+        |s| s.xtc_probability = 1.0,
+        &[],
+    );
+}
+
+#[test]
+fn xtc_excludes_as_often_as_asked_and_equally_for_equal_seeds() {
+    let logits = ln(&[0.5, 0.3, 0.2]);
+    let s = with(|s| s.xtc_probability = 0.25);
+    let sampled = |s: &SamplingParams| -> Vec<u32> {
+        let mut sampler = Sampler::new(3);
+        let tokens = vec![0; 4001];
+        let ids = (1..4001).map(|n| sampler.sample_id(&logits, draw(s, &tokens[..n], 0)));
+        ids.map(|id| id.expect("an id")).collect()
+    };
+    let ids = sampled(&s);
+    assert_eq!(ids, sampled(&s));
+    let share = |id: u32| ids.iter().filter(|&&other| other == id).count() as f64 / 4000.0;
+    // In a quarter of the draws only the third is left.
+    assert!(
+        (share(2) - (0.25 + 0.75 * 0.2)).abs() < 0.03,
+        "{}",
+        share(2)
+    );
+    assert!((share(0) - 0.75 * 0.5).abs() < 0.03, "{}", share(0));
 }
 
 #[test]

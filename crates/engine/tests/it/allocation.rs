@@ -4,8 +4,8 @@
 use crate::support::{Asked, Bench};
 use engine::fake::FakeConfig;
 use engine::{
-    Account, Clocks, EngineConfig, Observer, Priority, Request, RequestId, SamplingParams,
-    Speculation, StepFacts, Terms, Transition,
+    Account, Clocks, DryBreakers, EngineConfig, Observer, Priority, Request, RequestId,
+    SamplingParams, Speculation, StepFacts, Terms, Transition,
 };
 use model::Dims;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
         top_p: 0.95,
         min_p: 0.01,
         typical_p: 0.98,
+        dry_multiplier: 0.5,
+        dry_breakers: DryBreakers::new([vec![1], vec![2, 3]]),
+        xtc_probability: 0.5,
         repetition_penalty: 1.1,
         presence_penalty: 0.1,
         frequency_penalty: 0.1,

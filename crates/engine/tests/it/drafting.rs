@@ -37,6 +37,8 @@ fn sampling(random: &mut Random) -> SamplingParams {
         temperature: some(0.0, 0.9),
         top_p: some(0.9, 1.0),
         typical_p: some(0.9, 1.0),
+        dry_multiplier: some(0.8, 0.0),
+        xtc_probability: some(0.5, 0.0),
         repetition_penalty: some(1.2, 1.0),
         presence_penalty: some(0.5, 0.0),
         frequency_penalty: some(0.3, 0.0),
@@ -237,10 +239,14 @@ fn draft_token_that_breaks_the_model_breaks_no_answer() {
 fn shorter_draft_context_only_ends_the_draft_tokens() {
     let mut small = large();
     small.dims.context_max = 20;
-    let mut plain = Bench::new(large(), config(Speculation::Off));
-    let mut bench = drafted(&large(), &small);
-    assert_eq!(life(&mut plain, 9), life(&mut bench, 9));
-    assert!(bench.handle.stats().tokens_accepted() > 0);
+    let mut accepted = 0;
+    for seed in 1..=9 {
+        let mut plain = Bench::new(large(), config(Speculation::Off));
+        let mut bench = drafted(&large(), &small);
+        assert_eq!(life(&mut plain, seed), life(&mut bench, seed), "{seed}");
+        accepted += bench.handle.stats().tokens_accepted();
+    }
+    assert!(accepted > 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Rejected requests, which are returned with the reason.
 
 use crate::support::{Bench, bench, model};
-use engine::{AdapterSet, EngineConfig, Rejected, Request};
+use engine::{AdapterSet, DRY_SEQUENCES_MAX, DryBreakers, EngineConfig, Rejected, Request};
 
 #[test]
 fn full_inbox_returns_the_request() {
@@ -89,6 +89,28 @@ fn invalid_request_is_rejected_with_field_and_bound() {
         ("min_p is -0.1; from 0 to 1", |r| r.sampling.min_p = -0.1),
         ("typical_p is inf; from 0 to 1", |r| {
             r.sampling.typical_p = f32::INFINITY;
+        }),
+        ("dry_multiplier is NaN; from 0 to 100", |r| {
+            r.sampling.dry_multiplier = f32::NAN;
+        }),
+        ("dry_base is 0.5; from 1 to 16", |r| {
+            r.sampling.dry_base = 0.5
+        }),
+        ("dry_allowed_length is 65537; at most 65536", |r| {
+            r.sampling.dry_allowed_length = 65_537;
+        }),
+        ("dry_window is 65537; at most 65536", |r| {
+            r.sampling.dry_window = 65_537;
+        }),
+        ("dry_breakers has 16385 sequences", |r| {
+            let pairs = (0..=DRY_SEQUENCES_MAX as u32).map(|id| vec![id, id]);
+            r.sampling.dry_breakers = DryBreakers::new(pairs);
+        }),
+        ("xtc_probability is 2; from 0 to 1", |r| {
+            r.sampling.xtc_probability = 2.0;
+        }),
+        ("xtc_threshold is NaN; from 0 to 1", |r| {
+            r.sampling.xtc_threshold = f32::NAN;
         }),
         ("repetition_penalty is 0; from 0.01", |r| {
             r.sampling.repetition_penalty = 0.0;

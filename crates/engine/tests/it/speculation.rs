@@ -4,7 +4,8 @@
 use crate::support::{Answer, Asked, Bench, STEPS_MAX, model};
 use engine::fake::FakeConfig;
 use engine::{
-    Choice, EngineConfig, Request, SamplingParams, Speculation, StepReport, StopCondition,
+    Choice, DryBreakers, EngineConfig, Request, SamplingParams, Speculation, StepReport,
+    StopCondition,
 };
 use proptest::prelude::*;
 use stream::{End, Stop};
@@ -71,6 +72,9 @@ fn samplings(seed: u64) -> Vec<SamplingParams> {
         top_p: 0.95,
         min_p: 0.01,
         typical_p: 0.98,
+        dry_multiplier: 0.5,
+        dry_breakers: DryBreakers::new([vec![1], vec![2, 3]]),
+        xtc_probability: 0.5,
         repetition_penalty: 1.05,
         presence_penalty: 0.1,
         frequency_penalty: 0.05,

@@ -5,8 +5,8 @@ use engine::RequestUpdate;
 use generate::infill_prompt::{INFILL_FILES_MAX, InfillPrompt};
 use generate::prompt_record::PromptRecord;
 use generate::request::{
-    CACHE_SALT_BYTES_MAX, CONVERSATION_ID_BYTES_MAX, GenerationParams, MESSAGES_MAX, Prompt,
-    StreamOptions, WEBHOOK_URL_BYTES_MAX,
+    CACHE_SALT_BYTES_MAX, CONVERSATION_ID_BYTES_MAX, GenerationParams, MESSAGES_MAX,
+    MIXED_PARTS_MAX, MixedPart, Prompt, StreamOptions, WEBHOOK_URL_BYTES_MAX,
 };
 use generate::tools::TOOLS_MAX;
 use generate::value_bounds::{self, IDS_MAX, InvalidValue};
@@ -156,6 +156,13 @@ fn check_single(prompt: &Prompt) -> Result<(), DescriptionError> {
             "prompts.continued: continues a prompt that continues another one".to_owned()
         }),
         Prompt::Ids(ids) => require_ids("prompts.ids", ids, IDS_MAX),
+        Prompt::Mixed(parts) => {
+            require_count("prompts.mixed", parts.len(), MIXED_PARTS_MAX)?;
+            parts.iter().try_for_each(|part| match part {
+                MixedPart::Ids(ids) => require_ids("prompts.mixed.ids", ids, IDS_MAX),
+                MixedPart::Text(_) => Ok(()),
+            })
+        }
         Prompt::Infill(InfillPrompt { repository, .. }) => {
             let files = repository.as_ref().map_or(0, |shown| shown.files.len());
             require_count("prompts.infill.files", files, INFILL_FILES_MAX)

@@ -101,7 +101,10 @@ impl Operations {
     fn operation_of(&self, protocol: MeteredProtocol) -> &Operation {
         match protocol {
             MeteredProtocol::Wire(
-                Protocol::Completion | Protocol::OllamaGenerate | Protocol::Infill,
+                Protocol::Completion
+                | Protocol::OllamaGenerate
+                | Protocol::LlamaCompletion
+                | Protocol::Infill,
             ) => &self.text_completion,
             _ => &self.chat,
         }

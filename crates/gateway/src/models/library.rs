@@ -14,6 +14,10 @@ pub trait Library: Send + Sync + 'static {
     fn all(&self) -> Vec<LocalModel>;
     /// The model of this name, which a client sent. No name reaches a file outside the operator's directories.
     fn find(&self, name: &str) -> Option<LocalModel>;
+    /// Defaults of requests for the model that the server was started with. Does not block.
+    fn started_defaults(&self) -> Option<Arc<DerivedModel>> {
+        None
+    }
     /// Bytes of memory that the loaded model takes, by the file's header.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::admission_holds::AdmissionHolds;
 use super::resolved_model::NameCache;
-use super::{Library, Loading, ModelEntry, ModelState, ReadyModel};
+use super::{DerivedModel, Library, Loading, ModelEntry, ModelState, ReadyModel};
 use crate::limits::{GatewayLimits, LiveLimits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +21,8 @@ pub struct ModelRegistry {
     others: RwLock<BTreeMap<String, Arc<ModelEntry>>>,
     pub(crate) names: NameCache,
     library: OnceLock<Arc<dyn Library>>,
+    /// Defaults of requests for the first model.
+    first_defaults: OnceLock<Arc<DerivedModel>>,
     limits: Arc<LiveLimits>,
     pub(crate) holds: AdmissionHolds,
     /// Shutdown has begun: a model that becomes ready now is closed.
@@ -47,6 +49,7 @@ impl ModelRegistry {
             others: RwLock::default(),
             names: NameCache::default(),
             library: OnceLock::new(),
+            first_defaults: OnceLock::new(),
             limits,
             holds: AdmissionHolds::default(),
             closed: watch::Sender::new(false),
@@ -61,7 +64,15 @@ impl ModelRegistry {
 
     /// From now on there are these beside the first. Only the first call counts.
     pub fn set_library(&self, library: Arc<dyn Library>) {
+        if let Some(defaults) = library.started_defaults() {
+            let _ = self.first_defaults.set(defaults);
+        }
         let _ = self.library.set(library);
+    }
+
+    /// Defaults of requests for the first model, if the operator set some.
+    pub(crate) fn first_defaults(&self) -> Option<Arc<DerivedModel>> {
+        self.first_defaults.get().cloned()
     }
 
     /// The model store of other models.

@@ -50,11 +50,12 @@ impl ModelLease {
 }
 
 impl ResolvedModel {
-    fn of_entry(entry: &Arc<ModelEntry>) -> Self {
+    fn first(models: &ModelRegistry) -> Self {
+        let entry = models.first_entry();
         Self {
             name: Arc::from(entry.id.as_str()),
             entry: Arc::clone(entry),
-            made: None,
+            made: models.first_defaults(),
         }
     }
 
@@ -103,8 +104,8 @@ impl ModelRegistry {
     fn find_cached<'a>(&self, name: Option<&'a str>) -> Result<ResolvedModel, &'a str> {
         let first = self.first_entry();
         match name {
-            None | Some("") => Ok(ResolvedModel::of_entry(first)),
-            Some(name) if name == first.id => Ok(ResolvedModel::of_entry(first)),
+            None | Some("") => Ok(ResolvedModel::first(self)),
+            Some(name) if name == first.id => Ok(ResolvedModel::first(self)),
             Some(name) => self.names.get(name, clock::now()).ok_or(name),
         }
     }
@@ -169,7 +170,7 @@ impl ModelRegistry {
     fn tagged_first(&self, name: &str) -> Option<ResolvedModel> {
         let first = self.first_entry();
         let bare = |name: &str| name.strip_suffix(LATEST).unwrap_or(name).to_owned();
-        (bare(name) == bare(&first.id)).then(|| ResolvedModel::of_entry(first))
+        (bare(name) == bare(&first.id)).then(|| ResolvedModel::first(self))
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) fn stream_meta(
         stream_options: description.stream_options.clone(),
         prompts,
         choices: prompts * description.n,
+        sampling: StreamMeta::sampling_of(params),
+        max_tokens: params.max_tokens,
         stops: params.stops.clone(),
         logprobs: params.sampling.logprobs,
         top_n: params.sampling.top_logprobs as usize,

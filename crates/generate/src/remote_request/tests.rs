@@ -62,7 +62,7 @@ fn values_out_of_bounds_name_their_field() {
         ("context_max:", |request| request.context_max = usize::MAX),
         ("credit_window:", |request| request.credit_window = u64::MAX),
         ("prompt.ids:", |request| request.prompt.ids.clear()),
-        ("prompt.ids:", |request| request.context_max = 3),
+        ("prompt.ids:", |request| request.context_max = 2),
         ("temperature:", |request| {
             request.params.sampling.temperature = -1.0;
         }),

@@ -13,6 +13,9 @@ pub(crate) struct ReachArgs {
     /// Origins of web pages allowed by CORS, in addition to this machine's: `https://chat.example.com`; `*` = any.
     #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',')]
     pub(crate) origins: Option<Vec<String>>,
+    /// What all paths begin with, such as `/llm`.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) api_prefix: Option<String>,
     /// Unix socket to listen on, too.
     #[arg(long, value_name = "PATH")]
     pub(crate) unix_socket: Option<PathBuf>,
@@ -30,6 +33,7 @@ impl ReachArgs {
         layers
             .flag("server.hosts", self.hosts.as_ref())
             .flag("server.origins", self.origins.as_ref())
+            .flag("server.api_prefix", self.api_prefix.as_ref())
             .flag("listener.unix_socket", self.unix_socket.as_ref())
             .flag("listener.tls_cert", self.tls_cert.as_ref())
             .flag("listener.tls_key", self.tls_key.as_ref())

@@ -29,7 +29,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let ring = Keyring::open(&config).map_err(Failure::User)?;
     let settings = config.settings.clone();
     let source = find_model(&settings)?;
-    loading::check_header(&source, &settings)?;
+    loading::check_header(&source, &settings.of_model(&source.name))?;
     let journal = match settings.cluster.role {
         // An engine owns no streams.
         ClusterRole::Engine => None,

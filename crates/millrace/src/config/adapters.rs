@@ -61,26 +61,33 @@ impl Settings {
     /// # Errors
     /// One is not valid, a name is there twice, or there are too many.
     pub(crate) fn adapters(&self) -> Result<Vec<AdapterSetting>, String> {
-        let texts = &self.model.adapters;
-        if texts.len() > ADAPTERS_MAX {
-            return Err(format!("{} adapters; at most {ADAPTERS_MAX}", texts.len()));
-        }
-        let mut all: Vec<AdapterSetting> = Vec::with_capacity(texts.len());
-        for text in texts {
-            let adapter = AdapterSetting::parse(text)?;
-            if all.iter().any(|known| known.name == adapter.name) {
-                return Err(format!("two adapters have the name {:?}", adapter.name));
-            }
-            all.push(adapter);
-        }
-        let used = all.iter().filter(|adapter| adapter.scale != 0.0).count();
-        if used > SEQUENCE_ADAPTERS_MAX {
-            return Err(format!(
-                "{used} adapters have a scale, and a request uses at most {SEQUENCE_ADAPTERS_MAX}: give others the scale 0 (PATH:0)"
-            ));
-        }
-        Ok(all)
+        parse_adapters(&self.model.adapters)
     }
+}
+
+/// The adapters of one model.
+///
+/// # Errors
+/// One is not valid, a name is there twice, or there are too many.
+pub(super) fn parse_adapters(texts: &[String]) -> Result<Vec<AdapterSetting>, String> {
+    if texts.len() > ADAPTERS_MAX {
+        return Err(format!("{} adapters; at most {ADAPTERS_MAX}", texts.len()));
+    }
+    let mut all: Vec<AdapterSetting> = Vec::with_capacity(texts.len());
+    for text in texts {
+        let adapter = AdapterSetting::parse(text)?;
+        if all.iter().any(|known| known.name == adapter.name) {
+            return Err(format!("two adapters have the name {:?}", adapter.name));
+        }
+        all.push(adapter);
+    }
+    let used = all.iter().filter(|adapter| adapter.scale != 0.0).count();
+    if used > SEQUENCE_ADAPTERS_MAX {
+        return Err(format!(
+            "{used} adapters have a scale, and a request uses at most {SEQUENCE_ADAPTERS_MAX}: give others the scale 0 (PATH:0)"
+        ));
+    }
+    Ok(all)
 }
 
 /// Whether the adapters of the settings are valid, and can be used with the other settings.

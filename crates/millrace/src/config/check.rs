@@ -1,9 +1,12 @@
 //! Bounds of the settings, and conditions on several settings together.
 
 use super::catalog::SETTINGS;
-use super::{Settings, Speculation, adapters, cluster, listener, tree, upstream};
+use super::{Settings, Speculation, adapters, cluster, listener, named_models, tree, upstream};
 use serde_json::{Map, Value};
 use server::Origins;
+
+/// Bytes of `server.api_prefix`.
+const API_PREFIX_BYTES_MAX: usize = 128;
 
 /// A key and the problem of the value.
 type Problem = (&'static str, String);
@@ -15,7 +18,9 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     found.extend(min_streams(settings));
     found.extend(draft_model(settings));
     found.extend(adapters::problem(settings));
+    found.extend(named_models::problem(settings));
     found.extend(check_origins(settings));
+    found.extend(check_api_prefix(settings));
     found.extend(listener::problem(settings));
     found.extend(cluster::problems(settings));
     found.extend(upstream::problems(settings));
@@ -70,6 +75,34 @@ fn draft_model(settings: &Settings) -> Option<Problem> {
 fn check_origins(settings: &Settings) -> Option<Problem> {
     let why = Origins::parse(&settings.server.origins).err()?;
     Some(("server.origins", why))
+}
+
+fn check_api_prefix(settings: &Settings) -> Option<Problem> {
+    let prefix = settings.server.api_prefix.as_str();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '~');
+    let is_segment = |segment: &str| {
+        let is_relative = matches!(segment, "." | "..");
+        !segment.is_empty() && !is_relative && segment.chars().all(is_plain)
+    };
+    let is_path = || {
+        let segments = prefix.strip_prefix('/');
+        segments.is_some_and(|segments| segments.split('/').all(is_segment))
+    };
+    let why = if prefix.is_empty() {
+        return None;
+    } else if prefix.len() > API_PREFIX_BYTES_MAX {
+        let bytes = prefix.len();
+        format!("has {bytes} bytes; at most {API_PREFIX_BYTES_MAX}")
+    } else if !is_path() {
+        format!(
+            "{prefix:?} is no path such as /llm: a slash before each part, none at the end, and letters, digits, '.', '_', '-', '~'"
+        )
+    } else if !settings.cluster.servers.is_empty() {
+        "set, but also cluster.servers: instances of a cluster ask each other without a prefix; let a proxy take it off".to_owned()
+    } else {
+        return None;
+    };
+    Some(("server.api_prefix", why))
 }
 
 fn check_webhooks(settings: &Settings) -> Option<Problem> {

@@ -19,6 +19,7 @@ mod log;
 mod mailbox;
 pub(crate) mod memory;
 mod models;
+mod named_models;
 mod origin;
 mod otlp;
 mod preset;
@@ -43,6 +44,7 @@ pub(crate) use journal::JournalPlace;
 pub(crate) use kv_type::KvType;
 pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use models::Cache;
+pub(crate) use named_models::{NamedModel, NamedModels};
 pub(crate) use origin::Origin;
 #[cfg(feature = "otlp")]
 pub(crate) use otlp::with_otlp;

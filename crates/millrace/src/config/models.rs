@@ -1,6 +1,6 @@
 //! Settings of models that are loaded on demand.
 
-use super::memory;
+use super::{NamedModels, memory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::ModelLimits;
@@ -27,6 +27,8 @@ pub(crate) struct Models {
     pub(crate) waiting_max: usize,
     /// Maximum time that a request waits for its model.
     pub(crate) load_timeout_s: u64,
+    /// Settings of single models, by name: `system`, `parameters` (defaults of requests), `from` (a new name for another model); and for loading `context`, `kv_mib`, `kv_type`, `adapters`, `chat_template`, which take precedence over `model.*`.
+    pub(crate) named: NamedModels,
 }
 
 /// A program whose downloads are models.
@@ -49,6 +51,7 @@ impl Default for Models {
             idle_unload_s: limits.idle.map_or(0, |idle| idle.as_secs()),
             waiting_max: limits.waiting_max,
             load_timeout_s: limits.patience.as_secs(),
+            named: NamedModels::new(),
         }
     }
 }

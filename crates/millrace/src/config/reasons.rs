@@ -31,6 +31,10 @@ const REQUESTS: &[(&str, &str)] = &[
     ("model.context", "clients expect the model's own context"),
     ("model.adapters", "a model is served as it is"),
     (
+        "model.chat_template",
+        "a model's own template is the one of its training",
+    ),
+    (
         "model.quantize",
         "the file's precision is what its authors tested",
     ),
@@ -68,6 +72,7 @@ const REQUESTS: &[(&str, &str)] = &[
         "models.load_timeout_s",
         "the time that official clients wait for a byte",
     ),
+    ("models.named", "models are served as their files are"),
     (
         "answers.tool_parser",
         "the template and the vocabulary identify all common models",
@@ -133,6 +138,10 @@ const REQUESTS: &[(&str, &str)] = &[
     (
         "server.page",
         "its files need no key and do nothing; its requests need the key of whoever types one",
+    ),
+    (
+        "server.api_prefix",
+        "most servers have an address of their own, or a proxy that takes the prefix off",
     ),
     (
         "server.io_threads",

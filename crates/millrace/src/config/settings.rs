@@ -64,6 +64,8 @@ pub(crate) struct Model {
     pub(crate) context: Option<usize>,
     /// Adapters (LoRA): each `[NAME=]PATH[:SCALE]`, a GGUF or a folder of PEFT. Requests that say nothing about adapters use those with a scale other than 0 (default: 1).
     pub(crate) adapters: Vec<String>,
+    /// Jinja file with a chat template, in place of the model's own.
+    pub(crate) chat_template: Option<PathBuf>,
     /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
     pub(crate) quantize: Option<Quantize>,
     /// Compute threads, including the engine thread; default: the number of processors.
@@ -119,6 +121,8 @@ pub(crate) struct Server {
     pub(crate) origins: Vec<String>,
     /// Serve the web page at `/`.
     pub(crate) page: bool,
+    /// What all paths begin with, such as `/llm`, for a reverse proxy that passes paths on as they are. Not with `cluster.servers`.
+    pub(crate) api_prefix: String,
     /// I/O threads.
     pub(crate) io_threads: usize,
     /// Maximum number of open requests; more are rejected with 503.
@@ -253,6 +257,7 @@ impl Default for Model {
             name: None,
             context: None,
             adapters: Vec::new(),
+            chat_template: None,
             quantize: None,
             threads: None,
             kv_mib: None,
@@ -288,6 +293,7 @@ impl Default for Server {
             hosts: server.hosts,
             origins: Vec::new(),
             page: server.page,
+            api_prefix: server.api_prefix,
             io_threads: 2,
             open_requests_max: server.open_requests_max,
             connections_max: server.connections_max,

@@ -131,7 +131,7 @@ impl Library {
         {
             return found.clone();
         }
-        let found = self.store.find(key);
+        let found = self.store.find_local(key);
         if found.is_none() && known.is_none() {
             tracing::warn!("{}", missing_files(key));
         }

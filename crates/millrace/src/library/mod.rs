@@ -26,6 +26,7 @@ use server::{
     DerivedModel, LibraryError, LoadError, LoadProgress, LoadedModel, LocalModel, PullNews,
 };
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// All models of this machine, and the engines of the loaded ones.
 pub(crate) struct Library {
@@ -39,8 +40,14 @@ pub(crate) struct Library {
 impl Library {
     /// The library of a server that was started with this model.
     pub(crate) fn new(settings: Settings, started: ModelSource) -> Self {
+        let store = ModelStore::new(&settings, started);
+        for name in store.missing_named() {
+            tracing::warn!(
+                "models.named.{name} has no effect: its model is not on this machine, or it has the name of the started model"
+            );
+        }
         Self {
-            store: ModelStore::new(&settings, started),
+            store,
             engines: RunningEngines::new(settings),
             cluster: None,
             found: FoundModels::default(),
@@ -98,6 +105,10 @@ impl server::Library for Library {
             Some(cluster) => self.as_announced(cluster, name, found),
             None => found,
         })
+    }
+
+    fn started_defaults(&self) -> Option<Arc<DerivedModel>> {
+        self.store.started_defaults()
     }
 
     fn bytes_needed(&self, weights: Option<&str>) -> Result<u64, String> {

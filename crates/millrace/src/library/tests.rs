@@ -33,7 +33,13 @@ impl Shelves {
     }
 
     fn started(&self, place: ModelSource) -> Library {
+        self.with_named(place, serde_json::json!({}))
+    }
+
+    /// A library with `models.named`.
+    fn with_named(&self, place: ModelSource, named: serde_json::Value) -> Library {
         let mut settings = Settings::default();
+        settings.models.named = serde_json::from_value(named).unwrap();
         settings.models.directories = vec![self.root.join("models")];
         settings.models.caches.clear();
         Library::new(settings, place)
@@ -214,4 +220,77 @@ fn model_of_the_start_is_listed() {
     assert!(file.exists(), "what runs keeps its file");
     let needed = library.bytes_needed(None).unwrap();
     assert!(needed > library.find("served").unwrap().facts.file_bytes);
+}
+
+#[test]
+fn names_of_the_settings_have_defaults_of_their_own() {
+    let shelves = Shelves::new("named");
+    let file = shelves.model("models/org/tiny.gguf");
+    let library = shelves.with_named(
+        ModelSource::built_in(),
+        serde_json::json!({
+            "brief": {"from": "tiny", "system": "Be brief.", "parameters": {"top_k": 3}},
+            "org/tiny": {"context": 64, "parameters": {"top_k": 5}},
+            "nobody": {"from": "no-such-model"},
+            "millrace-mini": {"parameters": {"temperature": 0}},
+        }),
+    );
+    assert_eq!(names(&library), ["millrace-mini", "org/tiny", "brief"]);
+    for (typed, name, top_k) in [
+        ("brief", "brief", 3),
+        ("brief:latest", "brief", 3),
+        ("org/tiny", "org/tiny", 5),
+        ("tiny", "org/tiny", 5),
+    ] {
+        let found = library.find(typed).unwrap();
+        assert_eq!(found.name, name, "{typed}");
+        assert_eq!(found.made.unwrap().options["top_k"], top_k, "{typed}");
+    }
+    assert!(library.find("nobody").is_none());
+    let started = library.started_defaults().unwrap();
+    assert_eq!(started.options["temperature"], 0);
+    // Both names are one file, which is loaded with the settings of the name without `from`.
+    let (brief, tiny) = (
+        library.find("brief").unwrap(),
+        library.find("tiny").unwrap(),
+    );
+    assert_eq!(brief.weights, tiny.weights);
+    let loaded = library
+        .load(brief.weights.as_deref(), &mut |_| {})
+        .ok()
+        .unwrap();
+    assert_eq!(loaded.model.handle.context_max, 64);
+    (loaded.close)();
+    for name in ["brief", "brief:latest"] {
+        let why = library.delete(name).unwrap_err().to_string();
+        assert!(why.contains("models.named"), "{why}");
+    }
+    assert!(file.exists(), "a name in the settings is no file");
+    library.delete("org/tiny").unwrap();
+    assert!(!file.exists());
+}
+
+#[test]
+fn chat_template_of_the_settings_replaces_the_model_s() {
+    let shelves = Shelves::new("template");
+    shelves.model("models/tiny.gguf");
+    let path = shelves.root.join("own.jinja");
+    let load = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let named = serde_json::json!({"tiny": {"chat_template": path}});
+        let library = shelves.with_named(ModelSource::built_in(), named);
+        let weights = library.find("tiny").unwrap().weights;
+        library.load(weights.as_deref(), &mut |_| {})
+    };
+    let loaded = load("{{ messages[0].content }}!").ok().unwrap();
+    let template = loaded.model.facts.template.clone();
+    assert_eq!(template.as_deref(), Some("{{ messages[0].content }}!"));
+    (loaded.close)();
+    let Err(LoadError::Failed(why)) = load("{% if %}") else {
+        panic!("a broken template");
+    };
+    assert!(
+        why.contains("own.jinja") && why.contains("no valid chat template"),
+        "{why}"
+    );
 }

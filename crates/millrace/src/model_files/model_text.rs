@@ -7,12 +7,13 @@
 use super::ModelSource;
 use super::identity::{PartsDigest, gguf_tokenizer_digest};
 use crate::failure::Failure;
+use crate::settings_file;
 use crate::vocabulary::vocabulary;
 use model::ModelFiles;
 use serde::Deserialize;
 use serde_json::Value;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use text::{ChatTemplate, TemplateError, Tokenizer};
 
 const TOKENIZER: &str = "tokenizer.json";
@@ -35,6 +36,8 @@ pub(crate) struct ModelText {
     pub(crate) template: Option<String>,
     /// Digest of everything that decides ids.
     pub(super) tokenizer_digest: String,
+    /// The operator's file of the template; `None`: the template is the model's own.
+    own_path: Option<PathBuf>,
     bos: Option<u32>,
     eos: Option<u32>,
 }
@@ -49,6 +52,7 @@ impl ModelText {
                 tokenizer: Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?,
                 template,
                 tokenizer_digest: gguf_tokenizer_digest(files.metadata()),
+                own_path: None,
                 bos: meta.bos,
                 eos: meta.eos,
             });
@@ -62,6 +66,7 @@ impl ModelText {
             tokenizer,
             template,
             tokenizer_digest,
+            own_path: None,
         })
     }
 
@@ -79,12 +84,31 @@ impl ModelText {
         (piece(self.bos), piece(self.eos))
     }
 
+    /// This text with the template of a file, if one is given, in place of the model's own.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is too long.
+    pub(crate) fn with_template_file(self, path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(self) };
+        let (source, _) = settings_file::read(path, BESIDE_BYTES_MAX).map_err(Failure::User)?;
+        Ok(Self {
+            template: Some(source),
+            own_path: Some(path.to_owned()),
+            ..self
+        })
+    }
+
     /// The compiled template, or the fallback template where the model has no valid one.
     ///
     /// # Errors
-    /// The system has no thread for compiling.
+    /// The system has no thread for compiling, or the template is from the operator's file and is not valid.
     pub(crate) fn chat_template(&self) -> Result<ChatTemplate, Failure> {
         let (bos, eos) = self.ends();
+        if let Some(path) = &self.own_path {
+            let source = self.template.as_deref().unwrap_or_default();
+            return ChatTemplate::new(source, bos, eos)
+                .map_err(|why| file_failure(path, &format!("no valid chat template: {why:?}")));
+        }
         let Some(source) = &self.template else {
             tracing::warn!("the model has no chat template: a plain one is used");
             return Ok(ChatTemplate::fallback(bos, eos));

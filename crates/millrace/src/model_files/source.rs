@@ -2,7 +2,7 @@
 //! known by the path of its `config.json`.
 
 use super::built_in;
-use crate::config::Quantize;
+use crate::config::{NamedModel, Quantize};
 use crate::failure::Failure;
 use model::ModelFiles;
 use model::gguf::{Gguf, SplitName};
@@ -21,6 +21,8 @@ pub(crate) struct ModelSource {
     file: Option<PathBuf>,
     /// The settings name this model.
     is_started: bool,
+    /// Settings of this model alone.
+    named: Option<Box<NamedModel>>,
 }
 
 impl ModelSource {
@@ -30,6 +32,7 @@ impl ModelSource {
             name: built_in::NAME.to_owned(),
             file: None,
             is_started: false,
+            named: None,
         }
     }
 
@@ -39,6 +42,7 @@ impl ModelSource {
             name,
             file: Some(file),
             is_started: false,
+            named: None,
         }
     }
 
@@ -49,6 +53,19 @@ impl ModelSource {
             is_started: true,
             ..self
         }
+    }
+
+    /// This source with settings of its own.
+    pub(crate) fn with_named(self, named: Option<&NamedModel>) -> Self {
+        Self {
+            named: named.cloned().map(Box::new),
+            ..self
+        }
+    }
+
+    /// Settings of this model alone.
+    pub(crate) fn named(&self) -> Option<&NamedModel> {
+        self.named.as_deref()
     }
 
     /// The path of the first file; `None`: in the binary.

@@ -42,6 +42,7 @@ impl ModelStore {
     /// # Errors
     /// There is no such name, the name has no record, or the disk failed.
     pub(crate) fn remove_pulled(&self, typed: &str) -> Result<Removed, LibraryError> {
+        self.expect_no_setting(typed)?;
         let Some((name, record)) = self.find_record(typed) else {
             let model = self.expect_model(typed)?;
             let is_foreign = |file: &String| self.directories.relative(Path::new(file)).is_none();
@@ -101,6 +102,7 @@ impl ModelStore {
 
     /// Deletes a name, and with the last name of a file also the file, if that is in a model directory.
     pub(crate) fn delete_name(&self, name: &str) -> Result<(), LibraryError> {
+        self.expect_no_setting(name)?;
         let model = self.expect_model(name)?;
         let given = ModelName::parse(&model.name)
             .zip(self.records.as_ref())
@@ -150,6 +152,16 @@ impl ModelStore {
     /// No model directory is configured.
     pub(crate) fn download_directory(&self) -> Result<&Path, LibraryError> {
         self.directories.first().ok_or_else(no_directory)
+    }
+
+    /// An error for a further name that the settings give to a model.
+    fn expect_no_setting(&self, name: &str) -> Result<(), LibraryError> {
+        match self.named_model(name) {
+            Some((name, named)) if named.from.is_some() => Err(LibraryError::Invalid(format!(
+                "{name} is a name in the settings (models.named): remove it there"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn expect_model(&self, name: &str) -> Result<LocalModel, LibraryError> {
@@ -231,7 +243,7 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// A derived model's settings, with the base model's for all that is left open.
-fn derive_from(parent: LocalModel, made: DerivedModel) -> DerivedModel {
+pub(super) fn derive_from(parent: LocalModel, made: DerivedModel) -> DerivedModel {
     let below = parent.made.as_deref().cloned().unwrap_or_default();
     let mut options = below.options;
     options.extend(made.options);

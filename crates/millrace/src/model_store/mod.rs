@@ -4,20 +4,21 @@
 //! ```text
 //! name    valid names of models        directories   files in the model directories, and their facts
 //! record  names and their models       caches        models that Ollama and Hugging Face's libraries downloaded
-//! change  copy, delete, derive
+//! change  copy, delete, derive         named         models with settings of their own
 //! ```
 
 mod caches;
 mod change;
 mod directories;
 mod name;
+mod named;
 mod record;
 
 pub(crate) use change::Removed;
 pub(crate) use name::ModelName;
 pub(crate) use record::Record;
 
-use crate::config::{Quantize, Settings};
+use crate::config::{NamedModels, Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
 use caches::Caches;
 use directories::{ModelDirectories, ModelFile};
@@ -46,6 +47,8 @@ pub(crate) struct ModelStore {
     adapters: Vec<String>,
     /// Tensor format that safetensors are loaded in.
     quantize: Option<Quantize>,
+    /// Models with settings of their own.
+    named: NamedModels,
 }
 
 impl ModelStore {
@@ -58,9 +61,10 @@ impl ModelStore {
             caches: Caches::of(settings),
             quantize: settings.model.quantize,
             started_path: started.file().and_then(|file| file.canonicalize().ok()),
-            started,
             started_facts: Mutex::default(),
-            adapters: adapter_names(settings),
+            adapters: adapter_names(&settings.of_model(&started.name)),
+            named: settings.models.named.clone(),
+            started,
         }
     }
 
@@ -118,9 +122,9 @@ impl ModelStore {
         self.put_record(name, &record)
     }
 
-    /// All models: the started one, that one with each adapter, the built-in one, those with a record, all other files, and
-    /// those of other programs' caches.
-    pub(crate) fn all(&self) -> Vec<LocalModel> {
+    /// All models without regard to settings of their own: the started one, that one with each adapter, the built-in one,
+    /// those with a record, all other files, and those of other programs' caches.
+    fn all_local(&self) -> Vec<LocalModel> {
         let mut all = vec![self.started_model()];
         all.extend(self.adapters.iter().map(|name| self.adapted_model(name)));
         if self.started_path.is_some() {
@@ -153,8 +157,8 @@ impl ModelStore {
         all
     }
 
-    /// The model of this name, with or without the tag `:latest`.
-    pub(crate) fn find(&self, name: &str) -> Option<LocalModel> {
+    /// The model of this name, with or without the tag `:latest`, without regard to settings of its own.
+    pub(crate) fn find_local(&self, name: &str) -> Option<LocalModel> {
         let bare = name.strip_suffix(LATEST).unwrap_or(name);
         let tagged = format!("{bare}{LATEST}");
         let exact = [name, bare, &tagged];
@@ -269,7 +273,7 @@ impl ModelStore {
 
     /// The source of a `LocalModel`'s weights; `None`: the started model.
     pub(crate) fn source_of(&self, weights: Option<&str>) -> ModelSource {
-        match weights {
+        let source = match weights {
             None => self.started.clone(),
             Some(BUILT_IN_WEIGHTS) => ModelSource::built_in(),
             Some(path) => {
@@ -279,7 +283,8 @@ impl ModelStore {
                     .unwrap_or_else(|| path.to_owned());
                 ModelSource::of_file(name, PathBuf::from(path))
             }
-        }
+        };
+        source.with_named(self.named_for_load(weights))
     }
 }
 

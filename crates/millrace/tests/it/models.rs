@@ -207,3 +207,36 @@ fn model_name_on_the_command_line() {
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && why.contains("three"), "{why}");
 }
+
+#[test]
+fn defaults_of_named_models_apply_to_requests() {
+    let folder = directory("named");
+    let named = json!({
+        "short": {"from": "one", "parameters": {"num_predict": 2, "min_tokens": 2}},
+        "millrace-mini": {"parameters": {"num_predict": 3, "min_tokens": 3}},
+    });
+    let serving = serving(&folder, &[("MILLRACE_MODELS_NAMED", &named.to_string())]);
+    for (model, own_limit, want) in [
+        (Some("short"), None, 2),
+        (Some("millrace-mini"), None, 3),
+        (None, None, 3),
+        (Some("short"), Some(4), 4),
+        (Some("one"), Some(5), 5),
+    ] {
+        let ask = json!({
+            "model": model, "prompt": "A", "max_tokens": own_limit, "min_tokens": own_limit, "temperature": 0,
+        });
+        let told = body(&serving.post("/v1/completions", &ask.to_string()));
+        assert_eq!(
+            told["usage"]["completion_tokens"], want,
+            "{model:?}: {told}"
+        );
+    }
+    let listed = body(&serving.get("/v1/models"));
+    let ids = listed["data"].as_array().unwrap().iter();
+    assert_eq!(
+        ids.filter(|model| model["id"] == "short").count(),
+        1,
+        "{listed}"
+    );
+}

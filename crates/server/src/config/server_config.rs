@@ -31,6 +31,8 @@ pub struct ServerConfig {
     pub origins: Origins,
     /// Whether the web page is served.
     pub page: bool,
+    /// What all paths begin with: empty, or a path without a slash at the end.
+    pub api_prefix: String,
     /// Open connections; one more is rejected with 503 and closed.
     pub connections_max: usize,
     /// Open connections of one address; one more is rejected with 429 and closed.
@@ -120,6 +122,7 @@ impl Default for ServerConfig {
             hosts: Vec::new(),
             origins: Origins::default(),
             page: true,
+            api_prefix: String::new(),
             connections_max: 4096,
             connections_per_ip_max: 1024,
             open_requests_max: 512,

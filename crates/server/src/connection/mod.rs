@@ -29,16 +29,16 @@ use crate::app::App;
 use crate::config::server_config::ServerConfig;
 use crate::connection::upgrade::Upgrade;
 use crate::metrics::CountedSocket;
-use crate::request::paths;
+use crate::request::paths::{self, PrefixPlace};
 use crate::response::error_response;
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Request, Response};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use buffered_stream::BufferedStream;
 use client_socket::ClientSocket;
 use futures_util::FutureExt;
 use gateway::streams::ResponseStream;
-use generate::error::ApiError;
+use generate::error::{ApiError, ErrorKind};
 use handover::{ClaimedStream, Handover, RequestFacts};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -65,6 +65,9 @@ const UNREAD: &str = "unread";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The request id header of Anthropic's API.
 const REQUEST_ID_PLAIN: HeaderName = HeaderName::from_static("request-id");
+
+/// For answers that say nothing about caches: they show a state.
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Time that a connection without a request yet is given when draining begins: the client, often a proxy with a
 /// connection per request, may have sent it already.
@@ -219,14 +222,21 @@ fn http_settings(config: &ServerConfig) -> http1::Builder {
 impl RequestService {
     async fn respond(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         self.handover.note_request();
-        paths::canonicalize(request.uri_mut());
-        let source = RequestOrigin::of(request.headers(), &self.app.config.now().origins);
+        let config = self.app.config.now();
+        let place = paths::enter_prefix(request.uri_mut(), &config.api_prefix);
+        let source = RequestOrigin::of(request.headers(), &config.origins);
         request.extensions_mut().insert(source.clone());
         let uri = request.uri().clone();
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let (facts, request) = RequestFacts::of_request(request);
-        let answered = AssertUnwindSafe(self.router.oneshot(request.map(Body::new)))
-            .catch_unwind()
-            .await;
+        let answered = match place {
+            PrefixPlace::Below => {
+                let answer = self.router.oneshot(request.map(Body::new));
+                AssertUnwindSafe(answer).catch_unwind().await
+            }
+            PrefixPlace::Root => Ok(Ok(to_root(&config.api_prefix))),
+            PrefixPlace::Outside => Ok(Ok(outside_prefix(uri.path(), &config.api_prefix))),
+        };
         let mut response = match answered {
             Ok(Ok(response)) => response,
             Err(_) => {
@@ -244,11 +254,32 @@ impl RequestService {
             response.headers_mut().insert(REQUEST_ID, id.clone());
             response.headers_mut().insert(REQUEST_ID_PLAIN, id);
         }
+        if is_read {
+            let caching = response.headers_mut().entry(header::CACHE_CONTROL);
+            caching.or_insert(NO_STORE);
+        }
         source.add_headers(&mut response);
-        let piece_bytes = self.app.config.now().connection_buffer_bytes;
+        let piece_bytes = config.connection_buffer_bytes;
         let buffers = &self.app.answer_buffers;
         Ok(self
             .send_buffer
             .prepare_response(response, buffers, piece_bytes))
     }
+}
+
+/// The redirection from the prefix to the prefix with a slash, by which the links of the page are relative.
+fn to_root(prefix: &str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    if let Ok(root) = HeaderValue::try_from(format!("{prefix}/")) {
+        response.headers_mut().insert(header::LOCATION, root);
+    }
+    response
+}
+
+/// The response to a request for a path that is not below the prefix.
+fn outside_prefix(path: &str, prefix: &str) -> Response<Body> {
+    let message = format!("unknown path: all paths begin with {prefix} (server.api_prefix)");
+    let error = ApiError::caller(ErrorKind::NotFound, "not_found", message);
+    error_response::for_path(path, &error)
 }

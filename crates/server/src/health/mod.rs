@@ -68,8 +68,11 @@ impl EngineLoad {
     }
 }
 
+/// Health details. 503 with llama.cpp's error while the first model is loaded, for clients that wait for 200.
 pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
-    let status = match lifecycle.stage() {
+    let stage = lifecycle.stage();
+    let is_loading = matches!(stage, ServerStage::Unloaded | ServerStage::Loading);
+    let status = match stage {
         ServerStage::Ready => "ok",
         other => other.name(),
     };
@@ -79,8 +82,16 @@ pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Resp
         status,
         model,
         engine,
+        error: is_loading.then_some(LoadingError {
+            code: StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+            message: "Loading model",
+            r#type: "unavailable_error",
+        }),
     };
-    Json(health).into_response()
+    match is_loading {
+        true => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
+        false => Json(health).into_response(),
+    }
 }
 
 /// The state of the server, and the load of the default model's engine.
@@ -90,6 +101,17 @@ pub(crate) struct Health<'a> {
     model: &'a str,
     /// Load of the default model's engine; `null` while the model is not loaded.
     engine: Option<EngineLoad>,
+    /// As llama.cpp's server has it while the model is loaded; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<LoadingError>,
+}
+
+/// The error of a server that loads its first model.
+#[derive(JsonSchema, Serialize)]
+struct LoadingError {
+    code: u16,
+    message: &'static str,
+    r#type: &'static str,
 }
 
 /// 200 whenever the process can answer.
@@ -138,7 +160,7 @@ struct LoadingReport {
     percent: u64,
     progress: LoadProgress,
     /// Path of the endpoint that streams the progress.
-    progress_url: &'static str,
+    progress_url: String,
 }
 
 pub(crate) async fn show_ready(
@@ -192,7 +214,7 @@ fn ready_response<T: Serialize>(
         (ServerStage::Loading, ModelState::Loading { progress, .. }) => Some(LoadingReport {
             percent: progress.percent(),
             progress: *progress,
-            progress_url: PROGRESS,
+            progress_url: format!("{}{PROGRESS}", config.now().api_prefix),
         }),
         _ => None,
     };

@@ -17,15 +17,20 @@ mod parameters;
 mod tests;
 
 use self::operations::OPERATIONS;
+use crate::config::live_config::LiveConfig;
+use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use std::sync::LazyLock;
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
 use wire::request_schema::REQUESTS;
 
 /// The description, as it is sent.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
+/// Where the server is, in the description.
+const SERVER: &str = r#""servers":[{"url":"/"}]"#;
 /// The page that shows it.
 const PAGE: &str = include_str!("page.html");
 /// Rights of the page: its own script and style, and to ask this server.
@@ -42,9 +47,14 @@ pub fn text() -> &'static str {
     &DOCUMENT
 }
 
-pub(crate) async fn description() -> Response {
+pub(crate) async fn description(State(config): State<Arc<LiveConfig>>) -> Response {
     let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], DOCUMENT.as_str()).into_response()
+    let config = config.now();
+    let document = match config.api_prefix.as_str() {
+        "" => Cow::Borrowed(DOCUMENT.as_str()),
+        prefix => Cow::Owned(DOCUMENT.replacen(SERVER, &SERVER.replace('/', prefix), 1)),
+    };
+    ([(header::CONTENT_TYPE, json)], document).into_response()
 }
 
 pub(crate) async fn page() -> Response {

@@ -13,6 +13,7 @@ use crate::routes::anthropic::MessageTokenCount;
 use crate::routes::cluster::ClusterReport;
 use crate::routes::completion_list::CompletionPage;
 use crate::routes::jobs::{JobGone, JobStatus, SubmittedJob};
+use crate::routes::llama_cpp::{Props, Slot};
 use crate::routes::lora::{LoraAdapter, ScalesSet};
 use crate::routes::mailbox::{AcknowledgedEvents, MailboxEvents, MailboxNotice};
 use crate::routes::ollama::models::{
@@ -153,11 +154,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/v1/webhooks/deliveries/{id}/redeliver", "Webhooks", "Deliver an event again", "", NONE, Json(202, of::<DeliveryDescription>)),
     ("get", "/lora-adapters", "Vocabulary", "List adapters (LoRA) and their default scales", "", NONE, Json(200, of::<Vec<LoraAdapter>>)),
     ("post", "/lora-adapters", "Vocabulary", "Set the default scales of adapters: the body is a list of id and scale", "", NONE, Json(200, of::<ScalesSet>)),
+    ("post", "/completion", "llama.cpp", "Create a completion of a prompt in llama.cpp's format", "LlamaCompletionRequest", GENERATES, Generation(Protocol::LlamaCompletion)),
     ("post", "/infill", "llama.cpp", "Fill the gap between two texts", "InfillRequest", GENERATES, Generation(Protocol::Infill)),
+    ("get", "/props", "llama.cpp", "Get properties of the model that the server was started with", "", NONE, Json(200, of::<Props>)),
+    ("get", "/slots", "llama.cpp", "List the slots of that model; those of the caller's choices with their progress", "", &["fail_on_no_slot"], Json(200, of::<Vec<Slot>>)),
     ("post", "/tokenize", "Vocabulary", "Tokenize text", "TokenizeRequest", NONE, Json(200, of::<Tokenized>)),
     ("post", "/detokenize", "Vocabulary", "Detokenize token ids", "DetokenizeRequest", NONE, Json(200, of::<Detokenized>)),
     ("post", "/apply-template", "Vocabulary", "Render the chat template for a conversation", "ApplyTemplateRequest", NONE, Json(200, of::<AppliedTemplate>)),
-    ("get", "/health", "Health", "Get health details", "", NONE, Json(200, of::<Health<'static>>)),
+    ("get", "/health", "Health", "Get health details; 503 while the model is loaded", "", NONE, Probe(of::<Health<'static>>)),
     ("get", "/health/liveness", "Health", "Liveness probe", "", NONE, Json(200, of::<Liveness>)),
     ("get", "/health/readiness", "Health", "Readiness probe", "", NONE, Probe(of::<Readiness>)),
     ("get", "/v1/ready", "Health", "Readiness, with a link to the loading progress", "", NONE, Probe(of::<ReadyState>)),

@@ -37,6 +37,7 @@ pub(super) fn all() -> Value {
         "item_limit": query("limit", number(wire::item_page::PAGE_MAX), "items per page"),
         "scope": query("scope", json!({"enum": ["instance", "cluster"]}), "cluster, the default of lists and of the feed: of all living gateways; instance: of the one that answers"),
         "metrics_scope": query("scope", json!({"enum": ["instance", "cluster"]}), "instance, the default; cluster: of all living instances, engines too"),
+        "fail_on_no_slot": query("fail_on_no_slot", flag(), "1: 503 where all slots are in use"),
         "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: newest first"),
         "oldest_first": query("order", json!({"enum": ["asc", "desc"]}), "asc, the default: oldest first"),
         "model": query("model", text(), "the model's name in the completion"),

@@ -36,19 +36,48 @@ const SUGGESTION_BYTES_MAX: usize = 128;
 /// Largest edit distance between an unknown path and a suggestion.
 const SUGGESTION_DISTANCE_MAX: usize = 3;
 
-/// Rewrites a request's target to the canonical path.
-pub(crate) fn canonicalize(uri: &mut Uri) {
-    let Cow::Owned(path) = canonical_path(uri.path()) else {
-        return;
+/// Where a path is, seen from the prefix of all paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PrefixPlace {
+    /// Below the prefix, or there is no prefix.
+    Below,
+    /// The prefix itself, without a slash at the end.
+    Root,
+    /// Elsewhere.
+    Outside,
+}
+
+/// Takes the prefix off a request's target, and rewrites the rest to the canonical path.
+pub(crate) fn enter_prefix(uri: &mut Uri, prefix: &str) -> PrefixPlace {
+    let rest = match uri.path().strip_prefix(prefix) {
+        Some("") if !prefix.is_empty() => return PrefixPlace::Root,
+        Some(rest) if prefix.is_empty() || rest.starts_with('/') => rest,
+        _ => return PrefixPlace::Outside,
     };
+    if !prefix.is_empty() {
+        let rest = rest.to_owned();
+        set_path(uri, &rest);
+    }
+    canonicalize(uri);
+    PrefixPlace::Below
+}
+
+fn set_path(uri: &mut Uri, path: &str) {
     let target = match uri.query() {
         Some(query) => format!("{path}?{query}"),
-        None => path,
+        None => path.to_owned(),
     };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = PathAndQuery::try_from(target).ok();
-    if let Ok(canonical) = Uri::from_parts(parts) {
-        *uri = canonical;
+    if let Ok(changed) = Uri::from_parts(parts) {
+        *uri = changed;
+    }
+}
+
+/// Rewrites a request's target to the canonical path.
+fn canonicalize(uri: &mut Uri) {
+    if let Cow::Owned(path) = canonical_path(uri.path()) {
+        set_path(uri, &path);
     }
 }
 
@@ -111,9 +140,11 @@ fn suggested_path(path: &str) -> Option<&'static str> {
     if path.len() > SUGGESTION_BYTES_MAX {
         return None;
     }
-    let known = || openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'));
+    if let Some(found) = nearest_path(path, 1) {
+        return Some(found);
+    }
     // A known path with a surplus prefix or suffix; the longest is the most specific.
-    let within = known()
+    let within = known_paths()
         .filter(|known| path.ends_with(known) || path.starts_with(known) && is_under(path, known));
     if let Some(found) = within.max_by_key(|known| known.len()) {
         return Some(found);
@@ -125,18 +156,26 @@ fn suggested_path(path: &str) -> Option<&'static str> {
             .is_some_and(|rest| rest.starts_with('/'));
         begins || known.ends_with(path)
     };
-    if let Some(found) = known().filter(more).min_by_key(|known| known.len()) {
+    if let Some(found) = known_paths().filter(more).min_by_key(|known| known.len()) {
         return Some(found);
     }
-    let near = known().map(|known| {
+    nearest_path(path, SUGGESTION_DISTANCE_MAX)
+}
+
+fn known_paths() -> impl Iterator<Item = &'static str> {
+    openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'))
+}
+
+/// The known path with the fewest changed characters, at most so many.
+fn nearest_path(path: &str, changes_max: usize) -> Option<&'static str> {
+    let near = known_paths().map(|known| {
         (
             edit_distance(without_prefix(path), without_prefix(known)),
             known,
         )
     });
-    let near = near.filter(|&(changes, known)| {
-        changes <= SUGGESTION_DISTANCE_MAX.min(without_prefix(known).len() / 3)
-    });
+    let near = near
+        .filter(|&(changes, known)| changes <= changes_max.min(without_prefix(known).len() / 3));
     near.min_by_key(|&(changes, _)| changes)
         .map(|(_, known)| known)
 }
@@ -149,7 +188,27 @@ fn without_prefix(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{canonicalize, not_found_message};
+    use super::{PrefixPlace, canonicalize, enter_prefix, not_found_message};
+
+    #[test]
+    fn prefix_is_taken_off_the_path() {
+        use PrefixPlace::{Below, Outside, Root};
+        for (path, prefix, want, rest) in [
+            ("/models?a=/x", "", Below, "/v1/models?a=/x"),
+            ("/", "", Below, "/"),
+            ("/x/models?a=b", "/x", Below, "/v1/models?a=b"),
+            ("/x/", "/x", Below, "/"),
+            ("/x", "/x", Root, "/x"),
+            ("/x?a=b", "/x", Root, "/x?a=b"),
+            ("/xy/v1/models", "/x", Outside, "/xy/v1/models"),
+            ("/v1/models", "/x", Outside, "/v1/models"),
+            ("/a/b/health", "/a/b", Below, "/health"),
+        ] {
+            let mut uri = path.parse().unwrap();
+            assert_eq!(enter_prefix(&mut uri, prefix), want, "{path}");
+            assert_eq!(uri.to_string(), rest, "{path}");
+        }
+    }
 
     #[test]
     fn path_variants_of_a_base_url_are_canonicalized() {
@@ -198,8 +257,8 @@ mod tests {
             ("/api", Some("/api/tags")),
             ("/v1/chat/completion", Some("/v1/chat/completions?")),
             ("/v1/chat", Some("/v1/chat/completions?")),
-            ("/v1/completion", Some("/v1/completions?")),
-            ("/completion", Some("/v1/completions?")),
+            ("/v1/completion", Some("/completion?")),
+            ("/v1/completionz", Some("/v1/completions?")),
             ("/embedding", Some("/v1/embeddings?")),
             ("/v1/embedding", Some("/v1/embeddings?")),
             ("/openai/v1/chat/completions", Some("/v1/chat/completions?")),

@@ -1,4 +1,4 @@
-//! `/v1/chat/completions`, `/v1/completions` and `/infill`.
+//! `/v1/chat/completions`, `/v1/completions`, and llama.cpp's `/completion` and `/infill`.
 
 use crate::request::extract::GenerationRequest;
 use crate::request::incoming_request::IncomingRequest;
@@ -21,6 +21,13 @@ pub(crate) async fn text_completion(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     generate(&responder, Protocol::Completion, request).await
+}
+
+pub(crate) async fn llama_completion(
+    State(responder): State<StreamResponder>,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    generate(&responder, Protocol::LlamaCompletion, request).await
 }
 
 pub(crate) async fn fill_gap(

@@ -7,6 +7,7 @@ pub(crate) mod completion_list;
 pub(crate) mod durable_streams;
 pub(crate) mod generation;
 pub(crate) mod jobs;
+pub(crate) mod llama_cpp;
 pub(crate) mod lora;
 pub(crate) mod mailbox;
 pub(crate) mod models;

@@ -123,6 +123,7 @@ fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
         params: GenerationParams {
             sampling: SamplingParams::default(),
             max_tokens: Some(tokens_max),
+            dry_sequence_breakers: Vec::new(),
             stops: Vec::new(),
             stop_token_ids: Vec::new(),
             ignore_eos: false,

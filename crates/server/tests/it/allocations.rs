@@ -22,7 +22,7 @@ const LAST: usize = 16;
 const STREAMS: usize = 4;
 
 /// How often each dialect's frames say this: once for each token.
-const MARKS: [(&str, &str); 9] = [
+const MARKS: [(&str, &str); 10] = [
     ("openai.chat", "\"delta\":{\"content\":"),
     ("openai.completions", "\"text\":"),
     ("native.job", "\"type\":\"token\""),
@@ -31,6 +31,7 @@ const MARKS: [(&str, &str); 9] = [
     ("ollama.chat", "\"done\":false"),
     ("ollama.generate", "\"done\":false"),
     ("ai-sdk.ui", "\"type\":\"text-delta\""),
+    ("llama.completion", "\"stop\":false"),
     ("llama.infill", "\"stop\":false"),
 ];
 

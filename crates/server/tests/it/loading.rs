@@ -50,10 +50,11 @@ fn loading_server_is_live_not_ready_and_reports_progress() {
     });
     assert_eq!(get(rig.addr, "/health/liveness").head.status, 200);
     let health = get(rig.addr, "/health");
-    assert_eq!(health.head.status, 200);
+    assert_eq!(health.head.status, 503);
+    let error = json!({"code": 503, "message": "Loading model", "type": "unavailable_error"});
     assert_eq!(
         health.json(),
-        json!({"status": "loading", "model": "fake", "engine": null})
+        json!({"status": "loading", "model": "fake", "engine": null, "error": error})
     );
     for (path, state) in [("/health/readiness", "status"), ("/v1/ready", "state")] {
         let reply = get(rig.addr, path);

@@ -5,7 +5,9 @@
 mod acknowledgements;
 mod admission;
 mod allocations;
+mod api_prefix;
 mod billing_line;
+mod caching;
 mod completions;
 mod control;
 mod crowds;
@@ -25,6 +27,7 @@ mod infill;
 mod jobs;
 mod lifecycle;
 mod limits;
+mod llama_cpp;
 mod loading;
 mod mailbox;
 mod malformed;

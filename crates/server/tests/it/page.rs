@@ -15,10 +15,8 @@ fn get(rig: &Rig, path: &str, fields: &str) -> Reply {
 
 /// The addresses of the files in the document.
 fn addresses(document: &str) -> Vec<String> {
-    let parts = document
-        .split('"')
-        .filter(|part| part.starts_with("/page/"));
-    parts.map(str::to_owned).collect()
+    let parts = document.split('"').filter(|part| part.starts_with("page/"));
+    parts.map(|part| format!("/{part}")).collect()
 }
 
 fn header<'a>(head: &'a Head, name: &str) -> &'a str {

@@ -91,6 +91,8 @@ pub(crate) fn unsupported_part(request: &RemoteRequest) -> Option<&'static str> 
         ("prompt_logprobs", *prompt_logprobs),
         ("top_logprobs", sampling.top_logprobs > 0),
         ("typical_p", sampling.typical_p < 1.0),
+        ("dry_multiplier", sampling.dry_multiplier > 0.0),
+        ("xtc_probability", sampling.xtc_probability > 0.0),
         (
             "control updates",
             *update != engine::RequestUpdate::default(),

@@ -3,7 +3,7 @@
 
 use super::{FieldRow, FieldTable, Treatment};
 
-const fn honored(name: &'static str) -> FieldRow {
+pub(super) const fn honored(name: &'static str) -> FieldRow {
     honored_but(name, "")
 }
 
@@ -13,12 +13,12 @@ const fn honored_but(name: &'static str, words: &'static str) -> FieldRow {
     FieldRow { name, treatment }
 }
 
-const fn no_effect(name: &'static str, reason: &'static str) -> FieldRow {
+pub(super) const fn no_effect(name: &'static str, reason: &'static str) -> FieldRow {
     let treatment = Treatment::NoEffect(reason);
     FieldRow { name, treatment }
 }
 
-const fn rejected(
+pub(super) const fn rejected(
     name: &'static str,
     accepted: &'static [&'static str],
     instead: &'static str,
@@ -27,7 +27,7 @@ const fn rejected(
     FieldRow { name, treatment }
 }
 
-const CACHES_ALONE: &str = "prefixes are always cached";
+pub(super) const CACHES_ALONE: &str = "prefixes are always cached";
 const ACCOUNTING: &str = "for the caller's own accounting";
 const NOT_BILLED: &str = "requests are not billed";
 const HINT: &str = "a hint about speed";
@@ -90,6 +90,7 @@ pub const CHAT: FieldTable = FieldTable {
         rejected("echo", &["false"], "use /v1/completions"),
         rejected("prompt_logprobs", &["0"], "use echo in /v1/completions"),
         honored("return_token_ids"),
+        honored("timings_per_token"),
         rejected("use_beam_search", &["false"], ""),
     ],
 };
@@ -126,6 +127,7 @@ pub const COMPLETIONS: FieldTable = FieldTable {
         rejected("prompt_embeds", &[], ""),
         rejected("prompt_logprobs", &["0"], "use echo and logprobs"),
         honored("return_token_ids"),
+        honored("timings_per_token"),
         rejected("use_beam_search", &["false"], ""),
     ],
 };
@@ -353,38 +355,5 @@ pub const JOBS: FieldTable = FieldTable {
             "use tool_choice",
         ),
         rejected("functions", &["[]"], "use tools"),
-    ],
-};
-
-/// llama.cpp's `/infill`.
-pub const INFILL: FieldTable = FieldTable {
-    rows: &[
-        no_effect("cache_prompt", CACHES_ALONE),
-        honored("frequency_penalty"),
-        no_effect("id_slot", "there are no slots"),
-        honored("ignore_eos"),
-        honored("input_extra"),
-        honored("input_prefix"),
-        honored("input_suffix"),
-        honored("json_schema"),
-        honored("logit_bias"),
-        honored("min_p"),
-        honored("model"),
-        honored("n_predict"),
-        rejected("n_probs", &["0"], "use logprobs in /v1/completions"),
-        honored("presence_penalty"),
-        honored("prompt"),
-        honored("repeat_last_n"),
-        honored("repeat_penalty"),
-        no_effect("response_fields", "all fields are returned"),
-        honored("return_tokens"),
-        no_effect("samplers", "the order of samplers is fixed"),
-        honored("seed"),
-        honored("stop"),
-        honored("stream"),
-        honored("temperature"),
-        honored("top_k"),
-        honored("top_p"),
-        honored("typical_p"),
     ],
 };

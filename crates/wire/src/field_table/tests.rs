@@ -3,7 +3,7 @@
 use super::*;
 use crate::anthropic::message_request;
 use crate::jobs::request;
-use crate::llama_cpp::infill_request;
+use crate::llama_cpp::{completion_request as llama_completion, infill_request};
 use crate::ollama::{chat_request as ollama_chat, generate_request as ollama_generate};
 use crate::openai::{chat_request, completion_request};
 use crate::request_parser::RequestParser;
@@ -54,6 +54,7 @@ fn cases() -> Vec<Case> {
         case("`POST /api/embed`", &OLLAMA_EMBED),
         case("`POST /api/embeddings`", &OLLAMA_EMBEDDINGS),
         case("`POST /v1/inference`, `POST /v1/jobs`", &JOBS),
+        case("`POST /completion`", &LLAMA_COMPLETION),
         case("`POST /infill`", &INFILL),
     ]
 }
@@ -73,6 +74,7 @@ fn parser(title: &str) -> (Value, Option<RequestParser>) {
         "POST /api/chat" => (json!({"messages": turn}), ollama_chat::parse),
         "POST /api/generate" => (json!({"prompt": "hi"}), ollama_generate::parse),
         "POST /v1/inference" => (json!({"prompt": "hi"}), request::parse),
+        "POST /completion" => (json!({"prompt": "a"}), llama_completion::parse),
         "POST /infill" => (
             json!({"input_prefix": "a", "input_suffix": "b"}),
             infill_request::parse,
@@ -107,13 +109,14 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         "input" | "stop" => json!("hi"),
         "messages" => json!([{"role": "user", "content": "hi"}]),
         "stop_sequences" | "include" | "betas" => json!(["x"]),
+        "grammar" => json!("start: \"a\""),
         "logit_bias" => json!({"7": 1}),
         "service_tier" => json!("auto"),
         "reasoning_effort" | "verbosity" => json!("low"),
         "tool_choice" if is_table(&MESSAGES) => json!({"type": "auto"}),
         "tool_choice" => json!("auto"),
         "truncation" => json!("disabled"),
-        "tools" | "fallbacks" | "input_extra" => json!([]),
+        "tools" | "fallbacks" | "input_extra" | "lora" => json!([]),
         "logprobs" if is_table(&COMPLETIONS) => json!(1),
         "logprobs"
         | "stream"
@@ -124,7 +127,10 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         | "raw"
         | "shift"
         | "truncate" => json!(true),
-        "background" | "return_token_ids" | "return_tokens" | "ignore_eos" => json!(true),
+        "background" | "return_token_ids" | "return_tokens" | "timings_per_token"
+        | "ignore_eos" => {
+            json!(true)
+        }
         "top_logprobs" => json!(0),
         "max_tokens"
         | "max_completion_tokens"
@@ -135,9 +141,13 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         | "best_of"
         | "top_k"
         | "n_predict"
+        | "n_probs"
         | "repeat_last_n" => json!(1),
         "temperature" | "top_p" | "min_p" | "typical_p" | "presence_penalty"
-        | "frequency_penalty" | "repeat_penalty" => json!(0.5),
+        | "frequency_penalty" | "repeat_penalty" | "dry_multiplier" | "xtc_probability"
+        | "xtc_threshold" => json!(0.5),
+        "dry_base" | "dry_allowed_length" | "dry_penalty_last_n" => json!(1),
+        "dry_sequence_breakers" => json!(["x"]),
         "keep_alive" => json!("5m"),
         "format" => json!("json"),
         "response_format" => json!({"type": "text"}),

@@ -2,22 +2,15 @@
 
 use crate::field_table;
 use crate::fields::{self, Fields, RawJson};
-use crate::ollama::request as ollama_request;
-use crate::openai::generation_fields;
+use crate::llama_cpp::generation_params::{parse_params, parse_stream_options};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::tool_definitions;
 use generate::error::ApiError;
-use generate::generation_options::{GenerationOptions, TokenLimit};
 use generate::infill_prompt::{
     FILE_NAME_BYTES_MAX, INFILL_FILES_MAX, InfillFile, InfillPrompt, RepositoryContext,
 };
-use generate::request::{GenerateRequest, GenerationParams, Prompt};
+use generate::request::{GenerateRequest, Prompt};
 
-/// Defaults of llama.cpp's server.
-const TEMPERATURE: f32 = 0.8;
-const TOP_K: u32 = 40;
-const TOP_P: f32 = 0.95;
-const MIN_P: f32 = 0.05;
 /// Name of a file without one, in llama.cpp.
 const FILE_NAME: &str = "tmp";
 /// Tokens of the context that other files leave for an answer of unlimited length.
@@ -36,11 +29,7 @@ pub(crate) fn parse(
     let begun = fields.string("prompt").unwrap_or_default().into_owned();
     let files = parse_files(&mut fields);
     let params = parse_params(&mut fields, context);
-    let mut stream_options = generation_fields::stream_options(&mut fields);
-    let return_tokens = fields.boolean("return_tokens").unwrap_or(false);
-    // The objects of a stream always have their ids.
-    stream_options.return_token_ids = stream_options.stream || return_tokens;
-    fields.integer("n", 1..=1);
+    let mut stream_options = parse_stream_options(&mut fields);
     tool_definitions::reject_tools(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::INFILL)?;
     let prompt = InfillPrompt {
@@ -67,29 +56,6 @@ fn required_text(fields: &mut Fields<'_>, name: &str) -> String {
         fields.reject(name, "is required");
     }
     text.unwrap_or_default().into_owned()
-}
-
-/// Parses the generation parameters under llama.cpp's names, and this server's own.
-fn parse_params(fields: &mut Fields<'_>, context: &ParseContext<'_>) -> GenerationParams {
-    let mut given = ollama_request::llama_options(fields, context.vocab_size);
-    // 0 only computes the prompt, in llama.cpp; here one token shows that it is done.
-    if let Some(tokens) = fields.integer("n_predict", -2..=i128::from(u32::MAX)) {
-        let limit = usize::try_from(tokens).ok().map(|tokens| tokens.max(1));
-        given.max_tokens = Some(limit.map_or(TokenLimit::Context, TokenLimit::Tokens));
-    }
-    context.defaults.note_problems(fields);
-    let params = given
-        .or(&context.defaults.options)
-        .or(&GenerationOptions {
-            temperature: Some(TEMPERATURE),
-            top_k: Some(TOP_K),
-            top_p: Some(TOP_P),
-            min_p: Some(MIN_P),
-            ..GenerationOptions::default()
-        })
-        .resolve();
-    generation_fields::check_min_tokens(fields, &params);
-    params
 }
 
 /// Parses `input_extra`: objects with a `text`, and perhaps a `filename`. Errors are recorded in `fields`.
@@ -211,7 +177,7 @@ mod tests {
                 "input_extra[0].filename",
             ),
             (json!({"n_predict": -3}), "n_predict"),
-            (json!({"n_probs": 2}), "n_probs"),
+            (json!({"n_probs": 21}), "n_probs"),
             (json!({"n": 2}), "n"),
             (json!({"tools": [{}]}), "tools"),
         ] {

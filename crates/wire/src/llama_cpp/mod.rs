@@ -1,8 +1,14 @@
-//! llama.cpp's own API: `/infill`, which fills a gap between two texts.
+//! llama.cpp's own API: `/completion`, which continues a prompt, and `/infill`, which fills a gap between two texts.
 //!
 //! A stream is a sequence of objects: those with `"stop": false` have text, and the one with `"stop": true` has none,
 //! and what is known at the end. Nothing follows it.
 
-pub(crate) mod infill_encoder;
-pub(crate) mod infill_object;
+pub(crate) mod completion_request;
+pub(crate) mod generation_params;
+pub mod generation_settings;
 pub(crate) mod infill_request;
+pub(crate) mod prompt_list;
+pub(crate) mod result_encoder;
+pub(crate) mod result_object;
+pub(crate) mod timings;
+pub(crate) mod token_probabilities;

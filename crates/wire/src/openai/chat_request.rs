@@ -24,6 +24,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let n = generation_fields::choice_count(&mut fields, 1);
     parse_logprobs(&mut fields, &mut params.sampling);
     stream_options.return_token_ids = fields.boolean("return_token_ids").unwrap_or(false);
+    stream_options.timings = fields.boolean("timings_per_token").unwrap_or(false);
     let stored_request = stored_completion::parse_store(&mut fields, &params);
     stream_options.ignored_fields = fields.finish_request(&field_table::CHAT)?;
     let request = GenerateRequest {

@@ -4,6 +4,7 @@ use crate::cursor::TerminalMarker;
 use crate::encoder::write_wait_comment;
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
+use crate::llama_cpp::timings::Timings;
 use crate::openai::error_response::ErrorBody;
 use crate::openai::finish_reason;
 use bytes::BytesMut;
@@ -43,6 +44,9 @@ pub(super) struct CompletionObject<'a, C> {
     /// Token counts; `null` or absent in chunks without token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<CompletionUsage>>,
+    /// Counts and times so far in llama.cpp's form, with `timings_per_token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timings: Option<Timings>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -101,6 +105,7 @@ impl ChunkWriter {
         out: &mut FrameWriter<'_>,
     ) {
         let stream_options = &self.source.meta().stream_options;
+        let timings = self.timings(usage);
         let usage = match (
             stream_options.continuous_usage,
             stream_options.include_usage,
@@ -112,6 +117,7 @@ impl ChunkWriter {
         let choices = [choice];
         let chunk = CompletionObject {
             prompt_token_ids: prompt,
+            timings,
             ..self.completion_object(self.chunk, &choices, usage)
         };
         out.write_frame(id, None, &chunk);
@@ -122,8 +128,12 @@ impl ChunkWriter {
         match event {
             // Also sent before an error, because clients stop reading at the error.
             Event::Usage { usage, .. } if self.source.meta().stream_options.include_usage => {
+                let timings = self.timings(*usage);
                 let usage = Some(Some(CompletionUsage::new(*usage)));
-                let chunk = self.completion_object::<()>(self.chunk, &[], usage);
+                let chunk = CompletionObject {
+                    timings,
+                    ..self.completion_object::<()>(self.chunk, &[], usage)
+                };
                 out.write_frame(FrameId::Terminal(TerminalMarker::Usage), None, &chunk);
             }
             Event::Finished { .. } => out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE),
@@ -147,9 +157,11 @@ impl ChunkWriter {
         usage: Usage,
         out: &mut BytesMut,
     ) {
+        let timings = self.timings(usage);
         let usage = Some(Some(CompletionUsage::new(usage)));
         let response = CompletionObject {
             prompt_token_ids: prompt,
+            timings,
             ..self.completion_object(self.collected, choices, usage)
         };
         json::write(&response, out);
@@ -171,7 +183,14 @@ impl ChunkWriter {
             choices,
             prompt_token_ids: None,
             usage,
+            timings: None,
         }
+    }
+
+    /// Counts and times so far, where the request asks for them.
+    fn timings(&self, usage: Usage) -> Option<Timings> {
+        let meta = self.source.meta();
+        (meta.stream_options.timings).then(|| Timings::of(meta.arrived, usage))
     }
 }
 

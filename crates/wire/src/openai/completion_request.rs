@@ -30,6 +30,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let n = generation_fields::choice_count(&mut fields, prompts.len());
     stream_options.echo = echo;
     stream_options.return_token_ids = fields.boolean("return_token_ids").unwrap_or(false);
+    stream_options.timings = fields.boolean("timings_per_token").unwrap_or(false);
     if let Some(top) = fields.integer("logprobs", 0..=TOP_LOGPROBS_MAX as i128) {
         params.sampling.logprobs = true;
         params.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);

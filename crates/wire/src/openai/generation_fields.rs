@@ -1,6 +1,6 @@
 //! Parsers of request fields that chat completions and completions share.
 
-use super::lora_field;
+use super::{dry_xtc_fields, lora_field};
 use crate::fields::bounds::{token_id, token_id_message};
 use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::request_parser::ParseContext;
@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Limit of `deadline_ms`: a day.
 pub const DEADLINE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+/// Bias of a token that is never sampled: more than any two logits differ by.
+const BIAS_NEVER: f32 = -1e6;
 /// Error message for an invalid `priority`.
 const PRIORITY_MESSAGE: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
 
@@ -170,7 +172,7 @@ fn sampling_options(fields: &mut Fields<'_>, vocab: usize) -> GenerationOptions 
         presence_penalty: fields.number("presence_penalty", -2.0..=2.0),
         frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0),
         logit_bias: logit_bias(fields, vocab),
-        ..GenerationOptions::default()
+        ..dry_xtc_fields::dry_xtc_options(fields)
     }
 }
 
@@ -245,8 +247,12 @@ fn stop_token_ids(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<u32>> {
     Some(ids)
 }
 
+/// Parses `logit_bias`: an object by token id, or llama.cpp's list of pairs.
 fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> {
     let raw = fields.raw("logit_bias")?;
+    if fields::json_type(raw) == JsonType::Array {
+        return logit_bias_pairs(fields, vocab);
+    }
     let map: Option<std::collections::BTreeMap<std::borrow::Cow<'_, str>, RawJson<'_>>> =
         if fields::json_type(raw) == JsonType::Object {
             fields::parse_value(raw)
@@ -285,6 +291,39 @@ fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> 
         }
     }
     Some(biases)
+}
+
+/// Parses a list of pairs of a token id and a bias; `false` is "never".
+fn logit_bias_pairs(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> {
+    let items = fields.array("logit_bias", LOGIT_BIAS_MAX)?;
+    let mut biases = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        let pair = fields::as_list(item, 2).unwrap_or_default();
+        let parsed = match pair.as_slice() {
+            [id, bias] => token_id(*id, vocab).zip(pair_bias(*bias)),
+            _ => None,
+        };
+        match parsed {
+            Some(pair) => biases.push(pair),
+            None => fields.reject(
+                format!("logit_bias[{i}]"),
+                format!(
+                    "must be a pair of a token id below {vocab} and a number from -100 to 100, or false for never"
+                ),
+            ),
+        }
+    }
+    Some(biases)
+}
+
+fn pair_bias(raw: RawJson<'_>) -> Option<f32> {
+    match fields::json_type(raw) {
+        JsonType::Bool => (raw.get() == "false").then_some(BIAS_NEVER),
+        JsonType::Number => {
+            fields::parse_value::<f32>(raw).filter(|bias| (-100.0..=100.0).contains(bias))
+        }
+        _ => None,
+    }
 }
 
 /// The priority from `priority`, else from `service_tier`; and whether a service tier was given.

@@ -170,7 +170,7 @@ impl Serialize for CompletionToken<'_> {
 }
 
 /// The bytes of a token; for a control token the bytes of its name.
-fn token_bytes(tokenizer: &Tokenizer, id: u32) -> &[u8] {
+pub(crate) fn token_bytes(tokenizer: &Tokenizer, id: u32) -> &[u8] {
     match tokenizer.bytes(id) {
         Some(bytes) if !bytes.is_empty() => bytes,
         _ => tokenizer.piece(id).unwrap_or_default().as_bytes(),

@@ -20,7 +20,7 @@ struct LoraItem<'a> {
 type RawNumber = serde_json::Number;
 
 /// Parses `lora`. Adapters that the list does not name are not used; an empty list is the model without adapters.
-pub(super) fn lora(fields: &mut Fields<'_>, adapters: &ModelAdapters) -> Option<Vec<AdapterUse>> {
+pub(crate) fn lora(fields: &mut Fields<'_>, adapters: &ModelAdapters) -> Option<Vec<AdapterUse>> {
     let items = fields.array("lora", ADAPTERS_MAX)?;
     let mut numbered = Vec::with_capacity(items.len());
     for (i, raw) in items.into_iter().enumerate() {

@@ -5,6 +5,7 @@ pub mod chat_request;
 pub(crate) mod chunk;
 pub(crate) mod completion_encoder;
 pub mod completion_request;
+mod dry_xtc_fields;
 pub mod error_response;
 pub mod finish_reason;
 pub mod generation_fields;

@@ -7,8 +7,8 @@ use crate::derived_model::ModelOptions;
 use crate::encoder::Encoder;
 use crate::framing::Framing;
 use crate::jobs::encoder::JobEncoder;
-use crate::llama_cpp::infill_encoder::{self, InfillEncoder};
-use crate::llama_cpp::infill_request;
+use crate::llama_cpp::result_encoder::{self, LlamaEncoder};
+use crate::llama_cpp::{completion_request, infill_request};
 use crate::ollama::encoder::{OllamaEncoder, TextField};
 use crate::openai::chat_encoder::ChatEncoder;
 use crate::openai::completion_encoder::CompletionEncoder;
@@ -192,13 +192,20 @@ pub(super) const AI_SDK_UI: ProtocolRow = ProtocolRow {
     ..CHAT
 };
 
+pub(super) const LLAMA_COMPLETION: ProtocolRow = ProtocolRow {
+    name: "llama.completion",
+    paths: &["/completion"],
+    parse: completion_request::parse,
+    reasoning: ReasoningRequestFields::ignored(&[]),
+    adds_model_system: false,
+    encoder: |source, _| Box::new(LlamaEncoder::new(source)),
+    schemas: result_encoder::SCHEMAS,
+    ..CHAT
+};
+
 pub(super) const INFILL: ProtocolRow = ProtocolRow {
     name: "llama.infill",
     paths: &["/infill"],
     parse: infill_request::parse,
-    reasoning: ReasoningRequestFields::ignored(&[]),
-    adds_model_system: false,
-    encoder: |source, _| Box::new(InfillEncoder::new(source)),
-    schemas: infill_encoder::SCHEMAS,
-    ..CHAT
+    ..LLAMA_COMPLETION
 };

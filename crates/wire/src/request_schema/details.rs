@@ -6,8 +6,8 @@ use crate::metadata::{METADATA_CHARS_MAX, METADATA_MAX, METADATA_NAME_CHARS_MAX}
 use engine::ADAPTER_SCALE_MAX;
 use generate::infill_prompt::{FILE_NAME_BYTES_MAX, INFILL_FILES_MAX};
 use generate::request::{
-    CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, LOGIT_BIAS_MAX, PARTS_MAX,
-    STOP_BYTES_MAX, STOPS_MAX, WEBHOOK_URL_BYTES_MAX,
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, DRY_BREAKER_BYTES_MAX,
+    LOGIT_BIAS_MAX, PARTS_MAX, STOP_BYTES_MAX, STOPS_MAX, WEBHOOK_URL_BYTES_MAX,
 };
 use serde_json::{Value, json};
 use text::CHOICES_IN_GRAMMAR_MAX;
@@ -31,6 +31,7 @@ details! {
         "stop": stop(),
         "logit_bias": logit_bias(),
         "stop_token_ids": json!({"items": token_id()}),
+        "dry_sequence_breakers": json!({"items": dry_breaker()}),
         "stream_options": stream_options(),
         "priority": priority(),
         "cache_salt": cache_salt(),
@@ -63,6 +64,9 @@ details! {
             "description": "ids of the answer so far, which another server has begun: the answer begins with them, and the rest is that of the same answer",
         }),
         "continue_choice": json!({"description": "number of the choice whose random numbers are used, as if it were one of several"}),
+    }
+    LLAMA_COMPLETION: {
+        "prompt": llama_prompt(),
     }
     INFILL: {
         "input_prefix": json!({"description": "the text before the gap"}),
@@ -206,11 +210,20 @@ fn stop() -> Value {
     })
 }
 
+fn dry_breaker() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": DRY_BREAKER_BYTES_MAX})
+}
+
 fn logit_bias() -> Value {
-    json!({
+    let bias = json!({"type": "number", "minimum": -100, "maximum": 100});
+    let object = json!({
         "type": "object", "maxProperties": LOGIT_BIAS_MAX, "propertyNames": {"pattern": "^[0-9]{1,9}$"},
-        "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
-    })
+        "additionalProperties": bias,
+    });
+    let pair = json!({
+        "type": "array", "prefixItems": [token_id(), {"anyOf": [bias, {"const": false}]}], "minItems": 2, "maxItems": 2,
+    });
+    json!({"anyOf": [object, {"type": "array", "items": pair, "maxItems": LOGIT_BIAS_MAX}]})
 }
 
 fn stream_options() -> Value {
@@ -308,6 +321,16 @@ fn prompts() -> Value {
     ]})
 }
 
+/// A text, token ids, or texts and token ids that make one prompt; or a list of one prompt.
+fn llama_prompt() -> Value {
+    let part = json!({"anyOf": [{"type": "string"}, token_id()]});
+    let parts = json!({"type": "array", "items": part});
+    json!({"anyOf": [
+        {"type": "string"}, parts,
+        {"type": "array", "items": parts, "minItems": 1, "maxItems": 1},
+    ]})
+}
+
 /// Texts or token ids to embed: one, or a list of at most `max`.
 fn inputs(max: usize) -> Value {
     let text = json!({"type": "string", "minLength": 1});
@@ -334,6 +357,7 @@ fn keep_alive() -> Value {
 fn ollama_options() -> Value {
     json!({"properties": {
         "stop": stop(), "logit_bias": logit_bias(), "stop_token_ids": {"items": token_id()},
+        "dry_sequence_breakers": {"items": dry_breaker()},
         "response_format": response_format(), "structured_outputs": structured_outputs(),
         "guided_json": json_schema(), "json_schema": json_schema(), "guided_regex": {"type": "string"},
         "guided_choice": choices(), "guided_grammar": grammar(), "grammar": grammar(),

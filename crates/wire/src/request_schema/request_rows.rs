@@ -40,7 +40,7 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 28] = [
+pub const REQUESTS: [RequestSchema; 29] = [
     RequestSchema {
         name: "ChatRequest",
         required: &["messages"],
@@ -106,6 +106,13 @@ pub const REQUESTS: [RequestSchema; 28] = [
         samples: &["{}", r#"{"messages": []}"#, r#"{"prompt": ""}"#],
         parse: |fields| jobs::request::parse(fields, &any_context()).map(drop),
         details: &[details::GENERATION, details::CHAT, details::JOB],
+        ..DEFAULT
+    },
+    RequestSchema {
+        name: "LlamaCompletionRequest",
+        required: &["prompt"],
+        parse: |fields| llama_cpp::completion_request::parse(fields, &any_context()).map(drop),
+        details: &[details::GENERATION, details::LLAMA_COMPLETION],
         ..DEFAULT
     },
     RequestSchema {

@@ -99,6 +99,8 @@ fn sampling(random: &mut Random, max_tokens: usize) -> SamplingParams {
         top_p: some(0.9, 1.0),
         min_p: some(0.05, 0.0),
         typical_p: some(0.9, 1.0),
+        dry_multiplier: some(0.8, 0.0),
+        xtc_probability: some(0.5, 0.0),
         repetition_penalty: some(1.2, 1.0),
         presence_penalty: some(0.5, 0.0),
         frequency_penalty: some(0.3, 0.0),

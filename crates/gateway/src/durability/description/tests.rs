@@ -4,7 +4,7 @@ mod hostile;
 mod samples;
 
 use super::*;
-use generate::request::GenerateRequest;
+use generate::request::{GenerateRequest, MixedPart};
 use proptest::prelude::*;
 use samples::{BODIES, described, full_description, parsed, with_prompts};
 use serde_json::{Map, json};
@@ -288,6 +288,9 @@ fn any_prompt() -> impl Strategy<Value = Prompt> {
     let plain = prop_oneof![
         ".*".prop_map(Prompt::Text),
         ids().prop_map(Prompt::Ids),
+        (".*", ids()).prop_map(|(text, ids)| {
+            Prompt::Mixed(vec![MixedPart::Text(text), MixedPart::Ids(ids)])
+        }),
         conversation,
     ];
     (plain, ids(), any::<bool>()).prop_map(|(prompt, context, continued)| match continued {

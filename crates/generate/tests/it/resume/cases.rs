@@ -94,6 +94,20 @@ pub(crate) fn params(sampling: SamplingParams, max_tokens: usize) -> GenerationP
     }
 }
 
+fn dry_and_xtc() -> GenerationParams {
+    let sampling = SamplingParams {
+        dry_multiplier: 0.5,
+        dry_allowed_length: 1,
+        xtc_probability: 0.5,
+        xtc_threshold: 0.05,
+        ..sampled()
+    };
+    GenerationParams {
+        dry_sequence_breakers: vec!["x".to_owned(), "ST".to_owned()],
+        ..params(sampling, 20)
+    }
+}
+
 pub(crate) fn plain(label: &'static str, params: GenerationParams) -> Case {
     Case {
         label,
@@ -153,6 +167,11 @@ pub(crate) fn sampled_cases() -> Vec<Case> {
             engine: speculating,
             script: "abcabcabcabcabc",
             ..plain("speculation", params(sampled(), 20))
+        },
+        Case {
+            n: 2,
+            script: "abcabcabcabcabc",
+            ..plain("DRY and XTC", dry_and_xtc())
         },
         Case {
             n: 2,

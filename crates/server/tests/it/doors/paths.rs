@@ -75,7 +75,7 @@ fn unknown_path_error_names_the_similar_path() {
             "/openai/v1/chat/completions",
             "did you mean /v1/chat/completions?",
         ),
-        ("/completion", "did you mean /v1/completions?"),
+        ("/completio", "did you mean /completion?"),
         ("/v1/images/generations", "GET /docs lists all paths"),
     ] {
         let reply = post(rig.addr, path, &ask());

@@ -20,7 +20,7 @@ pub(crate) struct Dialect {
 }
 
 /// All there are.
-pub(crate) static DIALECTS: [Dialect; 9] = [
+pub(crate) static DIALECTS: [Dialect; 10] = [
     Dialect {
         name: "ai-sdk.ui",
         path: "/v1/ai-sdk/chat",
@@ -93,6 +93,19 @@ pub(crate) static DIALECTS: [Dialect; 9] = [
         },
         piece: "\"response\":\"hel",
         logprobs: Some(logprobs_of_ollama),
+        several: false,
+        counts: false,
+    },
+    Dialect {
+        name: "llama.completion",
+        path: "/completion",
+        shape: |body| {
+            into_prompt(body);
+            rename(body, "max_tokens", "n_predict");
+            body["top_k"] = json!(0);
+        },
+        piece: "\"content\":\"hel",
+        logprobs: Some(|body| body["n_probs"] = json!(1)),
         several: false,
         counts: false,
     },

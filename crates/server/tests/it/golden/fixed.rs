@@ -1,9 +1,10 @@
-//! Ids, times and odds made equal.
+//! Ids, times, seeds and odds made equal.
 
 /// Digits of an id, at least.
 const ID_DIGITS_MIN: usize = 24;
-/// Numbers that are times.
-const TIMES: [&str; 8] = [
+/// Numbers that are times or random seeds.
+const TIMES: [&str; 9] = [
+    "\"seed\":",
     "\"created\":",
     "\"created_at\":",
     "_duration\":",

@@ -135,6 +135,9 @@ fn recorded_end_of_a_lost_stream_is_not_told() {
         at_unix_us: std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64,
     });
     let restarted = copied.start(fake(), kept());
+    wait_until("the stream is recovered", || {
+        restarted.describe(&id)["state"] == "ended"
+    });
     let described = restarted.describe(&id);
     assert_eq!(described["choices"][0]["end"], "lost", "{described}");
     assert_eq!(described["completion_tokens"], 5, "{described}");

@@ -204,10 +204,10 @@ const AI_SDK_UI: Dialect = Dialect {
     ..CHAT
 };
 
-const INFILL: Dialect = Dialect {
-    name: "llama.infill",
-    path: "/infill",
-    prompt: infill::prompt,
+const LLAMA_COMPLETION: Dialect = Dialect {
+    name: "llama.completion",
+    path: "/completion",
+    prompt: |body, text| body["prompt"] = json!(text),
     shape: |body| {
         if let Some(schema) = take_schema(body) {
             body["json_schema"] = schema;
@@ -218,9 +218,16 @@ const INFILL: Dialect = Dialect {
     whole: infill::whole,
     closes: Closes::Never,
     counts_errors: false,
-    streamed: |fate| infill_end(fate).1,
-    answered: infill_end,
+    streamed: |fate| llama_end(fate).1,
+    answered: llama_end,
     ..CHAT
+};
+
+const INFILL: Dialect = Dialect {
+    name: "llama.infill",
+    path: "/infill",
+    prompt: infill::prompt,
+    ..LLAMA_COMPLETION
 };
 
 /// Removes and returns the JSON schema of the response format; the field depends on the protocol.
@@ -255,7 +262,7 @@ fn into_options(body: &mut Value) {
 }
 
 /// Wire protocols in which a request with the same text has the same answer.
-pub(crate) static DIALECTS: [Dialect; 8] = [
+pub(crate) static DIALECTS: [Dialect; 9] = [
     CHAT,
     COMPLETIONS,
     JOB,
@@ -264,9 +271,10 @@ pub(crate) static DIALECTS: [Dialect; 8] = [
     OLLAMA_CHAT,
     OLLAMA_GENERATE,
     AI_SDK_UI,
+    LLAMA_COMPLETION,
 ];
 /// All wire protocols: the prompt of a gap has tokens that the others do not have.
-pub(crate) static ALL_DIALECTS: [Dialect; 9] = [
+pub(crate) static ALL_DIALECTS: [Dialect; 10] = [
     CHAT,
     COMPLETIONS,
     JOB,
@@ -275,6 +283,7 @@ pub(crate) static ALL_DIALECTS: [Dialect; 9] = [
     OLLAMA_CHAT,
     OLLAMA_GENERATE,
     AI_SDK_UI,
+    LLAMA_COMPLETION,
     INFILL,
 ];
 /// The jobs API, whose streams run without a client.
@@ -302,7 +311,7 @@ fn openai(fate: Fate) -> (u16, Words) {
     }
 }
 
-fn infill_end(fate: Fate) -> (u16, Words) {
+fn llama_end(fate: Fate) -> (u16, Words) {
     use Words::End;
     match (fate, openai(fate)) {
         (Fate::Eos, _) => (200, End("eos")),

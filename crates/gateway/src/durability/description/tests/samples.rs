@@ -4,7 +4,7 @@ use super::super::*;
 use bytes::Bytes;
 use generate::adapters::AdapterUse;
 use generate::error::ApiError;
-use generate::request::{BestOf, GenerateRequest, IgnoredFields, PromptPiece};
+use generate::request::{BestOf, GenerateRequest, IgnoredFields, MixedPart, PromptPiece};
 use generate::response_format::ResponseFormat;
 use generate::tools::ToolCalling;
 use serde_json::{Map, json};
@@ -62,6 +62,10 @@ pub(super) const BODIES: &[(Protocol, &str)] = &[
     (
         Protocol::OllamaGenerate,
         r#"{"model":"m","prompt":"x","context":[1,2,3],"template":"{{ .System }}{{ .Prompt }}","system":"s","options":{"seed":3}}"#,
+    ),
+    (
+        Protocol::LlamaCompletion,
+        r#"{"model":"m","prompt":["a",5,6,"b"],"n_predict":3,"n_probs":2,"logit_bias":[[5,false]],"timings_per_token":true,"stream":true}"#,
     ),
     (
         Protocol::Infill,
@@ -167,6 +171,13 @@ fn full_params() -> GenerationParams {
             presence_penalty: -0.5,
             frequency_penalty: 0.1,
             penalty_window: 128,
+            dry_multiplier: 0.75,
+            dry_base: 1.5,
+            dry_allowed_length: 3,
+            dry_window: 64,
+            dry_breakers: engine::DryBreakers::default(),
+            xtc_probability: 0.25,
+            xtc_threshold: 0.125,
             logit_bias: vec![(5, -1.5), (7, 100.0)],
             seed: 0,
             min_tokens: 1,
@@ -176,6 +187,7 @@ fn full_params() -> GenerationParams {
             top_logprobs: 3,
         },
         max_tokens: Some(16),
+        dry_sequence_breakers: vec!["\n".to_owned()],
         stops: vec!["\u{20AC}\"\n".to_owned()],
         stop_token_ids: vec![4, 5],
         ignore_eos: true,
@@ -226,6 +238,7 @@ fn full_options() -> StreamOptions {
         ignored_fields: IgnoredFields::new("user, x"),
         cache_salt: Some("s".into()),
         return_token_ids: true,
+        timings: true,
     }
 }
 
@@ -253,5 +266,9 @@ fn all_prompts() -> Vec<Prompt> {
         ]),
         Prompt::Text("t".to_owned()),
         Prompt::Ids(vec![3]),
+        Prompt::Mixed(vec![
+            MixedPart::Text("a".to_owned()),
+            MixedPart::Ids(vec![4]),
+        ]),
     ]
 }

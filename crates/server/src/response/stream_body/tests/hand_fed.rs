@@ -2,7 +2,7 @@
 
 use crate::response::stream_body::StreamBody;
 use engine::fake::{FakeConfig, FakeModel};
-use engine::{Account, Engine, EngineConfig, Token, TopLogprob};
+use engine::{Account, Engine, EngineConfig, SamplingParams, Token, TopLogprob};
 use futures_util::FutureExt;
 use gateway::admission::{
     AdaptiveLimits, Admission, AdmissionBounds, AdmissionRequest, Permit, Priority, QueueLimits,
@@ -172,6 +172,8 @@ pub(crate) fn meta(
         stream_options: stream_options.clone(),
         prompts: 1,
         choices,
+        sampling: SamplingParams::default(),
+        max_tokens: None,
         stops: stops.iter().map(|&stop| stop.to_owned()).collect(),
         logprobs: top_n > 0,
         top_n,

@@ -61,6 +61,11 @@ pub(super) const ROUTES: &[Route] = &[
         r#"{"prompt": "hi", "max_tokens": 2, "stream": false, "temperature": 1, "metadata": {}}"#,
     ),
     route(
+        "/completion",
+        r#"{"prompt": ["hi", 97], "n_predict": 2, "stream": false, "stop": ["x"], "return_tokens": true, "n_probs": 1,
+            "logit_bias": [[97, 1]], "timings_per_token": false}"#,
+    ),
+    route(
         "/infill",
         r#"{"input_prefix": "hi", "input_suffix": "x", "prompt": "a", "input_extra": [{"filename": "f", "text": "b"}],
             "n_predict": 2, "stream": false, "stop": ["x"], "return_tokens": true}"#,

@@ -1,13 +1,13 @@
-//! The encoder of `POST /infill`.
+//! The encoder of `POST /completion` and `POST /infill`.
 
-use super::infill_object::{
-    GenerationSettings, InfillResult, InfillText, InfillTimings, stop_type,
-};
+use super::generation_settings::GenerationSettings;
+use super::result_object::{ResultObject, TextObject, stop_type};
+use super::timings::Timings;
+use super::token_probabilities::TokenProbabilities;
 use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
-use crate::ollama::response_line::request_durations;
 use crate::openai::error_response::ErrorBody;
 use crate::openai::finish_reason;
 use crate::openai::token_ids::{TokenIds, all_ids, prompt_ids};
@@ -22,24 +22,24 @@ use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
 
-/// Schemas of `/infill`.
+/// Schemas of `/completion` and `/infill`.
 pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
-    collected: schema::of::<InfillResult<'static>>,
-    event: infill_event,
+    collected: schema::of::<ResultObject<'static>>,
+    event: llama_event,
     error: schema::of::<ErrorBody<'static>>,
 };
 
-fn infill_event(generator: &mut SchemaGenerator) -> Schema {
+fn llama_event(generator: &mut SchemaGenerator) -> Schema {
     schema::any_of([
-        schema::of::<InfillText<'static>>(generator),
-        schema::of::<InfillResult<'static>>(generator),
+        schema::of::<TextObject<'static>>(generator),
+        schema::of::<ResultObject<'static>>(generator),
         schema::of::<ErrorBody<'static>>(generator),
     ])
 }
 
 /// The encoder of one answer. A stream of another protocol may have several choices, which `index` names; its
 /// reasoning and its tool calls have no place here.
-pub(crate) struct InfillEncoder {
+pub(crate) struct LlamaEncoder {
     source: Arc<StreamSource>,
     /// `None`: no ids of tokens are returned.
     ids: Option<TokenIds>,
@@ -56,9 +56,10 @@ struct EndedChoice<'a> {
     end: End,
     usage: Usage,
     predicted: u64,
+    probabilities: Option<TokenProbabilities<'a>>,
 }
 
-impl InfillEncoder {
+impl LlamaEncoder {
     /// An encoder of this stream.
     pub(crate) fn new(source: &Arc<StreamSource>) -> Self {
         Self {
@@ -77,12 +78,12 @@ impl InfillEncoder {
     fn write_text(&mut self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
         let at = &delta.origin;
         self.note_text(delta);
-        let told = at.first + at.tokens;
+        let (told, meta) = (at.first + at.tokens, self.source.meta());
         let tokens = match &mut self.ids {
             Some(ids) => ids.new_ids(&self.source, at.choice, told),
             None => &[],
         };
-        let object = InfillText {
+        let object = TextObject {
             index: at.choice,
             content: delta.text,
             tokens,
@@ -90,6 +91,8 @@ impl InfillEncoder {
             id_slot: 0,
             tokens_predicted: told,
             tokens_evaluated: at.usage.prompt_tokens,
+            timings: (meta.stream_options.timings).then(|| Timings::of(meta.arrived, at.usage)),
+            completion_probabilities: meta.logprobs.then_some(TokenProbabilities(at.logprobs)),
         };
         out.write_frame(FrameId::Position, None, &object);
     }
@@ -98,13 +101,12 @@ impl InfillEncoder {
     fn with_result<T>(
         &self,
         choice: &EndedChoice<'_>,
-        write: impl FnOnce(&InfillResult<'_>) -> T,
+        write: impl FnOnce(&ResultObject<'_>) -> T,
     ) -> T {
         let (meta, usage) = (self.source.meta(), choice.usage);
-        let times = request_durations(meta.arrived, usage);
         let (stop_type, stopping_word) = stop_type(choice.end, &meta.stops);
         let prompt = self.prompt_text(choice.index);
-        write(&InfillResult {
+        write(&ResultObject {
             index: choice.index,
             content: choice.content,
             tokens: choice.tokens,
@@ -113,17 +115,15 @@ impl InfillEncoder {
             model: &meta.model,
             tokens_predicted: choice.predicted,
             tokens_evaluated: usage.prompt_tokens,
-            generation_settings: GenerationSettings {
-                stop: &meta.stops,
-                stream: meta.stream_options.stream,
-            },
+            generation_settings: GenerationSettings::of(meta),
             prompt: &prompt,
             has_new_line: choice.has_new_line,
             truncated: false,
             stop_type,
             stopping_word,
             tokens_cached: usage.prompt_tokens + usage.completion_tokens,
-            timings: InfillTimings::new(usage, times.prompt, times.answer),
+            timings: Timings::of(meta.arrived, usage),
+            completion_probabilities: choice.probabilities,
         })
     }
 
@@ -142,7 +142,7 @@ impl InfillEncoder {
     }
 }
 
-impl Encoder for InfillEncoder {
+impl Encoder for LlamaEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
             Event::Delta(delta) if delta.kind == DeltaKind::Text => self.write_text(delta, out),
@@ -161,6 +161,7 @@ impl Encoder for InfillEncoder {
                     end: *end,
                     usage: *usage,
                     predicted: *tokens,
+                    probabilities: None,
                 };
                 self.with_result(&ended, |result| {
                     out.write_frame(FrameId::Position, None, result);
@@ -191,11 +192,11 @@ impl Encoder for InfillEncoder {
     fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
-        _tokenizer: &Tokenizer,
+        tokenizer: &Tokenizer,
         usage: Usage,
         out: &mut BytesMut,
     ) {
-        // A request of this protocol has one choice.
+        // A request of these protocols has one choice.
         let Some(answer) = answers.first() else {
             return;
         };
@@ -209,6 +210,8 @@ impl Encoder for InfillEncoder {
             end: answer.end.unwrap_or(End::Lost),
             usage,
             predicted: usage.completion_tokens,
+            probabilities: (self.source.meta().logprobs)
+                .then(|| TokenProbabilities(answer.logprobs(tokenizer))),
         };
         self.with_result(&ended, |result| json::write(result, out));
     }

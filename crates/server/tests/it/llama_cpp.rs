@@ -1,0 +1,195 @@
+//! llama.cpp's own routes: `/completion`, `/props`, `/slots`; and its timings in OpenAI's format.
+
+use crate::support::client::{Client, get, post};
+use crate::support::named::{RESUMABLE, send};
+use crate::support::{Rig, config, fake, sse, wait_until};
+use serde_json::{Value, json};
+
+const COMPLETION: &str = "/completion";
+
+fn body(over: &Value) -> Value {
+    let mut body = json!({"prompt": "ab", "n_predict": 5, "ignore_eos": true, "seed": 3});
+    for (name, value) in over.as_object().expect("fields") {
+        body[name] = value.clone();
+    }
+    body
+}
+
+#[test]
+fn completion_has_the_members_of_llama_cpp() {
+    let rig = Rig::start();
+    let whole = post(rig.addr, COMPLETION, &body(&json!({"return_tokens": true}))).json();
+    let tokens = whole["tokens"].as_array().expect("ids").len();
+    let facts = [
+        "stop",
+        "stop_type",
+        "tokens_predicted",
+        "tokens_evaluated",
+        "truncated",
+    ];
+    let facts = facts.map(|name| whole[name].clone());
+    let want = [
+        json!(true),
+        json!("limit"),
+        json!(5),
+        json!(2),
+        json!(false),
+    ];
+    assert_eq!((facts, tokens), (want, 5), "{whole}");
+    assert_eq!(whole["prompt"], "ab");
+    let settings = &whole["generation_settings"];
+    for (name, want) in [
+        ("seed", json!(3)),
+        ("top_k", json!(40)),
+        ("n_predict", json!(5)),
+        ("ignore_eos", json!(true)),
+        ("stream", json!(false)),
+    ] {
+        assert_eq!(settings[name], want, "{name}");
+    }
+    let streamed = post(
+        rig.addr,
+        COMPLETION,
+        &body(&json!({"stream": true, "timings_per_token": true})),
+    );
+    let frames = sse::frames(&streamed.body);
+    let objects: Vec<Value> = frames
+        .iter()
+        .map(|frame| serde_json::from_str(&frame.data).expect("JSON"))
+        .collect();
+    let text: String = objects
+        .iter()
+        .map(|object| object["content"].as_str().expect("text"))
+        .collect();
+    assert_eq!(json!(text), whole["content"]);
+    let predicted = objects
+        .iter()
+        .map(|object| object["timings"]["predicted_n"].as_u64().expect("a count"));
+    assert!(predicted.is_sorted(), "{}", streamed.body);
+}
+
+#[test]
+fn prompt_of_texts_and_ids_is_one_prompt() {
+    let rig = Rig::start();
+    let told = |prompt: Value| {
+        let over = json!({"prompt": prompt, "return_tokens": true});
+        post(rig.addr, COMPLETION, &body(&over)).json()
+    };
+    let text = told(json!("abc"));
+    for prompt in [
+        json!(["a", 98, "c"]),
+        json!([97, "bc"]),
+        json!([97, 98, 99]),
+        json!([[97, 98, 99]]),
+    ] {
+        let other = told(prompt.clone());
+        assert_eq!(other["prompt"], text["prompt"], "{prompt}");
+        assert_eq!(other["content"], text["content"], "{prompt}");
+    }
+    // A name of a control token in a text is that token.
+    assert_eq!(told(json!(["<|bos|>", 97]))["tokens_evaluated"], 2);
+}
+
+#[test]
+fn probabilities_have_ids() {
+    let rig = Rig::start();
+    let whole = post(
+        rig.addr,
+        COMPLETION,
+        &body(&json!({"n_probs": 2, "return_tokens": true})),
+    )
+    .json();
+    let listed = whole["completion_probabilities"]
+        .as_array()
+        .expect("a list");
+    let ids: Vec<&Value> = listed.iter().map(|token| &token["id"]).collect();
+    let tokens = whole["tokens"].as_array().expect("ids");
+    assert_eq!(ids, tokens.iter().collect::<Vec<_>>());
+    for token in listed {
+        let top = token["top_logprobs"].as_array().expect("a list");
+        let sorted = top
+            .iter()
+            .map(|top| -top["logprob"].as_f64().expect("a number"));
+        assert!(top.len() == 2 && sorted.is_sorted(), "{token}");
+    }
+}
+
+#[test]
+fn chat_has_timings_where_asked() {
+    let rig = Rig::start();
+    let path = "/v1/chat/completions";
+    let mut chat = json!({
+        "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "ignore_eos": true,
+    });
+    assert!(post(rig.addr, path, &chat).json()["timings"].is_null());
+    chat["timings_per_token"] = json!(true);
+    let whole = post(rig.addr, path, &chat).json();
+    assert_eq!(whole["timings"]["predicted_n"], 3, "{whole}");
+    chat["stream"] = json!(true);
+    let streamed = post(rig.addr, path, &chat);
+    let frames = sse::frames(&streamed.body);
+    let last = frames
+        .iter()
+        .rev()
+        .find(|frame| frame.data.starts_with('{'));
+    let last: Value = serde_json::from_str(&last.expect("chunks").data).expect("JSON");
+    assert_eq!(last["timings"]["predicted_n"], 3, "{last}");
+}
+
+#[test]
+fn props_describe_the_model() {
+    let rig = Rig::start();
+    let props = get(rig.addr, "/props").json();
+    assert_eq!(props["model_alias"], "fake");
+    assert!(
+        props["total_slots"].as_u64().is_some_and(|slots| slots > 0),
+        "{props}"
+    );
+    let defaults = &props["default_generation_settings"];
+    let context = get(rig.addr, "/v1/models").json()["data"][0]["max_model_len"].clone();
+    assert_eq!(defaults["n_ctx"], context);
+    assert_eq!(defaults["params"]["top_k"], 40);
+    assert_eq!(
+        props["modalities"],
+        json!({"vision": false, "audio": false})
+    );
+}
+
+#[test]
+fn slots_show_the_caller_s_choices() {
+    let rig = Rig::gated(fake(), config());
+    let slots = || {
+        get(rig.addr, "/slots")
+            .json()
+            .as_array()
+            .cloned()
+            .expect("a list")
+    };
+    assert!(slots().iter().all(|slot| slot["is_processing"] == false));
+    let request = body(&json!({"stream": true, "n_predict": 9, "prompt": "a secret"}));
+    let mut client: Client = send(&rig, "POST", COMPLETION, RESUMABLE, &request);
+    rig.gate.allow(3);
+    let head = client.head();
+    let id = head.get("x-stream-id").expect("an id").to_owned();
+    wait_until("some tokens are there", || {
+        slots()[0]["next_token"][0]["n_decoded"].as_u64() > Some(1)
+    });
+    let all = slots();
+    assert_eq!(
+        (&all[0]["is_processing"], &all[0]["id_task"]),
+        (&json!(true), &json!(id))
+    );
+    let next = &all[0]["next_token"][0];
+    let counts = ["n_decoded", "n_remain"].map(|name| next[name].as_u64().expect("a count"));
+    assert_eq!(counts[0] + counts[1], 9);
+    assert_eq!(all[0]["params"]["n_predict"], 9);
+    assert!(
+        !serde_json::to_string(&all)
+            .expect("JSON")
+            .contains("secret")
+    );
+    assert!(all[1..].iter().all(|slot| slot["is_processing"] == false));
+    rig.gate.open();
+    client.rest(&head);
+    wait_until("the slot is free", || slots()[0]["is_processing"] == false);
+}

@@ -1,0 +1,106 @@
+//! The rows of llama.cpp's routes. Source: the documentation of its server.
+
+use super::FieldTable;
+use super::rows::{CACHES_ALONE, honored, no_effect, rejected};
+
+const NO_SLOTS: &str = "there are no slots";
+const NO_MIROSTAT: &str = "mirostat is not supported";
+const ALL_FIELDS: &str = "all fields are returned";
+const FIXED_ORDER: &str = "the order of samplers is fixed";
+
+/// llama.cpp's `/completion`.
+pub const LLAMA_COMPLETION: FieldTable = FieldTable {
+    rows: &[
+        no_effect("cache_prompt", CACHES_ALONE),
+        honored("dry_allowed_length"),
+        honored("dry_base"),
+        honored("dry_multiplier"),
+        honored("dry_penalty_last_n"),
+        honored("dry_sequence_breakers"),
+        no_effect("dynatemp_exponent", "dynatemp_range is not supported"),
+        rejected("dynatemp_range", &["0", "0.0"], ""),
+        honored("frequency_penalty"),
+        honored("grammar"),
+        no_effect("id_slot", NO_SLOTS),
+        honored("ignore_eos"),
+        honored("json_schema"),
+        honored("logit_bias"),
+        honored("lora"),
+        rejected("min_keep", &["0"], ""),
+        honored("min_p"),
+        rejected("mirostat", &["0"], "use temperature, top_p and min_p"),
+        no_effect("mirostat_eta", NO_MIROSTAT),
+        no_effect("mirostat_tau", NO_MIROSTAT),
+        honored("model"),
+        rejected("n_indent", &["0"], ""),
+        no_effect("n_keep", "an answer ends where the context does"),
+        honored("n_predict"),
+        honored("n_probs"),
+        rejected(
+            "post_sampling_probs",
+            &["false"],
+            "n_probs gives the probabilities before sampling",
+        ),
+        honored("presence_penalty"),
+        honored("prompt"),
+        honored("repeat_last_n"),
+        honored("repeat_penalty"),
+        no_effect("response_fields", ALL_FIELDS),
+        no_effect("return_progress", "/v1/streams shows the progress"),
+        honored("return_tokens"),
+        no_effect("samplers", FIXED_ORDER),
+        honored("seed"),
+        honored("stop"),
+        honored("stream"),
+        rejected("t_max_predict_ms", &["0", "-1"], "use deadline_ms"),
+        honored("temperature"),
+        honored("timings_per_token"),
+        honored("top_k"),
+        rejected("top_n_sigma", &["-1", "-1.0", "0", "0.0"], "use min_p"),
+        honored("top_p"),
+        honored("typical_p"),
+        honored("xtc_probability"),
+        honored("xtc_threshold"),
+    ],
+};
+
+/// llama.cpp's `/infill`.
+pub const INFILL: FieldTable = FieldTable {
+    rows: &[
+        no_effect("cache_prompt", CACHES_ALONE),
+        honored("dry_allowed_length"),
+        honored("dry_base"),
+        honored("dry_multiplier"),
+        honored("dry_penalty_last_n"),
+        honored("dry_sequence_breakers"),
+        honored("frequency_penalty"),
+        no_effect("id_slot", NO_SLOTS),
+        honored("ignore_eos"),
+        honored("input_extra"),
+        honored("input_prefix"),
+        honored("input_suffix"),
+        honored("json_schema"),
+        honored("logit_bias"),
+        honored("lora"),
+        honored("min_p"),
+        honored("model"),
+        honored("n_predict"),
+        honored("n_probs"),
+        honored("presence_penalty"),
+        honored("prompt"),
+        honored("repeat_last_n"),
+        honored("repeat_penalty"),
+        no_effect("response_fields", ALL_FIELDS),
+        honored("return_tokens"),
+        no_effect("samplers", FIXED_ORDER),
+        honored("seed"),
+        honored("stop"),
+        honored("stream"),
+        honored("temperature"),
+        honored("top_k"),
+        honored("top_p"),
+        honored("typical_p"),
+        honored("xtc_probability"),
+        honored("xtc_threshold"),
+    ],
+};

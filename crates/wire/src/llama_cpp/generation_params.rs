@@ -1,0 +1,64 @@
+//! Generation parameters of llama.cpp's routes: its names and defaults, and this server's own names.
+
+use crate::fields::Fields;
+use crate::ollama::request as ollama_request;
+use crate::openai::{generation_fields, lora_field};
+use crate::request_parser::ParseContext;
+use generate::generation_options::{GenerationOptions, TokenLimit};
+use generate::request::{GenerationParams, StreamOptions, TOP_LOGPROBS_MAX};
+
+/// Defaults of llama.cpp's server.
+const TEMPERATURE: f32 = 0.8;
+const TOP_K: u32 = 40;
+const TOP_P: f32 = 0.95;
+const MIN_P: f32 = 0.05;
+
+/// Parses the generation parameters.
+pub(super) fn parse_params(
+    fields: &mut Fields<'_>,
+    context: &ParseContext<'_>,
+) -> GenerationParams {
+    let mut given = GenerationOptions {
+        lora: lora_field::lora(fields, context.adapters),
+        ..ollama_request::llama_options(fields, context.vocab_size)
+    };
+    // 0 only computes the prompt, in llama.cpp; here one token shows that it is done.
+    if let Some(tokens) = fields.integer("n_predict", -2..=i128::from(u32::MAX)) {
+        let limit = usize::try_from(tokens).ok().map(|tokens| tokens.max(1));
+        given.max_tokens = Some(limit.map_or(TokenLimit::Context, TokenLimit::Tokens));
+    }
+    context.defaults.note_problems(fields);
+    let mut params = given
+        .or(&context.defaults.options)
+        .or(&llama_defaults())
+        .resolve();
+    generation_fields::check_min_tokens(fields, &params);
+    if let Some(top) = fields.integer("n_probs", 0..=TOP_LOGPROBS_MAX as i128) {
+        params.sampling.logprobs = top > 0;
+        params.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
+    }
+    params
+}
+
+/// llama.cpp's defaults.
+pub(super) fn llama_defaults() -> GenerationOptions {
+    GenerationOptions {
+        temperature: Some(TEMPERATURE),
+        top_k: Some(TOP_K),
+        top_p: Some(TOP_P),
+        min_p: Some(MIN_P),
+        ..GenerationOptions::default()
+    }
+}
+
+/// Parses how the answer is delivered.
+pub(super) fn parse_stream_options(fields: &mut Fields<'_>) -> StreamOptions {
+    let options = generation_fields::stream_options(fields);
+    let return_tokens = fields.boolean("return_tokens").unwrap_or(false);
+    fields.integer("n", 1..=1);
+    StreamOptions {
+        // The objects of a stream always have their ids.
+        return_token_ids: options.stream || return_tokens,
+        ..options
+    }
+}
