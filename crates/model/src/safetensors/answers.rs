@@ -3,6 +3,8 @@
 //! Nothing in `config.json` tells such a model from one for text. As with llama.cpp's converter, its name does: in the
 //! heading of `README.md`, in the folder's name, or in `_name_or_path`.
 
+use super::conversion::Change;
+use super::error::SafetensorsError;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use super::header::{Shard, TensorShape};
@@ -11,7 +13,7 @@ use super::modules::POOLING_KEY;
 use super::names::HEAD;
 use super::separator::TOKENIZER;
 use super::shards::read_bounded;
-use super::{Change, Data, SafetensorsError, Tensor};
+use super::tensor::{Data, Tensor};
 use crate::Architecture;
 use crate::config::state_head::{POOLING_RANK, SCORES};
 use serde::Deserialize;
@@ -38,7 +40,7 @@ const TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the
 const ANSWERS: [&str; 2] = ["yes", "no"];
 
 #[derive(Deserialize)]
-struct TokenizerFile {
+struct AnswerTokenizer {
     model: TokenizerModel,
 }
 
@@ -59,7 +61,7 @@ pub(super) fn read(
     }
     let path = folder.join(TOKENIZER);
     let text = read_bounded(&path, TOKENIZER_BYTES_MAX)?;
-    let file: TokenizerFile =
+    let file: AnswerTokenizer =
         serde_json::from_slice(&text).map_err(SafetensorsError::json(&path))?;
     let id = |answer: &str| {
         let why = || format!("`model.vocab` has no token {answer}, which a reranker answers with");

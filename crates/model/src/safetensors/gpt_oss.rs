@@ -5,8 +5,10 @@
 //! its exponent and then numbers 0 and 16, 1 and 17, ... in one byte each. In `gate_up_proj` even rows are the gate's and
 //! odd rows those of the up projection, and so are the elements of its bias.
 
+use super::conversion::Change;
+use super::error::SafetensorsError;
 use super::header::{Shard, StoredTensor, TensorShape};
-use super::{Change, Data, SafetensorsError, Tensor};
+use super::tensor::{Data, Tensor};
 use crate::Architecture;
 use crate::gguf::TensorKind;
 use kernels::{Format, Pool};

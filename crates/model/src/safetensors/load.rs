@@ -1,7 +1,8 @@
 //! Loading of a tensor's bytes: reordered, converted and quantized.
 
+use super::Safetensors;
 use super::conversion::Change;
-use super::{Data, Safetensors, Tensor};
+use super::tensor::{Data, Tensor};
 use crate::LoadError;
 use half::{bf16, f16};
 use kernels::{Format, NonFiniteWeight, Pool, requantize_rows};

@@ -43,6 +43,7 @@ pub(crate) mod peft;
 mod rope;
 pub(crate) mod separator;
 mod shards;
+mod tensor;
 
 pub use conversion::Quantize;
 pub use error::SafetensorsError;
@@ -50,14 +51,13 @@ pub use fields::CONFIG;
 pub use shards::{INDEX, ONE};
 
 use crate::encoder::EncoderConfig;
-use crate::gguf::{Gguf, TensorKind};
+use crate::gguf::Gguf;
 use crate::tensor_entry::TensorEntry;
 use crate::{Config, ConfigError};
 use conversion::Change;
 use error::What;
 use family::Family;
 use fields::{ConfigFile, Fields};
-use gpt_oss::ExpertBlocks;
 use header::{HeaderEntry, Shard, StoredTensor, TensorShape};
 use hyperparameters::Described;
 use kernels::Format;
@@ -65,6 +65,7 @@ use limits::{ENTRY_BYTES, HEADER_BYTES_MAX, INDEX_BYTES_MAX, TENSORS_MAX};
 use modules::Modules;
 use names::Named;
 use std::path::Path;
+use tensor::{Data, Tensor};
 
 const _: () = {
     assert!(
@@ -83,33 +84,6 @@ pub struct Safetensors {
     shards: Vec<Shard>,
     /// Sorted by name.
     tensors: Vec<Tensor>,
-}
-
-/// A tensor and its conversion.
-#[derive(Debug)]
-struct Tensor {
-    /// Name in GGUF.
-    name: String,
-    /// Shape in GGUF's order.
-    dims: TensorShape,
-    kind: TensorKind,
-    data: Data,
-    change: Change,
-}
-
-/// Source of a tensor's data.
-#[derive(Debug)]
-enum Data {
-    /// An entry of a file.
-    Stored { shard: u16, entry: u32 },
-    /// Each second element of an entry, from element `first` on.
-    EverySecond { place: (u16, u32), first: u8 },
-    /// Two rows of an entry.
-    Rows { place: (u16, u32), rows: [u32; 2] },
-    /// Experts in MXFP4, from two entries.
-    Blocks(ExpertBlocks),
-    /// Values derived from `config.json`.
-    Made(Vec<f32>),
 }
 
 impl Safetensors {
@@ -225,21 +199,6 @@ impl Safetensors {
                 Err(SafetensorsError::new(config, What::Field { field, why }))
             }
             _ => Ok(()),
-        }
-    }
-}
-
-impl Tensor {
-    fn entry(&self) -> TensorEntry<'_> {
-        let dims = self.dims.as_slice();
-        let elements: u64 = dims.iter().product();
-        // Every kind here has blocks, and rows are multiples of blocks.
-        let (weights, bytes) = self.kind.block().unwrap_or((1, 0));
-        TensorEntry {
-            name: &self.name,
-            dims,
-            kind: self.kind,
-            bytes: elements / weights * bytes,
         }
     }
 }

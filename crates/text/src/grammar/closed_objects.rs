@@ -39,17 +39,9 @@ const OF_OTHERS: [&str; 4] = [
     "additionalProperties",
 ];
 /// Keywords whose value is data, or a schema that closing would invert.
+#[rustfmt::skip] // a list of words
 const AS_WRITTEN: [&str; 10] = [
-    "const",
-    "enum",
-    "default",
-    "examples",
-    "not",
-    "if",
-    "then",
-    "else",
-    "dependencies",
-    "dependentSchemas",
+    "const", "enum", "default", "examples", "not", "if", "then", "else", "dependencies", "dependentSchemas",
 ];
 /// Keywords that an open copy of the root must not have.
 const OF_ROOT: [&str; 6] = ["$schema", "$id", "id", "$anchor", "$defs", "definitions"];
