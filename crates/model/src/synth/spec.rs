@@ -170,7 +170,7 @@ impl SynthSpec {
 
     /// Rules of single families.
     #[expect(clippy::too_many_lines, reason = "a table of rules")]
-    fn family_rules(&self) -> [(bool, String); 10] {
+    fn family_rules(&self) -> [(bool, String); 11] {
         use Architecture::*;
         let architecture = self.architecture;
         let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
