@@ -82,7 +82,6 @@ fn values() -> Vec<Value> {
     values
 }
 
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn schemas() -> Vec<Value> {
     let a1 = json!({"properties": {"a": {"const": 1}}});
     let ab = json!({"properties": {"a": {"type": "string"}, "b": {"type": "number"}}});
