@@ -1,6 +1,7 @@
 //! Conditions as alternatives: `if`, dependencies of properties, and names of properties.
 
 use super::SchemaRewriter;
+use super::string_complement::complement;
 use serde_json::{Map, Value, json};
 
 /// Annotations of a schema for names.
@@ -50,15 +51,11 @@ impl SchemaRewriter<'_> {
 
     /// Names of properties: a list of them, or a pattern.
     pub(super) fn names(&mut self, value: &Value) -> Option<Vec<Value>> {
-        let target;
         let schema = match value {
             Value::Bool(true) => return Some(Vec::new()),
             Value::Bool(false) => return Some(vec![json!({"maxProperties": 0})]),
             Value::Object(schema) => match schema.get("$ref") {
-                Some(reference) if schema.len() == 1 => {
-                    target = self.target(reference)?;
-                    target.as_object()?
-                }
+                Some(reference) if schema.len() == 1 => self.target(reference)?.as_object()?,
                 _ => schema,
             },
             _ => return None,
@@ -87,6 +84,7 @@ impl SchemaRewriter<'_> {
             [("pattern", Value::String(pattern))] => {
                 only("patternProperties", json!({pattern: true}))
             }
+            [("not", excluded)] => only("patternProperties", json!({other_names(excluded)?: true})),
             [("const", Value::String(name))] => only("properties", json!({name: true})),
             [("enum", Value::Array(names))] => {
                 let names = names.iter().filter_map(Value::as_str);
@@ -104,6 +102,20 @@ impl SchemaRewriter<'_> {
             _ => None,
         }
     }
+}
+
+/// The expression for all names but those of a `const` or an `enum`.
+fn other_names(excluded: &Value) -> Option<String> {
+    let excluded = excluded.as_object()?;
+    let mut entries = excluded.iter();
+    let names = match (entries.next()?, entries.next()) {
+        ((keyword, Value::String(name)), None) if keyword == "const" => vec![name.as_str()],
+        ((keyword, Value::Array(names)), None) if keyword == "enum" => {
+            names.iter().filter_map(Value::as_str).collect()
+        }
+        _ => return None,
+    };
+    complement(&names)
 }
 
 /// A value that has no property of this name.

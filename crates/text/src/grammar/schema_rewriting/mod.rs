@@ -44,7 +44,7 @@ struct SchemaRewriter<'r> {
     left: usize,
 }
 
-impl SchemaRewriter<'_> {
+impl<'r> SchemaRewriter<'r> {
     fn value(&mut self, schema: &Value) -> Value {
         match schema {
             Value::Object(entries) => Value::Object(self.schema(entries)),
@@ -118,15 +118,14 @@ impl SchemaRewriter<'_> {
     }
 
     /// The target of a reference within the schema.
-    fn target(&self, reference: &Value) -> Option<Value> {
+    fn target(&self, reference: &Value) -> Option<&'r Value> {
         let mut steps = reference.as_str()?.strip_prefix("#/")?.split('/');
         let first = self.root.get(steps.next()?)?;
-        let found = steps.try_fold(first, |place, step| match place {
+        steps.try_fold(first, |place, step| match place {
             Value::Object(entries) => entries.get(step),
             Value::Array(items) => items.get(step.parse::<usize>().ok()?),
             _ => None,
-        });
-        found.cloned()
+        })
     }
 
     /// A copy, if one of this size is permitted.

@@ -72,7 +72,7 @@ impl SchemaRewriter<'_> {
             "not" => Some(vec![self.copied(value)?]),
             "$ref" => {
                 let target = self.target(value)?;
-                Some(vec![self.negated(&target, depth)?])
+                Some(vec![self.negated(target, depth)?])
             }
             "allOf" => self.each_negated(value, depth),
             "anyOf" => Some(vec![json!({"allOf": self.each_negated(value, depth)?})]),

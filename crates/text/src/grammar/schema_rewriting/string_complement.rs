@@ -18,7 +18,7 @@ pub(super) fn complement(texts: &[&str]) -> Option<String> {
     {
         return None;
     }
-    let mut beginnings = BTreeSet::new();
+    let mut beginnings = BTreeSet::from([""]);
     for text in texts {
         beginnings.extend(text.char_indices().map(|(at, _)| &text[..at]));
         beginnings.insert(*text);
