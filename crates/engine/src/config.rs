@@ -41,7 +41,8 @@ pub struct EngineConfig {
     /// more urgent, and so on; one `ageing` after the critical class they go before all.
     pub ageing: Duration,
     /// Target time of a step with decodes: beside them only as many prefill tokens are computed
-    /// as are expected to fit, but at least 8, and a quarter of the decodes' time. `None`: no target.
+    /// as are expected to fit, but at least 4, and a quarter of the decodes' time. At most one token in 150 waits
+    /// longer, for a step that finishes many prompts. `None`: no target.
     pub step_target: Option<Duration>,
     /// A reader is slow when its request is parked for credit longer than this.
     pub slow_consumer: Duration,

@@ -213,6 +213,10 @@ impl Engine {
             };
             self.scheduler.record_step(&facts);
             let stats = &self.inbox.stats;
+            let decode_ns = ns / self.plan.rows().max(1) as u64 * self.plan.decodes as u64;
+            stats
+                .decode_ns_total
+                .fetch_add(decode_ns, Ordering::Relaxed);
             stats.step_ns_total.fetch_add(ns, Ordering::Relaxed);
             stats.step_ns_last.store(ns, Ordering::Relaxed);
         }

@@ -105,6 +105,11 @@ impl Handle {
         &self.shared.inbox.stats
     }
 
+    /// The engine's counters, for a reader that does not keep the engine.
+    pub fn shared_stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.shared.inbox.stats)
+    }
+
     /// The model's sizes.
     pub fn dims(&self) -> Dims {
         self.shared.inbox.dims

@@ -26,7 +26,7 @@ use std::time::Instant;
 
 /// The state that handles and the engine thread share.
 pub(crate) struct Inbox {
-    pub(crate) stats: Stats,
+    pub(crate) stats: Arc<Stats>,
     pub(crate) dims: Dims,
     /// Entries of the model's hidden states; 0: the model gives none.
     pub(crate) hidden_dim: usize,
@@ -110,7 +110,7 @@ impl Inbox {
     ) -> Self {
         let slots = config.requests_max();
         Self {
-            stats: Stats::default(),
+            stats: Arc::default(),
             dims,
             hidden_dim: 0,
             is_causal: true,

@@ -19,6 +19,7 @@ mod handle;
 mod idle_list;
 mod inbox;
 mod latency;
+mod long_steps;
 mod observer;
 mod pages;
 mod plan;

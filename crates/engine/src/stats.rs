@@ -40,6 +40,7 @@ pub struct Stats {
     pub(crate) timed_out: [AtomicU64; CLOCKS],
     pub(crate) step_ns_total: AtomicU64,
     pub(crate) step_ns_last: AtomicU64,
+    pub(crate) decode_ns_total: AtomicU64,
     pub(crate) endings: [AtomicU64; Endings::KINDS],
 }
 
@@ -113,6 +114,8 @@ read! {
     step_ns_total,
     /// Time of the last step in which the model ran, nanoseconds.
     step_ns_last,
+    /// The part of [`Self::step_ns_total`] that fell to decode rows: each row of a step has an equal share, nanoseconds.
+    decode_ns_total,
 }
 
 /// Choices ended so far, by kind.

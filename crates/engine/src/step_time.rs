@@ -12,7 +12,7 @@
 //! that of prefill. So a step is left to the decodes alone where `decodes` was not measured for [`MEASURED_STEPS`]
 //! steps, or with a quarter fewer decodes.
 //!
-//! The target yields to two minimums: [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`].
+//! The target yields to two minimums, [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`], and to long steps ([`crate::long_steps`]).
 //!
 //! While answers that began elsewhere (before a restart, on another engine) are computed again, [`RESUMED_SHARE`] takes
 //! the place of the share: their readers wait in the middle of an answer, and with each resumed answer the decodes grow.
@@ -21,7 +21,7 @@ use crate::step_clock::duration_ns;
 use std::time::Duration;
 
 /// Prefill rows that every step may have, but for a measurement of the decodes, so that a prompt always advances.
-pub(crate) const PREFILL_ROWS_MIN: usize = 8;
+pub(crate) const PREFILL_ROWS_MIN: usize = 4;
 
 /// Growth limit of the rows from one step to the next.
 const GROWTH: usize = 2;
@@ -92,6 +92,14 @@ impl StepTimeModel {
         let left = left.max(share);
         let fits = left.checked_div(self.row_ns).unwrap_or(0);
         (fits as usize).clamp(PREFILL_ROWS_MIN, self.rows_max.max(PREFILL_ROWS_MIN))
+    }
+
+    /// Whether so many decodes alone take no longer than the target, as far as is known; their time grows at most with their
+    /// number.
+    pub(crate) fn fits_target(&self, decodes: usize) -> bool {
+        let (known, target) = (self.decodes_measured as u64, self.target_ns);
+        let ns = self.decodes_ns.saturating_mul(decodes as u64);
+        ns.checked_div(known) <= target
     }
 
     /// Whether the next step has to be one with decodes alone.
@@ -175,7 +183,7 @@ mod tests {
     #[test]
     fn rows_settle_at_the_target_time() {
         // (time of the decodes in ms, time of a row in us, rows that fit)
-        let machines = [(0, 500, 200), (50, 1000, 50), (80, 100, 200), (90, 5000, 8)];
+        let machines = [(0, 500, 200), (50, 1000, 50), (80, 100, 200), (90, 5000, 4)];
         for (decodes, row_us, fit) in machines {
             let takes = |_, rows: usize| decodes * MS + rows as u64 * row_us * 1000;
             for known in [true, false] {
@@ -227,7 +235,7 @@ mod tests {
             model.record_step(rows, decodes, (60 + decodes as u64 + rows as u64) * MS);
         }
         assert!(longest_gap <= MEASURED_STEPS, "{longest_gap}");
-        // Between 39 and 15 rows fit; without measurements there would be 8 in each step.
+        // Between 39 and 15 rows fit; without measurements there would be 4 in each step.
         assert!(prefill > 18_000, "{prefill} rows");
     }
 
@@ -237,6 +245,14 @@ mod tests {
         let takes = |step: usize, rows: usize| (rows * (100 + 4 * step)) as u64 * 1000;
         let (_, longest) = settle(&mut model, 300, takes);
         assert!(longest <= TARGET * 105 / 100, "{longest}");
+    }
+
+    #[test]
+    fn decodes_beyond_the_target_are_predicted_by_number() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        assert!(model.fits_target(50), "nothing is known");
+        model.record_step(0, 4, 40 * MS);
+        assert!(model.fits_target(10) && !model.fits_target(11));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::priority::{PriorityPolicy, SchedulingPriority};
 use super::sequence_table::SequenceTable;
 use crate::StepFacts;
 use crate::fair_share::{DECODE_COST, FairShareKey};
+use crate::long_steps::LongSteps;
 use crate::plan::{Plan, PlannedSpan};
 use crate::sequence::Sequence;
 use crate::step_clock::StepClock;
@@ -23,6 +24,9 @@ pub(super) struct RowBudget {
     /// Whether a prompt gets all its rows in one step, or none.
     whole_prompts: bool,
     step_time: StepTimeModel,
+    long_steps: LongSteps,
+    /// Whether the step that is planned, or was last, is long.
+    is_long: bool,
     /// Decode rows given so far: numbers the turns.
     decode_rows_given: u64,
     /// Scratch of the selection.
@@ -40,6 +44,7 @@ struct DecodeCandidate {
 }
 
 /// Rows that a step has left.
+#[derive(Clone, Copy)]
 struct RowsLeft {
     rows: usize,
     logit_rows: usize,
@@ -58,6 +63,8 @@ impl RowBudget {
             logit_rows_max,
             whole_prompts: false,
             step_time: StepTimeModel::new(step_target),
+            long_steps: LongSteps::new(),
+            is_long: false,
             decode_rows_given: 0,
             keys: Vec::with_capacity(sequences_max),
             candidates: Vec::with_capacity(sequences_max),
@@ -76,10 +83,13 @@ impl RowBudget {
         self.step_time.set_target(target);
     }
 
-    /// Learns from a finished step.
+    /// Learns from a finished step. The costs of a long step's rows are not those of the few rows beside decodes.
     pub(super) fn record_step(&mut self, facts: &StepFacts) {
-        self.step_time
-            .record_step(facts.rows_prefill, facts.rows_decode, facts.duration_ns);
+        self.long_steps.record_tokens(facts.rows_decode);
+        if !self.is_long {
+            self.step_time
+                .record_step(facts.rows_prefill, facts.rows_decode, facts.duration_ns);
+        }
     }
 
     /// Gives a row to each decoding sequence; where there are too many, to those of the best priority.
@@ -161,7 +171,7 @@ impl RowBudget {
 
     /// Gives chunks to the sequences in prefill, from the rows that `decodes` leave and the time that is
     /// left beside them: half to the prompt of the best priority, the rest to the others by class and
-    /// account, then shortest remainder first.
+    /// account, then shortest remainder first. In a long step, prompts get all their rows, or none.
     pub(super) fn give_prefill_rows(
         &mut self,
         table: &mut SequenceTable,
@@ -169,19 +179,38 @@ impl RowBudget {
         policy: &PriorityPolicy,
         clock: StepClock,
     ) {
-        let is_resuming = table
-            .live()
-            .any(|(_, s)| s.is_prefilling() && s.is_resumed());
-        let in_time = self.step_time.prefill_rows(decodes, is_resuming);
+        let keys = self.rank_prompts(table, policy, clock);
         let mut left = RowsLeft {
-            rows: match self.whole_prompts {
-                true => self.rows_max,
-                false => (self.rows_max - decodes).min(in_time),
-            },
+            rows: self.rows_max - decodes,
             logit_rows: self.logit_rows_max - decodes,
             whole_prompts: self.whole_prompts,
         };
-        let keys = &mut self.keys;
+        if !self.whole_prompts {
+            self.limit_to_time(&mut left, &keys, table, decodes);
+        }
+        if let Some((&first, others)) = keys.split_first() {
+            let half = match left.whole_prompts {
+                true => left.rows,
+                false => left.rows.div_ceil(2),
+            };
+            left.give_chunk(table.get_mut(first), half);
+            for &key in others {
+                left.give_chunk(table.get_mut(key), usize::MAX);
+            }
+            left.give_chunk(table.get_mut(first), usize::MAX);
+        }
+        self.keys = keys;
+    }
+
+    /// The keys of the sequences in prefill: the one of the best priority, then the others in the order in which they get
+    /// rows. The buffer is to be returned to `keys`.
+    fn rank_prompts(
+        &mut self,
+        table: &SequenceTable,
+        policy: &PriorityPolicy,
+        clock: StepClock,
+    ) -> Vec<usize> {
+        let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
         let prefilling = table.live().filter(|(_, s)| s.is_prefilling());
         keys.extend(prefilling.map(|(key, _)| key));
@@ -189,24 +218,40 @@ impl RowBudget {
             policy.row_priority(table.fair_share(sequence.slot), sequence, clock)
         };
         let by_priority = |&at: &usize| table.get(keys[at]).map(priority);
-        let Some(first) = (0..keys.len()).min_by_key(by_priority) else {
-            return;
-        };
-        keys.swap(0, first);
-        let (first, others) = (keys[0], &mut keys[1..]);
-        others.sort_unstable_by_key(|&key| {
-            let sequence = table.get(key);
-            sequence.map(|s| (priority(s).without_age(), s.uncomputed(), s.age))
-        });
-        let half = match self.whole_prompts {
-            true => left.rows,
-            false => left.rows.div_ceil(2),
-        };
-        left.give_chunk(table.get_mut(first), half);
-        for &key in others.iter() {
-            left.give_chunk(table.get_mut(key), usize::MAX);
+        if let Some(first) = (0..keys.len()).min_by_key(by_priority) {
+            keys.swap(0, first);
+            keys[1..].sort_unstable_by_key(|&key| {
+                let sequence = table.get(key);
+                sequence.map(|s| (priority(s).without_age(), s.uncomputed(), s.age))
+            });
         }
-        left.give_chunk(table.get_mut(first), usize::MAX);
+        keys
+    }
+
+    /// Leaves the rows that fit the target, or those of a long step.
+    fn limit_to_time(
+        &mut self,
+        left: &mut RowsLeft,
+        keys: &[usize],
+        table: &SequenceTable,
+        decodes: usize,
+    ) {
+        let prompts = || keys.iter().filter_map(|&key| table.get(key));
+        let is_resuming = prompts().any(Sequence::is_resumed);
+        let in_time = self.step_time.prefill_rows(decodes, is_resuming);
+        let mut whole = RowsLeft {
+            whole_prompts: true,
+            ..*left
+        };
+        let finished = prompts().filter(|s| whole.take(s.uncomputed(), usize::MAX) > 0);
+        let finished = finished.count();
+        self.is_long = left.rows - whole.rows > in_time
+            && self.step_time.fits_target(decodes + finished)
+            && self.long_steps.take(decodes, finished);
+        match self.is_long {
+            true => left.whole_prompts = true,
+            false => left.rows = left.rows.min(in_time),
+        }
     }
 
     /// Rows left for forced tokens, within the step's time.
@@ -274,16 +319,19 @@ impl RowBudget {
 }
 
 impl RowsLeft {
-    /// Adds to a sequence's chunk. The last position is left to a later step when the logits of that position
-    /// would be one row too many.
+    /// Adds to a sequence's chunk.
     fn give_chunk(&mut self, sequence: Option<&mut Sequence>, most: usize) {
-        let Some(sequence) = sequence else {
-            return;
-        };
-        let wanted = sequence.uncomputed() - sequence.rows;
+        if let Some(sequence) = sequence {
+            sequence.rows += self.take(sequence.uncomputed() - sequence.rows, most);
+        }
+    }
+
+    /// Rows for a sequence that wants so many more. The last position is left to a later step when the logits of that
+    /// position would be one row too many.
+    fn take(&mut self, wanted: usize, most: usize) -> usize {
         let mut rows = wanted.min(most).min(self.rows);
         if self.whole_prompts && (rows < wanted || self.logit_rows == 0) {
-            return;
+            return 0;
         }
         if rows == wanted && rows > 0 {
             match self.logit_rows {
@@ -291,8 +339,8 @@ impl RowsLeft {
                 _ => self.logit_rows -= 1,
             }
         }
-        sequence.rows += rows;
         self.rows -= rows;
+        rows
     }
 }
 

@@ -10,6 +10,7 @@ mod endings;
 mod failures;
 mod forced;
 mod generation;
+mod long_steps;
 mod observers;
 mod payoff;
 mod permits;

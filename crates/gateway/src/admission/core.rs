@@ -43,6 +43,7 @@
 mod check;
 pub(crate) mod entry_check;
 pub(crate) mod grant;
+pub(crate) mod prompt_clock;
 pub(crate) mod readmission;
 pub(crate) mod rebound;
 pub(crate) mod rejections;
@@ -81,6 +82,10 @@ pub(crate) struct Core {
     aside: Vec<TicketId>,
     drain: BusyRate,
     prefill: BusyRate,
+    /// Time that the engine has spent on decode rows so far. `None`: the engine is another process.
+    decode_time: Option<Duration>,
+    /// Start of the prompt clock where the decode time is not known.
+    epoch: Instant,
     /// Slots reserved for callers that were rejected with `Retry-After`.
     retry_reservations: RetryReservations,
     /// A request was rejected for want of capacity, and no slot became free since.
@@ -139,6 +144,8 @@ impl Core {
             aside: Vec::new(),
             drain: BusyRate::new(now),
             prefill: BusyRate::new(now),
+            decode_time: None,
+            epoch: now,
             retry_reservations: RetryReservations::new(now),
             is_rejecting: false,
             is_on_hold: false,
@@ -281,8 +288,8 @@ impl Core {
         if let Some(since) = since.flatten()
             && let Some(ticket) = self.tickets.get(&id)
         {
-            self.limit
-                .record_ttft(at.saturating_duration_since(since), now);
+            let waited = self.prompt_clock(at).saturating_sub(since);
+            self.limit.record_prompt_wait(waited, now);
             self.prefill.add(ticket.request.need.prompt_tokens as f64);
         }
         self.grant_slots(now);
@@ -336,27 +343,15 @@ impl Core {
         self.drain.advance(saturated, now);
         self.prefill.advance(self.sums.prefill > 0, now);
         self.retry_reservations.advance_to(now);
-        let oldest = (now >= self.limit.interval_end()).then(|| self.oldest_pending());
+        let longest = (now >= self.limit.interval_end()).then(|| self.longest_prompt_wait(now));
         // Slots that are kept free count as used where a sequence requests one, or the limit would not grow.
         let claimed = self.sums.slots + self.sums.growing;
         let used = claimed.min(self.limit.get()).max(self.sums.slots);
-        self.limit.advance_intervals(used, oldest.flatten(), now);
+        self.limit.advance_intervals(used, longest.flatten(), now);
     }
 
     fn is_saturated(&self) -> bool {
         self.is_rejecting || !self.queue.is_empty() || self.sums.slots >= self.limit.get()
-    }
-
-    /// Since when the ticket that waits longest for a first token has a slot. Computed once per interval.
-    fn oldest_pending(&self) -> Option<Instant> {
-        let pending = self
-            .tickets
-            .values()
-            .filter_map(|ticket| match &ticket.state {
-                TicketState::Running(run) if run.held > 0 && !run.first_token => Some(run.since),
-                _ => None,
-            });
-        pending.min()
     }
 
     fn remove_entry(&mut self, id: TicketId) -> Option<TicketEntry> {

@@ -2,15 +2,16 @@
 //!
 //! Each interval is judged once, by the first rule that holds:
 //!
-//! 1. **Too slow** (p95 of the time to first token or of the inter-token latency over target; or a request has waited
-//!    for a first token longer than the target), and there was load: a fifth less, two at least. Then two intervals
+//! 1. **Too slow** (p95 of the prompt wait or of the inter-token latency over target; or a prompt that is not computed
+//!    yet has waited longer than the target), and there was load: a fifth less, two at least. Then two intervals
 //!    pass before the limit may grow, so that the change takes effect first.
 //! 2. **Little used** (< 0.3): two less.
-//! 3. **Well used** (> 0.8) and known to be fast (the time to first token is known, and no known latency is above 0.8
-//!    of the target): five more.
+//! 3. **Well used** (> 0.8) and known to be fast (the prompt wait is known, and no known latency is above 0.8 of the
+//!    target): five more.
 //!
 //! Between the thresholds the limit stays. Latency counts from the permit: queue time is no measure of how many
-//! streams may run, and a limit that shrank for queue time would make the queue longer.
+//! streams may run, and a limit that shrank for queue time would make the queue longer. For the same reason the prompt
+//! wait leaves the time of prompts out ([`super::core::prompt_clock`]).
 
 use super::recent_samples::RecentSamples;
 use super::settings::AdaptiveLimits;
@@ -38,7 +39,7 @@ const CATCH_UP_MAX: u32 = 64;
 pub(crate) struct AdaptiveLimit {
     settings: AdaptiveLimits,
     limit: usize,
-    ttft: RecentSamples,
+    prompt_wait: RecentSamples,
     itl: RecentSamples,
     /// When the interval under way began.
     began: Instant,
@@ -64,7 +65,7 @@ impl AdaptiveLimit {
                 max_streams: settings.max_streams.max(1),
                 ..settings
             },
-            ttft: RecentSamples::new(half_life),
+            prompt_wait: RecentSamples::new(half_life),
             itl: RecentSamples::new(half_life),
             began: now,
             at: now,
@@ -88,7 +89,7 @@ impl AdaptiveLimit {
         };
         *self = Self {
             limit,
-            ttft: keep(&mut self.ttft),
+            prompt_wait: keep(&mut self.prompt_wait),
             itl: keep(&mut self.itl),
             caution: self.caution,
             ..fresh
@@ -100,9 +101,9 @@ impl AdaptiveLimit {
         self.limit
     }
 
-    /// A stream got its first token this long after the permit.
-    pub(crate) fn record_ttft(&mut self, sample: Duration, now: Instant) {
-        self.ttft.add_sample(sample, now);
+    /// A stream's prompt waited so long between the permit and the first token.
+    pub(crate) fn record_prompt_wait(&mut self, sample: Duration, now: Instant) {
+        self.prompt_wait.add_sample(sample, now);
     }
 
     /// A reader waited so long for a token.
@@ -110,12 +111,12 @@ impl AdaptiveLimit {
         self.itl.add_sample(sample, now);
     }
 
-    /// Time went on to `now` with `running` streams, the longest wait for a first token having begun at `oldest`.
-    /// Judges the intervals that are over.
+    /// Time went on to `now` with `running` streams, the longest of the prompts that have no first token yet having
+    /// waited for `pending`. Judges the intervals that are over.
     pub(crate) fn advance_intervals(
         &mut self,
         running: usize,
-        oldest: Option<Instant>,
+        pending: Option<Duration>,
         now: Instant,
     ) {
         if !self.settings.enabled {
@@ -130,7 +131,7 @@ impl AdaptiveLimit {
         while now.saturating_duration_since(self.began) >= interval {
             let end = self.began + interval;
             self.count_running(running, end);
-            self.judge_interval(running, oldest, end);
+            self.judge_interval(running, pending, end);
             (self.began, self.stream_s) = (end, 0.0);
         }
         self.count_running(running, now);
@@ -146,7 +147,7 @@ impl AdaptiveLimit {
         self.at = self.at.max(to);
     }
 
-    fn judge_interval(&mut self, running: usize, oldest: Option<Instant>, now: Instant) {
+    fn judge_interval(&mut self, running: usize, pending: Option<Duration>, now: Instant) {
         let AdaptiveLimits {
             min_streams,
             max_streams,
@@ -154,7 +155,7 @@ impl AdaptiveLimit {
         } = self.settings;
         let mean = self.stream_s / self.settings.adjustment_interval.as_secs_f64();
         let used = mean / self.limit as f64;
-        let latency_level = self.latency_level(running, oldest, now);
+        let latency_level = self.latency_level(running, pending, now);
         let quiet = self.caution == 0;
         self.caution = self.caution.saturating_sub(1);
         self.limit = match latency_level {
@@ -172,21 +173,19 @@ impl AdaptiveLimit {
     fn latency_level(
         &mut self,
         running: usize,
-        oldest: Option<Instant>,
+        pending: Option<Duration>,
         now: Instant,
     ) -> LatencyLevel {
         let (ttft_target, itl_target) = (self.settings.target_ttft, self.settings.target_itl);
-        let ttft = self.ttft.quantile(QUANTILE, now);
+        let wait = self.prompt_wait.quantile(QUANTILE, now);
         let itl = self.itl.quantile(QUANTILE, now);
-        let pending = oldest
-            .filter(|_| running > 0)
-            .map(|since| now.saturating_duration_since(since));
+        let pending = pending.filter(|_| running > 0);
         let over = |latency: Option<Duration>, target| latency.is_some_and(|is| is > target);
-        if over(ttft, ttft_target) || over(pending, ttft_target) || over(itl, itl_target) {
+        if over(wait, ttft_target) || over(pending, ttft_target) || over(itl, itl_target) {
             return LatencyLevel::Slow;
         }
         let quick = |is: Duration, target: Duration| is < target.mul_f64(QUICK);
-        let is_quick = ttft.is_some_and(|is| quick(is, ttft_target))
+        let is_quick = wait.is_some_and(|is| quick(is, ttft_target))
             && itl.is_none_or(|is| quick(is, itl_target));
         if is_quick {
             LatencyLevel::Quick

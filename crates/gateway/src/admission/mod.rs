@@ -52,7 +52,7 @@ pub(crate) use ticket::Ticket;
 
 use self::core::Core;
 use self::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
-use engine::Account;
+use engine::{Account, Handle, Stats};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -120,11 +120,22 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Admission without any ticket.
+    /// Admission without any ticket, to an engine that tells nothing of its steps.
     pub fn new(bounds: AdmissionBounds) -> Self {
+        Self::with_stats(bounds, None)
+    }
+
+    /// Admission without any ticket, to this engine.
+    pub(crate) fn to_engine(engine: &Handle, bounds: AdmissionBounds) -> Self {
+        let stats = (!engine.is_remote()).then(|| engine.shared_stats());
+        Self::with_stats(bounds, stats)
+    }
+
+    fn with_stats(bounds: AdmissionBounds, stats: Option<Arc<Stats>>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 core: Mutex::new(Core::new(bounds, tokio_now())),
+                stats,
             }),
         }
     }
@@ -209,13 +220,17 @@ impl Admission {
 /// State shared by tickets, permits and handles.
 struct Shared {
     core: Mutex<Core>,
+    /// Of an engine in this process.
+    stats: Option<Arc<Stats>>,
 }
 
 impl Shared {
     /// Runs `act` under the lock, and wakes tasks afterwards.
     fn with_core<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
         let now = tokio_now();
+        let decode_ns = self.stats.as_ref().map(|stats| stats.decode_ns_total());
         let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        core.set_decode_time(decode_ns.map(Duration::from_nanos));
         let done = act(&mut core, now);
         let woken = core.take_woken();
         drop(core);

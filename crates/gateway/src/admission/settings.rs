@@ -13,7 +13,8 @@ pub struct AdaptiveLimits {
     pub max_streams: usize,
     /// Time between two looks at use and latency (`adjustment_interval_ms`).
     pub adjustment_interval: Duration,
-    /// Target from the permit to the first token: a latency above lowers the limit (`target_ttft_ms`).
+    /// Target of a prompt's wait between the permit and the first token, prompts' own time left out: a wait above lowers the
+    /// limit (`target_ttft_ms`).
     pub target_ttft: Duration,
     /// Target between two tokens of one stream: a latency above lowers the limit (`target_itl_ms`).
     pub target_itl: Duration,
@@ -23,7 +24,7 @@ impl Default for AdaptiveLimits {
     fn default() -> Self {
         Self {
             enabled: true,
-            min_streams: 5,
+            min_streams: 8,
             max_streams: 50,
             adjustment_interval: Duration::from_secs(5),
             target_ttft: Duration::from_secs(1),

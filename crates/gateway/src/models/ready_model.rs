@@ -20,7 +20,8 @@ pub struct ReadyModel {
 impl ReadyModel {
     /// No request was admitted yet.
     pub(crate) fn new(model: Arc<ServedModel>, limits: &GatewayLimits) -> Self {
-        let admission = Admission::new(admission_bounds(&model, limits));
+        let bounds = admission_bounds(&model, limits);
+        let admission = Admission::to_engine(&model.handle.engine, bounds);
         let constraints = Arc::new(ConstraintCompiler::new(&model.handle));
         Self {
             model,

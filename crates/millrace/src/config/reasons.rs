@@ -189,7 +189,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "adaptive_limits.min_streams",
-        "a few streams always run at once; the limit grows from there as latency allows",
+        "eight clients are served at once from the first second; the limit grows from there as latency allows",
     ),
     (
         "adaptive_limits.max_streams",
@@ -201,7 +201,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "adaptive_limits.target_ttft_ms",
-        "admitted requests start at once; others wait in the queue, where their position is visible",
+        "fewer answers would shorten that wait; the time of prompts is as long at any limit",
     ),
     (
         "adaptive_limits.target_itl_ms",

@@ -86,7 +86,7 @@ pub(crate) struct Engine {
     pub(crate) step_tokens: usize,
     /// Capacity of the engine's inbox, in requests.
     pub(crate) inbox_max: usize,
-    /// Target duration of a step while sequences are decoding: prefill is chunked to fit; 0 = no limit.
+    /// Target duration of a step while sequences are decoding: prefill is chunked to fit, but for one token in 150; 0 = no limit.
     pub(crate) step_target_ms: u64,
     /// Time without service after which a request is scheduled one priority class higher.
     pub(crate) ageing_ms: u64,
@@ -148,7 +148,7 @@ pub(crate) struct AdaptiveLimits {
     pub(crate) max_streams: usize,
     /// Interval between two adjustments of the limit.
     pub(crate) adjustment_interval_ms: u64,
-    /// Target time from admission to the first token; the limit shrinks above it.
+    /// Target time that a prompt waits for tokens of other answers, from admission to the first token; the limit shrinks above it.
     pub(crate) target_ttft_ms: u64,
     /// Target inter-token latency; the limit shrinks above it.
     pub(crate) target_itl_ms: u64,

@@ -113,6 +113,7 @@ impl Core {
 
     /// Grants a slot to a ticket without one.
     fn admit_ticket(&mut self, rank: Rank, now: Instant) {
+        let since = self.prompt_clock(now);
         self.queue.remove(rank);
         self.shares.share_mut(rank.account).note_grant(now);
         let Some(ticket) = self.tickets.get_mut(&rank.id) else {
@@ -121,7 +122,7 @@ impl Core {
         ticket.aside = None;
         if !rank.is_back {
             let need = ticket.request.need;
-            let run = RunningTicket::new(now, ticket.request.is_recallable);
+            let run = RunningTicket::new(since, ticket.request.is_recallable);
             let running = TicketState::Running(run.clone());
             if let TicketState::Waiting { waker, .. } =
                 std::mem::replace(&mut ticket.state, running)
@@ -134,7 +135,7 @@ impl Core {
         let waker = self.update_running(rank.id, |run| {
             (run.held, run.free) = (1, 1);
             if !run.first_token {
-                run.since = now;
+                run.since = since;
             }
             run.waker.clone()
         });

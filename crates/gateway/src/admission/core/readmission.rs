@@ -19,7 +19,7 @@ impl Core {
     /// A running ticket for a stream that ran in an earlier process. The time to the first token is not measured: the
     /// answered tokens are computed again first.
     pub(crate) fn readmit_ticket(&mut self, request: AdmissionRequest, now: Instant) -> TicketId {
-        let mut run = RunningTicket::new(now, request.is_recallable);
+        let mut run = RunningTicket::new(self.prompt_clock(now), request.is_recallable);
         run.first_token = true;
         let id = self.add_entry(request, TicketState::Running(run.clone()), now, now);
         if let Some(ticket) = self.tickets.get_mut(&id) {

@@ -3,13 +3,14 @@
 use super::{Core, TicketId, TicketState};
 use crate::admission::resource_estimate::ResourceEstimate;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::Duration;
 
 /// An admitted ticket.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningTicket {
-    /// Time of the first slot; while the first token is missing, of the last grant to the ticket without a slot.
-    pub(crate) since: Instant,
+    /// Time of the first slot on the prompt clock; while the first token is missing, of the last grant to the ticket
+    /// without a slot.
+    pub(crate) since: Duration,
     pub(crate) first_token: bool,
     /// Slots held; 0: parked.
     pub(crate) held: usize,
@@ -26,10 +27,10 @@ pub(crate) struct RunningTicket {
 }
 
 impl RunningTicket {
-    /// A ticket admitted now.
-    pub(crate) fn new(now: Instant, is_recallable: bool) -> Self {
+    /// A ticket admitted at this time of the prompt clock.
+    pub(crate) fn new(since: Duration, is_recallable: bool) -> Self {
         Self {
-            since: now,
+            since,
             first_token: false,
             held: 1,
             free: 1,

@@ -7,20 +7,28 @@ use crate::admission::limit::AdaptiveLimit;
 struct Row {
     case: &'static str,
     running: usize,
-    ttft_ms: Option<u32>,
+    wait_ms: Option<u32>,
     itl_ms: Option<u32>,
-    pending_since_ms: Option<u32>,
+    pending_ms: Option<u32>,
     want: usize,
 }
 
-fn row(case: &'static str, running: usize, ttft_ms: impl Into<Option<u32>>, want: usize) -> Row {
+fn row(case: &'static str, running: usize, wait_ms: impl Into<Option<u32>>, want: usize) -> Row {
     Row {
         case,
         running,
-        ttft_ms: ttft_ms.into(),
+        wait_ms: wait_ms.into(),
         itl_ms: None,
-        pending_since_ms: None,
+        pending_ms: None,
         want,
+    }
+}
+
+/// A floor below which a slow interval shows.
+fn from_five() -> AdaptiveLimits {
+    AdaptiveLimits {
+        min_streams: 5,
+        ..AdaptiveLimits::default()
     }
 }
 
@@ -30,15 +38,15 @@ fn run(settings: AdaptiveLimits, rows: &[Row]) {
     for row in rows {
         limit.advance_intervals(row.running, None, now);
         for _ in 0..8 {
-            if let Some(ms) = row.ttft_ms {
-                limit.record_ttft(ms * MS, now + 4 * S);
+            if let Some(ms) = row.wait_ms {
+                limit.record_prompt_wait(ms * MS, now + 4 * S);
             }
             if let Some(ms) = row.itl_ms {
                 limit.record_itl(ms * MS, now + 4 * S);
             }
         }
         now += settings.adjustment_interval;
-        let pending = row.pending_since_ms.map(|ms| now - ms * MS);
+        let pending = row.pending_ms.map(|ms| ms * MS);
         limit.advance_intervals(row.running, pending, now);
         assert_eq!(limit.get(), row.want, "{}", row.case);
     }
@@ -47,7 +55,7 @@ fn run(settings: AdaptiveLimits, rows: &[Row]) {
 #[test]
 fn limit_grows_and_shrinks_by_rule() {
     run(
-        AdaptiveLimits::default(),
+        from_five(),
         &[
             row("starts at the floor; no data is not good data", 5, None, 5),
             row("used and quick", 5, 100, 10),
@@ -75,20 +83,17 @@ fn limit_grows_and_shrinks_by_rule() {
 }
 
 #[test]
-fn pending_first_token_counts_as_slow_without_samples() {
+fn pending_prompt_counts_as_slow_without_samples() {
     let stuck = Row {
-        pending_since_ms: Some(1001),
-        ..row("one has waited too long for a first token", 10, None, 8)
+        pending_ms: Some(1001),
+        ..row("one prompt has waited too long", 10, None, 8)
     };
     let halting = Row {
         itl_ms: Some(600),
         ..row("tokens come too slowly", 10, 100, 8)
     };
     for bad in [stuck, halting] {
-        run(
-            AdaptiveLimits::default(),
-            &[row("grow first", 5, 100, 10), bad],
-        );
+        run(from_five(), &[row("grow first", 5, 100, 10), bad]);
     }
 }
 
@@ -101,7 +106,7 @@ fn limit_waits_before_growth_after_slow_intervals() {
         ..AdaptiveLimits::default()
     };
     let stuck = Row {
-        pending_since_ms: Some(5000),
+        pending_ms: Some(5000),
         ..row("slow", 45, 10, 40)
     };
     run(
@@ -131,10 +136,10 @@ fn disabled_limit_stays_at_its_maximum() {
 #[test]
 fn intervals_without_requests_are_caught_up() {
     let mut now = start();
-    let settings = AdaptiveLimits::default();
+    let settings = from_five();
     let mut limit = AdaptiveLimit::new(settings, now);
     while limit.get() < 50 {
-        (0..8).for_each(|_| limit.record_ttft(10 * MS, now));
+        (0..8).for_each(|_| limit.record_prompt_wait(10 * MS, now));
         now += settings.adjustment_interval;
         limit.advance_intervals(limit.get(), None, now);
     }

@@ -6,6 +6,7 @@ pub(crate) mod many_clients;
 pub(crate) mod overload;
 pub(crate) mod plant;
 pub(crate) mod readmission;
+pub(crate) mod serving;
 pub(crate) mod shares;
 pub(crate) mod twin;
 

@@ -8,9 +8,14 @@ use super::*;
 /// in between.
 const CAPACITY: f64 = 20.0;
 
+/// The defaults, from a floor of 5: with the default floor, the limit is higher when the burst below arrives, and
+/// `Retry-After` is too short for most of it (decision 0038).
 fn adaptive() -> AdmissionBounds {
     AdmissionBounds {
-        adaptive: AdaptiveLimits::default(),
+        adaptive: AdaptiveLimits {
+            min_streams: 5,
+            ..AdaptiveLimits::default()
+        },
         queue: QueueLimits {
             max_depth: 64,
             timeout: 10 * S,
@@ -69,26 +74,65 @@ fn load_of_twice_the_capacity() {
     assert!(wait < 10 * S);
 }
 
-#[test]
-fn limit_follows_latency_up_and_down() {
+/// The limit after each of four phases: short prompts, long ones, slow decodes, and short prompts again; and then idle.
+fn limits_by_phase(is_engine_told: bool) -> [usize; 5] {
     let mut plant = Plant::new(adaptive());
+    plant.decode_time = plant.decode_time.filter(|_| is_engine_told);
     let mut arrivals = Arrivals::new(2, plant.now);
-    let from = plant.limit();
-    load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, JOB);
-    let high = plant.limit();
-    // Long prompts: the chunks of one are a second's worth of steps.
+    // The chunks of one are a second's worth of steps.
     let long = Job {
         prompt: 4000,
         ..JOB
     };
-    load(&mut plant, &mut arrivals, CAPACITY, 60 * S, long);
-    let slow = plant.limit();
-    load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, JOB);
-    let again = plant.limit();
-    load(&mut plant, &mut arrivals, 0.2, 150 * S, JOB);
-    let idle = plant.limit();
-    println!("limit {from} -> {high} -> {slow} (slow) -> {again} -> {idle} (idle)");
-    assert!(high >= 40 && slow <= high / 2 && again >= slow + 20 && idle == from);
+    let quick = plant.per_sequence;
+    let phases = [
+        (2.0 * CAPACITY, 60, JOB, quick),
+        (CAPACITY, 60, long, quick),
+        (CAPACITY, 180, JOB, 60 * quick),
+        (2.0 * CAPACITY, 90, JOB, quick),
+        (0.2, 150, JOB, quick),
+    ];
+    phases.map(|(per_second, seconds, job, per_sequence)| {
+        plant.per_sequence = per_sequence;
+        load(&mut plant, &mut arrivals, per_second, seconds * S, job);
+        plant.limit()
+    })
+}
+
+#[test]
+fn limit_follows_latency_up_and_down() {
+    let [high, long, slow, again, idle] = limits_by_phase(true);
+    println!("limit {high} -> {long} (long prompts) -> {slow} (slow decodes) -> {again} -> {idle}");
+    assert!(high >= 40 && long >= high, "prompts do not lower it");
+    assert!(slow <= high / 2 && again >= slow + 20);
+    assert_eq!(idle, adaptive().adaptive.min_streams);
+}
+
+#[test]
+fn limit_of_an_engine_elsewhere_follows_the_whole_time_to_first_token() {
+    let [high, long, ..] = limits_by_phase(false);
+    println!("limit {high} -> {long} (long prompts)");
+    assert!(high >= 40 && long <= high / 2);
+}
+
+#[test]
+fn limit_shrinks_where_prompts_wait_for_tokens() {
+    let mut bounds = adaptive();
+    bounds.adaptive.target_itl = 3600 * S;
+    bounds.adaptive.max_streams = 200;
+    let answers = Job {
+        prompt: 400,
+        answer: 2000,
+        ..JOB
+    };
+    let mut plant = Plant::new(bounds);
+    let mut arrivals = Arrivals::new(8, plant.now);
+    load(&mut plant, &mut arrivals, CAPACITY, 60 * S, answers);
+    let quick = plant.limit();
+    plant.per_sequence *= 100;
+    load(&mut plant, &mut arrivals, CAPACITY, 60 * S, answers);
+    println!("limit {quick} -> {} (tokens take the time)", plant.limit());
+    assert!(quick >= 40 && plant.limit() <= quick / 2);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! An engine as admission sees it, in virtual time: steps that take longer the more is in them.
 //!
 //! A step costs a base, a bit per sequence that generates and a bit per prompt token; prompt tokens go in chunks, the
-//! oldest prompt first. Tickets are polled each step, as their timers would.
+//! oldest prompt first. Tickets are polled each step, as their timers would. Each row has an equal share of the step's time,
+//! as in the engine.
 
 use super::*;
 use crate::admission::rejection::Rejection;
@@ -63,6 +64,10 @@ pub(crate) struct Plant {
     pub(crate) limit_high: usize,
     /// How long the last step took.
     pub(crate) last_step: Duration,
+    /// What a sequence that generates costs in each step.
+    pub(crate) per_sequence: Duration,
+    /// Time of decode rows so far; `None`: not told, as by an engine in another process.
+    pub(crate) decode_time: Option<Duration>,
     /// Callers so far, each of them somebody else.
     pub(crate) strangers: u64,
 }
@@ -79,6 +84,8 @@ impl Plant {
             timed_out: 0,
             limit_high: 0,
             last_step: Duration::ZERO,
+            per_sequence: PER_SEQUENCE,
+            decode_time: Some(Duration::ZERO),
             strangers: 0,
         }
     }
@@ -120,6 +127,7 @@ impl Plant {
         let (took, generating) = self.compute();
         self.now += took;
         self.last_step = took;
+        self.core.set_decode_time(self.decode_time);
         if generating > 0 {
             self.core.token_gap(took, self.now);
         }
@@ -155,10 +163,11 @@ impl Plant {
 
     /// Time taken, and how many generate.
     fn compute(&mut self) -> (Duration, u32) {
-        let (mut room, mut generating) = (CHUNK, 0);
+        let (mut room, mut generating, mut decodes) = (CHUNK, 0, 0);
         for sequence in &mut self.running {
             let left = sequence.job.prompt - sequence.prompt;
             let chunk = left.min(room);
+            decodes += u32::from(left == 0);
             room -= chunk;
             sequence.prompt += chunk;
             if chunk == left {
@@ -167,7 +176,10 @@ impl Plant {
             }
         }
         let prompt_tokens = (CHUNK - room) as u32;
-        let took = BASE + PER_SEQUENCE * generating + PER_PROMPT_TOKEN * prompt_tokens;
+        let took = BASE + self.per_sequence * generating + PER_PROMPT_TOKEN * prompt_tokens;
+        if let Some(time) = &mut self.decode_time {
+            *time += took / (decodes + prompt_tokens).max(1) * decodes;
+        }
         (took, generating)
     }
 
