@@ -50,9 +50,11 @@ fn step_tokens(settings: &Settings) -> Option<Problem> {
     })
 }
 
+/// The default floor yields to a smaller ceiling.
 fn min_streams(settings: &Settings) -> Option<Problem> {
     let limits = &settings.adaptive_limits;
-    (limits.min_streams > limits.max_streams).then(|| {
+    let is_set = limits.min_streams != Settings::default().adaptive_limits.min_streams;
+    (is_set && limits.min_streams > limits.max_streams).then(|| {
         let why = format!(
             "{} is more than adaptive_limits.max_streams ({})",
             limits.min_streams, limits.max_streams

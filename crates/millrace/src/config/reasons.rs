@@ -198,7 +198,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "adaptive_limits.min_streams",
-        "eight rows cost little more than one, because weights are read once; the limit grows from there as latency allows",
+        "eight clients are served at once from the first second; the limit grows from there as latency allows",
     ),
     (
         "adaptive_limits.max_streams",

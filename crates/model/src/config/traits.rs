@@ -304,6 +304,12 @@ const GEMMA3N: Traits = Traits {
 };
 
 #[rustfmt::skip] // a table
+const GEMMA2: Traits = Traits {
+    windows: periodic(4096, 2), post_norms: true, attention_cap: Some(50.0), logit_cap: Some(30.0),
+    layers_scaled_by_dim: Some(46), ..GEMMA
+};
+
+#[rustfmt::skip] // a table
 const GEMMA4: Traits = Traits {
     windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
     local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, factors: FactorRule::ByScaling,
@@ -366,10 +372,7 @@ impl Architecture {
                 roped: RopeLayers::Windowed, ..COMMAND_R
             },
             Self::Gemma => GEMMA,
-            Self::Gemma2 => Traits {
-                windows: periodic(4096, 2), post_norms: true, attention_cap: Some(50.0), logit_cap: Some(30.0),
-                layers_scaled_by_dim: Some(46), ..GEMMA
-            },
+            Self::Gemma2 => GEMMA2,
             Self::Gemma3 => GEMMA3,
             Self::GemmaEmbedding => Traits { layers_scaled_by_dim: None, bidirectional: true, state_head: StateHeadRule::Dense, ..GEMMA3 },
             Self::Gemma3n => GEMMA3N,
