@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Token sequences over which no repetition reaches back. Shared by all choices of a request.
+/// Token sequences over which no repetition reaches back. Shared by all choices of a request; `None`: there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DryBreakers(Arc<BreakerTable>);
+pub struct DryBreakers(Option<Arc<BreakerTable>>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct BreakerTable {
@@ -54,36 +54,44 @@ impl DryBreakers {
             rests.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
             rests.dedup();
         }
-        Self(Arc::new(table))
+        Self((table != BreakerTable::default()).then(|| Arc::new(table)))
     }
 
     /// Number of breakers with more than one token.
     pub fn longer_count(&self) -> usize {
-        self.0.rests.values().map(Vec::len).sum()
+        let tables = self.0.iter();
+        tables
+            .flat_map(|table| table.rests.values())
+            .map(Vec::len)
+            .sum()
     }
 
     /// Number of tokens after the breaker that begins last; all without one.
     pub(crate) fn tokens_after_last(&self, tokens: &[u32]) -> usize {
+        let Some(table) = &self.0 else {
+            return tokens.len();
+        };
         for (at, &token) in tokens.iter().enumerate().rev() {
             let behind = &tokens[at + 1..];
-            if let Some(length) = self.rest_length(token, behind) {
+            if let Some(length) = table.rest_length(token, behind) {
                 return behind.len() - length;
             }
         }
         tokens.len()
     }
+}
 
+impl BreakerTable {
     /// Tokens after this one of the longest breaker that begins here; `None`: no breaker begins here.
     fn rest_length(&self, token: u32, behind: &[u32]) -> Option<usize> {
-        let table = &self.0;
-        if table.first.has(token) {
-            let rests = table.rests.get(&token).into_iter().flatten();
+        if self.first.has(token) {
+            let rests = self.rests.get(&token).into_iter().flatten();
             let mut matching = rests.filter(|rest| behind.starts_with(rest));
             if let Some(rest) = matching.next() {
                 return Some(rest.len());
             }
         }
-        table.single.has(token).then_some(0)
+        self.single.has(token).then_some(0)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::streams::{StreamRecord, StreamRun, StreamTerms};
 use crate::workflows::Program;
 use engine::Account;
 use generate::error::ApiError;
+use generate::reported_sampling::ReportedSampling;
 use generate::request::{GenerateRequest, GenerationParams, IgnoredFields};
 use generate::stream_meta::StreamMeta;
 use std::sync::Arc;
@@ -217,8 +218,7 @@ fn stream_meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instan
         stream_options: ask.stream_options.clone(),
         prompts: ask.prompts.len(),
         choices: ask.choices() as usize,
-        sampling: StreamMeta::sampling_of(&ask.params),
-        max_tokens: ask.params.max_tokens,
+        sampling: ReportedSampling::of(&ask.params),
         stops: ask.params.stops.clone(),
         logprobs: sampling.logprobs,
         top_n: sampling.top_logprobs as usize,

@@ -29,6 +29,7 @@ pub mod prompt;
 pub mod prompt_limit;
 pub mod prompt_record;
 pub mod remote_request;
+pub mod reported_sampling;
 pub mod request;
 mod request_serde;
 pub mod rerank_template;

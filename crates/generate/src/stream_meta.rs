@@ -1,7 +1,7 @@
 //! Metadata that is fixed when a stream is opened, as encoders and the output pipeline read it.
 
-use crate::request::{GenerationParams, StreamOptions};
-use engine::SamplingParams;
+use crate::reported_sampling::ReportedSampling;
+use crate::request::StreamOptions;
 use std::time::Instant;
 use stream::StreamId;
 
@@ -23,10 +23,8 @@ pub struct StreamMeta {
     pub prompts: usize,
     /// Number of choices over all prompts.
     pub choices: usize,
-    /// Sampling parameters, with the seed.
-    pub sampling: SamplingParams,
-    /// Limit of the answer's tokens; `None`: as many as the context has room for.
-    pub max_tokens: Option<usize>,
+    /// Sampling parameters, with the seed and the limit of tokens.
+    pub sampling: ReportedSampling,
     /// Stop strings, in the order that a stop refers to.
     pub stops: Vec<String>,
     /// Whether log-probabilities are emitted.
@@ -36,14 +34,6 @@ pub struct StreamMeta {
 }
 
 impl StreamMeta {
-    /// The sampling parameters of a request, with its seed.
-    pub fn sampling_of(params: &GenerationParams) -> SamplingParams {
-        SamplingParams {
-            seed: params.seed.unwrap_or(0),
-            ..params.sampling.clone()
-        }
-    }
-
     /// Metadata of a request that waits for a model: no stream is open yet.
     pub fn unopened(model: &str, arrived: Instant) -> Self {
         Self {
@@ -55,8 +45,7 @@ impl StreamMeta {
             stream_options: StreamOptions::default(),
             prompts: 1,
             choices: 1,
-            sampling: SamplingParams::default(),
-            max_tokens: None,
+            sampling: ReportedSampling::default(),
             stops: Vec::new(),
             logprobs: false,
             top_n: 0,

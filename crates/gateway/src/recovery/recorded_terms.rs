@@ -3,6 +3,7 @@
 use super::wall_time::WallTime;
 use crate::durability::StreamDescription;
 use crate::streams::StreamTerms;
+use generate::reported_sampling::ReportedSampling;
 use generate::stream_meta::StreamMeta;
 use std::time::Instant;
 use stream::{Owner, StreamId};
@@ -23,8 +24,7 @@ pub(crate) fn stream_meta(
         stream_options: description.stream_options.clone(),
         prompts,
         choices: prompts * description.n,
-        sampling: StreamMeta::sampling_of(params),
-        max_tokens: params.max_tokens,
+        sampling: ReportedSampling::of(params),
         stops: params.stops.clone(),
         logprobs: params.sampling.logprobs,
         top_n: params.sampling.top_logprobs as usize,

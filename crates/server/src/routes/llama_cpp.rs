@@ -175,7 +175,7 @@ fn add_choices(record: &StreamRecord, serving: &ReadyModel, slots: &mut Vec<Slot
         .filter(|choice| choice.tokens.end().is_none());
     for choice in running {
         let n_decoded = choice.answered();
-        let limit = meta.max_tokens.and_then(|max| i64::try_from(max).ok());
+        let limit = meta.sampling.max_tokens.map(i64::from);
         let decoded = i64::try_from(n_decoded).unwrap_or(i64::MAX);
         slots.push(Slot {
             id_task: Some(record.id().to_string()),

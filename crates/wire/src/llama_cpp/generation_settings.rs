@@ -1,7 +1,7 @@
 //! `generation_settings`: the parameters of a generation under llama.cpp's names.
 
 use super::generation_params::llama_defaults;
-use engine::SamplingParams;
+use generate::reported_sampling::ReportedSampling;
 use generate::stream_meta::StreamMeta;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -54,19 +54,17 @@ impl GenerationSettings<'static> {
         Self {
             stream: options.stream,
             timings_per_token: options.timings,
-            ..Self::new(&meta.sampling, meta.max_tokens)
+            ..Self::new(&meta.sampling)
         }
     }
 
     /// Of a request that sets none.
     pub fn defaults() -> Self {
-        let params = llama_defaults().resolve();
-        Self::new(&params.sampling, None)
+        Self::new(&ReportedSampling::of(&llama_defaults().resolve()))
     }
 
-    fn new(sampling: &SamplingParams, max_tokens: Option<usize>) -> Self {
-        let max_tokens = max_tokens.and_then(|tokens| i64::try_from(tokens).ok());
-        let max_tokens = max_tokens.unwrap_or(-1);
+    fn new(sampling: &ReportedSampling) -> Self {
+        let max_tokens = sampling.max_tokens.map_or(-1, i64::from);
         Self {
             seed: sampling.seed,
             temperature: sampling.temperature,

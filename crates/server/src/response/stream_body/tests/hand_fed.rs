@@ -2,7 +2,7 @@
 
 use crate::response::stream_body::StreamBody;
 use engine::fake::{FakeConfig, FakeModel};
-use engine::{Account, Engine, EngineConfig, SamplingParams, Token, TopLogprob};
+use engine::{Account, Engine, EngineConfig, Token, TopLogprob};
 use futures_util::FutureExt;
 use gateway::admission::{
     AdaptiveLimits, Admission, AdmissionBounds, AdmissionRequest, Permit, Priority, QueueLimits,
@@ -19,6 +19,7 @@ use gateway::streams::{
 use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::ParserConfig;
 use generate::output::position::Position;
+use generate::reported_sampling::ReportedSampling;
 use generate::request::StreamOptions;
 use generate::stream_meta::StreamMeta;
 use generate::stream_source::StreamSource;
@@ -172,8 +173,7 @@ pub(crate) fn meta(
         stream_options: stream_options.clone(),
         prompts: 1,
         choices,
-        sampling: SamplingParams::default(),
-        max_tokens: None,
+        sampling: ReportedSampling::default(),
         stops: stops.iter().map(|&stop| stop.to_owned()).collect(),
         logprobs: top_n > 0,
         top_n,

@@ -80,6 +80,7 @@ fn piece(event: &Event) -> Option<String> {
             &json["choices"][0]["text"],
             &json["message"]["content"],
             &json["response"],
+            &json["content"],
         ]
         .into_iter()
         .find(|piece| piece.is_string())?,
