@@ -94,7 +94,7 @@ fn invalid_request_is_rejected_with_field_and_bound() {
             r.sampling.dry_multiplier = f32::NAN;
         }),
         ("dry_base is 0.5; from 1 to 16", |r| {
-            r.sampling.dry_base = 0.5
+            r.sampling.dry_base = 0.5;
         }),
         ("dry_allowed_length is 65537; at most 65536", |r| {
             r.sampling.dry_allowed_length = 65_537;

@@ -179,11 +179,11 @@ fn reranker(line: &str) -> Saved {
     let mut config = saved::config(&spec);
     config["_name_or_path"] = json!("Qwen/Qwen3-Reranker-0.6B");
     saved.put("config.json", config.to_string().as_bytes());
-    put_vocabulary(&saved, json!({"yes": ANSWERS[0], "no": ANSWERS[1]}));
+    put_vocabulary(&saved, &json!({"yes": ANSWERS[0], "no": ANSWERS[1]}));
     saved
 }
 
-fn put_vocabulary(saved: &Saved, vocab: Value) {
+fn put_vocabulary(saved: &Saved, vocab: &Value) {
     let tokenizer = json!({"model": {"type": "BPE", "vocab": vocab}});
     saved.put("tokenizer.json", tokenizer.to_string().as_bytes());
 }
@@ -243,7 +243,7 @@ fn answers_without_a_row_are_errors() {
         ),
         (json!({"yes": 1}), "`model.vocab` has no token no"),
     ] {
-        put_vocabulary(&saved, vocabulary);
+        put_vocabulary(&saved, &vocabulary);
         let why = open(&saved).map(|_| ()).unwrap_err();
         assert!(why.contains(part), "{why}");
     }

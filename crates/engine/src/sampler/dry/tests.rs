@@ -28,7 +28,7 @@ fn by_reference(tokens: &[u32], s: &SamplingParams, breakers: &[Vec<u32>]) -> Ve
         window => window.min(tokens.len()),
     };
     let tokens = &tokens[tokens.len() - window..];
-    let mut longest = vec![None; 8];
+    let mut longest = [None; 8];
     // The tokens after the breaker that ends last.
     let ends = (0..tokens.len()).flat_map(|start| {
         let begins = move |breaker: &&Vec<u32>| tokens[start..].starts_with(breaker);
