@@ -114,7 +114,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def document(self):
         names = sorted(path.name for path in self.world.files.glob("*.js"))
-        preloads = "".join(f'<link rel="modulepreload" href="/page/tree/{name}">\n' for name in names)
+        preloads = "".join(f'<link rel="modulepreload" href="page/tree/{name}">\n' for name in names)
         return (self.world.files / "index.html").read_text().replace("{{preloads}}", preloads).replace("{{version}}", "tree").encode()
 
     def reply(self, body, suffix):

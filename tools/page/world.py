@@ -18,7 +18,8 @@ ARGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-net
         "--disable-component-update", "--disable-sync", "--no-first-run"]
 # Random weights: they say something else after each token, and do not end soon.
 PRESET = "tiny-llama"
-SLOW_PRESET = "qwen3-0.6b"
+# A dozen tokens a second for each of a few clients, on two cores.
+SLOW_SHAPE = ["--preset", "qwen3-0.6b", "--layers", "8", "--vocab", "8192", "--quant", "Q4_0"]
 
 
 class Server:
@@ -83,7 +84,7 @@ class World:
         """A server whose model needs a while for each token, as real ones do."""
         model, place = self.folder / "slow.gguf", self.folder / "slow"
         place.mkdir()
-        subprocess.run([self.binary, "synth", str(model), "--preset", SLOW_PRESET, "--quant", "Q4_0", "--train-context", "4096"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([self.binary, "synth", str(model), *SLOW_SHAPE, "--train-context", "4096"], check=True, stdout=subprocess.DEVNULL)
         # A stream without a reader soon stands still: the rest of its credit, and nothing beyond it.
         limits = {"MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS": "16", "MILLRACE_STREAMS_DETACHED_TOKENS": "0"}
         self.servers.append(Server(self.binary, place, model=model, **limits))
