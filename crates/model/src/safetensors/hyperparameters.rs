@@ -45,6 +45,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("rope_theta", "rope.freq_base"),
     ("rope_local_base_freq", "rope.freq_base_swa"),
     ("partial_rotary_factor", "rope.dimension_count"),
+    ("in_features of 2_Dense", "dense_2_feat_in"),
+    ("out_features of 2_Dense", "dense_2_feat_out"),
+    ("in_features of 3_Dense", "dense_3_feat_in"),
+    ("out_features of 3_Dense", "dense_3_feat_out"),
     ("rope_scaling.factor", "rope.scaling.factor"),
     ("rope_scaling.attention_factor", "rope.scaling.attn_factor"),
     (

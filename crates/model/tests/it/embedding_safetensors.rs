@@ -109,8 +109,9 @@ fn projections_that_are_computed_otherwise_are_errors() {
             json!("torch.nn.modules.activation.Tanh"),
             "must be torch.nn.modules.linear.Identity",
         ),
-        ("out_features", json!(8), "dense_3_feat_in"),
-        ("in_features", json!(8), "dense_2_feat_in"),
+        ("out_features", json!(8), "out_features of 2_Dense` is 8"),
+        ("out_features", json!(32), "in_features of 3_Dense` is 256"),
+        ("in_features", json!(32), "in_features of 2_Dense` is 32"),
     ] {
         let mut changed = config.clone();
         changed[field] = value;
