@@ -3,15 +3,25 @@
 use super::{CHAT, ask, finishes, with};
 use crate::support::client::{Client, post};
 use crate::support::named::{call, stream_id};
-use crate::support::{Rig, config, fake, wait_until};
+use crate::support::{self, Rig, fake, wait_until};
 use serde_json::{Value, json};
 use server::{AdaptiveLimits, Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
 use std::sync::Arc;
 
 const EMBEDDINGS: &str = "/v1/embeddings";
-/// Places of a server with default settings, as it starts.
+/// Places of the server as it starts.
 const PLACES: usize = 5;
 const KEYS: [&str; 2] = ["key_a_0123456789", "key_b_0123456789"];
+
+fn config() -> ServerConfig {
+    ServerConfig {
+        adaptive_limits: AdaptiveLimits {
+            min_streams: PLACES,
+            ..AdaptiveLimits::default()
+        },
+        ..support::config()
+    }
+}
 
 fn keyed() -> Rig {
     let key = |name: &str| Key {
@@ -65,7 +75,7 @@ fn many(n: usize) -> Value {
 
 fn metrics(rig: &Rig) -> String {
     let key = format!("x-api-key: {}\r\n", KEYS[0]);
-    crate::support::named::get(rig, "/metrics", &key).body
+    support::named::get(rig, "/metrics", &key).body
 }
 
 /// Streams that have ended.
