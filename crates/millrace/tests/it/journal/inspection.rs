@@ -38,8 +38,8 @@ fn write_journal(path: &Path) -> Writer<JournalDirectory> {
     write_tokens(&mut writer, old, &[1, 2, 3]);
     let full = writer.open_stream(255, FULL).unwrap();
     write_tokens(&mut writer, full, &[4, 5]);
-    // Five prompts with two answers each.
-    for choice in 0..10 {
+    // Six prompts with two answers each.
+    for choice in 0..12 {
         let end = Record::Ended {
             choice,
             end: 3,
@@ -105,7 +105,7 @@ fn json_of_a_journal_has_each_stream() {
         (&full["id"], &full["state"]),
         (&FULL_ID.into(), &"ended".into())
     );
-    assert_eq!(full["ends"], Value::from(vec!["Length"; 10]));
+    assert_eq!(full["ends"], Value::from(vec!["Length"; 12]));
     assert_eq!(full["ended_at"], "2025-07-27T07:06:41Z");
     assert_eq!(full["identity"]["arithmetic"], "scalar");
     let text = inspect(&folder.0, &["--json", "--text"]);
