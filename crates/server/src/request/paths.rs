@@ -140,7 +140,8 @@ fn suggested_path(path: &str) -> Option<&'static str> {
     if path.len() > SUGGESTION_BYTES_MAX {
         return None;
     }
-    if let Some(found) = nearest_path(path, 1) {
+    // One character is wrong.
+    if let Some(found) = known_paths().find(|known| edit_distance(path, known) == 1) {
         return Some(found);
     }
     // A known path with a surplus prefix or suffix; the longest is the most specific.
@@ -159,25 +160,21 @@ fn suggested_path(path: &str) -> Option<&'static str> {
     if let Some(found) = known_paths().filter(more).min_by_key(|known| known.len()) {
         return Some(found);
     }
-    nearest_path(path, SUGGESTION_DISTANCE_MAX)
-}
-
-fn known_paths() -> impl Iterator<Item = &'static str> {
-    openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'))
-}
-
-/// The known path with the fewest changed characters, at most so many.
-fn nearest_path(path: &str, changes_max: usize) -> Option<&'static str> {
     let near = known_paths().map(|known| {
         (
             edit_distance(without_prefix(path), without_prefix(known)),
             known,
         )
     });
-    let near = near
-        .filter(|&(changes, known)| changes <= changes_max.min(without_prefix(known).len() / 3));
+    let near = near.filter(|&(changes, known)| {
+        changes <= SUGGESTION_DISTANCE_MAX.min(without_prefix(known).len() / 3)
+    });
     near.min_by_key(|&(changes, _)| changes)
         .map(|(_, known)| known)
+}
+
+fn known_paths() -> impl Iterator<Item = &'static str> {
+    openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'))
 }
 
 /// The path without the prefix of the API.
@@ -257,7 +254,7 @@ mod tests {
             ("/api", Some("/api/tags")),
             ("/v1/chat/completion", Some("/v1/chat/completions?")),
             ("/v1/chat", Some("/v1/chat/completions?")),
-            ("/v1/completion", Some("/completion?")),
+            ("/v1/completion", Some("/v1/completions?")),
             ("/v1/completionz", Some("/v1/completions?")),
             ("/embedding", Some("/v1/embeddings?")),
             ("/v1/embedding", Some("/v1/embeddings?")),
