@@ -16,9 +16,6 @@ pub(crate) struct Case {
     pub(crate) context: usize,
     /// Format of keys and values.
     pub(crate) kv: KvKind,
-    /// Whether the goldens hold with keys and values in 8 bits, too. Where the scores of experts are almost equal, that
-    /// rounding selects another expert, which random weights turn into other logits.
-    pub(crate) coded: bool,
     /// Adapters with their scales.
     pub(crate) adapters: Vec<(AdapterSynth, f32)>,
 }
@@ -40,7 +37,6 @@ impl Case {
             spec,
             context: 256,
             kv: KvKind::F16,
-            coded: true,
             adapters: Vec::new(),
         };
         for word in words {
@@ -55,7 +51,6 @@ impl Case {
         let (spec, number) = (&mut self.spec, || value.parse::<u32>().ok());
         match key {
             "kv" => self.kv = KvKind::from_name(value)?,
-            "coded" => self.coded = value.parse().ok()?,
             "mix" => spec.mix = Mix::from_name(value)?,
             "seed" => spec.seed = value.parse().ok()?,
             "layers" => spec.layers = number()?,
