@@ -44,11 +44,20 @@ function transport(url, body, heads = []) {
   return new DefaultChatTransport({ api: `${url}/v1/ai-sdk/chat`, body, fetch: noted })
 }
 
+const PATIENCE_MS = 60_000
+
 async function until(holds) {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
+  const end = Date.now() + PATIENCE_MS
+  while (!(await holds())) {
+    assert.ok(Date.now() < end, `not within ${PATIENCE_MS} ms: ${holds}`)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
 }
 
 const control = (url, id, verb) => fetch(`${url}/v1/streams/${id}/${verb}`, { method: "POST" })
+
+/// Whether a client reads the stream. A stream that was paused before its first token sends nothing that a client could show.
+const isAttached = async (url, id) => (await (await fetch(`${url}/v1/streams/${id}`)).json()).attached
 
 /// Starts an answer that stops after a few tokens, as its client has gone; gives the id of its stream.
 async function abandoned(url, chatId) {
@@ -62,6 +71,7 @@ async function abandoned(url, chatId) {
   assert.equal((await chunks.read()).value.type, "start")
   gone.abort()
   await chunks.read().catch(() => {})
+  await until(async () => !(await isAttached(url, id)))
   return id
 }
 
@@ -190,7 +200,7 @@ await run(async () => ({}), {
     const id = await abandoned(url, "lost connection")
     const chat = new Chat({ id: "lost connection", messages: [user("Hello")], transport: transport(url, {}) })
     const resumed = chat.resumeStream()
-    await until(() => chat.messages.length === 2)
+    await until(() => isAttached(url, id))
     assert.equal((await control(url, id, "resume")).status, 200)
     await resumed
     assert.equal(chat.status, "ready")
@@ -209,7 +219,7 @@ await run(async () => ({}), {
     let page
     await act(async () => (page = create(createElement(Page))))
     await act(async () => {
-      await until(() => hook.status === "streaming")
+      await until(() => isAttached(url, id))
       assert.equal((await control(url, id, "resume")).status, 200)
     })
     await act(() => until(() => hook.status === "ready"))
