@@ -74,7 +74,7 @@ class Connection:
             return None
 
     def messages(self, data):
-        """What comes back until the connection ends."""
+        """The bytes that come back until the connection ends."""
         with self.socket, self.file:
             assert json.loads(self.read()[1])["type"] == "welcome"
             try:

@@ -1,4 +1,4 @@
-"""What the page is looked at with: servers of their own, and a browser with fresh profiles."""
+"""Fixtures of the page's checks: servers of their own, and a browser with fresh profiles."""
 
 import contextlib
 import json
@@ -63,7 +63,7 @@ class Server:
 
 
 class World:
-    """What the checks have: servers, and the browser."""
+    """Servers, and the browser, for the checks."""
 
     def __init__(self, binary, browser, folder):
         self.browser, self.binary, self.folder = browser, binary, folder

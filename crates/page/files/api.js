@@ -2,7 +2,7 @@
 
 const KEY = 'millrace-key';
 
-/** What all paths begin with: the folder of the page. */
+/** Prefix of all paths: the folder of the page. */
 const PREFIX = typeof location === 'undefined' ? '' : new URL('.', location.href).pathname.slice(0, -1);
 
 export const apiKey = {

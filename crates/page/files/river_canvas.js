@@ -153,7 +153,7 @@ export class RiverCanvas {
     if (to > from) this.#fill(style, from, middle - half, to - from, 2 * half);
   }
 
-  /** What stands before and behind a lane, where it differs from what is there. @param {import('./lanes.js').Lane} lane @param {number} row @param {number} middle @param {number} now @param {boolean} isNew */
+  /** Draws the texts before and behind a lane, where they differ from those on the canvas. @param {import('./lanes.js').Lane} lane @param {number} row @param {number} middle @param {number} now @param {boolean} isNew */
   #drawEnds(lane, row, middle, now, isNew) {
     const label = labelOf(lane, now);
     if (isNew || label !== this.#labels[row]) {

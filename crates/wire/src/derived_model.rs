@@ -79,7 +79,7 @@ impl DerivedModel {
         }
     }
 
-    /// What is wrong with the options: values that a request could not have, and names that are no option.
+    /// Invalid options: values that a request could not have, and names that are no option.
     pub fn option_problems(&self) -> Vec<Problem> {
         let text = Value::Object(self.options.clone()).to_string();
         let mut fields = match Fields::parse(text.as_bytes()) {

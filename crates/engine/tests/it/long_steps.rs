@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Positions of a prompt.
 const PROMPT: usize = 100;
 
-/// What a row costs: as many fit the target as a prompt has.
+/// Time of a row: as many rows fit the target as a prompt has.
 const ROW: Duration = Duration::from_millis(1);
 
 fn bench(step_target: Option<Duration>) -> Bench {

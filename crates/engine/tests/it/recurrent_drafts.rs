@@ -29,7 +29,7 @@ fn bench(states: usize, config: FakeConfig, speculation: Speculation) -> Bench {
     Bench::with(Box::new(model.predicting()), engine)
 }
 
-/// What readers get: ids, bits of the log-probabilities, and the end.
+/// Tokens as readers get them: ids, bits of the log-probabilities, and the end.
 type Got = (Vec<u32>, Vec<u32>, Option<End>);
 
 /// Answers to requests of several kinds that share batches.

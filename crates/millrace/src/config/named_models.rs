@@ -99,7 +99,7 @@ impl NamedModel {
             .map(|row| row.0)
     }
 
-    /// What is wrong with a field.
+    /// The first invalid field, and why.
     fn problem(&self) -> Option<String> {
         if let (Some(from), Some(field)) = (&self.from, self.loading_field()) {
             return Some(format!(
@@ -142,7 +142,7 @@ impl Settings {
     }
 }
 
-/// What is wrong with the models of the settings that have settings of their own.
+/// The first invalid entry among models that have settings of their own: the setting's name, and why.
 pub(super) fn problem(settings: &Settings) -> Option<(&'static str, String)> {
     let named = &settings.models.named;
     if named.len() > NAMED_MAX {

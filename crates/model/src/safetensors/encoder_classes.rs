@@ -24,14 +24,14 @@ const NOMIC_EXPERTS: NamePairs = &[
     ("mlp.experts.mlp.w1", "ffn_up_exps.weight"),
     ("mlp.experts.mlp.w2", "ffn_down_exps.weight"),
 ];
-/// What is added to the sum of the chosen experts. llama.cpp's converter leaves it out, too.
+/// A bias of the sum of the chosen experts, which is not read. llama.cpp's converter leaves it out, too.
 const NOMIC_EXPERTS_BIAS: &str = ".mlp.experts.bias";
 
 /// Names of tensors that several classes share.
 #[derive(Debug)]
 struct Layout {
     outer: NamePairs,
-    /// What is before the number of a layer.
+    /// The prefix before the number of a layer.
     layers: &'static str,
     layer: NamePairs,
 }

@@ -32,7 +32,7 @@ const CLASSES: &[(&str, Architecture)] = &[
     ("Lfm2ForCausalLM", Architecture::Lfm2),
 ];
 
-/// What the tensors of a folder are for.
+/// The kind of model in a folder.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Family {
     Decoder(Architecture),

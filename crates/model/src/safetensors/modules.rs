@@ -26,7 +26,7 @@ const OTHER_MODES: [&str; 3] = [
     "pooling_mode_mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens",
 ];
-/// What a module does, by the last part of its type: modules that are computed anyway.
+/// Modules by the last part of their type: those that are computed anyway.
 const KNOWN: [&str; 2] = ["Transformer", "Normalize"];
 /// A module that pools, and one that projects.
 const POOLING: &str = "Pooling";
@@ -34,7 +34,7 @@ const DENSE: &str = "Dense";
 /// Projections of a model that has them.
 const DENSE_MODULES: usize = 2;
 
-/// What a folder's list of modules says; nothing where there is no list.
+/// A folder's list of modules; empty where there is no list.
 #[derive(Default)]
 pub(super) struct Modules {
     /// llama.cpp's number of the pooling.

@@ -111,7 +111,7 @@ fn positions_types_and_heads_are_not_quantized() {
     computed(&mut load(files));
 }
 
-/// What is wrong with a folder after this change of a field of `config.json`.
+/// The error for a folder after this change of a field of `config.json`.
 fn refusal(preset: &str, field: &str, value: Value) -> String {
     let spec = spec(preset, "F32");
     let saved = save(&spec);

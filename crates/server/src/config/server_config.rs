@@ -31,7 +31,7 @@ pub struct ServerConfig {
     pub origins: Origins,
     /// Whether the web page is served.
     pub page: bool,
-    /// What all paths begin with: empty, or a path without a slash at the end.
+    /// Prefix of all paths: empty, or a path without a slash at the end.
     pub api_prefix: String,
     /// Open connections; one more is rejected with 503 and closed.
     pub connections_max: usize,

@@ -1,4 +1,4 @@
-//! What caches between client and server may keep.
+//! Answers that caches between client and server may keep.
 
 use crate::support::Rig;
 use crate::support::client::{Client, get, post};

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is checked and printed.
+/// Which schemas are checked, and which lines are printed.
 struct Options {
     prints_faults: bool,
     is_written_only: bool,

@@ -6,7 +6,7 @@ use super::*;
 const CLIENTS: usize = 32;
 const REQUESTS: usize = 2 * CLIENTS;
 
-/// What a sequence costs in a step: tokens of eight are slower than the target, so the limit stays at the floor.
+/// Time of a sequence in a step: tokens of eight are slower than the target, so the limit stays at the floor.
 const TOKEN: Duration = Duration::from_millis(80);
 
 /// Eight of them side by side take a minute, where each needs [`TOKEN`] for a token.

@@ -64,7 +64,7 @@ pub(crate) struct Plant {
     pub(crate) limit_high: usize,
     /// How long the last step took.
     pub(crate) last_step: Duration,
-    /// What a sequence that generates costs in each step.
+    /// Time that a sequence which generates adds to each step.
     pub(crate) per_sequence: Duration,
     /// Time of decode rows so far; `None`: not told, as by an engine in another process.
     pub(crate) decode_time: Option<Duration>,

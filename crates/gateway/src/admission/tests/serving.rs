@@ -19,7 +19,7 @@ const NOISE: f64 = 0.05;
 /// Tokens whose mean gap is reported to admission, as by `LatencySampler`.
 const TOKENS_PER_SAMPLE: u32 = 16;
 
-/// What steps cost, in milliseconds. Fitted to the 1B rows of docs/performance.md.
+/// Times of a step's parts, in milliseconds. Fitted to the 1B rows of docs/performance.md.
 #[derive(Clone, Copy)]
 struct Machine {
     name: &'static str,

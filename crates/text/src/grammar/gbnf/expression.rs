@@ -12,7 +12,7 @@ pub const GBNF_REPEAT_MAX: u32 = 2000;
 /// Number of an expression that may become one terminal.
 pub(super) type ExpressionId = usize;
 
-/// What a rule derives.
+/// The right side of a rule.
 #[derive(Clone, Debug)]
 pub(super) enum Expression {
     /// One character.

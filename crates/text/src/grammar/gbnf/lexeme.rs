@@ -32,7 +32,7 @@ struct LexemeState {
 /// StateSet that an automaton is in, sorted.
 type StateSet = Vec<usize>;
 
-/// What two terminals have in common at one place.
+/// Texts that two terminals have in common at one place.
 #[derive(Clone, Debug)]
 pub(super) struct Overlap {
     /// Characters that continue a text of the second one behind a whole text of the first one; `None`: not known.
@@ -152,7 +152,7 @@ impl Lexeme {
         self.closure(edges.map(|(_, next)| *next).collect())
     }
 
-    /// What this terminal and another one have in common, where both begin at the same place. Takes the pairs that are
+    /// Texts that this terminal and another one have in common, where both begin at the same place. Takes the pairs that are
     /// compared from `work`, and is not known where that is used up.
     pub(super) fn overlap(&self, other: &Self, work: &mut usize) -> Overlap {
         let (mut continuing, mut has_common) = (CharSet::default(), false);

@@ -4,7 +4,7 @@
 //! - `if`, `then`, `else` become two alternatives, and so do `dependencies`, `dependentRequired` and `dependentSchemas`;
 //! - `propertyNames` becomes a list of the names, or of their pattern, without additional properties.
 //!
-//! What has no such form stays as written, and is rejected with its path. Nothing is weakened: a value is valid under the
+//! A keyword that has no such form stays as written, and is rejected with its path. Nothing is weakened: a value is valid under the
 //! rewritten schema if and only if it is valid under the original.
 //!
 //! Alternatives copy parts, and so do references that are negated; [`REWRITTEN_PARTS_MAX`] bounds the copies.
