@@ -7,6 +7,7 @@ passes that it does.
 """
 
 import argparse
+import concurrent.futures
 import fnmatch
 import pathlib
 import sys
@@ -19,6 +20,9 @@ import table
 from server import Server
 
 KNOWN = pathlib.Path(__file__).with_name("known.toml")
+
+# Suites that run at once, each with a server of its own.
+LANES = 2
 
 
 def main():
@@ -36,11 +40,18 @@ def main():
     (given.place / "sources").mkdir(exist_ok=True)
     known = tomllib.loads(KNOWN.read_text())
     wanted = [s for s in suites.ALL if (not given.names or s.name in given.names) and (s.fast or not given.fast)]
-    results = {suite.name: result(suite, known.get(suite.name, []), given) for suite in wanted}
+    with concurrent.futures.ThreadPoolExecutor(LANES) as lanes:
+        running = {suite.name: lanes.submit(result, suite, known.get(suite.name, []), given) for suite in slow_first(wanted)}
+        results = {suite.name: running[suite.name].result() for suite in wanted}
     if given.write and len(wanted) == len(suites.ALL):
         given.write.write_text(table.page(suites.ALL, results))
     surprises = sum(len(result.surprises) for result in results.values())
     sys.exit(f"{surprises} surprises" if surprises else 0)
+
+
+def slow_first(wanted):
+    """The longest suite would otherwise run alone at the end."""
+    return sorted(wanted, key=lambda suite: suite.name != "schemathesis")
 
 
 def result(suite, known, given):
@@ -55,9 +66,8 @@ def result(suite, known, given):
     if not clean:
         tests["the server stops cleanly"] = ("failed", "it did not")
     result = Result(tests, known)
-    print(f"{suite.name}: {result.line()} in {time.monotonic() - begun:.0f} s", flush=True)
-    for surprise in result.surprises:
-        print(f"  {surprise}", flush=True)
+    head = f"{suite.name}: {result.line()} in {time.monotonic() - begun:.0f} s"
+    print("\n  ".join([head, *result.surprises]), flush=True)
     return result
 
 

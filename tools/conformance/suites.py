@@ -73,7 +73,7 @@ def source(package, version, place):
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         pip += ["--no-binary", package, "--dest", str(packed.parent), f"{package}=={version}"]
         subprocess.run(pip, check=True, timeout=SUITE_S)
-    half = place / "sources" / "unpacking"
+    half = place / "sources" / f"unpacking-{stem}"
     shutil.rmtree(half, ignore_errors=True)
     with tarfile.open(packed) as archive:
         archive.extractall(half, filter="data")

@@ -28,7 +28,7 @@ const SUITES: [&str; 7] = [
 /// Behind nginx and Caddy, with the packages of those; minutes on a busy machine.
 const PROXY_SUITES: [&str; 1] = ["proxies_suite.py"];
 /// Packages that need an older `openai` or `websockets` than those, and their suites.
-const AGENT_PACKAGES: [&str; 2] = ["instructor==1.17.0", "openai-agents==0.24.0"];
+pub(crate) const AGENT_PACKAGES: [&str; 2] = ["instructor==1.17.0", "openai-agents==0.24.0"];
 const AGENT_SUITES: [&str; 1] = ["agents_suite.py"];
 /// The clients of the suite for embeddings and reranking, which bring much with them.
 const EMBEDDING_PACKAGES: [&str; 4] = [

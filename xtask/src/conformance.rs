@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Packages that the suites need beside their own sources, pinned.
-const PACKAGES: [&str; 29] = [
+pub(crate) const PACKAGES: [&str; 29] = [
     "aiohttp==3.14.5",
     "anthropic==2.11.0",
     "dirty-equals==0.11",

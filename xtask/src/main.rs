@@ -4,6 +4,7 @@
 //! cargo xtask test      everything a change must pass (what CI runs)
 //! cargo xtask tidy      crate edges, circles between files, layers, file budgets, banned names and crates;
 //!                       `tidy imports CRATE` lists the imports between the files of a crate
+//! cargo xtask packages  installs what the suites below need (needs PyPI, npm, Debian)
 //! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
@@ -37,6 +38,7 @@ mod dist;
 mod docs;
 mod links;
 mod oracle;
+mod packages;
 mod page;
 mod rivals;
 mod shell;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Some("book") => book::run(),
         Some("clients") => clients::run(&args.collect::<Vec<_>>()),
         Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
+        Some("packages") => packages::run(),
         Some("page") => page::run(&args.collect::<Vec<_>>()),
         Some("dist") => dist::run(&args.collect::<Vec<_>>()),
         Some("docs") => docs::run(&args.collect::<Vec<_>>()),
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, book, clients, cluster, page, dist, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, book, packages, clients, cluster, page, dist, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Drive the browser, look for barriers, write an animated picture; pinned.
-const PACKAGES: [&str; 3] = [
+pub(crate) const PACKAGES: [&str; 3] = [
     "axe-playwright-python==0.1.7",
     "pillow==13.0.0",
     "playwright==1.65.2",
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 }
 
 /// The browser, which is installed where the caller may do that.
-fn chromium() -> Option<PathBuf> {
+pub(crate) fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let find = || {
         let mut places = std::env::split_paths(&path).map(|place| place.join(CHROMIUM));

@@ -13,7 +13,7 @@ pub(crate) struct ReachArgs {
     /// Origins of web pages allowed by CORS, in addition to this machine's: `https://chat.example.com`; `*` = any.
     #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',')]
     pub(crate) origins: Option<Vec<String>>,
-    /// What all paths begin with, such as `/llm`.
+    /// The prefix of all paths, such as `/llm`.
     #[arg(long, value_name = "PATH")]
     pub(crate) api_prefix: Option<String>,
     /// Unix socket to listen on, too.

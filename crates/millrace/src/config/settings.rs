@@ -121,7 +121,7 @@ pub(crate) struct Server {
     pub(crate) origins: Vec<String>,
     /// Serve the web page at `/`.
     pub(crate) page: bool,
-    /// What all paths begin with, such as `/llm`, for a reverse proxy that passes paths on as they are. Not with `cluster.servers`.
+    /// The prefix of all paths, such as `/llm`, for a reverse proxy that passes paths on as they are. Not with `cluster.servers`.
     pub(crate) api_prefix: String,
     /// I/O threads.
     pub(crate) io_threads: usize,

@@ -1,0 +1,21 @@
+//! Installs what the suites need, so that it can happen while the code is compiled.
+
+use crate::shell::{Outcome, node_modules, python};
+use crate::{clients, conformance, page};
+
+/// Virtual environments of Python, modules of npm and the browser of every suite that `.ci/run` runs. A suite installs what is
+/// missing itself, so a failure here is told and nothing more.
+pub(crate) fn run() -> Outcome {
+    let environments = [
+        ("clients", &clients::PACKAGES[..]),
+        ("agents", &clients::AGENT_PACKAGES),
+        ("conformance", &conformance::PACKAGES),
+        ("page", &page::PACKAGES),
+    ];
+    for (name, packages) in environments {
+        python(name, packages, &[])?;
+    }
+    node_modules("clients", &clients::NODE_PACKAGES)?;
+    page::chromium();
+    Ok(())
+}
