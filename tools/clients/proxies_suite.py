@@ -29,6 +29,8 @@ WINDOW = 4
 TOKENS = 24
 NAME = "mill.example.com"
 MODEL = "millrace-mini"
+# The prefix of all paths of the second server.
+PREFIX = "/llm"
 # How long a token, or the end of a stream, is waited for.
 WAIT_S = 10
 # How long a proxy that buffers is watched.
@@ -202,6 +204,12 @@ def large_request(url):
     assert status == 400 and "error" in json.loads(text), (status, text[:200])
 
 
+def other_paths_are_refused(url):
+    """a path without the prefix is a 404 that names it"""
+    status, _, text = call(url.removesuffix(PREFIX), "GET", "/v1/models")
+    assert status == 404 and PREFIX in text, (status, text[:200])
+
+
 @contextlib.contextmanager
 def running(command, port):
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -240,6 +248,21 @@ def buffering_stops(url):
         raise AssertionError("tokens passed one by one")
 
 
+def behind_a_prefix():
+    """The checks with `server.api_prefix`, through nginx, which passes paths on as they are; returns the number of failures."""
+    binary, failed = program("nginx", sys.argv[2]), 0
+    if binary is None:
+        return 0
+    os.environ["MILLRACE_SERVER_API_PREFIX"] = PREFIX
+    with tempfile.TemporaryDirectory() as folder:
+        server, port = Server(sys.argv[1], folder), free_port()
+        with running(nginx(binary, folder, server, port), port) as url:
+            for function in (tokens_pass, leaving_is_noticed, websockets_pass, other_paths_are_refused):
+                failed += check(f"nginx, {PREFIX}", function, url + PREFIX)
+        failed += server.stop() != 0
+    return failed
+
+
 def main():
     os.environ |= {"MILLRACE_SERVER_HOSTS": NAME, "MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS": str(WINDOW)}
     failed = 0
@@ -259,6 +282,7 @@ def main():
                 with running(nginx(binary, folder, server, port, forced), port) as url:
                     failed += check(name, buffering_stops, url)
         failed += server.stop() != 0
+    failed += behind_a_prefix()
     print(f"{failed} failed")
     sys.exit(1 if failed else 0)
 

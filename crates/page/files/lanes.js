@@ -199,5 +199,5 @@ export function stallOf(lane, now) {
 /** What a lane's state is called. @param {Lane} lane @param {number} now */
 export function labelOf(lane, now) {
   if (lane.state === 'ended' || lane.state === 'failed') return `ended: ${lane.end || 'stop'}`;
-  return stallOf(lane, now) || 'running';
+  return stallOf(lane, now) || (lane.isAttached ? 'running' : 'running, no reader');
 }

@@ -114,6 +114,8 @@ test('a stall says whose it is', () => {
     [{ state: 'parked', parked: 'pages' }, /engine/],
     [{ state: 'parked', parked: 'place' }, /queue/],
     [{ state: 'paused', parked: 'paused' }, /by request/],
+    [{ attached: true }, /^running$/],
+    [{ attached: false }, /^running, no reader$/],
   ];
   for (const [more, label] of rows) {
     const lanes = new Lanes();

@@ -14,6 +14,7 @@ mod job_names;
 mod limits_of_keys;
 mod mailbox;
 mod moved;
+mod named_models;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
 mod nats_server;
 pub(crate) mod processes;
