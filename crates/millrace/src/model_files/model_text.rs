@@ -213,7 +213,12 @@ fn end_tokens(folder: &Path) -> Result<Vec<u32>, Failure> {
         let path = folder.join(file);
         let config: Option<Value> = read_json(&path)?;
         let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
-        let ids = match config.as_ref().map(|config| &config[FIELD]) {
+        // In models for images, too, the fields of the text model are within.
+        let found = config.as_ref().map(|config| match &config[FIELD] {
+            Value::Null => &config["text_config"][FIELD],
+            found => found,
+        });
+        let ids = match found {
             None | Some(Value::Null) => continue,
             Some(Value::Array(ids)) if ids.len() <= ENDS_MAX => ids.iter().map(id).collect(),
             Some(one) => id(one).map(|id| vec![id]),
@@ -236,7 +241,7 @@ fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, Failu
     let Some(text) = read_file(path, BESIDE_BYTES_MAX)? else {
         return Ok(None);
     };
-    serde_json::from_slice(&text)
+    serde_json::from_slice(&model::safetensors::without_infinities(text))
         .map(Some)
         .map_err(|why| file_failure(path, &why))
 }

@@ -1,15 +1,18 @@
 //! Conversion of stored tensors at load: row order, norms, format.
 
-use super::family::Family;
+use super::described::Described;
+use super::family::{Family, is_gemma};
 use super::header::TensorShape;
-use super::hyperparameters::{Described, is_gemma};
+use super::recurrent::{self, HeadOrder};
 use crate::Architecture;
 use kernels::Format;
 
 /// The end of GGUF's names for experts.
 const EXPERTS: &str = "_exps.weight";
 /// The end of GGUF's names for taps of convolutions.
-pub(super) const TAPS: &str = ".shortconv.conv.weight";
+const TAPS: &str = ".shortconv.conv.weight";
+/// As [`TAPS`], of layers with a scan.
+pub(super) const TAPS_OF_SCAN: &str = ".ssm_conv1d.weight";
 /// GGUF's name for learned positions.
 const POSITIONS: &str = "position_embd.weight";
 
@@ -51,6 +54,32 @@ pub(super) enum Change {
         /// Whether each expert's rows and columns change places.
         is_turned: bool,
     },
+    /// The negative of the exponential function of each stored value, of heads in this order.
+    Decay(Option<HeadOrder>),
+    /// Rows of heads in another order.
+    HeadRows(HeadOrder),
+    /// Columns of heads in another order.
+    HeadCols(HeadOrder),
+    /// A vector becomes a row for each group.
+    Grouped {
+        /// Number of groups.
+        groups: u32,
+    },
+    /// Takes one half of the rows.
+    Half {
+        /// Whether that is the last half.
+        is_second: bool,
+    },
+    /// Multiplies rows by the factors of list number `list`.
+    Scaled {
+        /// Index into the model's lists of factors.
+        list: u8,
+    },
+}
+
+/// Whether a tensor with this GGUF name has taps, which are stored with three dimensions.
+pub(super) fn is_taps(name: &str) -> bool {
+    name.ends_with(TAPS) || name.ends_with(TAPS_OF_SCAN)
 }
 
 impl Change {
@@ -61,6 +90,9 @@ impl Change {
         };
         if is_gemma(architecture) && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
+        }
+        if let Some(change) = recurrent::change(described, architecture, name, dims)? {
+            return Ok(change);
         }
         if let &[_, middle, _] = dims
             && name.ends_with(TAPS)
@@ -112,7 +144,12 @@ impl Change {
     pub(super) fn shape(self, dims: TensorShape) -> TensorShape {
         match (self, dims.as_slice()) {
             (Self::Without { rows }, _) => dims.without(rows as u64),
-            (Self::Squeezed, &[cols, _, rows]) => TensorShape::of([cols, rows]),
+            (Self::Squeezed | Self::HeadRows(_), &[cols, _, rows]) => TensorShape::of([cols, rows]),
+            (Self::Grouped { groups }, &[len]) => {
+                let groups = u64::from(groups);
+                TensorShape::of([len / groups, groups])
+            }
+            (Self::Half { .. }, &[cols, rows]) => TensorShape::of([cols, rows / 2]),
             (Self::Stacked { experts, is_turned }, &[cols, rows]) => {
                 let rows = rows / experts as u64;
                 match is_turned {
@@ -131,8 +168,11 @@ impl Change {
         name: &str,
         rows: usize,
     ) -> Result<Self, String> {
-        use Architecture::{Granite, GraniteMoe, Llama, SmolLm3};
-        let turned = matches!(architecture, Llama | Granite | GraniteMoe | SmolLm3);
+        use Architecture::{Granite, GraniteHybrid, GraniteMoe, Llama, SmolLm3};
+        let turned = matches!(
+            architecture,
+            Llama | Granite | GraniteHybrid | GraniteMoe | SmolLm3
+        );
         let heads = match turned {
             true if name.contains(".attn_q.") => heads,
             true if name.contains(".attn_k.") => kv_heads,
@@ -155,6 +195,7 @@ impl Change {
                 let (head, at) = (row / head_dim, row % head_dim);
                 head * head_dim + at % 2 * (head_dim / 2) + at / 2
             }
+            Self::HeadRows(order) => order.source(row),
             _ => row,
         }
     }
@@ -169,7 +210,7 @@ pub(super) fn format(
     stored: Format,
     change: Change,
 ) -> Format {
-    if change == Change::PlusOne {
+    if matches!(change, Change::PlusOne | Change::Decay(_)) {
         return Format::F32;
     }
     let (Some(quantize), [cols, _] | [cols, _, _]) = (quantize, dims) else {
@@ -177,7 +218,9 @@ pub(super) fn format(
     };
     // Routers are f32, and what is added to embeddings, or scores documents, is small.
     let is_kept = ["position_embd.", "token_types.", "cls."];
-    if name.contains(".ffn_gate_inp.") || is_kept.iter().any(|kept| name.starts_with(kept)) {
+    let is_kept = is_kept.iter().any(|kept| name.starts_with(kept));
+    let is_router = name.contains(".ffn_gate_inp");
+    if is_router || is_kept || is_taps(name) || name.ends_with("norm.weight") {
         return stored;
     }
     // Errors in the vocabulary projection directly affect the logits, so the projection gets more bits, as in

@@ -1,12 +1,13 @@
 //! GGUF keys of an encoder, derived from `config.json`.
 
 use super::SafetensorsError;
+use super::described::Described;
 use super::encoder_classes::EncoderClass;
 use super::family::Family;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
-use super::hyperparameters::Described;
 use super::modules::POOLING_KEY;
+use super::recurrent::RecurrentSaved;
 use super::separator;
 use crate::config::state_head::POOLING_RANK;
 use crate::encoder::EncoderKind;
@@ -103,6 +104,7 @@ pub(super) fn describe(
         padded_positions: padded_positions(class, fields)?,
         stacked_experts: experts as usize,
         answers: None,
+        recurrent: RecurrentSaved::default(),
         made: Vec::new(),
         keys: keys.out,
     })

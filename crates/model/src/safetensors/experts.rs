@@ -51,7 +51,7 @@ pub(super) fn read(
 }
 
 /// Every layer has experts.
-fn refuse_dense_layers(fields: &Fields<'_>) -> Result<(), SafetensorsError> {
+pub(super) fn refuse_dense_layers(fields: &Fields<'_>) -> Result<(), SafetensorsError> {
     let dense = fields
         .get("mlp_only_layers")
         .and_then(|list| list.as_array());

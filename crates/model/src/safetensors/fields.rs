@@ -2,6 +2,7 @@
 
 use super::SafetensorsError;
 use super::error::What;
+use super::infinities::without_infinities;
 use super::limits::CONFIG_BYTES_MAX;
 use super::shards::read_bounded;
 use serde_json::{Map, Value};
@@ -28,6 +29,7 @@ impl ConfigFile {
     pub(super) fn read(folder: &Path) -> Result<Self, SafetensorsError> {
         let path = folder.join(CONFIG);
         let text = read_bounded(&path, CONFIG_BYTES_MAX)?;
+        let text = without_infinities(text);
         let object = serde_json::from_slice(&text).map_err(SafetensorsError::json(&path))?;
         Ok(Self { path, object })
     }

@@ -7,6 +7,7 @@
 
 use super::conversion::Change;
 use super::error::SafetensorsError;
+use super::fields::Fields;
 use super::header::{Shard, StoredTensor, TensorShape};
 use super::tensor::{Data, Tensor};
 use crate::Architecture;
@@ -42,6 +43,24 @@ struct ExpertName<'a> {
     layer: &'a str,
     outputs: &'static [&'static str],
     kind: &'a str,
+}
+
+/// Whether the weights are quantized as the family's originals are.
+pub(super) fn is_native_mxfp4(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+) -> Result<bool, SafetensorsError> {
+    if architecture != Architecture::GptOss {
+        return Ok(false);
+    }
+    const LIMIT: &str = "swiglu_limit";
+    if let Some(other) = fields.float(LIMIT)?.filter(|limit| *limit != 7.0) {
+        return Err(fields.wrong(LIMIT, format!("is {other}, must be 7")));
+    }
+    let Some(config) = fields.object("quantization_config")? else {
+        return Ok(false);
+    };
+    Ok(config.text("quant_method")? == Some("mxfp4"))
 }
 
 /// Whether [`tensors`] makes this entry's tensors.

@@ -5,11 +5,13 @@
 //! unsupported computation are rejected.
 
 use super::SafetensorsError;
-use super::family::Family;
+use super::described::Described;
+use super::family::{Family, is_gemma};
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use super::modules::{Modules, POOLING_KEY};
-use super::{answers, dense, experts, lfm2, rope};
+use super::recurrent::RecurrentSaved;
+use super::{answers, dense, experts, gpt_oss, lfm2, rope};
 use crate::Architecture;
 use crate::config::traits::RopeLayers;
 use crate::gguf::GgufWriter;
@@ -56,27 +58,6 @@ const OTHERS: &[(&str, &str)] = &[
         "rope.scaling.original_context_length",
     ),
 ];
-
-/// A model as `config.json` describes the model.
-pub(super) struct Described {
-    pub(super) family: Family,
-    /// Whether the embedding is also the vocabulary projection.
-    pub(super) tied: bool,
-    /// Whether the model was made for embeddings or scores, and may lack the projection.
-    pub(super) is_embedding: bool,
-    pub(super) vocab: u32,
-    pub(super) heads: u32,
-    pub(super) kv_heads: u32,
-    /// Rows at the beginning of the learned positions that no token has.
-    pub(super) padded_positions: usize,
-    /// Experts of a layer, where their matrices are stored one below the other.
-    pub(super) stacked_experts: usize,
-    /// Ids of the answers yes and no, of a decoder that scores documents.
-    pub(super) answers: Option<[u32; 2]>,
-    /// Tensors that GGUF has and `config.json` describes: `(name, values)`.
-    pub(super) made: Vec<(&'static str, Vec<f32>)>,
-    pub(super) keys: GgufWriter,
-}
 
 /// Reads the relevant fields of a decoder's `config.json`. `modules`: what other files of the folder say.
 pub(super) fn describe(
@@ -134,6 +115,7 @@ pub(super) fn describe(
         padded_positions: 0,
         stacked_experts: 0,
         answers,
+        recurrent: RecurrentSaved::default(),
         tied: is_tied(fields, architecture)?,
         vocab: fields.need_number("vocab_size")?,
         heads,
@@ -152,16 +134,6 @@ pub(super) fn field_of(key: &str) -> Option<&'static str> {
         .map(|row| row.0)
 }
 
-pub(super) fn is_gemma(architecture: Architecture) -> bool {
-    matches!(
-        architecture,
-        Architecture::Gemma
-            | Architecture::Gemma2
-            | Architecture::Gemma3
-            | Architecture::GemmaEmbedding
-    )
-}
-
 /// Whether the embedding is also the projection.
 fn is_tied(fields: &Fields<'_>, architecture: Architecture) -> Result<bool, SafetensorsError> {
     let is_lfm2 = architecture == Architecture::Lfm2;
@@ -172,7 +144,7 @@ fn is_tied(fields: &Fields<'_>, architecture: Architecture) -> Result<bool, Safe
     Ok(named.unwrap_or(is_lfm2 || is_gemma(architecture)))
 }
 
-fn head_dim(
+pub(super) fn head_dim(
     fields: &Fields<'_>,
     architecture: Architecture,
     heads: u32,
@@ -182,7 +154,12 @@ fn head_dim(
     let chosen = is_gemma(architecture)
         || matches!(
             architecture,
-            Architecture::Qwen3 | Architecture::Qwen3Moe | Architecture::GptOss
+            Architecture::Qwen3
+                | Architecture::Qwen3Moe
+                | Architecture::GptOss
+                | Architecture::Qwen3Next
+                | Architecture::Qwen35
+                | Architecture::Qwen35Moe
         );
     match fields.number("head_dim")? {
         Some(head_dim) => Ok(head_dim),
@@ -196,15 +173,14 @@ fn head_dim(
 }
 
 /// Rejects fields that request an unsupported computation.
-fn refuse(
+pub(super) fn refuse(
     fields: &Fields<'_>,
     architecture: Architecture,
     heads: u32,
     head_dim: u32,
 ) -> Result<(), SafetensorsError> {
-    if !is_native_mxfp4(fields, architecture)? && fields.get("quantization_config").is_some() {
-        let why = "says that the weights are quantized already, which is not supported; take the original model";
-        return Err(fields.wrong("quantization_config", why));
+    if !gpt_oss::is_native_mxfp4(fields, architecture)? {
+        refuse_quantized(fields)?;
     }
     let (field, gates): (_, &[&str]) = match is_gemma(architecture) {
         true if fields.get("hidden_activation").is_some() => {
@@ -248,22 +224,14 @@ fn refuse(
     Err(fields.wrong("query_pre_attn_scalar", why))
 }
 
-/// Whether the weights are quantized as the family's originals are.
-fn is_native_mxfp4(
-    fields: &Fields<'_>,
-    architecture: Architecture,
-) -> Result<bool, SafetensorsError> {
-    if architecture != Architecture::GptOss {
-        return Ok(false);
+/// Rejects weights that are quantized already.
+pub(super) fn refuse_quantized(fields: &Fields<'_>) -> Result<(), SafetensorsError> {
+    const FIELD: &str = "quantization_config";
+    const WHY: &str = "says that the weights are quantized already, which is not supported; take the original model";
+    match fields.get(FIELD) {
+        Some(_) => Err(fields.wrong(FIELD, WHY)),
+        None => Ok(()),
     }
-    const LIMIT: &str = "swiglu_limit";
-    if let Some(other) = fields.float(LIMIT)?.filter(|limit| *limit != 7.0) {
-        return Err(fields.wrong(LIMIT, format!("is {other}, must be 7")));
-    }
-    let Some(config) = fields.object("quantization_config")? else {
-        return Ok(false);
-    };
-    Ok(config.text("quant_method")? == Some("mxfp4"))
 }
 
 /// Rejects a list of layers without rope that does not follow the family's rule.
@@ -289,7 +257,7 @@ fn refuse_other_ropes(
 }
 
 /// Writes factors of embeddings, updates, scores and logits.
-fn multipliers(
+pub(super) fn multipliers(
     fields: &Fields<'_>,
     architecture: Architecture,
     keys: &mut GgufKeys,

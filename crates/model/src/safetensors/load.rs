@@ -2,6 +2,7 @@
 
 use super::Safetensors;
 use super::conversion::Change;
+use super::recurrent::HeadOrder;
 use super::tensor::{Data, Tensor};
 use crate::LoadError;
 use half::{bf16, f16};
@@ -62,11 +63,21 @@ impl Safetensors {
             Change::Stacked {
                 is_turned: true, ..
             } => Cow::Owned(turned_matrices(from, raw, tensor.dims.as_slice())),
+            Change::Decay(order) => return Ok(put(decays(from, raw, order).into_iter())),
+            Change::HeadCols(order) => Cow::Owned(order.columns(from, raw, cols, pool)),
+            Change::Scaled { list } => {
+                let factors = &self.factors[usize::from(list)];
+                Cow::Owned(factors.apply(from, raw, cols, pool))
+            }
             // In range: the shape was checked with the conversion.
             Change::Without { rows } => Cow::Borrowed(&raw[rows * cols * from.block_bytes()..]),
+            Change::Half { is_second } => {
+                let (first, second) = raw.split_at(raw.len() / 2);
+                Cow::Borrowed(if is_second { second } else { first })
+            }
             _ => Cow::Borrowed(raw),
         };
-        if from == to && !matches!(tensor.change, Change::Pairs { .. }) {
+        if from == to && !matches!(tensor.change, Change::Pairs { .. } | Change::HeadRows(_)) {
             return Ok(raw);
         }
         let row_of = |row| tensor.change.row_of(row);
@@ -102,7 +113,10 @@ impl Safetensors {
                 let file = folder.and_then(|folder| shard.path.strip_prefix(folder).ok());
                 format!("{}: {}", file.unwrap_or(&shard.path).display(), entry.name)
             }
-            None => self.family.stored(name).unwrap_or_else(|| name.to_owned()),
+            None => self
+                .family
+                .stored(name, self.fused_feed)
+                .unwrap_or_else(|| name.to_owned()),
         }
     }
 
@@ -133,6 +147,15 @@ fn turned_matrices(format: Format, raw: &[u8], dims: &[u64]) -> Vec<u8> {
         }
     }
     turned
+}
+
+/// Factors of decays, whose logarithms are stored without the sign.
+fn decays(format: Format, raw: &[u8], order: Option<HeadOrder>) -> Vec<f32> {
+    let stored: Vec<f32> = floats(format, raw).collect();
+    let source = |at: usize| order.map_or(at, |order| order.source(at));
+    (0..stored.len())
+        .map(|at| -stored[source(at)].exp())
+        .collect()
 }
 
 /// Each second element, from element `first` on.

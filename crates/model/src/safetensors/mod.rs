@@ -5,13 +5,16 @@
 //! shards      the files of a model                       hyperparameters  config.json as GGUF keys
 //! names       stored and GGUF names of tensors           rope             rotary embedding of config.json
 //! family      decoders and encoders                      encoder_classes  names of encoders' tensors
+//! classes     the classes of transformers                described        what config.json says
 //! modules     modules of sentence-transformers           encoder_fields   config.json of encoders as GGUF keys
 //! separator   the separator of BERT's vocabularies
 //! conversion  row order, norms and format at load        gguf_keys        GGUF keys under construction
 //! load        bytes of a tensor                          experts          experts of config.json
 //! gpt_oss     sinks, and experts in MXFP4                peft             low-rank adapters of PEFT
-//! lfm2        fields of LFM2
+//! lfm2        fields of LFM2                             infinities       Python's numbers without an end
 //! answers     rows of Qwen3-Reranker's answers           dense            dense projections of EmbeddingGemma
+//! recurrent   tensors of recurrent layers                recurrent_names  their names
+//! delta_fields, mamba_fields, falcon_fields, recurrent_fields   config.json of recurrent layers
 //! ```
 //!
 //! [`Safetensors`] has the interface of an equivalent GGUF: equal keys, names and bytes. At load, rows of queries and
@@ -22,24 +25,33 @@
 //! `vocab_size` rows; every length was first compared with a named bound of [`limits`].
 
 mod answers;
+mod classes;
 mod conversion;
+mod delta_fields;
 mod dense;
+mod described;
 mod encoder_classes;
 mod encoder_fields;
 mod error;
 mod experts;
+mod falcon_fields;
 mod family;
 mod fields;
 mod gguf_keys;
 mod gpt_oss;
 mod header;
 mod hyperparameters;
+mod infinities;
 mod lfm2;
 pub mod limits;
 mod load;
+mod mamba_fields;
 mod modules;
 mod names;
 pub(crate) mod peft;
+mod recurrent;
+mod recurrent_fields;
+mod recurrent_names;
 mod rope;
 pub(crate) mod separator;
 mod shards;
@@ -48,6 +60,7 @@ mod tensor;
 pub use conversion::Quantize;
 pub use error::SafetensorsError;
 pub use fields::CONFIG;
+pub use infinities::without_infinities;
 pub use shards::{INDEX, ONE};
 
 use crate::encoder::EncoderConfig;
@@ -55,15 +68,16 @@ use crate::gguf::Gguf;
 use crate::tensor_entry::TensorEntry;
 use crate::{Config, ConfigError};
 use conversion::Change;
+use described::Described;
 use error::What;
 use family::Family;
 use fields::{ConfigFile, Fields};
 use header::{HeaderEntry, Shard, StoredTensor, TensorShape};
-use hyperparameters::Described;
 use kernels::Format;
 use limits::{ENTRY_BYTES, HEADER_BYTES_MAX, INDEX_BYTES_MAX, TENSORS_MAX};
 use modules::Modules;
 use names::Named;
+use recurrent::RowFactors;
 use std::path::Path;
 use tensor::{Data, Tensor};
 
@@ -84,6 +98,10 @@ pub struct Safetensors {
     shards: Vec<Shard>,
     /// Sorted by name.
     tensors: Vec<Tensor>,
+    /// Factors of rows of some tensors.
+    factors: Vec<RowFactors>,
+    /// Whether gate and up projection are stored as one tensor.
+    fused_feed: bool,
 }
 
 impl Safetensors {
@@ -115,11 +133,14 @@ impl Safetensors {
             change: Change::None,
         }));
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
+        let factors = described.recurrent.factors.iter();
         let model = Self {
             family: described.family,
             metadata,
             shards,
             tensors,
+            factors: factors.map(|(_, factors)| factors.clone()).collect(),
+            fused_feed: described.recurrent.fused_feed,
         };
         model.check(&config.path, &described)?;
         Ok(model)
@@ -191,6 +212,9 @@ impl Safetensors {
             let why = "is missing, and `tie_word_embeddings` is not true";
             return Err(SafetensorsError::tensor(config, names::HEAD, why));
         }
+        if described.recurrent.needs_norm {
+            self.check_norms(config)?;
+        }
         let rows = |name| self.entry(name).map(|entry| entry.rows() as u64);
         match rows("token_embd.weight") {
             Some(rows) if rows != u64::from(described.vocab) => {
@@ -203,11 +227,29 @@ impl Safetensors {
     }
 }
 
+impl Safetensors {
+    /// Rejects a layer with Mamba-2 and without a norm, which some models of the family do not have.
+    fn check_norms(&self, config: &Path) -> Result<(), SafetensorsError> {
+        let layers = self.tensors.iter();
+        for layer in layers.filter_map(|tensor| tensor.name.strip_suffix(".ssm_out.weight")) {
+            let norm = format!("{layer}.ssm_norm.weight");
+            if self.tensor(&norm).is_none() {
+                let why = "is missing, and `mamba_rms_norm` is true";
+                return Err(SafetensorsError::tensor(config, &self.label(&norm), why));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Reads `config.json`, and of sentence-transformers' files those that name a pooling and projections.
 fn describe(folder: &Path, fields: &Fields<'_>) -> Result<(Described, Modules), SafetensorsError> {
     let family = Family::of(fields)?;
     let modules = modules::read(folder, family.takes_dense())?;
     let described = match family {
+        Family::Decoder(architecture) if recurrent_fields::reads(architecture, fields)? => {
+            recurrent_fields::describe(architecture, fields, &modules)
+        }
         Family::Decoder(architecture) => {
             hyperparameters::describe(architecture, fields, (folder, &modules))
         }
@@ -232,16 +274,21 @@ fn stored_tensors(
             if decoder.is_some_and(|decoder| gpt_oss::is_part(decoder, &entry.name)) {
                 continue;
             }
-            let data = Data::Stored {
+            let data = || Data::Stored {
                 shard: number as u16,
                 entry: at as u32,
             };
             let named = match number.checked_sub(own) {
-                None => described.family.named(described.tied, &entry.name),
+                None => described.family.named(described, &entry.name),
                 Some(module) => dense::named(module),
             };
-            let made = tensor(described, quantize, named, (shard, entry), data)?;
-            tensors.extend(made);
+            let all = match named {
+                Named::Two(names) => names.map(Named::Tensor).into(),
+                one => vec![one],
+            };
+            for named in all {
+                tensors.extend(tensor(described, quantize, named, (shard, entry), data())?);
+            }
         }
     }
     Ok(tensors)
@@ -289,7 +336,7 @@ fn tensor(
     let name = match named {
         Named::Tensor(name) => name,
         Named::Nothing => return Ok(None),
-        Named::Unknown => {
+        Named::Two(_) | Named::Unknown => {
             let why = format!("has no part in {}", described.family);
             return Err(wrong(why));
         }
@@ -300,8 +347,7 @@ fn tensor(
     })?;
     let shape = entry.shape.as_slice();
     // Only experts are stored one after the other, and convolutions have an input of one column.
-    let is_taps = name.ends_with(conversion::TAPS);
-    let most = if name.ends_with("_exps.weight") || is_taps {
+    let most = if name.ends_with("_exps.weight") || conversion::is_taps(&name) {
         3
     } else {
         2

@@ -7,6 +7,8 @@ use crate::Architecture;
 pub(super) enum Named {
     /// The tensor with this GGUF name.
     Tensor(String),
+    /// Two tensors with these GGUF names, which are made from one.
+    Two([String; 2]),
     /// A tensor that is not needed.
     Nothing,
     /// A tensor that this decoder does not have.

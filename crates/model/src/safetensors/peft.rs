@@ -1,7 +1,7 @@
 //! Adapters as PEFT saves them: `adapter_config.json` and `adapter_model.safetensors`.
 
+use super::classes::takes_adapters;
 use super::conversion::Change;
-use super::family::is_loaded;
 use super::header::{Shard, StoredTensor};
 use super::limits::CONFIG_BYTES_MAX;
 use super::load::floats;
@@ -55,7 +55,7 @@ pub(crate) fn folder_of(path: &Path) -> Option<PathBuf> {
 /// Reads the adapter in a folder.
 pub(crate) fn read(folder: &Path, config: &Config) -> Result<StoredAdapter, AdapterError> {
     let file = folder.join(TENSORS);
-    if !is_loaded(config.architecture) {
+    if !takes_adapters(config.architecture) {
         let why = format!(
             "adapters in safetensors are not supported for {}; a GGUF is (convert_lora_to_gguf.py)",
             config.architecture
@@ -129,7 +129,7 @@ fn half(
     let module = module.strip_prefix(PREFIX).unwrap_or(module);
     let target = match names::named(config.architecture, false, &format!("{module}.weight")) {
         Named::Tensor(name) => name,
-        Named::Nothing | Named::Unknown => {
+        Named::Two(_) | Named::Nothing | Named::Unknown => {
             return Err(wrong(format!("has no part in {}", config.architecture)));
         }
     };

@@ -140,12 +140,16 @@ fn turning(
     head_dim: u32,
 ) -> Result<u32, SafetensorsError> {
     const FIELD: &str = "partial_rotary_factor";
-    let part = rope.float(FIELD)?.unwrap_or(1.0);
+    let (default, takes_parts) = match architecture {
+        Architecture::Qwen3Next | Architecture::Qwen35 | Architecture::Qwen35Moe => (0.25, true),
+        _ => (1.0, architecture == Architecture::Phi3),
+    };
+    let part = rope.float(FIELD)?.unwrap_or(default);
     let whole = part == 1.0;
-    if !(part > 0.0 && part <= 1.0) || (!whole && architecture != Architecture::Phi3) {
-        let bound = match architecture {
-            Architecture::Phi3 => "above 0, and at most 1",
-            _ => "1 in this architecture",
+    if !(part > 0.0 && part <= 1.0) || (!whole && !takes_parts) {
+        let bound = match takes_parts {
+            true => "above 0, and at most 1",
+            false => "1 in this architecture",
         };
         return Err(rope
             .outer

@@ -26,6 +26,8 @@ mod latent;
 mod mtp;
 mod real_vocabularies;
 mod recurrent;
+mod recurrent_classes;
+mod recurrent_refusals;
 mod recurrent_safetensors;
 mod refusals;
 mod safetensors;

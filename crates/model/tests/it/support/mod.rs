@@ -4,9 +4,11 @@
 
 pub(crate) mod adapters;
 pub(crate) mod case;
+pub(crate) mod recurrent_configs;
 pub(crate) mod saved;
 pub(crate) mod saved_encoder;
 pub(crate) mod saved_gpt_oss;
+pub(crate) mod saved_recurrent;
 
 use case::Case;
 use kernels::{Isa, KvKind, Pool};

@@ -1,0 +1,28 @@
+//! A model as `config.json` describes the model.
+
+use super::family::Family;
+use super::recurrent::RecurrentSaved;
+use crate::gguf::GgufWriter;
+
+/// A model as `config.json` describes the model.
+pub(super) struct Described {
+    pub(super) family: Family,
+    /// Whether the embedding is also the vocabulary projection.
+    pub(super) tied: bool,
+    /// Whether the model was made for embeddings or scores, and may lack the projection.
+    pub(super) is_embedding: bool,
+    pub(super) vocab: u32,
+    pub(super) heads: u32,
+    pub(super) kv_heads: u32,
+    /// Rows at the beginning of the learned positions that no token has.
+    pub(super) padded_positions: usize,
+    /// Experts of a layer, where their matrices are stored one below the other.
+    pub(super) stacked_experts: usize,
+    /// Ids of the answers yes and no, of a decoder that scores documents.
+    pub(super) answers: Option<[u32; 2]>,
+    /// How tensors of recurrent layers are stored.
+    pub(super) recurrent: RecurrentSaved,
+    /// Tensors that GGUF has and `config.json` describes: `(name, values)`.
+    pub(super) made: Vec<(&'static str, Vec<f32>)>,
+    pub(super) keys: GgufWriter,
+}
