@@ -1,5 +1,6 @@
 //! The engine: takes requests, plans a step, runs the model, applies the results.
 
+use crate::disk_cache::{DiskCache, DiskCacheConfig, DiskCacheError};
 use crate::handle::HandleShared;
 use crate::inbox::{Inbox, InboxState};
 use crate::plan::Plan;
@@ -10,6 +11,7 @@ use crate::{ConfigError, EngineConfig, Handle, Observer, Stats, StepFacts};
 use model::Forward;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::Instant;
 
 /// Report of one step.
@@ -136,6 +138,31 @@ impl Engine {
         &self.inbox.stats
     }
 
+    /// Keeps prefixes of prompts in a directory, and reads them back where that is faster than computing.
+    /// Before the first step; blocks while the directory is listed.
+    ///
+    /// # Errors
+    /// The model cannot have one, or the directory cannot be used; the engine then goes on without.
+    pub fn cache_on_disk(&mut self, config: DiskCacheConfig) -> Result<(), DiskCacheError> {
+        let page_bytes = self.model.page_bytes();
+        let unsupported = match &self.inbox.config {
+            _ if self.model.states() > 0 => Some(
+                "a model with recurrent layers goes on only from a state, and states are not kept on disk",
+            ),
+            _ if !self.model.is_causal() => Some("a text of an encoder is always computed"),
+            config if !config.prefix_cache => Some("the prefix cache is off"),
+            _ if page_bytes == 0 => Some("the model's pages cannot be copied out"),
+            _ => None,
+        };
+        if let Some(why) = unsupported {
+            return Err(DiskCacheError::Unsupported(why));
+        }
+        let waker = Waker::from(Arc::clone(&self.inbox));
+        let disk = DiskCache::open(config, &self.inbox.dims, page_bytes, waker)?;
+        self.scheduler.set_disk_cache(disk);
+        Ok(())
+    }
+
     /// Replaces the observer.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.scheduler.set_observer(observer);
@@ -149,6 +176,7 @@ impl Engine {
     pub fn step(&mut self, now: Instant) -> StepReport {
         self.time_last_step(now);
         let state = self.scheduler.begin_step(now);
+        self.scheduler.exchange_with_disk(&mut *self.model);
         self.scheduler.plan_step(state, &mut self.plan);
         let rows = self.plan.rows();
         if rows > 0 {

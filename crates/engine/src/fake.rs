@@ -7,55 +7,20 @@
 //! In a [`FakeModel::recurrent`], a token depends on a state as well, as in a model with recurrent layers ([`states`]). A
 //! [`FakeModel::predicting`] has an MTP head that guesses the token of habit.
 
+mod fake_config;
 mod fault;
 mod gate;
+mod page_bytes;
 mod states;
 
+pub use fake_config::FakeConfig;
 pub use fault::{Fault, FaultAt, FaultKind};
 pub use gate::Gate;
 
 use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
+use page_bytes::SLOT_BYTES;
 use states::FakeStates;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// Properties of the fake model.
-#[derive(Clone, Debug)]
-pub struct FakeConfig {
-    /// Sizes.
-    pub dims: Dims,
-    /// The end-of-sequence token.
-    pub eos: u32,
-    /// Probability that `eos` is by far the most likely token; 0 to 1.
-    pub eos_probability: f32,
-    /// Tokens to generate, beside `eos`; within the vocabulary.
-    pub tokens: Range<u32>,
-    /// Probability that the successor of the last token in `tokens` (cyclic) is
-    /// much likelier than the others; 0 to 1. Makes answers repeat themselves.
-    pub habit: f32,
-    /// Failures to simulate.
-    pub faults: Vec<Fault>,
-}
-
-impl Default for FakeConfig {
-    fn default() -> Self {
-        Self {
-            dims: Dims {
-                vocab: 256,
-                context_max: 1024,
-                page_tokens: 16,
-                pages: 256,
-                rows_max: 512,
-                logit_rows_max: 256,
-            },
-            eos: 0,
-            eos_probability: 0.0,
-            tokens: 1..256,
-            habit: 0.0,
-            faults: Vec::new(),
-        }
-    }
-}
 
 /// The fake model.
 pub struct FakeModel {
@@ -377,6 +342,18 @@ impl Forward for FakeModel {
 
     fn hidden_dim(&self) -> usize {
         HIDDEN_DIM
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.config.dims.page_tokens * SLOT_BYTES
+    }
+
+    fn export_page(&self, page: PageId, bytes: &mut [u8]) {
+        self.write_slots(page, bytes);
+    }
+
+    fn import_page(&mut self, page: PageId, bytes: &[u8]) {
+        self.read_slots(page, bytes);
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {

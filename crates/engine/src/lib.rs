@@ -11,6 +11,7 @@
 
 mod age;
 mod config;
+mod disk_cache;
 mod dry_breakers;
 mod embedding;
 mod engine;
@@ -52,6 +53,7 @@ pub use config::{
     CHOICES_MAX, ConfigError, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_SEQUENCES_MAX, DRY_WINDOW_MAX,
     EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, TOP_LOGPROBS_MAX, WAIT_MAX,
 };
+pub use disk_cache::{DiskCacheConfig, DiskCacheError};
 pub use dry_breakers::DryBreakers;
 pub use embedding::{Embedding, Pooling};
 pub use engine::{Engine, Next, StepReport};

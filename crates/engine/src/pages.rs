@@ -194,6 +194,12 @@ impl Pages {
         self.lookup.chain_of(usable)
     }
 
+    /// The chain that ends with an indexed page. A page with the chain it had before has the content it had then.
+    pub(crate) fn chain_of(&self, page: PageId) -> Option<PrefixChain> {
+        let prefix = self.prefix.as_ref()?;
+        prefix.is_indexed(page).then(|| prefix.chain_of(page))
+    }
+
     /// Pages that the last lookup found, usable or not.
     pub(crate) fn pages_found(&self) -> usize {
         self.lookup.found.len()

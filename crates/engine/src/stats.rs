@@ -18,6 +18,13 @@ pub struct Stats {
     pub(crate) tokens_generated: AtomicU64,
     pub(crate) prompt_tokens_computed: AtomicU64,
     pub(crate) prefix_hit_tokens: AtomicU64,
+    pub(crate) disk_hit_tokens: AtomicU64,
+    pub(crate) disk_bytes_read: AtomicU64,
+    pub(crate) disk_read_ns: AtomicU64,
+    pub(crate) disk_bytes_written: AtomicU64,
+    pub(crate) disk_bytes: AtomicU64,
+    pub(crate) disk_damaged: AtomicU64,
+    pub(crate) disk_failures: AtomicU64,
     pub(crate) steps: AtomicU64,
     pub(crate) rows: AtomicU64,
     pub(crate) tokens_drafted: AtomicU64,
@@ -78,6 +85,20 @@ read! {
     prompt_tokens_computed,
     /// Positions taken from the prefix cache instead of being computed.
     prefix_hit_tokens,
+    /// Positions read from the prompt cache on disk into pages of the prefix cache.
+    disk_hit_tokens,
+    /// Bytes of keys and values read from the prompt cache on disk.
+    disk_bytes_read,
+    /// Time that requests waited for the prompt cache on disk, nanoseconds.
+    disk_read_ns,
+    /// Bytes written to the prompt cache on disk.
+    disk_bytes_written,
+    /// Bytes of the files of the prompt cache on disk.
+    disk_bytes,
+    /// Files of the prompt cache on disk that were removed because their content was not theirs.
+    disk_damaged,
+    /// Reads and writes of the prompt cache on disk that failed or had no reply.
+    disk_failures,
     /// Steps in which the model ran.
     steps,
     /// Rows given to the model in those steps.

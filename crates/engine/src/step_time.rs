@@ -75,6 +75,11 @@ impl StepTimeModel {
         self.target_ns = target.map(duration_ns);
     }
 
+    /// Time of a prefill row in nanoseconds; 0 = not measured yet.
+    pub(crate) fn prefill_row_ns(&self) -> u64 {
+        self.row_ns
+    }
+
     /// Prefill rows that a step may have beside this many decodes. `is_resuming`: an answer that began elsewhere is
     /// computed again.
     pub(crate) fn prefill_rows(&self, decodes: usize, is_resuming: bool) -> usize {

@@ -5,6 +5,7 @@
 //! so that vector paths need no tails. Padding stays zero.
 
 mod block;
+mod export;
 mod kind;
 mod region;
 mod shape;

@@ -1,6 +1,7 @@
 //! From settings to a running engine: the files, the weights, the tokenizer, the chat template.
 
 mod adapters;
+mod disk_cache;
 mod draft;
 mod encoder;
 mod memory;
@@ -24,6 +25,7 @@ use crate::model_files::{
 };
 use crate::model_lookup::find_model;
 use crate::progress_bar::LoadBar;
+use disk_cache::cache_on_disk;
 use draft::DraftModel;
 use engine::{Engine, EngineThread, Handle, Speculation};
 use generate::model_handle::ModelHandle;
@@ -110,6 +112,7 @@ pub(crate) fn load_from(
     let model = load_weights((files, &described.adapters.adapters), isa, settings, report)?;
     let context_max = model.model.dims().context_max;
     let (mut engine, bytes) = new_engine(model, draft, settings)?;
+    cache_on_disk(&mut engine, &identity, settings);
     let steps = Arc::new(StepMetrics::default());
     let step_signal = StepSignal::default();
     engine.observe(Box::new(SignallingObserver {

@@ -104,4 +104,16 @@ pub trait Forward: Send {
 
     /// Copies the keys and values of page `from` to page `to` (a shared page about to be written).
     fn copy_page(&mut self, from: PageId, to: PageId);
+
+    /// Bytes of one page's keys and values outside the model; constant. 0: pages cannot be exported.
+    fn page_bytes(&self) -> usize {
+        0
+    }
+
+    /// Copies the keys and values of a page into `bytes`, [`Forward::page_bytes`] long.
+    fn export_page(&self, _page: PageId, _bytes: &mut [u8]) {}
+
+    /// Copies into a page what [`Forward::export_page`] of a model with the same weights, page size and type of keys and
+    /// values wrote. The page then has the bits of the exported one.
+    fn import_page(&mut self, _page: PageId, _bytes: &[u8]) {}
 }

@@ -232,4 +232,16 @@ impl Forward for Model {
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.decoder.copy_page(from, to);
     }
+
+    fn page_bytes(&self) -> usize {
+        self.decoder.page_bytes()
+    }
+
+    fn export_page(&self, page: PageId, bytes: &mut [u8]) {
+        self.decoder.export_page(page, bytes);
+    }
+
+    fn import_page(&mut self, page: PageId, bytes: &[u8]) {
+        self.decoder.import_page(page, bytes);
+    }
 }

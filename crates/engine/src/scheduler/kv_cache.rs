@@ -1,6 +1,7 @@
 //! Pages of keys and values as sequences hold them: taken at the start, extended while decoding, given back; and the
 //! states of a model with recurrent layers.
 
+use crate::disk_cache::KnownPages;
 use crate::pages::{PageCounts, Pages};
 use crate::plan::PageCopy;
 use crate::prefix_index::PrefixChain;
@@ -76,6 +77,16 @@ impl KvCache {
         sequence.chain = self.pages.reuse(age, root, known, &mut sequence.pages);
         self.reuse_state(sequence);
         self.pages.pages_for(sequence.tokens.len()) - sequence.pages.len()
+    }
+
+    /// Finds the indexed pages of a queued sequence's beginning, and makes them the most recently used ones.
+    pub(super) fn touch_prefix(&mut self, sequence: &mut Sequence) -> KnownPages {
+        let known = &sequence.tokens[..sequence.tokens.len() - 1];
+        let (age, root) = (sequence.age, sequence.root);
+        let chain = self.pages.reuse(age, root, known, &mut sequence.pages);
+        let pages = sequence.pages.len();
+        self.pages.release_all(&mut sequence.pages);
+        KnownPages { pages, chain }
     }
 
     /// Adds the pages that [`KvCache::reuse_prefix`] found missing and activates the sequence. Returns the

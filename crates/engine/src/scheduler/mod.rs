@@ -37,15 +37,17 @@
 //! start_candidates  the next request to get pages              speculator      draft tokens, with draft_model or mtp_head
 //! kv_cache          the model's pages and states               update_queue    updates in flight
 //! timestamps        times known at the next head               notifier        the observer
+//! crate::disk_cache prefixes on disk
 //! ```
 //!
-//! The other files are the phases of a step, each an `impl Scheduler` that calls the owners: `begin` (the head), `park`,
+//! The other files are the phases of a step, each an `impl Scheduler` that calls the owners: `begin` (the head), `disk`, `park`,
 //! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `states`, `sample`, `apply`, then `gauges`, `alarm`, `check`.
 
 mod alarm;
 mod apply;
 mod begin;
 mod check;
+mod disk;
 mod draft_model;
 mod drafts;
 mod end;
@@ -72,6 +74,7 @@ mod timestamps;
 mod update;
 mod update_queue;
 
+use crate::disk_cache::DiskCache;
 use crate::inbox::{Inbox, InboxState};
 use crate::plan::Plan;
 use crate::step_clock::StepClock;
@@ -107,6 +110,8 @@ pub(crate) struct Scheduler {
     timestamps: Timestamps,
     notifier: Notifier,
     counters: StepCounters,
+    /// Prefixes on disk, where the operator wants it.
+    disk: Option<Box<DiskCache>>,
     /// Scratch: keys of sequences with rows.
     keys: Vec<usize>,
 }
@@ -135,6 +140,7 @@ impl Scheduler {
             timestamps: Timestamps::new(requests, tokens_max),
             notifier: Notifier::new(config.slow_consumer),
             counters: StepCounters::default(),
+            disk: None,
             keys: Vec::with_capacity(sequences),
             inbox,
         }

@@ -83,6 +83,11 @@ impl RowBudget {
         self.step_time.set_target(target);
     }
 
+    /// Time of a prefill row in nanoseconds; 0 = not measured yet.
+    pub(super) fn prefill_row_ns(&self) -> u64 {
+        self.step_time.prefill_row_ns()
+    }
+
     /// Learns from a finished step. The costs of a long step's rows are not those of the few rows beside decodes.
     pub(super) fn record_step(&mut self, facts: &StepFacts) {
         self.long_steps.record_tokens(facts.rows_decode);

@@ -4,15 +4,36 @@ use super::Scheduler;
 use crate::age::Age;
 use crate::sequence::{Sequence, SequenceState};
 use crate::stats::count;
+use crate::submitted_request::SubmittedRequest;
 use crate::{Phase, Transition};
 use std::sync::Arc;
 
 /// Starts per step, so that a burst of requests does not delay running ones.
 const STARTS_MAX: usize = 64;
 
+/// Result of an attempt to start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StartOutcome {
+    /// Holds pages for all tokens, or is gone.
+    Started,
+    /// Waits for pages that are being read.
+    Reads,
+    /// There are too few pages, or no place in the table.
+    NoPages,
+}
+
+impl StartOutcome {
+    fn of(started: bool) -> Self {
+        match started {
+            true => Self::Started,
+            false => Self::NoPages,
+        }
+    }
+}
+
 impl Scheduler {
     /// Starts requests and preempted sequences by priority. The first that finds no pages ends the round: later ones
-    /// do not overtake.
+    /// do not overtake. One that waits for the disk has no use for pages yet, and ends nothing.
     pub(super) fn start_requests(&mut self) {
         self.start_candidates.collect(&self.table, &self.queue);
         for _ in 0..STARTS_MAX {
@@ -20,12 +41,14 @@ impl Scheduler {
             let Some(candidate) = candidates.take_first(&self.priority, self.clock) else {
                 break;
             };
-            let started = match candidate.key() {
+            let outcome = match candidate.key() {
                 Some(key) => self.restart(key),
                 None => self.start_queued(candidate.age()),
             };
-            if !started {
-                break;
+            match outcome {
+                StartOutcome::Started => {}
+                StartOutcome::Reads => continue,
+                StartOutcome::NoPages => break,
             }
             let now_ns = self.clock.now_ns();
             let fair_shares = self.priority.fair_shares_mut();
@@ -34,25 +57,25 @@ impl Scheduler {
     }
 
     /// Restarts a sequence that was preempted, or parked without pages.
-    fn restart(&mut self, key: usize) -> bool {
+    fn restart(&mut self, key: usize) -> StartOutcome {
         let Some(mut sequence) = self.table.take(key) else {
-            return true;
+            return StartOutcome::Started;
         };
         let started = self.allocate_pages(&mut sequence);
         self.table.put_back(key, sequence);
-        started
+        StartOutcome::of(started)
     }
 
     /// Starts the queued request of this age.
-    fn start_queued(&mut self, age: Age) -> bool {
+    fn start_queued(&mut self, age: Age) -> StartOutcome {
         let at = self.queue.index_of(age);
         let Some(mut submitted) = self.queue.remove(at) else {
-            return false;
+            return StartOutcome::NoPages;
         };
-        let fits = submitted.sequences.len() <= self.table.vacancies();
-        if !fits || !self.allocate_pages(&mut submitted.sequences[0]) {
+        let outcome = self.try_start(&mut submitted);
+        if outcome != StartOutcome::Started {
             self.queue.put_back(at, submitted);
-            return false;
+            return outcome;
         }
         self.inbox.leave_queue(&submitted.state);
         let (mut request, leader) = (submitted.state, &mut submitted.sequences[0]);
@@ -78,7 +101,22 @@ impl Scheduler {
         let (stats, clock) = (&self.inbox.stats, self.clock);
         self.notifier
             .notify(stats, clock, id, &progress, Transition::Started);
-        true
+        StartOutcome::Started
+    }
+
+    /// Takes pages for a queued request, if there is a place for its sequences and nothing to wait for.
+    fn try_start(&mut self, submitted: &mut SubmittedRequest) -> StartOutcome {
+        if submitted.sequences.len() > self.table.vacancies() {
+            return StartOutcome::NoPages;
+        }
+        if self.waits_for_disk(submitted) {
+            return StartOutcome::Reads;
+        }
+        let started = self.allocate_pages(&mut submitted.sequences[0]);
+        if started {
+            self.write_reused_pages(&submitted.sequences[0]);
+        }
+        StartOutcome::of(started)
     }
 
     /// Takes pages for all tokens of a sequence: indexed pages for the beginning, new pages for the rest.

@@ -3,6 +3,7 @@
 mod alarm;
 mod allocation;
 mod clocks;
+mod disk_cache;
 mod drafting;
 mod embedding;
 mod encoders;

@@ -57,6 +57,12 @@ pub(crate) struct ServeArgs {
     /// Directory of the journal of durable streams; '' = no journal.
     #[arg(long, value_name = "DIR", visible_alias = "journal-directory")]
     pub(crate) journal: Option<String>, // clap rejects an empty path
+    /// Maximum size of the prompt cache on disk; 0 = off. Prompts of users are then on the disk.
+    #[arg(long, value_name = "GIB")]
+    pub(crate) cache_disk_gib: Option<u64>,
+    /// Directory of the prompt cache on disk.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache_directory: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     #[command(flatten)]
@@ -85,6 +91,8 @@ impl ServeArgs {
             .flag("server.no_auth", self.no_auth.then_some(&true))
             .flag("engine.sequences_max", self.sequences.as_ref())
             .flag("journal.directory", self.journal.as_ref())
+            .flag("cache.disk_gib", self.cache_disk_gib.as_ref())
+            .flag("cache.disk_directory", self.cache_directory.as_ref())
             .flag("engine.step_tokens", self.step_tokens.as_ref())
             .finish()
     }

@@ -123,6 +123,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number_setting("journal.sync_ms", MS_OR_NONE, Restart),
     number_setting("journal.bytes_max", JOURNAL_BYTES, Restart),
     other_setting("journal.required", Restart),
+    number_setting("cache.disk_gib", (0, 1 << 20), Restart),
+    other_setting("cache.disk_directory", Restart),
     other_setting("cluster.role", Restart),
     other_setting("cluster.name", Restart),
     other_setting("cluster.servers", Restart),

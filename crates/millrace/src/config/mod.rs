@@ -23,6 +23,7 @@ mod named_models;
 mod origin;
 mod otlp;
 mod preset;
+mod prompt_cache;
 mod quantize;
 mod realtime;
 mod reasons;

@@ -276,6 +276,14 @@ const REQUESTS: &[(&str, &str)] = &[
         "journal.required",
         "a directory that was chosen must work; without a choice a read-only home must not prevent the start",
     ),
+    (
+        "cache.disk_gib",
+        "prompts of users are not written to a disk unless the operator wants it",
+    ),
+    (
+        "cache.disk_directory",
+        "a cache may be lost, so it is beside the downloaded models",
+    ),
     ("cluster.role", "one process needs no NATS"),
     ("cluster.name", "one cluster per NATS account is usual"),
     ("cluster.servers", "a single process opens no connection"),

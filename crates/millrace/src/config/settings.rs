@@ -10,7 +10,7 @@ use super::webhooks::Webhooks;
 use super::workflows::Workflows;
 use super::{
     Cluster, KvType, Preset, Quantize, Upstream, answers::Answers, bind, journal::Journal,
-    log::Log, realtime::Realtime, responses::Responses,
+    log::Log, prompt_cache::PromptCache, realtime::Realtime, responses::Responses,
 };
 use engine::EngineConfig;
 use schemars::JsonSchema;
@@ -39,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) streams: Streams,
     pub(crate) responses: Responses,
     pub(crate) journal: Journal,
+    pub(crate) cache: PromptCache,
     pub(crate) cluster: Cluster,
     pub(crate) backpressure: Backpressure,
     pub(crate) clocks: Clocks,

@@ -139,14 +139,15 @@ impl RunningEngines {
         }
     }
 
-    /// The settings for one model: a draft model, an MTP head, adapters, a chat template and a context apply only to the model
-    /// that the server was started with; settings of this model alone take precedence.
+    /// The settings for one model: a draft model, an MTP head, adapters, a chat template, a context and the prompt cache on disk apply only to the
+    /// model that the server was started with; settings of this model alone take precedence.
     fn settings_of(&self, source: &ModelSource) -> Settings {
         let mut settings = lock(&self.0).settings.clone();
         if !source.is_started() {
             settings.model.context = None;
             settings.model.adapters.clear();
             settings.model.chat_template = None;
+            settings.cache.disk_gib = 0;
             if let Speculation::Draft | Speculation::Mtp = settings.engine.speculation {
                 settings.engine.speculation = Speculation::Off;
                 settings.engine.draft_model = None;

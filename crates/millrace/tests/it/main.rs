@@ -20,6 +20,7 @@ mod listener;
 mod models;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod prompt_cache;
 mod pull;
 mod recurrent;
 mod reload;

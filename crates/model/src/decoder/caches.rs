@@ -72,6 +72,29 @@ impl LayerCaches {
         }
     }
 
+    /// Bytes of one page in all layers.
+    pub(super) fn page_bytes(&self) -> usize {
+        self.caches.iter().map(|cache| cache.kv.page_bytes()).sum()
+    }
+
+    /// Copies a page out of all layers, cache by cache.
+    pub(super) fn export_page(&self, page: u32, mut bytes: &mut [u8]) {
+        for cache in &self.caches {
+            let (part, rest) = bytes.split_at_mut(cache.kv.page_bytes());
+            cache.kv.export_page(page, part);
+            bytes = rest;
+        }
+    }
+
+    /// Copies a page into all layers, as [`LayerCaches::export_page`] wrote the bytes.
+    pub(super) fn import_page(&mut self, page: u32, mut bytes: &[u8]) {
+        for cache in &mut self.caches {
+            let (part, rest) = bytes.split_at(cache.kv.page_bytes());
+            cache.kv.import_page(page, part);
+            bytes = rest;
+        }
+    }
+
     /// Bytes of the caches when fully used.
     pub(super) fn kv_bytes(&self) -> usize {
         self.caches.iter().map(|cache| cache.kv.bytes()).sum()

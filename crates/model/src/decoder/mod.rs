@@ -171,6 +171,19 @@ impl Decoder {
         self.caches.copy_page(from, to);
     }
 
+    /// Bytes of one page in all layers.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.caches.page_bytes()
+    }
+
+    pub(crate) fn export_page(&self, page: u32, bytes: &mut [u8]) {
+        self.caches.export_page(page, bytes);
+    }
+
+    pub(crate) fn import_page(&mut self, page: u32, bytes: &[u8]) {
+        self.caches.import_page(page, bytes);
+    }
+
     /// Number of states of sequences.
     pub(crate) fn state_count(&self) -> usize {
         self.recurrent.as_ref().map_or(0, RecurrentScratch::states)

@@ -1,5 +1,7 @@
 //! Metric families of the engine and of the token logs.
 
+mod disk_cache;
+
 use crate::metrics::prometheus_text::{Labels, PrometheusText};
 use engine::{Stats, Token, TopLogprob};
 use gateway::models::ServedModel;
@@ -10,6 +12,7 @@ pub(super) fn write_engine(text: &mut PrometheusText, served: &ServedModel) {
     let stats = served.handle.engine.stats();
     write_latencies(text, served);
     write_work(text, stats);
+    disk_cache::write_disk_cache(text, stats);
     write_scheduling(text, stats);
     write_state(text, stats);
     write_ends(text, stats);
