@@ -6,6 +6,8 @@
 //!                       `tidy imports CRATE` lists the imports between the files of a crate
 //! cargo xtask packages  installs what the suites below need (needs PyPI, npm, Debian)
 //! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies
+//! cargo xtask arm       the kernels' tests for AArch64 under qemu, in a root of Debian sid (needs root, Debian; minutes);
+//!                       --all: also those of model and engine
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
 //! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures;
@@ -29,6 +31,7 @@
     reason = "a command-line tool"
 )]
 
+mod arm;
 mod book;
 mod clients;
 mod cluster;
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
     let outcome = match args.next().as_deref() {
         Some("test") => suite::run(),
         Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
+        Some("arm") => arm::run(&args.collect::<Vec<_>>()),
         Some("book") => book::run(),
         Some("clients") => clients::run(&args.collect::<Vec<_>>()),
         Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
@@ -67,7 +71,7 @@ fn main() -> ExitCode {
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, book, packages, clients, cluster, page, dist, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, arm, book, packages, clients, cluster, page, dist, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };

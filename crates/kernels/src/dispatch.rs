@@ -23,6 +23,18 @@ macro_rules! by_isa {
                 // SAFETY: compiled for AVX-512.
                 unsafe { $($vector)::+::<crate::arch::lanes::F32x16>($($arg),*) }
             }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "neon")]
+            fn neon($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: compiled for NEON.
+                unsafe { $($vector)::+::<crate::arch::lanes::NeonF32x8<false>>($($arg),*) }
+            }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "neon,dotprod")]
+            fn neon_dotprod($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: compiled for NEON with dot products.
+                unsafe { $($vector)::+::<crate::arch::lanes::NeonF32x8<true>>($($arg),*) }
+            }
             match isa.level() {
                 crate::isa::Level::Scalar => $scalar($($arg),*),
                 #[cfg(target_arch = "x86_64")]
@@ -31,6 +43,14 @@ macro_rules! by_isa {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the Isa proves the level.
                 crate::isa::Level::Avx512 => unsafe { avx512($($arg),*) },
+                #[cfg(target_arch = "aarch64")]
+                // SAFETY: the Isa proves the level.
+                crate::isa::Level::Neon => unsafe { neon($($arg),*) },
+                #[cfg(target_arch = "aarch64")]
+                // SAFETY: the Isa proves the level.
+                crate::isa::Level::NeonDotprod | crate::isa::Level::NeonI8mm => unsafe {
+                    neon_dotprod($($arg),*)
+                },
             }
         }
     };

@@ -16,7 +16,7 @@ pub struct Isa {
     tiles: bool,
 }
 
-/// Levels in rising order. Each includes those before it, but AVX-512 need not include AVX-VNNI.
+/// Levels of an architecture in rising order. Each includes those before it, but AVX-512 need not include AVX-VNNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
     /// Portable Rust: the reference implementation of each vector path.
@@ -30,10 +30,19 @@ pub(crate) enum Level {
     /// AVX2, FMA and F16C with AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// NEON with FMA and conversions of f16: the baseline of AArch64.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    /// NEON with the dot products of bytes of Armv8.2 (`FEAT_DotProd`).
+    #[cfg(target_arch = "aarch64")]
+    NeonDotprod,
+    /// NEON with dot products and with the products of byte matrices of Armv8.6 (`FEAT_I8MM`).
+    #[cfg(target_arch = "aarch64")]
+    NeonI8mm,
 }
 
 impl Isa {
-    /// The level that `MILLRACE_ISA` (scalar, avx2, avx_vnni, avx512, amx) selects, or else [`Isa::best`].
+    /// The level that `MILLRACE_ISA` (a [name](Isa::name)) selects, or else [`Isa::best`].
     ///
     /// # Panics
     /// With the text of [`IsaError`] where [`Isa::from_env`] returns an error. Programs call `from_env` first.
@@ -75,6 +84,9 @@ impl Isa {
         Self::avx512()
             .or_else(Self::avx_vnni)
             .or_else(Self::avx2)
+            .or_else(Self::neon_i8mm)
+            .or_else(Self::neon_dotprod)
+            .or_else(Self::neon)
             .unwrap_or(Self::scalar())
     }
 
@@ -91,6 +103,9 @@ impl Isa {
             Self::avx_vnni(),
             Self::avx512(),
             Self::amx(),
+            Self::neon(),
+            Self::neon_dotprod(),
+            Self::neon_i8mm(),
         ]
         .into_iter()
         .flatten()
@@ -145,6 +160,33 @@ impl Isa {
         None
     }
 
+    /// NEON, the baseline of AArch64.
+    pub fn neon() -> Option<Self> {
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("neon") {
+            return Some(Self::without_tiles(Level::Neon));
+        }
+        None
+    }
+
+    /// Dot products of bytes (Armv8.2) on top of [`Isa::neon`].
+    pub fn neon_dotprod() -> Option<Self> {
+        #[cfg(target_arch = "aarch64")]
+        if Self::neon().is_some() && std::arch::is_aarch64_feature_detected!("dotprod") {
+            return Some(Self::without_tiles(Level::NeonDotprod));
+        }
+        None
+    }
+
+    /// Products of byte matrices (Armv8.6) on top of [`Isa::neon_dotprod`].
+    pub fn neon_i8mm() -> Option<Self> {
+        #[cfg(target_arch = "aarch64")]
+        if Self::neon_dotprod().is_some() && std::arch::is_aarch64_feature_detected!("i8mm") {
+            return Some(Self::without_tiles(Level::NeonI8mm));
+        }
+        None
+    }
+
     /// Whether a row's results have the same bits whatever the other rows of a call, and the same bits as on
     /// every other batch-invariant level. AMX is not batch-invariant: its kernels round to bf16 or int8 and
     /// serve only calls of many rows.
@@ -157,7 +199,8 @@ impl Isa {
         Self::without_tiles(self.level)
     }
 
-    /// `scalar`, `avx2`, `avx_vnni`, `avx512` or `amx`: the values of `MILLRACE_ISA`.
+    /// `scalar`, on x86-64 `avx2`, `avx_vnni`, `avx512` or `amx`, on AArch64 `neon`, `neon_dotprod` or `neon_i8mm`: the
+    /// values of `MILLRACE_ISA`.
     pub const fn name(self) -> &'static str {
         match self.level {
             #[cfg(target_arch = "x86_64")]
@@ -169,6 +212,12 @@ impl Isa {
             Level::AvxVnni => "avx_vnni",
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => "neon",
+            #[cfg(target_arch = "aarch64")]
+            Level::NeonDotprod => "neon_dotprod",
+            #[cfg(target_arch = "aarch64")]
+            Level::NeonI8mm => "neon_i8mm",
         }
     }
 

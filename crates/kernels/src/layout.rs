@@ -1,7 +1,9 @@
 //! Data layouts and call types shared by the drivers and the kernels of `arch` below them.
 
 pub(crate) mod activation_block;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "for AMX"))]
 pub(crate) mod activations;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "for AMX"))]
 pub(crate) mod amx_gemm;
 pub(crate) mod attention;
 pub(crate) mod bf16_tile;

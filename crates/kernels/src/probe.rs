@@ -2,7 +2,7 @@
 //! them; the speeds of kernels are compared with these limits.
 
 use crate::Isa;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::arch::probe as vectors;
 use crate::isa::Level;
 
@@ -30,6 +30,11 @@ pub fn read(isa: Isa, bytes: &[u8]) -> u64 {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the Isa proves the level.
         Level::Avx512 => (unsafe { vectors::read_avx512(bytes) }, 512),
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the Isa proves the level.
+        Level::Neon | Level::NeonDotprod | Level::NeonI8mm => {
+            (unsafe { vectors::read_neon(bytes) }, 128)
+        }
     };
     sum.wrapping_add(scalar_read(bytes.chunks_exact(chunk).remainder()))
 }
@@ -57,6 +62,30 @@ pub fn arithmetic(isa: Isa, what: Arithmetic, rounds: u64) -> u64 {
             }
             if level == Level::Avx512 { 16 } else { 8 }
         }
+        // A product of byte matrices is as much as two dot products.
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the Isa proves the level.
+        (level, what) => unsafe {
+            match (level, what) {
+                (Level::Scalar, _) => 4,
+                (_, Arithmetic::F32) => {
+                    vectors::f32_neon::<CHAINS>(rounds);
+                    4
+                }
+                (Level::Neon, Arithmetic::Int8) => {
+                    vectors::int8_neon::<CHAINS>(rounds);
+                    4
+                }
+                (Level::NeonDotprod, Arithmetic::Int8) => {
+                    vectors::int8_neon_dotprod::<CHAINS>(rounds);
+                    4
+                }
+                (Level::NeonI8mm, Arithmetic::Int8) => {
+                    vectors::int8_neon_i8mm::<CHAINS>(rounds);
+                    8
+                }
+            }
+        },
     };
     let products = match what {
         Arithmetic::F32 => lanes,

@@ -27,6 +27,9 @@ pub(super) fn quantize_blocks_on(
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the Isa proves the level.
         Level::Avx512 => unsafe { quantize_blocks_avx512(x, blocks, floats) },
+        // All code for AArch64 is compiled with NEON.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon | Level::NeonDotprod | Level::NeonI8mm => quantize_blocks(x, blocks, floats),
     }
 }
 

@@ -1,7 +1,11 @@
-//! GEMV kernels: one panel times one to eight rows, written once for AVX2, AVX-VNNI and AVX-512.
+//! GEMV kernels: one panel times one to eight rows, written once for AVX2, AVX-VNNI, AVX-512 and NEON.
 //! `matmul::reference` defines the result.
 
-use super::int8_dot::{Avx2, Avx512, AvxVnni, Int8Dot};
+use super::int8_dot::Int8Dot;
+#[cfg(target_arch = "aarch64")]
+use super::int8_dot::neon::{BASELINE, DOTPROD, I8MM, NeonRows};
+#[cfg(target_arch = "x86_64")]
+use super::int8_dot::{Avx2, Avx512, AvxVnni};
 use super::packed_block::{PackedBlock, each_row, load_weights, prefetch_ahead, zero_point_shift};
 use crate::layout::activation_block::ActivationBlock;
 use crate::packing::{LANES, PackedFormat};
@@ -27,23 +31,44 @@ macro_rules! level_entry {
     };
 }
 
+#[cfg(target_arch = "x86_64")]
 level_entry!(quants_avx2[P: PackedFormat], "avx2,fma,f16c", multiply_quants[Avx2, P]);
+#[cfg(target_arch = "x86_64")]
 level_entry!(
     quants_avx_vnni[P: PackedFormat],
     "avx2,fma,f16c,avxvnni",
 multiply_quants[AvxVnni, P]
 );
+#[cfg(target_arch = "x86_64")]
 level_entry!(
     quants_avx512[P: PackedFormat],
     "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
 multiply_quants[Avx512, P]
 );
+#[cfg(target_arch = "x86_64")]
 level_entry!(floats_avx2[const F: u8], "avx2,fma,f16c", multiply_floats[Avx2, F]);
+#[cfg(target_arch = "x86_64")]
 level_entry!(
     floats_avx512[const F: u8],
     "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl",
 multiply_floats[Avx512, F]
 );
+#[cfg(target_arch = "aarch64")]
+level_entry!(quants_neon[P: PackedFormat], "neon", multiply_quants[NeonRows<BASELINE>, P]);
+#[cfg(target_arch = "aarch64")]
+level_entry!(
+    quants_neon_dotprod[P: PackedFormat],
+    "neon,dotprod",
+multiply_quants[NeonRows<DOTPROD>, P]
+);
+#[cfg(target_arch = "aarch64")]
+level_entry!(
+    quants_neon_i8mm[P: PackedFormat],
+    "neon,dotprod,i8mm",
+multiply_quants[NeonRows<I8MM>, P]
+);
+#[cfg(target_arch = "aarch64")]
+level_entry!(floats_neon[const F: u8], "neon", multiply_floats[NeonRows<BASELINE>, F]);
 
 /// Multiplies a panel of quants with `M` rows.
 ///

@@ -1,8 +1,17 @@
-//! f32 vectors under common names, so that a kernel is written once for AVX2 and AVX-512.
+//! f32 vectors under common names, so that a kernel is written once for AVX2, AVX-512 and NEON.
 //!
 //! Methods are `unsafe` and always inlined: only functions compiled for the level (`#[target_feature]`), which
 //! `by_isa!` writes, may call them. Then each method is one or two instructions.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::NeonF32x8;
+#[cfg(target_arch = "aarch64")]
+pub(super) use neon::load_four_f16;
+
+#[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::{
     __m256, __m512, _CMP_LT_OQ, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
     _mm256_add_epi32, _mm256_add_ps, _mm256_and_ps, _mm256_blendv_ps, _mm256_castsi256_ps,
@@ -86,14 +95,17 @@ pub(crate) trait Lanes: Copy {
 }
 
 /// Eight f32 of AVX2.
+#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub(crate) struct F32x8(pub(super) __m256);
 
 /// Sixteen f32 of AVX-512.
+#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub(crate) struct F32x16(pub(super) __m512);
 
 /// Mask of the first `n` of eight elements.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn first(n: usize) -> core::arch::x86_64::__m256i {
     // SAFETY: the caller has AVX2.
@@ -106,6 +118,7 @@ unsafe fn first(n: usize) -> core::arch::x86_64::__m256i {
 }
 
 // SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
+#[cfg(target_arch = "x86_64")]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl Lanes for F32x8 {
     const WIDTH: usize = 8;
@@ -195,6 +208,7 @@ impl Lanes for F32x8 {
 }
 
 // SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
+#[cfg(target_arch = "x86_64")]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl Lanes for F32x16 {
     const WIDTH: usize = 16;

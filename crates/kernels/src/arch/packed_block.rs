@@ -1,12 +1,12 @@
 //! Unpacking packed weights into vectors, 32 columns or one column at a time.
 
 use super::int8_dot::Int8Dot;
+use super::prefetch::prefetch_nearest;
 use crate::Format;
 use crate::layout::activation_block::ZERO_POINT_LOG2;
 use crate::memory::LINE;
 use crate::packing::{GROUPS, LANES, PackedFormat, SUPER_SCALES_BYTES};
 use crate::quant::{QuantFormat, ScaleKind};
-use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 /// Prefetch distance of weights in bytes: far enough to cross 4 KiB pages, where the hardware prefetcher stops,
 /// and to cover the memory latency while eight rows are multiplied. On Zen 5, 6 KiB instead of 2 KiB made eight
@@ -172,8 +172,7 @@ pub(super) unsafe fn load_weights<D: Int8Dot, const F: u8>(from: *const u8) -> D
 pub(super) fn prefetch_ahead(at: *const u8, bytes: usize) {
     let mut ahead = AHEAD_BYTES;
     while ahead < AHEAD_BYTES + bytes {
-        // SAFETY: a prefetch reads nothing; an address beyond the weights is ignored.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(ahead).cast()) };
+        prefetch_nearest(at.wrapping_add(ahead));
         ahead += LINE;
     }
 }

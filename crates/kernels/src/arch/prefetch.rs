@@ -1,5 +1,40 @@
 //! Software prefetching.
 
+/// Prefetches a line into all caches. Nothing is read: any address will do.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub(super) fn prefetch_nearest(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, and every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch reads nothing, and every AArch64 has it.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+}
+
+/// Prefetches a line into the second cache, where the architecture is known. Nothing is read: any address will do.
+#[inline(always)]
+fn prefetch_second(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, and every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch reads nothing, and every AArch64 has it.
+    unsafe {
+        core::arch::asm!("prfm pldl2keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
 /// Prefetches all of `what` at once.
 pub(crate) fn prefetch_all(what: &[u16]) {
     Prefetcher::new(what).remaining_lines();
@@ -26,12 +61,7 @@ impl Prefetcher {
         if self.lines == 0 {
             return;
         }
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing, and every x86-64 has it.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.at.cast()) };
-        }
+        prefetch_second(self.at.cast());
         self.at = self.at.wrapping_add(ELEMENTS_PER_LINE);
         self.lines -= 1;
     }

@@ -9,6 +9,7 @@ use std::ops::Range;
 pub(super) struct QueryTile {
     pub(super) rows: Range<usize>,
     /// Whether the rows belong to a run that is long enough for AMX.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "for AMX"))]
     pub(super) use_amx: bool,
 }
 

@@ -39,6 +39,7 @@ pub(super) struct WorkspaceSize {
     /// Whether keys and values are int8.
     pub(super) int8_kv: bool,
     /// Whether AMX is used, which takes more queries at a time.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "for AMX"))]
     pub(super) amx: bool,
 }
 
@@ -83,14 +84,11 @@ impl AttentionWorkspace {
 
     /// Loads the scaled queries of a tile for one KV head.
     pub(super) fn load_queries(&mut self, call: &AttentionCall<'_>, tile: &QueryTile, head: usize) {
-        let QueryTile {
-            rows: tile,
-            use_amx,
-        } = tile;
         #[cfg(target_arch = "x86_64")]
-        if let Some(amx) = self.amx.as_mut().filter(|_| *use_amx) {
-            return amx.load_queries(call, tile, head);
+        if let Some(amx) = self.amx.as_mut().filter(|_| tile.use_amx) {
+            return amx.load_queries(call, &tile.rows, head);
         }
+        let tile = &tile.rows;
         let from = tile
             .clone()
             .flat_map(|row| &call.q[call.query_range(row, head)]);
@@ -114,15 +112,11 @@ impl AttentionWorkspace {
         head: usize,
         (split, steps): (usize, usize),
     ) {
-        let QueryTile {
-            rows: tile,
-            use_amx,
-        } = tile;
         #[cfg(target_arch = "x86_64")]
-        if let Some(amx) = self.amx.as_mut().filter(|_| *use_amx) {
-            return amx.compute_split(call, tile, head, split, &mut self.part);
+        if let Some(amx) = self.amx.as_mut().filter(|_| tile.use_amx) {
+            return amx.compute_split(call, &tile.rows, head, split, &mut self.part);
         }
-        self.compute_split_by_rows(call, tile, head, (split, steps));
+        self.compute_split_by_rows(call, &tile.rows, head, (split, steps));
     }
 
     /// [`Self::compute_split`] without AMX.

@@ -9,6 +9,8 @@ use crate::arch::{
     gemm_avx2::gemm_quants_avx2,
     gemv,
 };
+#[cfg(target_arch = "aarch64")]
+use crate::arch::{gemm_neon, gemv};
 use crate::isa::Level;
 use crate::layout::amx_gemm::AmxKernel;
 use crate::layout::gemm::{GemmKernel, GemmKernels, GemvKernel};
@@ -87,8 +89,39 @@ fn gemm_float_kernels<const F: u8>() -> [GemmKernel; 2] {
     [gemm::gemm_floats::<F, 1>, gemm::gemm_floats::<F, 2>]
 }
 
+/// The GEMM kernels of a quantized format, if the level has dot products.
+#[cfg(target_arch = "aarch64")]
+pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<GemmKernels> {
+    Some(GemmKernels {
+        kernels: by_format!(format, neon_quant_kernels, neon_float_kernels, isa)?,
+        rows_min: 5,
+        rows_bytes: 256 << 10,
+    })
+}
+
+#[cfg(target_arch = "aarch64")]
+fn neon_quant_kernels<P: PackedFormat>(isa: Isa) -> Option<[GemmKernel; 2]> {
+    match isa.level() {
+        Level::Scalar | Level::Neon => None,
+        Level::NeonDotprod => Some([
+            gemm_neon::gemm_quants_dotprod::<P, 1>,
+            gemm_neon::gemm_quants_dotprod::<P, 2>,
+        ]),
+        Level::NeonI8mm => Some([
+            gemm_neon::gemm_quants_i8mm::<P, 1>,
+            gemm_neon::gemm_quants_i8mm::<P, 2>,
+        ]),
+    }
+}
+
+/// With NEON, floats have no GEMM kernels.
+#[cfg(target_arch = "aarch64")]
+fn neon_float_kernels<const F: u8>(_: Isa) -> Option<[GemmKernel; 2]> {
+    None
+}
+
 /// Other architectures have no GEMM kernels.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn gemm_kernels(_: Isa, _: Format) -> Option<GemmKernels> {
     None
 }
@@ -168,6 +201,24 @@ fn gemv_quant_kernel<P: PackedFormat>(isa: Isa, rows: usize) -> GemvKernel {
         (Level::Avx512, 3..=4) => gemv::quants_avx512::<P, 4>,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, _) => gemv::quants_avx512::<P, 8>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon, 1) => gemv::quants_neon::<P, 1>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon, 2) => gemv::quants_neon::<P, 2>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon, _) => gemv::quants_neon::<P, 4>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::NeonDotprod, 1) => gemv::quants_neon_dotprod::<P, 1>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::NeonDotprod, 2) => gemv::quants_neon_dotprod::<P, 2>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::NeonDotprod, _) => gemv::quants_neon_dotprod::<P, 4>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::NeonI8mm, 1) => gemv::quants_neon_i8mm::<P, 1>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::NeonI8mm, 2) => gemv::quants_neon_i8mm::<P, 2>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::NeonI8mm, _) => gemv::quants_neon_i8mm::<P, 4>,
     }
 }
 
@@ -189,5 +240,11 @@ fn gemv_float_kernel<const F: u8>(isa: Isa, rows: usize) -> GemvKernel {
         (Level::Avx512, 3..=4) => gemv::floats_avx512::<F, 4>,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, _) => gemv::floats_avx512::<F, 8>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon | Level::NeonDotprod | Level::NeonI8mm, 1) => gemv::floats_neon::<F, 1>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon | Level::NeonDotprod | Level::NeonI8mm, 2) => gemv::floats_neon::<F, 2>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon | Level::NeonDotprod | Level::NeonI8mm, _) => gemv::floats_neon::<F, 4>,
     }
 }

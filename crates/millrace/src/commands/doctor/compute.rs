@@ -40,7 +40,12 @@ fn instruction_set(settings: &Settings) -> Finding {
         name if name != fastest => found.better(format!(
             "this processor also has {fastest}: MILLRACE_ISA or model.deterministic keep it from being used"
         )),
-        "scalar" => found.better("this processor has no AVX2: answers are many times slower"),
+        "scalar" => {
+            found.better("this processor has neither AVX2 nor NEON: answers are many times slower")
+        }
+        "neon" => found.better(
+            "this processor has no dot products of bytes (Armv8.2): prompts are several times slower",
+        ),
         _ => found,
     }
 }

@@ -1,0 +1,176 @@
+//! Tests of the kernels for AArch64, compiled here and run under qemu.
+//!
+//! Rust's own archives are not needed: a root of Debian sid has a compiler, the standard library for AArch64, a linker
+//! and qemu. The root is made once (3 GB, two to three minutes) and seen by nothing else: mounts are in a name space of
+//! their own, and what is compiled goes to `target/arm`.
+
+use crate::shell::{self, Outcome, cargo, root};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A folder for the root in place of `target/arm-root`.
+const ROOT_VARIABLE: &str = "MILLRACE_ARM_ROOT";
+
+/// Where Debian's packages come from. A mirror may be a snapshot with an old release file.
+const MIRROR: &str = "http://deb.debian.org/debian";
+
+/// What the root needs beside the base system.
+const PACKAGES: [&str; 8] = [
+    "rustc",
+    "cargo",
+    "libstd-rust-dev:arm64",
+    "gcc",
+    "libc6-dev",
+    "gcc-aarch64-linux-gnu",
+    "libc6-dev-arm64-cross",
+    "qemu-user",
+];
+
+/// A test that starts its own program, which only qemu can run.
+const STARTS_ITSELF: &str = "forward_pass_does_not_allocate";
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// Runs a command (`$@`) in the root, with the workspace as `/millrace`, the crates as `/cargo/registry` and `target/arm` as
+/// `/target`.
+const ENTER: &str = r#"
+set -eu
+mount --bind "$WORKSPACE" "$ROOT/millrace"
+mount --bind "$REGISTRY" "$ROOT/cargo/registry"
+mount --bind "$BUILT" "$ROOT/target"
+mount -t proc proc "$ROOT/proc"
+exec chroot "$ROOT" sh -c 'cd /millrace && exec "$@"' sh "$@"
+"#;
+
+/// Makes the root if it is missing, and runs the tests of `kernels`, with `--all` also those of `model` and `engine`. Further
+/// arguments are the test programs' own.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let (all, rest): (Vec<_>, Vec<_>) = args.iter().partition(|arg| *arg == "--all");
+    let folder = std::env::var_os(ROOT_VARIABLE)
+        .map_or_else(|| root().join("target").join("arm-root"), PathBuf::from);
+    let folder = std::path::absolute(&folder).map_err(|why| format!("{folder:?}: {why}"))?;
+    if let Err(why) = make(&folder) {
+        println!("\n== SKIPPED, nothing was tested for AArch64: {why}");
+        return Ok(());
+    }
+    shell::run(cargo().args(["fetch", "--locked", "--quiet"]))?;
+    let mut test = inside(&folder)?;
+    test.args(["cargo", "test", "--locked", "--offline", "--quiet"])
+        .args(["--target", TARGET, "-p", "kernels", "--lib"]);
+    if !all.is_empty() {
+        test.args(["-p", "model", "-p", "engine", "--tests"]);
+    }
+    test.args(["--", "--skip", STARTS_ITSELF]);
+    shell::run(test.args(rest))
+}
+
+/// The command that runs its further arguments in the root.
+fn inside(folder: &Path) -> Result<Command, String> {
+    let failed = |what: &Path, why: std::io::Error| format!("{}: {why}", what.display());
+    let built = root().join("target").join("arm");
+    let folders = ["millrace", "cargo/registry", "target"].map(|name| folder.join(name));
+    for made in folders.iter().chain([&built]) {
+        std::fs::create_dir_all(made).map_err(|why| failed(made, why))?;
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", ENTER, "sh"])
+        .env("WORKSPACE", root())
+        .env("ROOT", folder)
+        .env("REGISTRY", registry()?)
+        .env("BUILT", built)
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("HOME", "/root")
+        .env("CARGO_HOME", "/cargo")
+        .env("CARGO_TARGET_DIR", "/target")
+        .env("CARGO_INCREMENTAL", "0")
+        .env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+            "aarch64-linux-gnu-gcc",
+        )
+        .env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+            "qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu",
+        );
+    // Of the cargo that runs us; they name files outside of the root.
+    for name in [
+        "CARGO",
+        "RUSTC",
+        "RUSTUP_HOME",
+        "RUSTUP_TOOLCHAIN",
+        "RUSTFLAGS",
+    ] {
+        command.env_remove(name);
+    }
+    Ok(command)
+}
+
+/// The folder of downloaded crates.
+fn registry() -> Result<PathBuf, String> {
+    let home = match std::env::var_os("CARGO_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => {
+            let home = std::env::var_os("HOME").ok_or("HOME is not set")?;
+            PathBuf::from(home).join(".cargo")
+        }
+    };
+    Ok(home.join("registry"))
+}
+
+/// Makes the root; an error says why there can be none.
+fn make(folder: &Path) -> Outcome {
+    let stamp = folder.join("millrace-packages.txt");
+    let wanted = PACKAGES.join("\n");
+    if !is_root() {
+        return Err("debootstrap, chroot and mounts need root".to_owned());
+    }
+    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
+        return Ok(());
+    }
+    if !starts("debootstrap") {
+        // Without a network there is no root either.
+        shell::run(Command::new("apt-get").args(["install", "-y", "-q", "debootstrap"]))?;
+    }
+    if !folder.join("etc/debian_version").exists() {
+        shell::run(
+            Command::new("debootstrap")
+                .args(["--variant=minbase", "sid"])
+                .arg(folder)
+                .arg(MIRROR)
+                .stdout(Stdio::null()),
+        )?;
+    }
+    let settings = folder.join("etc/apt/apt.conf.d/90millrace");
+    let text = "Acquire::Check-Valid-Until \"false\";\nAPT::Install-Recommends \"false\";\n";
+    std::fs::write(&settings, text).map_err(|e| format!("{}: {e}", settings.display()))?;
+    chroot(folder, &["dpkg", "--add-architecture", "arm64"])?;
+    chroot(folder, &["apt-get", "update", "-q"])?;
+    chroot(
+        folder,
+        &[&["apt-get", "install", "-y", "-q"], &PACKAGES[..]].concat(),
+    )?;
+    std::fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))
+}
+
+fn chroot(folder: &Path, command: &[&str]) -> Outcome {
+    shell::run(
+        Command::new("chroot")
+            .arg(folder)
+            .args(command)
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdout(Stdio::null()),
+    )
+}
+
+fn is_root() -> bool {
+    let user = shell::output(Command::new("id").arg("-u"));
+    user.is_ok_and(|user| user.trim_ascii() == b"0")
+}
+
+fn starts(program: &str) -> bool {
+    let mut probe = Command::new(program);
+    probe.arg("--version");
+    probe.stdout(Stdio::null()).stderr(Stdio::null());
+    probe.status().is_ok()
+}
