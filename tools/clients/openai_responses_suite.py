@@ -160,7 +160,7 @@ def wrong(client, _):
         ({"input": []}, "input"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"previous_response_id": "resp_none"}, "previous_response_id"),
-        ({"truncation": "auto"}, "truncation"),
+        ({"truncation": "last"}, "truncation"),
     ]:
         try:
             create(client, **options)

@@ -26,15 +26,21 @@ SHAPES = {
     "gemma4-26b-a4b": "gemma4-26b-a4b-slice",
 }
 PROMPT, STEPS = 512, 16
-# Regime: kind, sequences, positions before.
+LONG_PROMPT = 32768
+# Regime: kind, sequences, positions before; of a prefill, the prompt's tokens.
 MODEL = {
-    "prefill": ("prefill", 1, 0),
+    "prefill": ("prefill", 1, PROMPT),
+    "prefill32768": ("prefill", 1, LONG_PROMPT),
     "decode1": ("decode", 1, 0),
     "decode8": ("decode", 8, 0),
     "decode32": ("decode", 32, 0),
     "ctx4096": ("decode", 1, 4096),
     "ctx16384": ("decode", 1, 16384),
+    "ctx65536": ("decode", 1, 65536),
+    "ctx16384x8": ("decode", 8, 16384),
+    "ctx65536x8": ("decode", 8, 65536),
 }
+PLAIN_MAX = 16384  # positions up to which llama.cpp is measured without flash attention, too
 DEPTH = 64  # positions before decoding begins in the regimes without any
 MEMORY = ("load", "memory")
 # Regime: clients, requests, prompt, tokens.
@@ -93,13 +99,14 @@ def ours(args, model, tests):
     rows, report = {}, None
     for context in sorted({context for _, _, context in tests}):
         batches = [str(batch) for kind, batch, at in tests if kind == "decode" and at == context]
-        prompts = PROMPT if ("prefill", 1, context) in tests else 0
+        prompts = context if ("prefill", 1, context) in tests else 0
         groups = [(prompts, None, 0)] if prompts else []
         groups += [(0, ",".join(batches), context or DEPTH)] if batches else []
         for prompt, batch, depth in groups:
             command = [args.millrace, "bench", "model", "--model", model, "--rounds", 1,
                        "--threads", args.threads, "--prompt", prompt, "--context", depth,
-                       "--gen", STEPS if batch else 0, "--batch", batch or 1, "--json"]
+                       "--gen", STEPS if batch else 0, "--batch", batch or 1,
+                       "--kv-mib", args.kv_mib, "--kv-type", args.kv_type, "--json"]
             report = json.loads(subprocess.run([str(word) for word in command], check=True,
                                                capture_output=True, text=True).stdout)
             for row in report["rows"]:
@@ -107,6 +114,13 @@ def ours(args, model, tests):
                 size = 1 if kind == "prefill" else int(row["test"].split()[3])
                 rows[kind, size, context] = row
     return rows, report
+
+
+def flash_choices(test):
+    """Whether llama.cpp computes a test with flash attention: for one row after many positions it is slower, so both."""
+    kind, batch, context = test
+    both = kind == "decode" and batch == 1 and 0 < context <= PLAIN_MAX
+    return (True, False) if both else (True,)
 
 
 def position_bytes(report, model, args):
@@ -144,15 +158,27 @@ def measure_model(args, table, name, model, regimes):
                 f"{name}: read {limits['read_small_pages'] / 1e9:.1f} / "
                 f"{limits['read_large_pages'] / 1e9:.1f} GB/s (4 KiB / 2 MiB pages), f32 "
                 f"{limits['f32_ops'] / 1e12:.2f} TFLOP/s, int8 {limits['int8_ops'] / 1e12:.2f} TOP/s")
-        # What is faster for it: its flash attention for batches, not for one row at a long context.
-        flash = not any(context for _, _, context in wanted.values())
-        library = Library(model, args.threads, PROMPT, STEPS, list(wanted.values()), flash)
+        for regime, test in tests.items():
+            row = own.get(test)
+            if row is None:
+                print(f"{name} {regime}: ours was skipped; the cache of a test may have {args.kv_mib} MiB (--kv-mib)")
+                continue
+            share = max(row["bandwidth_share"], row["peak_share"])
+            table.add(f"{name} {regime}", "tok/s", "ours", row["tokens_per_s"],
+                      row["tokens_per_s"] / share)
+        # A cache in other types than f16 needs flash attention.
+        plain = [] if args.kv_type != "f16" else [test for test in wanted.values() if False in flash_choices(test)]
+        if plain:
+            library = Library(model, args.threads, STEPS, plain, False, args.kv_type)
+            try:
+                for regime, test in tests.items():
+                    if test in plain:
+                        table.add(f"{name} {regime}", "tok/s", "llama.cpp, no flash", library.rate(*test))
+            finally:
+                library.close()
+        library = Library(model, args.threads, STEPS, list(wanted.values()), True, args.kv_type)
         try:
             for regime, test in tests.items():
-                row = own[test]
-                share = max(row["bandwidth_share"], row["peak_share"])
-                table.add(f"{name} {regime}", "tok/s", "ours", row["tokens_per_s"],
-                          row["tokens_per_s"] / share)
                 table.add(f"{name} {regime}", "tok/s", "llama.cpp", library.rate(*test))
             if not tests:
                 library.rate(*wanted["decode1"])
@@ -234,6 +260,9 @@ def parse():
                         default=["prefill", "decode1", "decode8", "decode32", "load", "memory"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--kv-type", choices=["f16", "q8_0", "q4_0"], default="f16",
+                        help="storage of keys and values, ours and llama.cpp's")
+    parser.add_argument("--kv-mib", type=int, default=20480, help="most that our cache may have in one test")
     parser.add_argument("--models-only", action="store_true", help="write the models and stop")
     return parser.parse_args()
 

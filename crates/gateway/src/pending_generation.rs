@@ -19,6 +19,7 @@ use generate::output::parser_config::ParseOptions;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
 use generate::request::GenerateRequest;
 use generate::submit::Submission;
+use generate::truncation::PromptTruncation;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
@@ -261,10 +262,11 @@ impl PendingGeneration {
         );
         let served = Arc::clone(&self.serving.model);
         let wanted = self.parse_options();
+        let truncation = PromptTruncation::of(&self.ask.params);
         // The date that a template may show is the same after a restart.
         let now_unix_s = self.run.record().meta().created_unix_s;
         let prepare = move || {
-            let encoder = PromptEncoder::new(&served.handle, now_unix_s);
+            let encoder = PromptEncoder::new(&served.handle, now_unix_s).truncating(truncation);
             encoder.prepare(prompts, echo, wanted)
         };
         if self.body_bytes <= self.handles.limits.now().inline_prompt_bytes_max {

@@ -4,6 +4,7 @@ use crate::adapters::AdapterUse;
 use crate::request::GenerationParams;
 use crate::response_format::ResponseFormat;
 use crate::tools::ToolCalling;
+use crate::truncation::Truncation;
 use engine::SamplingParams;
 
 /// Generation parameters that are set; `None` leaves a parameter to the next defaults.
@@ -166,6 +167,7 @@ impl GenerationOptions {
             reasoning_budget: None,
             prompt_logprobs: false,
             lora: self.lora.unwrap_or_default(),
+            truncation: Truncation::Disabled,
             continued: None,
         }
     }

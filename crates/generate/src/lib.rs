@@ -10,6 +10,7 @@
 //! detokenize   a list of ids -> text                          embedding        a prompt as one vector
 //! remote_request  a request for an engine of another process  value_bounds, update_record  decoded values
 //! adapters     adapters of a model, and of a request
+//! truncation      prompts that leave no room for the answer
 //! rerank_template a prompt with places for a query and a document
 //! text_edition    which of a stream's texts is told, where owners computed different ones
 //! ```
@@ -41,5 +42,6 @@ pub mod stream_source;
 pub mod submit;
 pub mod text_edition;
 pub mod tools;
+pub mod truncation;
 pub mod update_record;
 pub mod value_bounds;

@@ -3,6 +3,9 @@
 mod mixed_prompt;
 mod prompt_errors;
 mod restored;
+mod sentinel;
+mod truncated;
+mod turns;
 
 use crate::detokenize::prompt_text;
 use crate::error::ApiError;
@@ -11,7 +14,9 @@ use crate::model_handle::ModelHandle;
 use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::PromptLimit;
 use crate::request::{Prompt, PromptPiece};
+use crate::truncation::PromptTruncation;
 use prompt_errors::{no_text, template_failed, tokenizer_failed, too_long};
+use sentinel::{append_sentinel, cut_at_sentinel};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -66,12 +71,24 @@ pub struct PromptEncoder<'a> {
     model: &'a ModelHandle,
     /// The date that chat templates may show.
     now_unix_s: i64,
+    truncation: PromptTruncation,
 }
 
 impl<'a> PromptEncoder<'a> {
     /// An encoder at this time.
     pub fn new(model: &'a ModelHandle, now_unix_s: i64) -> Self {
-        Self { model, now_unix_s }
+        let truncation = PromptTruncation::default();
+        Self {
+            model,
+            now_unix_s,
+            truncation,
+        }
+    }
+
+    /// The encoder with prompts truncated in this way.
+    #[must_use]
+    pub fn truncating(self, truncation: PromptTruncation) -> Self {
+        Self { truncation, ..self }
     }
 
     /// Renders, tokenizes and measures every prompt. With `echo`, each comes with the text.
@@ -93,12 +110,16 @@ impl<'a> PromptEncoder<'a> {
         prepared.collect()
     }
 
-    /// Ids of a prompt, which may be longer than the context.
+    /// Ids of a prompt, truncated where the request demands that; they may be more than the context has room for.
     ///
     /// # Errors
     /// The chat template or the tokenizer rejects the prompt.
     pub fn prompt_ids(self, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
-        let encoded = self.encode_prompt(prompt, ParseOptions::default(), PromptLimit::WIDEST);
+        let wanted = ParseOptions::default();
+        let encoded = match self.truncation.truncation.is_disabled() {
+            true => self.encode_prompt(prompt, wanted, PromptLimit::WIDEST),
+            false => self.encode_truncated(prompt, wanted),
+        };
         encoded.map(|encoded| encoded.ids)
     }
 
@@ -149,13 +170,12 @@ impl<'a> PromptEncoder<'a> {
     ) -> Result<PreparedPrompt, ApiError> {
         let field = prompt.field();
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
-        let room = PromptLimit::of_context(self.model);
         let EncodedPrompt {
             ids,
             text,
             reading,
             rendered,
-        } = self.encode_prompt(prompt, wanted, room)?;
+        } = self.encode_truncated(prompt, wanted)?;
         if ids.is_empty() {
             return Err(ApiError::field(
                 field,
@@ -364,29 +384,6 @@ impl EncodedPrompt {
             rendered: None,
         })
     }
-}
-
-/// Private-use sentinel behind a text that the answer continues. If user text contains it, the last occurrence is the
-/// inserted one.
-const SENTINEL: &str = "\u{F8FF}end\u{F8FF}";
-
-fn append_sentinel(messages: &mut [Message]) {
-    if let Some(Value::String(text)) = messages.last_mut().map(|m| &mut m.content) {
-        text.push_str(SENTINEL);
-    }
-}
-
-/// Cuts what the template put after the last message's text, so that the answer continues that text.
-fn cut_at_sentinel(field: &str, text: &mut String) -> Result<(), ApiError> {
-    let Some(at) = text.rfind(SENTINEL) else {
-        let message = format!(
-            "{field}: the model's chat template does not render the last message, so an answer cannot \
-             continue it"
-        );
-        return Err(ApiError::field(field, "template_refused", message));
-    };
-    text.truncate(at);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::priority::Priority;
 use crate::request_serde::{SamplingFields, prompt_field, shared_text, verbatim};
 use crate::response_format::ResponseFormat;
 use crate::tools::{ToolCalling, Tools};
+use crate::truncation::Truncation;
 use engine::SamplingParams;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -93,6 +94,9 @@ pub struct GenerationParams {
     /// Adapters that change the model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lora: Vec<AdapterUse>,
+    /// What is dropped from prompts that are too long.
+    #[serde(skip_serializing_if = "Truncation::is_disabled")]
+    pub truncation: Truncation,
     /// The answer so far, of a request with one prompt and one choice. Not recorded: such a stream is not durable.
     #[serde(skip)]
     pub continued: Option<ContinuedAnswer>,

@@ -23,6 +23,7 @@ use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
+use generate::truncation::PromptTruncation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -78,11 +79,13 @@ pub(crate) async fn count_input_tokens(
             adapters: &model.handle.adapters,
             ..ParseContext::of_vocab(model.handle.tokenizer.vocab_size())
         };
-        let prompts = request::parse(fields, &context)?.request.prompts;
+        let request = request::parse(fields, &context)?.request;
+        let truncation = PromptTruncation::of(&request.params);
         let model = Arc::clone(model);
         Ok(move || {
             let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
-            let counts = prompts.into_iter();
+            let encoder = encoder.truncating(truncation);
+            let counts = request.prompts.into_iter();
             let counts = counts.map(|prompt| encoder.prompt_ids(prompt).map(|ids| ids.len()));
             counts.sum::<Result<usize, ApiError>>()
         })

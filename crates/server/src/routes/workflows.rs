@@ -21,6 +21,7 @@ use gateway::workflows::run_control::{RunControl, RunResult, UnknownChannel};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
 use generate::tools::ToolCalling;
+use generate::truncation::Truncation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -135,6 +136,7 @@ fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
             reasoning_budget: None,
             prompt_logprobs: false,
             lora: Vec::new(),
+            truncation: Truncation::Disabled,
             continued: None,
         },
         stream_options: StreamOptions {

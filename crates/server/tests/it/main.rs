@@ -62,6 +62,7 @@ mod support;
 mod thousand;
 mod threads;
 mod transcripts;
+mod truncation;
 mod unread;
 mod vocabulary;
 mod webhooks;

@@ -91,6 +91,7 @@ pub const CHAT: FieldTable = FieldTable {
         rejected("prompt_logprobs", &["0"], "use echo in /v1/completions"),
         honored("return_token_ids"),
         honored("timings_per_token"),
+        honored("truncate_prompt_tokens"),
         rejected("use_beam_search", &["false"], ""),
     ],
 };
@@ -128,6 +129,7 @@ pub const COMPLETIONS: FieldTable = FieldTable {
         rejected("prompt_logprobs", &["0"], "use echo and logprobs"),
         honored("return_token_ids"),
         honored("timings_per_token"),
+        honored("truncate_prompt_tokens"),
         rejected("use_beam_search", &["false"], ""),
     ],
 };
@@ -181,7 +183,7 @@ pub const RESPONSES: FieldTable = FieldTable {
         honored("tools"),
         honored("top_logprobs"),
         honored("top_p"),
-        honored_but("truncation", "`auto` is rejected"),
+        honored("truncation"),
         no_effect("user", ACCOUNTING),
         // Fields of chat completions.
         rejected("audio", &[], ""),
@@ -292,7 +294,7 @@ pub const OLLAMA_CHAT: FieldTable = FieldTable {
         honored("top_logprobs"),
         rejected("images", &["[]"], ""),
         no_effect("shift", "an answer ends where the context does"),
-        no_effect("truncate", "a conversation that is too long is a 400"),
+        honored("truncate"),
     ],
 };
 
@@ -318,7 +320,7 @@ pub const OLLAMA_GENERATE: FieldTable = FieldTable {
         honored("top_logprobs"),
         rejected("width", &["0"], "images are not generated"),
         no_effect("shift", "an answer ends where the context does"),
-        no_effect("truncate", "a prompt that is too long is a 400"),
+        honored("truncate"),
     ],
 };
 

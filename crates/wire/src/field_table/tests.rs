@@ -142,7 +142,8 @@ fn sample(table: &FieldTable, name: &str) -> Value {
         | "top_k"
         | "n_predict"
         | "n_probs"
-        | "repeat_last_n" => json!(1),
+        | "repeat_last_n"
+        | "truncate_prompt_tokens" => json!(1),
         "temperature" | "top_p" | "min_p" | "typical_p" | "presence_penalty"
         | "frequency_penalty" | "repeat_penalty" | "dry_multiplier" | "xtc_probability"
         | "xtc_threshold" => json!(0.5),

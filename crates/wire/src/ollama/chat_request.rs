@@ -7,6 +7,7 @@ use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt};
+use generate::truncation::Truncation;
 use serde_json::{Map, Value, json};
 use text::Message;
 
@@ -18,6 +19,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let messages = parse_messages(&mut fields);
     let kwargs = request::template_kwargs(&mut fields);
     let mut params = request::generation_params(&mut fields, context);
+    params.truncation = request::truncation(&mut fields, Truncation::Turns);
     let mut stream_options = request::stream_options(&mut fields);
     let tools = params.take_tools(tool_definitions::parse_tools(&mut fields));
     keep_alive(&mut fields);

@@ -10,6 +10,7 @@ use crate::request_parser::{ParseContext, ParsedBody};
 use generate::error::ApiError;
 use generate::infill_prompt::InfillPrompt;
 use generate::request::{GenerateRequest, Prompt};
+use generate::truncation::Truncation;
 use serde_json::{Map, Value};
 use text::Message;
 
@@ -46,7 +47,8 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
             then: Box::new(prompt_turn(&mut fields, &context.defaults, prompt, kwargs)),
         },
     };
-    let params = request::generation_params(&mut fields, context);
+    let mut params = request::generation_params(&mut fields, context);
+    params.truncation = request::truncation(&mut fields, Truncation::LastTokens(None));
     let mut stream_options = request::stream_options(&mut fields);
     stream_options.return_context = !raw;
     keep_alive(&mut fields);

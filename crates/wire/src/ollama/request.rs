@@ -7,6 +7,7 @@ use crate::response_format;
 use generate::generation_options::{GenerationOptions, PenaltyWindow, Seed, TokenLimit};
 use generate::request::{GenerationParams, StreamOptions};
 use generate::response_format::{ResponseFormat, any_object};
+use generate::truncation::Truncation;
 use serde_json::{Map, Value};
 
 /// Error message for unsupported features.
@@ -51,6 +52,15 @@ fn ollama_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
             fields.reject(NAME, "must be \"json\" or a JSON Schema (an object)");
             None
         }
+    }
+}
+
+/// Parses `truncate`: what is dropped from a prompt that is too long, unless the request turns that off. The default is true,
+/// as in Ollama.
+pub fn truncation(fields: &mut Fields<'_>, dropped: Truncation) -> Truncation {
+    match fields.boolean("truncate") {
+        Some(false) => Truncation::Disabled,
+        Some(true) | None => dropped,
     }
 }
 

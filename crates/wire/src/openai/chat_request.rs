@@ -20,6 +20,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let mut params = generation_fields::generation_params(&mut fields, context);
     let tools = params.take_tools(tools);
     params.reasoning_budget = parse_reasoning_budget(&mut fields);
+    params.truncation = generation_fields::prompt_truncation(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     let n = generation_fields::choice_count(&mut fields, 1);
     parse_logprobs(&mut fields, &mut params.sampling);

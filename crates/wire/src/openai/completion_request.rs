@@ -26,6 +26,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         generation_fields::generation_params_with_min(&mut fields, context, i128::from(!echo));
     params.max_tokens = params.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
     generation_fields::check_min_tokens(&mut fields, &params);
+    params.truncation = generation_fields::prompt_truncation(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     let n = generation_fields::choice_count(&mut fields, prompts.len());
     stream_options.echo = echo;

@@ -11,6 +11,7 @@ use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
     STOP_IDS_MAX, STOPS_MAX, StreamOptions, WEBHOOK_URL_BYTES_MAX,
 };
+use generate::truncation::Truncation;
 use std::time::Duration;
 
 /// Limit of `deadline_ms`: a day.
@@ -89,6 +90,20 @@ pub fn check_min_tokens(fields: &mut Fields<'_>, params: &GenerationParams) {
         && params.sampling.min_tokens as usize > max
     {
         fields.reject("min_tokens", format!("must be an integer from 0 to {max}"));
+    }
+}
+
+/// Parses vLLM's `truncate_prompt_tokens`: the number of last tokens of a prompt that are kept. -1 keeps as many as leave room
+/// for the answer.
+pub fn prompt_truncation(fields: &mut Fields<'_>) -> Truncation {
+    const NAME: &str = "truncate_prompt_tokens";
+    match fields.integer(NAME, -1..=i128::from(u32::MAX)) {
+        None => Truncation::Disabled,
+        Some(0) => {
+            fields.reject(NAME, "must be -1 or at least 1");
+            Truncation::Disabled
+        }
+        Some(tokens) => Truncation::LastTokens(usize::try_from(tokens).ok()),
     }
 }
 

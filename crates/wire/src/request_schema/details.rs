@@ -54,6 +54,10 @@ details! {
         "priority": priority(),
         "cache_salt": cache_salt(),
     }
+    /// vLLM's truncation of prompts.
+    TRUNCATION: {
+        "truncate_prompt_tokens": json!({"description": "tokens of the prompt that are kept, the last ones; -1: as many as leave room for the answer"}),
+    }
     CHAT: {
         "messages": json!({"minItems": 1, "items": message(&["system", "developer", "user", "assistant", "tool"])}),
     }
@@ -85,7 +89,7 @@ details! {
         "text": json!({"properties": {
             "format": {"type": ["object", "null"]}, "verbosity": {"type": ["string", "null"]},
         }}),
-        "truncation": json!({"enum": ["disabled"]}),
+        "truncation": json!({"enum": ["auto", "disabled"]}),
     }
     METADATA: {
         "metadata": json!({

@@ -45,7 +45,12 @@ pub const REQUESTS: [RequestSchema; 29] = [
         name: "ChatRequest",
         required: &["messages"],
         parse: |fields| openai::chat_request::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::CHAT, details::METADATA],
+        details: &[
+            details::GENERATION,
+            details::TRUNCATION,
+            details::CHAT,
+            details::METADATA,
+        ],
         ..DEFAULT
     },
     RequestSchema {
@@ -60,7 +65,11 @@ pub const REQUESTS: [RequestSchema; 29] = [
         name: "CompletionRequest",
         required: &["prompt"],
         parse: |fields| openai::completion_request::parse(fields, &any_context()).map(drop),
-        details: &[details::GENERATION, details::COMPLETION],
+        details: &[
+            details::GENERATION,
+            details::TRUNCATION,
+            details::COMPLETION,
+        ],
         ..DEFAULT
     },
     RequestSchema {

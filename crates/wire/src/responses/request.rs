@@ -17,10 +17,12 @@ use generate::request::{
     GenerateRequest, GenerationParams, MESSAGES_MAX, Prompt, StreamOptions, TOP_LOGPROBS_MAX,
 };
 use generate::response_format::ResponseFormat;
+use generate::truncation::Truncation;
 use serde_json::{Value, json};
 
-/// Error message for unsupported features.
-const NOT_SUPPORTED: &str = "is not supported yet by this server";
+/// Values of `truncation`.
+const AUTO: &str = "auto";
+const DISABLED: &str = "disabled";
 /// Value of `include` that requests log-probabilities.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
@@ -60,6 +62,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
     parse_logprobs(&mut fields, &mut params.sampling);
     check_ignored_fields(&mut fields);
+    params.truncation = parse_truncation(&mut fields);
     let (mut stream_options, is_stored) = stream_options(&mut fields);
     let repeats = repeated_fields(&fields, is_stored, &params, instructions);
     stream_options.repeated_fields = Some(repeats.into());
@@ -151,12 +154,19 @@ fn check_ignored_fields(fields: &mut Fields<'_>) {
     for name in ["prompt_cache_key", "safety_identifier"] {
         fields.string(name);
     }
-    match fields.string("truncation").as_deref() {
-        None | Some("disabled") => {}
-        Some("auto") => fields.reject("truncation", format!("other than disabled {NOT_SUPPORTED}")),
-        Some(_) => fields.reject("truncation", "must be auto or disabled"),
-    }
     parse_metadata(fields);
+}
+
+/// Parses `truncation`. With `auto`, the oldest turns are dropped from a conversation that leaves no room for the answer.
+fn parse_truncation(fields: &mut Fields<'_>) -> Truncation {
+    match fields.string("truncation").as_deref() {
+        None | Some(DISABLED) => Truncation::Disabled,
+        Some(AUTO) => Truncation::Turns,
+        Some(_) => {
+            fields.reject("truncation", "must be auto or disabled");
+            Truncation::Disabled
+        }
+    }
 }
 
 /// Parses the stream options, and whether the response is stored.
@@ -214,7 +224,7 @@ fn repeated_fields(
         "tools": or("tools", json!([])),
         "top_logprobs": sampling.top_logprobs,
         "top_p": or("top_p", json::shortest_number(sampling.top_p)),
-        "truncation": "disabled",
+        "truncation": if params.truncation.is_disabled() { DISABLED } else { AUTO },
         "user": or("user", Value::Null),
     });
     let repeated = repeated.to_string();

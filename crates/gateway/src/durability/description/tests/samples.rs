@@ -7,6 +7,7 @@ use generate::error::ApiError;
 use generate::request::{BestOf, GenerateRequest, IgnoredFields, MixedPart, PromptPiece};
 use generate::response_format::ResponseFormat;
 use generate::tools::ToolCalling;
+use generate::truncation::Truncation;
 use serde_json::{Map, json};
 use std::time::Duration;
 use text::{Capabilities, ConstrainedTool, GrammarSource, Message};
@@ -212,6 +213,7 @@ fn full_params() -> GenerationParams {
         }],
         reasoning_budget: Some(5),
         prompt_logprobs: true,
+        truncation: Truncation::LastTokens(Some(7)),
         continued: None,
     }
 }

@@ -1,0 +1,134 @@
+//! Prompts that are truncated to leave room for the answer.
+
+use super::turns::DroppableTurns;
+use super::{EncodedPrompt, PromptEncoder};
+use crate::error::ApiError;
+use crate::output::parser_config::ParseOptions;
+use crate::prompt_limit::PromptLimit;
+use crate::request::Prompt;
+use crate::truncation::Truncation;
+use text::Message;
+
+impl PromptEncoder<'_> {
+    /// Encodes a prompt, truncated as the request demands; the ids may still be too many.
+    ///
+    /// # Errors
+    /// As [`PromptEncoder::encode_prompt`]; or more tokens are to be kept than the context has.
+    pub(super) fn encode_truncated(
+        self,
+        prompt: Prompt,
+        wanted: ParseOptions,
+    ) -> Result<EncodedPrompt, ApiError> {
+        let room = PromptLimit::of_context(self.model);
+        match (self.truncation.truncation, prompt) {
+            (Truncation::Turns, prompt @ Prompt::Conversation { .. }) => {
+                self.encode_turns(prompt, wanted, room)
+            }
+            // A gap's surroundings are cut to the context in any case.
+            (Truncation::LastTokens(most), prompt) if !matches!(prompt, Prompt::Infill(_)) => {
+                self.encode_last_tokens(prompt, wanted, most)
+            }
+            (_, prompt) => self.encode_prompt(prompt, wanted, room),
+        }
+    }
+
+    /// Encodes a conversation without as many of the oldest turns as are too many. A conversation of `n` turns is rendered at
+    /// most `2 + log2(n)` times: the number of dropped turns is searched by bisection.
+    fn encode_turns(
+        self,
+        prompt: Prompt,
+        wanted: ParseOptions,
+        room: PromptLimit,
+    ) -> Result<EncodedPrompt, ApiError> {
+        let Prompt::Conversation {
+            field,
+            messages,
+            tools,
+            continues,
+            kwargs,
+        } = prompt
+        else {
+            return self.encode_prompt(prompt, wanted, room);
+        };
+        let encode = |messages: Vec<Message>| {
+            let (tools, kwargs) = (tools.clone(), kwargs.clone());
+            let prompt = Prompt::Conversation {
+                field,
+                messages,
+                tools,
+                continues,
+                kwargs,
+            };
+            self.encode_prompt(prompt, wanted, room)
+        };
+        let most = self.truncation.prompt_tokens_max(self.model.context_max);
+        let turns = DroppableTurns::of(&messages);
+        let whole = encode(messages.clone());
+        if turns.count() == 0 || !is_too_long(&whole, most) {
+            return whole;
+        }
+        // With `few` turns dropped the prompt is too long, with `many` it is as short as wanted.
+        let (mut few, mut many) = (0, turns.count());
+        let mut shortest = encode(turns.kept(&messages, many));
+        if shortest.is_err() || is_too_long(&shortest, most) {
+            // The answer gets what is left, if anything is.
+            return shortest.or_else(|error| whole.map_err(|_| error));
+        }
+        drop(whole);
+        while many - few > 1 {
+            let middle = few + (many - few) / 2;
+            let encoded = encode(turns.kept(&messages, middle));
+            if encoded.is_err() || is_too_long(&encoded, most) {
+                few = middle;
+            } else {
+                (many, shortest) = (middle, encoded);
+            }
+        }
+        tracing::debug!(dropped = many, "oldest turns dropped");
+        shortest
+    }
+
+    /// Encodes a prompt, of which the last tokens stay.
+    fn encode_last_tokens(
+        self,
+        prompt: Prompt,
+        wanted: ParseOptions,
+        most: Option<usize>,
+    ) -> Result<EncodedPrompt, ApiError> {
+        let context_max = self.model.context_max;
+        if let Some(most) = most.filter(|most| *most > context_max) {
+            let field = "truncate_prompt_tokens";
+            let message = format!(
+                "{field}: is {most}; must be at most the model's context, which is {context_max}"
+            );
+            return Err(ApiError::field(field, "invalid_value", message));
+        }
+        let most = most.unwrap_or_else(|| self.truncation.prompt_tokens_max(context_max));
+        let mut encoded = self.encode_prompt(prompt, wanted, PromptLimit::WIDEST)?;
+        if encoded.ids.len() > most {
+            keep_last(&mut encoded.ids, most, self.model.tokenizer.bos());
+            // The text is that of the ids that stay.
+            encoded.text = None;
+        }
+        Ok(encoded)
+    }
+}
+
+/// Whether a prompt has more than `most` tokens, or so much text that it was not tokenized.
+fn is_too_long(encoded: &Result<EncodedPrompt, ApiError>, most: usize) -> bool {
+    match encoded {
+        Ok(encoded) => encoded.ids.len() > most,
+        Err(error) => matches!(error.code, "context_length_exceeded" | "too_long"),
+    }
+}
+
+/// Keeps the last `most` ids, one of them for the beginning-of-sequence id if the ids begin with that.
+fn keep_last(ids: &mut Vec<u32>, most: usize, bos: Option<u32>) {
+    let begins = most > 1 && bos.is_some() && ids.first().copied() == bos;
+    let first = usize::from(begins);
+    let end = first + ids.len().saturating_sub(most);
+    ids.drain(first..end);
+}
+
+#[cfg(test)]
+mod tests;
