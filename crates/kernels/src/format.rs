@@ -29,6 +29,31 @@ pub enum Format {
 }
 
 impl Format {
+    /// All formats.
+    pub const ALL: [Self; 21] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q8_0,
+        Self::Q2_K,
+        Self::Q3_K,
+        Self::Q4_K,
+        Self::Q5_K,
+        Self::Q6_K,
+        Self::IQ4_NL,
+        Self::IQ4_XS,
+        Self::IQ3_S,
+        Self::IQ3_XXS,
+        Self::IQ2_S,
+        Self::IQ2_XS,
+        Self::IQ2_XXS,
+        Self::MXFP4,
+    ];
+
     /// Weights in one block.
     pub const fn block_weights(self) -> usize {
         match self {

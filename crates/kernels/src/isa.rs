@@ -221,6 +221,12 @@ impl Isa {
         }
     }
 
+    /// The layout of weights that are packed for this level: bytes of one layout serve every level that has it. Today all
+    /// levels have one.
+    pub const fn packed_layout(self) -> &'static str {
+        "panels of 16 rows"
+    }
+
     /// The vector level to match on.
     pub(crate) const fn level(self) -> Level {
         self.level

@@ -3,7 +3,7 @@
 //! Knows no models and no requests. Each vector path has a scalar reference implementation that defines the
 //! result.
 //!
-//! Layers, from the bottom: `memory`, `format`, `quant`, `packing` and `kv` (data formats);
+//! Layers, from the bottom: `memory`, `packed_bytes`, `format`, `quant`, `packing` and `kv` (data formats);
 //! `layout` (types shared by kernels and drivers); `arch` (kernels for one instruction set, pure
 //! functions); `isa` and `dispatch` (choice of the instruction set); `activations`, `matrix`, `matmul`,
 //! `attention`, `recurrent`, `ops` (drivers).
@@ -20,6 +20,7 @@ mod matmul;
 mod matrix;
 mod memory;
 mod ops;
+mod packed_bytes;
 mod packing;
 mod pool;
 pub mod probe;
@@ -35,13 +36,14 @@ pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kv::{KvCache, KvError, KvKind, KvShape, KvSlot};
 pub use layout::activations::Activations;
 pub use matmul::{RowGroup, matmul, matmul_groups};
-pub use matrix::{Matrix, MatrixStack, PackError};
+pub use matrix::{Matrix, MatrixStack, PackError, packing_fingerprint};
 pub use memory::ZeroedBuffer;
 pub use ops::{
     add_assign, add_mul, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, l2_norm_in_place,
     rms_norm, rms_norm_in_place, scale, sigmoid_mul, silu_in_place, silu_mul, softcap,
     squared_relu_mul,
 };
+pub use packed_bytes::{LentMemory, PackedBytes};
 pub use pool::Pool;
 pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
 pub use recurrent::{

@@ -1,13 +1,16 @@
 //! Packed weight matrices.
 
+mod fingerprint;
 mod stack;
 #[cfg(test)]
 mod tests;
 
+pub use fingerprint::packing_fingerprint;
 pub use stack::MatrixStack;
 
 use crate::matmul::amx_workspace::allocate_workspaces;
-use crate::memory::AlignedBytes;
+use crate::memory::{AlignedBytes, LINE};
+use crate::packed_bytes::PackedBytes;
 use crate::packing::{BLOCK, LANES, read_float};
 use crate::pool::DisjointSlice;
 use crate::quant::{QuantBlock, QuantFormat};
@@ -49,7 +52,7 @@ pub struct Matrix {
     rows: usize,
     cols: usize,
     panel_bytes: usize,
-    bytes: AlignedBytes,
+    bytes: PackedBytes,
 }
 
 impl Matrix {
@@ -75,8 +78,39 @@ impl Matrix {
             rows,
             cols,
             panel_bytes,
+            bytes: PackedBytes::own(bytes),
+        })
+    }
+
+    /// A matrix of bytes that [`Matrix::pack`] packed before. All levels of [`Isa`] have one layout ([`Isa::packed_layout`]).
+    ///
+    /// # Errors
+    /// As [`Matrix::pack`]: the bytes are not as many as a packed matrix of this shape has. Their content is not checked.
+    pub fn from_packed(
+        isa: Isa,
+        pool: &mut Pool,
+        format: Format,
+        rows: usize,
+        cols: usize,
+        bytes: PackedBytes,
+    ) -> Result<Self, PackError> {
+        check_packed(format, 1, (rows, cols), &bytes)?;
+        if isa.has_tiles() {
+            allocate_workspaces(pool);
+        }
+        Ok(Self {
+            isa,
+            format,
+            rows,
+            cols,
+            panel_bytes: panel_bytes(format, cols),
             bytes,
         })
+    }
+
+    /// A handle of the packed bytes.
+    pub fn packed(&self) -> PackedBytes {
+        self.bytes.clone()
     }
 
     /// Outputs.
@@ -184,6 +218,28 @@ fn check_size(format: Format, rows: usize, cols: usize, raw: &[u8]) -> Result<()
         });
     }
     Ok(())
+}
+
+/// Compares the length of packed bytes with that of `count` packed matrices.
+fn check_packed(
+    format: Format,
+    count: usize,
+    (rows, cols): (usize, usize),
+    bytes: &[u8],
+) -> Result<(), PackError> {
+    if !cols.is_multiple_of(format.block_weights()) {
+        return Err(PackError::Cols(cols));
+    }
+    let matrix = rows.div_ceil(LANES).checked_mul(panel_bytes(format, cols));
+    let all = matrix.and_then(|matrix| matrix.checked_mul(count)?.checked_next_multiple_of(LINE));
+    let wanted = all.unwrap_or(usize::MAX);
+    match bytes.len() == wanted {
+        true => Ok(()),
+        false => Err(PackError::Size {
+            wanted,
+            given: bytes.len(),
+        }),
+    }
 }
 
 /// Bytes of a row in the file.

@@ -24,6 +24,7 @@ use crate::model_files::{
     ModelPurpose, ModelSource, ModelText, arithmetic_name, facts_of, identity_of,
 };
 use crate::model_lookup::find_model;
+use crate::packed_cache::CacheWriter;
 use crate::progress_bar::LoadBar;
 use disk_cache::cache_on_disk;
 use draft::DraftModel;
@@ -57,6 +58,8 @@ pub(crate) struct LoadedEngine {
     thread: Option<EngineThread>,
     /// The relay to those engines.
     relay: Option<ModelRelay>,
+    /// Packed weights that are being written to the cache.
+    _cache_writers: Vec<CacheWriter>,
 }
 
 /// Facts of a model's files without the weights.
@@ -111,7 +114,7 @@ pub(crate) fn load_from(
     let identity = find_identity(&files, &described, arithmetic(isa, settings));
     let model = load_weights((files, &described.adapters.adapters), isa, settings, report)?;
     let context_max = model.model.dims().context_max;
-    let (mut engine, bytes) = new_engine(model, draft, settings)?;
+    let (mut engine, bytes, cache_writers) = new_engine(model, draft, settings)?;
     cache_on_disk(&mut engine, &identity, settings);
     let steps = Arc::new(StepMetrics::default());
     let step_signal = StepSignal::default();
@@ -131,6 +134,7 @@ pub(crate) fn load_from(
         bytes,
         thread: Some(thread),
         relay: None,
+        _cache_writers: cache_writers,
     })
 }
 
@@ -194,13 +198,14 @@ fn new_handle(
     }
 }
 
-/// An engine, and the bytes of its models with every page used.
+/// An engine, the bytes of its models with every page used, and what is being written of them to the cache.
 fn new_engine(
     model: PackedModel,
     draft: Option<DraftModel>,
     settings: &Settings,
-) -> Result<(Engine, u64), Failure> {
+) -> Result<(Engine, u64, Vec<CacheWriter>), Failure> {
     let mut bytes = model.bytes_in_all();
+    let mut cache_writers = Vec::from_iter(model.cache_writer);
     let model = model.model;
     let config = engine_config(settings);
     let is_recurrent = model.states() > 0;
@@ -214,10 +219,11 @@ fn new_engine(
         Some(draft) => {
             let draft = draft.load()?;
             bytes += draft.bytes_in_all();
+            cache_writers.extend(draft.cache_writer);
             Engine::with_draft(model, draft.model, config, now())
         }
     };
-    Ok((engine.map_err(Failure::user)?, bytes))
+    Ok((engine.map_err(Failure::user)?, bytes, cache_writers))
 }
 
 fn find_identity(

@@ -19,6 +19,7 @@ mod model_files;
 mod model_lookup;
 mod model_store;
 mod notify_socket;
+mod packed_cache;
 mod progress_bar;
 mod pull;
 mod reload;

@@ -1,5 +1,6 @@
 //! Files of a model: a GGUF, complete or split, or a folder of safetensors, behind one interface.
 
+use crate::file_stamp::FileStamp;
 use crate::gguf::Gguf;
 use crate::safetensors::Safetensors;
 use crate::tensor_entry::TensorEntry;
@@ -41,6 +42,15 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => gguf.file_bytes(),
             Self::Safetensors(safetensors) => safetensors.file_bytes(),
+        }
+    }
+
+    /// The stamps of all files that decide the weights, from before anything was read of them; `None` for a model that is in no
+    /// file.
+    pub fn stamps(&self) -> Option<Vec<FileStamp>> {
+        match self {
+            Self::Gguf(gguf) => gguf.stamps(),
+            Self::Safetensors(safetensors) => safetensors.stamps(),
         }
     }
 

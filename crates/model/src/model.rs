@@ -4,7 +4,9 @@ use crate::adapters::{ADAPTERS_BYTES_MAX, ADAPTERS_MAX};
 use crate::decoder::Decoder;
 use crate::files::ModelFiles;
 use crate::weights::{Packed, Weights};
-use crate::{Adapter, Batch, Config, ConfigError, Dims, Forward, ForwardError, LoadError, PageId};
+use crate::{
+    Adapter, Batch, Config, ConfigError, Dims, Forward, ForwardError, LoadError, PackedSections, PageId,
+};
 use kernels::{Isa, KvKind, Pool};
 
 /// Default number of positions in a page.
@@ -117,15 +119,30 @@ impl Model {
     pub fn load(
         files: impl Into<ModelFiles>,
         isa: Isa,
-        mut pool: Pool,
+        pool: Pool,
         options: &LoadOptions,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        let sections = &mut PackedSections::none();
+        Self::load_with(files, (isa, pool), options, sections, progress)
+    }
+
+    /// As [`Model::load`]; packed matrices come from `sections` as far as it has them. All bits are those of a load without.
+    ///
+    /// # Errors
+    /// As for [`Model::load`]: a section that is missing or damaged is packed from the files.
+    pub fn load_with(
+        files: impl Into<ModelFiles>,
+        (isa, mut pool): (Isa, Pool),
+        options: &LoadOptions,
+        sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
         options.check()?;
         let files = files.into();
         let config = options.config(&files)?;
         options.check_states(&config)?;
-        let weights = Weights::load(&files, &config, isa, &mut pool, progress)?;
+        let weights = Weights::load(&files, &config, isa, &mut pool, sections, progress)?;
         drop(files); // the mapping must not outlive the load
         let dims = Dims {
             vocab: weights.vocab(),

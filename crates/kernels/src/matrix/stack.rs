@@ -1,7 +1,8 @@
 //! Packed weight matrices of one shape and format, one after the other.
 
-use super::{PackError, Panels, check_size, pack_panels, panel_bytes};
+use super::{PackError, Panels, check_packed, check_size, pack_panels, panel_bytes};
 use crate::memory::AlignedBytes;
+use crate::packed_bytes::PackedBytes;
 use crate::packing::LANES;
 use crate::{Format, Isa, Pool};
 
@@ -17,7 +18,7 @@ pub struct MatrixStack {
     rows: usize,
     cols: usize,
     panel_bytes: usize,
-    bytes: AlignedBytes,
+    bytes: PackedBytes,
 }
 
 impl MatrixStack {
@@ -44,7 +45,7 @@ impl MatrixStack {
             rows,
             cols,
             panel_bytes,
-            bytes: AlignedBytes::zeroed(matrix_bytes.saturating_mul(count)),
+            bytes: PackedBytes::own(AlignedBytes::zeroed(matrix_bytes.saturating_mul(count))),
         })
     }
 
@@ -59,8 +60,36 @@ impl MatrixStack {
         check_size(self.format, self.rows, self.cols, raw)?;
         let at = self.range(index);
         let shape = (self.rows, self.cols);
-        pack_panels(pool, self.format, shape, raw, &mut self.bytes[at]);
+        pack_panels(pool, self.format, shape, raw, &mut self.bytes.to_mut()[at]);
         Ok(())
+    }
+
+    /// A stack of the bytes of a stack of this shape, packed before.
+    ///
+    /// # Errors
+    /// As [`super::Matrix::from_packed`].
+    pub fn from_packed(
+        isa: Isa,
+        format: Format,
+        count: usize,
+        (rows, cols): (usize, usize),
+        bytes: PackedBytes,
+    ) -> Result<Self, PackError> {
+        check_packed(format, count, (rows, cols), &bytes)?;
+        Ok(Self {
+            isa: isa.without_amx(),
+            format,
+            count,
+            rows,
+            cols,
+            panel_bytes: panel_bytes(format, cols),
+            bytes,
+        })
+    }
+
+    /// A handle of the packed bytes.
+    pub fn packed(&self) -> PackedBytes {
+        self.bytes.clone()
     }
 
     /// Number of matrices.

@@ -101,3 +101,66 @@ fn padding_row_of_a_panel_is_rejected() {
     let matrix = pack(Format::F32, 3, 8, 96).expect("the sizes agree");
     matrix.row(3, &mut [0.0; 8]);
 }
+
+#[test]
+fn packed_bytes_make_an_equal_matrix() {
+    for format in Format::ALL {
+        let (rows, cols) = (19, 512);
+        let bytes = rows * cols / format.block_weights() * format.block_bytes();
+        let raw: Vec<u8> = (0..bytes).map(|at| (at * 31 % 64) as u8).collect();
+        for isa in Isa::available() {
+            let pool = &mut Pool::new(2);
+            let packed = Matrix::pack(isa, pool, format, rows, cols, &raw).unwrap();
+            let bytes = PackedBytes::copied(pool, &packed.packed(), 1000, |_, _| true).unwrap();
+            let again = Matrix::from_packed(isa, pool, format, rows, cols, bytes).unwrap();
+            assert!(*again.packed() == *packed.packed(), "{format:?}");
+            let (mut one, mut other) = (vec![0.0; cols], vec![0.0; cols]);
+            packed.row(18, &mut one);
+            again.row(18, &mut other);
+            let bits = |row: &[f32]| row.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&one), bits(&other), "{format:?} {isa}");
+        }
+    }
+}
+
+#[test]
+fn packed_bytes_of_another_shape_are_rejected() {
+    let pool = &mut Pool::new(1);
+    let packed = pack(Format::Q8_0, 16, 64, 16 * 68).unwrap().packed();
+    let mut from = |format, rows, cols| {
+        Matrix::from_packed(Isa::best(), pool, format, rows, cols, packed.clone()).err()
+    };
+    assert_eq!(from(Format::Q8_0, 16, 64), None);
+    assert_eq!(from(Format::Q8_0, 16, 48), Some(PackError::Cols(48)));
+    for (format, rows, cols) in [
+        (Format::Q8_0, 32, 64),
+        (Format::Q8_0, 16, 128),
+        (Format::Q4_0, 16, 64),
+        (Format::F32, usize::MAX, 4),
+    ] {
+        let refused = from(format, rows, cols);
+        assert!(
+            matches!(refused, Some(PackError::Size { .. })),
+            "{format:?} {rows} {cols}: {refused:?}"
+        );
+    }
+    let stack = |count| {
+        let stack = MatrixStack::from_packed(Isa::best(), Format::Q8_0, count, (16, 64), packed.clone());
+        stack.err()
+    };
+    assert_eq!(stack(1), None);
+    assert!(matches!(stack(2), Some(PackError::Size { .. })));
+    assert!(matches!(stack(usize::MAX), Some(PackError::Size { .. })));
+}
+
+#[test]
+fn packing_into_a_stack_does_not_change_a_shared_handle() {
+    let pool = &mut Pool::new(1);
+    let mut stack = MatrixStack::new(Isa::best(), Format::F32, 2, 16, 4).unwrap();
+    stack.pack(pool, 0, &[1; 256]).unwrap();
+    let before = stack.packed();
+    stack.pack(pool, 1, &[2; 256]).unwrap();
+    assert!(before[256..].iter().all(|byte| *byte == 0));
+    assert!(stack.packed()[256..].iter().all(|byte| *byte == 2));
+    assert!(stack.packed()[..256] == before[..256]);
+}

@@ -5,6 +5,7 @@ use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::model_files::{ModelSource, has_safetensors};
 use crate::model_lookup::find_model;
+use crate::packed_cache::PackedCache;
 use model::encoder::{EncoderConfig, EncoderKind};
 use model::gguf::{Array, Gguf, Value};
 use model::safetensors;
@@ -43,7 +44,23 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         writeln!(out, "  {key} = {}", shown_value(value))?;
     }
     print_tensors(&files, args.tensors, &mut out)?;
-    print_verdict(gguf, &mut out)
+    print_verdict(gguf, &mut out)?;
+    print_cached(&files, args, &mut out)
+}
+
+/// Prints the files with packed weights of the model.
+fn print_cached(
+    files: &ModelFiles,
+    args: &InspectArgs,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let config = args.library.settings().ok();
+    let cache = config.and_then(|config| PackedCache::of(&config.settings));
+    for path in cache.map(|cache| cache.files_of(files)).unwrap_or_default() {
+        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+        writeln!(out, "packed weights: {} MiB, {}", bytes >> 20, path.display())?;
+    }
+    Ok(())
 }
 
 /// An existing path, or else a model of this machine.

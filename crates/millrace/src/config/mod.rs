@@ -22,6 +22,7 @@ mod models;
 mod named_models;
 mod origin;
 mod otlp;
+mod packed_cache;
 mod preset;
 mod prompt_cache;
 mod quantize;
@@ -49,6 +50,7 @@ pub(crate) use named_models::{NamedModel, NamedModels};
 pub(crate) use origin::Origin;
 #[cfg(feature = "otlp")]
 pub(crate) use otlp::with_otlp;
+pub(crate) use packed_cache::PackedCacheUse;
 pub(crate) use preset::Preset;
 pub(crate) use quantize::Quantize;
 pub(crate) use schema::schema;

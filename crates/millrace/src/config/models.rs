@@ -1,6 +1,6 @@
 //! Settings of models that are loaded on demand.
 
-use super::{NamedModels, memory};
+use super::{NamedModels, PackedCacheUse, memory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::ModelLimits;
@@ -17,6 +17,12 @@ pub(crate) struct Models {
     /// Other programs' caches whose models are listed and read in place, never changed: `ollama` (`$OLLAMA_MODELS` or
     /// `~/.ollama/models`) and `huggingface` (`$HF_HUB_CACHE`, `$HF_HOME/hub` or `~/.cache/huggingface/hub`).
     pub(crate) caches: Vec<Cache>,
+    /// Use of the cache of packed weights, which spares a second load of a model the packing: `copy` into memory with huge pages, `map` the file, which processes share, or `off`. Models below 64 MiB are never cached.
+    pub(crate) packed_cache: PackedCacheUse,
+    /// Maximum size of all files of the cache of packed weights; those that were not used for the longest time are removed.
+    pub(crate) packed_cache_gib: u64,
+    /// Directory of the cache of packed weights. Default: `millrace/packed` in the user's cache (`$XDG_CACHE_HOME` or `~/.cache`).
+    pub(crate) packed_cache_directory: Option<PathBuf>,
     /// Memory budget of all loaded models, including KV caches; the least recently used idle model is evicted.
     /// Default: seven eighths of the machine's memory.
     pub(crate) memory_budget_mib: Option<u64>,
@@ -47,6 +53,9 @@ impl Default for Models {
         Self {
             directories: Vec::new(),
             caches: vec![Cache::Ollama, Cache::HuggingFace],
+            packed_cache: PackedCacheUse::Copy,
+            packed_cache_gib: 16,
+            packed_cache_directory: None,
             memory_budget_mib: None,
             idle_unload_s: limits.idle.map_or(0, |idle| idle.as_secs()),
             waiting_max: limits.waiting_max,
@@ -62,13 +71,16 @@ impl Models {
         if !self.directories.is_empty() {
             return self.directories.clone();
         }
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
-        let cache = cache.or_else(|| Some(Path::new(&set("HOME")?).join(".cache")));
-        cache
-            .map(|cache| cache.join("millrace").join("models"))
-            .into_iter()
-            .collect()
+        let own = own_cache();
+        own.map(|own| own.join("models")).into_iter().collect()
+    }
+
+    /// The directory of packed weights; `None` if neither a setting nor the environment names one.
+    pub(crate) fn packed_cache_directory(&self) -> Option<PathBuf> {
+        match &self.packed_cache_directory {
+            Some(directory) => Some(directory.clone()),
+            None => Some(own_cache()?.join("packed")),
+        }
     }
 
     /// The server's limits for loaded models.
@@ -81,4 +93,12 @@ impl Models {
             patience: Duration::from_secs(self.load_timeout_s),
         }
     }
+}
+
+/// This program's directory in the user's cache.
+fn own_cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(Path::new(&set("HOME")?).join(".cache")));
+    cache.map(|cache| cache.join("millrace"))
 }

@@ -7,7 +7,9 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use kernels::{Isa, KvKind, Pool};
 use model::encoder::{EncoderConfig, EncoderKind};
-use model::{EncoderModel, LoadOptions, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed, ROWS_MAX};
+use model::{
+    EncoderModel, LoadOptions, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed, PackedSections, ROWS_MAX,
+};
 
 /// Rows of a batch for each page beside those of the longest text: texts that are shorter on average fill no batch.
 const ROWS_PER_PAGE: usize = 4;
@@ -42,19 +44,20 @@ pub(super) fn whole_text_options(context_max: usize, settings: &Settings) -> Loa
     }
 }
 
-/// Packs an encoder's weights.
+/// Loads an encoder's weights.
 pub(super) fn load_encoder(
     files: ModelFiles,
     kind: EncoderKind,
     (isa, pool): (Isa, Pool),
     options: &LoadOptions,
-    progress: &mut dyn FnMut(Packed),
+    (sections, progress): (&mut PackedSections, &mut dyn FnMut(Packed)),
 ) -> Result<PackedModel, Failure> {
-    let model = EncoderModel::load(files, kind, isa, pool, options, progress);
+    let model = EncoderModel::load_with(files, kind, (isa, pool), options, sections, progress);
     let model = model.map_err(Failure::user)?;
     Ok(PackedModel {
         bytes: model.bytes(),
         model: Box::new(model),
+        cache_writer: None,
     })
 }
 

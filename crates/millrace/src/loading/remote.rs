@@ -212,6 +212,7 @@ impl WeightlessModel {
             bytes: 0,
             thread: None,
             relay: None,
+            _cache_writers: Vec::new(),
         }
     }
 }

@@ -2,14 +2,15 @@
 
 use super::encoder::{encoder_options, load_encoder, whole_text_options};
 use super::states::StateBudget;
-use crate::clock::now;
+use crate::clock::{now, now_unix_s};
 use crate::config::{Settings, Speculation, memory};
 use crate::failure::Failure;
+use crate::packed_cache::{CacheWriter, CachedLoad};
 use kernels::{Isa, Pool};
 use model::encoder::EncoderKind;
 use model::{
     Adapter, Config, Forward, LoadOptions, Model, ModelBytes, ModelFiles, PAGE_TOKENS, PAGES_MAX,
-    Packed,
+    Packed, PackedSections,
 };
 use server::{LoadPhase, LoadProgress};
 
@@ -34,6 +35,8 @@ pub(crate) fn kernel_isa(deterministic: bool) -> Result<Isa, Failure> {
 pub(super) struct PackedModel {
     pub(super) model: Box<dyn Forward>,
     pub(super) bytes: ModelBytes,
+    /// Writes the packed weights to the cache.
+    pub(super) cache_writer: Option<CacheWriter>,
 }
 
 impl PackedModel {
@@ -44,7 +47,7 @@ impl PackedModel {
     }
 }
 
-/// Packs the weights and adapters, with progress in the log and in `report`.
+/// Loads the weights, packed before or now, and packs the adapters, with progress in the log and in `report`.
 pub(super) fn load_weights(
     (files, adapters): (ModelFiles, &[Adapter]),
     isa: Isa,
@@ -71,11 +74,17 @@ pub(super) fn load_weights(
             "{why} (the limit is that of processes, ulimit -u, or pids.max of the control group)"
         ))
     })?;
-    let packed = match EncoderKind::of(files.metadata()) {
-        Some(kind) => load_encoder(files, kind, (isa, pool), &options, &mut progress)?,
-        None => load_decoder((files, adapters), (isa, pool), &options, &mut progress)?,
+    let mut cached = CachedLoad::begin(settings, &files, (isa, options.mtp), now_unix_s());
+    let sections = (&mut cached.sections, &mut progress as &mut dyn FnMut(Packed));
+    let mut packed = match EncoderKind::of(files.metadata()) {
+        Some(kind) => load_encoder(files, kind, (isa, pool), &options, sections)?,
+        None => load_decoder((files, adapters), (isa, pool), &options, sections)?,
     };
     let bytes = packed.bytes;
+    let from = match cached.is_from_cache() {
+        true => " from the packed cache",
+        false => "",
+    };
     tracing::info!(
         isa = isa.name(),
         threads,
@@ -84,9 +93,10 @@ pub(super) fn load_weights(
         states_mib = bytes.states >> 20,
         scratch_mib = bytes.scratch >> 20,
         context = packed.model.dims().context_max,
-        "loaded in {:.1} s",
+        "loaded{from} in {:.2} s",
         (now() - started).as_secs_f64()
     );
+    packed.cache_writer = cached.end();
     Ok(packed)
 }
 
@@ -94,13 +104,15 @@ fn load_decoder(
     (files, adapters): (ModelFiles, &[Adapter]),
     (isa, pool): (Isa, Pool),
     options: &LoadOptions,
-    progress: &mut dyn FnMut(Packed),
+    (sections, progress): (&mut PackedSections, &mut dyn FnMut(Packed)),
 ) -> Result<PackedModel, Failure> {
-    let mut model = Model::load(files, isa, pool, options, progress).map_err(Failure::user)?;
+    let model = Model::load_with(files, (isa, pool), options, sections, progress);
+    let mut model = model.map_err(Failure::user)?;
     model.adapt(adapters).map_err(Failure::user)?;
     Ok(PackedModel {
         bytes: model.bytes(),
         model: Box::new(model),
+        cache_writer: None,
     })
 }
 

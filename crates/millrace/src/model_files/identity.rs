@@ -61,14 +61,14 @@ pub(crate) fn arithmetic_name(kv: KvType, quantize: Option<Quantize>, isa: Isa) 
 }
 
 /// A hash over parts with their lengths, so that no two lists of parts are one sequence of bytes.
-pub(super) struct PartsDigest(blake3::Hasher);
+pub(crate) struct PartsDigest(blake3::Hasher);
 
 impl PartsDigest {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(blake3::Hasher::new())
     }
 
-    pub(super) fn add(&mut self, part: &[u8]) -> &mut Self {
+    pub(crate) fn add(&mut self, part: &[u8]) -> &mut Self {
         self.0.update(&(part.len() as u64).to_le_bytes());
         self.0.update(part);
         self
@@ -98,12 +98,18 @@ impl PartsDigest {
         };
     }
 
-    pub(super) fn finish(&self) -> String {
+    pub(crate) fn finish(&self) -> String {
         self.0.finalize().to_hex().to_string()
+    }
+
+    /// The digest as bytes.
+    pub(crate) fn bytes(&self) -> [u8; 32] {
+        *self.0.finalize().as_bytes()
     }
 }
 
-fn weights_digest(files: &ModelFiles) -> String {
+/// Digest of hyperparameters and of samples of all tensors.
+pub(crate) fn weights_digest(files: &ModelFiles) -> String {
     const ARCHITECTURE: &str = "general.architecture";
     let mut digest = PartsDigest::new();
     let gguf = files.metadata();

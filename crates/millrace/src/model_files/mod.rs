@@ -15,7 +15,7 @@ mod source;
 
 pub(crate) use built_in::NAME as BUILT_IN;
 pub(crate) use facts::{facts_of, read_facts};
-pub(crate) use identity::{arithmetic_name, identity_of};
+pub(crate) use identity::{PartsDigest, arithmetic_name, identity_of, weights_digest};
 pub(crate) use model_purpose::ModelPurpose;
 pub(crate) use model_text::ModelText;
 pub(crate) use source::{ModelSource, has_safetensors, is_config, only_model, source_of_path};

@@ -2,7 +2,7 @@
 
 use super::record::{MadeRecord, Record, Records};
 use super::{BUILT_IN_WEIGHTS, LATEST, ModelName, ModelStore};
-use crate::model_files::{BUILT_IN, is_config};
+use crate::model_files::{BUILT_IN, ModelSource, is_config};
 use server::{DerivedModel, LibraryError, LocalModel};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -201,8 +201,17 @@ impl ModelStore {
         })
     }
 
-    /// Removes all parts of a split file; of safetensors, all their files in the folder.
+    /// Removes the cached packed weights of a model, which are found by its files.
+    fn remove_packed(&self, first: &Path) {
+        let source = ModelSource::of_file(String::new(), first.to_owned());
+        if let (Some(cache), Ok(files)) = (&self.packed_cache, source.open(self.quantize)) {
+            cache.remove(&files);
+        }
+    }
+
+    /// Removes all parts of a split file; of safetensors, all their files in the folder. Packed weights go with them.
     fn remove_parts(&self, first: &Path) -> Result<(), LibraryError> {
+        self.remove_packed(first);
         if is_config(first) {
             return remove_folder(first.parent().unwrap_or(first)).map_err(|why| disk_error(&why));
         }

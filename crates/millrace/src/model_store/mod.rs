@@ -20,6 +20,7 @@ pub(crate) use record::Record;
 
 use crate::config::{NamedModels, Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
+use crate::packed_cache::PackedCache;
 use caches::Caches;
 use directories::{ModelDirectories, ModelFile};
 use record::Records;
@@ -49,6 +50,8 @@ pub(crate) struct ModelStore {
     quantize: Option<Quantize>,
     /// Models with settings of their own.
     named: NamedModels,
+    /// Packed weights, which are removed with their model.
+    packed_cache: Option<PackedCache>,
 }
 
 impl ModelStore {
@@ -64,6 +67,7 @@ impl ModelStore {
             started_facts: Mutex::default(),
             adapters: adapter_names(&settings.of_model(&started.name)),
             named: settings.models.named.clone(),
+            packed_cache: PackedCache::of(settings),
             started,
         }
     }

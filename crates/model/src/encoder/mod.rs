@@ -14,7 +14,7 @@ pub use kind::EncoderKind;
 
 use crate::{
     Batch, Dims, Forward, ForwardError, LoadError, LoadOptions, ModelBytes, ModelFiles, Packed,
-    PageId,
+    PackedSections, PageId,
 };
 use kernels::{Isa, Pool};
 use pass::EncoderPass;
@@ -39,14 +39,30 @@ impl EncoderModel {
         files: impl Into<ModelFiles>,
         kind: EncoderKind,
         isa: Isa,
-        mut pool: Pool,
+        pool: Pool,
         options: &LoadOptions,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        let sections = &mut PackedSections::none();
+        Self::load_with(files, kind, (isa, pool), options, sections, progress)
+    }
+
+    /// As [`EncoderModel::load`]; packed matrices come from `sections` as far as it has them.
+    ///
+    /// # Errors
+    /// As for [`EncoderModel::load`].
+    pub fn load_with(
+        files: impl Into<ModelFiles>,
+        kind: EncoderKind,
+        (isa, mut pool): (Isa, Pool),
+        options: &LoadOptions,
+        sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
         options.check()?;
         let files = files.into();
         let config = EncoderConfig::from_gguf(files.metadata(), kind, options.context_max)?;
-        let weights = EncoderWeights::load(&files, &config, isa, &mut pool, progress)?;
+        let weights = EncoderWeights::load(&files, &config, isa, &mut pool, sections, progress)?;
         drop(files); // the mapping must not outlive the load
         let dims = Dims {
             vocab: weights.embedding.rows(),

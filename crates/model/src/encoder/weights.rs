@@ -7,7 +7,7 @@ use crate::weights::linear::{Names, linear};
 use crate::weights::load_qkv;
 use crate::weights::tensors::Tensors;
 use crate::weights::{EMBEDDING, Experts, Linear, read_vocab};
-use crate::{LoadError, ModelFiles, Packed};
+use crate::{LoadError, ModelFiles, Packed, PackedSections};
 use kernels::{Format, Isa, Matrix, Pool};
 
 /// Token types of a text: before and after the separator.
@@ -67,15 +67,16 @@ pub(super) struct EncoderWeights {
 }
 
 impl EncoderWeights {
-    /// Loads and packs all tensors. `progress` is called with what was packed so far.
+    /// Loads all tensors, and packs those that `sections` does not have. `progress` is called with what was loaded so far.
     pub(super) fn load(
         files: &ModelFiles,
         config: &EncoderConfig,
         isa: Isa,
         pool: &mut Pool,
+        sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
-        let tensors = &mut Tensors::new(files, isa, pool, progress);
+        let tensors = &mut Tensors::new(files, isa, pool, sections, progress);
         let (dim, vocab) = (config.dim, read_vocab(tensors)?);
         let weights = Self {
             embedding: tensors.matrix(EMBEDDING, vocab, dim)?,

@@ -7,6 +7,7 @@ use super::metadata::MetadataEntry;
 use super::split::{self, SplitKeys, SplitName};
 use super::tensor::Record;
 use super::{Array, Elements, FromValue, GgufError, Source, TensorInfo, Value};
+use crate::file_stamp::FileStamp;
 use std::path::Path;
 
 const _: () = {
@@ -102,6 +103,11 @@ impl Gguf {
             .iter()
             .map(|part| part.bytes().len() as u64)
             .sum()
+    }
+
+    /// The stamps of all files; `None` for bytes that are in no file.
+    pub(crate) fn stamps(&self) -> Option<Vec<FileStamp>> {
+        self.parts.iter().map(|part| part.source().stamp()).collect()
     }
 }
 

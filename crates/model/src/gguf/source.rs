@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // memory maps and their advice
 
 use super::GgufError;
+use crate::file_stamp::FileStamp;
 use memmap2::Mmap;
 use std::fs::File;
 use std::ops::Range;
@@ -12,8 +13,8 @@ use std::path::Path;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Source {
-    /// A file mapped read-only.
-    Mapped(Mmap),
+    /// A file mapped read-only, with the stamp that it had before the first byte was read.
+    Mapped(Mmap, FileStamp),
     /// Bytes built into the program.
     Static(&'static [u8]),
     /// Bytes held in memory.
@@ -41,33 +42,42 @@ impl Source {
         if meta.len() == 0 {
             return Ok(Self::Static(&[])); // an empty file cannot be mapped
         }
+        let stamp = FileStamp::of(&file.metadata().map_err(io("open the file"))?);
         // SAFETY: the mapping is read-only and handed out as bytes; every bit pattern is a valid
         // byte, and nothing unchecked (no `str`, no reference) is derived from its contents.
         let map = unsafe { Mmap::map(&file) }.map_err(io("map the file"))?;
-        Ok(Self::Mapped(map))
+        Ok(Self::Mapped(map, stamp))
     }
 
     /// All bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Self::Mapped(map) => map,
+            Self::Mapped(map, _) => map,
             Self::Static(bytes) => bytes,
             Self::Owned(bytes) => bytes,
+        }
+    }
+
+    /// The stamp of a mapped file; `None` for other bytes.
+    pub(crate) fn stamp(&self) -> Option<FileStamp> {
+        match self {
+            Self::Mapped(_, stamp) => Some(*stamp),
+            _ => None,
         }
     }
 
     /// Advises sequential reading of the whole file. Failure is ignored.
     pub(super) fn sequential(&self) {
         #[cfg(unix)]
-        if let Self::Mapped(map) = self {
+        if let Self::Mapped(map, _) = self {
             _ = map.advise(memmap2::Advice::Sequential);
         }
     }
 
     /// Advises reading a range ahead. Failure is ignored.
-    pub(super) fn will_need(&self, range: Range<usize>) {
+    pub(crate) fn will_need(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if let Self::Mapped(map) = self {
+        if let Self::Mapped(map, _) = self {
             _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
         }
         #[cfg(not(unix))]
@@ -78,7 +88,7 @@ impl Source {
     /// mapped.
     pub(crate) fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if let Self::Mapped(map) = self {
+        if let Self::Mapped(map, _) = self {
             let (start, len) = (range.start, range.len());
             // SAFETY: the mapping is of a file and never written, so dropping its pages loses
             // nothing: the next access reads the same file contents again.
@@ -88,6 +98,12 @@ impl Source {
         }
         #[cfg(not(unix))]
         let _ = range;
+    }
+}
+
+impl AsRef<[u8]> for Source {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
     }
 }
 

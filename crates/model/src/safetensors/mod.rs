@@ -64,6 +64,7 @@ pub use infinities::without_infinities;
 pub use shards::{INDEX, ONE};
 
 use crate::encoder::EncoderConfig;
+use crate::file_stamp::FileStamp;
 use crate::gguf::Gguf;
 use crate::tensor_entry::TensorEntry;
 use crate::{Config, ConfigError};
@@ -95,6 +96,8 @@ pub struct Safetensors {
     family: Family,
     /// Keys of a GGUF without tensors.
     metadata: Gguf,
+    /// Of `config.json`, before it was read.
+    config_stamp: Option<FileStamp>,
     shards: Vec<Shard>,
     /// Sorted by name.
     tensors: Vec<Tensor>,
@@ -110,6 +113,7 @@ impl Safetensors {
     /// # Errors
     /// The file that is missing or invalid, and the place in the file.
     pub fn open(folder: &Path, quantize: Option<Quantize>) -> Result<Self, SafetensorsError> {
+        let config_stamp = FileStamp::of_path(&folder.join(CONFIG));
         let config = ConfigFile::read(folder)?;
         let (described, modules) = describe(folder, &config.fields())?;
         let metadata = metadata(&described, &config.path)?;
@@ -137,6 +141,7 @@ impl Safetensors {
         let model = Self {
             family: described.family,
             metadata,
+            config_stamp,
             shards,
             tensors,
             factors: factors.map(|(_, factors)| factors.clone()).collect(),
@@ -163,6 +168,12 @@ impl Safetensors {
     pub fn file_bytes(&self) -> u64 {
         let bytes = |shard: &Shard| shard.source.bytes().len() as u64;
         self.shards.iter().map(bytes).sum()
+    }
+
+    /// The stamps of `config.json` and of all files with weights.
+    pub(crate) fn stamps(&self) -> Option<Vec<FileStamp>> {
+        let weights = self.shards.iter().map(|shard| shard.source.stamp());
+        std::iter::once(self.config_stamp).chain(weights).collect()
     }
 
     /// All tensors, by name.

@@ -3,6 +3,7 @@
 mod adapt;
 mod altup;
 mod attention;
+mod cached;
 mod delta;
 mod error;
 pub(crate) mod experts;
@@ -42,6 +43,7 @@ pub(crate) use state_head::HeadProjections;
 
 use crate::Config;
 use crate::ModelFiles;
+use crate::PackedSections;
 use crate::config::limits;
 use kernels::{Format, Isa, Matrix, MatrixStack, Pool};
 use tensors::Tensors;
@@ -70,15 +72,16 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// Loads and packs all tensors. `progress` is called with what was packed so far.
+    /// Loads all tensors, and packs those that `sections` does not have. `progress` is called with what was loaded so far.
     pub(crate) fn load(
         files: &ModelFiles,
         config: &Config,
         isa: Isa,
         pool: &mut Pool,
+        sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
-        let tensors = &mut Tensors::new(files, isa, pool, progress);
+        let tensors = &mut Tensors::new(files, isa, pool, sections, progress);
         let vocab = read_vocab(tensors)?;
         let dim = config.dim;
         let output_norm = config.traits.output_norm;

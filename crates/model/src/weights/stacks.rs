@@ -13,6 +13,9 @@ impl Tensors<'_> {
         rows: [usize; N],
         cols: usize,
     ) -> Result<[MatrixStack; N], LoadError> {
+        if let Some(stacks) = self.cached_stacks(name, count, rows, cols)? {
+            return Ok(stacks);
+        }
         let tensor = self.find(name)?;
         let all: usize = rows.iter().sum();
         self.check_shape(&tensor, &[cols as u64, all as u64, count as u64])?;
@@ -37,6 +40,9 @@ impl Tensors<'_> {
         }
         drop(bytes);
         self.finish(&tensor);
+        for (number, stack) in (0..).zip(&stacks) {
+            self.keep_stack((name, number), stack);
+        }
         Ok(stacks
             .try_into()
             .unwrap_or_else(|_| unreachable!("one stack for each part")))
@@ -52,6 +58,9 @@ impl Tensors<'_> {
     ) -> Result<MatrixStack, LoadError> {
         let first = name_of(0);
         let format = self.packable(&self.find(&first)?)?;
+        if let Some(stack) = self.cached_stack_of(&name_of, format, count, (rows, cols))? {
+            return Ok(stack);
+        }
         let stack = MatrixStack::new(self.isa, format, count, rows, cols);
         let mut stack = stack.map_err(|error| self.pack_error(&first, error))?;
         for matrix in 0..count {
@@ -71,6 +80,7 @@ impl Tensors<'_> {
             drop(bytes);
             self.finish(&tensor);
         }
+        self.keep_stack((&first, 0), &stack);
         Ok(stack)
     }
 

@@ -1,7 +1,7 @@
 //! Tensors found by name, checked, and packed once.
 
 use super::{LoadError, Packed};
-use crate::{ModelFiles, TensorEntry};
+use crate::{ModelFiles, PackedSections, TensorEntry};
 use half::{bf16, f16};
 use kernels::{Format, Isa, Matrix, PackError, Pool};
 use std::collections::HashSet;
@@ -23,6 +23,8 @@ pub(crate) struct Tensors<'a> {
     pub(super) files: &'a ModelFiles,
     pub(super) isa: Isa,
     pub(super) pool: &'a mut Pool,
+    /// Packed matrices of an earlier load.
+    pub(super) sections: &'a mut PackedSections,
     progress: &'a mut dyn FnMut(Packed),
     taken: HashSet<String>,
     packed: Packed,
@@ -33,6 +35,7 @@ impl<'a> Tensors<'a> {
         files: &'a ModelFiles,
         isa: Isa,
         pool: &'a mut Pool,
+        sections: &'a mut PackedSections,
         progress: &'a mut dyn FnMut(Packed),
     ) -> Self {
         let packed = Packed {
@@ -45,6 +48,7 @@ impl<'a> Tensors<'a> {
             files,
             isa,
             pool,
+            sections,
             progress,
             taken: HashSet::new(),
             packed,
@@ -78,6 +82,9 @@ impl<'a> Tensors<'a> {
         rows: [usize; N],
         cols: usize,
     ) -> Result<[Matrix; N], LoadError> {
+        if let Some(parts) = self.cached(name, rows, cols)? {
+            return Ok(parts);
+        }
         let tensor = self.find(name)?;
         self.check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
         let format = self.packable(&tensor)?;
@@ -85,10 +92,10 @@ impl<'a> Tensors<'a> {
         let bytes = self.files.read(name, self.pool)?;
         let mut start = 0;
         let mut parts = [const { None }; N];
-        for (part, rows) in parts.iter_mut().zip(rows) {
+        for (number, (part, rows)) in (0..).zip(parts.iter_mut().zip(rows)) {
             let end = start + rows * row_bytes;
             let given = bytes.get(start..end).unwrap_or_default();
-            *part = Some(self.pack(name, format, rows, cols, given)?);
+            *part = Some(self.pack((name, number), format, rows, cols, given)?);
             start = end;
         }
         self.finish(&tensor);
@@ -105,12 +112,16 @@ impl<'a> Tensors<'a> {
         cols: usize,
     ) -> Result<[Matrix; N], LoadError> {
         let rows = matrices.map(|parts| parts.iter().sum::<usize>());
+        if let Some(parts) = self.cached(name, rows, cols)? {
+            return Ok(parts);
+        }
         let all: usize = rows.iter().sum();
         let (format, bytes) = self.raw(name, all, cols)?;
         let row_bytes = cols / format.block_weights() * format.block_bytes();
         let mut start = 0;
         let mut packed = [const { None }; N];
-        for (matrix, (parts, rows)) in packed.iter_mut().zip(matrices.into_iter().zip(rows)) {
+        let each = packed.iter_mut().zip(matrices.into_iter().zip(rows));
+        for (number, (matrix, (parts, rows))) in (0..).zip(each) {
             let mut gathered = Vec::with_capacity(rows * row_bytes);
             for part in parts {
                 let len = part / groups * row_bytes;
@@ -118,7 +129,7 @@ impl<'a> Tensors<'a> {
                 groups.for_each(|group| gathered.extend_from_slice(&group[start..start + len]));
                 start += len;
             }
-            *matrix = Some(self.pack(name, format, rows, cols, &gathered)?);
+            *matrix = Some(self.pack((name, number), format, rows, cols, &gathered)?);
         }
         Ok(packed.map(|matrix| matrix.expect("each was packed above")))
     }
@@ -250,20 +261,19 @@ impl<'a> Tensors<'a> {
         })
     }
 
+    /// Packs part `number` of a tensor.
     fn pack(
         &mut self,
-        name: &str,
+        (name, number): (&str, u32),
         format: Format,
         rows: usize,
         cols: usize,
         bytes: &[u8],
     ) -> Result<Matrix, LoadError> {
-        Matrix::pack(self.isa, self.pool, format, rows, cols, bytes).map_err(|error| {
-            LoadError::Pack {
-                tensor: self.files.label(name),
-                error,
-            }
-        })
+        let packed = Matrix::pack(self.isa, self.pool, format, rows, cols, bytes);
+        let matrix = packed.map_err(|error| self.pack_error(name, error))?;
+        self.keep((name, number), &matrix);
+        Ok(matrix)
     }
 
     /// Counts a tensor as loaded and releases the original's memory.

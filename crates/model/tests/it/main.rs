@@ -24,6 +24,8 @@ mod hostile;
 mod invariance;
 mod latent;
 mod mtp;
+mod packed_file;
+mod packed_file_hostile;
 mod real_vocabularies;
 mod recurrent;
 mod recurrent_classes;

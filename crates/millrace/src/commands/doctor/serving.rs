@@ -4,6 +4,7 @@ use super::finding::Finding;
 use super::machine::Machine;
 use crate::config::Settings;
 use crate::model_store::ModelStore;
+use crate::packed_cache::PackedCache;
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
@@ -15,6 +16,7 @@ pub(super) fn findings(machine: &Machine, settings: &Settings) -> Vec<Finding> {
     let mut found = vec![port(settings)];
     found.extend(open_files(machine, settings));
     found.push(models(settings));
+    found.push(packed_cache(settings));
     found
 }
 
@@ -65,6 +67,32 @@ fn models(settings: &Settings) -> Finding {
         ),
         None => Finding::good(SUBJECT, format!("{count} local models")).better(
             "neither HOME nor XDG_CACHE_HOME is set: set models.directories, or `millrace pull` cannot download",
+        ),
+    }
+}
+
+/// The cache of packed weights, and how full it is.
+fn packed_cache(settings: &Settings) -> Finding {
+    const SUBJECT: &str = "packed weights";
+    let Some(cache) = PackedCache::of(settings) else {
+        return Finding::good(SUBJECT, "not cached").better(
+            "neither HOME nor XDG_CACHE_HOME is set: set models.packed_cache_directory, or each start packs all weights",
+        );
+    };
+    let (files, bytes) = cache.usage();
+    let shown = cache.path().display();
+    match cache.is_used() {
+        true => Finding::good(
+            SUBJECT,
+            format!(
+                "{files} models, {} of {} MiB (models.packed_cache_gib) in {shown}",
+                bytes >> 20,
+                cache.bytes_max() >> 20
+            ),
+        ),
+        false => Finding::good(
+            SUBJECT,
+            format!("not cached (models.packed_cache: off); {} MiB in {shown}", bytes >> 20),
         ),
     }
 }
