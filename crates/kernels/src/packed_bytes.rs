@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn copy_is_equal_and_each_chunk_is_checked_once() {
-        for (lines, chunk, threads) in [(0, 100, 2), (5, 64, 1), (200, 1000, 3), (200, 1 << 20, 2)] {
+        for (lines, chunk, threads) in [(0, 100, 2), (5, 64, 1), (200, 1000, 3), (200, 1 << 20, 2)]
+        {
             let source = numbered(lines * LINE);
             let seen: Vec<_> = (0..=source.len() / chunk)
                 .map(|_| AtomicBool::new(false))

@@ -5,7 +5,8 @@ use crate::decoder::Decoder;
 use crate::files::ModelFiles;
 use crate::weights::{Packed, Weights};
 use crate::{
-    Adapter, Batch, Config, ConfigError, Dims, Forward, ForwardError, LoadError, PackedSections, PageId,
+    Adapter, Batch, Config, ConfigError, Dims, Forward, ForwardError, LoadError, PackedSections,
+    PageId,
 };
 use kernels::{Isa, KvKind, Pool};
 

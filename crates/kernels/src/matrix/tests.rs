@@ -145,7 +145,8 @@ fn packed_bytes_of_another_shape_are_rejected() {
         );
     }
     let stack = |count| {
-        let stack = MatrixStack::from_packed(Isa::best(), Format::Q8_0, count, (16, 64), packed.clone());
+        let stack =
+            MatrixStack::from_packed(Isa::best(), Format::Q8_0, count, (16, 64), packed.clone());
         stack.err()
     };
     assert_eq!(stack(1), None);

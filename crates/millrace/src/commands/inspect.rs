@@ -58,7 +58,12 @@ fn print_cached(
     let cache = config.and_then(|config| PackedCache::of(&config.settings));
     for path in cache.map(|cache| cache.files_of(files)).unwrap_or_default() {
         let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-        writeln!(out, "packed weights: {} MiB, {}", bytes >> 20, path.display())?;
+        writeln!(
+            out,
+            "packed weights: {} MiB, {}",
+            bytes >> 20,
+            path.display()
+        )?;
     }
     Ok(())
 }

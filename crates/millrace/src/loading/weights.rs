@@ -75,7 +75,10 @@ pub(super) fn load_weights(
         ))
     })?;
     let mut cached = CachedLoad::begin(settings, &files, (isa, options.mtp), now_unix_s());
-    let sections = (&mut cached.sections, &mut progress as &mut dyn FnMut(Packed));
+    let sections = (
+        &mut cached.sections,
+        &mut progress as &mut dyn FnMut(Packed),
+    );
     let mut packed = match EncoderKind::of(files.metadata()) {
         Some(kind) => load_encoder(files, kind, (isa, pool), &options, sections)?,
         None => load_decoder((files, adapters), (isa, pool), &options, sections)?,

@@ -98,7 +98,10 @@ impl CacheDirectory {
             }
         }
         for file in self.files(LOCK_ENDING) {
-            let name = file.name.trim_end_matches(LOCK_ENDING).trim_end_matches('.');
+            let name = file
+                .name
+                .trim_end_matches(LOCK_ENDING)
+                .trim_end_matches('.');
             if self.file(name).exists() {
                 continue;
             }

@@ -60,12 +60,7 @@ pub(super) struct FileKey {
 
 impl FileKey {
     /// `None` for a model that is in no file. `has_mtp`: the MTP head is loaded, too. `now_unix_s` is the time of the load.
-    pub(super) fn of(
-        files: &ModelFiles,
-        isa: Isa,
-        has_mtp: bool,
-        now_unix_s: i64,
-    ) -> Option<Self> {
+    pub(super) fn of(files: &ModelFiles, isa: Isa, has_mtp: bool, now_unix_s: i64) -> Option<Self> {
         static FINGERPRINT: OnceLock<u64> = OnceLock::new();
         let stamps = files.stamps()?;
         let mut digest = PartsDigest::new();

@@ -106,7 +106,9 @@ impl PackedCache {
             );
         }
         if !key.is_settled && file.is_none() {
-            tracing::info!("not cached: the model's files have just been written; the next load caches them");
+            tracing::info!(
+                "not cached: the model's files have just been written; the next load caches them"
+            );
         }
         let is_written = key.is_settled && !is_too_large;
         CachedLoad {

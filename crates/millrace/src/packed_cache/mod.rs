@@ -82,7 +82,8 @@ impl PackedCache {
         };
         let all = self.directory.packed().into_iter();
         let own = all.filter(|file| source.is_of(&file.name));
-        own.map(|file| self.directory.path.join(file.name)).collect()
+        own.map(|file| self.directory.path.join(file.name))
+            .collect()
     }
 
     /// Removes the cached files of a model. Failures are logged: the bound of the directory removes what stays.

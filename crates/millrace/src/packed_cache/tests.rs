@@ -215,7 +215,9 @@ fn changed_model_is_never_served_from_the_cache() {
 fn model_that_was_just_written_is_not_cached() {
     let world = World::new("packed-young");
     let files = world.files();
-    let cached = world.cache.begin(&files, (Isa::detect(), false), now_unix_s());
+    let cached = world
+        .cache
+        .begin(&files, (Isa::detect(), false), now_unix_s());
     assert!(cached.end().is_none());
     assert!(world.cached().is_empty());
 }
@@ -240,7 +242,11 @@ fn damaged_file_is_replaced() {
         damage(&mut bytes);
         fs::write(&path, bytes).unwrap();
         let again = world.load();
-        assert_eq!((again.is_from_cache, again.is_written), (false, true), "{label}");
+        assert_eq!(
+            (again.is_from_cache, again.is_written),
+            (false, true),
+            "{label}"
+        );
         assert_eq!(again.logits, first.logits, "{label}");
         assert_eq!(world.cached(), [path.clone()], "{label}");
         assert!(fs::read(&path).unwrap() == whole, "{label}");
@@ -254,7 +260,10 @@ fn file_is_one_of_the_names_of_a_directory_or_nothing() {
     fs::create_dir_all(world.cache.directory.file(&world.key().name)).unwrap();
     let first = world.load();
     assert!(!first.is_from_cache);
-    assert_eq!(first.logits, logits(world.files(), Isa::detect(), &mut PackedSections::none()));
+    assert_eq!(
+        first.logits,
+        logits(world.files(), Isa::detect(), &mut PackedSections::none())
+    );
 }
 
 #[test]
@@ -357,7 +366,11 @@ fn loads_at_one_moment_leave_one_file_that_serves() {
         let ended = threads.into_iter().map(|thread| thread.join().unwrap());
         ended.collect::<Vec<_>>()
     });
-    assert!(loads.windows(2).all(|pair| pair[0].logits == pair[1].logits));
+    assert!(
+        loads
+            .windows(2)
+            .all(|pair| pair[0].logits == pair[1].logits)
+    );
     assert_eq!(world.cached().len(), 1);
     world.load().expect(true, false);
 }
@@ -371,6 +384,8 @@ fn small_models_and_switched_off_caches_write_nothing() {
     world.cache.reading = None;
     world.load().expect(false, false);
     assert!(!world.cache.path().exists());
-    let files: ModelFiles = crate::model_files::ModelSource::built_in().open(None).unwrap();
+    let files: ModelFiles = crate::model_files::ModelSource::built_in()
+        .open(None)
+        .unwrap();
     assert!(FileKey::of(&files, Isa::detect(), false, later()).is_none());
 }

@@ -107,7 +107,10 @@ impl Gguf {
 
     /// The stamps of all files; `None` for bytes that are in no file.
     pub(crate) fn stamps(&self) -> Option<Vec<FileStamp>> {
-        self.parts.iter().map(|part| part.source().stamp()).collect()
+        self.parts
+            .iter()
+            .map(|part| part.source().stamp())
+            .collect()
     }
 }
 

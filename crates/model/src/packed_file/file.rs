@@ -99,7 +99,11 @@ impl PackedFile {
 }
 
 /// Checks all chunks of a section on all workers.
-fn are_right(pool: &mut Pool, bytes: &[u8], is_right: impl Fn(usize, &[u8]) -> bool + Sync) -> bool {
+fn are_right(
+    pool: &mut Pool,
+    bytes: &[u8],
+    is_right: impl Fn(usize, &[u8]) -> bool + Sync,
+) -> bool {
     let all = AtomicBool::new(true);
     pool.guided(bytes.len().div_ceil(CHUNK_BYTES), 1, |chunks| {
         for chunk in chunks {

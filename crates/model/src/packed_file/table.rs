@@ -198,7 +198,13 @@ pub(super) fn encode_entry(table: &mut Vec<u8>, entry: &SectionEntry) {
     table.extend_from_slice(shape.tensor.as_bytes());
     table.extend_from_slice(&shape.part.to_le_bytes());
     table.extend_from_slice(&TensorKind::from(shape.format).id().to_le_bytes());
-    let numbers = [shape.count, shape.rows, shape.cols, range.start, range.len()];
+    let numbers = [
+        shape.count,
+        shape.rows,
+        shape.cols,
+        range.start,
+        range.len(),
+    ];
     for number in numbers {
         table.extend_from_slice(&(number as u64).to_le_bytes());
     }

@@ -55,7 +55,11 @@ fn open(bytes: Vec<u8>) -> Result<PackedFile, PackedFileError> {
 /// Loads with a packed file: the logits are those of a load without, and all matrices come from the file.
 #[track_caller]
 fn check(label: &str, files: impl Fn() -> ModelFiles) {
-    let plain = said(&mut load(files(), Isa::detect(), &mut PackedSections::none()));
+    let plain = said(&mut load(
+        files(),
+        Isa::detect(),
+        &mut PackedSections::none(),
+    ));
     let file = packed(files());
     let count = open(file.clone()).unwrap().sections();
     for isa in Isa::available().filter(|isa| isa.is_batch_invariant()) {
@@ -133,7 +137,11 @@ fn encoders_come_from_the_file() {
 #[test]
 fn mapped_file_serves_without_a_copy() {
     let bytes = bytes("x preset=tiny-llama mix=Q8_0");
-    let plain = said(&mut load(gguf(&bytes), Isa::detect(), &mut PackedSections::none()));
+    let plain = said(&mut load(
+        gguf(&bytes),
+        Isa::detect(),
+        &mut PackedSections::none(),
+    ));
     let folder = Folder::new("packed-map");
     let path = folder.0.join("a.packed");
     std::fs::write(&path, packed(gguf(&bytes))).unwrap();
@@ -154,7 +162,11 @@ fn mapped_file_serves_without_a_copy() {
 #[test]
 fn damaged_section_is_packed_again() {
     let bytes = bytes("x preset=tiny-llama mix=Q8_0");
-    let plain = said(&mut load(gguf(&bytes), Isa::detect(), &mut PackedSections::none()));
+    let plain = said(&mut load(
+        gguf(&bytes),
+        Isa::detect(),
+        &mut PackedSections::none(),
+    ));
     let file = packed(gguf(&bytes));
     let count = open(file.clone()).unwrap().sections();
     let mut damaged = file.clone();
@@ -175,7 +187,11 @@ fn damaged_section_is_packed_again() {
 fn file_of_another_model_serves_nothing_that_differs() {
     let small = bytes("x preset=tiny-llama mix=Q8_0");
     let other = bytes("x preset=tiny-llama mix=Q4_0");
-    let plain = said(&mut load(gguf(&small), Isa::detect(), &mut PackedSections::none()));
+    let plain = said(&mut load(
+        gguf(&small),
+        Isa::detect(),
+        &mut PackedSections::none(),
+    ));
     // The key is the caller's; shapes and formats are compared all the same.
     let file = open(packed(gguf(&other))).unwrap();
     let mut sections = PackedSections::new(Some(file), false);
@@ -189,12 +205,19 @@ fn file_that_is_not_whole_is_refused() {
     let file = packed(gguf(&bytes("x preset=tiny-llama mix=Q8_0")));
     let error = |bytes: &[u8]| open(bytes.to_vec()).err().unwrap();
     for length in [0, 1, 8, HEADER_BYTES - 1] {
-        assert_eq!(error(&file[..length]), PackedFileError::NotPacked, "{length}");
+        assert_eq!(
+            error(&file[..length]),
+            PackedFileError::NotPacked,
+            "{length}"
+        );
     }
     for length in [HEADER_BYTES, file.len() / 2, file.len() - 1] {
         let found = length as u64;
         let wanted = file.len() as u64;
-        assert_eq!(error(&file[..length]), PackedFileError::Length { wanted, found });
+        assert_eq!(
+            error(&file[..length]),
+            PackedFileError::Length { wanted, found }
+        );
     }
     let mut longer = file.clone();
     longer.push(0);
@@ -213,7 +236,10 @@ fn file_that_is_not_whole_is_refused() {
     for at in (12..80).chain([80, HEADER_BYTES - 1, file.len() - 1, file.len() - 40]) {
         let mut flipped = file.clone();
         flipped[at] ^= 0x10;
-        assert!(matches!(error(&flipped), PackedFileError::Damaged(_)), "byte {at}");
+        assert!(
+            matches!(error(&flipped), PackedFileError::Damaged(_)),
+            "byte {at}"
+        );
     }
 }
 

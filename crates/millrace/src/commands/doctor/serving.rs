@@ -92,7 +92,10 @@ fn packed_cache(settings: &Settings) -> Finding {
         ),
         false => Finding::good(
             SUBJECT,
-            format!("not cached (models.packed_cache: off); {} MiB in {shown}", bytes >> 20),
+            format!(
+                "not cached (models.packed_cache: off); {} MiB in {shown}",
+                bytes >> 20
+            ),
         ),
     }
 }
