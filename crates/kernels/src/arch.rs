@@ -15,6 +15,8 @@ pub(crate) mod amx_attention;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx_attention_pack;
 #[cfg(target_arch = "x86_64")]
+mod amx_attention_sources;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod amx_bf16_gemm;
 #[cfg(target_arch = "x86_64")]
 mod amx_int8_dequantize;
@@ -22,6 +24,8 @@ mod amx_int8_dequantize;
 pub(crate) mod amx_int8_gemm;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod attention;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod attention_int4;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod attention_int8;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

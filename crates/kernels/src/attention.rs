@@ -18,6 +18,7 @@
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod call;
+mod int4;
 mod int8;
 mod params;
 mod partial_softmax;

@@ -1,4 +1,4 @@
-//! Paged KV cache, as f16 or int8.
+//! Paged KV cache, as f16, int8 or in 4 bits.
 //!
 //! One (layer, page, KV head) is one contiguous *block*: keys, then values, in the layout of
 //! [`block::BlockLayout`]. `slots` is `page_tokens` and `elements` is `head_dim`, each rounded up to [`LANES`],
@@ -13,10 +13,12 @@ mod shape;
 mod tests;
 mod write;
 
-pub(crate) use block::{KvBlock, QuantizedKv, SCALE_GROUP};
+pub(crate) use block::{KvBlock, NibbleKv, QuantizedKv, SCALE_GROUP};
 pub use kind::KvKind;
 pub use shape::KvShape;
 pub(crate) use shape::LANES;
+#[cfg(test)]
+pub(crate) use write::quantize_nibble_group;
 
 use crate::Pool;
 use crate::pool::DisjointSlice;

@@ -2,7 +2,7 @@
 //!
 //! `logits MODEL CONTEXT IDS OUT [KV] [SCALE=ADAPTER ...]`: reads ids as text from the file IDS and writes f32 logits,
 //! little-endian, shape `(ids, vocab)`, to the file OUT. MODEL is a GGUF or a folder of safetensors; KV is
-//! the format of keys and values: f16 or q8_0.
+//! the format of keys and values: f16, q8_0 or q4_0.
 
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         args.pop();
     }
     let kv = match args.len() {
-        5 => KvKind::from_name(&args.remove(4)).ok_or("KV is f16 or q8_0")?,
+        5 => KvKind::from_name(&args.remove(4)).ok_or("KV is f16, q8_0 or q4_0")?,
         _ => KvKind::F16,
     };
     let [path, context, ids, out] = args.as_slice() else {

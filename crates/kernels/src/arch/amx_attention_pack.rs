@@ -6,9 +6,9 @@
 //! An [`AmxTiles`] argument is the permission: the thread holds tiles, and the processor has AVX-512.
 
 use super::amx::{AmxTiles, TILE_BYTES, TILE_ROWS};
+use super::amx_attention_sources::{F16Source, Int4Source, Int8Source, KvSource};
 use super::amx_bf16_gemm::pack_bf16_pair;
-use super::lanes::{F32x16, Lanes};
-use crate::kv::{KvBlock, LANES, QuantizedKv, SCALE_GROUP};
+use crate::kv::{KvBlock, LANES, SCALE_GROUP};
 use core::arch::x86_64::*;
 use half::f16;
 
@@ -44,6 +44,11 @@ impl SlotGroup<'_> {
             KvBlock::Q8 { values, .. } => {
                 let scale = values.scales[element / SCALE_GROUP * self.slots + slot];
                 f32::from(values.quants[slot * elements + element]) * f16::from_bits(scale).to_f32()
+            }
+            KvBlock::Q4 { values, .. } => {
+                let scale = values.scales[element / SCALE_GROUP * self.slots + slot];
+                let quant = values.quant(slot * elements + element);
+                f32::from(quant) * f16::from_bits(scale).to_f32()
             }
         }
     }
@@ -150,113 +155,10 @@ pub(crate) fn pack_keys(
                 KvBlock::Q8 { keys, .. } => {
                     split_keys(&Int8Source::keys(keys, group, dim), dim, to);
                 }
+                KvBlock::Q4 { keys, .. } => {
+                    split_keys(&Int4Source::keys(keys, group, dim), dim, to);
+                }
             }
-        }
-    }
-}
-
-/// Keys or values of one slot group in memory.
-///
-/// # Safety
-/// Of both methods: the processor has AVX-512, and the element is in range.
-trait KvSource {
-    /// One element of sixteen keys.
-    unsafe fn load_key(&self, element: usize) -> __m512;
-    /// Sixteen elements of one value, from a multiple of sixteen on.
-    unsafe fn load_value(&self, slot: usize, element: usize) -> __m512;
-}
-
-/// f16: keys `(dim, row)`, or values `(slots, row)`.
-struct F16Source {
-    at: *const u16,
-    row: usize,
-}
-
-/// int8: keys `(elements / 4, slots, 4)` or values `(slots, row)`, and scales `(scale groups, slots)`.
-struct Int8Source {
-    quants: *const i8,
-    row: usize,
-    scales: *const u16,
-    slots: usize,
-}
-
-impl F16Source {
-    fn keys(keys: &[u16], group: SlotGroup<'_>, dim: usize) -> Self {
-        assert!(keys.len() == dim * group.slots && group.first + LANES <= group.slots);
-        Self {
-            at: keys[group.first..].as_ptr(),
-            row: group.slots,
-        }
-    }
-
-    fn values(values: &[u16], group: SlotGroup<'_>, elements: usize) -> Self {
-        assert!(values.len() == group.slots * elements && group.first + LANES <= group.slots);
-        Self {
-            at: values[group.first * elements..].as_ptr(),
-            row: elements,
-        }
-    }
-}
-
-impl Int8Source {
-    fn keys(keys: QuantizedKv<'_>, group: SlotGroup<'_>, dim: usize) -> Self {
-        let elements = dim.next_multiple_of(LANES);
-        Self {
-            quants: keys.quants[group.first * 4..].as_ptr(),
-            ..Self::values(keys, group, elements)
-        }
-    }
-
-    fn values(values: QuantizedKv<'_>, group: SlotGroup<'_>, elements: usize) -> Self {
-        let SlotGroup { slots, first, .. } = group;
-        assert!(values.quants.len() == slots * elements && first + LANES <= slots);
-        assert!(values.scales.len() == elements.div_ceil(SCALE_GROUP) * slots);
-        Self {
-            quants: values.quants[first * elements..].as_ptr(),
-            row: elements,
-            scales: values.scales[first..].as_ptr(),
-            slots,
-        }
-    }
-}
-
-// SAFETY of all blocks: the contract of the trait.
-#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
-impl KvSource for F16Source {
-    #[inline(always)]
-    unsafe fn load_key(&self, element: usize) -> __m512 {
-        unsafe { F32x16::load_f16(self.at.add(element * self.row)).0 }
-    }
-
-    #[inline(always)]
-    unsafe fn load_value(&self, slot: usize, element: usize) -> __m512 {
-        unsafe { F32x16::load_f16(self.at.add(slot * self.row + element)).0 }
-    }
-}
-
-// SAFETY of all blocks: the contract of the trait.
-#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
-impl KvSource for Int8Source {
-    #[inline(always)]
-    unsafe fn load_key(&self, element: usize) -> __m512 {
-        unsafe {
-            let quants = self.quants.add(element / 4 * self.slots * 4);
-            let quants = _mm512_loadu_si512(quants.cast());
-            let above = _mm512_set1_epi32(24 - element as i32 % 4 * 8);
-            let quants = _mm512_srai_epi32::<24>(_mm512_sllv_epi32(quants, above));
-            let scales = F32x16::load_f16(self.scales.add(element / SCALE_GROUP * self.slots));
-            _mm512_mul_ps(_mm512_cvtepi32_ps(quants), scales.0)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn load_value(&self, slot: usize, element: usize) -> __m512 {
-        unsafe {
-            let quants = _mm_loadu_si128(self.quants.add(slot * self.row + element).cast());
-            let quants = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quants));
-            let scale = *self.scales.add(element / SCALE_GROUP * self.slots + slot);
-            let scale = _mm512_cvtph_ps(_mm256_set1_epi16(scale as i16));
-            _mm512_mul_ps(quants, scale)
         }
     }
 }
@@ -302,20 +204,26 @@ pub(crate) fn pack_values(
     assert!(elements.is_multiple_of(LANES));
     let f16_sources = groups.map(|group| match group?.block {
         KvBlock::F16 { values, .. } => Some(F16Source::values(values, group?, elements)),
-        KvBlock::Q8 { .. } => None,
+        KvBlock::Q8 { .. } | KvBlock::Q4 { .. } => None,
     });
     let int8_sources = groups.map(|group| match group?.block {
         KvBlock::Q8 { values, .. } => Some(Int8Source::values(values, group?, elements)),
-        KvBlock::F16 { .. } => None,
+        KvBlock::F16 { .. } | KvBlock::Q4 { .. } => None,
+    });
+    let int4_sources = groups.map(|group| match group?.block {
+        KvBlock::Q4 { values, .. } => Some(Int4Source::values(values, group?, elements)),
+        KvBlock::F16 { .. } | KvBlock::Q8 { .. } => None,
     });
     let mut non_finite = false;
     for tile in 0..elements / LANES {
         let to = &mut to[place(tile)..][..TILE_BF16S];
         // SAFETY: the tiles are held; the rows of values are in bounds, and `to` is long enough.
         non_finite |= unsafe {
-            match &int8_sources {
-                [None, None] => round_values(&f16_sources, tile * LANES, to.as_mut_ptr()),
-                int8_sources => round_values(int8_sources, tile * LANES, to.as_mut_ptr()),
+            let to = to.as_mut_ptr();
+            match (&int8_sources, &int4_sources) {
+                ([None, None], [None, None]) => round_values(&f16_sources, tile * LANES, to),
+                ([None, None], int4_sources) => round_values(int4_sources, tile * LANES, to),
+                (int8_sources, _) => round_values(int8_sources, tile * LANES, to),
             }
         };
     }

@@ -5,6 +5,7 @@
 //! element, far below the error of the keys. Values become f32, which holds `quant * scale` exactly, and are
 //! summed like f16 values.
 
+use crate::dispatch::by_isa;
 use crate::kv::{QuantizedKv, SCALE_GROUP};
 use crate::layout::attention::{QUERY_LOW_BITS, QUERY_OFFSET, QuantizedQueries};
 use half::f16;
@@ -83,7 +84,7 @@ fn quantize_query(query: &[f32], quants: &mut [i16]) -> f32 {
 
 /// `scores[i, slot] = queries[i] . keys[slot]` for keys `(elements / 4, slots, 4)`; rows of scores are `stride`
 /// apart.
-pub(super) fn qk_scores(
+fn qk_scores(
     queries: QuantizedQueries<'_>,
     keys: QuantizedKv<'_>,
     scores: &mut [f32],
@@ -119,7 +120,7 @@ pub(super) fn qk_scores(
 
 /// `sums[i] += weights[i, t] * values[slot + t]` over rising `t < count`, for values `(slots, elements)`
 /// and sums `(n, elements)`; rows of weights are `stride` apart.
-pub(super) fn accumulate_pv(
+fn accumulate_pv(
     sums: &mut [f32],
     elements: usize,
     weights: &[f32],
@@ -142,4 +143,28 @@ pub(super) fn accumulate_pv(
             }
         }
     }
+}
+
+by_isa! {
+    qk_scores, crate::arch::attention_int8::qk_scores;
+    pub(super) fn qk_scores_int8(
+        queries: QuantizedQueries<'_>,
+        keys: QuantizedKv<'_>,
+        scores: &mut [f32],
+        stride: usize,
+        upcoming: &[u16],
+    )
+}
+by_isa! {
+    accumulate_pv, crate::arch::attention_int8::accumulate_pv;
+    #[expect(clippy::too_many_arguments, reason = "one inner loop, eight inputs")]
+    pub(super) fn accumulate_pv_int8(
+        sums: &mut [f32],
+        elements: usize,
+        weights: &[f32],
+        stride: usize,
+        values: QuantizedKv<'_>,
+        part: (usize, usize),
+        upcoming: &[u16],
+    )
 }

@@ -66,7 +66,7 @@ impl AttentionScratch {
         let parts = rows.min(bounds.rows_max) * bounds.heads * splits * (elements + 2);
         let size = WorkspaceSize {
             queries,
-            int8_kv: bounds.kind == KvKind::Q8_0,
+            kind: bounds.kind,
             amx: bounds.uses_amx(),
         };
         Self {

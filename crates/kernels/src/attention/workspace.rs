@@ -3,15 +3,15 @@
 #[cfg(target_arch = "x86_64")]
 use super::amx::{AmxAttention, PAIR_QUERIES, QUERIES_MAX};
 use super::call::{AttentionCall, QueryTile};
-use super::int8::{self, QueryQuantizer};
+use super::int4::UnpackedPage;
+use super::int8::{QueryQuantizer, accumulate_pv_int8, qk_scores_int8};
 use super::params::KV_SPLIT_SLOTS;
 use super::partial_softmax::PartialSoftmax;
 use super::reference;
 use crate::KvKind;
 use crate::arch::prefetch::prefetch_all;
 use crate::dispatch::by_isa;
-use crate::kv::{KvBlock, QuantizedKv};
-use crate::layout::attention::QuantizedQueries;
+use crate::kv::KvBlock;
 use std::ops::Range;
 
 /// Buffers for one query tile and one KV head. `elements` is `head_dim` with padding.
@@ -19,8 +19,10 @@ pub(super) struct AttentionWorkspace {
     elements: usize,
     /// Scaled queries, `(queries, head_dim)`.
     queries: Vec<f32>,
-    /// Quantized queries, if keys are int8.
+    /// Quantized queries, if keys are quantized.
     quantized: QueryQuantizer,
+    /// Keys or values of one page, if they have 4 bits.
+    unpacked: UnpackedPage,
     /// Scores, then softmax weights of one KV split, `(queries, KV_SPLIT_SLOTS)`.
     scores: Vec<f32>,
     /// Partial results of one KV split.
@@ -36,8 +38,8 @@ pub(super) struct AttentionWorkspace {
 #[derive(Clone, Copy)]
 pub(super) struct WorkspaceSize {
     pub(super) queries: usize,
-    /// Whether keys and values are int8.
-    pub(super) int8_kv: bool,
+    /// Storage of keys and values.
+    pub(super) kind: KvKind,
     /// Whether AMX is used, which takes more queries at a time.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "for AMX"))]
     pub(super) amx: bool,
@@ -59,11 +61,17 @@ impl AttentionWorkspace {
         };
         #[cfg(not(target_arch = "x86_64"))]
         let shared = queries;
-        let int8_queries = if size.int8_kv { queries } else { 0 };
+        let quantized = if size.kind.is_quantized() { queries } else { 0 };
+        let unpacked = if size.kind == KvKind::Q4_0 {
+            elements
+        } else {
+            0
+        };
         Self {
             elements,
             queries: vec![0.0; queries * head_dim],
-            quantized: QueryQuantizer::new(int8_queries, elements),
+            quantized: QueryQuantizer::new(quantized, elements),
+            unpacked: UnpackedPage::new(unpacked),
             scores: vec![0.0; queries * KV_SPLIT_SLOTS],
             part: PartialSoftmax::new(shared, elements),
             merged: PartialSoftmax::new(shared, elements),
@@ -79,7 +87,8 @@ impl AttentionWorkspace {
         #[cfg(not(target_arch = "x86_64"))]
         let amx_bytes = 0;
         let partials = self.part.bytes() + self.merged.bytes();
-        floats * size_of::<f32>() + partials + self.quantized.bytes() + amx_bytes
+        let quants = self.quantized.bytes() + self.unpacked.bytes();
+        floats * size_of::<f32>() + partials + quants + amx_bytes
     }
 
     /// Loads the scaled queries of a tile for one KV head.
@@ -95,7 +104,7 @@ impl AttentionWorkspace {
         for (to, from) in self.queries.iter_mut().zip(from) {
             *to = from * call.params.scale;
         }
-        if call.kv.shape().kind == KvKind::Q8_0 {
+        if call.kv.shape().kind.is_quantized() {
             let dim = call.head_dim();
             let queries = tile.len() * call.group_size();
             self.quantized
@@ -215,6 +224,11 @@ impl AttentionWorkspace {
                     let queries = self.quantized.first_queries(count);
                     qk_scores_int8(call.isa, queries, keys, scores_at, KV_SPLIT_SLOTS, upcoming);
                 }
+                KvBlock::Q4 { keys, .. } => {
+                    let queries = self.quantized.first_queries(count);
+                    let keys = self.unpacked.unpack(call.isa, keys);
+                    qk_scores_int8(call.isa, queries, keys, scores_at, KV_SPLIT_SLOTS, upcoming);
+                }
             }
         }
     }
@@ -291,6 +305,13 @@ impl AttentionWorkspace {
                         call.isa, sums, elements, weights, stride, values, part, upcoming,
                     );
                 }
+                KvBlock::Q4 { values, .. } => {
+                    let (stride, part) = (KV_SPLIT_SLOTS, (slot, count));
+                    let values = self.unpacked.unpack(call.isa, values);
+                    accumulate_pv_int8(
+                        call.isa, sums, elements, weights, stride, values, part, upcoming,
+                    );
+                }
             }
             at += count;
         }
@@ -355,29 +376,6 @@ by_isa! {
         weights: &[f32],
         stride: usize,
         values: &[u16],
-        upcoming: &[u16],
-    )
-}
-by_isa! {
-    int8::qk_scores, crate::arch::attention_int8::qk_scores;
-    fn qk_scores_int8(
-        queries: QuantizedQueries<'_>,
-        keys: QuantizedKv<'_>,
-        scores: &mut [f32],
-        stride: usize,
-        upcoming: &[u16],
-    )
-}
-by_isa! {
-    int8::accumulate_pv, crate::arch::attention_int8::accumulate_pv;
-    #[expect(clippy::too_many_arguments, reason = "one inner loop, eight inputs")]
-    fn accumulate_pv_int8(
-        sums: &mut [f32],
-        elements: usize,
-        weights: &[f32],
-        stride: usize,
-        values: QuantizedKv<'_>,
-        part: (usize, usize),
         upcoming: &[u16],
     )
 }

@@ -10,18 +10,26 @@ pub enum KvKind {
     F16,
     /// int8 with an f16 scale for each 32 elements of a head: 1.0625 bytes per element.
     Q8_0,
+    /// 4 bits with an f16 scale for each 32 elements of a head: 0.5625 bytes per element.
+    Q4_0,
 }
 
 impl KvKind {
     /// All storage formats.
-    pub const ALL: [Self; 2] = [Self::F16, Self::Q8_0];
+    pub const ALL: [Self; 3] = [Self::F16, Self::Q8_0, Self::Q4_0];
 
-    /// `f16` or `q8_0`.
+    /// `f16`, `q8_0` or `q4_0`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F16 => "f16",
             Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
         }
+    }
+
+    /// Whether elements are quants with scales.
+    pub const fn is_quantized(self) -> bool {
+        !matches!(self, Self::F16)
     }
 
     /// The storage format called `name`.

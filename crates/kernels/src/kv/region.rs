@@ -40,6 +40,18 @@ pub(super) fn as_quants_mut(halves: &mut [u16]) -> &mut [i8] {
     unsafe { std::slice::from_raw_parts_mut(halves.as_mut_ptr().cast(), halves.len() * 2) }
 }
 
+/// Reinterprets the bytes as pairs of 4-bit quants.
+pub(super) fn as_nibbles(halves: &[u16]) -> &[u8] {
+    // SAFETY: as in `as_quants`, for u8.
+    unsafe { std::slice::from_raw_parts(halves.as_ptr().cast(), halves.len() * 2) }
+}
+
+/// Reinterprets the bytes as mutable pairs of 4-bit quants.
+pub(super) fn as_nibbles_mut(halves: &mut [u16]) -> &mut [u8] {
+    // SAFETY: as in `as_quants_mut`, for u8.
+    unsafe { std::slice::from_raw_parts_mut(halves.as_mut_ptr().cast(), halves.len() * 2) }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this size, and no borrow of it outlives `self`.

@@ -1,3 +1,5 @@
+mod four_bits;
+
 use super::{KvBlock, KvCache, KvError, KvKind, KvShape, KvSlot, QuantizedKv};
 use crate::Pool;
 use half::f16;
@@ -20,6 +22,13 @@ fn coded(shape: KvShape) -> KvShape {
     }
 }
 
+fn in_4_bits(shape: KvShape) -> KvShape {
+    KvShape {
+        kind: KvKind::Q4_0,
+        ..shape
+    }
+}
+
 fn noise(len: usize, seed: f32) -> Vec<f32> {
     (0..len)
         .map(|i| (i as f32 * 0.37 + seed).sin() * 3.0)
@@ -32,7 +41,8 @@ fn read(kv: &KvCache, layer: usize, place: KvSlot, head: usize) -> (Vec<f32>, Ve
     let float = |bits: u16| f16::from_bits(bits).to_f32();
     let dims = 0..kv.shape().head_dim;
     let at = |d: usize| (d / 4 * slots + place.slot) * 4 + d % 4;
-    let scale = |of: QuantizedKv<'_>, d: usize| float(of.scales[d / 32 * slots + place.slot]);
+    let scale_of = |scales: &[u16], d: usize| float(scales[d / 32 * slots + place.slot]);
+    let scale = |of: QuantizedKv<'_>, d: usize| scale_of(of.scales, d);
     match kv.block(layer, place.page, head) {
         KvBlock::F16 { keys, values } => (
             dims.clone()
@@ -48,6 +58,16 @@ fn read(kv: &KvCache, layer: usize, place: KvSlot, head: usize) -> (Vec<f32>, Ve
             dims.map(|d| f32::from(values.quants[place.slot * elements + d]) * scale(values, d))
                 .collect(),
         ),
+        KvBlock::Q4 { keys, values } => {
+            let value = |d: usize| f32::from(values.quant(place.slot * elements + d));
+            (
+                dims.clone()
+                    .map(|d| f32::from(keys.quant(at(d))) * scale_of(keys.scales, d))
+                    .collect(),
+                dims.map(|d| value(d) * scale_of(values.scales, d))
+                    .collect(),
+            )
+        }
     }
 }
 
@@ -144,10 +164,11 @@ fn int8_cache_is_little_more_than_half_of_f16() {
     let f16 = shape(10, 32, 8, 64);
     assert_eq!(f16.bytes(), Some(2 * 10 * 32 * 8 * 64 * 2 * 2));
     assert_eq!(coded(f16).bytes(), Some(2 * 10 * 32 * 8 * (64 + 4) * 2));
+    assert_eq!(in_4_bits(f16).bytes(), Some(2 * 10 * 32 * 8 * (32 + 4) * 2));
     for kind in KvKind::ALL {
         assert_eq!(KvKind::from_name(kind.name()), Some(kind));
     }
-    assert_eq!(KvKind::from_name("q4_0"), None);
+    assert_eq!(KvKind::from_name("q4_1"), None);
 }
 
 #[test]
@@ -159,6 +180,8 @@ fn store_rows_equals_single_stores() {
         (3, shape),
         (1, coded(shape)),
         (3, coded(shape)),
+        (1, in_4_bits(shape)),
+        (3, in_4_bits(shape)),
     ] {
         let mut pool = Pool::new(threads);
         let (mut one, mut many) = (
@@ -183,7 +206,8 @@ fn store_rows_equals_single_stores() {
 
 #[test]
 fn copied_page_is_equal_in_all_layers() {
-    for shape in [shape(3, 16, 2, 32), coded(shape(3, 16, 2, 32))] {
+    let shape = shape(3, 16, 2, 32);
+    for shape in [shape, coded(shape), in_4_bits(shape)] {
         check_copies(shape);
     }
 }

@@ -1,6 +1,6 @@
 //! Writing one position's key and value of one head into a block.
 
-use super::block::{BlockLayout, QuantizedKvMut, SCALE_GROUP};
+use super::block::{BlockLayout, NibbleKvMut, QuantizedKvMut, SCALE_GROUP};
 use super::kind::KvKind;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -9,6 +9,11 @@ use half::slice::HalfFloatSliceExt;
 const CHUNK: usize = 64;
 /// Largest quant.
 const QUANT_MAX: f32 = 127.0;
+/// 1.5 times 2^23: adding it to a number leaves the rounded number in the low bits.
+const MAGIC: f32 = 12_582_912.0;
+/// Multiples of the scale that the value of the largest magnitude may become in 4 bits. The first uses the whole range, the
+/// last has room for a value of the same magnitude and the other sign.
+const NIBBLE_EXTREMES: [f32; 3] = [-8.0, -7.5, -7.0];
 
 impl BlockLayout {
     /// Writes `k` and `v`, `(head_dim)` each, into a block's slot.
@@ -20,6 +25,12 @@ impl BlockLayout {
                 let slots = self.slots;
                 self.write_quantized(&mut keys, slot, k, |e| (e / 4 * slots + slot) * 4 + e % 4);
                 self.write_quantized(&mut values, slot, v, |e| slot * self.elements + e);
+            }
+            KvKind::Q4_0 => {
+                let [mut keys, mut values] = self.nibbles_mut(block);
+                let slots = self.slots;
+                self.write_nibbles(&mut keys, slot, k, |e| (e / 4 * slots + slot) * 4 + e % 4);
+                self.write_nibbles(&mut values, slot, v, |e| slot * self.elements + e);
             }
         }
     }
@@ -52,13 +63,60 @@ impl BlockLayout {
             }
         }
     }
+
+    /// Quantizes `from` to 4 bits; element `e` is stored at `place(e)` of the int8 layout.
+    fn write_nibbles(
+        &self,
+        to: &mut NibbleKvMut<'_>,
+        slot: usize,
+        from: &[f32],
+        place: impl Fn(usize) -> usize,
+    ) {
+        for (group, values) in from.chunks(SCALE_GROUP).enumerate() {
+            let (scale, quants) = quantize_nibble_group(values);
+            to.scales[group * self.slots + slot] = scale.to_bits();
+            for (i, quant) in quants[..values.len()].iter().enumerate() {
+                to.set_quant(place(group * SCALE_GROUP + i), *quant);
+            }
+        }
+    }
+}
+
+/// Quantizes up to [`SCALE_GROUP`] values to the nearest of `scale * (-8..=7)`, with the scale among those of
+/// [`NIBBLE_EXTREMES`] that has the least sum of squared errors; the first of equal ones. The scale has the sign that gives the
+/// value of the largest magnitude the larger end of the range. One NaN makes the scale NaN.
+pub(crate) fn quantize_nibble_group(values: &[f32]) -> (f16, [i8; SCALE_GROUP]) {
+    let limit = f16::MAX.to_f32() * 7.0;
+    let most = values.iter().fold(0.0f32, |most, &x| {
+        let x = x.clamp(-limit, limit);
+        if x.abs() > most.abs() { x } else { most }
+    });
+    if values.iter().any(|x| x.is_nan()) {
+        return (f16::NAN, [0; SCALE_GROUP]);
+    }
+    let (mut best, mut least) = ((f16::ZERO, [0; SCALE_GROUP]), f32::INFINITY);
+    for extreme in NIBBLE_EXTREMES {
+        let scale = f16::from_f32(most / extreme);
+        let step = scale.to_f32();
+        let inverse = if step == 0.0 { 0.0 } else { 1.0 / step };
+        let (mut quants, mut error) = ([0; SCALE_GROUP], 0.0f32);
+        for (quant, x) in quants.iter_mut().zip(values) {
+            let x = x.clamp(-limit, limit);
+            let near = (x * inverse).clamp(-8.0, 7.0) + MAGIC;
+            *quant = near.to_bits() as i8;
+            let off = f32::from(*quant) * step - x;
+            error += off * off;
+        }
+        if error < least {
+            (best, least) = ((scale, quants), error);
+        }
+    }
+    best
 }
 
 /// Quantizes up to [`SCALE_GROUP`] values to the nearest of `scale * (-127..=127)`. One NaN makes the scale
 /// NaN, so that the NaN stays visible.
 fn quantize_group(values: &[f32]) -> (f16, [i8; SCALE_GROUP]) {
-    /// 1.5 times 2^23: adding it to a number leaves the rounded number in the low bits.
-    const MAGIC: f32 = 12_582_912.0;
     let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     let most = most.min(f16::MAX.to_f32() * QUANT_MAX);
     let has_nan = values.iter().fold(false, |any, x| any | x.is_nan());

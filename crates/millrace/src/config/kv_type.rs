@@ -18,6 +18,10 @@ pub(crate) enum KvType {
     #[serde(rename = "q8_0")]
     #[value(name = "q8_0")]
     Q8,
+    /// 4 bits per element and an f16 scale for each 32: 0.56 bytes.
+    #[serde(rename = "q4_0")]
+    #[value(name = "q4_0")]
+    Q4,
 }
 
 impl From<KvType> for KvKind {
@@ -25,6 +29,7 @@ impl From<KvType> for KvKind {
         match kind {
             KvType::F16 => Self::F16,
             KvType::Q8 => Self::Q8_0,
+            KvType::Q4 => Self::Q4_0,
         }
     }
 }

@@ -48,7 +48,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "model.kv_type",
-        "`q8_0` changes results slightly, so it is opt-in",
+        "`q8_0` changes results slightly, `q4_0` visibly, so both are opt-in",
     ),
     (
         "model.deterministic",

@@ -73,7 +73,7 @@ pub(crate) struct Model {
     pub(crate) threads: Option<usize>,
     /// Size of the KV cache; memory is touched only as it is used. With recurrent layers, half of it at most is for states. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
     pub(crate) kv_mib: Option<usize>,
-    /// Data type of the KV cache, also of the draft model's: `q8_0` needs 53 % of the memory of `f16`.
+    /// Data type of the KV cache, also of the draft model's: `q8_0` needs 53 % of the memory of `f16`, `q4_0` 28 %.
     pub(crate) kv_type: KvType,
     /// Batch-invariant results: tokens do not depend on other requests in the batch. Turns AMX off; costs nothing on processors without AMX.
     pub(crate) deterministic: bool,

@@ -56,7 +56,8 @@ fn logits_and_greedy_ids_equal_llama_cpp() {
 fn every_path() -> impl Iterator<Item = (Isa, KvKind)> {
     let steady = Isa::detect();
     let fastest = Some(Isa::fastest()).filter(|isa| *isa != steady);
-    KvKind::ALL
+    // 4 bits change logits of random weights too much for a bound that would find a mistake.
+    [KvKind::F16, KvKind::Q8_0]
         .map(|kv| (steady, kv))
         .into_iter()
         .chain(fastest.map(|isa| (isa, KvKind::F16)))

@@ -28,6 +28,8 @@ const CASES: [&str; 42] = [
     "mistral3 preset=tiny-mistral3 mix=Q8_0",
     "llama preset=small-llama mix=Q8_0 kv=q8_0",
     "gemma2 preset=tiny-gemma2 mix=F32 kv=q8_0",
+    "llama preset=small-llama mix=Q4_K_M kv=q4_0",
+    "gemma3 preset=tiny-gemma3 mix=F32 kv=q4_0",
     "qwen3 preset=tiny-qwen3 mix=Q4_K_M kv=q8_0",
     "qwen3moe preset=small-qwen3moe mix=Q4_K_M",
     "granitemoe preset=tiny-granitemoe mix=Q8_0",

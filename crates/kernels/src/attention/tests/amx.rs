@@ -43,16 +43,17 @@ fn plans() -> Vec<(&'static str, FixtureShape)> {
         "more than a workspace's",
         FixtureShape::of(&[3..303], |_| {}),
     ));
-    let with_int8_kv = |(label, plan): &(&'static str, FixtureShape)| {
+    let of_kind = |(label, plan): &(&'static str, FixtureShape), kind| {
         let plan = FixtureShape {
-            kind: KvKind::Q8_0,
+            kind,
             ..plan.clone()
         };
         (*label, plan)
     };
-    let int8_kv: Vec<_> = plans.iter().map(with_int8_kv).collect();
-    plans.extend(int8_kv);
-    plans
+    let all = plans
+        .iter()
+        .flat_map(|plan| KvKind::ALL.map(|kind| of_kind(plan, kind)));
+    all.collect()
 }
 
 /// The largest distance from the exact results.
@@ -153,7 +154,7 @@ fn non_finite_values_affect_only_rows_that_see_them() {
         // A NaN makes the scale of its scale group NaN.
         let with_it = match kind {
             KvKind::F16 => element..element + 1,
-            KvKind::Q8_0 => 32..64,
+            KvKind::Q8_0 | KvKind::Q4_0 => 32..64,
         };
         let with = |value: f32| {
             let mut world = AttentionFixture::new(&FixtureShape::of(&[21..75], |plan| {

@@ -65,6 +65,10 @@ impl Sequence<'_> {
                 let quant = keys.quants[(d / 4 * self.slots + slot) * 4 + d % 4];
                 self.scaled(quant, keys.scales[d / SCALE_GROUP * self.slots + slot])
             }
+            KvBlock::Q4 { keys, .. } => {
+                let quant = keys.quant((d / 4 * self.slots + slot) * 4 + d % 4);
+                self.scaled(quant, keys.scales[d / SCALE_GROUP * self.slots + slot])
+            }
         };
         let keys = (0..dim.next_multiple_of(DEPTH)).map(key);
         let high = keys.clone().map(cut).collect();
@@ -78,6 +82,10 @@ impl Sequence<'_> {
             KvBlock::Q8 { values, .. } => {
                 let scale = values.scales[element / SCALE_GROUP * self.slots + slot];
                 self.scaled(values.quants[at], scale)
+            }
+            KvBlock::Q4 { values, .. } => {
+                let scale = values.scales[element / SCALE_GROUP * self.slots + slot];
+                self.scaled(values.quant(at), scale)
             }
         })
     }

@@ -1,6 +1,7 @@
 //! Attention against softmax attention in f64.
 
 use super::{AttentionFixture, FixtureShape};
+use crate::kv::quantize_nibble_group;
 use crate::{Isa, KvKind, Pool, QueryRow};
 use half::f16;
 use proptest::prelude::*;
@@ -15,11 +16,22 @@ const BOUND_AMX: f64 = 1e-2;
 /// Permitted distance of int8 from f16 for values up to 2: keys of up to 3 in steps of 1/127, times queries of
 /// up to 2, change a weight by some per cent.
 const BOUND_KINDS: f64 = 0.04;
+/// The same of 4 bits: steps of 1/8.
+const BOUND_KINDS_4_BITS: f64 = 0.7;
 
 /// Keys or values after storage, `(_, head_dim)`.
 fn kept(kind: KvKind, values: &[f32], head_dim: usize) -> Vec<f64> {
     if kind == KvKind::F16 {
         return values.iter().map(|x| f16::from_f32(*x).to_f64()).collect();
+    }
+    if kind == KvKind::Q4_0 {
+        let groups = values.chunks(head_dim).flat_map(|head| head.chunks(32));
+        let group = |group: &[f32]| {
+            let (scale, quants) = quantize_nibble_group(group);
+            let quants = quants.into_iter().take(group.len());
+            quants.map(move |quant| f64::from(f32::from(quant) * scale.to_f32()))
+        };
+        return groups.flat_map(group).collect();
     }
     let quanta = values.chunks(head_dim).flat_map(|head| head.chunks(32));
     quanta
@@ -113,7 +125,7 @@ fn check_kind(label: &str, plan: &FixtureShape) {
                 let far = (f64::from(*got) - wanted).abs();
                 let bound = match plan.kind {
                     _ if use_amx[i / world.width()] => BOUND_AMX,
-                    KvKind::Q8_0 => BOUND_INT8,
+                    KvKind::Q8_0 | KvKind::Q4_0 => BOUND_INT8,
                     KvKind::F16 => BOUND,
                 };
                 assert!(
@@ -156,9 +168,9 @@ fn attention_matches_f64_softmax() {
     );
 }
 
-/// The distance of int8 from f16 is bounded, and not zero.
+/// The distance of int8 from f16 is bounded, and not zero; that of 4 bits, too, and larger.
 #[test]
-fn eight_bits_are_near_f16() {
+fn eight_bits_are_near_f16_and_four_bits_less_so() {
     let sequences = [0..40, 100..101, 1030..1031, 7..8, 20..29];
     for head_dim in [32, 64, 80, 128] {
         let of = |kind| {
@@ -168,11 +180,20 @@ fn eight_bits_are_near_f16() {
             world.attend(Isa::best(), &mut Pool::new(2), 0..world.rows.len())
         };
         let (f16, int8) = (of(KvKind::F16), of(KvKind::Q8_0));
-        let far = f16.iter().zip(&int8).map(|(a, b)| f64::from((a - b).abs()));
-        let far = far.fold(0.0, f64::max);
+        let farthest = |kind: &[f32]| {
+            let far = f16.iter().zip(kind);
+            let far = far.map(|(a, b)| f64::from((a - b).abs()));
+            far.fold(0.0, f64::max)
+        };
+        let far = farthest(&int8);
         assert!(
             far > 0.0 && far <= BOUND_KINDS,
             "head_dim {head_dim}: {far}"
+        );
+        let farther = farthest(&of(KvKind::Q4_0));
+        assert!(
+            farther > far && farther <= BOUND_KINDS_4_BITS,
+            "head_dim {head_dim}: {farther}"
         );
     }
 }
