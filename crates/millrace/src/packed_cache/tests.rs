@@ -228,14 +228,14 @@ fn damaged_file_is_replaced() {
     let first = world.load();
     let path = world.cached().remove(0);
     let whole = fs::read(&path).unwrap();
-    let cases: [(&str, Box<dyn Fn(&mut Vec<u8>)>); 7] = [
-        ("header", Box::new(|bytes| bytes[20] ^= 1)),
-        ("version", Box::new(|bytes| bytes[8] ^= 1)),
-        ("section", Box::new(|bytes| bytes[HEADER_BYTES + 5] ^= 1)),
-        ("table", Box::new(|bytes| *bytes.last_mut().unwrap() ^= 1)),
-        ("cut", Box::new(|bytes| bytes.truncate(bytes.len() - 1))),
-        ("empty", Box::new(Vec::clear)),
-        ("other content", Box::new(|bytes| bytes.fill(b'x'))),
+    let cases: [(&str, fn(&mut Vec<u8>)); 7] = [
+        ("header", |bytes| bytes[20] ^= 1),
+        ("version", |bytes| bytes[8] ^= 1),
+        ("section", |bytes| bytes[HEADER_BYTES + 5] ^= 1),
+        ("table", |bytes| *bytes.last_mut().unwrap() ^= 1),
+        ("cut", |bytes| bytes.truncate(bytes.len() - 1)),
+        ("empty", Vec::clear),
+        ("other content", |bytes| bytes.fill(b'x')),
     ];
     for (label, damage) in cases {
         let mut bytes = whole.clone();
@@ -248,7 +248,7 @@ fn damaged_file_is_replaced() {
             "{label}"
         );
         assert_eq!(again.logits, first.logits, "{label}");
-        assert_eq!(world.cached(), [path.clone()], "{label}");
+        assert_eq!(world.cached(), std::slice::from_ref(&path), "{label}");
         assert!(fs::read(&path).unwrap() == whole, "{label}");
     }
 }

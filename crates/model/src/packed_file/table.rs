@@ -80,7 +80,7 @@ pub(super) struct SectionEntry {
 }
 
 /// The fields of a header.
-pub(super) struct Header {
+pub(super) struct PackedHeader {
     pub(super) sections: u32,
     pub(super) key: PackedKey,
     pub(super) file_bytes: u64,
@@ -89,7 +89,7 @@ pub(super) struct Header {
     pub(super) table_sum: u32,
 }
 
-impl Header {
+impl PackedHeader {
     /// The fields with their checksum.
     pub(super) fn encode(&self) -> [u8; FIELDS_BYTES] {
         let mut fields = Vec::with_capacity(FIELDS_BYTES);
@@ -169,7 +169,7 @@ pub(super) fn read_table(
     file: &[u8],
     key: &PackedKey,
 ) -> Result<Vec<SectionEntry>, PackedFileError> {
-    let header = Header::read(file, key)?;
+    let header = PackedHeader::read(file, key)?;
     let (table, sections_end) = header.table(file)?;
     let count = header.sections as usize;
     if count > SECTIONS_MAX || count > table.len() / ENTRY_BYTES {

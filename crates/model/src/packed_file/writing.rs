@@ -1,8 +1,8 @@
 //! A packed file that is written.
 
 use super::table::{
-    ALIGNMENT, FIELDS_BYTES, Header, NAME_BYTES_MAX, SECTIONS_MAX, SectionEntry, TABLE_BYTES_MAX,
-    encode_entry,
+    ALIGNMENT, FIELDS_BYTES, NAME_BYTES_MAX, PackedHeader, SECTIONS_MAX, SectionEntry,
+    TABLE_BYTES_MAX, encode_entry,
 };
 use super::{CHUNK_BYTES, HEADER_BYTES, PackedKey, PackedSection};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -55,7 +55,7 @@ pub fn write_packed(
         return Err(too_large("a table that is too long"));
     }
     out.write_all(&table)?;
-    let header = Header {
+    let header = PackedHeader {
         sections: sections.len() as u32,
         key: *key,
         file_bytes: (at + table.len()) as u64,

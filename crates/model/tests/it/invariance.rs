@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// Windows, q/k norms, fused and biased projections, layer norms, blocks side by side, factors, with and without
 /// quantization.
-const CASES: [&str; 42] = [
+const CASES: [&str; 44] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
