@@ -56,7 +56,7 @@ details! {
     }
     /// vLLM's truncation of prompts.
     TRUNCATION: {
-        "truncate_prompt_tokens": json!({"description": "tokens of the prompt that are kept, the last ones; -1: as many as leave room for the answer"}),
+        "truncate_prompt_tokens": json!({"not": {"const": 0}, "description": "tokens of the prompt that are kept, the last ones; -1: as many as leave room for the answer"}),
     }
     CHAT: {
         "messages": json!({"minItems": 1, "items": message(&["system", "developer", "user", "assistant", "tool"])}),
