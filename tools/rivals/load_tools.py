@@ -120,7 +120,7 @@ def started(args, stack):
 
 
 def measure(args, urls):
-    vocabulary = args.out.resolve() / "tokenizer"
+    vocabulary = args.out / "tokenizer"
     tokenizer.write(args.model, vocabulary)
     names = {side: model_of(url) for side, url in urls.items()}
     for side, url in urls.items():
@@ -129,7 +129,7 @@ def measure(args, urls):
     for tool in args.only:
         for round in range(args.rounds):
             for side, url in urls.items():
-                folder = args.out.resolve() / f"{tool}-{side}-{round}"
+                folder = args.out / f"{tool}-{side}-{round}"
                 folder.mkdir(parents=True, exist_ok=True)
                 figures = TOOLS[tool](args, url, names[side], vocabulary, folder)
                 print(f"| {tool} | {side} | " + " | ".join(f"{figure:.1f}" for figure in figures) + " |", flush=True)
@@ -137,10 +137,11 @@ def measure(args, urls):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tools", type=pathlib.Path, required=True, help="folder of the environments aiperf, guidellm and sglang")
-    parser.add_argument("--model", type=pathlib.Path, required=True, help="GGUF file that the servers have, with a byte-level vocabulary")
-    parser.add_argument("--millrace", type=pathlib.Path, help="our release binary: start it")
-    parser.add_argument("--llama-server", type=pathlib.Path, help="llama.cpp's server: start it")
+    path = lambda text: pathlib.Path(text).resolve()
+    parser.add_argument("--tools", type=path, required=True, help="folder of the environments aiperf, guidellm and sglang")
+    parser.add_argument("--model", type=path, required=True, help="GGUF file that the servers have, with a byte-level vocabulary")
+    parser.add_argument("--millrace", type=path, help="our release binary: start it")
+    parser.add_argument("--llama-server", type=path, help="llama.cpp's server: start it")
     parser.add_argument("--url", help="a server that runs, in place of both")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(TOOLS), help=",".join(TOOLS))
     parser.add_argument("--clients", type=int, default=32)
@@ -151,9 +152,8 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--limit", type=float, default=600, help="seconds of one run of a tool")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("load-tools"), help="folder for reports and logs")
+    parser.add_argument("--out", type=path, default=path("load-tools"), help="folder for reports and logs")
     args = parser.parse_args()
-    args.tools, args.model = args.tools.resolve(), args.model.resolve()
     with contextlib.ExitStack() as stack:
         measure(args, started(args, stack))
 
