@@ -1,6 +1,7 @@
 """Servers as processes, and load on them from `millrace bench serve`."""
 
 import json
+import os
 import socket
 import subprocess
 import time
@@ -8,6 +9,8 @@ import urllib.request
 
 START_S = 180
 STOP_S = 30
+# Comments of a silent stream: SGLang's bench takes them for JSON.
+SILENT = {"MILLRACE_STREAMS_KEEP_ALIVE_MS": "3600000", "LLAMA_ARG_SSE_PING_INTERVAL": "-1"}
 
 
 class Server:
@@ -16,7 +19,8 @@ class Server:
     def __init__(self, command, log, stdout=None):
         self.log = open(log, "w")
         self.process = subprocess.Popen(
-            [str(word) for word in command], stdout=stdout or self.log, stderr=self.log, text=True)
+            [str(word) for word in command], stdout=stdout or self.log, stderr=self.log,
+            text=True, env=os.environ | SILENT)
 
     def stop(self):
         self.process.terminate()
