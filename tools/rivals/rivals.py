@@ -203,7 +203,7 @@ def measure_model(args, table, name, model, regimes):
 
 def measure_servers(args, table, name, model, regime):
     """One regime of load on both servers in turn."""
-    from servers import LlamaCppServer, Millrace
+    from servers import LlamaServer, Millrace
     clients, requests, prompt, tokens = LAYER if regime == "layer" else SERVING[regime]
     load = ["--clients", clients, "--requests", requests, "--prompt", prompt, "--gen", tokens,
             "--warmup", 1, "--completions", "--ignore-eos"]
@@ -211,8 +211,8 @@ def measure_servers(args, table, name, model, regime):
     servers = {}
     try:
         servers["ours"] = Millrace(args.millrace, model, args.threads, clients, logs / "ours.log")
-        servers["llama_cpp.server"] = LlamaCppServer(model, args.threads, POSITIONS,
-                                              logs / "llama_cpp.server.log")
+        servers["llama-server"] = LlamaServer(args.llama_server, model, args.threads, clients, POSITIONS,
+                                              logs / "llama-server.log")
         for _ in range(args.rounds):
             for side, server in servers.items():
                 report = server.load(args.millrace, load)
@@ -254,6 +254,7 @@ def parse():
     parser.add_argument("--millrace", required=True, help="our release binary")
     parser.add_argument("--models", required=True, help="folder for synthetic models and logs")
     parser.add_argument("--candle", help="tools/candle-bench, built")
+    parser.add_argument("--llama-server", help="llama.cpp's server, for the regimes serve* and layer (llama_server.py builds it)")
     parser.add_argument("--shape", type=lambda text: choices(text, SHAPES), default=["1b"])
     parser.add_argument("--formats", type=str.upper, default="Q4_K_M,Q8_0")
     parser.add_argument("--regimes", type=lambda text: choices(text, REGIMES),
@@ -264,7 +265,10 @@ def parse():
                         help="storage of keys and values, ours and llama.cpp's")
     parser.add_argument("--kv-mib", type=int, default=20480, help="most that our cache may have in one test")
     parser.add_argument("--models-only", action="store_true", help="write the models and stop")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if not args.llama_server and not args.models_only and any(regime in (*SERVING, "layer") for regime in args.regimes):
+        parser.error("the regimes serve* and layer need --llama-server")
+    return args
 
 
 def measure(args, table):

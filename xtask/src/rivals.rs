@@ -5,17 +5,7 @@ use crate::shell::{self, Outcome, cargo, python, release_binary, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages that llama.cpp's server in Python needs besides the library.
-const SERVER_PACKAGES: [&str; 6] = [
-    "fastapi",
-    "uvicorn",
-    "pydantic-settings",
-    "sse-starlette",
-    "starlette-context<0.4",
-    "PyYAML",
-];
-
-/// Regimes that need it.
+/// Regimes that need llama.cpp's server, a program of its own.
 const SERVING: [&str; 4] = ["serve1", "serve8", "serve32", "layer"];
 
 /// Builds what the wished-for rows need, then hands over to `tools/rivals/rivals.py` with the
@@ -30,29 +20,19 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let models = home.join("models");
     std::fs::create_dir_all(&models).map_err(|e| format!("{}: {e}", models.display()))?;
     let python = python("oracle", &PACKAGES, &BUILD_ENV)?;
-    if args
-        .iter()
-        .any(|arg| arg.split(',').any(|regime| SERVING.contains(&regime)))
-    {
-        shell::run(
-            Command::new(&python)
-                .args([
-                    "-m",
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                ])
-                .args(SERVER_PACKAGES),
-        )?;
-    }
-    let mut script = Command::new(python);
+    let mut script = Command::new(&python);
     script.arg(root().join("tools/rivals/rivals.py")).args(rest);
     script
         .arg("--millrace")
         .arg(release_binary()?)
         .arg("--models")
         .arg(&models);
+    let serves = |arg: &String| arg.split(',').any(|regime| SERVING.contains(&regime));
+    if args.iter().any(serves) {
+        script
+            .arg("--llama-server")
+            .arg(llama_server(&python, &home)?);
+    }
     if !has("--no-candle") {
         script.arg("--candle").arg(candle(&home)?);
     }
@@ -60,6 +40,16 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         script.arg("--models-only");
     }
     shell::run(&mut script)
+}
+
+/// Builds llama.cpp's server from the sources of the library that is measured, with the same flags; minutes.
+fn llama_server(python: &Path, home: &Path) -> Result<PathBuf, String> {
+    let folder = home.join("llama-server");
+    let script = root().join("tools/rivals/llama_server.py");
+    let mut build = Command::new(python);
+    build.arg(script).arg("--folder").arg(&folder);
+    shell::run(build.envs(BUILD_ENV))?;
+    Ok(folder.join("build/bin/llama-server"))
 }
 
 /// Builds candle's bench, for this very processor as candle asks for.

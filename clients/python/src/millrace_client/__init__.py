@@ -1,8 +1,6 @@
 """Streams of a Millrace server that go on after a broken connection or a restart."""
 
-from .events import Event, attach, stream
-from .resumption import Patience, StreamLost
-from .transport import AsyncResumingTransport, ResumingTransport, async_http_client, http_client
-
-__all__ = ["AsyncResumingTransport", "Event", "Patience", "ResumingTransport", "StreamLost"]
-__all__ += ["async_http_client", "attach", "http_client", "stream"]
+from .events import Event as Event, attach as attach, stream as stream
+from .resumption import Patience as Patience, StreamLost as StreamLost
+from .transport import AsyncResumingTransport as AsyncResumingTransport, ResumingTransport as ResumingTransport
+from .transport import async_http_client as async_http_client, http_client as http_client

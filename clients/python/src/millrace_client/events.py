@@ -1,7 +1,5 @@
 """Events of a stream, for programs without another client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +7,6 @@ from typing import Any
 import httpx
 
 from .transport import http_client
-
-Headers = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -23,16 +19,15 @@ class Event:
     id: str | None = None
 
 
-def stream(url: str, body: Mapping[str, Any], headers: Headers | None = None) -> Iterator[Event]:
+def stream(url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Iterator[Event]:
     """Opens a stream with a request (`body` has `stream: True`) and reads it to its end; leaving early cancels it."""
     yield from _events("POST", url, json=body, headers=headers)
 
 
-def attach(server: str, stream_id: str, after: str | None = None, headers: Headers | None = None) -> Iterator[Event]:
+def attach(server: str, stream_id: str, after: str | None = None, headers: Mapping[str, str] | None = None) -> Iterator[Event]:
     """Reads a stream that exists, from its beginning or after a position; leaving early does not cancel it."""
-    position = {} if after is None else {"last-event-id": after}
     url = f"{server.rstrip('/')}/v1/streams/{stream_id}/events"
-    yield from _events("GET", url, headers={**(headers or {}), **position})
+    yield from _events("GET", url, headers={**(headers or {}), **({} if after is None else {"last-event-id": after})})
 
 
 def _events(method: str, url: str, **options: Any) -> Iterator[Event]:

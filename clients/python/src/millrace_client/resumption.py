@@ -1,8 +1,8 @@
 """What a reader of one stream knows, without sockets: events that arrived, the position after them, and the next request."""
 
-from __future__ import annotations
-
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import httpx
@@ -31,22 +31,19 @@ class Patience:
     pause_max_s: float = 5.0
 
 
-def wants_stream(request: httpx.Request) -> bool:
-    """Whether a request, whose body was read, opens a stream."""
-    if request.method != "POST" or b'"stream"' not in request.content:
-        return False
-    try:
-        body = json.loads(request.content)
-    except ValueError:
-        return False
-    return isinstance(body, dict) and body.get("stream") is True
+def make_resumable(request: httpx.Request) -> httpx.Request:
+    """Asks for a resumable stream where a request, whose body was read, opens a stream."""
+    with contextlib.suppress(ValueError):
+        body = json.loads(request.content) if request.method == "POST" and b'"stream"' in request.content else None
+        if isinstance(body, dict) and body.get("stream") is True:
+            request.headers.setdefault("x-stream-resumable", "1")
+    return request
 
 
 def is_stream(response: httpx.Response) -> bool:
     """Whether a response is a stream that can be continued."""
-    fields = response.headers
-    is_plain = fields.get("content-type", "").startswith("text/event-stream") and "content-encoding" not in fields
-    return response.status_code == 200 and is_plain and "x-stream-id" in fields
+    is_plain = response.headers.get("content-type", "").startswith("text/event-stream") and "content-encoding" not in response.headers
+    return response.status_code == 200 and is_plain and "x-stream-id" in response.headers
 
 
 class Resumption:
@@ -64,7 +61,8 @@ class Resumption:
         self._headers = [(k, v) for k, v in request.headers.multi_items() if k.lower() not in OF_THE_BODY]
         self._url, self._extensions, self._patience = request.url, request.extensions, patience
         self._part, self._held = b"", b""
-        self._retry_s, self._pause_s, self._waited_s = RETRY_S, 0.0, 0.0
+        self._retry_s, self._retry_after, self._waited_s = RETRY_S, "", 0.0
+        self._pause_s: float | None = None
 
     def feed(self, data: bytes) -> bytes:
         """Takes bytes of the response; returns the whole events that a later connection will not repeat."""
@@ -74,8 +72,7 @@ class Resumption:
         given = b""
         for block in blocks:
             self._held += block + b"\n\n"
-            if self._has_position(block):
-                given += self.rest()
+            given += self.rest() if self._has_position(block) else b""
         return given
 
     def rest(self) -> bytes:
@@ -87,8 +84,7 @@ class Resumption:
         """Reads the fields of an event; whether it has a position, or is the last one."""
         is_placed = False
         for line in block.split(b"\n"):
-            name, _, value = line.partition(b":")
-            value = value.strip()
+            name, _, value = map(bytes.strip, line.partition(b":"))
             if name == b"id":
                 self._cursor, is_placed = value.decode(), True
                 self._pause_s = self._waited_s = 0.0
@@ -98,34 +94,40 @@ class Resumption:
                 self.is_over = True
         return is_placed or self.is_over
 
-    def cut(self, why: Exception | str, retry_after: str = "") -> float:
-        """Notes a connection that ended or failed; returns the pause before the next one in seconds, or gives up."""
-        self._part = b""
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[float | None]:
+        """Reads one connection, or makes one and reads it: gives the pause before that, in seconds. After too many it gives up."""
+        why: Exception | str = "the connection was closed"
+        try:
+            yield self._pause_s
+        except StreamLost:
+            raise
+        except httpx.TransportError as error:
+            why = error
+        if self.is_over:
+            return
         if self._waited_s >= self._patience.total_s:
             raise StreamLost(f"stream {self.id} has no new event after {self._waited_s:.0f} s of attempts: {why}")
-        named_s = float(retry_after) if retry_after.isdigit() else max(self._pause_s * 2, self._retry_s)
+        named_s = float(self._retry_after) if self._retry_after.isdigit() else max((self._pause_s or 0) * 2, self._retry_s)
         self._pause_s = min(named_s, self._patience.pause_max_s)
         self._waited_s += max(self._pause_s, 0.05)
-        return self._pause_s
+        self._part, self._retry_after = b"", ""
 
     def request(self) -> httpx.Request:
         """The request that continues after the last position."""
-        headers = [*self._headers, ("accept", "text/event-stream")]
-        if self._cursor is not None:
-            headers.append(("last-event-id", self._cursor))
+        position = [] if self._cursor is None else [("last-event-id", self._cursor)]
+        headers = [*self._headers, ("accept", "text/event-stream"), *position]
         return httpx.Request("GET", self._address("/events"), headers=headers, extensions=self._extensions)
 
-    def resumed(self, response: httpx.Response) -> float | None:
-        """Takes the head of the response that continues the stream: a pause before another attempt, or none."""
+    def resumed(self, response: httpx.Response) -> None:
+        """Takes the head of the response that continues the stream; an error where it does not."""
         if response.status_code in TRANSIENT:
-            return self.cut(f"status {response.status_code}", response.headers.get("retry-after", ""))
+            self._retry_after = response.headers.get("retry-after", "")
+            raise httpx.ReadError(f"status {response.status_code}")
         if response.status_code not in (200, 204):
             raise StreamLost(f"stream {self.id} cannot be continued after {self._cursor}: status {response.status_code}")
-        if response.status_code == 204:
-            self.is_over = True
-        else:
-            self._held = b""
-        return None
+        self.is_over = response.status_code == 204
+        self._held = self._held if self.is_over else b""
 
     def cancellation(self) -> httpx.Request | None:
         """The request that cancels a stream which its opener leaves before the end, once."""
@@ -135,6 +137,5 @@ class Resumption:
     def _address(self, verb: str) -> httpx.URL:
         if not self._is_opener:
             return self._url
-        before, is_versioned, _ = self._url.raw_path.decode().partition("/v1/")
-        prefix = before if is_versioned else ""
-        return self._url.copy_with(raw_path=f"{prefix}/v1/streams/{self.id}{verb}".encode())
+        before, version, _ = self._url.raw_path.decode().partition("/v1/")
+        return self._url.copy_with(raw_path=f"{before if version else ''}/v1/streams/{self.id}{verb}".encode())
