@@ -30,7 +30,7 @@ def aiperf(args, url, name, vocabulary, folder):
     run(args, folder, "aiperf/bin/aiperf", "profile", "--model", name, "--url", url, "--endpoint-type", "completions", "--streaming",
         "--tokenizer", vocabulary, "--use-server-token-count", "--isl", args.prompt, "--isl-stddev", 0, "--osl", args.gen,
         "--osl-stddev", 0, "--extra-inputs", "ignore_eos:true", "--concurrency", args.clients, "--request-count", args.requests,
-        "--random-seed", 1, "--no-server-metrics", "--no-gpu-telemetry", "--ui", "none", "--artifact-dir", folder)
+        "--random-seed", args.seed, "--no-server-metrics", "--no-gpu-telemetry", "--ui", "none", "--artifact-dir", folder)
     found = json.loads((folder / "profile_export_aiperf.json").read_text())
     times = [found[key][part] for key in ("time_to_first_token", "inter_token_latency") for part in ("p50", "p99")]
     return [found["request_count"]["avg"], found["output_token_throughput"]["avg"], *times]
@@ -38,7 +38,7 @@ def aiperf(args, url, name, vocabulary, folder):
 
 def guidellm(args, url, name, vocabulary, folder):
     out = folder / "guidellm.json"
-    run(args, folder, "guidellm/bin/guidellm", "run", "--disable-console", "--seed", "kind=static,value=1",
+    run(args, folder, "guidellm/bin/guidellm", "run", "--disable-console", "--seed", f"kind=static,value={args.seed}",
         "--backend", f"kind=openai_http,target={url},model={name},request_format=/v1/completions",
         "--profile", f"kind=concurrent,streams={args.clients}", "--constraint", f"kind=max_requests,count={args.requests}",
         "--data", f"kind=synthetic_text,prompt_tokens={args.prompt},output_tokens={args.gen}",
@@ -55,7 +55,7 @@ def bench_serving(args, url, name, vocabulary, folder):
     run(args, folder, "sglang/bin/python", script, "--backend", "vllm", "--base-url", url, "--model", name, "--tokenizer", vocabulary,
         "--dataset-name", "random", "--dataset-path", corpus(folder), "--random-input-len", args.prompt, "--random-output-len", args.gen,
         "--random-range-ratio", 1, "--num-prompts", args.requests, "--max-concurrency", args.clients, "--warmup-requests", 0,
-        "--seed", 1, "--disable-tqdm", "--output-file", out)
+        "--seed", args.seed, "--disable-tqdm", "--output-file", out)
     found = json.loads(out.read_text().splitlines()[-1])
     times = [found[f"{part}_{key}_ms"] for key in ("ttft", "itl") for part in ("median", "p99")]
     return [found["completed"], found["output_throughput"], *times]
@@ -128,6 +128,7 @@ def measure(args, urls):
     print("| tool | server | " + " | ".join(ROW) + " |\n|---|---|" + "---|" * len(ROW), flush=True)
     for tool in args.only:
         for round in range(args.rounds):
+            args.seed = round + 1  # other prompts in each round: none is in a prompt cache
             for side, url in urls.items():
                 folder = args.out / f"{tool}-{side}-{round}"
                 folder.mkdir(parents=True, exist_ok=True)
