@@ -5,9 +5,12 @@ use super::{EncodedPrompt, PromptEncoder};
 use crate::error::ApiError;
 use crate::output::parser_config::ParseOptions;
 use crate::prompt_limit::PromptLimit;
-use crate::request::Prompt;
+use crate::request::{Prompt, PromptPiece};
 use crate::truncation::Truncation;
 use text::Message;
+
+/// Bytes before the text that a context can hold, so that the word at the cut is not among the tokens that stay.
+const CUT_WORD_BYTES: usize = 4096;
 
 impl PromptEncoder<'_> {
     /// Encodes a prompt, truncated as the request demands; the ids may still be too many.
@@ -104,6 +107,8 @@ impl PromptEncoder<'_> {
             return Err(ApiError::field(field, "invalid_value", message));
         }
         let most = most.unwrap_or_else(|| self.truncation.prompt_tokens_max(context_max));
+        let bytes = PromptLimit::of_context(self.model).bytes_max();
+        let prompt = shortened(prompt, bytes.saturating_add(CUT_WORD_BYTES));
         let mut encoded = self.encode_prompt(prompt, wanted, PromptLimit::WIDEST)?;
         if encoded.ids.len() > most {
             keep_last(&mut encoded.ids, most, self.model.tokenizer.bos());
@@ -112,6 +117,31 @@ impl PromptEncoder<'_> {
         }
         Ok(encoded)
     }
+}
+
+/// The prompt without text at its beginning that is beyond the last `bytes`: no context holds more, so it is not tokenized.
+/// Template text stays.
+fn shortened(prompt: Prompt, mut bytes: usize) -> Prompt {
+    match prompt {
+        Prompt::Text(text) => Prompt::Text(last_bytes(&text, bytes).to_owned()),
+        Prompt::Pieces(mut pieces) => {
+            for piece in pieces.iter_mut().rev() {
+                if let PromptPiece::User(text) = piece
+                    && text.len() > bytes
+                {
+                    *text = last_bytes(text, bytes).into();
+                }
+                bytes = bytes.saturating_sub(piece.bytes());
+            }
+            Prompt::Pieces(pieces)
+        }
+        whole => whole,
+    }
+}
+
+/// At most the last `bytes` bytes of a text, whole characters.
+fn last_bytes(text: &str, bytes: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 
 /// Whether a prompt has more than `most` tokens, or so much text that it was not tokenized.

@@ -27,7 +27,9 @@ const USER: &str = r#"{"messages":[{"role":"user","content":"hi"}],"#;
 const ROWS: &[Row] = &[
     // The body comes in pieces, which are put together: two of it in any case.
     ("a template of the prompt", "/api/generate", [r#"{"template":"{{.Prompt}}{{.Prompt}}{{.Prompt}}{{.Prompt}}{{.Prompt}}","prompt":""#, "ab ", r#""}"#], 400, &["template", "16777216"], 4),
-    ("a template, within its bound", "/api/generate", [r#"{"template":"{{.Prompt}}{{.Prompt}}","prompt":""#, "ab ", r#""}"#], 400, &["prompt", "context"], 4),
+    ("a template, within its bound", "/api/generate", [r#"{"truncate":false,"template":"{{.Prompt}}{{.Prompt}}","prompt":""#, "ab ", r#""}"#], 400, &["prompt", "context"], 4),
+    ("a template, truncated", "/api/generate", [r#"{"template":"{{.Prompt}}{{.Prompt}}","prompt":""#, "ab ", r#""}"#], 200, &["done"], 4),
+    ("a text, truncated", "/v1/completions", [r#"{"max_tokens":1,"truncate_prompt_tokens":-1,"prompt":""#, "ab ", r#""}"#], 200, &["text_completion"], 4),
     ("a prompt of one word", "/v1/completions", [r#"{"prompt":""#, "a", r#""}"#], 400, &["prompt", "context"], 3),
     ("a conversation of one word", "/v1/chat/completions", [r#"{"messages":[{"role":"user","content":""#, "a", r#""}]}"#], 400, &["messages", "context"], 3),
     ("control tokens that were typed", "/v1/chat/completions", [r#"{"messages":[{"role":"user","content":""#, "<|eos|>", r#""}]}"#], 400, &["messages", "context"], 5),

@@ -221,3 +221,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn text_that_no_context_holds_is_not_tokenized() {
+    let user = |text: &str| PromptPiece::User(text.into());
+    let template = |text: &str| PromptPiece::Template(text.to_owned());
+    let texts = |prompt: Prompt| match prompt {
+        Prompt::Text(text) => vec![text],
+        Prompt::Pieces(pieces) => pieces
+            .iter()
+            .map(|piece| match piece {
+                PromptPiece::Template(text) => text.clone(),
+                PromptPiece::User(text) => text.to_string(),
+            })
+            .collect(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(texts(shortened(Prompt::Text("abcdé".into()), 4)), ["cdé"]);
+    assert_eq!(texts(shortened(Prompt::Text("abcdé".into()), 1)), [""]);
+    assert_eq!(texts(shortened(Prompt::Text("abc".into()), 3)), ["abc"]);
+    let pieces = vec![
+        template("<s>"),
+        user("abcdef"),
+        template("</s>"),
+        user("gh"),
+    ];
+    assert_eq!(
+        texts(shortened(Prompt::Pieces(pieces), 9)),
+        ["<s>", "def", "</s>", "gh"]
+    );
+}

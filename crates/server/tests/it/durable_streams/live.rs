@@ -114,7 +114,7 @@ fn reader_of_messages_returns_credit() {
         let path = format!("/v1/streams/{id}");
         wait_until("the stream waits for a reader", || {
             let found = get(&rig, &path, "").json();
-            found["attached"] == false && found["state"] == "parked"
+            found["attached"] == false && found["parked"] == "detached"
         });
         let tokens = || get(&rig, &path, "").json()["choices"][0]["tokens"].clone();
         let before = tokens();
