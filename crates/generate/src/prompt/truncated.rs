@@ -7,6 +7,7 @@ use crate::output::parser_config::ParseOptions;
 use crate::prompt_limit::PromptLimit;
 use crate::request::{Prompt, PromptPiece};
 use crate::truncation::Truncation;
+use serde_json::Value;
 use text::Message;
 
 /// Bytes before the text that a context can hold, so that the word at the cut is not among the tokens that stay.
@@ -120,7 +121,7 @@ impl PromptEncoder<'_> {
 }
 
 /// The prompt without text at its beginning that is beyond the last `bytes`: no context holds more, so it is not tokenized.
-/// Template text stays.
+/// Template text and ids stay.
 fn shortened(prompt: Prompt, mut bytes: usize) -> Prompt {
     match prompt {
         Prompt::Text(text) => Prompt::Text(last_bytes(&text, bytes).to_owned()),
@@ -135,7 +136,28 @@ fn shortened(prompt: Prompt, mut bytes: usize) -> Prompt {
             }
             Prompt::Pieces(pieces)
         }
-        whole => whole,
+        Prompt::Continued { context, then } => Prompt::Continued {
+            context,
+            then: Box::new(shortened(*then, bytes)),
+        },
+        mut prompt => {
+            if let Prompt::Conversation { messages, .. } = &mut prompt {
+                shorten_messages(messages, bytes);
+            }
+            prompt
+        }
+    }
+}
+
+/// Leaves out text of the first messages that is beyond the last `bytes` of all.
+fn shorten_messages(messages: &mut [Message], mut bytes: usize) {
+    for message in messages.iter_mut().rev() {
+        if let Value::String(text) = &mut message.content {
+            if text.len() > bytes {
+                *text = last_bytes(text, bytes).to_owned();
+            }
+            bytes = bytes.saturating_sub(text.len());
+        }
     }
 }
 

@@ -29,6 +29,7 @@ const ROWS: &[Row] = &[
     ("a template of the prompt", "/api/generate", [r#"{"template":"{{.Prompt}}{{.Prompt}}{{.Prompt}}{{.Prompt}}{{.Prompt}}","prompt":""#, "ab ", r#""}"#], 400, &["template", "16777216"], 4),
     ("a template, within its bound", "/api/generate", [r#"{"truncate":false,"template":"{{.Prompt}}{{.Prompt}}","prompt":""#, "ab ", r#""}"#], 400, &["prompt", "context"], 4),
     ("a template, truncated", "/api/generate", [r#"{"template":"{{.Prompt}}{{.Prompt}}","prompt":""#, "ab ", r#""}"#], 200, &["done"], 4),
+    ("a conversation, truncated", "/api/generate", [r#"{"prompt":""#, "ab ", r#""}"#], 200, &["done"], 5),
     ("a text, truncated", "/v1/completions", [r#"{"max_tokens":1,"truncate_prompt_tokens":-1,"prompt":""#, "ab ", r#""}"#], 200, &["text_completion"], 4),
     ("a prompt of one word", "/v1/completions", [r#"{"prompt":""#, "a", r#""}"#], 400, &["prompt", "context"], 3),
     ("a conversation of one word", "/v1/chat/completions", [r#"{"messages":[{"role":"user","content":""#, "a", r#""}]}"#], 400, &["messages", "context"], 3),
@@ -89,6 +90,13 @@ fn expansion_of_a_body_is_limited_before_allocation() {
         &rig,
         "/v1/chat/completions",
         r#"{"messages":[{"role":"user","content":"hi"}],"max_tokens":1}"#,
+    );
+    // So does the engine for a prompt that fills the context.
+    let prompt = "ab ".repeat(4096);
+    answer(
+        &rig,
+        "/api/generate",
+        &format!(r#"{{"prompt":"{prompt}"}}"#),
     );
     for &(label, path, parts, status, named, times) in ROWS {
         let body = body(parts);

@@ -7,7 +7,7 @@ use crate::truncation::PromptTruncation;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use proptest::prelude::*;
-use serde_json::{Map, Value};
+use serde_json::Map;
 use std::sync::Arc;
 use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
@@ -250,4 +250,18 @@ fn text_that_no_context_holds_is_not_tokenized() {
         texts(shortened(Prompt::Pieces(pieces), 9)),
         ["<s>", "def", "</s>", "gh"]
     );
+    let messages = vec![message("system", "abc"), message("user", "defg")];
+    let then = Box::new(conversation(messages));
+    let context = vec![1, 2];
+    match shortened(Prompt::Continued { context, then }, 5) {
+        Prompt::Continued { context, then } => match *then {
+            Prompt::Conversation { messages, .. } => {
+                let texts = messages.iter().map(|message| message.content.as_str());
+                assert_eq!(texts.collect::<Vec<_>>(), [Some("c"), Some("defg")]);
+                assert_eq!(context, [1, 2]);
+            }
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
 }

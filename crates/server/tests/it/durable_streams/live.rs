@@ -114,7 +114,10 @@ fn reader_of_messages_returns_credit() {
         let path = format!("/v1/streams/{id}");
         wait_until("the stream waits for a reader", || {
             let found = get(&rig, &path, "").json();
-            found["attached"] == false && found["parked"] == "detached"
+            // It is parked before its client is seen to have gone, too, and then gets the tokens of detached streams.
+            let tokens = found["choices"][0]["tokens"].as_u64().unwrap_or(0);
+            let has_all = tokens >= WINDOW + limits.detached_tokens;
+            found["attached"] == false && found["state"] == "parked" && has_all
         });
         let tokens = || get(&rig, &path, "").json()["choices"][0]["tokens"].clone();
         let before = tokens();
