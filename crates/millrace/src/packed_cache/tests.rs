@@ -223,13 +223,16 @@ fn model_that_was_just_written_is_not_cached() {
     assert!(world.cached().is_empty());
 }
 
+/// A change of a file's bytes.
+type Damage = fn(&mut Vec<u8>);
+
 #[test]
 fn damaged_file_is_replaced() {
     let world = World::new("packed-damaged");
     let first = world.load();
     let path = world.cached().remove(0);
     let whole = fs::read(&path).unwrap();
-    let cases: [(&str, fn(&mut Vec<u8>)); 7] = [
+    let cases: [(&str, Damage); 7] = [
         ("header", |bytes| bytes[20] ^= 1),
         ("version", |bytes| bytes[8] ^= 1),
         ("section", |bytes| bytes[HEADER_BYTES + 5] ^= 1),

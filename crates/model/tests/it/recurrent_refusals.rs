@@ -70,98 +70,37 @@ fn missing_tensors_are_named_as_stored() {
     }
 }
 
+/// A model, its class, a tensor, a shape that it must not have, and words of the error.
+type ShapeRow = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [u64],
+    &'static str,
+);
+
+#[rustfmt::skip]
+const SHAPES: [ShapeRow; 12] = [
+    (QWEN35, QWEN35_CLASS, "model.layers.0.linear_attn.A_log", &[5], "must have 4"),
+    (QWEN35, QWEN35_CLASS, "model.layers.0.linear_attn.in_proj_qkv.weight", &[96, 64], "must have 128"),
+    (QWEN35, QWEN35_CLASS, "model.layers.0.linear_attn.out_proj.weight", &[64, 96], "must have 64"),
+    (QWEN35, QWEN35_CLASS, "model.layers.0.linear_attn.conv1d.weight", &[128, 4], "three dimensions"),
+    (QWEN35, QWEN35_CLASS, "model.layers.0.linear_attn.conv1d.weight", &[128, 2, 4], "1 in the middle"),
+    (NEXT, NEXT_CLASS, "model.layers.0.linear_attn.in_proj_qkvz.weight", &[128, 64], "in_proj_qkvz"),
+    (NEXT, NEXT_CLASS, "model.layers.0.linear_attn.A_log", &[2, 2], "A_log"),
+    (GRANITE, GRANITE_CLASS, "model.layers.0.shared_mlp.input_linear.weight", &[127, 64], "an even number of rows"),
+    (GRANITE, GRANITE_CLASS, "model.layers.0.mamba.norm.weight", &[127], "a multiple of the 2 groups"),
+    (FALCON, FALCON_CLASS, "model.layers.0.mamba.in_proj.weight", &[64, 64], "mamba.in_proj"),
+    (MAMBA2, MAMBA2_CLASS, "backbone.layers.0.mixer.in_proj.weight", &[64, 64], "mixer.in_proj"),
+    (NEMOTRON, NEMOTRON_CLASS, "backbone.layers.0.mixer.D", &[9], "mixer.D"),
+];
+
 #[test]
 fn tensors_of_another_shape_are_named_with_the_shape() {
-    let rows: &[(&str, &str, &str, &[u64], &str)] = &[
-        (
-            QWEN35,
-            QWEN35_CLASS,
-            "model.layers.0.linear_attn.A_log",
-            &[5],
-            "must have 4",
-        ),
-        (
-            QWEN35,
-            QWEN35_CLASS,
-            "model.layers.0.linear_attn.in_proj_qkv.weight",
-            &[96, 64],
-            "must have 128",
-        ),
-        (
-            QWEN35,
-            QWEN35_CLASS,
-            "model.layers.0.linear_attn.out_proj.weight",
-            &[64, 96],
-            "must have 64",
-        ),
-        (
-            QWEN35,
-            QWEN35_CLASS,
-            "model.layers.0.linear_attn.conv1d.weight",
-            &[128, 4],
-            "three dimensions",
-        ),
-        (
-            QWEN35,
-            QWEN35_CLASS,
-            "model.layers.0.linear_attn.conv1d.weight",
-            &[128, 2, 4],
-            "1 in the middle",
-        ),
-        (
-            NEXT,
-            NEXT_CLASS,
-            "model.layers.0.linear_attn.in_proj_qkvz.weight",
-            &[128, 64],
-            "in_proj_qkvz",
-        ),
-        (
-            NEXT,
-            NEXT_CLASS,
-            "model.layers.0.linear_attn.A_log",
-            &[2, 2],
-            "A_log",
-        ),
-        (
-            GRANITE,
-            GRANITE_CLASS,
-            "model.layers.0.shared_mlp.input_linear.weight",
-            &[127, 64],
-            "an even number of rows",
-        ),
-        (
-            GRANITE,
-            GRANITE_CLASS,
-            "model.layers.0.mamba.norm.weight",
-            &[127],
-            "a multiple of the 2 groups",
-        ),
-        (
-            FALCON,
-            FALCON_CLASS,
-            "model.layers.0.mamba.in_proj.weight",
-            &[64, 64],
-            "mamba.in_proj",
-        ),
-        (
-            MAMBA2,
-            MAMBA2_CLASS,
-            "backbone.layers.0.mixer.in_proj.weight",
-            &[64, 64],
-            "mixer.in_proj",
-        ),
-        (
-            NEMOTRON,
-            NEMOTRON_CLASS,
-            "backbone.layers.0.mixer.D",
-            &[9],
-            "mixer.D",
-        ),
-    ];
-    for (line, class, part, shape, wanted) in rows {
+    for (line, class, part, shape, wanted) in SHAPES {
         let mut model = save(line, class);
         let mut all = model.tensors.iter_mut();
-        let tensor = all.find(|tensor| tensor.name == *part).unwrap();
+        let tensor = all.find(|tensor| tensor.name == part).unwrap();
         tensor.shape = shape.to_vec();
         tensor.bytes = vec![0; 4 * shape.iter().product::<u64>() as usize];
         model.saved.put_weights(&model.tensors, 1);

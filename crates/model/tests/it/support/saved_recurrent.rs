@@ -165,16 +165,16 @@ impl Sources<'_> {
         };
         let architecture = self.spec.architecture;
         match architecture {
-            Qwen3Next | Qwen35 | Qwen35Moe => {
-                if part.ends_with("norm.weight") && part != "ssm_norm.weight" {
-                    stored.bytes = of_floats(floats(&stored.bytes).map(|number| number - 1.0));
-                }
+            Qwen3Next | Qwen35 | Qwen35Moe
+                if part.ends_with("norm.weight") && part != "ssm_norm.weight" =>
+            {
+                stored.bytes = of_floats(floats(&stored.bytes).map(|number| number - 1.0));
             }
-            Granite | GraniteMoe | GraniteHybrid => {
-                if part == "attn_q.weight" || part == "attn_k.weight" {
-                    let rows = stored.shape[0] as usize;
-                    stored.bytes = halves(&stored.bytes, rows, self.spec.head_dim as usize);
-                }
+            Granite | GraniteMoe | GraniteHybrid
+                if part == "attn_q.weight" || part == "attn_k.weight" =>
+            {
+                let rows = stored.shape[0] as usize;
+                stored.bytes = halves(&stored.bytes, rows, self.spec.head_dim as usize);
             }
             FalconH1 => self.divide(part, stored),
             _ => {}
