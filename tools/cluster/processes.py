@@ -50,10 +50,15 @@ def free_ports(count):
     raise RuntimeError("no free ports")
 
 
+def nginx_program():
+    """Where nginx is, as the script finds it: `NGINX`, or on the path; `None` without it."""
+    program = os.environ.get("NGINX", "nginx")
+    return program and shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") or None
+
+
 def has_nginx():
     """Whether the script finds it."""
-    program = os.environ.get("NGINX", "nginx")
-    return bool(program) and shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is not None
+    return nginx_program() is not None
 
 
 def get_json(url):

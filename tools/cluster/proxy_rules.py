@@ -3,7 +3,6 @@
 import asyncio
 import http.server
 import pathlib
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -11,7 +10,7 @@ import threading
 
 import httpx
 
-from processes import until
+from processes import nginx_program, until
 from rows import row
 
 CONFIG = pathlib.Path(__file__).parents[2] / "deploy" / "nginx.conf"
@@ -70,8 +69,7 @@ async def unreachable_after_503(_bench):
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "nginx.conf"
         config.write_text(text)
-        program = shutil.which("nginx") or "/usr/sbin/nginx"
-        nginx = subprocess.Popen([program, "-p", folder, "-c", config, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
+        nginx = subprocess.Popen([nginx_program(), "-p", folder, "-c", config, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
         try:
             await until("nginx listens", lambda: is_open(front))
             passed = await answers_of(f"http://127.0.0.1:{front}/", ["503", "200"])
