@@ -14,7 +14,7 @@ const ROOT_VARIABLE: &str = "MILLRACE_ARM_ROOT";
 /// Where Debian's packages come from. A mirror may be a snapshot with an old release file.
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// What the root needs beside the base system.
+/// Packages that the root needs beside the base system.
 const PACKAGES: [&str; 8] = [
     "rustc",
     "cargo",

@@ -94,7 +94,7 @@ pub struct GenerationParams {
     /// Adapters that change the model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lora: Vec<AdapterUse>,
-    /// What is dropped from prompts that are too long.
+    /// Truncation of prompts that are too long.
     #[serde(skip_serializing_if = "Truncation::is_disabled")]
     pub truncation: Truncation,
     /// The answer so far, of a request with one prompt and one choice. Not recorded: such a stream is not durable.

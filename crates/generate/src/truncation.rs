@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Tokens left for an answer without `max_tokens`, where a prompt is truncated; at most an eighth of the context.
 pub const ANSWER_TOKENS_RESERVED: usize = 512;
 
-/// What is dropped from a prompt that leaves no room for the answer.
+/// Part that is dropped from a prompt that leaves no room for the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Truncation {
@@ -30,7 +30,7 @@ impl Truncation {
 /// Truncation of the prompts of one request, with the room that answers need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PromptTruncation {
-    /// What is dropped.
+    /// Part of a prompt that is dropped.
     pub truncation: Truncation,
     max_tokens: Option<usize>,
     min_tokens: usize,

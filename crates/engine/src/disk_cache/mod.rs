@@ -21,7 +21,7 @@
 //!
 //! # Writing
 //!
-//! What a request found in memory at its start was used before: its runs that are not on the disk are copied out, one at a time
+//! Runs that a request found in memory at its start were used before: those that are not on the disk are copied out, one at a time
 //! and none while a prefix is read, and written. The pages are not held meanwhile ([`prefix_write`]). Before a run is written,
 //! the least recently used ones are removed until it fits. After an error (a full disk) nothing is written for
 //! [`writing::WRITE_PAUSE_NS`]. No error reaches a request.

@@ -9,7 +9,7 @@ type Pair = (&'static str, &'static str);
 
 /// Names of a family.
 struct NameTable {
-    /// What is before the number of a layer.
+    /// Text before the number of a layer.
     layers: &'static str,
     /// Tensors outside of layers.
     outer: &'static [Pair],
@@ -89,7 +89,7 @@ const EXPERTS: &[Pair] = &[
     (".up_proj.weight", "ffn_up"),
     (".down_proj.weight", "ffn_down"),
 ];
-/// What is before an expert's number.
+/// Text before an expert's number.
 const EXPERT: &str = "mlp.experts.";
 
 const MAMBA: &[Pair] = &[

@@ -139,7 +139,7 @@ fn mtp_heads_equal_those_of_gguf() {
     }
 }
 
-/// What the MTP head says of the last id.
+/// Ids that the MTP head guesses after the last id.
 fn guess(model: &mut Model, ids: &[u32]) -> Vec<u32> {
     let (last, before) = ids.split_last().unwrap();
     let mut batch = Batch::default();

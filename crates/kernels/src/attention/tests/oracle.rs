@@ -16,7 +16,7 @@ const BOUND_AMX: f64 = 1e-2;
 /// Permitted distance of int8 from f16 for values up to 2: keys of up to 3 in steps of 1/127, times queries of
 /// up to 2, change a weight by some per cent.
 const BOUND_KINDS: f64 = 0.04;
-/// The same of 4 bits: steps of 1/8.
+/// Permitted distance of 4 bits from f16, as above, in steps of 1/8.
 const BOUND_KINDS_4_BITS: f64 = 0.7;
 
 /// Keys or values after storage, `(_, head_dim)`.

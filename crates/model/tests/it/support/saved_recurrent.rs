@@ -99,7 +99,7 @@ fn written(gguf: &Gguf, all: &[Source]) -> Vec<u8> {
 }
 
 impl Sources<'_> {
-    /// What is stored for a tensor: nothing for one that is stored with another.
+    /// Tensors that are stored for a tensor: none for one that is stored with another.
     fn store(&self, source: &Source) -> Vec<Stored> {
         let Some((layer, part)) = source
             .name
