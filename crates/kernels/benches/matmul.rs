@@ -3,17 +3,22 @@
 //!
 //! For each tensor format and number of rows: the median time of a matmul, bytes of packed weights read per
 //! second, operations (two per product) per second, the bytes as a share of the read bandwidth measured in the
-//! same run over as many bytes; and operations per second in the fastest call, which on a busy machine shows
-//! what the kernel can do. Arguments: formats by name (default: a selection), `threads=N`, `rows=1,8`, `mib=N`
-//! (weights per format), `shape=ROWSxCOLS`. `MILLRACE_ISA` selects the level.
+//! same run over as many bytes; operations per second in the fastest call, which on a busy machine shows
+//! what the kernel can do, and their share of the int8 products that registers allow, measured beside. Arguments: formats by name (default: a selection), `threads=N`, `rows=1,8`, `mib=N`
+//! (weights per format), `shape=ROWSxCOLS`, `rounds=N`. `MILLRACE_ISA` selects the level.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 
+use kernels::probe::{Arithmetic, arithmetic};
 use kernels::{Activations, Format, Isa, Matrix, Pool, matmul, quantize};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Timed rounds over all matrices of a format.
+/// Timed rounds over all matrices of a format, and of the read bandwidth.
 const ROUNDS: usize = 5;
+/// Rounds of int8 products in a timed call: some 60 microseconds.
+const PEAK_ROUNDS: u64 = 40_000;
+/// Timed calls for the speed of int8 products.
+const PEAK_CALLS: usize = 50;
 
 fn main() {
     let options = BenchOptions::from_args();
@@ -27,8 +32,8 @@ fn main() {
     let bandwidth = read_bandwidth(&mut pool, options.mib << 20);
     println!("read bandwidth {:.1} GB/s", bandwidth / 1e9);
     println!(
-        "{:>6} {:>5} {:>9} {:>8} {:>9} {:>6}",
-        "format", "rows", "us", "GB/s", "GOP/s", "bus"
+        "{:>6} {:>5} {:>9} {:>8} {:>9} {:>6} {:>9} {:>6}",
+        "format", "rows", "us", "GB/s", "GOP/s", "bus", "best", "int8"
     );
     for &format in &options.formats {
         let (matrices, weights_per_us) = pack(isa, &mut pool, format, &options);
@@ -37,17 +42,20 @@ fn main() {
             format!("{format:?}")
         );
         for &batch in &options.batches {
-            let (seconds, best) = time(isa, &mut pool, &matrices, batch);
+            let mut peak = int8_peak(isa, &mut pool);
+            let (seconds, best) = time(isa, &mut pool, &matrices, (batch, options.rounds));
+            peak = peak.max(int8_peak(isa, &mut pool));
             let bytes = matrices[0].bytes() as f64 / seconds;
             let operations = 2e-9 * (rows * cols * batch) as f64;
             println!(
-                "{:>6} {batch:>5} {:>9.1} {:>7.2} {:>8.1} {:>4.0}% {:>10.1}",
+                "{:>6} {batch:>5} {:>9.1} {:>7.2} {:>8.1} {:>4.0}% {:>10.1} {:>5.1}%",
                 format!("{format:?}"),
                 seconds * 1e6,
                 bytes / 1e9,
                 operations / seconds,
                 100.0 * bytes / bandwidth,
                 operations / best,
+                100.0 * operations / best / peak,
             );
         }
     }
@@ -59,6 +67,7 @@ struct BenchOptions {
     threads: usize,
     mib: usize,
     shape: (usize, usize),
+    rounds: usize,
 }
 
 impl BenchOptions {
@@ -70,12 +79,14 @@ impl BenchOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             mib: 256,
             shape: (8192, 2048),
+            rounds: ROUNDS,
         };
         for arg in std::env::args().skip(1).filter(|arg| arg != "--bench") {
             let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text}: a number"));
             match arg.split_once('=') {
                 Some(("threads", n)) => options.threads = number(n),
                 Some(("mib", n)) => options.mib = number(n),
+                Some(("rounds", n)) => options.rounds = number(n),
                 Some(("rows", list)) => options.batches = list.split(',').map(number).collect(),
                 Some(("shape", shape)) => {
                     let (rows, cols) = shape.split_once('x').expect("shape=ROWSxCOLS");
@@ -119,8 +130,13 @@ fn pack(isa: Isa, pool: &mut Pool, format: Format, options: &BenchOptions) -> (V
     (matrices, (count * rows * cols) as f64 / microseconds)
 }
 
-/// Seconds of one matmul: median and minimum.
-fn time(isa: Isa, pool: &mut Pool, matrices: &[Matrix], batch: usize) -> (f64, f64) {
+/// Seconds of one matmul of `batch` rows in `rounds` rounds over the matrices: median and minimum.
+fn time(
+    isa: Isa,
+    pool: &mut Pool,
+    matrices: &[Matrix],
+    (batch, rounds): (usize, usize),
+) -> (f64, f64) {
     let (rows, cols) = (matrices[0].rows(), matrices[0].cols());
     let x: Vec<f32> = (0..batch * cols).map(|i| (i as f32 * 0.37).sin()).collect();
     let mut activations = Activations::new(batch, cols);
@@ -132,10 +148,21 @@ fn time(isa: Isa, pool: &mut Pool, matrices: &[Matrix], batch: usize) -> (f64, f
         matrices
     };
     let mut next = some.iter().cycle();
-    spread(some.len() * ROUNDS, || {
+    spread(some.len() * rounds, || {
         matmul(pool, next.next().expect("a cycle"), &activations, &mut out);
         black_box(&mut out);
     })
+}
+
+/// Billions of operations per second of all workers together, with int8 products of registers: the fastest call.
+fn int8_peak(isa: Isa, pool: &mut Pool) -> f64 {
+    let operations = arithmetic(isa, Arithmetic::Int8, 1) * PEAK_ROUNDS * pool.threads() as u64;
+    let (_, best) = spread(PEAK_CALLS, || {
+        pool.run(|_| {
+            arithmetic(isa, Arithmetic::Int8, PEAK_ROUNDS);
+        });
+    });
+    1e-9 * operations as f64 / best
 }
 
 /// Bytes per second that all workers read together.

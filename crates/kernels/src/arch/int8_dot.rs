@@ -73,3 +73,14 @@ pub(crate) trait Int8Dot {
     unsafe fn mul_add(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     unsafe fn store(v: Self::F, to: *mut f32);
 }
+
+/// Products of bytes that an instruction adds to sums: AVX-VNNI and AVX-512.
+///
+/// # Safety
+/// As [`Int8Dot`].
+#[cfg(target_arch = "x86_64")]
+pub(crate) trait AddProducts: Int8Dot {
+    /// `sum` plus the products of four columns of quants with those of activations.
+    unsafe fn add_products(sum: Self::Ints, quants: Self::Ints, x: i32) -> Self::Ints;
+    unsafe fn store_ints(v: Self::Ints, to: *mut u8);
+}

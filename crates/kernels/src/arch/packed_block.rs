@@ -60,7 +60,7 @@ impl PackedBlock {
     /// # Safety
     /// The processor has the level of `D`, and the block is within its panel.
     #[inline(always)]
-    unsafe fn load_group<D: Int8Dot, P: PackedFormat>(self, group: usize) -> D::Ints {
+    pub(super) unsafe fn load_group<D: Int8Dot, P: PackedFormat>(self, group: usize) -> D::Ints {
         let quant = P::QUANT;
         let at = quant.header_bytes() + self.block * quant.block_bytes() + 4 * self.first;
         let (low, high, shift) = (quant.low, quant.high, zero_point_shift::<D>(&quant));

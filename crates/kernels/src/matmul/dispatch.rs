@@ -55,9 +55,14 @@ pub(super) fn gemv_kernel(isa: Isa, format: Format, rows: usize) -> GemvKernel {
 pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<GemmKernels> {
     match isa.level() {
         Level::Avx512 => Some(GemmKernels {
-            kernels: by_format!(format, gemm_quant_kernels, gemm_float_kernels,),
+            kernels: by_format!(format, avx512_quant_kernels, avx512_float_kernels,),
             rows_min: 9,
             rows_bytes: 768 << 10,
+        }),
+        Level::AvxVnni => Some(GemmKernels {
+            kernels: by_format!(format, avx_vnni_quant_kernels, avx2_float_kernels,)?,
+            rows_min: 5,
+            rows_bytes: 256 << 10,
         }),
         Level::Avx2 => Some(GemmKernels {
             kernels: by_format!(format, avx2_quant_kernels, avx2_float_kernels,)?,
@@ -73,19 +78,30 @@ fn avx2_quant_kernels<P: PackedFormat>() -> Option<[GemmKernel; 2]> {
     Some([gemm_quants_avx2::<P, 1>, gemm_quants_avx2::<P, 2>])
 }
 
-/// With AVX2, floats have no GEMM kernels.
+/// With AVX2 and AVX-VNNI, floats have no GEMM kernels.
 #[cfg(target_arch = "x86_64")]
 fn avx2_float_kernels<const F: u8>() -> Option<[GemmKernel; 2]> {
     None
 }
 
 #[cfg(target_arch = "x86_64")]
-fn gemm_quant_kernels<P: PackedFormat>() -> [GemmKernel; 2] {
-    [gemm::gemm_quants::<P, 1>, gemm::gemm_quants::<P, 2>]
+fn avx_vnni_quant_kernels<P: PackedFormat>() -> Option<[GemmKernel; 2]> {
+    Some([
+        gemm::gemm_quants_avx_vnni::<P, 1>,
+        gemm::gemm_quants_avx_vnni::<P, 2>,
+    ])
 }
 
 #[cfg(target_arch = "x86_64")]
-fn gemm_float_kernels<const F: u8>() -> [GemmKernel; 2] {
+fn avx512_quant_kernels<P: PackedFormat>() -> [GemmKernel; 2] {
+    [
+        gemm::gemm_quants_avx512::<P, 1>,
+        gemm::gemm_quants_avx512::<P, 2>,
+    ]
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx512_float_kernels<const F: u8>() -> [GemmKernel; 2] {
     [gemm::gemm_floats::<F, 1>, gemm::gemm_floats::<F, 2>]
 }
 
@@ -190,15 +206,16 @@ fn gemv_quant_kernel<P: PackedFormat>(isa: Isa, rows: usize) -> GemvKernel {
         #[cfg(target_arch = "x86_64")]
         (Level::AvxVnni, 2) => gemv::quants_avx_vnni::<P, 2>,
         #[cfg(target_arch = "x86_64")]
-        (Level::AvxVnni, 3..=4) => gemv::quants_avx_vnni::<P, 4>,
-        #[cfg(target_arch = "x86_64")]
-        (Level::AvxVnni, _) => gemv::quants_avx_vnni::<P, 8>,
+        // More rows have GEMM kernels.
+        (Level::AvxVnni, _) => gemv::quants_avx_vnni::<P, 4>,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, 1) => gemv::quants_avx512::<P, 1>,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, 2) => gemv::quants_avx512::<P, 2>,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, 3..=4) => gemv::quants_avx512::<P, 4>,
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx512, 5..=6) => gemv::quants_avx512::<P, 6>,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, _) => gemv::quants_avx512::<P, 8>,
         #[cfg(target_arch = "aarch64")]

@@ -18,7 +18,9 @@ pub(super) fn multiply(
     panels: &Range<usize>,
     out: &DisjointSlice<'_, f32>,
 ) {
-    let some = (gemm.rows_bytes / x.row_bytes()).clamp(LANES, GEMM_ROWS_MAX);
+    let most = (gemm.rows_bytes / x.row_bytes()).clamp(LANES, GEMM_ROWS_MAX);
+    // Calls of about as many rows each.
+    let some = rows.len().div_ceil(rows.len().div_ceil(most).max(1)).max(1);
     let end = rows.end;
     for row in rows.step_by(some) {
         let rows = row..(row + some).min(end);

@@ -261,12 +261,12 @@ fn any_number_of_rows_matches_the_reference_bits() {
     for format in FORMATS {
         let cols = columns(format, 3);
         let raw = random.raw(format, rows * cols);
-        let x = random.floats(15 * cols);
+        let x = random.floats(20 * cols);
         let w = pack(Isa::scalar(), format, rows, cols, &raw);
         let reference = product(&w, 1, Isa::scalar(), &x);
         for isa in batch_invariant_isas() {
             let w = pack(isa, format, rows, cols, &raw);
-            for batch in 1..=15 {
+            for batch in 1..=20 {
                 let fast = product(&w, 1, isa, &x[..batch * cols]);
                 let reference = &reference[..batch * rows];
                 assert_eq!(
@@ -275,6 +275,23 @@ fn any_number_of_rows_matches_the_reference_bits() {
                     "{format:?} {isa} {batch}"
                 );
             }
+        }
+    }
+}
+
+/// Activations so wide that a second-level cache holds few rows: calls of eight and nine rows.
+#[test]
+fn few_wide_rows_match_the_reference_bits() {
+    let (rows, batch, cols) = (17, 17, 48 << 10);
+    let mut random = Random(13);
+    for format in [Format::Q8_0, Format::Q4_K, Format::Q6_K] {
+        let raw = random.raw(format, rows * cols);
+        let x = random.floats(batch * cols);
+        let w = pack(Isa::scalar(), format, rows, cols, &raw);
+        let reference = product(&w, 2, Isa::scalar(), &x);
+        for isa in batch_invariant_isas() {
+            let fast = product(&pack(isa, format, rows, cols, &raw), 2, isa, &x);
+            assert_eq!(difference(&fast, &reference), None, "{format:?} {isa}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Int8 dot products of AVX2, AVX-VNNI and AVX-512.
 
-use super::Int8Dot;
+use super::{AddProducts, Int8Dot};
 use crate::arch::by_distance::by_distance;
 use crate::layout::activation_block::{ActivationBlock, MAGIC_BITS, ZERO_POINT_LOG2};
 use crate::packing::GROUPS;
@@ -96,7 +96,7 @@ impl Int8Dot for Avx512 {
         let mut sum = start;
         for (group, quants) in (from..to).zip(&quants[from..to]) {
             unsafe {
-                sum = _mm512_dpbusd_epi32(sum, *quants, _mm512_set1_epi32(load_four(x, group)));
+                sum = Self::add_products(sum, *quants, load_four(x, group));
             }
         }
         sum
@@ -233,8 +233,7 @@ impl<const VNNI: bool> Int8Dot for EightRows<VNNI> {
             let mut sum = start;
             for (group, quants) in (from..to).zip(&quants[from..to]) {
                 unsafe {
-                    let x = _mm256_set1_epi32(load_four(x, group));
-                    sum = _mm256_dpbusd_avx_epi32(sum, *quants, x);
+                    sum = AvxVnni::add_products(sum, *quants, load_four(x, group));
                 }
             }
             return sum;
@@ -330,5 +329,31 @@ impl<const VNNI: bool> Int8Dot for EightRows<VNNI> {
     #[inline(always)]
     unsafe fn store(v: __m256, to: *mut f32) {
         unsafe { _mm256_storeu_ps(to, v) }
+    }
+}
+
+// SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl AddProducts for Avx512 {
+    #[inline(always)]
+    unsafe fn add_products(sum: __m512i, quants: __m512i, x: i32) -> __m512i {
+        unsafe { _mm512_dpbusd_epi32(sum, quants, _mm512_set1_epi32(x)) }
+    }
+    #[inline(always)]
+    unsafe fn store_ints(v: __m512i, to: *mut u8) {
+        unsafe { _mm512_storeu_si512(to.cast(), v) }
+    }
+}
+
+// SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl AddProducts for AvxVnni {
+    #[inline(always)]
+    unsafe fn add_products(sum: __m256i, quants: __m256i, x: i32) -> __m256i {
+        unsafe { _mm256_dpbusd_avx_epi32(sum, quants, _mm256_set1_epi32(x)) }
+    }
+    #[inline(always)]
+    unsafe fn store_ints(v: __m256i, to: *mut u8) {
+        unsafe { _mm256_storeu_si256(to.cast(), v) }
     }
 }
