@@ -29,6 +29,14 @@ const PACKAGES: [&str; 8] = [
 /// A test that starts its own program, which only qemu can run.
 const STARTS_ITSELF: &str = "forward_pass_does_not_allocate";
 
+/// Tests of `--short`, by parts of their names: every kernel that has code for NEON, in a minute.
+const SHORT: [&str; 4] = [
+    "activations::tests",
+    "ops::tests",
+    "matmul::tests",
+    "attention::tests",
+];
+
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// Runs a command (`$@`) in the root, with the workspace as `/millrace`, the crates as `/cargo/registry` and `target/arm` as
@@ -42,26 +50,41 @@ mount -t proc proc "$ROOT/proc"
 exec chroot "$ROOT" sh -c 'cd /millrace && exec "$@"' sh "$@"
 "#;
 
-/// Makes the root if it is missing, and runs the tests of `kernels`, with `--all` also those of `model` and `engine`. Further
-/// arguments are the test programs' own.
+/// Makes the root if it is missing, and runs the tests of `kernels`, with `--all` also those of `model` and `engine`, with
+/// `--short` those of [`SHORT`] alone. Further arguments are the test programs' own.
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let (all, rest): (Vec<_>, Vec<_>) = args.iter().partition(|arg| *arg == "--all");
-    let folder = std::env::var_os(ROOT_VARIABLE)
-        .map_or_else(|| root().join("target").join("arm-root"), PathBuf::from);
-    let folder = std::path::absolute(&folder).map_err(|why| format!("{folder:?}: {why}"))?;
-    if let Err(why) = make(&folder) {
+    let (own, rest): (Vec<_>, Vec<_>) = args
+        .iter()
+        .partition(|arg| ["--all", "--short"].contains(&arg.as_str()));
+    let has = |flag: &str| own.iter().any(|arg| *arg == flag);
+    if let Err(why) = prepare() {
         println!("\n== SKIPPED, nothing was tested for AArch64: {why}");
         return Ok(());
     }
     shell::run(cargo().args(["fetch", "--locked", "--quiet"]))?;
-    let mut test = inside(&folder)?;
+    let mut test = inside(&folder()?)?;
     test.args(["cargo", "test", "--locked", "--offline", "--quiet"])
         .args(["--target", TARGET, "-p", "kernels", "--lib"]);
-    if !all.is_empty() {
+    if has("--all") {
         test.args(["-p", "model", "-p", "engine", "--tests"]);
     }
     test.args(["--", "--skip", STARTS_ITSELF]);
+    if has("--short") {
+        test.args(SHORT);
+    }
     shell::run(test.args(rest))
+}
+
+/// Makes the root if it is missing; an error says why there can be none.
+pub(crate) fn prepare() -> Outcome {
+    make(&folder()?)
+}
+
+/// The folder of the root.
+fn folder() -> Result<PathBuf, String> {
+    let folder = std::env::var_os(ROOT_VARIABLE)
+        .map_or_else(|| root().join("target").join("arm-root"), PathBuf::from);
+    std::path::absolute(&folder).map_err(|why| format!("{folder:?}: {why}"))
 }
 
 /// The command that runs its further arguments in the root.

@@ -1,10 +1,10 @@
 //! Installs what the suites need, so that it can happen while the code is compiled.
 
 use crate::shell::{Outcome, node_modules, python};
-use crate::{clients, conformance, page};
+use crate::{arm, clients, conformance, page};
 
-/// Virtual environments of Python, modules of npm and the browser of every suite that `.ci/run` runs. A suite installs what is
-/// missing itself, so a failure here is told and nothing more.
+/// Virtual environments of Python, modules of npm, the browser and the root for AArch64 of every suite that `.ci/run` runs. A
+/// suite installs what is missing itself, so a failure here is told and nothing more.
 pub(crate) fn run() -> Outcome {
     let environments = [
         ("clients", &clients::PACKAGES[..]),
@@ -17,5 +17,9 @@ pub(crate) fn run() -> Outcome {
     }
     node_modules("clients", &clients::NODE_PACKAGES)?;
     page::chromium();
+    // After the browser: the package manager lets one program in.
+    if let Err(why) = arm::prepare() {
+        println!("no root for AArch64: {why}");
+    }
     Ok(())
 }
