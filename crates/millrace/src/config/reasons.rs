@@ -40,7 +40,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "model.threads",
-        "more would share processors, fewer would leave one idle",
+        "more would share processors, fewer would leave one idle; in a model of a few MiB, threads wait for each other longer than they compute",
     ),
     (
         "model.kv_mib",

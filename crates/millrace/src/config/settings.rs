@@ -69,7 +69,7 @@ pub(crate) struct Model {
     pub(crate) chat_template: Option<PathBuf>,
     /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
     pub(crate) quantize: Option<Quantize>,
-    /// Compute threads, including the engine thread; default: the number of processors.
+    /// Compute threads, including the engine thread; default: the number of processors, at most one for each MiB of the model's files.
     pub(crate) threads: Option<usize>,
     /// Size of the KV cache; memory is touched only as it is used. With recurrent layers, half of it at most is for states. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
     pub(crate) kv_mib: Option<usize>,

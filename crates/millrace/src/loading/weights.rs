@@ -56,7 +56,10 @@ pub(super) fn load_weights(
 ) -> Result<PackedModel, Failure> {
     let threads = match settings.model.threads {
         Some(threads) => threads,
-        None => std::thread::available_parallelism()?.get(),
+        None => default_threads(
+            files.file_bytes(),
+            std::thread::available_parallelism()?.get(),
+        ),
     };
     let options = load_options(&files, settings)?;
     let mut tenths = 0;
@@ -117,6 +120,16 @@ fn load_decoder(
         model: Box::new(model),
         cache_writer: None,
     })
+}
+
+/// Bytes of a model's files for each compute thread that is worth its synchronization: a thread reads them in some tens of
+/// microseconds, and a step has a few dozen barriers of a microsecond each.
+const THREAD_BYTES_MIN: u64 = 1 << 20;
+
+/// Compute threads of a model whose files have `bytes`, on a machine with `processors`.
+fn default_threads(bytes: u64, processors: usize) -> usize {
+    let useful = usize::try_from(bytes / THREAD_BYTES_MIN).unwrap_or(usize::MAX);
+    useful.clamp(1, processors.max(1))
 }
 
 /// Progress of packing; the phase after the last tensor is the start of the engine.
@@ -209,5 +222,19 @@ fn decoder_config(files: &ModelFiles, settings: &Settings) -> Result<Config, Fai
     match settings.engine.speculation {
         Speculation::Mtp => config.with_mtp().map_err(Failure::user),
         _ => Ok(config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiny_models_have_few_threads() {
+        assert_eq!(default_threads(712_192, 2), 1, "the server-layer preset");
+        assert_eq!(default_threads(3 << 20, 64), 3);
+        assert_eq!(default_threads(3 << 20, 2), 2);
+        assert_eq!(default_threads(u64::MAX, 64), 64);
+        assert_eq!(default_threads(0, 0), 1);
     }
 }
