@@ -2,10 +2,14 @@
 //! indentation are left out of scripts and styles; everything else is as in the source.
 //!
 //! The version is the digest of all files. It is a part of the address of each file but the document, so a browser may keep the
-//! files for ever.
+//! files for ever. The style is a part of the document: a browser paints it without another request. The policy allows this
+//! style by its hash, and no other.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +17,8 @@ use std::{env, fs, io};
 
 /// The document; all other files are below the version.
 const DOCUMENT: &str = "index.html";
+/// The style, which stands in the document.
+const STYLE: &str = "style.css";
 /// Hexadecimal digits of a digest in addresses and entity tags.
 const DIGEST_DIGITS: usize = 16;
 
@@ -21,6 +27,9 @@ fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed={}", folder.display());
     let mut files = read_files(&folder)?;
     let version = version_of(&files);
+    let style = take_style(&mut files)?;
+    let hash = STANDARD.encode(Sha256::digest(&style));
+    println!("cargo:rustc-env=PAGE_STYLE_HASH={hash}");
     let modules = files.iter().filter(|(name, _)| name.ends_with(".js"));
     let preloads: String = modules
         .map(|(name, _)| {
@@ -30,10 +39,18 @@ fn main() -> io::Result<()> {
     for (name, bytes) in &mut files {
         if name == DOCUMENT {
             let text = String::from_utf8_lossy(bytes).replace("{{preloads}}", &preloads);
-            *bytes = text.replace("{{version}}", &version).into_bytes();
+            let text = text.replace("{{version}}", &version);
+            *bytes = text.replace("{{style}}", &style).into_bytes();
         }
     }
     write_table(&files, &version, Path::new(&variable("OUT_DIR")?))
+}
+
+/// Takes the style out of the files.
+fn take_style(files: &mut Vec<(String, Vec<u8>)>) -> io::Result<String> {
+    let at = files.iter().position(|(name, _)| name == STYLE);
+    let (_, bytes) = files.remove(at.ok_or_else(|| io::Error::other("there is no style"))?);
+    String::from_utf8(bytes).map_err(io::Error::other)
 }
 
 fn variable(name: &str) -> io::Result<String> {

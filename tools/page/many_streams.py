@@ -113,9 +113,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
 
     def document(self):
-        names = sorted(path.name for path in self.world.files.glob("*.js"))
+        files = self.world.files
+        names = sorted(path.name for path in files.glob("*.js"))
         preloads = "".join(f'<link rel="modulepreload" href="page/tree/{name}">\n' for name in names)
-        return (self.world.files / "index.html").read_text().replace("{{preloads}}", preloads).replace("{{version}}", "tree").encode()
+        text = (files / "index.html").read_text().replace("{{preloads}}", preloads).replace("{{version}}", "tree")
+        return text.replace("{{style}}", (files / "style.css").read_text()).encode()
 
     def reply(self, body, suffix):
         self.send_response(200)

@@ -9,9 +9,7 @@ import { ModelsView } from './models_view.js';
 import { RiverView } from './river.js';
 import { ConversationStore } from './store.js';
 import { StreamView } from './stream_view.js';
-
-const THEME = 'millrace-theme';
-const THEMES = ['system', 'light', 'dark'];
+import { THEMES, setTheme, storedTheme } from './theme.js';
 
 const store = new ConversationStore();
 const models = new ModelList();
@@ -93,16 +91,8 @@ function say(text) {
   line.textContent = text;
 }
 
-/** @param {string} theme */
-function setTheme(theme) {
-  localStorage.setItem(THEME, theme);
-  if (theme === 'system') document.documentElement.removeAttribute('data-theme');
-  else document.documentElement.dataset.theme = theme;
-}
-
 function setUp() {
-  const theme = localStorage.getItem(THEME) ?? 'system';
-  setTheme(theme);
+  const theme = storedTheme();
   const themes = el('select', { 'aria-label': 'Colors', on: { change: () => setTheme(themes.value) } },
     ...THEMES.map((name) => el('option', { value: name, selected: name === theme }, `${name} colors`)));
   fill(/** @type {HTMLElement} */ (document.getElementById('tools')),

@@ -6,6 +6,15 @@
 // `VERSION` and `FILES`, written by the build script.
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
+/// Rights of the page, as a content security policy: its own files, requests to its server, and the one style of the document,
+/// by its hash. Text never becomes markup.
+pub const POLICY: &str = concat!(
+    "default-src 'self'; style-src 'sha256-",
+    env!("PAGE_STYLE_HASH"),
+    "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; \
+     require-trusted-types-for 'script'; trusted-types 'none'"
+);
+
 /// A file of the page.
 #[derive(Debug)]
 pub struct PageFile {

@@ -1,5 +1,8 @@
 use super::*;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
+use sha2::{Digest as _, Sha256};
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
@@ -45,6 +48,31 @@ fn document_names_files_of_this_version_only() {
         files().len() + 1,
         "each file once, the icon twice, the module twice"
     );
+}
+
+/// The part of a text between two others.
+fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+    let (_, rest) = text.split_once(begin).unwrap_or_else(|| panic!("{begin}"));
+    rest.split_once(end).unwrap_or_else(|| panic!("{end}")).0
+}
+
+/// What a browser needs for its first picture is in the document, and the modules begin after it.
+#[test]
+fn document_is_painted_without_another_file() {
+    let document = text(document().unwrap());
+    let style = between(document, "<style>", "</style>");
+    let hash = STANDARD.encode(Sha256::digest(style));
+    assert_eq!(between(POLICY, "style-src 'sha256-", "'"), hash);
+    assert!(!POLICY.contains("unsafe"), "{POLICY}");
+    assert!(!style.contains(['<', '\r']) && !style.contains("url("));
+    assert!(!document.contains("rel=\"stylesheet\""));
+    let (head, body) = document.split_once("<body>").unwrap();
+    assert!(!head.contains("<script") && !head.contains("modulepreload"));
+    let modules = between(body, "<template id=\"modules\">", "</template>");
+    let rest = body.replace(modules, "");
+    assert!(modules.contains("main.js") && !rest.contains("modulepreload"));
+    assert_eq!(rest.matches("<script").count(), 1, "the one that begins");
+    assert!(rest.contains("Write a message") && rest.contains("River"));
 }
 
 #[test]

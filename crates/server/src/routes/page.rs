@@ -14,15 +14,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, 
 use generate::error::{ApiError, ErrorKind};
 use std::sync::Arc;
 
-/// Rights of the page: its own files, and requests to this server. Text never becomes markup.
-const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; \
-                      require-trusted-types-for 'script'; trusted-types 'none'";
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 const CHECKED: &str = "no-cache";
 const GZIP: &str = "gzip";
 /// Header fields of all responses with a file.
 const FIELDS: [(HeaderName, &str); 4] = [
-    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::CONTENT_SECURITY_POLICY, ::page::POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::VARY, "accept, accept-encoding"),
