@@ -2,8 +2,8 @@
 //! indentation are left out of scripts and styles; everything else is as in the source.
 //!
 //! The version is the digest of all files. It is a part of the address of each file but the document, so a browser may keep the
-//! files for ever. The style is a part of the document: a browser paints it without another request. The policy allows this
-//! style by its hash, and no other.
+//! files for ever. The style and the first script are parts of the document: a browser paints it without another request. The
+//! policy allows these two by their hashes, and no others.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,8 +17,11 @@ use std::{env, fs, io};
 
 /// The document; all other files are below the version.
 const DOCUMENT: &str = "index.html";
-/// The style, which stands in the document.
-const STYLE: &str = "style.css";
+/// Files that stand in the document, and the variable for the hash of each.
+const INLINE: [(&str, &str); 2] = [
+    ("style.css", "PAGE_STYLE_HASH"),
+    ("start.js", "PAGE_START_HASH"),
+];
 /// Hexadecimal digits of a digest in addresses and entity tags.
 const DIGEST_DIGITS: usize = 16;
 
@@ -27,30 +30,31 @@ fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed={}", folder.display());
     let mut files = read_files(&folder)?;
     let version = version_of(&files);
-    let style = take_style(&mut files)?;
-    let hash = STANDARD.encode(Sha256::digest(&style));
-    println!("cargo:rustc-env=PAGE_STYLE_HASH={hash}");
+    let inline = INLINE.map(|(name, variable)| (name, variable, take_file(&mut files, name)));
     let modules = files.iter().filter(|(name, _)| name.ends_with(".js"));
     let preloads: String = modules
         .map(|(name, _)| {
             format!("<link rel=\"modulepreload\" href=\"page/{{{{version}}}}/{name}\">\n")
         })
         .collect();
-    for (name, bytes) in &mut files {
-        if name == DOCUMENT {
-            let text = String::from_utf8_lossy(bytes).replace("{{preloads}}", &preloads);
-            let text = text.replace("{{version}}", &version);
-            *bytes = text.replace("{{style}}", &style).into_bytes();
-        }
+    let document = take_file(&mut files, DOCUMENT)?;
+    let mut document = document.replace("{{preloads}}", &preloads);
+    for (name, variable, text) in inline {
+        let text = text?.replace("{{version}}", &version);
+        let hash = STANDARD.encode(Sha256::digest(&text));
+        println!("cargo:rustc-env={variable}={hash}");
+        document = document.replace(&format!("{{{{{name}}}}}"), &text);
     }
+    let document = document.replace("{{version}}", &version).into_bytes();
+    files.push((DOCUMENT.to_owned(), document));
     write_table(&files, &version, Path::new(&variable("OUT_DIR")?))
 }
 
-/// Takes the style out of the files.
-fn take_style(files: &mut Vec<(String, Vec<u8>)>) -> io::Result<String> {
-    let at = files.iter().position(|(name, _)| name == STYLE);
-    let (_, bytes) = files.remove(at.ok_or_else(|| io::Error::other("there is no style"))?);
-    String::from_utf8(bytes).map_err(io::Error::other)
+/// Takes the text with this name out of the files.
+fn take_file(files: &mut Vec<(String, Vec<u8>)>, wanted: &str) -> io::Result<String> {
+    let at = files.iter().position(|(name, _)| name == wanted);
+    let at = at.ok_or_else(|| io::Error::other(format!("there is no {wanted}")))?;
+    String::from_utf8(files.remove(at).1).map_err(io::Error::other)
 }
 
 fn variable(name: &str) -> io::Result<String> {

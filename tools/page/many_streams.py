@@ -115,9 +115,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def document(self):
         files = self.world.files
         names = sorted(path.name for path in files.glob("*.js"))
-        preloads = "".join(f'<link rel="modulepreload" href="page/tree/{name}">\n' for name in names)
-        text = (files / "index.html").read_text().replace("{{preloads}}", preloads).replace("{{version}}", "tree")
-        return text.replace("{{style}}", (files / "style.css").read_text()).encode()
+        text = (files / "index.html").read_text()
+        for name in ("style.css", "start.js"):
+            text = text.replace("{{" + name + "}}", (files / name).read_text())
+        preloads = "".join(f'<link rel="modulepreload" href="page/tree/{name}">\n' for name in names if name != "start.js")
+        return text.replace("{{preloads}}", preloads).replace("{{version}}", "tree").encode()
 
     def reply(self, body, suffix):
         self.send_response(200)

@@ -1,19 +1,17 @@
-// The first script: the browser paints the document before it fetches and compiles the modules.
+// The first script, which stands in the document: the browser paints it before it fetches and compiles the modules.
 //
-// A template holds their links, so that nothing of them is fetched before; together they are fetched at once, not level by level.
+// A template holds their links, so that nothing of them is fetched before; then they are fetched together, not level by level.
 
-import { showTheme, storedTheme } from './theme.js';
+/** A page that is not painted begins anyway. */
+const PAINT_MAX_MS = 200;
 
-/** A page that gets no frame begins anyway. */
-const PAINT_MAX_MS = 100;
-
-showTheme(storedTheme());
+// The name and the values are those of `theme.js`.
+const theme = localStorage.getItem('millrace-theme');
+if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
 await new Promise((resolve) => {
-  if (document.hidden) resolve(undefined);
-  // The first frame is painted after its callbacks.
-  requestAnimationFrame(() => setTimeout(resolve));
+  if (document.hidden) resolve();
+  new PerformanceObserver(resolve).observe({ type: 'paint', buffered: true });
   setTimeout(resolve, PAINT_MAX_MS);
 });
-const modules = /** @type {HTMLTemplateElement} */ (document.getElementById('modules'));
-document.head.append(modules.content);
-await import('./main.js');
+document.head.append(document.getElementById('modules').content);
+await import('./page/{{version}}/main.js');

@@ -1,4 +1,4 @@
-// The colors of the page: the system's, or the ones that were chosen in this browser.
+// The colors of the page: the system's, or the ones that were chosen in this browser. The first script shows them.
 
 const KEY = 'millrace-theme';
 export const THEMES = ['system', 'light', 'dark'];
@@ -9,13 +9,8 @@ export function storedTheme() {
 }
 
 /** @param {string} theme */
-export function showTheme(theme) {
-  if (theme === 'system') document.documentElement.removeAttribute('data-theme');
-  else document.documentElement.dataset.theme = theme;
-}
-
-/** @param {string} theme */
 export function setTheme(theme) {
   localStorage.setItem(KEY, theme);
-  showTheme(theme);
+  if (theme === 'system') document.documentElement.removeAttribute('data-theme');
+  else document.documentElement.dataset.theme = theme;
 }

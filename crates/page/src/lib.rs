@@ -6,11 +6,13 @@
 // `VERSION` and `FILES`, written by the build script.
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
-/// Rights of the page, as a content security policy: its own files, requests to its server, and the one style of the document,
-/// by its hash. Text never becomes markup.
+/// Rights of the page, as a content security policy: its own files, requests to its server, and by their hashes the one style
+/// and the one script that stand in the document. Text never becomes markup.
 pub const POLICY: &str = concat!(
     "default-src 'self'; style-src 'sha256-",
     env!("PAGE_STYLE_HASH"),
+    "'; script-src 'self' 'sha256-",
+    env!("PAGE_START_HASH"),
     "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );
