@@ -1,5 +1,6 @@
 // Buttons that break things, and a load generator: what backpressure and resumption look like.
 
+import { BreakLane } from './break_lane.js';
 import { announce, button, el, fill } from './dom.js';
 import { LOAD_CLIENTS_MAX, LoadGenerator } from './load.js';
 
@@ -23,8 +24,10 @@ export function breakPanel(chat) {
   };
   breaker.addEventListener('change', show);
   show();
+  const lane = new BreakLane(() => chat.running?.reader?.id ?? '');
   return el('div', { class: 'panel' },
-    el('p', { class: 'quiet' }, 'These act on the answer that is being generated. Watch its lane in the ', el('a', { href: '#river' }, 'river'), '.'),
+    el('p', { class: 'quiet' }, 'These act on the answer that is being generated. Below is its lane, with those of all others it is in the ', el('a', { href: '#river' }, 'river'), '.'),
+    lane.root,
     el('div', { class: 'row wrap' }, buttons.stopped, buttons.slow,
       button('Cut the socket', () => { breaker.cut(); announce('The socket was cut'); }),
       button('Offline for 5 s', () => breaker.goOffline())),

@@ -16,6 +16,8 @@
  * @property {string | null} [end]
  * @property {{code: string, message: string} | null} [error]
  * @property {{tokens: number, rate: number | null, firstMs: number | null, totalMs: number | null}} [measures]
+ * @property {number} [begun] When the answer was asked for, in milliseconds since 1970.
+ * @property {number[]} [times] Milliseconds from then to each token.
  * @property {boolean} [isOpen] Whether the answer has not ended.
  *
  * @typedef {object} Conversation
@@ -28,6 +30,8 @@
  * @property {Record<string, Message>} messages
  * @property {string | null} leaf The last message of the branch that is shown.
  */
+
+import { areTimes } from './token_times.js';
 
 /** Characters of a title. */
 const TITLE_CHARS = 60;
@@ -137,7 +141,7 @@ export function checkConversation(value) {
   if (messages.length > MESSAGES_MAX) throw new Error(`a conversation has at most ${MESSAGES_MAX} messages, not ${messages.length}`);
   for (const [id, message] of /** @type {[string, any][]} */ (messages)) {
     const isMessage = message && message.id === id && ['user', 'assistant', 'tool'].includes(message.role)
-      && (message.parent === null || isText(message.parent)) && Array.isArray(message.parts) && message.parts.every(isPart);
+      && (message.parent === null || isText(message.parent)) && Array.isArray(message.parts) && message.parts.every(isPart) && areTimes(message.times);
     if (!isMessage) throw new Error(`the message ${id.slice(0, 40)} of “${value.title.slice(0, 40)}” is damaged`);
   }
   return {

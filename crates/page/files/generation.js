@@ -4,6 +4,7 @@ import { applyEvent, newAnswer } from './answer.js';
 import { ApiError, call, callJson } from './api.js';
 import { newId, requestMessages, pathTo, textOf } from './conversation.js';
 import { StreamReader } from './stream_reader.js';
+import { noteTime } from './token_times.js';
 
 /** @typedef {import('./conversation.js').Conversation} Conversation */
 /** @typedef {import('./conversation.js').Message} Message */
@@ -47,6 +48,7 @@ export class Generation extends EventTarget {
     this.#isContinued = isContinued;
     Object.assign(this.message, {
       isOpen: true, end: null, error: null, stream: undefined, cursor: null, job: `page-${newId()}`, skipped: this.message.parts.length,
+      begun: Date.now(), times: [],
     });
     this.answer.base = this.message.parts.length;
     await this.#save();
@@ -56,7 +58,10 @@ export class Generation extends EventTarget {
   /** Reads on after a reload of the page. */
   async resume() {
     this.#isFirst = false;
-    if (!this.message.cursor) this.message.parts.length = this.message.skipped ?? 0;
+    if (!this.message.cursor) {
+      this.message.parts.length = this.message.skipped ?? 0;
+      this.message.times = [];
+    }
     await this.#run(this.message.stream ? null : (signal) => this.#open(signal));
   }
 
@@ -140,6 +145,7 @@ export class Generation extends EventTarget {
     const isFirst = event.type === 'token' || event.type === 'tool_call';
     if (isFirst) measures.firstMs ??= sinceBegin;
     this.message.measures = { ...measures, tokens: this.answer.tokens, rate: this.answer.rate, totalMs: sinceBegin };
+    noteTime((this.message.times ??= []), this.answer.tokens, at.time - (this.message.begun ?? this.message.time));
     if (this.answer.model) this.message.model = this.answer.model;
     this.message.end = this.answer.end;
     this.message.error = this.answer.error;

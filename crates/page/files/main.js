@@ -21,7 +21,7 @@ const keyInput = /** @type {HTMLInputElement} */ (document.getElementById('key')
 
 const chat = new ChatView(store, models);
 const river = new RiverView();
-const stream = new StreamView();
+const stream = new StreamView(store);
 const compare = new CompareView(models);
 const modelsView = new ModelsView(models, (model) => {
   chat.open();

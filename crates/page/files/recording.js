@@ -1,4 +1,4 @@
-// What a stream sent, with times: the ones at which this page received it, and an even pace for what was there before.
+// What a stream sent, with times: the ones at which this browser received it, and an even pace for tokens that it did not see.
 
 /** Events of a recording; of a longer one the first ones are shown at once. */
 export const EVENTS_MAX = 200_000;
@@ -12,13 +12,15 @@ export class Recording {
   #pastTokens;
   #meanMs;
   #firstMs;
+  #times;
   isWhole = false;
 
-  /** @param {{tokens: number, meanMs: number, firstMs: number}} past Tokens from before the page looked, and their measured pace. */
+  /** @param {{tokens: number, meanMs: number, firstMs: number, times?: number[]}} past Tokens from before the page looked, their measured pace, and when they came if a chat of this browser has read them. */
   constructor(past) {
     this.#pastTokens = past.tokens;
     this.#meanMs = past.meanMs;
     this.#firstMs = past.firstMs;
+    this.#times = past.times ?? [];
   }
 
   /** Milliseconds from the opening to the last event. */
@@ -28,25 +30,33 @@ export class Recording {
 
   /** How true the times are. */
   get note() {
-    return this.#pastTokens > 0
-      ? `The first ${this.#pastTokens} tokens came before this page looked: their pace is the engine’s mean, ${this.#meanMs.toFixed(1)} ms a token.`
-      : 'The times are those at which this page received the tokens.';
+    return this.#pastTokens > this.#times.length
+      ? `Tokens up to number ${this.#pastTokens} came before this page looked: their pace is the engine’s mean, ${this.#meanMs.toFixed(1)} ms a token.`
+      : 'The times are those at which this browser received the tokens.';
   }
 
-  /** @param {any} event An event of `native.job`. @param {number} now */
+  /** Adds an entry for each token; the text of tokens that came in one frame is cut evenly. @param {any} event An event of `native.job`. @param {number} now */
   add(event, now) {
     if (event.type !== 'token' && event.type !== 'tool_args' && event.type !== 'tool_call') return;
     if (event.choice || this.#entries.length >= EVENTS_MAX) return;
-    const tokens = (event.i ?? 0) + (event.n ?? 1);
-    const text = event.t ?? (event.name ? `\n\n**${event.name}** ` : '');
+    const [first, count] = [event.i ?? 0, event.n ?? 1];
+    const chars = [...(event.t ?? (event.name ? `\n\n**${event.name}** ` : ''))];
     const kind = event.kind === 'reasoning' ? 'reasoning' : 'content';
-    this.#entries.push({ time: this.#timeOf(tokens, now), text, kind, tokens });
+    const pieces = Math.max(1, count);
+    const cut = (/** @type {number} */ at) => Math.floor((at * chars.length) / pieces);
+    for (let at = 1; at <= pieces; at += 1) {
+      const tokens = first + Math.min(at, count);
+      this.#entries.push({ time: this.#timeOf(tokens, now), text: chars.slice(cut(at - 1), cut(at)).join(''), kind, tokens });
+    }
   }
 
   /** @param {number} tokens @param {number} now */
   #timeOf(tokens, now) {
-    const pastEnd = this.#firstMs + this.#pastTokens * this.#meanMs;
-    if (tokens <= this.#pastTokens) return this.#firstMs + tokens * this.#meanMs;
+    const known = this.#times[tokens - 1];
+    if (known !== undefined) return Math.max(this.length, known);
+    const isKnown = this.#times.length >= this.#pastTokens;
+    const pastEnd = isKnown ? 0 : this.#firstMs + this.#pastTokens * this.#meanMs;
+    if (tokens <= this.#pastTokens) return Math.max(this.length, this.#firstMs + tokens * this.#meanMs);
     this.#begun ||= now - Math.max(pastEnd, this.length);
     return Math.max(this.length, now - this.#begun);
   }

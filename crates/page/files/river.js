@@ -5,6 +5,7 @@ import { LANES_MAX, Lanes, labelOf } from './lanes.js';
 import { color, el, fill } from './dom.js';
 import { loadControls } from './break_panel.js';
 import { RiverCanvas, rowPixels } from './river_canvas.js';
+import { STATES, laneColors } from './river_colors.js';
 import { EventParser } from './sse.js';
 
 const POLL_MS = 400;
@@ -13,10 +14,6 @@ const SCALE_MAX = 2;
 /** Rows of the table. */
 const ROWS_MAX = 100;
 const FEED_RETRY_MS = 2000;
-const STATES = /** @type {[import('./lanes.js').LaneState, string][]} */ ([
-  ['queued', 'queued'], ['prefilling', 'prefill'], ['running', 'running'], ['credit', 'parked: reader'], ['detached', 'detached'],
-  ['pages', 'parked: pages'], ['place', 'parked: slot'], ['paused', 'paused'], ['ended', 'ended'], ['failed', 'failed'],
-]);
 
 export class RiverView {
   #lanes = new Lanes();
@@ -80,7 +77,7 @@ export class RiverView {
     const back = color('front');
     if (back === this.#back) return;
     this.#back = back;
-    this.#picture.setColors(Object.fromEntries(['front', 'text', 'quiet', 'line', ...STATES.map(([state]) => state)].map((name) => [name, color(name)])));
+    this.#picture.setColors(laneColors());
   }
 
   /** @param {AbortSignal} signal */

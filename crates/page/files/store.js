@@ -64,6 +64,14 @@ export class ConversationStore extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 
+  /** When the tokens of a stream came, if one of the messages is its answer. @param {string} stream @returns {number[]} */
+  timesOf(stream) {
+    for (const { conversation } of this.#all.values()) {
+      for (const message of Object.values(conversation.messages)) if (message.stream === stream) return [...(message.times ?? [])];
+    }
+    return [];
+  }
+
   exportAll() {
     return JSON.stringify({ format: 'millrace-conversations', version: 1, conversations: this.list() });
   }

@@ -12,7 +12,9 @@ const LOOK_MS = 1000;
 const SPEEDS = [1, 2, 5, 10, 20];
 
 export class StreamView {
-  constructor() {
+  /** @param {import('./store.js').ConversationStore} store */
+  constructor(store) {
+    this.store = store;
     this.root = el('section', { class: 'view stream-view', 'aria-label': 'Stream' });
     /** @type {StreamReader | null} */
     this.reader = null;
@@ -50,8 +52,11 @@ export class StreamView {
 
   /** Attaches to the stream: from the beginning, and then as it grows. @param {string} id @param {any} stream @param {Replay} replay */
   async #read(id, stream, replay) {
-    // What was there before the page looked has no times of its own: an even pace of the measured time is shown for it.
-    const past = { tokens: stream.completion_tokens, meanMs: stream.measures?.inter_token_ms?.mean ?? 20, firstMs: stream.timings_ms?.first_token ?? 0 };
+    // Tokens that no chat of this browser has read have no times: an even pace of the measured time is shown for them.
+    const past = {
+      tokens: stream.completion_tokens, meanMs: stream.measures?.inter_token_ms?.mean ?? 20, firstMs: stream.timings_ms?.first_token ?? 0,
+      times: this.store.timesOf(stream.id),
+    };
     const recording = new Recording(past);
     replay.play(recording);
     this.reader = new StreamReader({
@@ -83,6 +88,7 @@ function factList(stream) {
     ['Model', stream.model],
     ['Format', stream.dialect],
     ['Class', stream.priority],
+    ...(stream.key ? [['Key', stream.key]] : []),
     ['Tokens', `${stream.prompt_tokens} prompt (${stream.cached_tokens} cached), ${stream.completion_tokens} answer`],
     ['Queue', measures.queue_wait_ms === null ? '–' : duration(measures.queue_wait_ms)],
     ['First token', stream.timings_ms.first_token === null ? '–' : duration(stream.timings_ms.first_token)],

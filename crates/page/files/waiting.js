@@ -89,12 +89,16 @@ export const PARKED = /** @type {Record<string, string>} */ ({
   place: 'its slot serves another request',
 });
 
-/** @param {any} stream @param {any[]} ahead */
-function aheadText(stream, ahead) {
+/** Who is ahead, by class and key. @param {any} stream @param {any[]} ahead */
+export function aheadText(stream, ahead) {
   const others = stream.position - 1;
   if (others === 0) return 'The next free slot is yours.';
   const classes = new Map();
-  for (const other of ahead) classes.set(other.priority, (classes.get(other.priority) ?? 0) + 1);
+  for (const other of ahead) {
+    // Keys are named to administrators only.
+    const name = other.key ? `${other.priority} of ${other.key}` : other.priority;
+    classes.set(name, (classes.get(name) ?? 0) + 1);
+  }
   const seen = [...classes].map(([name, count]) => `${count} ${name}`).join(', ');
   const hidden = others - ahead.length;
   const unseen = hidden > 0 ? `${hidden} of other keys` : '';

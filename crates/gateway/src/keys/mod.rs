@@ -170,6 +170,14 @@ impl Keys {
         owners
     }
 
+    /// The name of the key that owns these streams; `None` for a key that was removed, and without keys.
+    pub fn name_of(&self, owner: Owner) -> Option<Arc<str>> {
+        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let mut callers = entries.iter().map(|entry| &entry.caller);
+        let caller = callers.find(|caller| caller.owner == owner)?;
+        Some(Arc::clone(&caller.name))
+    }
+
     /// The caller with this key. Takes equally long for every key, known or unknown.
     pub fn identify(&self, presented: Option<&[u8]>) -> Option<Caller> {
         if let Some(anonymous) = &self.anonymous {

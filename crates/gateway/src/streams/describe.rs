@@ -29,6 +29,10 @@ pub struct Description<'a> {
     dialect: &'static str,
     state: &'static str,
     priority: &'static str,
+    /// Name of the API key that opened the stream, for callers with the scope `admin`; absent for others, without keys, and for
+    /// a key that was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     /// Position in the admission queue, from 1; absent while the stream is not queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
@@ -158,6 +162,12 @@ impl Description<'_> {
             ..self
         }
     }
+
+    /// The description with the name of the key that opened the stream.
+    #[must_use]
+    pub fn of_key(self, key: Option<String>) -> Self {
+        Self { key, ..self }
+    }
 }
 
 /// Describes a stream at `now`.
@@ -191,6 +201,7 @@ pub fn describe_stream<'a>(
         dialect: terms.protocol.name(),
         state: record.state().name(),
         priority: meta.stream_options.priority.name(),
+        key: None,
         position: record.queue_position().and_then(QueuePosition::position),
         predicted_wait_ms: record
             .queue_position()

@@ -7,6 +7,8 @@ import { Breaker } from '../../files/breaker.js';
 import { LANES_MAX, Lanes, SEGMENTS_MAX, TICKS_MAX, labelOf, stallOf } from '../../files/lanes.js';
 import { Recording } from '../../files/recording.js';
 import { EVENT_CHARS_MAX, EventParser } from '../../files/sse.js';
+import { TIMES_MAX, areTimes, noteTime } from '../../files/token_times.js';
+import { aheadText } from '../../files/waiting.js';
 
 const WIRE = '\ufeffretry: 250\r\ndata: {"a":1}\r\n\r\n: ping\n: loading 42 %\nid: s:1\nevent: other\ndata: first\ndata:second\n\ndata\n\rid\rdata: last\r\rid: bad\0\ndata:  two spaces\n\ndata: cut';
 
@@ -159,6 +161,34 @@ test('a recording replays what came, by its times', () => {
   assert.equal(recording.textAt(115).content, 'a');
   assert.equal(recording.textAt(819).content, 'abc');
   assert.deepEqual(recording.textAt(820), { content: 'abcd', reasoning: '', tokens: 4 });
+});
+
+test('a recording has the times of each token that the chat has noted, also of tokens in one frame', () => {
+  const times = [];
+  noteTime(times, 1, 100.4);
+  noteTime(times, 3, 250);
+  noteTime(times, 3, 900);
+  noteTime(times, 4, 240);
+  assert.deepEqual(times, [100, 250, 250, 250], 'a time is noted once, and none goes back');
+  const recording = new Recording({ tokens: 4, meanMs: 10, firstMs: 5, times });
+  recording.add({ type: 'token', t: 'ab👍d', i: 0, n: 4 }, 7000);
+  recording.add({ type: 'token', t: 'e', i: 4 }, 7100);
+  recording.add({ type: 'token', t: 'f', i: 5 }, 7180);
+  assert.deepEqual(recording.times(), [100, 250, 250, 250, 250, 330]);
+  assert.equal(recording.textAt(100).content, 'a');
+  assert.equal(recording.textAt(330).content, 'ab👍def');
+  assert.match(recording.note, /this browser received/);
+  noteTime(times, TIMES_MAX + 9, 300);
+  assert.equal(times.length, TIMES_MAX);
+  assert.ok(areTimes(times) && areTimes(undefined) && !areTimes(['1']) && !areTimes({}));
+});
+
+test('who is ahead is told by class, and by key where keys are named', () => {
+  const stream = { position: 5, priority: 'normal' };
+  assert.equal(aheadText({ position: 1 }, []), 'The next free slot is yours.');
+  assert.equal(aheadText(stream, [{ priority: 'high' }, { priority: 'high' }]), 'Ahead of you (class normal): 2 high; 2 of other keys.');
+  const named = [{ priority: 'high', key: 'ann' }, { priority: 'high', key: 'bob' }, { priority: 'low', key: 'ann' }, { priority: 'high', key: 'ann' }];
+  assert.equal(aheadText(stream, named), 'Ahead of you (class normal): 2 high of ann, 1 high of bob, 1 low of ann.');
 });
 
 test('a breaker holds readers until it lets go', async () => {

@@ -14,6 +14,7 @@ use axum::response::Response;
 use gateway::keys::{Caller, Keys, Scope, Scopes};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
+use stream::Owner;
 use wire::codings;
 
 /// The keys and host names that are accepted.
@@ -80,6 +81,7 @@ impl Authentication {
             request.extensions_mut().insert(presented);
         }
         request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(Arc::clone(&self.keys));
         Ok(CheckedRequest::Route)
     }
 
@@ -133,6 +135,15 @@ pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, ApiError> {
     extensions
         .get()
         .ok_or_else(|| ApiError::ours("internal_error", "the request has no caller"))
+}
+
+/// The name of the key that owns a stream, which is told to callers with the scope `admin`.
+pub(crate) fn owner_name(extensions: &Extensions, owner: Owner) -> Option<String> {
+    let caller = extensions.get::<Caller>()?;
+    let keys = extensions.get::<Arc<Keys>>()?;
+    let is_told = caller.scopes.has(Scope::Admin);
+    let name = is_told.then(|| keys.name_of(owner)).flatten()?;
+    Some(name.to_string())
 }
 
 /// Whether a path is answered without an API key.

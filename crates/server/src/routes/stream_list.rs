@@ -1,5 +1,6 @@
 //! `GET /v1/streams`: streams of all gateways of a cluster, or of this one.
 
+use crate::access::authentication;
 use crate::peers::{ListScope, PassedRequest, PeerAnswer, PeerCalls, PeerReach, Unanswered};
 use crate::request::extract::Authenticated;
 use crate::response::error_response::Rejected;
@@ -54,11 +55,15 @@ pub(crate) async fn list_streams(
     let now = clock::now();
     let page = streams.list_streams(&caller, after.map(ListCursor), limit);
     let own = calls.peers.own_name();
-    let listed = page.entries.iter().map(|entry| ListedStream {
-        id: entry.id.to_string(),
-        cursor: entry.cursor.0,
-        has_ended: entry.payload.state() == StreamState::Ended,
-        json: to_json(&describe_stream(entry, &owners, now).at_instance(own.clone())),
+    let listed = page.entries.iter().map(|entry| {
+        let key = authentication::owner_name(&head.extensions, entry.payload.terms().owner);
+        let described = describe_stream(entry, &owners, now).of_key(key);
+        ListedStream {
+            id: entry.id.to_string(),
+            cursor: entry.cursor.0,
+            has_ended: entry.payload.state() == StreamState::Ended,
+            json: to_json(&described.at_instance(own.clone())),
+        }
     });
     let mut merged = MergedStreams::default();
     merged.add(listed.collect(), page.next.is_some());

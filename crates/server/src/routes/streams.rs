@@ -1,5 +1,6 @@
 //! `/v1/streams*`: find, watch, resume, acknowledge, update and cancel streams.
 
+use crate::access::authentication;
 use crate::app::App;
 use crate::request::extract::{Authenticated, JsonBody};
 use crate::response::error_response::Rejected;
@@ -139,6 +140,8 @@ pub(crate) struct StreamInPath {
     /// This instance; `None` without a cluster.
     instance: Option<String>,
     owners: Arc<OwnersSlot>,
+    /// Name of the key that opened the stream, if the caller may know it.
+    key: Option<String>,
     found: Result<stream::Entry<StreamRecord>, ApiError>,
 }
 
@@ -152,9 +155,13 @@ impl FromRequestParts<App> for StreamInPath {
         let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
         let found = <Arc<StreamRegistry>>::from_ref(app).find_stream(&id, &caller);
         let instance = app.peer_calls.peers.own_name();
+        let key = found.as_ref().ok().and_then(|found| {
+            authentication::owner_name(&head.extensions, found.payload.terms().owner)
+        });
         Ok(Self {
             id,
             instance,
+            key,
             owners: Arc::clone(&app.gateway.owners),
             found,
         })
@@ -179,6 +186,7 @@ impl StreamInPath {
             entry: self.found?,
             instance: self.instance,
             owners: self.owners,
+            key: self.key,
         })
     }
 }
@@ -189,11 +197,13 @@ struct StreamHere {
     /// This instance; `None` without a cluster.
     instance: Option<String>,
     owners: Arc<OwnersSlot>,
+    /// Name of the key that opened the stream, if the caller may know it.
+    key: Option<String>,
 }
 
 impl StreamHere {
     fn described(self, status: StatusCode) -> Response {
-        let description = describe_stream(&self.entry, &self.owners, clock::now());
+        let description = describe_stream(&self.entry, &self.owners, clock::now()).of_key(self.key);
         (status, Json(description.at_instance(self.instance))).into_response()
     }
 }

@@ -163,6 +163,26 @@ fn key_is_limited_to_its_scopes() {
     }
 }
 
+/// Who waits for whom is an administrator's to see; another key does not learn names.
+#[test]
+fn key_of_a_stream_is_told_to_administrators() {
+    let all = [
+        key("user", &[Scope::Inference]),
+        key("admin", &[Scope::Admin]),
+    ];
+    let rig = Rig::keyed(config(), &keys(&all));
+    let fields = |name: &str| format!("host: localhost\r\nx-stream-resumable: 1\r\n{}", bearer(name));
+    let answer = reply(&rig, "POST", CHAT, &fields("user"), &ask().to_string());
+    assert_eq!(answer.head.status, 200, "{}", answer.body);
+    for (name, told) in [("user", Value::Null), ("admin", json!("user"))] {
+        let list = reply(&rig, "GET", "/v1/streams", &fields(name), "").json();
+        assert_eq!(list["data"][0]["key"], told, "{name}: {list}");
+        let path = format!("/v1/streams/{}", list["data"][0]["id"].as_str().unwrap());
+        let one = reply(&rig, "GET", &path, &fields(name), "").json();
+        assert_eq!(one["key"], told, "{name}: {one}");
+    }
+}
+
 #[test]
 fn health_needs_no_key_and_no_host() {
     let rig = Rig::keyed(config(), &keys(&[]));
