@@ -75,10 +75,19 @@ class World:
         self.random = Server(binary, folder / "random", model=random)
         self.keys_file = folder / "keys.yaml"
         self.keys = [new_key(binary, self.keys_file, name) for name in ("one", "two")]
+        self.keys.append(new_key(binary, self.keys_file, "boss", "--scope", "admin", "--scope", "inference"))
         self.keyed = Server(binary, folder / "keyed", "--keys", str(self.keys_file), model=random)
-        # One slot, so that requests wait; and a hub with a model, so that one can be fetched.
-        self.narrow = Server(binary, folder / "narrow", "--sequences", "1", model=random, HF_ENDPOINT=Hub(random.read_bytes()).url)
+        # One slot, so that requests wait.
+        self.narrow = Server(binary, folder / "narrow", "--sequences", "1", model=random)
         self.servers = [self.toy, self.random, self.keyed, self.narrow]
+
+    def start_first(self):
+        """A server as it is after the installation, and a hub with a model, so that one can be fetched."""
+        place = self.folder / "first"
+        place.mkdir()
+        hub = Hub((self.folder / "random.gguf").read_bytes())
+        self.servers.append(Server(self.binary, place, HF_ENDPOINT=hub.url))
+        return self.servers[-1]
 
     def start_slow(self):
         """A server whose model needs a while for each token, as real ones do."""
@@ -105,8 +114,8 @@ class World:
             context.close()
 
 
-def new_key(binary, file, name):
-    out = subprocess.run([binary, "keys", "--file", str(file), "new", name], check=True, capture_output=True, text=True)
+def new_key(binary, file, name, *scopes):
+    out = subprocess.run([binary, "keys", "--file", str(file), "new", name, *scopes], check=True, capture_output=True, text=True)
     return out.stdout.strip()
 
 

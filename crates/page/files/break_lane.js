@@ -41,7 +41,7 @@ export class BreakLane {
     const [lane] = this.#lanes.all;
     if (!lane) return;
     const { parks, stall_ms: stalled } = stream.measures;
-    const times = parks > 0 ? `, parked ${parks} times for ${duration(stalled)} in all` : '';
+    const times = parks > 0 ? ` · parked ${parks}×, ${duration(stalled)} in all` : '';
     fill(this.line, el('strong', {}, labelOf(lane, performance.now())), ` · credit ${Math.round(lane.credit * 100)} % · ${lane.tokens} tokens${times}`);
     if (!this.#isDrawn) this.#begin();
   }

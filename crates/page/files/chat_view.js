@@ -34,7 +34,7 @@ export class ChatView {
     this.messages = el('div', { class: 'messages', role: 'log', 'aria-live': 'off', 'aria-label': 'Conversation' });
     this.scroll = el('div', { class: 'scroll', tabindex: '0', 'aria-label': 'Messages', role: 'region' }, this.messages);
     this.composer = new Composer(this);
-    this.model = el('select', { 'aria-label': 'Model', on: { change: () => this.#set({ model: this.model.value }) } });
+    this.model = el('select', { 'aria-label': 'Model', on: { change: () => this.chooseModel(this.model.value) } });
     this.side = el('div', { class: 'drawer', hidden: true });
     this.root = el('section', { class: 'view chat', 'aria-label': 'Chat' },
       el('h1', { class: 'visually-hidden' }, 'Chat'),
@@ -193,6 +193,12 @@ export class ChatView {
   #set(change) {
     Object.assign(this.conversation, change);
     if (this.conversation.leaf) void this.store.save(this.conversation);
+  }
+
+  /** @param {string} model */
+  chooseModel(model) {
+    this.#set({ model });
+    this.#showModels();
   }
 
   #showModels() {

@@ -25,7 +25,7 @@ const stream = new StreamView(store);
 const compare = new CompareView(models);
 const modelsView = new ModelsView(models, (model) => {
   chat.open();
-  chat.conversation.model = model;
+  chat.chooseModel(model);
   location.hash = '#chat';
   route();
 });

@@ -15,7 +15,7 @@ export function wireFormats(id) {
   const show = () => fill(columns, ...boxes.filter((box) => box.checked).map((box) => column(id, box.value)));
   return el('div', {}, el('h2', {}, 'On the wire'),
     el('p', { class: 'quiet' }, 'One log of tokens, derived again in each format; the cursors are the same.'),
-    el('fieldset', { class: 'row wrap' }, el('legend', { class: 'visually-hidden' }, 'Formats'), ...boxes.map((box) => el('label', { class: 'inline' }, box, ` ${box.value}`)),
+    el('fieldset', { class: 'row wrap formats-chosen' }, el('legend', { class: 'visually-hidden' }, 'Formats'), ...boxes.map((box) => el('label', { class: 'inline' }, box, ` ${box.value}`)),
       button('Read the bytes', show)), columns);
 }
 
