@@ -18,8 +18,9 @@ const HEADERS = { 'x-stream-resumable': '1', 'x-stream-acks': 'explicit' };
 export class Generation extends EventTarget {
   /** @type {'connecting' | 'open' | 'broken' | 'offline' | 'done' | 'rejected'} */
   connection = 'connecting';
-  /** When a rejected request is sent again, by `performance.now()`. */
+  /** When a rejected request is sent again, by `performance.now()`, and how long that was from the rejection on. */
   retryAt = 0;
+  retryMs = 0;
   /** What the server says while nothing is generated: the progress of a load. */
   comment = '';
   /** Why it waits or failed. */
@@ -203,7 +204,7 @@ export class Generation extends EventTarget {
   /** @param {ApiError} error */
   async #waitForRetry(error) {
     const ms = error.retryAfterMs ?? 1000;
-    this.retryAt = performance.now() + ms;
+    [this.retryAt, this.retryMs] = [performance.now() + ms, ms];
     this.#change({ connection: 'rejected', detail: error.message });
     while (this.retryAt > performance.now() && !this.#isStopped) {
       await new Promise((resolve) => setTimeout(resolve, Math.min(200, this.retryAt - performance.now())));

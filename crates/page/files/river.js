@@ -1,12 +1,13 @@
 // The river: one lane for each stream, drawn on a canvas, and the same as a table for those who read.
 
-import { apiKey, call, callJson } from './api.js';
-import { LANES_MAX, Lanes, labelOf } from './lanes.js';
+import { apiKey, call } from './api.js';
+import { Lanes, labelOf } from './lanes.js';
 import { color, el, fill } from './dom.js';
 import { loadControls } from './break_panel.js';
 import { RiverCanvas, rowPixels } from './river_canvas.js';
 import { STATES, laneColors } from './river_colors.js';
 import { EventParser } from './sse.js';
+import { StreamList } from './stream_list.js';
 
 const POLL_MS = 400;
 /** Pixels of the canvas in one of the page. */
@@ -19,7 +20,7 @@ export class RiverView {
   #lanes = new Lanes();
   #isShown = false;
   #abort = new AbortController();
-  #firstCursor = 0;
+  #list = new StreamList();
   #rows = -1;
   #scale = 0;
   #scrollTop = 0;
@@ -85,7 +86,9 @@ export class RiverView {
     while (!signal.aborted) {
       this.#takeColors();
       try {
-        const streams = await this.#listStreams(signal);
+        const known = new Set(this.#lanes.all.map((lane) => lane.id));
+        // Ended streams are read once more, so that their lanes end.
+        const streams = await this.#list.read({ signal, isAwaited: (id) => known.has(id) });
         this.#lanes.takeList(streams, performance.now());
         this.#showSummary('');
       } catch (error) {
@@ -94,23 +97,6 @@ export class RiverView {
       this.#showTable();
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
-  }
-
-  /** The streams from the first one on that has not ended. @param {AbortSignal} signal */
-  async #listStreams(signal) {
-    const all = [];
-    for (let after = this.#firstCursor; all.length < LANES_MAX; ) {
-      const page = await callJson('GET', `/v1/streams?limit=100&after=${after}`, { signal });
-      all.push(...page.data);
-      if (!page.has_more) break;
-      after = page.next;
-    }
-    const firstOpen = all.findIndex((stream) => stream.state !== 'ended');
-    const before = firstOpen < 0 ? all.length - 1 : firstOpen - 1;
-    const known = new Set(this.#lanes.all.map((lane) => lane.id));
-    // Ended streams are read once more, so that their lanes end.
-    if (before >= 0 && all.slice(0, before + 1).every((stream) => !known.has(stream.id))) this.#firstCursor = all[before].cursor;
-    return all;
   }
 
   /** @param {AbortSignal} signal */

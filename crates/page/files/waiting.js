@@ -2,8 +2,10 @@
 
 import { callJson } from './api.js';
 import { duration, el, fill } from './dom.js';
+import { StreamList } from './stream_list.js';
 
 const LOOK_EACH_MS = 700;
+const list = new StreamList();
 
 /** @type {WeakMap<import('./generation.js').Generation, HTMLElement>} */
 const cards = new WeakMap();
@@ -34,7 +36,7 @@ async function reasonLines(generation) {
     const left = Math.max(0, generation.retryAt - performance.now());
     return [
       el('strong', {}, `Asked again in ${duration(left)}`),
-      el('progress', { max: '1', value: String(1 / (1 + left / 1000)), 'aria-label': 'Time until the next attempt' }),
+      el('progress', { max: '1', value: String(1 - left / generation.retryMs), 'aria-label': 'Time until the next attempt' }),
       el('p', {}, `The server is full: ${generation.detail}. It has promised a place after that time, and this page keeps the promise for you.`),
     ];
   }
@@ -51,8 +53,7 @@ async function reasonLines(generation) {
 /** Streams that wait before this one, as far as the key may see them. @param {any} stream */
 export async function queueAhead(stream) {
   if (stream.state !== 'queued' || !(stream.position > 1)) return [];
-  const page = await callJson('GET', '/v1/streams?limit=100').catch(() => null);
-  const all = /** @type {any[]} */ (page?.data ?? []);
+  const all = await list.read().catch(() => /** @type {any[]} */ ([]));
   return all.filter((other) => other.id !== stream.id && other.position && other.position < stream.position);
 }
 
