@@ -28,6 +28,7 @@ def chat(world):
 def first_screen(world):
     """the document is drawn without a script; the modules are fetched after the first paint; the chosen colors are there at once"""
     with world.page(world.toy) as page:
+        expect(page.get_by_role("button", name="Export")).to_be_visible()
         page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
         times = page.evaluate("""() => ({
             paint: performance.getEntriesByName('first-contentful-paint')[0].startTime,
@@ -52,7 +53,7 @@ def continued_and_branched(world):
         set_options(page, **{"Longest answer": 400, "Temperature": 0})
         hold(page)
         ask(page, LONG)
-        expect(page.locator(".message.assistant .measures")).to_contain_text(re.compile(r"[1-9]\d* tokens"))
+        expect(page.locator(".message.assistant .measures")).to_contain_text(re.compile(r"[1-9]\d* tokens"), timeout=60_000)
         page.get_by_role("button", name="Stop", exact=True).click()
         is_done(page)
         expect(page.locator(".message.assistant .measures")).to_contain_text("stopped")
@@ -87,7 +88,7 @@ def tools(world):
         hold(page)
         ask(page, "What is the weather in Paris?")
         call = page.locator(".call")
-        expect(call.locator(".chip")).to_have_text("arguments arriving")
+        expect(call.locator(".chip")).to_have_text("arguments arriving", timeout=60_000)
         page.get_by_role("button", name="Read 2 tokens/s").click()
         is_done(page)
         expect(call.locator(".chip")).to_have_text("arguments complete")
@@ -167,7 +168,7 @@ def schema_and_refusals(world):
         page.get_by_role("button", name="System & options").click()
         hold(page)
         ask(page, "Tell me about a fox.")
-        expect(page.locator(".chip.incomplete")).to_have_text("schema: valid so far")
+        expect(page.locator(".chip.incomplete")).to_have_text("schema: valid so far", timeout=60_000)
         page.get_by_role("button", name="Read 2 tokens/s").click()
         is_done(page)
         expect(page.locator(".chip.valid")).to_have_text("schema: valid")

@@ -90,9 +90,9 @@ def replay(world):
         slider = page.get_by_label("Time of the replay")
         slider.fill("0")
         expect(text).to_be_empty()
-        slider.fill("1500")
-        expect(text).not_to_be_empty()
-        assert len(text.inner_text()) < len(whole)
+        slider.fill(slider.evaluate("slider => String(slider.max - 20)"))
+        page.wait_for_timeout(200)
+        assert len(text.inner_text()) < len(whole), "the last tokens came later"
         page.get_by_label("Speed").select_option("20")
         expect(text).to_have_text(whole, use_inner_text=True)
 
@@ -234,6 +234,7 @@ def accessible(world):
                 page.goto(f"{world.toy.url}/#{view}")
                 passes(page, f"{view} {scheme}")
             page.reload()
+            expect(page.locator("#tools button").first).to_be_attached()
             page.evaluate("window.dispatchEvent(new CustomEvent('key-needed'))")
             expect(page.get_by_role("dialog")).to_be_visible()
             passes(page, f"key {scheme}")

@@ -47,9 +47,9 @@ export class Breaker extends EventTarget {
     return () => this.#cuts.delete(cut);
   }
 
-  /** Until the next event may be read. @param {AbortSignal} signal */
-  async untilReading(signal) {
-    if (this.pace === 'slow') await this.#wait(1000 / SLOW_TOKENS_PER_S, signal);
+  /** Until the next event may be read. @param {AbortSignal} signal @param {number} [tokens] Tokens of the event. */
+  async untilReading(signal, tokens = 1) {
+    if (this.pace === 'slow' && tokens > 0) await this.#wait((tokens * 1000) / SLOW_TOKENS_PER_S, signal);
     while (this.pace === 'stopped' && !signal.aborted) await this.#wait(60_000, signal);
   }
 

@@ -14,6 +14,8 @@ const SILENCE_MAX_MS = 35_000;
 const SUSPICIOUS_SILENCE_MS = 12_000;
 /** Tokens after which they are acknowledged. */
 const ACK_TOKENS = 12;
+/** What follows the last event. */
+const DONE = '[DONE]';
 
 /**
  * @typedef {object} ReaderOptions
@@ -150,9 +152,10 @@ export class StreamReader {
         const events = parser.push(value);
         if (parser.comment !== comment) this.options.onComment?.(parser.comment);
         for (const event of events) {
-          await this.options.breaker?.untilReading(signal);
+          const data = event.data === DONE ? null : JSON.parse(event.data);
+          await this.options.breaker?.untilReading(signal, typeof data?.i === 'number' ? (data.n ?? 1) : 0);
           if (signal.aborted) return;
-          this.#take(event);
+          this.#take(event, data);
           if (this.isDone) return;
         }
       }
@@ -161,14 +164,13 @@ export class StreamReader {
     }
   }
 
-  /** @param {import('./sse.js').SseEvent} event */
-  #take(event) {
+  /** @param {import('./sse.js').SseEvent} event @param {any} data `null` at the end. */
+  #take(event, data) {
     if (event.id) this.cursor = event.id;
-    if (event.data === '[DONE]') {
+    if (data === null) {
       this.isDone = true;
       return;
     }
-    const data = JSON.parse(event.data);
     if (typeof data.i === 'number' && !data.choice) this.tokens = Math.max(this.tokens, data.i + (data.n ?? 1));
     this.options.onEvent(data, { time: Date.now(), cursor: event.id });
     this.#acknowledge();

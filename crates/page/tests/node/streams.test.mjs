@@ -191,6 +191,22 @@ test('who is ahead is told by class, and by key where keys are named', () => {
   assert.equal(aheadText(stream, named), 'Ahead of you (class normal): 2 high of ann, 1 high of bob, 1 low of ann.');
 });
 
+test('a slow reader waits half a second for each token of a frame', async () => {
+  const breaker = new Breaker();
+  breaker.setPace('slow');
+  const [waits, later] = [[], globalThis.setTimeout];
+  globalThis.setTimeout = (act, ms) => {
+    waits.push(ms);
+    return later(act, 0);
+  };
+  try {
+    for (const tokens of [1, 7, 0]) await breaker.untilReading(new AbortController().signal, tokens);
+  } finally {
+    globalThis.setTimeout = later;
+  }
+  assert.deepEqual(waits, [500, 3500], 'an event without tokens is read at once');
+});
+
 test('a breaker holds readers until it lets go', async () => {
   const breaker = new Breaker();
   const { signal } = new AbortController();
