@@ -50,7 +50,7 @@ fn main() -> io::Result<()> {
     write_table(&files, &version, Path::new(&variable("OUT_DIR")?))
 }
 
-/// Takes the text with this name out of the files.
+/// Text of the file with this name, which is taken out of the list.
 fn take_file(files: &mut Vec<(String, Vec<u8>)>, wanted: &str) -> io::Result<String> {
     let at = files.iter().position(|(name, _)| name == wanted);
     let at = at.ok_or_else(|| io::Error::other(format!("there is no {wanted}")))?;

@@ -90,7 +90,7 @@ export const PARKED = /** @type {Record<string, string>} */ ({
   place: 'its slot serves another request',
 });
 
-/** Who is ahead, by class and key. @param {any} stream @param {any[]} ahead */
+/** Streams that are ahead, by class and key. @param {any} stream @param {any[]} ahead */
 export function aheadText(stream, ahead) {
   const others = stream.position - 1;
   if (others === 0) return 'The next free slot is yours.';

@@ -57,20 +57,27 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     rest.split_once(end).unwrap_or_else(|| panic!("{end}")).0
 }
 
-/// What a browser needs for its first picture is in the document, and the modules begin after it.
+/// The document has all that a browser needs for its first picture; the modules begin after it.
 #[test]
 fn document_is_painted_without_another_file() {
     let document = text(document().unwrap());
     let style = between(document, "<style>", "</style>");
     let script = between(document, "<script type=\"module\">", "</script>");
-    for (inline, rule) in [(style, "style-src 'sha256-"), (script, "script-src 'self' 'sha256-")] {
+    for (inline, rule) in [
+        (style, "style-src 'sha256-"),
+        (script, "script-src 'self' 'sha256-"),
+    ] {
         let hash = STANDARD.encode(Sha256::digest(inline));
         assert_eq!(between(POLICY, rule, "'"), hash, "{rule}");
         assert!(!inline.contains(['<', '\r']) && !inline.contains("url("));
     }
     assert!(!POLICY.contains("unsafe"), "{POLICY}");
     assert!(!document.contains("rel=\"stylesheet\"") && !document.contains("<img"));
-    assert_eq!(document.matches("<script").count(), 1, "the one that begins");
+    assert_eq!(
+        document.matches("<script").count(),
+        1,
+        "the one that begins"
+    );
     let modules = between(document, "<template id=\"modules\">", "</template>");
     let rest = document.replace(modules, "");
     assert!(modules.contains("main.js") && !rest.contains("modulepreload"));

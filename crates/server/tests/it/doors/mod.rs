@@ -163,7 +163,7 @@ fn key_is_limited_to_its_scopes() {
     }
 }
 
-/// Who waits for whom is an administrator's to see; another key does not learn names.
+/// Names of keys are for administrators; another key does not learn them.
 #[test]
 fn key_of_a_stream_is_told_to_administrators() {
     let all = [
@@ -171,7 +171,12 @@ fn key_of_a_stream_is_told_to_administrators() {
         key("admin", &[Scope::Admin]),
     ];
     let rig = Rig::keyed(config(), &keys(&all));
-    let fields = |name: &str| format!("host: localhost\r\nx-stream-resumable: 1\r\n{}", bearer(name));
+    let fields = |name: &str| {
+        format!(
+            "host: localhost\r\nx-stream-resumable: 1\r\n{}",
+            bearer(name)
+        )
+    };
     let answer = reply(&rig, "POST", CHAT, &fields("user"), &ask().to_string());
     assert_eq!(answer.head.status, 200, "{}", answer.body);
     for (name, told) in [("user", Value::Null), ("admin", json!("user"))] {
