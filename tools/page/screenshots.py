@@ -14,6 +14,8 @@ BYTES_MAX = 150_000
 ANIMATED_BYTES_MAX = 600_000
 FRAMES, FRAME_MS, FRAMES_BEFORE = 48, 300, 12
 CLIENTS = 5
+# Time under load, in which answers end and others begin.
+LOADED_MS = 40_000
 # Prepared text: the built-in model writes no markdown.
 SHOWN = """Rivers carry water downhill, and with it **everything else**:
 
@@ -44,10 +46,14 @@ def take_screenshots(world, folder):
         with world.page(world.toy, **options) as page:
             shown_chat(page)
             save(page, folder / f"chat-{name}.png")
-    with world.page(world.random, viewport={"width": 1180, "height": 640}, color_scheme="light") as page:
-        river(world.random, page)
+    # Some streams run, the others wait for a slot.
+    loaded = world.start_slow("loaded", "--sequences", "9")
+    with world.page(loaded, viewport={"width": 1180, "height": 640}, color_scheme="light") as page:
+        river(loaded, page)
         save(page, folder / "river.png")
         page.get_by_role("button", name="Stop the load").click()
+    loaded.stop()
+    world.servers.remove(loaded)
     cut_and_back(world, folder / "cut-and-back.webp")
     with world.page(world.toy, viewport={"width": 1180, "height": 760}, color_scheme="dark") as page:
         stream(world.toy, page)
@@ -76,6 +82,8 @@ def river(server, page):
     for pace in ["Read 2 tokens/s", "Stop reading", "Read 2 tokens/s"]:
         tab = page.context.new_page()
         tab.goto(server.url)
+        tab.get_by_role("button", name="System & options").click()
+        tab.get_by_label("Longest answer").fill("3000")
         tab.get_by_role("button", name="Break it").click()
         tab.get_by_role("button", name=pace).click()
         tab.get_by_label("Message", exact=True).fill("Hi")
@@ -85,12 +93,13 @@ def river(server, page):
     page.goto(f"{server.url}/#river")
     page.get_by_label("Clients").fill("40")
     page.get_by_role("button", name="Start the load").click()
-    page.wait_for_timeout(24_000)
+    page.wait_for_timeout(LOADED_MS)
 
 
 def cut_and_back(world, path):
     """The first lane's client goes offline for five seconds and comes back; the others do not notice."""
-    server = world.start_slow()
+    # A stream without a reader soon stands still: the rest of its credit, and nothing beyond it.
+    server = world.start_slow("slow", MILLRACE_STREAMS_DETACHED_TOKENS="0")
     with contextlib.ExitStack() as stack:
         # A profile for each: a browser opens six connections to a server.
         clients = [stack.enter_context(world.page(server)) for _ in range(CLIENTS)]

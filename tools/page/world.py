@@ -89,14 +89,14 @@ class World:
         self.servers.append(Server(self.binary, place, HF_ENDPOINT=hub.url))
         return self.servers[-1]
 
-    def start_slow(self):
-        """A server whose model needs a while for each token, as real ones do."""
-        model, place = self.folder / "slow.gguf", self.folder / "slow"
+    def start_slow(self, name, *arguments, **variables):
+        """A server whose model needs a while for each token, as real ones do, with a small credit window."""
+        model, place = self.folder / "slow.gguf", self.folder / name
         place.mkdir()
-        subprocess.run([self.binary, "synth", str(model), *SLOW_SHAPE, "--train-context", "4096"], check=True, stdout=subprocess.DEVNULL)
-        # A stream without a reader soon stands still: the rest of its credit, and nothing beyond it.
-        limits = {"MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS": "16", "MILLRACE_STREAMS_DETACHED_TOKENS": "0"}
-        self.servers.append(Server(self.binary, place, model=model, **limits))
+        if not model.exists():
+            subprocess.run([self.binary, "synth", str(model), *SLOW_SHAPE, "--train-context", "4096"], check=True, stdout=subprocess.DEVNULL)
+        window = {"MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS": "16"}
+        self.servers.append(Server(self.binary, place, *arguments, model=model, **window, **variables))
         return self.servers[-1]
 
     @contextlib.contextmanager
