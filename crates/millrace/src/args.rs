@@ -313,7 +313,8 @@ impl ModelArgs {
 
     /// Settings for a model that runs on the terminal, where the log keeps quiet unless asked.
     pub(crate) fn settings(&self, path: Option<&PathBuf>) -> Result<Config, ConfigError> {
-        let mut config = self.layers().flag("model.path", path).finish()?;
+        let layers = self.layers().flag("model.path", path);
+        let mut config = layers.finish_without_server()?;
         if config.origins["log.filter"] == Origin::Default {
             config.settings.log.filter = "warn".to_owned();
         }

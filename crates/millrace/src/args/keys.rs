@@ -69,6 +69,7 @@ impl KeysArgs {
         };
         let layers = model.layers().flag("keys.file", self.file.as_ref());
         let none = || ConfigError(vec!["keys.file: not set; give --file FILE".to_owned()]);
-        layers.finish()?.settings.keys.file.ok_or_else(none)
+        let config = layers.finish_without_server()?;
+        config.settings.keys.file.ok_or_else(none)
     }
 }

@@ -11,6 +11,12 @@ impl Secret {
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
+
+    /// The first of several texts, separated by commas: the variable of a server's keys is also that of a client's key.
+    pub(crate) fn first(&self) -> Self {
+        let (first, _) = self.0.split_once(',').unwrap_or((&self.0, ""));
+        Self(first.trim().to_owned())
+    }
 }
 
 impl From<String> for Secret {

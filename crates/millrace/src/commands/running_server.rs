@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use ureq::http::{Response, StatusCode};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Body};
 
 /// Bytes of a response.
@@ -84,8 +85,9 @@ impl RunningServer {
     /// The settings are invalid.
     pub(super) fn new(args: &ServerArgs) -> Result<Self, Failure> {
         let config = args.library.settings()?;
+        let settings = &config.settings;
         let url = match &args.url {
-            None => url_of_settings(&config.settings),
+            None => url_of_settings(settings),
             Some(url) if url.contains("://") => url.trim_end_matches('/').to_owned(),
             // The syntax of `--bind`; other text has a host name for the resolver.
             Some(authority) => match bind::parse(authority) {
@@ -97,10 +99,11 @@ impl RunningServer {
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_connect(Some(SILENCE))
-            .timeout_recv_response(Some(SILENCE));
+            .timeout_recv_response(Some(SILENCE))
+            .tls_config(tls(args.url.is_none() && own_host(settings).is_loopback()));
         Ok(Self {
             url,
-            api_key: args.api_key.clone(),
+            api_key: args.api_key.as_ref().map(Secret::first),
             agent: agent.build().into(),
         })
     }
@@ -202,14 +205,24 @@ impl RunningServer {
     }
 }
 
-/// URL of a server with these settings, from this machine.
+/// How a server's certificate is verified. That of this machine's own server is not, over loopback: it is for the server's
+/// public name, and nobody else listens there.
+fn tls(is_own: bool) -> TlsConfig {
+    TlsConfig::builder().disable_verification(is_own).build()
+}
+
+/// URL of a server with these settings, from this machine, with the prefix of its paths.
 fn url_of_settings(settings: &Settings) -> String {
-    let bind = settings.server.bind;
-    let host = match bind.ip() {
+    let address = SocketAddr::new(own_host(settings), settings.server.bind.port());
+    let (scheme, prefix) = (settings.listener.scheme(), &settings.server.api_prefix);
+    format!("{scheme}://{address}{prefix}")
+}
+
+/// Where this machine reaches a server with these settings.
+fn own_host(settings: &Settings) -> IpAddr {
+    match settings.server.bind.ip() {
         IpAddr::V4(host) if host.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(host) if host.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         host => host,
-    };
-    let scheme = settings.listener.scheme();
-    format!("{scheme}://{}", SocketAddr::new(host, bind.port()))
+    }
 }

@@ -40,8 +40,9 @@ impl Changes {
             }
         }
         let settings = serde_json::from_value(Value::Object(after)).map_err(|e| e.to_string())?;
-        let problems = check::problems(&settings, has_keys(old));
-        if let Some((key, why)) = problems.first() {
+        let of_server = check::server_problems(&settings, has_keys(old));
+        let mut problems = check::problems(&settings).into_iter().chain(of_server);
+        if let Some((key, why)) = problems.next() {
             return Err(format!("{key}: {why} (until a restart)"));
         }
         let config = Config { settings, ..new };

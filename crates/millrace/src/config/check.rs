@@ -11,14 +11,20 @@ const API_PREFIX_BYTES_MAX: usize = 128;
 /// A key and the problem of the value.
 type Problem = (&'static str, String);
 
-/// All problems of the settings; `keyed`: the server requires API keys.
-pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
+/// Problems of the settings that every command uses: bounds, the engine, models.
+pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
     let mut found = out_of_bounds(&tree::of(settings));
     found.extend(step_tokens(settings));
     found.extend(min_streams(settings));
     found.extend(draft_model(settings));
     found.extend(adapters::problem(settings));
     found.extend(named_models::problem(settings));
+    found
+}
+
+/// Problems that prevent only a server: who reaches it, and whom it reaches. `keyed`: the server requires API keys.
+pub(super) fn server_problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
+    let mut found = Vec::new();
     found.extend(check_origins(settings));
     found.extend(check_api_prefix(settings));
     found.extend(listener::problem(settings));

@@ -42,6 +42,8 @@ pub(crate) struct Layers {
     webhook_secrets: SecretTexts,
     otlp_headers: OtlpHeaders,
     problems: Vec<String>,
+    /// Problems that prevent only a server.
+    server_problems: Vec<String>,
 }
 
 /// One value of one layer.
@@ -61,6 +63,7 @@ impl Layers {
             otlp_headers: OtlpHeaders::default(),
             webhook_secrets: SecretTexts::default(),
             problems: Vec::new(),
+            server_problems: Vec::new(),
         }
     }
 
@@ -80,13 +83,13 @@ impl Layers {
             if name == api_keys::VARIABLE {
                 match api_keys::parse(&text) {
                     Ok(keys) => self.api_keys = keys,
-                    Err(why) => self.problems.push(why),
+                    Err(why) => self.server_problems.push(why),
                 }
             }
             if name == webhooks::VARIABLE {
                 match SecretTexts::parse(&text) {
                     Ok(secrets) => self.webhook_secrets = secrets,
-                    Err(why) => self.problems.push(why),
+                    Err(why) => self.server_problems.push(why),
                 }
             }
             if name == otlp::VARIABLE {
@@ -140,47 +143,78 @@ impl Layers {
     pub(crate) fn api_keys(mut self, keys: &[String]) -> Self {
         match api_keys::of_flag(keys) {
             Ok(keys) => self.api_keys.extend(keys),
-            Err(why) => self.problems.push(why),
+            Err(why) => self.server_problems.push(why),
         }
         self
     }
 
-    /// Reads and checks the settings; all problems at once.
+    /// Reads and checks the settings of a server; all problems at once.
+    ///
+    /// # Errors
+    /// Unknown keys, wrong types, values out of bounds and contradictions, each with key and origin.
+    pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
+        let config = self.read();
+        if let Ok(config) = &config {
+            let settings = &config.settings;
+            let keyed = settings.keys.file.is_some() || !config.api_keys.is_empty();
+            let otlp = otlp::problem(settings, &config.otlp_headers);
+            let found = check::server_problems(settings, keyed);
+            self.report(&config.origins, found.into_iter().chain(otlp));
+        }
+        self.problems.append(&mut self.server_problems);
+        self.unless_problems(config)
+    }
+
+    /// Reads and checks the settings of a command that is no server: an address without API keys, for instance, prevents
+    /// neither an answer on the terminal nor a look at a running server.
     ///
     /// # Errors
     /// Unknown keys, wrong types and values out of bounds, each with key and origin.
-    pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
+    pub(crate) fn finish_without_server(mut self) -> Result<Config, ConfigError> {
+        let config = self.read();
+        self.unless_problems(config)
+    }
+
+    /// The settings, checked as far as all commands use them. What was found is in `problems`; `Err`: the settings
+    /// have no types.
+    fn read(&mut self) -> Result<Config, String> {
         self.lay_preset();
         let (tree, origins) = self.merged();
-        let settings = match serde_path_to_error::deserialize::<_, Settings>(Value::Object(tree)) {
-            Ok(settings) => settings,
-            Err(why) => {
-                let key = why.path().to_string();
-                let origin = origins
-                    .get(&key)
-                    .map(|o| format!(" ({o})"))
-                    .unwrap_or_default();
-                self.problems
-                    .push(format!("{key}{origin}: {}", why.inner()));
-                return Err(ConfigError(self.problems));
-            }
-        };
-        let keyed = settings.keys.file.is_some() || !self.api_keys.is_empty();
-        let otlp = otlp::problem(&settings, &self.otlp_headers);
-        for (key, why) in check::problems(&settings, keyed).into_iter().chain(otlp) {
+        let read = serde_path_to_error::deserialize::<_, Settings>(Value::Object(tree));
+        let settings = read.map_err(|why| {
+            let key = why.path().to_string();
+            let origin = origins.get(&key).map(|o| format!(" ({o})"));
+            format!("{key}{}: {}", origin.unwrap_or_default(), why.inner())
+        })?;
+        self.report(&origins, check::problems(&settings).into_iter());
+        Ok(Config {
+            settings,
+            origins,
+            api_keys: std::mem::take(&mut self.api_keys),
+            otlp_headers: std::mem::take(&mut self.otlp_headers),
+            webhook_secrets: std::mem::take(&mut self.webhook_secrets),
+        })
+    }
+
+    fn report(
+        &mut self,
+        origins: &BTreeMap<String, Origin>,
+        found: impl Iterator<Item = (&'static str, String)>,
+    ) {
+        self.problems.extend(found.map(|(key, why)| {
             let origin = origins.get(key).unwrap_or(&Origin::Default);
-            self.problems.push(format!("{key} ({origin}): {why}"));
-        }
-        if self.problems.is_empty() {
-            Ok(Config {
-                settings,
-                origins,
-                api_keys: self.api_keys,
-                otlp_headers: self.otlp_headers,
-                webhook_secrets: self.webhook_secrets,
-            })
-        } else {
-            Err(ConfigError(self.problems))
+            format!("{key} ({origin}): {why}")
+        }));
+    }
+
+    fn unless_problems(mut self, config: Result<Config, String>) -> Result<Config, ConfigError> {
+        match config {
+            Ok(config) if self.problems.is_empty() => Ok(config),
+            Ok(_) => Err(ConfigError(self.problems)),
+            Err(why) => {
+                self.problems.push(why);
+                Err(ConfigError(self.problems))
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! TLS and Unix sockets, as clients see them.
 
-use crate::support::{Folder, Serving, millrace, stdout};
+use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -125,6 +125,28 @@ fn certificate_is_read_again_on_sighup() {
     rig.serving.signal("HUP");
     wait_until("it is refused", || log().contains("no private key in PEM"));
     assert!(rig.ask(&client(&second)).is_ok(), "the last good one stays");
+    assert!(rig.serving.terminate().success());
+}
+
+#[test]
+fn health_verifies_certificates_of_others_only() {
+    let (rig, _) = Rig::start("tls-health");
+    let port = rig.url.rsplit(':').next().unwrap();
+    let path = |name: &str| rig.folder.0.join(name).display().to_string();
+    let (bind, cert, key) = (format!("0.0.0.0:{port}"), path("cert.pem"), path("key.pem"));
+    let own = [
+        ("MILLRACE_SERVER_BIND", bind.as_str()),
+        ("MILLRACE_LISTENER_TLS_CERT", &cert),
+        ("MILLRACE_LISTENER_TLS_KEY", &key),
+    ];
+    let healthy = stdout(&millrace_with(&["health"], &own));
+    assert_eq!(healthy, format!("https://127.0.0.1:{port}: ready\n"));
+    let other = millrace_with(&["health", "--url", &rig.url], &own);
+    let said = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(
+        !other.status.success() && said.contains("certificate"),
+        "{said}"
+    );
     assert!(rig.serving.terminate().success());
 }
 

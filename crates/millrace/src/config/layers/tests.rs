@@ -2,6 +2,10 @@ use super::*;
 use std::io::Write;
 
 fn laid(file: &str, vars: &[(&str, &str)], context: Option<usize>) -> Result<Config, ConfigError> {
+    layers(file, vars, context).finish()
+}
+
+fn layers(file: &str, vars: &[(&str, &str)], context: Option<usize>) -> Layers {
     let dir = std::env::temp_dir();
     let path = dir.join(format!(
         "millrace-config-{}-{:p}.yaml",
@@ -11,13 +15,12 @@ fn laid(file: &str, vars: &[(&str, &str)], context: Option<usize>) -> Result<Con
     let mut handle = std::fs::File::create(&path).unwrap();
     handle.write_all(file.as_bytes()).unwrap();
     let vars = vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-    let outcome = Layers::defaults()
+    let layers = Layers::defaults()
         .file(&path)
         .environment(vars)
-        .flag("model.context", context.as_ref())
-        .finish();
+        .flag("model.context", context.as_ref());
     std::fs::remove_file(&path).unwrap();
-    outcome
+    layers
 }
 
 #[test]
@@ -130,6 +133,29 @@ fn public_address_with_keys_is_accepted() {
         error.contains("MILLRACE_API_KEYS") && !error.contains("sesame"),
         "{error}"
     );
+}
+
+#[test]
+fn problem_of_a_server_prevents_no_other_command() {
+    let rows: [(&str, &[(&str, &str)]); 8] = [
+        ("server: {bind: '0.0.0.0:80'}", &[]),
+        ("server: {api_prefix: 'llm/'}", &[]),
+        ("server: {origins: ['a.example']}", &[]),
+        ("listener: {tls_cert: chain.pem}", &[]),
+        ("cluster: {name: 'a b'}", &[]),
+        ("upstream: {model: chat}", &[]),
+        ("webhooks: {allowed_hosts: ['a b']}", &[]),
+        ("", &[("MILLRACE_API_KEYS", "me=sesame")]),
+    ];
+    for (file, vars) in rows {
+        assert!(laid(file, vars, None).is_err(), "a server: {file}");
+        let config = layers(file, vars, None).finish_without_server();
+        assert!(config.is_ok(), "{file}: {config:?}");
+    }
+    for file in ["model: {context: many}", "engine: {sequences_max: 0}"] {
+        let config = layers(file, &[], None).finish_without_server();
+        assert!(config.is_err(), "{file}");
+    }
 }
 
 #[test]

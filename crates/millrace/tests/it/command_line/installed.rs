@@ -1,8 +1,9 @@
 //! What a package has beside the binary, and what an operator runs first: completions, manual pages, `health`, `doctor`.
 
 use super::refusal;
-use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
+use crate::support::{Folder, Serving, millrace, millrace_with, stdout, synth};
 use std::net::TcpListener;
+use std::process::Stdio;
 
 #[test]
 fn completions_know_the_commands() {
@@ -61,6 +62,60 @@ fn health_is_an_exit_status() {
     assert!(serving.terminate().success());
     let said = refusal(&millrace(&["health", "--url", &url]));
     assert!(said.contains("no server answers at"), "{said}");
+}
+
+/// Variables of a container image, where only the server has keys.
+const IMAGE: [(&str, &str); 2] = [
+    ("MILLRACE_SERVER_BIND", "0.0.0.0:0"),
+    ("MILLRACE_SERVER_HOSTS", "chat.example.com"),
+];
+
+#[test]
+fn commands_in_an_image_need_no_key() {
+    let folder = Folder::new("image");
+    let model = synth(&folder);
+    let commands: [&[&str]; 5] = [
+        &["run", "Hello", "-n", "2"],
+        &["run", &model, "Hello", "-n", "2"],
+        &["show", &model],
+        &["list"],
+        &["rm", "absent"],
+    ];
+    for args in commands {
+        let output = millrace_with(args, &IMAGE);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains("server.bind"), "{args:?}: {said}");
+        assert_eq!(output.status.success(), args[0] != "rm", "{args:?}: {said}");
+    }
+    let said = refusal(&millrace_with(&["serve"], &IMAGE));
+    assert!(said.contains("server.bind"), "the server needs one: {said}");
+    let key = "0123456789abcdef";
+    let keyed = [IMAGE[0], IMAGE[1], ("MILLRACE_API_KEY", key)];
+    let serving = Serving::start_with(&["serve"], &keyed, Stdio::null());
+    let port = serving.url().rsplit(':').next().unwrap().to_owned();
+    let bind = format!("0.0.0.0:{port}");
+    let there = [("MILLRACE_SERVER_BIND", bind.as_str())];
+    let healthy = stdout(&millrace_with(&["health"], &there));
+    assert_eq!(healthy, format!("http://127.0.0.1:{port}: ready\n"));
+    let said = refusal(&millrace_with(&["ps"], &there));
+    assert!(said.contains("requires an API key"), "{said}");
+    let keys = format!("{key},fedcba9876543210");
+    let there = [there[0], ("MILLRACE_API_KEY", &keys)];
+    stdout(&millrace_with(&["ps"], &there));
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn health_finds_a_server_with_a_prefix() {
+    let prefix = ("MILLRACE_SERVER_API_PREFIX", "/llm");
+    let serving = Serving::start_with(&["serve", "--port", "0"], &[prefix], Stdio::null());
+    let url = serving.url();
+    let address = url.trim_start_matches("http://").trim_end_matches("/llm");
+    let bind = ("MILLRACE_SERVER_BIND", address);
+    let healthy = stdout(&millrace_with(&["health"], &[prefix, bind]));
+    assert_eq!(healthy, format!("http://{address}/llm: ready\n"));
+    refusal(&millrace_with(&["health"], &[bind]));
+    assert!(serving.terminate().success());
 }
 
 #[test]

@@ -63,6 +63,36 @@ fn serve_is_the_default_command() {
 }
 
 #[test]
+fn page_has_a_line_of_its_own() {
+    let rows: [(&[(&str, &str)], &str); 3] = [
+        (&[], "/"),
+        (&[("MILLRACE_SERVER_API_PREFIX", "/llm")], "/llm/"),
+        (&[("MILLRACE_SERVER_PAGE", "false")], ""),
+    ];
+    for (vars, path) in rows {
+        let mut serving = Serving::early(&["serve", "--port", "0"], vars, Stdio::null());
+        let url = serving.url();
+        let ready = serving.line();
+        assert!(
+            ready.ends_with(&format!(" serves millrace-mini at {url}\n")),
+            "{ready}"
+        );
+        let (origin, _) = url.split_at(url.rfind(':').unwrap() + 1);
+        serving.signal("TERM");
+        let line = serving.line();
+        match path {
+            "" => assert_eq!(line, ""),
+            path => assert!(
+                line.starts_with(&format!("for a browser: {origin}"))
+                    && line.ends_with(&format!("{path}\n")),
+                "{line}"
+            ),
+        }
+        assert!(serving.left().success());
+    }
+}
+
+#[test]
 fn key_from_the_command_line_is_required() {
     let key = "0123456789abcdef";
     let ask = r#"{"prompt":"A","max_tokens":2}"#;
