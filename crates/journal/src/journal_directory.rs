@@ -1,25 +1,15 @@
 //! The journal's files in a directory of the operating system.
 
 use crate::file_system::{FileSystem, JournalFile};
+use crate::private_files::{self, writing_options};
 use crate::reserve::RESERVE_NAME;
 use crate::segment_name::SegmentName;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
-
-/// Prompts and answers are private to the owner of the files.
-const FILE_MODE: u32 = 0o600;
-const DIRECTORY_MODE: u32 = 0o700;
 
 /// The file that the process which uses the journal has locked.
 const LOCK_NAME: &str = "lock";
-
-fn writing_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(FILE_MODE);
-    options
-}
 
 /// Directory entries that are examined.
 const FILES_MAX: usize = 65_536;
@@ -31,7 +21,7 @@ pub const REPLICATED_NAME: &str = "replicated";
 /// File with the name and the id of the cluster that the owner of the directory belongs to.
 pub const CLUSTER_NAME: &str = "cluster";
 
-/// A directory with mode 0700 and files with mode 0600.
+/// A directory with mode 0700 and files with mode 0600; on Windows with the permissions of the directory above.
 #[derive(Clone, Debug)]
 pub struct JournalDirectory {
     path: PathBuf,
@@ -105,12 +95,9 @@ impl FileSystem for JournalDirectory {
 
     fn lock_journal(&self) -> io::Result<File> {
         self.check_writable()?;
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIRECTORY_MODE)
-            .create(&self.path)?;
+        private_files::create_directory(&self.path)?;
         self.check_contents()?;
-        fs::set_permissions(&self.path, Permissions::from_mode(DIRECTORY_MODE))?;
+        private_files::make_private(&self.path)?;
         let file = self.open(LOCK_NAME, writing_options().create(true).truncate(false))?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
@@ -152,7 +139,7 @@ impl FileSystem for JournalDirectory {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        private_files::sync_directory(&self.path)
     }
 
     fn location(&self) -> String {
@@ -162,11 +149,11 @@ impl FileSystem for JournalDirectory {
 
 impl JournalFile for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(self, buffer, offset)
+        private_files::read_at(self, buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        FileExt::write_at(self, bytes, offset)
+        private_files::write_at(self, bytes, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {

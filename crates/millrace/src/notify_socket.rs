@@ -4,10 +4,7 @@
 //! while its engines make progress, so an engine that is stuck in a step is replaced; streams with a journal go on.
 
 use crate::library::{EngineProgress, Library};
-use std::io;
-#[cfg(target_os = "linux")]
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use datagrams::Datagrams;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +12,66 @@ use std::time::Duration;
 const LOOKS: u32 = 4;
 
 /// The socket of the service manager that started this process.
-pub(crate) struct NotifySocket {
-    socket: UnixDatagram,
-    address: SocketAddr,
+pub(crate) struct NotifySocket(Datagrams);
+
+#[cfg(unix)]
+mod datagrams {
+    use std::io;
+    #[cfg(target_os = "linux")]
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+    /// A socket of datagrams, and where they go.
+    pub(super) struct Datagrams {
+        socket: UnixDatagram,
+        address: SocketAddr,
+    }
+
+    impl Datagrams {
+        /// Datagrams to a path, or to an abstract name after `@`.
+        pub(super) fn to(path: &str) -> io::Result<Self> {
+            let address = match path.strip_prefix('@') {
+                Some(name) => abstract_address(name)?,
+                None => SocketAddr::from_pathname(path)?,
+            };
+            let socket = UnixDatagram::unbound()?;
+            socket.set_nonblocking(true)?;
+            Ok(Self { socket, address })
+        }
+
+        pub(super) fn send(&self, message: &str) -> io::Result<()> {
+            let sent = self.socket.send_to_addr(message.as_bytes(), &self.address);
+            sent.map(drop)
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn abstract_address(name: &str) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name(name)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn abstract_address(_: &str) -> io::Result<SocketAddr> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(not(unix))]
+mod datagrams {
+    use std::io;
+
+    /// Nothing: no service manager of this system has such a socket.
+    pub(super) enum Datagrams {}
+
+    impl Datagrams {
+        pub(super) fn to(_: &str) -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(super) fn send(&self, _: &str) -> io::Result<()> {
+            match *self {}
+        }
+    }
 }
 
 impl NotifySocket {
@@ -27,23 +81,13 @@ impl NotifySocket {
         if path.is_empty() {
             return None;
         }
-        match Self::connect(&path) {
-            Ok(manager) => Some(Arc::new(manager)),
+        match Datagrams::to(&path) {
+            Ok(manager) => Some(Arc::new(Self(manager))),
             Err(why) => {
                 tracing::warn!("NOTIFY_SOCKET {path}: {why}: the service manager is told nothing");
                 None
             }
         }
-    }
-
-    fn connect(path: &str) -> io::Result<Self> {
-        let address = match path.strip_prefix('@') {
-            Some(name) => abstract_address(name)?,
-            None => SocketAddr::from_pathname(path)?,
-        };
-        let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket, address })
     }
 
     /// Requests are accepted.
@@ -82,20 +126,10 @@ impl NotifySocket {
     }
 
     fn send(&self, message: &str) {
-        if let Err(why) = self.socket.send_to_addr(message.as_bytes(), &self.address) {
+        if let Err(why) = self.0.send(message) {
             tracing::warn!("the service manager was not told {message:?}: {why}");
         }
     }
-}
-
-#[cfg(target_os = "linux")]
-fn abstract_address(name: &str) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(name)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn abstract_address(_: &str) -> io::Result<SocketAddr> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The time of the watchdog, if it is for this process.
@@ -116,7 +150,9 @@ fn timeout_of(microseconds: Option<&str>, pid: Option<&str>, own: u32) -> Option
 
 #[cfg(test)]
 mod tests {
+    use super::datagrams::abstract_address;
     use super::*;
+    use std::os::unix::net::UnixDatagram;
     use testing::folder::Folder;
 
     #[test]
@@ -151,7 +187,7 @@ mod tests {
         let spelled = [path.display().to_string(), format!("@{name}")];
         for (socket, spelled) in sockets.into_iter().zip(spelled) {
             let socket = socket.unwrap();
-            NotifySocket::connect(&spelled).unwrap().ready("here");
+            NotifySocket(Datagrams::to(&spelled).unwrap()).ready("here");
             let mut bytes = [0; 64];
             let length = socket.recv(&mut bytes).unwrap();
             assert_eq!(&bytes[..length], b"READY=1\nSTATUS=here", "{spelled}");

@@ -7,7 +7,7 @@ use crate::connection::connection_limiter::{ConnectionLimiter, ConnectionPermit}
 use crate::connection::rejected_connection::reject_connection;
 use crate::connection::socket_options;
 use crate::connection::tls::{TlsSlot, accept_tls};
-use crate::connection::unix_listener::UnixSocket;
+use crate::connection::unix_listener::{UnixSocket, UnixStream};
 use axum::Router;
 use cluster::messages::Role;
 use futures_util::FutureExt;
@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

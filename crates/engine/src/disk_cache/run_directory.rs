@@ -4,19 +4,13 @@
 //! file is written under another name and then renamed, and never changed afterwards but for its time of modification.
 //! Nothing is synced: what a power loss tears fails the checksum, and costs a computation.
 
+use super::private_files::{self, writing_options};
 use super::run_prefix::{MAGIC, RunKey, RunPlace};
 use super::run_shape::{CHECKSUM_BYTES, RunShape};
-use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions, TryLockError};
+use std::fs::{self, DirEntry, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
-
-/// Prompts are private to the owner of the files.
-const FILE_MODE: u32 = 0o600;
-const DIRECTORY_MODE: u32 = 0o700;
-/// Whoever writes to the directory decides what prompts are read as.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// The file that the process which uses the directory has locked.
 const LOCK_NAME: &str = "lock";
@@ -71,14 +65,8 @@ impl RunDirectory {
         identity: RunKey,
         shape: RunShape,
     ) -> io::Result<(Self, Vec<FoundRun>)> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIRECTORY_MODE)
-            .create(&path)?;
-        if fs::metadata(&path)?.permissions().mode() & OTHERS_WRITE != 0 {
-            return Err(io::Error::other("other users may write to the directory"));
-        }
-        let lock = options()
+        private_files::create_directory(&path)?;
+        let lock = writing_options()
             .create(true)
             .truncate(false)
             .open(path.join(LOCK_NAME))?;
@@ -138,7 +126,7 @@ impl RunDirectory {
         if !fs::symlink_metadata(&path)?.is_file() {
             return Err(RunReadError::Damaged);
         }
-        let mut file = options().open(path)?;
+        let mut file = writing_options().open(path)?;
         let (expected, mut checksum) = (place.head(), [0; CHECKSUM_BYTES]);
         let mut head = vec![0; expected.len()];
         file.read_exact(&mut head)?;
@@ -148,7 +136,7 @@ impl RunDirectory {
             return Err(RunReadError::Damaged);
         }
         // The first bytes once more: the system notes the time of the use. An error costs the place among the others.
-        let _ = file.write_at(&MAGIC, 0);
+        let _ = private_files::write_at(&file, &MAGIC, 0);
         Ok(())
     }
 
@@ -177,7 +165,7 @@ impl RunDirectory {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = options().create_new(true).open(partial)?;
+        let mut file = writing_options().create_new(true).open(partial)?;
         let head = place.head();
         file.write_all(&head)?;
         file.write_all(pages)?;
@@ -194,12 +182,6 @@ impl RunDirectory {
         self.path
             .join(format!("{identity:032x}-{run:08x}-{key:032x}{suffix}"))
     }
-}
-
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(FILE_MODE);
-    options
 }
 
 /// Identity, number and key in a name without its suffix.

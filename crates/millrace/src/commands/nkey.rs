@@ -4,10 +4,9 @@
 //! (`cluster.nkey_file`).
 
 use crate::failure::Failure;
+use crate::private_file;
 use nkeys::KeyPair;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Writes a new seed to a file that does not exist yet, readable by the owner only, and prints the public half.
@@ -22,12 +21,7 @@ pub(crate) fn create_nkey(path: &Path) -> Result<(), Failure> {
 }
 
 fn write_seed(path: &Path, seed: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = private_file::create(path)?;
     writeln!(file, "{seed}")?;
     file.sync_all()
 }

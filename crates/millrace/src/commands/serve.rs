@@ -11,13 +11,13 @@ use crate::library::Library;
 use crate::model_lookup::find_model;
 use crate::notify_socket::NotifySocket;
 use crate::reload::{Reload, Reloading};
+use crate::signals::ServerSignals;
 use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
 use journal::{JournalDirectory, LockedJournal};
 use server::{Loading, Server, StartingJournal, TlsCertificate};
 use std::io::Write;
 use std::sync::Arc;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Serves until SIGINT or SIGTERM, then lets running streams finish. SIGHUP reads the settings and the key file again.
@@ -76,6 +76,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             library,
             name: &name,
             scheme: settings.listener.scheme(),
+            prefix: &settings.server.api_prefix,
+            has_page: settings.server.page && settings.cluster.role != ClusterRole::Engine,
             reloading: &reloading,
             cluster,
             upstreams,
@@ -128,6 +130,9 @@ struct ServedProcess<'a> {
     library: Arc<Library>,
     name: &'a str,
     scheme: &'static str,
+    /// The prefix of all paths, or ''.
+    prefix: &'a str,
+    has_page: bool,
     reloading: &'a Reloading,
     cluster: Option<JoinedCluster>,
     upstreams: Option<UsedUpstreams>,
@@ -136,8 +141,10 @@ struct ServedProcess<'a> {
 impl ServedProcess<'_> {
     /// Runs the server from bind to the end of the last connection.
     async fn run(self, server: Server, loading: Loading) -> Result<(), Failure> {
-        let mut signals = Signals::new()?;
-        let url = format!("{}://{}", self.scheme, server.local_addr());
+        let mut signals = ServerSignals::new()?;
+        let reload = || self.reloading.order();
+        let (scheme, prefix) = (self.scheme, self.prefix);
+        let url = format!("{scheme}://{}{prefix}", server.local_addr());
         print_line(&format!("millrace listens at {url}"))?;
         let manager = NotifySocket::from_env();
         let loads = spawn_load(Arc::clone(&self.library), loading)?;
@@ -147,17 +154,17 @@ impl ServedProcess<'_> {
                 // A failed load is reported even if a signal arrives at the same time.
                 biased;
                 loaded = loads => {
-                    outcome = report_ready(loaded, self.name, &url);
+                    outcome = report_ready(loaded, self.name, &url, self.has_page);
                     outcome.is_ok()
                 }
-                () = signals.stop(self.reloading) => false,
+                () = signals.stop(reload) => false,
             };
             if is_ready {
                 if let Some(manager) = &manager {
                     manager.ready(&format!("serves {} at {url}", self.name));
                     manager.start_watchdog(&self.library);
                 }
-                signals.stop(self.reloading).await;
+                signals.stop(reload).await;
             }
             if let Some(manager) = &manager {
                 manager.stopping();
@@ -221,44 +228,21 @@ fn report_ready(
     loaded: Result<Result<(), Failure>, oneshot::error::RecvError>,
     name: &str,
     url: &str,
+    has_page: bool,
 ) -> Result<(), Failure> {
     loaded.map_err(|_| Failure::bug("the thread that loads the model panicked"))??;
-    if let Err(why) = print_line(&format!("millrace serves {name} at {url}")) {
+    let page = match has_page {
+        true => format!("\nfor a browser: {url}/"),
+        false => String::new(),
+    };
+    if let Err(why) = print_line(&format!("millrace serves {name} at {url}{page}")) {
         tracing::warn!("cannot write to standard output: {why}");
     }
     Ok(())
 }
 
-/// Signals to a running server.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Resolves at SIGINT or SIGTERM. Orders a reload at every SIGHUP until then.
-    async fn stop(&mut self, reloading: &Reloading) {
-        loop {
-            tokio::select! {
-                _ = self.interrupt.recv() => return,
-                _ = self.terminate.recv() => return,
-                _ = self.hangup.recv() => reloading.order(),
-            }
-        }
-    }
-}
-
 /// Prints a line on standard output. Scripts read two lines: the first has the port, the second means that requests are
-/// accepted.
+/// accepted. A third one, for people, says where the page is.
 fn print_line(line: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;

@@ -5,10 +5,10 @@
 //! before the answer has ended exits the program. [`WhenIdle`] defines the effect of a signal between answers.
 
 use crate::failure::Failure;
+use crate::signals::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, Thread};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const IDLE: u8 = 0;
 const ANSWERING: u8 = 1;
@@ -43,7 +43,7 @@ impl Interrupts {
             .enable_io()
             .build()?;
         let context = runtime.enter();
-        let signals = signal(SignalKind::interrupt())?;
+        let signals = Interrupt::new()?;
         drop(context);
         let state = Arc::new(AtomicU8::new(IDLE));
         let (watched, reader) = (Arc::clone(&state), thread::current());
@@ -80,12 +80,12 @@ impl Drop for Answering<'_> {
     reason = "the process ends as without a handler: at once, from any thread"
 )]
 async fn watch_signals(
-    mut signals: Signal,
+    mut signals: Interrupt,
     state: &AtomicU8,
     reader: &Thread,
     when_idle: WhenIdle,
 ) {
-    while signals.recv().await.is_some() {
+    while signals.next().await.is_some() {
         let (from, to) = (ANSWERING, INTERRUPTED);
         match state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => reader.unpark(),

@@ -1,9 +1,9 @@
 //! Atomic changes of a key file, one at a time.
 
 use super::KeyFile;
-use std::fs::{File, OpenOptions};
+use crate::private_file;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// A change in progress. The new file is beside the old one under a name that only one process can create, which makes
@@ -25,18 +25,13 @@ impl Edit {
         let mut beside = path.clone().into_os_string();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        let new = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)
-            .map_err(|why| match why.kind() {
-                ErrorKind::AlreadyExists => format!(
-                    "{}: another process is changing the keys (if it was interrupted, remove this file)",
-                    beside.display()
-                ),
-                _ => format!("{}: {why}", beside.display()),
-            })?;
+        let new = private_file::create(&beside).map_err(|why| match why.kind() {
+            ErrorKind::AlreadyExists => format!(
+                "{}: another process is changing the keys (if it was interrupted, remove this file)",
+                beside.display()
+            ),
+            _ => format!("{}: {why}", beside.display()),
+        })?;
         // From here on the drop removes the new file.
         let mut edit = Self {
             path,
@@ -62,11 +57,7 @@ impl Edit {
 
     fn replace_file(&mut self, yaml: &str) -> std::io::Result<()> {
         if let Ok(old) = std::fs::metadata(&self.path) {
-            // The server may run as another user than the one that edits keys.
-            let new = self.new.metadata()?;
-            if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-                fchown(&self.new, Some(old.uid()), Some(old.gid()))?;
-            }
+            private_file::keep_owner(&old, &self.new)?;
         }
         self.new.write_all(yaml.as_bytes())?;
         self.new.sync_all()?;
@@ -76,7 +67,7 @@ impl Edit {
         // The name is free for the next edit, whose file this drop must not remove.
         self.beside = None;
         let folder = self.path.parent().filter(|f| !f.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        private_file::sync_folder(folder.unwrap_or(Path::new(".")))
     }
 }
 

@@ -11,6 +11,7 @@
 //! stays with those who have mapped it.
 
 use super::key::ENDING;
+use crate::private_file;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -142,7 +143,7 @@ impl CacheDirectory {
 
     /// Syncs the names of the files.
     pub(super) fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        private_file::sync_folder(&self.path)
     }
 
     fn remove(&self, file: &CachedFile) {

@@ -1,11 +1,12 @@
 //! The socket of a client: TCP, TLS over TCP, or a Unix socket.
 
+use super::unix_listener::UnixStream;
 use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 /// The socket of a client.

@@ -1,9 +1,15 @@
-//! A Unix socket beside the TCP address.
+//! A Unix socket beside the TCP address. On Windows there is none: the types are those of TCP, and no socket is opened.
 
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
+use std::io;
 use std::path::{Path, PathBuf};
+#[cfg(not(unix))]
+use tokio::net::TcpListener as UnixListener;
+#[cfg(not(unix))]
+pub(crate) use tokio::net::TcpStream as UnixStream;
+#[cfg(unix)]
 use tokio::net::UnixListener;
+#[cfg(unix)]
+pub(crate) use tokio::net::UnixStream;
 
 /// A listening Unix socket, whose file is removed when dropped.
 #[derive(Debug)]
@@ -22,6 +28,7 @@ impl UnixSocket {
     ///
     /// # Errors
     /// Another server listens there, another file is there, or the socket cannot be made.
+    #[cfg(unix)]
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         if is_left_over(path)? {
             std::fs::remove_file(path)?;
@@ -31,6 +38,15 @@ impl UnixSocket {
             _file: SocketFile(path.to_owned()),
             listener,
         })
+    }
+
+    /// Opens nothing.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(unix))]
+    pub(crate) fn open(_: &Path) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -42,7 +58,10 @@ impl Drop for SocketFile {
 }
 
 /// Whether the path is a socket on which nobody listens.
+#[cfg(unix)]
 fn is_left_over(path: &Path) -> io::Result<bool> {
+    use io::ErrorKind;
+    use std::os::unix::fs::FileTypeExt;
     let is_socket = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type().is_socket(),
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(false),

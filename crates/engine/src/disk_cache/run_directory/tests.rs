@@ -2,6 +2,7 @@ use super::*;
 use crate::disk_cache::run_prefix::RunPrefix;
 use crate::disk_cache::run_shape::HEAD_BYTES;
 use crate::prefix_index::PrefixRoot;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use testing::folder::Folder;
 
@@ -60,7 +61,7 @@ fn written_runs_are_found_and_read_by_the_next_process() {
         }
     }
     for path in files(&folder) {
-        let file = options().open(path).expect("a file");
+        let file = writing_options().open(path).expect("a file");
         file.set_modified(UNIX_EPOCH).expect("a time");
     }
     let (directory, found) = open(&folder, "a");
@@ -83,10 +84,10 @@ fn files_are_private_and_the_directory_is_used_once() {
         .write(&places("a", &TOKENS)[0], &PAGES)
         .expect("written");
     let mode = |path: &PathBuf| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
-    assert_eq!(mode(&folder.0.join("runs")), DIRECTORY_MODE);
+    assert_eq!(mode(&folder.0.join("runs")), 0o700);
     let runs = files(&folder);
     assert_eq!(runs.len(), 1);
-    assert_eq!(mode(&runs[0]), FILE_MODE);
+    assert_eq!(mode(&runs[0]), 0o600);
     let second = RunDirectory::open(folder.0.join("runs"), identity("a"), SHAPE);
     let error = second.err().expect("locked");
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
