@@ -1,7 +1,7 @@
 """WebSockets as bytes: frames, fragments, text, closing and opening handshakes, as RFC 6455 asks of a server.
 
-Run by `cargo xtask conformance`, which sets `TEST_API_BASE_URL`. Autobahn's test suite, which everyone else uses, needs Python 2 and
-a server that sends each message back; these cases are of the same kinds.
+Run by `cargo xtask conformance`, which sets `TEST_API_BASE_URL`. Autobahn's suite (`cargo xtask conformance autobahn`) needs a server that
+sends each message back; these cases are of the same kinds, at the endpoint itself.
 """
 
 import json

@@ -4,27 +4,29 @@
 //! and qemu. The root is made once (3 GB, two to three minutes) and seen by nothing else: mounts are in a name space of
 //! their own, and what is compiled goes to `target/arm`.
 
+use crate::debian_root::DebianRoot;
 use crate::shell::{self, Outcome, cargo, root};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A folder for the root in place of `target/arm-root`.
 const ROOT_VARIABLE: &str = "MILLRACE_ARM_ROOT";
 
-/// Where Debian's packages come from. A mirror may be a snapshot with an old release file.
-const MIRROR: &str = "http://deb.debian.org/debian";
-
-/// Packages that the root needs beside the base system.
-const PACKAGES: [&str; 8] = [
-    "rustc",
-    "cargo",
-    "libstd-rust-dev:arm64",
-    "gcc",
-    "libc6-dev",
-    "gcc-aarch64-linux-gnu",
-    "libc6-dev-arm64-cross",
-    "qemu-user",
-];
+/// The root: Debian sid, with packages for AArch64.
+const ROOT: DebianRoot = DebianRoot {
+    suite: "sid",
+    architectures: &["arm64"],
+    packages: &[
+        "rustc",
+        "cargo",
+        "libstd-rust-dev:arm64",
+        "gcc",
+        "libc6-dev",
+        "gcc-aarch64-linux-gnu",
+        "libc6-dev-arm64-cross",
+        "qemu-user",
+    ],
+};
 
 /// A test that starts its own program, which only qemu can run.
 const STARTS_ITSELF: &str = "forward_pass_does_not_allocate";
@@ -51,17 +53,24 @@ exec chroot "$ROOT" sh -c 'cd /millrace && exec "$@"' sh "$@"
 "#;
 
 /// Makes the root if it is missing, and runs the tests of `kernels`, with `--all` also those of `model` and `engine`, with
-/// `--short` those of [`SHORT`] alone. Further arguments are the test programs' own.
+/// `--short` those of [`SHORT`] alone; `--check`: compiles the whole binary's code instead, and runs nothing. Further
+/// arguments are the test programs' own.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (own, rest): (Vec<_>, Vec<_>) = args
         .iter()
-        .partition(|arg| ["--all", "--short"].contains(&arg.as_str()));
+        .partition(|arg| ["--all", "--short", "--check"].contains(&arg.as_str()));
     let has = |flag: &str| own.iter().any(|arg| *arg == flag);
     if let Err(why) = prepare() {
         println!("\n== SKIPPED, nothing was tested for AArch64: {why}");
         return Ok(());
     }
     shell::run(cargo().args(["fetch", "--locked", "--quiet"]))?;
+    if has("--check") {
+        let mut check = inside(&folder()?)?;
+        check.args(["cargo", "check", "--locked", "--offline", "--target", TARGET]);
+        check.args(["-p", "millrace", "--features", "otlp"]);
+        return shell::run(&mut check);
+    }
     let mut test = inside(&folder()?)?;
     test.args(["cargo", "test", "--locked", "--offline", "--quiet"])
         .args(["--target", TARGET, "-p", "kernels", "--lib"]);
@@ -77,7 +86,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 
 /// Makes the root if it is missing; an error says why there can be none.
 pub(crate) fn prepare() -> Outcome {
-    make(&folder()?)
+    ROOT.make(&folder()?)
 }
 
 /// The folder of the root.
@@ -138,62 +147,4 @@ fn registry() -> Result<PathBuf, String> {
         }
     };
     Ok(home.join("registry"))
-}
-
-/// Makes the root; an error says why there can be none.
-fn make(folder: &Path) -> Outcome {
-    let stamp = folder.join("millrace-packages.txt");
-    let wanted = PACKAGES.join("\n");
-    if !is_root() {
-        return Err("debootstrap, chroot and mounts need root".to_owned());
-    }
-    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
-        return Ok(());
-    }
-    if !starts("debootstrap") {
-        // Without a network there is no root either.
-        shell::run(Command::new("apt-get").args(["install", "-y", "-q", "debootstrap"]))?;
-    }
-    if !folder.join("etc/debian_version").exists() {
-        shell::run(
-            Command::new("debootstrap")
-                .args(["--variant=minbase", "sid"])
-                .arg(folder)
-                .arg(MIRROR)
-                .stdout(Stdio::null()),
-        )?;
-    }
-    let settings = folder.join("etc/apt/apt.conf.d/90millrace");
-    let text = "Acquire::Check-Valid-Until \"false\";\nAPT::Install-Recommends \"false\";\n";
-    std::fs::write(&settings, text).map_err(|e| format!("{}: {e}", settings.display()))?;
-    chroot(folder, &["dpkg", "--add-architecture", "arm64"])?;
-    chroot(folder, &["apt-get", "update", "-q"])?;
-    chroot(
-        folder,
-        &[&["apt-get", "install", "-y", "-q"], &PACKAGES[..]].concat(),
-    )?;
-    std::fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))
-}
-
-fn chroot(folder: &Path, command: &[&str]) -> Outcome {
-    shell::run(
-        Command::new("chroot")
-            .arg(folder)
-            .args(command)
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .stdout(Stdio::null()),
-    )
-}
-
-fn is_root() -> bool {
-    let user = shell::output(Command::new("id").arg("-u"));
-    user.is_ok_and(|user| user.trim_ascii() == b"0")
-}
-
-fn starts(program: &str) -> bool {
-    let mut probe = Command::new(program);
-    probe.arg("--version");
-    probe.stdout(Stdio::null()).stderr(Stdio::null());
-    probe.status().is_ok()
 }

@@ -1,6 +1,7 @@
 //! Other people's suites, unmodified, against the release binary: what they say is written to
 //! `docs/conformance.md`.
 
+use crate::autobahn;
 use crate::shell::{self, Outcome, cargo, node_modules, python, release_binary, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,17 +69,23 @@ const SCHEMAS_SUITE: &str = "jsonschemabench";
 const SCHEMAS_BENCH: &str = "schemas";
 /// Names a checkout of that suite.
 const SCHEMAS_CHECKOUT: &str = "MILLRACE_JSONSCHEMABENCH";
+/// Cases for WebSockets, from a root with Python 2.7.
+const AUTOBAHN_SUITE: &str = "autobahn";
 
 /// Runs the suites that are named, or all of them; only then is the table written anew. JSONSchemaBench, which needs
-/// a checkout, runs where it is named.
+/// a checkout, and Autobahn's, which needs a root of Debian, run where they are named, and have pages of their own.
 pub(crate) fn run(names: &[String]) -> Outcome {
-    if names.iter().any(|name| name == SCHEMAS_SUITE) {
-        if names.len() > 1 {
-            return Err(format!(
-                "`{SCHEMAS_SUITE}` runs alone, not with other suites"
-            ));
+    let own_page = [SCHEMAS_SUITE, AUTOBAHN_SUITE];
+    let alone = own_page
+        .into_iter()
+        .find(|suite| names.iter().any(|name| name == suite));
+    match alone {
+        Some(suite) if names.len() > 1 => {
+            return Err(format!("`{suite}` runs alone, not with other suites"));
         }
-        return schemas();
+        Some(SCHEMAS_SUITE) => return schemas(),
+        Some(_) => return autobahn::run(&place()?),
+        None => {}
     }
     let binary = release_binary()?;
     let place = place()?;
@@ -131,7 +138,7 @@ fn link(to: &Path, from: &Path) -> Outcome {
     if from.exists() {
         return Ok(());
     }
-    std::os::unix::fs::symlink(to, from).map_err(|e| format!("{}: {e}", from.display()))
+    shell::run(Command::new("ln").arg("-s").args([to, from]))
 }
 
 /// Those that take seconds.

@@ -7,17 +7,19 @@
 //! cargo xtask packages  installs what the suites below need (needs PyPI, npm, Debian)
 //! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies
 //! cargo xtask arm       the kernels' tests for AArch64 under qemu, in a root of Debian sid (needs root, Debian; minutes);
-//!                       --all: also those of model and engine
+//!                       --all: also those of model and engine; --check: the binary's code compiles
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
 //!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
 //! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures;
 //!                       --measure: its first paint, and the river's frames with a thousand lanes
-//! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package;
-//!                       --wheel: Python package (needs PyPI). Minutes
+//! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package
+//!                       (--install: and installs it into a new Debian, needs root, Debian); --wheel: Python package (needs
+//!                       PyPI); --folder: what an archive has. Minutes
 //! cargo xtask book      the documentation as a site (needs mdbook: `cargo install mdbook --locked`)
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes);
-//!                       `conformance jsonschemabench` writes docs/jsonschemabench.md (needs a checkout)
+//!                       `conformance jsonschemabench` writes docs/jsonschemabench.md (needs a checkout);
+//!                       `conformance autobahn` writes docs/autobahn.md (needs root, Debian, PyPI)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
 //!                       --hostile: 100 of them, which also cut, reset, storm and send malformed bytes
 //! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)
@@ -32,10 +34,12 @@
 )]
 
 mod arm;
+mod autobahn;
 mod book;
 mod clients;
 mod cluster;
 mod conformance;
+mod debian_root;
 mod differential;
 mod dist;
 mod docs;
