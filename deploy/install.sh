@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a release archive of Millrace for x86-64 Linux, after its checksum was compared.
+# Installs a release archive of Millrace for Linux on x86-64 or AArch64, after its checksum was compared.
 #
 #   MILLRACE_RELEASES=URL sh install.sh [ARCHIVE]
 #
@@ -10,7 +10,7 @@
 # Beside the binary: manual pages, completions for bash, zsh and fish, licenses. No other file is touched.
 set -eu
 
-archive=${1:-millrace-0.1.0-x86_64-unknown-linux-musl.tar.gz}
+archive=${1:-millrace-0.1.0-$(uname -m)-unknown-linux-musl.tar.gz}
 prefix=${MILLRACE_PREFIX:-$HOME/.local}
 
 fail() {
@@ -19,7 +19,10 @@ fail() {
 }
 
 [ -n "${MILLRACE_RELEASES:-}" ] || fail "MILLRACE_RELEASES is not set: the URL of the folder with $archive"
-[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "the archives are for x86-64 Linux; this is $(uname -s) on $(uname -m)"
+case "$(uname -s)-$(uname -m)" in
+Linux-x86_64 | Linux-aarch64) ;;
+*) fail "this script is for Linux on x86-64 and AArch64; this is $(uname -s) on $(uname -m)" ;;
+esac
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -3,6 +3,7 @@
 
 use crate::conformance;
 use crate::shell::{self, Outcome, node_modules, python, root};
+use std::path::Path;
 use std::process::Command;
 
 /// The packages of the suites, pinned: a suite tests us, not the registry's mood.
@@ -61,9 +62,27 @@ const NODE_SUITES: [&str; 5] = [
 ];
 
 /// Runs every suite in `tools/clients`, but for the one of `conformance`; `--all`: also those behind proxies, and those whose packages
-/// take a minute to install. `--debug` and `--binary PATH` choose another binary than the release's.
+/// take a minute to install. Names such as `proxies` choose the suites whose files begin so. `--debug` and `--binary PATH` choose another
+/// binary than the release's.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (binary, args) = shell::binary(args)?;
+    let (flags, names): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
+    if let Some(unknown) = flags.iter().find(|flag| **flag != "--all") {
+        return Err(format!("clients: unknown flag {unknown}"));
+    }
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !all_suites().any(|suite| suite.starts_with(name.as_str())))
+    {
+        let there: Vec<_> = all_suites().collect();
+        return Err(format!(
+            "clients: no suite {unknown:?}; there are {}",
+            there.join(", ")
+        ));
+    }
+    let is_wanted = |suite: &&&str| {
+        names.is_empty() || names.iter().any(|name| suite.starts_with(name.as_str()))
+    };
     let folder = root().join("tools/clients");
     // Programs of Debian that a suite needs are unpacked here.
     let programs = root().join("target/clients");
@@ -71,27 +90,44 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         ("clients", &PACKAGES[..], &SUITES[..]),
         ("agents", &AGENT_PACKAGES, &AGENT_SUITES),
     ];
-    if args.iter().any(|arg| arg == "--all") {
+    if !flags.is_empty() || !names.is_empty() {
         environments.push(("clients", &PACKAGES, &PROXY_SUITES));
         environments.push(("embeddings", &EMBEDDING_PACKAGES, &EMBEDDING_SUITES));
     }
     for (name, packages, suites) in environments {
+        let mut suites = suites.iter().filter(is_wanted).peekable();
+        if suites.peek().is_none() {
+            continue;
+        }
         let python = python(name, packages, &[])?;
-        suites.iter().try_for_each(|suite| {
+        suites.try_for_each(|suite| {
             let suite = folder.join(suite);
             shell::run(Command::new(&python).arg(suite).arg(&binary).arg(&programs))
         })?;
     }
+    let of_node: Vec<_> = NODE_SUITES.iter().filter(is_wanted).collect();
+    if !of_node.is_empty() {
+        run_node(&of_node, &binary)?;
+    }
+    match names.is_empty() {
+        true => conformance::fast(&binary),
+        false => Ok(()),
+    }
+}
+
+/// The files of all suites here.
+fn all_suites() -> impl Iterator<Item = &'static str> {
+    let python = SUITES.iter().chain(&AGENT_SUITES).chain(&PROXY_SUITES);
+    python.chain(&EMBEDDING_SUITES).chain(&NODE_SUITES).copied()
+}
+
+fn run_node(suites: &[&&str], binary: &Path) -> Outcome {
     let Some(packages) = node_modules("clients", &NODE_PACKAGES)? else {
-        println!(
-            "\n== {}: skipped, npm is not installed",
-            NODE_SUITES.join(", ")
-        );
-        return conformance::fast(&binary);
+        println!("\n== {suites:?}: skipped, npm is not installed");
+        return Ok(());
     };
-    NODE_SUITES.iter().try_for_each(|suite| {
-        let suite = folder.join(suite);
-        shell::run(Command::new("node").arg(suite).arg(&binary).arg(&packages))
-    })?;
-    conformance::fast(&binary)
+    suites.iter().try_for_each(|suite| {
+        let suite = root().join("tools/clients").join(suite);
+        shell::run(Command::new("node").arg(suite).arg(binary).arg(&packages))
+    })
 }

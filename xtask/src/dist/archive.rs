@@ -3,12 +3,11 @@
 use super::build::{self, Built, STATIC};
 use super::{copy, create, empty_folder, folder, release_folder, unit, write};
 use crate::shell::{self, Outcome, output, root};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Files of an archive that a reader of the documentation expects.
-const EXPECTED: [&str; 12] = [
-    "millrace",
+/// Files of an archive that a reader of the documentation expects, beside the binary.
+const EXPECTED: [&str; 10] = [
     "README.md",
     "CHANGELOG.md",
     "LICENSE-MIT",
@@ -19,26 +18,14 @@ const EXPECTED: [&str; 12] = [
     "man/millrace-serve.1",
     "completions/millrace.bash",
     "completions/_millrace",
-    "systemd/millrace.service",
 ];
+/// Those of Linux.
+const EXPECTED_LINUX: [&str; 3] = ["millrace", "install.sh", "systemd/millrace.service"];
 
 /// Writes the archive and its checksum, and installs from it.
 pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     let name = name(&built.version, &built.target);
-    let tree = folder().join("tree");
-    empty_folder(&tree)?;
-    let inner = tree.join(&name);
-    shell::run(Command::new("cp").arg("-r").arg(share).arg(&inner))?;
-    copy(&built.binary, &inner.join("millrace"))?;
-    create(&inner.join("systemd"))?;
-    for (from, to) in [
-        ("systemd/millrace.service", "systemd/millrace.service"),
-        ("systemd/millrace.sysusers", "systemd/millrace.sysusers"),
-        ("millrace.yaml", "millrace.yaml"),
-        ("install.sh", "install.sh"),
-    ] {
-        copy(&root().join("deploy").join(from), &inner.join(to))?;
-    }
+    let tree = write_tree(built, share)?;
     let release = release_folder()?;
     let archive = format!("{name}.tar.gz");
     pack(&tree, &name, &release.join(&archive))?;
@@ -58,6 +45,55 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     check(built, &release, &archive)?;
     unit::check()?;
     println!("\n== dist: {}", release.join(&archive).display());
+    Ok(())
+}
+
+/// Writes what an archive has and runs the binary from there: for systems whose archives are packed by other tools.
+pub(super) fn folder_only(built: &Built, share: &Path) -> Outcome {
+    let inner = write_tree(built, share)?.join(name(&built.version, &built.target));
+    if let Some(missing) = EXPECTED.iter().find(|name| !inner.join(name).is_file()) {
+        return Err(format!("{} has no {missing}", inner.display()));
+    }
+    let binary = inner.join(Built::file_name());
+    shell::run(Command::new(binary).args(["run", "Hello", "-n", "4"]))?;
+    println!("\n== dist: {}", inner.display());
+    Ok(())
+}
+
+/// Writes the folder that an archive has, and returns the folder around it.
+fn write_tree(built: &Built, share: &Path) -> Result<PathBuf, String> {
+    let tree = folder().join("tree");
+    empty_folder(&tree)?;
+    let inner = tree.join(name(&built.version, &built.target));
+    copy_folder(share, &inner)?;
+    copy(&built.binary, &inner.join(Built::file_name()))?;
+    if !cfg!(target_os = "linux") {
+        return Ok(tree);
+    }
+    create(&inner.join("systemd"))?;
+    for (from, to) in [
+        ("systemd/millrace.service", "systemd/millrace.service"),
+        ("systemd/millrace.sysusers", "systemd/millrace.sysusers"),
+        ("millrace.yaml", "millrace.yaml"),
+        ("install.sh", "install.sh"),
+    ] {
+        copy(&root().join("deploy").join(from), &inner.join(to))?;
+    }
+    Ok(tree)
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Outcome {
+    let failed = |why: std::io::Error| format!("{}: {why}", from.display());
+    create(to)?;
+    for entry in std::fs::read_dir(from).map_err(failed)? {
+        let (from, to) = entry
+            .map(|e| (e.path(), to.join(e.file_name())))
+            .map_err(failed)?;
+        match from.is_dir() {
+            true => copy_folder(&from, &to)?,
+            false => copy(&from, &to)?,
+        }
+    }
     Ok(())
 }
 
@@ -99,7 +135,8 @@ fn check(built: &Built, release: &Path, archive: &str) -> Outcome {
         list.lines()
             .any(|line| line.split_once('/').is_some_and(|(_, at)| at == wanted))
     };
-    if let Some(missing) = EXPECTED.iter().find(|wanted| !has(wanted)) {
+    let mut expected = EXPECTED.iter().chain(&EXPECTED_LINUX);
+    if let Some(missing) = expected.find(|wanted| !has(wanted)) {
         return Err(format!("{archive} has no {missing}"));
     }
     if built.target == STATIC && !build::is_static(&built.binary)? {

@@ -6,8 +6,11 @@ use crate::shell::{self, Outcome, cargo, output, root, target_dir};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The target whose binaries are static, so that they run on every x86-64 Linux.
-pub(super) const STATIC: &str = "x86_64-unknown-linux-musl";
+/// The target whose binaries are static, so that they run on every Linux on this kind of processor.
+pub(super) const STATIC: &str = match cfg!(target_arch = "aarch64") {
+    true => "aarch64-unknown-linux-musl",
+    false => "x86_64-unknown-linux-musl",
+};
 /// The features of published binaries, beside the default ones.
 pub(super) const FEATURES: &str = "otlp";
 
@@ -20,9 +23,19 @@ pub(super) struct Built {
 }
 
 impl Built {
+    /// The kind of processor, as Rust names it.
+    pub(super) fn processor(&self) -> &str {
+        self.target.split('-').next().unwrap_or_default()
+    }
+
+    /// The binary's name among other files.
+    pub(super) fn file_name() -> String {
+        format!("millrace{}", std::env::consts::EXE_SUFFIX)
+    }
+
     /// Builds the binary: a static one, unless the machine cannot or `is_glibc`.
     pub(super) fn build(is_glibc: bool) -> Result<Self, String> {
-        let target = match is_glibc || !can_be_static() {
+        let target = match is_glibc || !cfg!(target_os = "linux") || !can_be_static() {
             true => host()?,
             false => STATIC.to_owned(),
         };
@@ -35,7 +48,7 @@ impl Built {
             binary.push(STATIC);
         }
         shell::run(&mut build)?;
-        let binary = binary.join("release/millrace");
+        let binary = binary.join("release").join(Self::file_name());
         Self::stripped(&binary, target)
     }
 
@@ -50,8 +63,12 @@ impl Built {
 
     fn stripped(binary: &Path, target: String) -> Result<Self, String> {
         create(&folder())?;
-        let stripped = folder().join("millrace");
-        shell::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?;
+        let stripped = folder().join(Self::file_name());
+        match cfg!(windows) {
+            // What could be stripped is in a file of its own there.
+            true => copy(binary, &stripped)?,
+            false => shell::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?,
+        }
         let told = output(Command::new(&stripped).arg("version"))?;
         let version = version_of(&String::from_utf8_lossy(&told))?;
         Ok(Self {

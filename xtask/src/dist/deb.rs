@@ -3,7 +3,7 @@
 use super::build::{Built, STATIC};
 use super::{copy, create, empty_folder, folder, release_folder, unit, write};
 use crate::shell::{self, Outcome, output, root};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The settings file, which is kept at upgrades.
@@ -44,8 +44,8 @@ const SHARED: [(&str, &str); 7] = [
 ];
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// Builds the package and unpacks it.
-pub(super) fn run(built: &Built, share: &Path) -> Outcome {
+/// Builds the package and unpacks it; returns its path.
+pub(super) fn run(built: &Built, share: &Path) -> Result<PathBuf, String> {
     let tree = folder().join("debian-tree");
     empty_folder(&tree)?;
     put(&built.binary, &tree.join("usr/bin/millrace"), 0o755)?;
@@ -76,9 +76,10 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     write(&control.join("conffiles"), &format!("/{CONFFILE}\n"))?;
     write(
         &control.join("control"),
-        &control_file(&built.version, &depends(built)?),
+        &control_file(&built.version, architecture(built), &depends(built)?),
     )?;
-    let package = release_folder()?.join(format!("millrace_{}_amd64.deb", built.version));
+    let (version, architecture) = (&built.version, architecture(built));
+    let package = release_folder()?.join(format!("millrace_{version}_{architecture}.deb"));
     let time = super::build::commit_time()?;
     shell::run(
         Command::new("dpkg-deb")
@@ -88,25 +89,34 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     )?;
     check(built, &package)?;
     println!("\n== dist: {}", package.display());
-    Ok(())
+    Ok(package)
+}
+
+/// Debian's name of the processor.
+fn architecture(built: &Built) -> &'static str {
+    match built.processor() {
+        "aarch64" => "arm64",
+        _ => "amd64",
+    }
 }
 
 /// Copies a file with its folders and this mode.
 fn put(from: &Path, to: &Path, mode: u32) -> Outcome {
-    use std::os::unix::fs::PermissionsExt;
     create(to.parent().unwrap_or(to))?;
     copy(from, to)?;
-    let mode = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(to, mode).map_err(|e| format!("{}: {e}", to.display()))
+    shell::run(Command::new("chmod").arg(format!("{mode:o}")).arg(to))
 }
 
-/// The packages that the binary needs: none, or the C library of at least the newest symbol's version.
+/// The packages that are needed: the `kill` of the unit's reload, and, unless the binary is static, the C library of at least
+/// the newest symbol's version.
 fn depends(built: &Built) -> Result<String, String> {
     if built.target == STATIC {
-        return Ok(String::new());
+        return Ok("Depends: procps\n".to_owned());
     }
     let (major, minor) = library_floor(built)?;
-    Ok(format!("Depends: libc6 (>= {major}.{minor}), libgcc-s1\n"))
+    Ok(format!(
+        "Depends: libc6 (>= {major}.{minor}), libgcc-s1, procps\n"
+    ))
 }
 
 /// The oldest version of glibc that has all symbols of the binary.
@@ -133,9 +143,9 @@ pub(super) fn glibc_floor(symbols: &str) -> Option<(u32, u32)> {
 }
 
 /// The control file.
-pub(super) fn control_file(version: &str, depends: &str) -> String {
+pub(super) fn control_file(version: &str, architecture: &str, depends: &str) -> String {
     format!(
-        "Package: millrace\nVersion: {version}\nArchitecture: amd64\nMaintainer: The Millrace authors\n\
+        "Package: millrace\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: The Millrace authors\n\
          Section: net\nPriority: optional\n{depends}Recommends: systemd\n\
          Description: language-model server on CPUs\n \
          Serves GGUF and safetensors models to many clients at once, over the APIs of OpenAI,\n \

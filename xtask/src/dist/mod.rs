@@ -6,12 +6,14 @@
 //! archive    the archive and its check                 licenses    their license texts
 //! deb        the Debian package                        sbom        the list of them, as CycloneDX
 //! wheel      the Python package                        unit        the systemd unit, checked
+//! debian_install  the Debian package in a new Debian
 //! ```
 
 mod archive;
 mod build;
 mod components;
 mod deb;
+mod debian_install;
 mod licenses;
 mod sbom;
 #[cfg(test)]
@@ -23,15 +25,23 @@ use crate::shell::{Outcome, root};
 use build::Built;
 use std::path::{Path, PathBuf};
 
-/// Packages the binary: `--deb` as a Debian package, `--wheel` for Python, else as an archive. `--binary PATH` takes a
-/// binary that is there already, `--glibc` builds for the host although a static binary could be built.
+/// Packages the binary: `--deb` as a Debian package, which `--install` installs into a new Debian 12, `--wheel` for Python,
+/// `--folder` as what an archive has, else as an archive. `--binary PATH` takes a binary that is there already, `--glibc`
+/// builds for the host although a static binary could be built.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let value = |flag: &str| {
         let at = args.iter().position(|arg| arg == flag)?;
         args.get(at + 1).map(PathBuf::from)
     };
-    let known = ["--deb", "--wheel", "--glibc", "--binary"];
+    let known = [
+        "--deb",
+        "--install",
+        "--wheel",
+        "--folder",
+        "--glibc",
+        "--binary",
+    ];
     let is_value = |at: usize| at > 0 && args[at - 1] == "--binary";
     if let Some(at) =
         (0..args.len()).find(|&at| !known.contains(&args[at].as_str()) && !is_value(at))
@@ -47,10 +57,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         None => Built::build(has("--glibc"))?,
     };
     let share = built.write_share()?;
-    match (has("--deb"), has("--wheel")) {
-        (true, _) => deb::run(&built, &share),
-        (_, true) => wheel::run(&built, &share),
-        _ => archive::run(&built, &share),
+    if has("--deb") {
+        let package = deb::run(&built, &share)?;
+        match has("--install") {
+            true => debian_install::run(&built, &package),
+            false => Ok(()),
+        }
+    } else if has("--wheel") {
+        wheel::run(&built, &share)
+    } else if has("--folder") {
+        archive::folder_only(&built, &share)
+    } else {
+        archive::run(&built, &share)
     }
 }
 

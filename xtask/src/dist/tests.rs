@@ -104,7 +104,7 @@ fn license_text_is_listed_once_with_its_crates() {
 
 #[test]
 fn names_have_version_and_target() {
-    let name = archive::name("0.1.0", build::STATIC);
+    let name = archive::name("0.1.0", "x86_64-unknown-linux-musl");
     assert_eq!(name, "millrace-0.1.0-x86_64-unknown-linux-musl");
     assert_eq!(
         build::version_of("millrace 0.1.0\n").as_deref(),
@@ -114,9 +114,12 @@ fn names_have_version_and_target() {
     let script = include_str!("../../../deploy/install.sh");
     let version = env!("CARGO_PKG_VERSION");
     assert!(
-        script.contains(&format!("{}.tar.gz", archive::name(version, build::STATIC))),
+        script.contains(&format!(
+            "millrace-{version}-$(uname -m)-unknown-linux-musl.tar.gz"
+        )),
         "install.sh installs this version"
     );
+    assert!(build::STATIC.starts_with(std::env::consts::ARCH));
 }
 
 #[test]
@@ -137,11 +140,12 @@ fn package_depends_on_the_newest_symbols_library() {
     let symbols = "1: 0 FUNC memcpy@GLIBC_2.14 (2)\n2: 0 FUNC x@GLIBC_2.4 (3)\n3: y@GLIBC_2.34\n4: z@GCC_3.0\n";
     assert_eq!(deb::glibc_floor(symbols), Some((2, 34)));
     assert_eq!(deb::glibc_floor("1: 0 FUNC z@GCC_3.0"), None);
-    let control = deb::control_file("0.1.0", "Depends: libc6 (>= 2.34)\n");
+    let control = deb::control_file("0.1.0", "amd64", "Depends: libc6 (>= 2.34)\n");
     assert!(
         control.contains("\nVersion: 0.1.0\n") && control.contains("\nDepends: libc6 (>= 2.34)\n")
     );
-    assert!(!deb::control_file("0.1.0", "").contains("Depends"));
+    let control = deb::control_file("0.1.0", "arm64", "");
+    assert!(control.contains("\nArchitecture: arm64\n") && !control.contains("Depends"));
 }
 
 #[test]

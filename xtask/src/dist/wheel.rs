@@ -10,11 +10,7 @@ use std::process::Command;
 /// The tool that packs a folder as a wheel, from PyPI.
 const PACKAGES: [&str; 1] = ["wheel>=0.45,<1"];
 /// Machines that a static binary runs on: those with a C library of GNU and those with musl.
-const STATIC_PLATFORMS: &[&str] = &[
-    "manylinux_2_17_x86_64",
-    "manylinux2014_x86_64",
-    "musllinux_1_1_x86_64",
-];
+const STATIC_PLATFORMS: [&str; 3] = ["manylinux_2_17", "manylinux2014", "musllinux_1_1"];
 const LICENSES: [&str; 3] = ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES.txt"];
 
 /// Packs the wheel and runs the binary that it installs.
@@ -51,14 +47,13 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
 
 /// Platforms as Python names them; of a binary that is not static, those with a C library that is new enough.
 fn platforms(built: &Built) -> Result<Vec<String>, String> {
+    let processor = built.processor();
     if built.target == STATIC {
-        return Ok(STATIC_PLATFORMS
-            .iter()
-            .map(|&name| name.to_owned())
-            .collect());
+        let names = STATIC_PLATFORMS.iter();
+        return Ok(names.map(|name| format!("{name}_{processor}")).collect());
     }
     let (major, minor) = library_floor(built)?;
-    Ok(vec![format!("manylinux_{major}_{minor}_x86_64")])
+    Ok(vec![format!("manylinux_{major}_{minor}_{processor}")])
 }
 
 /// The file METADATA of a wheel.
