@@ -67,7 +67,14 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     shell::run(cargo().args(["fetch", "--locked", "--quiet"]))?;
     if has("--check") {
         let mut check = inside(&folder()?)?;
-        check.args(["cargo", "check", "--locked", "--offline", "--target", TARGET]);
+        check.args([
+            "cargo",
+            "check",
+            "--locked",
+            "--offline",
+            "--target",
+            TARGET,
+        ]);
         check.args(["-p", "millrace", "--features", "otlp"]);
         return shell::run(&mut check);
     }
