@@ -41,7 +41,7 @@ pub use memory::ZeroedBuffer;
 pub use ops::{
     add_assign, add_mul, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, l2_norm_in_place,
     rms_norm, rms_norm_in_place, scale, sigmoid_mul, silu_in_place, silu_mul, softcap,
-    squared_relu_mul,
+    squared_relu_mul, walsh_hadamard,
 };
 pub use packed_bytes::{LentMemory, PackedBytes};
 pub use pool::Pool;

@@ -46,7 +46,7 @@ pub(crate) fn arithmetic_name(kv: KvType, quantize: Option<Quantize>, isa: Isa) 
     let kv = match kv {
         KvType::F16 => "f16",
         KvType::Q8 => "q8_0",
-        KvType::Q4 => "q4_0",
+        KvType::Q4 => "q4_0 rotated",
     };
     let weights = match quantize {
         None => "stored",
@@ -337,7 +337,7 @@ mod tests {
     fn settings_that_decide_bits_are_named() {
         let rows = [
             (KvType::Q8, None, "kv q8_0, weights stored"),
-            (KvType::Q4, None, "kv q4_0, weights stored"),
+            (KvType::Q4, None, "kv q4_0 rotated, weights stored"),
             (KvType::F16, Some(Quantize::Q4K), "kv f16, weights q4_k"),
         ];
         for isa in Isa::available() {

@@ -3,6 +3,7 @@
 use super::caches::HeadCache;
 use super::heads::Heads;
 use super::layer::project;
+use super::rotation::HeadRotation;
 use super::{Attention, Config, Decoder, KeyValue, scale};
 use kernels::{AttentionParams, Window, attend, sigmoid_mul};
 
@@ -57,6 +58,9 @@ impl Decoder {
             });
         }
         let (cache, layer) = self.caches.of(index);
+        let rotation = HeadRotation::of(&cache.kv);
+        rotation.apply(pool, key, cols);
+        rotation.apply(pool, value, cols);
         cache
             .kv
             .store_rows(pool, layer, &self.rows.slots, key, value);
@@ -127,6 +131,9 @@ impl Decoder {
             sinks,
         };
         let (HeadCache { kv, attention }, kv_layer) = self.caches.of(index);
+        let rotation = HeadRotation::of(kv);
+        rotation.apply(&mut self.pool, query, cols);
+        let attended = scratch.attended.head_mut(rows);
         attend(
             attention.bounds().isa,
             &mut self.pool,
@@ -137,7 +144,8 @@ impl Decoder {
             &self.rows.queries,
             tables,
             query,
-            scratch.attended.head_mut(rows),
+            attended,
         );
+        rotation.apply(&mut self.pool, attended, cols);
     }
 }

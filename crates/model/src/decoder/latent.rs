@@ -6,6 +6,7 @@
 //! bits in every batch.
 
 use super::layer::project;
+use super::rotation::HeadRotation;
 use super::scratch::Buffer;
 use super::{Config, Decoder};
 use crate::Dims;
@@ -150,6 +151,7 @@ impl Decoder {
         });
         let (cache, kv_layer) = self.caches.of(index);
         let slots = &self.rows.slots;
+        HeadRotation::of(&cache.kv).apply(pool, key, cols);
         cache.kv.store_rows(pool, kv_layer, slots, key, key);
     }
 

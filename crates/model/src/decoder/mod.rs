@@ -22,6 +22,7 @@ mod mamba;
 mod mtp;
 mod per_layer;
 mod recurrent;
+mod rotation;
 mod router;
 pub(crate) mod rows;
 pub(crate) mod scratch;

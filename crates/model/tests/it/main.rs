@@ -11,6 +11,7 @@ mod embedding_safetensors;
 mod encoder_safetensors;
 mod encoders;
 mod experts;
+mod four_bits;
 mod gguf_hostile;
 mod gguf_mutations;
 #[cfg(target_os = "linux")]
