@@ -8,15 +8,21 @@ from playwright.sync_api import expect
 from checks import LONG, answer, ask, check, hold, is_done, is_open, is_text, long_answer, set_options, stored_stream
 
 
+def begin_again(page):
+    """A long answer, then the same once more, read slowly; gives the text that it will have."""
+    long_answer(page)
+    is_done(page)
+    whole = answer(page)
+    hold(page)
+    page.get_by_role("button", name="Regenerate").click()
+    return whole
+
+
 @check
 def reload_in_the_middle(world):
     """F5 in the middle of an answer: it goes on, and the text is that of an answer without a reload"""
     with world.page(world.random) as page:
-        long_answer(page)
-        is_done(page)
-        whole = answer(page)
-        hold(page)
-        page.get_by_role("button", name="Regenerate").click()
+        whole = begin_again(page)
         page.wait_for_timeout(1500)
         assert is_open(page)
         page.reload()
@@ -28,11 +34,7 @@ def reload_in_the_middle(world):
 def lost_network(world):
     """offline for five seconds and a cut socket: the answer goes on where it was"""
     with world.page(world.random) as page:
-        long_answer(page)
-        is_done(page)
-        whole = answer(page)
-        hold(page)
-        page.get_by_role("button", name="Regenerate").click()
+        whole = begin_again(page)
         page.get_by_role("button", name="Cut the socket").click()
         page.wait_for_timeout(1200)
         page.context.set_offline(True)
@@ -48,11 +50,7 @@ def lost_network(world):
 def closed_lid(world):
     """a closed lid: the page sleeps while the server is started again, and the answer goes on when it wakes"""
     with world.page(world.random) as page:
-        long_answer(page)
-        is_done(page)
-        whole = answer(page)
-        hold(page)
-        page.get_by_role("button", name="Regenerate").click()
+        whole = begin_again(page)
         page.wait_for_timeout(1200)
         lid = page.context.new_cdp_session(page)
         lid.send("Page.setWebLifecycleState", {"state": "frozen"})
@@ -70,11 +68,7 @@ def closed_lid(world):
 def restarted_server(world):
     """the server is killed and started again: the answer goes on"""
     with world.page(world.random) as page:
-        long_answer(page)
-        is_done(page)
-        whole = answer(page)
-        hold(page)
-        page.get_by_role("button", name="Regenerate").click()
+        whole = begin_again(page)
         page.wait_for_timeout(1200)
         world.random.kill()
         page.wait_for_timeout(500)
@@ -88,11 +82,7 @@ def restarted_server(world):
 def two_tabs(world):
     """two tabs of one conversation have equal text, also where the second comes in the middle"""
     with world.page(world.random) as page:
-        long_answer(page)
-        is_done(page)
-        whole = answer(page)
-        hold(page)
-        page.get_by_role("button", name="Regenerate").click()
+        whole = begin_again(page)
         page.wait_for_timeout(1200)
         second = page.context.new_page()
         second.goto(page.url)

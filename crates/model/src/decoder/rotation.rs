@@ -38,7 +38,7 @@ impl HeadRotation {
 
 /// The largest power of two that divides a head, up to [`GROUP_MAX`].
 fn group_of(head_dim: usize) -> usize {
-    (1 << head_dim.trailing_zeros().min(GROUP_MAX.ilog2())).max(1)
+    1 << head_dim.trailing_zeros().min(GROUP_MAX.ilog2())
 }
 
 #[cfg(test)]
