@@ -9,7 +9,7 @@
 //! submit       start and resumption: prompt ids -> logs, requests tools            tools and how they may be called
 //! detokenize   a list of ids -> text                          embedding        a prompt as one vector
 //! remote_request  a request for an engine of another process  value_bounds, update_record  decoded values
-//! adapters     adapters of a model, and of a request
+//! adapters     adapters of a model, and of a request         ended_time       when a stream ended
 //! truncation      prompts that leave no room for the answer
 //! rerank_template a prompt with places for a query and a document
 //! text_edition    which of a stream's texts is told, where owners computed different ones
@@ -20,6 +20,7 @@ pub mod constraint;
 pub mod detokenize;
 mod dry_breakers;
 pub mod embedding;
+pub mod ended_time;
 pub mod error;
 pub mod generation_options;
 pub mod infill_prompt;

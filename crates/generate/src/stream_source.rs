@@ -1,5 +1,6 @@
 //! A stream as encoders and the output pipeline read it: metadata and, from the start on, token logs.
 
+use crate::ended_time::EndedTime;
 use crate::error::ApiError;
 use crate::output::parser_config::ParserConfig;
 use crate::stream_meta::StreamMeta;
@@ -123,6 +124,7 @@ pub struct StreamSource {
     meta: StreamMeta,
     outcome: OnceLock<Result<StartedGeneration, ApiError>>,
     edition: TextEdition,
+    ended_time: Arc<EndedTime>,
 }
 
 impl StreamSource {
@@ -132,6 +134,7 @@ impl StreamSource {
             meta,
             outcome: OnceLock::new(),
             edition: TextEdition::default(),
+            ended_time: Arc::default(),
         }
     }
 
@@ -143,6 +146,11 @@ impl StreamSource {
     /// The edition of the text that is told.
     pub fn edition(&self) -> &TextEdition {
         &self.edition
+    }
+
+    /// When the stream ended.
+    pub fn ended_time(&self) -> &Arc<EndedTime> {
+        &self.ended_time
     }
 
     /// Sets the outcome of the start; false if one was set before.

@@ -100,7 +100,7 @@ impl Bench {
             prompt_tokens: 1,
             resumed: None,
         };
-        durable.attach_logs(&generation, false, 0);
+        durable.attach_logs((&generation, &Arc::default()), false, 0);
         WrittenStream {
             writer,
             shown,

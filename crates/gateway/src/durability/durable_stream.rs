@@ -6,6 +6,7 @@ use super::rejection;
 use super::stream_logs::StreamLogs;
 use super::stream_news::{Claim, PreparedNews};
 use super::stream_slot::StreamSlot;
+use generate::ended_time::EndedTime;
 use generate::error::ApiError;
 use generate::stream_source::StartedGeneration;
 use std::sync::Arc;
@@ -47,7 +48,12 @@ impl DurableStream {
     }
 
     /// Reads the logs of a generation from now on.
-    pub fn attach_logs(&self, generation: &StartedGeneration, has_logprobs: bool, top_n: usize) {
+    pub fn attach_logs(
+        &self,
+        generation: (&StartedGeneration, &Arc<EndedTime>),
+        has_logprobs: bool,
+        top_n: usize,
+    ) {
         let logs = StreamLogs::new(generation, has_logprobs, top_n).map(Arc::new);
         self.slot.change(|inbox| {
             if let Some(logs) = logs.as_ref().filter(|_| inbox.is_open) {

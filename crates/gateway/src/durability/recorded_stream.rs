@@ -260,13 +260,14 @@ impl RecordedStream {
     }
 
     /// Appends the end of a choice whose tokens were appended; the first bad end of the stream is recorded, too.
+    /// Returns the recorded time, in microseconds since the Unix epoch.
     pub(crate) fn append_end<F: FileSystem>(
         &mut self,
         writer: &mut Writer<F>,
         key: StreamKey,
         choice: usize,
         end: End,
-    ) -> Result<(), AppendError> {
+    ) -> Result<u64, AppendError> {
         // The format's bound on choices is below 2^32.
         let number = choice as u32;
         if !is_good(end) && self.broke.is_none() {
@@ -283,7 +284,7 @@ impl RecordedStream {
         if let Some(recorded) = self.choices.get_mut(choice) {
             recorded.end = Some((end, at_unix_us));
         }
-        Ok(())
+        Ok(at_unix_us)
     }
 
     /// The description and the state before the tokens, as records.

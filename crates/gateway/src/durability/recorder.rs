@@ -223,7 +223,8 @@ impl StreamRecorder {
         let is_final = |end: &End| is_open && !is_leaving && self.is_final(*end);
         let end = written.end.filter(is_final);
         if let Some(end) = end {
-            recorded.append_end(writer, key, choice, end)?;
+            let at_unix_us = recorded.append_end(writer, key, choice, end)?;
+            logs.ended_time().record(at_unix_us);
             self.pending.push(index, Shown::End { choice: number });
         } else if tokens > from {
             let choice = number;

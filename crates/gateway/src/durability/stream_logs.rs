@@ -2,6 +2,7 @@
 
 use super::token_buffers::{NO_TOKEN, TokenBuffers};
 use engine::{Phase, Progress, Token, TopLogprob};
+use generate::ended_time::EndedTime;
 use generate::stream_source::StartedGeneration;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ pub(crate) struct StreamLogs {
     epoch: Instant,
     has_logprobs: bool,
     top_n: usize,
+    ended_time: Arc<EndedTime>,
 }
 
 struct GatedChoice {
@@ -40,7 +42,7 @@ impl StreamLogs {
     /// The logs of a generation whose token logs are gated; `None` if one of them is not. Log-probabilities and `top_n`
     /// alternatives for each token are recorded where the answer has them.
     pub(crate) fn new(
-        generation: &StartedGeneration,
+        (generation, ended_time): (&StartedGeneration, &Arc<EndedTime>),
         has_logprobs: bool,
         top_n: usize,
     ) -> Option<Self> {
@@ -57,7 +59,13 @@ impl StreamLogs {
             epoch: generation.engine.epoch(),
             has_logprobs,
             top_n,
+            ended_time: Arc::clone(ended_time),
         })
+    }
+
+    /// When the stream ended, as its readers see it.
+    pub(crate) fn ended_time(&self) -> &EndedTime {
+        &self.ended_time
     }
 
     /// Shows everything from now on at once.

@@ -23,7 +23,12 @@ pub(crate) async fn settle_stream(
     end: End,
 ) {
     let ended_at = match has_ended(&stream) {
-        true => WallTime::now().past_instant(stream_plan::ended_unix_us(&stream.recovered)),
+        true => {
+            let ended_unix_us = stream_plan::ended_unix_us(&stream.recovered);
+            let source = stream.run.record().source();
+            source.ended_time().record(ended_unix_us);
+            WallTime::now().past_instant(ended_unix_us)
+        }
         false => wire::clock::now(),
     };
     // No token follows.

@@ -190,7 +190,8 @@ impl StreamRecord {
             let _ = self.program.set(program);
         }
         if let Some(durable) = &self.durable {
-            durable.attach_logs(&generation, self.meta().logprobs, self.meta().top_n);
+            let (logprobs, top_n) = (self.meta().logprobs, self.meta().top_n);
+            durable.attach_logs((&generation, self.source.ended_time()), logprobs, top_n);
         }
         if !self.source.settle(Ok(generation)) {
             return;

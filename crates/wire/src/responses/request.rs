@@ -207,11 +207,13 @@ fn repeated_fields(
         defaults
     };
     let repeated = json!({
+        "frequency_penalty": or("frequency_penalty", json::shortest_number(sampling.frequency_penalty)),
         "instructions": or("instructions", instructions.unwrap_or_default()),
         "max_output_tokens": params.max_tokens,
         "max_tool_calls": or("max_tool_calls", Value::Null),
         "metadata": or("metadata", json!({})),
         "parallel_tool_calls": or("parallel_tool_calls", json!(true)),
+        "presence_penalty": or("presence_penalty", json::shortest_number(sampling.presence_penalty)),
         "previous_response_id": or("previous_response_id", Value::Null),
         "prompt_cache_key": or("prompt_cache_key", Value::Null),
         "reasoning": over("reasoning", json!({"effort": null, "summary": null})),

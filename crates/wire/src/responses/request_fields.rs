@@ -10,7 +10,7 @@ use std::fmt;
 
 /// The repeated fields of a response whose stream was opened in another protocol.
 const DEFAULTS: &str = concat!(
-    r#""instructions":null,"max_output_tokens":null,"metadata":{},"parallel_tool_calls":true,"#,
+    r#""frequency_penalty":0.0,"instructions":null,"max_output_tokens":null,"metadata":{},"parallel_tool_calls":true,"presence_penalty":0.0,"#,
     r#""previous_response_id":null,"reasoning":{"effort":null,"summary":null},"service_tier":"default","#,
     r#""store":false,"temperature":1.0,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"#,
     r#""top_logprobs":0,"top_p":1.0,"truncation":"disabled","user":null"#
@@ -32,12 +32,14 @@ impl RequestFields {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct RepeatedFields {
+    frequency_penalty: f64,
     instructions: Option<String>,
     max_output_tokens: Option<u64>,
     #[schemars(skip_serializing_if = "Value::is_null")]
     max_tool_calls: Value,
     metadata: Map<String, Value>,
     parallel_tool_calls: bool,
+    presence_penalty: f64,
     previous_response_id: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<String>,

@@ -2,7 +2,7 @@
 
 use super::output_item::{OutputItem, output_items};
 use super::request_fields::RequestFields;
-use crate::json;
+use crate::{clock, json};
 use bytes::Bytes;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -75,6 +75,8 @@ pub struct ResponseObject<'a> {
     id: &'a str,
     object: &'static str,
     created_at: u64,
+    /// When the response completed, in seconds since the Unix epoch; `null` unless `status` is `completed`.
+    completed_at: Option<u64>,
     status: &'static str,
     background: bool,
     error: Option<ResponseError<'a>>,
@@ -147,6 +149,10 @@ pub fn response_object<'a>(
         id: &meta.response_id,
         object: "response",
         created_at: u64::try_from(meta.created_unix_s).unwrap_or(0),
+        completed_at: match status {
+            ResponseStatus::Completed => Some(completed_unix_s(source)),
+            _ => None,
+        },
         status: status.name(),
         background: meta.stream_options.background,
         error: match status {
@@ -167,6 +173,11 @@ pub fn response_object<'a>(
         output,
         usage: usage.map(ResponseUsage::new),
     }
+}
+
+fn completed_unix_s(source: &StreamSource) -> u64 {
+    let ended_unix_us = source.ended_time().recorded_or(clock::unix_us());
+    ended_unix_us / 1_000_000
 }
 
 /// The object of an ended response, with the collected answers.

@@ -3,10 +3,11 @@
 /// Digits of an id, at least.
 const ID_DIGITS_MIN: usize = 24;
 /// Numbers that are times or random seeds.
-const TIMES: [&str; 9] = [
+const TIMES: [&str; 10] = [
     "\"seed\":",
     "\"created\":",
     "\"created_at\":",
+    "\"completed_at\":",
     "_duration\":",
     "_time_ms\":",
     "_per_sec\":",

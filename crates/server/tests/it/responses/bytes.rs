@@ -7,8 +7,8 @@ use crate::support::{Rig, config, fake, vocab};
 use serde_json::{Value, json};
 
 const REPEATS: &str = concat!(
-    r#""instructions":null,"max_output_tokens":3,"max_tool_calls":null,"metadata":{},"#,
-    r#""parallel_tool_calls":true,"previous_response_id":null,"prompt_cache_key":null,"#,
+    r#""frequency_penalty":0.0,"instructions":null,"max_output_tokens":3,"max_tool_calls":null,"metadata":{},"#,
+    r#""parallel_tool_calls":true,"presence_penalty":0.0,"previous_response_id":null,"prompt_cache_key":null,"#,
     r#""reasoning":{"effort":null,"summary":null},"safety_identifier":null,"service_tier":"default","#,
     r#""store":true,"temperature":0,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"#,
     r#""top_logprobs":0,"top_p":1.0,"truncation":"disabled","user":null"#
@@ -25,12 +25,14 @@ fn fixed(text: &str) -> String {
     };
     let text = cut(text, "\"resp_", |c| c.is_ascii_hexdigit(), "X");
     let text = cut(&text, "\"msg_", |c| c.is_ascii_hexdigit(), "X");
+    let text = cut(&text, "\"completed_at\":", |c| c.is_ascii_digit(), "");
     cut(&text, "\"created_at\":", |c| c.is_ascii_digit(), "0")
 }
 
 fn response(status: &str, details: &str, output: &str, usage: &str) -> String {
+    let completed = if status == "completed" { "" } else { "null" };
     format!(
-        "{{\"id\":\"resp_X\",\"object\":\"response\",\"created_at\":0,\"status\":\"{status}\",\
+        "{{\"id\":\"resp_X\",\"object\":\"response\",\"created_at\":0,\"completed_at\":{completed},\"status\":\"{status}\",\
          \"background\":false,\"error\":null,\"incomplete_details\":{details},\"model\":\"fake\",\
          {REPEATS},\"output\":[{output}],\"usage\":{usage}}}"
     )

@@ -2,7 +2,7 @@
 
 use super::copies::{Copied, Journaled};
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};
-use crate::support::{Rig, wait_until};
+use crate::support::{Rig, vocab, wait_until};
 use journal::Record;
 use serde_json::{Value, json};
 use server::{ModelIdentity, ServerConfig, StreamLimits};
@@ -71,6 +71,26 @@ fn ended_stream_is_readable_in_every_protocol_after_a_restart() {
     let restarted_again = restarted.copy().start(fake(), kept());
     let again = get(&restarted_again.rig, &events(&id), "");
     assert_eq!(again.body, get(&original.rig, &events(&id), "").body);
+}
+
+#[test]
+fn completed_response_has_the_same_time_of_completion_after_a_restart() {
+    let original = Journaled::gated("completed", fake(), kept());
+    original.rig.gate.open();
+    let body = chat(&json!({"logit_bias": {vocab::WORD.to_string(): 100}, "stop": ["lohe"]}));
+    let reply = call(&original.rig, "POST", CHAT, RESUMABLE, &body);
+    let id = stream_id(&reply.head);
+    let path = format!("{}?dialect=openai.responses", events(&id));
+    // A time that is taken when the events are read differs from now on.
+    let ended = wire::clock::unix_s();
+    wait_until("a later second", || wire::clock::unix_s() > ended);
+    let uninterrupted = get(&original.rig, &path, "").body;
+    assert!(
+        uninterrupted.contains(r#""completed_at":1"#),
+        "{uninterrupted}"
+    );
+    let restarted = original.copy().start(fake(), kept());
+    assert_eq!(get(&restarted.rig, &path, "").body, uninterrupted);
 }
 
 #[test]
