@@ -1,9 +1,12 @@
 //! Packed weight matrices.
 
 mod fingerprint;
+mod pack;
 mod stack;
 #[cfg(test)]
 mod tests;
+
+use pack::{pack_panel, pack_panels};
 
 pub use fingerprint::packing_fingerprint;
 pub use stack::MatrixStack;
@@ -12,10 +15,8 @@ use crate::matmul::amx_workspace::allocate_workspaces;
 use crate::memory::{AlignedBytes, LINE};
 use crate::packed_bytes::PackedBytes;
 use crate::packing::{BLOCK, LANES, read_float};
-use crate::pool::DisjointSlice;
-use crate::quant::{QuantBlock, QuantFormat};
+use crate::quant::QuantFormat;
 use crate::{Format, Isa, Pool};
-use std::array;
 
 /// Weights could not be packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,29 +248,6 @@ fn row_bytes(format: Format, cols: usize) -> usize {
     (cols / format.block_weights()).saturating_mul(format.block_bytes())
 }
 
-/// Packs a matrix whose size was checked; `out` is zero at first.
-fn pack_panels(
-    pool: &mut Pool,
-    format: Format,
-    (rows, cols): (usize, usize),
-    raw: &[u8],
-    out: &mut [u8],
-) {
-    let (row_bytes, panel_bytes) = (row_bytes(format, cols), panel_bytes(format, cols));
-    let panels = rows.div_ceil(LANES);
-    let out = DisjointSlice::new(&mut out[..panels * panel_bytes]);
-    pool.ranges(panels, 1, |range| {
-        for panel in range {
-            #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint panels")]
-            // SAFETY: each panel is in one worker's range.
-            let out = unsafe { out.part(panel * panel_bytes..(panel + 1) * panel_bytes) };
-            let last = rows.min((panel + 1) * LANES);
-            let raw = &raw[panel * LANES * row_bytes..last * row_bytes];
-            pack_panel(format, raw, row_bytes, out);
-        }
-    });
-}
-
 fn panel_bytes(format: Format, cols: usize) -> usize {
     match QuantFormat::of(format) {
         Some(quant) => cols.div_ceil(quant.tile_cols()) * quant.tile_bytes(),
@@ -280,30 +258,6 @@ fn panel_bytes(format: Format, cols: usize) -> usize {
 /// Columns of a float panel: even, since the kernels take two columns at a time.
 fn float_cols(cols: usize) -> usize {
     cols.next_multiple_of(2)
-}
-
-/// Packs up to sixteen rows; `out` is zero at first.
-fn pack_panel(format: Format, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
-    let Some(quant) = QuantFormat::of(format) else {
-        return pack_floats(format.block_bytes(), raw, row_bytes, out);
-    };
-    let mut blocks: [QuantBlock; LANES] = array::from_fn(|_| QuantBlock::default());
-    for index in 0..row_bytes / format.block_bytes() {
-        for (block, raw) in blocks.iter_mut().zip(raw.chunks_exact(row_bytes)) {
-            block.decode(format, &raw[index * format.block_bytes()..]);
-        }
-        quant.write_blocks(out, index, &blocks);
-    }
-}
-
-/// Packs floats unchanged: column after column, sixteen rows each.
-fn pack_floats(width: usize, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
-    for (lane, raw) in raw.chunks_exact(row_bytes.max(1)).enumerate() {
-        let columns = out.chunks_exact_mut(LANES * width);
-        for (column, weight) in columns.zip(raw.chunks_exact(width)) {
-            column[lane * width..][..width].copy_from_slice(weight);
-        }
-    }
 }
 
 fn read_float_row(format: Format, panel: &[u8], lane: usize, out: &mut [f32]) {

@@ -99,6 +99,7 @@ impl QuantFormat {
     }
 
     /// Writes one block of each row of a panel, the `index`th of the row (as the tensor format counts blocks).
+    #[inline(always)]
     pub(crate) fn write_blocks(&self, panel: &mut [u8], index: usize, rows: &[QuantBlock; LANES]) {
         let first = index * self.weights / BLOCK;
         let tile =
@@ -120,6 +121,7 @@ impl QuantFormat {
         }
     }
 
+    #[inline(always)]
     fn write_scales(&self, tile: &mut [u8], block: usize, lane: usize, row: &QuantBlock) {
         let mut put = |at: usize, bytes: [u8; 2]| {
             tile[at + 2 * lane..][..2].copy_from_slice(&bytes);
@@ -218,6 +220,7 @@ impl QuantFormat {
 }
 
 /// Writes a plane of `bits` bits: the lowest bits of each byte of `word(lane, group)`.
+#[inline(always)]
 fn write_plane(plane: &mut [u8], bits: usize, word: impl Fn(usize, usize) -> u32) {
     if bits == 0 {
         return;

@@ -22,7 +22,7 @@ mod scale_search;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block::QuantBlock;
+pub(crate) use block::{QuantBlock, with_constant_format};
 pub(crate) use format::{QuantFormat, ScaleKind, power_scale};
 pub use requantize::{NonFiniteWeight, requantize_rows};
 pub use rows::{dequantize, quantize, quantize_with_search};

@@ -18,6 +18,14 @@ const fn at(byte: usize, shift: usize) -> BitPosition {
 /// Length of runs of weights whose low bits lie in consecutive bytes at the same shift.
 pub(super) const RUN: usize = 16;
 
+/// Whether each quant has bits of its own; other quants are parts of patterns.
+pub(super) const fn has_positions(format: Format) -> bool {
+    !matches!(
+        format,
+        Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S | Format::IQ3_XXS | Format::IQ3_S
+    )
+}
+
 /// Whether the high bits of a run lie in consecutive bytes at the same shift, too.
 pub(super) const fn high_bits_are_runs(format: Format) -> bool {
     !matches!(format, Format::Q5_0 | Format::Q5_1)

@@ -1,12 +1,35 @@
 //! One decoded block: quants and scales.
 
-use super::bit_position;
+use super::bit_position::{self, BitPosition, RUN};
 use super::format::{QuantFormat, ScaleKind, power_scale};
 use crate::Format;
 use half::f16;
 
 /// Weights in the largest block of any format.
 const BLOCK_WEIGHTS_MAX: usize = 256;
+
+/// `$body` with the format as the constant `$constant`: compiled for each format whose quants have
+/// [positions](bit_position::has_positions), once for all others.
+macro_rules! with_constant_format {
+    ($format:expr, |$constant:ident| $body:expr) => {
+        $crate::quant::with_constant_format!(
+            $format, |$constant| $body,
+            Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4
+        )
+    };
+    ($format:expr, |$constant:ident| $body:expr, $($name:ident)*) => {
+        match $format {
+            $($crate::Format::$name => {
+                const $constant: $crate::Format = $crate::Format::$name;
+                $body
+            })*
+            #[allow(non_snake_case, reason = "the name of a constant")]
+            $constant => $body,
+        }
+    };
+}
+
+pub(crate) use with_constant_format;
 
 /// The fields of a block of any format; a field that the format lacks is zero.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +60,16 @@ impl Default for QuantBlock {
 impl QuantBlock {
     /// Reads one block of a quantized format.
     pub(crate) fn decode(&mut self, format: Format, bytes: &[u8]) {
+        assert!(
+            QuantFormat::of(format).is_some(),
+            "{format:?} has no blocks"
+        );
+        with_constant_format!(format, |FORMAT| self.decode_constant(FORMAT, bytes));
+    }
+
+    /// [`QuantBlock::decode`], compiled where it is called: bit positions of a constant format are constants.
+    #[inline(always)]
+    pub(crate) fn decode_constant(&mut self, format: Format, bytes: &[u8]) {
         let bytes = &bytes[..format.block_bytes()];
         let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let quant = QuantFormat::of(format);
@@ -47,23 +80,10 @@ impl QuantBlock {
             self.m = half(bit_position::m_offset(format));
         }
         self.decode_scales(format, bytes);
-        // Each arm is compiled for its own format, so that bit positions become constants.
-        match format {
-            Format::F32 | Format::F16 | Format::BF16 => unreachable!("{format:?} has no blocks"),
-            Format::Q4_0 => self.decode_quants(Format::Q4_0, bytes),
-            Format::Q4_1 => self.decode_quants(Format::Q4_1, bytes),
-            Format::Q5_0 => self.decode_quants(Format::Q5_0, bytes),
-            Format::Q5_1 => self.decode_quants(Format::Q5_1, bytes),
-            Format::Q8_0 => self.decode_quants(Format::Q8_0, bytes),
-            Format::Q2_K => self.decode_quants(Format::Q2_K, bytes),
-            Format::Q3_K => self.decode_quants(Format::Q3_K, bytes),
-            Format::Q4_K => self.decode_quants(Format::Q4_K, bytes),
-            Format::Q5_K => self.decode_quants(Format::Q5_K, bytes),
-            Format::Q6_K => self.decode_quants(Format::Q6_K, bytes),
-            Format::IQ4_NL => self.decode_quants(Format::IQ4_NL, bytes),
-            Format::IQ4_XS => self.decode_quants(Format::IQ4_XS, bytes),
-            Format::MXFP4 => self.decode_quants(Format::MXFP4, bytes),
-            _ => self.decode_patterns(format, bytes),
+        if bit_position::has_positions(format) {
+            self.decode_quants(format, bytes);
+        } else {
+            self.decode_patterns(format, bytes);
         }
     }
 
@@ -129,28 +149,21 @@ impl QuantBlock {
         let Some(quant) = QuantFormat::of(format) else {
             return;
         };
-        let (low_mask, high_mask) = (low_mask(quant.low) as u8, low_mask(quant.high) as u8);
-        let runs = self.quants[..quant.weights].chunks_exact_mut(bit_position::RUN);
-        for (first, quants) in (0..).step_by(bit_position::RUN).zip(runs) {
-            let low = bit_position::low_bits(format, first);
-            for (quant_value, byte) in quants
-                .iter_mut()
-                .zip(&bytes[low.byte..][..bit_position::RUN])
-            {
-                *quant_value = (byte >> low.shift & low_mask) ^ sign_bit(format);
-            }
+        let runs = self.quants[..quant.weights].chunks_exact_mut(RUN);
+        for (first, quants) in (0..).step_by(RUN).zip(runs) {
+            let low = run_bits(bytes, bit_position::low_bits(format, first), quant.low);
+            let low = low ^ every_byte(sign_bit(format));
             if quant.high == 0 {
+                quants.copy_from_slice(&low.to_le_bytes());
                 continue;
             }
             if bit_position::high_bits_are_runs(format) {
                 let high = bit_position::high_bits(format, first);
-                for (quant_value, byte) in quants
-                    .iter_mut()
-                    .zip(&bytes[high.byte..][..bit_position::RUN])
-                {
-                    *quant_value |= (byte >> high.shift & high_mask) << quant.low;
-                }
+                let high = run_bits(bytes, high, quant.high) << quant.low;
+                quants.copy_from_slice(&(low | high).to_le_bytes());
             } else {
+                quants.copy_from_slice(&low.to_le_bytes());
+                let high_mask = low_mask(quant.high) as u8;
                 for (e, quant_value) in (first..).zip(quants) {
                     let high = bit_position::high_bits(format, e);
                     *quant_value |= (bytes[high.byte] >> high.shift & high_mask) << quant.low;
@@ -159,6 +172,7 @@ impl QuantBlock {
         }
     }
 
+    #[inline(always)]
     fn decode_scales(&mut self, format: Format, bytes: &[u8]) {
         match format {
             Format::Q2_K => {
@@ -239,6 +253,19 @@ impl QuantBlock {
             _ => {}
         }
     }
+}
+
+/// The lowest `bits` bits, from a position on, of the bytes of a run, each in its own byte.
+#[inline(always)]
+fn run_bits(bytes: &[u8], at: BitPosition, bits: usize) -> u128 {
+    let mut run = [0; RUN];
+    run.copy_from_slice(&bytes[at.byte..][..RUN]);
+    u128::from_le_bytes(run) >> at.shift & every_byte(low_mask(bits) as u8)
+}
+
+/// The byte, sixteen times.
+const fn every_byte(byte: u8) -> u128 {
+    u128::from_le_bytes([byte; RUN])
 }
 
 /// Q8_0 stores signed quants; flipping the top bit makes them unsigned.

@@ -1,8 +1,8 @@
-//! AVX-512 GEMM of floats.
+//! AVX-512 GEMM of floats. As with quants, the first rows are multiplied while the K-block is unpacked.
 
-use super::in_row_groups;
 use crate::arch::int8_dot::Avx512;
 use crate::arch::packed_block::{each_row, load_weights};
+use crate::arch::prefetch::prefetch_nearest;
 use crate::layout::gemm::{GemmWorkspace, UNPACKED_BYTES};
 use crate::memory::LINE;
 use crate::packing::LANES;
@@ -14,6 +14,8 @@ use std::ops::Range;
 const K_BLOCK_COLS: usize = 192;
 /// Rows of activations per load of weights.
 const FLOAT_ROWS: usize = 6;
+/// Pairs of columns after which weights are prefetched: each panel's two lines of 16-bit floats.
+const PREFETCH_PAIRS: usize = 2;
 
 const _: () = assert!(K_BLOCK_COLS.is_multiple_of(2) && K_BLOCK_COLS * 2 * LINE <= UNPACKED_BYTES);
 
@@ -28,44 +30,31 @@ pub(crate) unsafe fn gemm_floats<const F: u8, const N: usize>(
     rows: Range<usize>,
     workspace: &mut GemmWorkspace,
 ) {
-    let width = if F == Format::F32 as u8 { 4 } else { 2 };
     let panel_bytes = panels.len() / N;
-    let cols = panel_bytes / (LANES * width);
+    let cols = panel_bytes / col_bytes::<F>();
     assert!(rows.len() <= workspace.sums.len() && x.floats(rows.start).len() >= cols);
     workspace.sums[..rows.len()].fill([0.0; 4 * LANES]);
     for first in (0..cols).step_by(K_BLOCK_COLS) {
         let count = K_BLOCK_COLS.min(cols - first);
+        // The next panels follow these.
+        let next = if first + count < cols {
+            (first + count) * col_bytes::<F>()
+        } else {
+            panels.len()
+        };
+        let mut block = FloatBlock {
+            packed: panels.as_ptr().wrapping_add(first * col_bytes::<F>()),
+            panel_bytes,
+            unpacked: workspace.unpacked.as_mut_ptr().cast(),
+            pairs: count / 2,
+            next: panels.as_ptr().wrapping_add(next),
+            next_bytes: count * col_bytes::<F>(),
+        };
         // SAFETY: columns are within each panel; `UNPACKED_BYTES` holds a K-block; each row has as many columns
         // as a panel, and the workspace has sums for each row.
         unsafe {
-            for panel in 0..N {
-                let from = panels
-                    .as_ptr()
-                    .add(panel * panel_bytes + first * LANES * width);
-                for col in 0..count {
-                    let from = from.add(col * LANES * width);
-                    let to = workspace
-                        .unpacked
-                        .as_mut_ptr()
-                        .add((col * N + panel) * LINE);
-                    _mm512_store_ps(to.cast(), load_weights::<Avx512, F>(from));
-                }
-            }
-            let mut next = PanelPrefetcher::<N>::new(
-                panels,
-                (first + count) * LANES * width,
-                count * LANES * width,
-                rows.len(),
-            );
-            in_row_groups!(0..rows.len(), |row, M| {
-                next.advance(M);
-                let mut at = [std::ptr::null::<f32>(); M];
-                for (m, at) in at.iter_mut().enumerate() {
-                    *at = x.floats(rows.start + row + m).as_ptr().add(first);
-                }
-                let sums = workspace.sums.as_mut_ptr().add(row).cast();
-                multiply_floats::<N, M>(workspace.unpacked.as_ptr().cast(), count / 2, &at, sums);
-            }, 6 3 1);
+            let sums = workspace.sums.as_mut_ptr().cast();
+            multiply_rows::<F, N>(&mut block, x, rows.clone(), first, sums);
         }
     }
     for sums in &mut workspace.sums[..rows.len()] {
@@ -78,15 +67,130 @@ pub(crate) unsafe fn gemm_floats<const F: u8, const N: usize>(
     }
 }
 
-/// Adds the products of unpacked floats with `M` rows to the accumulators of even and odd columns, which are
-/// four lines apart.
+/// Bytes of a column of a panel.
+const fn col_bytes<const F: u8>() -> usize {
+    let width = if F == Format::F32 as u8 { 4 } else { 2 };
+    LANES * width
+}
+
+/// The K-block of a few panels of floats.
+struct FloatBlock {
+    /// Columns of the first panel.
+    packed: *const u8,
+    /// Bytes from panel to panel.
+    panel_bytes: usize,
+    /// Column by column, a line of f32 for each panel.
+    unpacked: *mut f32,
+    /// Pairs of columns.
+    pairs: usize,
+    /// The first panel's weights that are needed next, and how many bytes are still to be prefetched.
+    next: *const u8,
+    next_bytes: usize,
+}
+
+impl FloatBlock {
+    /// Prefetches `step` bytes of each of `N` panels, if any are left.
+    #[inline(always)]
+    fn prefetch_next<const N: usize>(&mut self, step: usize) {
+        if self.next_bytes == 0 {
+            return;
+        }
+        for panel in 0..N {
+            let from = self.next.wrapping_add(panel * self.panel_bytes);
+            for line in (0..step).step_by(LINE) {
+                prefetch_nearest(from.wrapping_add(line));
+            }
+        }
+        self.next = self.next.wrapping_add(step);
+        self.next_bytes = self.next_bytes.saturating_sub(step);
+    }
+
+    /// Bytes of each panel to prefetch at a time, so that all are prefetched within `groups` groups of rows.
+    fn step(&self, groups: usize) -> usize {
+        let times = groups * self.pairs.div_ceil(PREFETCH_PAIRS);
+        self.next_bytes.div_ceil(times).next_multiple_of(LINE)
+    }
+
+    /// The weights of a column: with `FIRST` packed, and unpacked on the way; else unpacked.
+    ///
+    /// # Safety
+    /// The processor has AVX-512, and the K-block has the column.
+    #[inline(always)]
+    unsafe fn weights<const F: u8, const N: usize, const FIRST: bool>(
+        &self,
+        col: usize,
+    ) -> [__m512; N] {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let mut w = [_mm512_setzero_ps(); N];
+            each_row!(p in N => {
+                let at = self.unpacked.add((col * N + p) * LANES);
+                if FIRST {
+                    let packed = self.packed.add(p * self.panel_bytes + col * col_bytes::<F>());
+                    w[p] = load_weights::<Avx512, F>(packed);
+                    _mm512_store_ps(at, w[p]);
+                } else {
+                    w[p] = _mm512_load_ps(at);
+                }
+            });
+            w
+        }
+    }
+}
+
+/// Adds the products of the K-block and of the columns of `rows` from `first` on to the accumulators, which are four
+/// lines apart. Groups of rows are about equally long, the longest first.
 ///
 /// # Safety
-/// As [`gemm_floats`]; `unpacked` and each of `rows` have `pairs` pairs of columns.
+/// As [`gemm_floats`]; the rows have the columns of the K-block, and `sums` has lines for each row.
 #[inline(always)]
-unsafe fn multiply_floats<const N: usize, const M: usize>(
-    unpacked: *const f32,
-    pairs: usize,
+unsafe fn multiply_rows<const F: u8, const N: usize>(
+    block: &mut FloatBlock,
+    x: &Activations,
+    rows: Range<usize>,
+    first: usize,
+    sums: *mut f32,
+) {
+    let mut row = 0;
+    while row < rows.len() {
+        let left = rows.len() - row;
+        let groups = left.div_ceil(FLOAT_ROWS);
+        macro_rules! group {
+            ($count:literal, $first:literal) => {{
+                let at: [*const f32; $count] =
+                    std::array::from_fn(|m| x.floats(rows.start + row + m)[first..].as_ptr());
+                let step = block.step(groups);
+                // SAFETY: guaranteed by the caller.
+                unsafe {
+                    let sums = sums.add(row * 4 * LANES);
+                    multiply_group::<F, N, $count, $first>(block, step, &at, sums);
+                }
+                $count
+            }};
+        }
+        // Other sizes come from few rows, for which this kernel is not called: a row at a time will do.
+        row += match (row == 0, left.div_ceil(groups)) {
+            (true, 6) => group!(6, true),
+            (true, 5) => group!(5, true),
+            (true, 4) => group!(4, true),
+            (true, _) => group!(1, true),
+            (false, 6) => group!(6, false),
+            (false, 5) => group!(5, false),
+            (false, 4) => group!(4, false),
+            (false, _) => group!(1, false),
+        };
+    }
+}
+
+/// Adds the products of the K-block with `M` rows to the accumulators of even and odd columns, and prefetches `step`
+/// bytes of each panel for each [`PREFETCH_PAIRS`]. With `FIRST` the K-block is unpacked, too.
+///
+/// # Safety
+/// As [`multiply_rows`].
+#[inline(always)]
+unsafe fn multiply_group<const F: u8, const N: usize, const M: usize, const FIRST: bool>(
+    block: &mut FloatBlock,
+    step: usize,
     rows: &[*const f32; M],
     sums: *mut f32,
 ) {
@@ -100,11 +204,13 @@ unsafe fn multiply_floats<const N: usize, const M: usize>(
                 acc[m][p] = [_mm512_loadu_ps(at), _mm512_loadu_ps(at.add(LANES))];
             });
         });
-        for pair in 0..pairs {
+        for pair in 0..block.pairs {
+            if pair % PREFETCH_PAIRS == 0 {
+                block.prefetch_next::<N>(step);
+            }
             each_row!(parity in 2 => {
                 let col = 2 * pair + parity;
-                let mut w = [_mm512_setzero_ps(); N];
-                each_row!(p in N => { w[p] = _mm512_load_ps(unpacked.add((col * N + p) * LANES)); });
+                let w = block.weights::<F, N, FIRST>(col);
                 each_row!(m in M => {
                     let x = _mm512_set1_ps(*rows[m].add(col));
                     each_row!(p in N => {
@@ -120,47 +226,5 @@ unsafe fn multiply_floats<const N: usize, const M: usize>(
                 _mm512_storeu_ps(at.add(LANES), acc[m][p][1]);
             });
         });
-    }
-}
-
-/// Prefetches the weights of the next K-block while rows are multiplied.
-struct PanelPrefetcher<const N: usize> {
-    from: [*const u8; N],
-    /// Bytes of each panel that were prefetched, and in all.
-    done: usize,
-    bytes: usize,
-    /// Bytes per row of activations.
-    step: usize,
-}
-
-impl<const N: usize> PanelPrefetcher<N> {
-    /// Prefetches `bytes` bytes of each panel from `start` on, or the start of the next panels, in equal parts
-    /// for each of `rows` rows.
-    fn new(panels: &[u8], start: usize, bytes: usize, rows: usize) -> Self {
-        let panel_bytes = panels.len() / N;
-        let start = if start < panel_bytes {
-            start
-        } else {
-            panels.len()
-        };
-        Self {
-            from: std::array::from_fn(|n| panels.as_ptr().wrapping_add(n * panel_bytes + start)),
-            done: 0,
-            bytes,
-            step: bytes.div_ceil(rows),
-        }
-    }
-
-    /// Prefetches the part of `rows` rows.
-    #[inline(always)]
-    fn advance(&mut self, rows: usize) {
-        let end = (self.done + rows * self.step).min(self.bytes);
-        for at in (self.done.next_multiple_of(LINE)..end).step_by(LINE) {
-            for from in self.from {
-                // SAFETY: a prefetch reads nothing; an address beyond the weights is ignored.
-                unsafe { _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(at).cast()) };
-            }
-        }
-        self.done = end;
     }
 }
