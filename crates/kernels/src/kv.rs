@@ -65,9 +65,30 @@ pub struct KvCache {
     layout: BlockLayout,
     /// u16 elements of a block.
     block: usize,
-    /// `(layers, pages, kv_heads, block)`, u16 elements.
+    /// u16 elements from the start of a layer to the start of the next.
+    layer: usize,
+    /// `(layers, pages, kv_heads, block)`, u16 elements, with a gap after each layer ([`layer_stride`]).
     region: Region,
 }
+
+/// Bytes of a huge page of x86-64 and AArch64.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// u16 elements from layer to layer, where a layer has `len`. The operating system clears a huge page at the first
+/// write, and all layers write the same page of the cache in one step: where layers began alike in their huge pages, one step
+/// would wait for a huge page of each layer, and the next steps for none. So there is a gap after each layer, less than a huge
+/// page of address space, and the starts are evenly distributed.
+fn layer_stride(len: usize, layers: usize) -> usize {
+    let huge = HUGE_PAGE / 2;
+    if len < huge {
+        return len;
+    }
+    let wanted = huge / layers / LINE_ELEMENTS * LINE_ELEMENTS;
+    len + (wanted + huge - len % huge) % huge
+}
+
+/// u16 elements in a cache line.
+const LINE_ELEMENTS: usize = 32;
 
 impl KvCache {
     /// Reserves address space for the cache. Pages that were never written use no resident memory (except for
@@ -76,11 +97,17 @@ impl KvCache {
         let bytes = shape.bytes().ok_or(KvError::Shape(shape))?;
         let layout = BlockLayout::of(&shape).ok_or(KvError::Shape(shape))?;
         let block = layout.u16_len().ok_or(KvError::Shape(shape))?;
-        let region = Region::new(bytes / 2).ok_or(KvError::Memory { bytes })?;
+        let len = bytes / 2 / shape.layers;
+        let layer = layer_stride(len, shape.layers);
+        let gaps = (layer - len).checked_mul(shape.layers - 1);
+        let mapped = gaps.and_then(|gaps| gaps.checked_add(bytes / 2));
+        let region = mapped.and_then(Region::new);
+        let region = region.ok_or(KvError::Memory { bytes })?;
         Ok(Self {
             shape,
             layout,
             block,
+            layer,
             region,
         })
     }
@@ -92,7 +119,7 @@ impl KvCache {
 
     /// Bytes when fully used.
     pub fn bytes(&self) -> usize {
-        self.region.as_u16s().len() * 2
+        self.shape.layers * self.shape.pages * self.shape.kv_heads * self.block * 2
     }
 
     /// Stores one position: `k` and `v` are `(kv_heads, head_dim)`. Values beyond the storage format's range
@@ -180,7 +207,7 @@ impl KvCache {
 
     /// Offset of a layer.
     fn layer_start(&self, layer: usize) -> usize {
-        layer * self.shape.pages * self.shape.kv_heads * self.block
+        layer * self.layer
     }
 
     fn block_start(&self, layer: usize, page: u32, head: usize) -> usize {

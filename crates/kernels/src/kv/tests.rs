@@ -1,8 +1,42 @@
 mod four_bits;
 
-use super::{KvBlock, KvCache, KvError, KvKind, KvShape, KvSlot, QuantizedKv};
+use super::{HUGE_PAGE, KvBlock, KvCache, KvError, KvKind, KvShape, KvSlot, QuantizedKv};
 use crate::Pool;
 use half::f16;
+
+#[test]
+fn few_layers_begin_a_huge_page_at_once() {
+    for (layers, pages) in [
+        (16, 2048),
+        (28, 1000),
+        (80, 512),
+        (2, 4096),
+        (1, 64),
+        (16, 2),
+    ] {
+        let shape = KvShape {
+            layers,
+            ..shape(pages, 32, 8, 64)
+        };
+        let cache = KvCache::new(shape).unwrap();
+        let page_bytes = cache.bytes() / layers / pages;
+        let starts: Vec<_> = (0..layers).map(|l| cache.layer_start(l) * 2).collect();
+        let most = (layers * page_bytes).div_ceil(HUGE_PAGE) + 1;
+        // Layers of less than a huge page lie side by side.
+        for page in 0..pages.min(64) * usize::from(pages > 2) {
+            let at = |start: &&usize| (*start + page * page_bytes) % HUGE_PAGE < page_bytes;
+            let begun = starts.iter().filter(at).count();
+            assert!(begun <= most, "{shape:?}, page {page}: {begun} of {most}");
+        }
+        let len = cache.bytes() / layers;
+        assert!(starts.iter().all(|start| start % 64 == 0));
+        assert!(
+            starts
+                .windows(2)
+                .all(|two| (len..len + HUGE_PAGE).contains(&(two[1] - two[0])))
+        );
+    }
+}
 
 fn shape(pages: usize, page_tokens: usize, kv_heads: usize, head_dim: usize) -> KvShape {
     KvShape {
