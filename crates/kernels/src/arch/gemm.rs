@@ -16,19 +16,3 @@ mod quants;
 
 pub(crate) use floats::gemm_floats;
 pub(crate) use quants::{gemm_quants_avx_vnni, gemm_quants_avx512};
-
-/// Runs `$body` over `$rows` in groups, each as long as the largest of `$counts` that fits.
-macro_rules! in_row_groups {
-    ($rows:expr, |$row:ident, $count:ident| $body:expr, $($counts:literal)*) => {{
-        let Range { start: mut $row, end } = $rows;
-        $(
-            while end - $row >= $counts {
-                const $count: usize = $counts;
-                $body;
-                $row += $counts;
-            }
-        )*
-    }};
-}
-
-pub(super) use in_row_groups;

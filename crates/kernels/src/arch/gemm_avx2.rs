@@ -7,7 +7,6 @@
 mod products;
 mod unpacked;
 
-use super::gemm::in_row_groups;
 use super::int8_dot::sums_in_i16;
 use super::packed_block::each_row;
 use crate::Activations;
@@ -19,6 +18,20 @@ use core::arch::x86_64::*;
 use products::{add_by_groups, add_by_rows, load_sums, store_sums};
 use std::ops::Range;
 use unpacked::{HALVES, k_block_blocks, unpack_panel, unpacked_block_bytes};
+
+/// Runs `$body` over `$rows` in groups, each as long as the largest of `$counts` that fits.
+macro_rules! in_row_groups {
+    ($rows:expr, |$row:ident, $count:ident| $body:expr, $($counts:literal)*) => {{
+        let Range { start: mut $row, end } = $rows;
+        $(
+            while end - $row >= $counts {
+                const $count: usize = $counts;
+                $body;
+                $row += $counts;
+            }
+        )*
+    }};
+}
 
 /// Rows of activations per load of quants.
 const ROWS: usize = 4;
