@@ -145,7 +145,7 @@ fn time(
     let x: Vec<f32> = (0..batch * cols).map(|i| (i as f32 * 0.37).sin()).collect();
     let mut activations = Activations::new(batch, cols);
     activations.load(isa, pool, &x, batch, cols);
-    let mut out = vec![0.0; batch * rows];
+    let mut out = kernels::ZeroedBuffer::new(batch * rows);
     let some = if batch > 64 {
         &matrices[..matrices.len().min(4)]
     } else {

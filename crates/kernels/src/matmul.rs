@@ -136,7 +136,7 @@ fn multiply_panel(
         kernel(w.panel(panel), x, rows.start, results);
     }
     for (row, result) in rows.zip(results) {
-        output::write_panel_row(w.rows(), row, panel, result, out);
+        output::write_panel_row(w.rows(), row, panel, result, (out, output::Stores::Cached));
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) struct NibbleKv<'a> {
     pub(crate) memory: &'a [u16],
 }
 
+#[cfg(any(target_arch = "x86_64", test))]
 impl NibbleKv<'_> {
     /// The quant at a place of the int8 layout.
     pub(crate) fn quant(&self, place: usize) -> i8 {

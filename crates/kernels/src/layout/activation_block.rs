@@ -91,13 +91,17 @@ impl ActivationBlock {
         let low_bits = (1 << SCALE_LOW_BITS) - 1;
         let scale = f32::from_bits((most / 127.0).to_bits() & !low_bits);
         let inverse = 127.0 / most;
-        let mut quants = [0i8; BLOCK];
-        let mut sums = [0i32; 2];
-        for (i, (quant, x)) in quants.iter_mut().zip(x).enumerate() {
-            let rounded = round_ties_even(x * inverse);
-            *quant = rounded as i8;
-            sums[i / (BLOCK / 2)] += rounded;
+        // A loop for each operation: one for all is not vectorized.
+        let mut rounded = [0i32; BLOCK];
+        for (rounded, x) in rounded.iter_mut().zip(x) {
+            *rounded = round_ties_even(x * inverse);
         }
+        let mut quants = [0i8; BLOCK];
+        for (quant, rounded) in quants.iter_mut().zip(&rounded) {
+            *quant = *rounded as i8;
+        }
+        let (first, second) = rounded.split_at(BLOCK / 2);
+        let sums = [first.iter().sum::<i32>(), second.iter().sum()];
         let sums = [sums[0] + sums[1], sums[0], sums[1]];
         Self {
             quants,

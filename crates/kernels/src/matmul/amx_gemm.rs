@@ -28,7 +28,7 @@
 mod tests;
 
 use super::amx_workspace::with_workspace;
-use super::output::write_panel_row;
+use super::output::{Stores, write_panel_row};
 use crate::dispatch::by_isa;
 use crate::layout::amx_gemm::{
     AmxKernel, AmxWorkspace, PAIR_BYTES, PAIRS_MAX, ROW_TILES_MAX, TileJob,
@@ -142,7 +142,7 @@ fn write_group(
                     row,
                     panel,
                     workspace.accumulator_line(pair - group.start, line),
-                    out,
+                    (out, Stores::Cached),
                 );
             }
         }

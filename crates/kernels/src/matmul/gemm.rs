@@ -1,6 +1,6 @@
 //! GEMM: many rows of activations times weights, with one or two panels unpacked once for many rows.
 
-use super::output::write_panel_row;
+use super::output::{Stores, write_panel_row};
 use crate::Activations;
 use crate::layout::gemm::{GEMM_ROWS_MAX, GemmKernels, GemmWorkspace};
 use crate::matrix::Panels;
@@ -21,6 +21,7 @@ pub(super) fn multiply(
     let most = (gemm.rows_bytes / x.row_bytes()).clamp(LANES, GEMM_ROWS_MAX);
     // Calls of about as many rows each.
     let some = rows.len().div_ceil(rows.len().div_ceil(most).max(1)).max(1);
+    let stores = Stores::new(rows.len() * w.rows());
     let end = rows.end;
     for row in rows.step_by(some) {
         let rows = row..(row + some).min(end);
@@ -33,9 +34,10 @@ pub(super) fn multiply(
             }
             for (row, sums) in rows.clone().zip(&workspace.sums) {
                 for (panel, sums) in pair.clone().zip(sums.as_chunks::<LANES>().0) {
-                    write_panel_row(w.rows(), row, panel, sums, out);
+                    write_panel_row(w.rows(), row, panel, sums, (out, stores));
                 }
             }
         }
     }
+    stores.finish();
 }

@@ -2,6 +2,7 @@
 //! and rows in different batches.
 
 mod groups;
+mod streamed;
 
 use crate::quant::{QuantBlock, QuantFormat};
 use crate::{Activations, Format, Isa, Matrix, Pool, dequantize, matmul, quantize};
