@@ -5,8 +5,9 @@
 //! the additional time of a prefill row. An error in `decodes` is corrected by `row`, which is measured
 //! against `decodes`: for any split, the rows settle where the whole step takes the target. `row` rises at
 //! once and falls slowly, and from one step to the next the rows at most double, so that a wrong estimate
-//! never costs much: rows whose cost grows by a factor of `f` between two steps make a step of at most `f`
-//! times the target.
+//! never costs much. A single slow step is mostly an outlier (another program had the processor), so a rise beyond
+//! [`RISE_MAX`] waits for a second measurement: rows whose cost grows by a factor of `f` between two steps make at most
+//! two steps of at most `f` times the target.
 //!
 //! Where prompts follow each other without a pause there is no step with decodes alone, and their time would be taken for
 //! that of prefill. So a step is left to the decodes alone where `decodes` was not measured for [`MEASURED_STEPS`]
@@ -40,6 +41,9 @@ const MEASURED_STEPS: usize = 64;
 /// The least part of a mixed step that is attributed to prefill.
 const PREFILL_PART_MIN: u64 = 16;
 
+/// Rise of the estimate after one measurement, as a fraction of it (1 / `RISE_MAX`); a second one raises it at once.
+const RISE_MAX: u64 = 4;
+
 /// Fraction (1 / `FALL`) by which an estimate approaches a lower measurement.
 const FALL: u64 = 4;
 
@@ -54,6 +58,8 @@ pub(crate) struct StepTimeModel {
     steps_since: usize,
     /// Time of a prefill row; 0 = not measured yet.
     row_ns: u64,
+    /// The last measurement of `row_ns`.
+    row_measured_ns: u64,
     /// Growth limit for the next step.
     rows_max: usize,
 }
@@ -66,6 +72,7 @@ impl StepTimeModel {
             decodes_measured: 0,
             steps_since: 0,
             row_ns: 0,
+            row_measured_ns: 0,
             rows_max: PREFILL_ROWS_MIN,
         }
     }
@@ -136,7 +143,13 @@ impl StepTimeModel {
     }
 
     fn record_row(&mut self, ns: u64) {
-        self.row_ns = move_estimate(self.row_ns, ns.max(1));
+        let (known, ns) = (self.row_ns, ns.max(1));
+        let before = std::mem::replace(&mut self.row_measured_ns, ns);
+        let believed = match known {
+            0 => ns,
+            _ => ns.min(before.max(known + known.div_ceil(RISE_MAX))),
+        };
+        self.row_ns = move_estimate(known, believed);
     }
 }
 
@@ -250,6 +263,30 @@ mod tests {
         let takes = |step: usize, rows: usize| (rows * (100 + 4 * step)) as u64 * 1000;
         let (_, longest) = settle(&mut model, 300, takes);
         assert!(longest <= TARGET * 105 / 100, "{longest}");
+    }
+
+    #[test]
+    fn slow_step_hardly_changes_the_rows() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        settle(&mut model, 100, |_, rows| rows as u64 * MS);
+        let before = model.prefill_rows(1, false);
+        model.record_step(before, 1, 4 * TARGET);
+        let after = model.prefill_rows(1, false);
+        assert!(after * 5 >= before * 4 - 5, "{before}, then {after} rows");
+    }
+
+    #[test]
+    fn two_slow_steps_are_believed() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        settle(&mut model, 100, |_, rows| rows as u64 * MS);
+        let mut over = 0;
+        for _ in 0..20 {
+            let rows = model.prefill_rows(1, false);
+            let ns = rows as u64 * 4 * MS;
+            over += usize::from(ns > TARGET * 105 / 100);
+            model.record_step(rows, 1, ns);
+        }
+        assert_eq!(over, 2, "steps beyond the target");
     }
 
     #[test]
