@@ -19,6 +19,15 @@ impl Gate {
         self.more.notify_all();
     }
 
+    /// Allows a forward pass only if one waits for a permit.
+    pub fn allow_waiting(&self) {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        if *permits == 0 && self.is_waited_at() {
+            *permits = 1;
+            self.more.notify_all();
+        }
+    }
+
     /// Allows all forward passes from now on.
     pub fn open(&self) {
         self.allow(u64::MAX);
@@ -32,7 +41,6 @@ impl Gate {
     pub(super) fn pass(&self) {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         self.wait();
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn wait(&self) {
@@ -44,5 +52,7 @@ impl Gate {
         if *permits != u64::MAX {
             *permits -= 1;
         }
+        // Under the lock: what has its permit waits no longer.
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
