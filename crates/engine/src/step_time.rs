@@ -3,8 +3,8 @@
 //! Decoding sequences wait for the whole step. The cost of prefill is learned from past steps. The model is
 //! `rows = (target - decodes) / row`, where `decodes` is the last time of a step with decodes alone and `row`
 //! the additional time of a prefill row. An error in `decodes` is corrected by `row`, which is measured
-//! against `decodes`: for any split, the rows settle where the whole step takes the target. `row` rises at
-//! once and falls slowly, and from one step to the next the rows at most double, so that a wrong estimate
+//! against `decodes`: for any split, the rows settle where the whole step takes the target. `row` rises fast
+//! and falls slowly, and from one step to the next the rows at most double, so that a wrong estimate
 //! never costs much. A single slow step is mostly an outlier (another program had the processor), so a rise beyond
 //! [`RISE_MAX`] waits for a second measurement: rows whose cost grows by a factor of `f` between two steps make at most
 //! two steps of at most `f` times the target.

@@ -3,11 +3,9 @@
 //! An ordinary store first reads its line into the first cache. Results whose rows are a multiple of 4 KiB apart share a few
 //! sets of each cache, push each other out and wait for these reads.
 
-use crate::packing::LANES;
-
-/// Bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
-const LINE: usize = 64;
+use crate::memory::LINE;
+use crate::packing::LANES;
 
 /// Writes past the caches where `out` is a whole cache line and the processor is an x86-64, elsewhere as usual.
 ///
