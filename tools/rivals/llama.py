@@ -1,16 +1,20 @@
 """llama.cpp as a library: the same batches as `millrace bench model` gives its own forward pass."""
 
+import ctypes
 import pathlib
 import time
 
 import llama_cpp
+import numpy
 from llama_cpp import llama_cpp as low
+
+from llama_state import repeat
 
 CHUNK = 512  # rows of one pass over a prompt
 DEPTH = 64  # positions before decoding begins, when no context is asked for
 KV_BYTES = 2  # of one element
 KV_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}  # ggml's numbers
-SPAN = 4096  # positions that are computed as one sequence when a longer context is filled
+SPAN = CHUNK  # positions that are computed when a longer context is filled
 
 
 def resident_bytes():
@@ -20,8 +24,12 @@ def resident_bytes():
     raise RuntimeError("no VmRSS in /proc/self/status")
 
 
+def pointer(array):
+    return array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+
+
 class Library:
-    """One model with a context for the tests asked for: (kind, batch, context) each."""
+    """One model with a context for the tests asked for, (kind, batch, context) each, all of one batch."""
 
     def __init__(self, path, threads, steps, tests, flash, kv_type="f16"):
         low.llama_log_set(QUIET, None)
@@ -34,16 +42,14 @@ class Library:
         if not self.model:
             raise RuntimeError(f"llama.cpp does not load {path}")
         params = low.llama_context_default_params()
-        decodes = [(batch, context or DEPTH) for kind, batch, context in tests if kind == "decode"]
-        prompts = [context for kind, _, context in tests if kind == "prefill"]
-        positions = max(prompts + [batch * (context + steps) for batch, context in decodes])
-        params.n_ctx = (positions + 255) // 256 * 256
+        positions = [context if kind == "prefill" else (context or DEPTH) + steps for kind, _, context in tests]
+        params.n_seq_max = max(batch for _, batch, _ in tests)
+        # Each sequence has positions of its own, with which llama.cpp is faster than with a common cache.
+        params.kv_unified = False
+        params.n_ctx = params.n_seq_max * -(-max(positions) // 256) * 256
         params.n_batch = params.n_ubatch = CHUNK
-        spans = [batch * -(-context // SPAN) for batch, context in decodes]
-        params.n_seq_max = max([1] + spans)
         params.flash_attn_type = (low.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash
                                   else low.LLAMA_FLASH_ATTN_TYPE_DISABLED)
-        params.kv_unified = True
         params.type_k = params.type_v = KV_TYPES[kv_type]
         params.n_threads = params.n_threads_batch = threads
         self.context = low.llama_init_from_model(self.model, params)
@@ -85,17 +91,18 @@ class Library:
                 low.llama_memory_seq_rm(self.memory(), sequence, context, -1)
             return
         low.llama_memory_clear(self.memory(), True)
-        # What keys say does not matter for speed: each span looks at itself alone, and then all are one sequence.
+        span = min(context, SPAN)
+        for first in range(0, span, CHUNK):
+            rows = range(first, min(span, first + CHUNK))
+            self.run([(i * 37 % 256, i, 0, False) for i in rows])
+        state = numpy.zeros(low.llama_state_seq_get_size(self.context, 0), numpy.uint8)
+        if low.llama_state_seq_get_data(self.context, pointer(state), state.size, 0) != state.size:
+            raise RuntimeError("llama.cpp gives no state of a sequence")
+        # Speed does not depend on what keys and values are.
+        state = repeat(state, context)
         for sequence in range(sequences):
-            for begin in range(0, context, SPAN):
-                part = sequence + sequences * (begin // SPAN)
-                end = min(context, begin + SPAN)
-                for first in range(begin, end, CHUNK):
-                    rows = range(first, min(end, first + CHUNK))
-                    self.run([(i * 37 % 256, i, part, False) for i in rows])
-                if begin:
-                    low.llama_memory_seq_cp(self.memory(), part, sequence, -1, -1)
-                    low.llama_memory_seq_rm(self.memory(), part, -1, -1)
+            if low.llama_state_seq_set_data(self.context, pointer(state), state.size, sequence) != state.size:
+                raise RuntimeError(f"llama.cpp takes no {context} positions of sequence {sequence}")
         self.filled = sequences, context
 
     def rate(self, kind, batch, context):

@@ -144,9 +144,27 @@ def candle(args, model):
     return json.loads(done.stdout)
 
 
+def measure_llama(args, table, name, model, tests, side, report=None):
+    """Rates of all tests, one context for each number of sequences. Of the first: milliseconds to the first token and,
+    with our `report` of the model, bytes that are neither weights nor keys and values."""
+    from llama import Library
+    first = None
+    for batch in sorted({batch for _, batch, _ in tests.values()}):
+        chosen = {regime: test for regime, test in tests.items() if test[1] == batch}
+        library = Library(model, args.threads, STEPS, list(chosen.values()), side == "llama.cpp", args.kv_type)
+        try:
+            for regime, test in chosen.items():
+                table.add(f"{name} {regime}", "tok/s", side, library.rate(*test))
+            if report and not first:
+                first = library.ready_ms, library.beyond_bytes(
+                    report["weight_bytes"], position_bytes(report, model, args))
+        finally:
+            library.close()
+    return first
+
+
 def measure_model(args, table, name, model, regimes):
     """Rows of the forward pass, of loading and of memory."""
-    from llama import Library
     tests = {regime: MODEL[regime] for regime in regimes if regime in MODEL}
     wanted = tests or {"decode1": MODEL["decode1"]}
     with_candle = args.candle and name.startswith("1b")
@@ -167,33 +185,21 @@ def measure_model(args, table, name, model, regimes):
             table.add(f"{name} {regime}", "tok/s", "ours", row["tokens_per_s"],
                       row["tokens_per_s"] / share)
         # A cache in other types than f16 needs flash attention.
-        plain = [] if args.kv_type != "f16" else [test for test in wanted.values() if False in flash_choices(test)]
-        if plain:
-            library = Library(model, args.threads, STEPS, plain, False, args.kv_type)
-            try:
-                for regime, test in tests.items():
-                    if test in plain:
-                        table.add(f"{name} {regime}", "tok/s", "llama.cpp, no flash", library.rate(*test))
-            finally:
-                library.close()
-        library = Library(model, args.threads, STEPS, list(wanted.values()), True, args.kv_type)
-        try:
-            for regime, test in tests.items():
-                table.add(f"{name} {regime}", "tok/s", "llama.cpp", library.rate(*test))
-            if not tests:
-                library.rate(*wanted["decode1"])
-            weights, memory = report["weight_bytes"], report["memory"]
-            if "load" in regimes:
-                step = 1e3 / next(row["tokens_per_s"] for row in own.values())
-                table.add(f"{name} load to first token", "ms", "ours", report["load_ms"] + step)
-                table.add(f"{name} load to first token", "ms", "llama.cpp", library.ready_ms)
-            if "memory" in regimes:
-                beyond = memory["resident"] - memory["resident_before_load"] - weights - memory["kv"]
-                table.add(f"{name} beyond weights, KV", "MiB", "ours", beyond / 2**20)
-                beyond = library.beyond_bytes(weights, position_bytes(report, model, args))
-                table.add(f"{name} beyond weights, KV", "MiB", "llama.cpp", beyond / 2**20)
-        finally:
-            library.close()
+        plain = {} if args.kv_type != "f16" else {
+            regime: test for regime, test in tests.items() if False in flash_choices(test)}
+        measure_llama(args, table, name, model, plain, "llama.cpp, no flash")
+        ready_ms, beyond = measure_llama(args, table, name, model, tests or wanted, "llama.cpp", report)
+        if "load" in regimes:
+            step = own.get(MODEL["decode1"]) or next(iter(own.values()))
+            ours_ms = report["load_ms"] + 1e3 / step["tokens_per_s"]
+            table.add(f"{name} load to first token", "ms", "ours", ours_ms)
+            table.add(f"{name} load to first token", "ms", "llama.cpp", ready_ms)
+        if "memory" in regimes:
+            memory = report["memory"]
+            ours_beyond = (memory["resident"] - memory["resident_before_load"] - report["weight_bytes"]
+                           - memory["kv"])
+            table.add(f"{name} beyond weights, KV", "MiB", "ours", ours_beyond / 2**20)
+            table.add(f"{name} beyond weights, KV", "MiB", "llama.cpp", beyond / 2**20)
         if with_candle and any(regime in CANDLE for regime in tests):
             with_candle = rates = candle(args, model)
             for regime in tests:

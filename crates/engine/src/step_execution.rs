@@ -11,7 +11,7 @@
 
 use crate::Stats;
 use crate::plan::{Plan, PlannedSpan};
-use crate::sampler::{self, Sampler};
+use crate::sampler::Sampler;
 use crate::scheduler::{DraftPass, Scheduler};
 use crate::stats::count;
 use model::{Batch, Forward, ForwardError};
@@ -216,7 +216,7 @@ impl SpanSampling<'_> {
             return;
         };
         for (row, logits) in logits.chunks_exact(vocab).enumerate() {
-            if !sampler::is_sound(logits) {
+            if !self.sampler.is_sound(logits) {
                 self.scheduler.fail(key, FailCode::NotFinite);
                 break;
             }

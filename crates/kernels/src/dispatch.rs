@@ -56,3 +56,38 @@ macro_rules! by_isa {
     };
 }
 pub(crate) use by_isa;
+
+/// Writes a function that takes an [`crate::Isa`] first and runs a function of plain loops, which is inlined: once
+/// compiled for each level of x86, and once for the baseline of the architecture.
+macro_rules! compiled_by_isa {
+    (
+        $plain:path;
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
+    ) => {
+        $(#[$attribute])*
+        #[allow(unsafe_code, reason = "entering a function of the level; the Isa is the proof")]
+        $visibility fn $name(isa: crate::Isa, $($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn avx2($($arg: $ty),*) $(-> $ret)? {
+                $plain($($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+            fn avx512($($arg: $ty),*) $(-> $ret)? {
+                $plain($($arg),*)
+            }
+            match isa.level() {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the Isa proves the level.
+                crate::isa::Level::Avx2 | crate::isa::Level::AvxVnni => unsafe { avx2($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the Isa proves the level.
+                crate::isa::Level::Avx512 => unsafe { avx512($($arg),*) },
+                _ => $plain($($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use compiled_by_isa;

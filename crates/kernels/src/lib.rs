@@ -6,7 +6,7 @@
 //! Layers, from the bottom: `memory`, `packed_bytes`, `format`, `quant`, `packing` and `kv` (data formats);
 //! `layout` (types shared by kernels and drivers); `arch` (kernels for one instruction set, pure
 //! functions); `isa` and `dispatch` (choice of the instruction set); `activations`, `matrix`, `matmul`,
-//! `attention`, `recurrent`, `ops` (drivers).
+//! `attention`, `recurrent`, `ops`, `logits` (drivers).
 
 mod activations;
 mod arch;
@@ -16,6 +16,7 @@ mod format;
 mod isa;
 mod kv;
 mod layout;
+pub mod logits;
 mod matmul;
 mod matrix;
 mod memory;

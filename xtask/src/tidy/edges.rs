@@ -10,7 +10,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 18] = [
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
     ("model", &["kernels"], &["testing"]),
-    ("engine", &["model", "stream"], &["testing"]),
+    ("engine", &["kernels", "model", "stream"], &["testing"]),
     ("text", &[], &["testing"]),
     (
         "workflow",

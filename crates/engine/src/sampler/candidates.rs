@@ -4,7 +4,9 @@
 //! linear time, never a full sort), then keeps the candidates before the cut. "Before" is: smaller key first,
 //! and the lower id where keys are equal.
 
-use super::row::{RowWeights, max};
+use super::row::RowWeights;
+use kernels::Isa;
+use kernels::logits::{self, MAXIMA_BLOCK};
 
 #[derive(Clone, Copy)]
 struct CandidateToken {
@@ -24,10 +26,13 @@ impl CandidateToken {
 
 /// Scratch for the filters; sized by the vocabulary, once.
 pub(super) struct Candidates {
+    isa: Isa,
     kept: Vec<CandidateToken>,
     order: Vec<CandidateToken>,
     /// Maxima of blocks of logits.
     maxima: Vec<f32>,
+    /// The same, partly ordered.
+    ordered_maxima: Vec<f32>,
     /// Weights of all tokens, where candidates are gathered by weight.
     row: RowWeights,
 }
@@ -50,17 +55,28 @@ impl CandidateMass {
     }
 }
 
-/// Logits per block in the search for the `k` most likely.
-const BLOCK: usize = 64;
-
 impl Candidates {
-    pub(super) fn new(vocab: usize) -> Self {
+    pub(super) fn new(vocab: usize, isa: Isa) -> Self {
         Self {
+            isa,
             kept: Vec::with_capacity(vocab),
             order: Vec::with_capacity(vocab),
-            maxima: Vec::with_capacity(vocab.div_ceil(BLOCK)),
-            row: RowWeights::new(vocab),
+            maxima: Vec::with_capacity(vocab.div_ceil(MAXIMA_BLOCK)),
+            ordered_maxima: Vec::with_capacity(vocab.div_ceil(MAXIMA_BLOCK)),
+            row: RowWeights::new(vocab, isa),
         }
+    }
+
+    /// The most likely token, the lowest id where equal; `None` if none is possible.
+    pub(super) fn most_likely(&self, logits: &[f32]) -> Option<u32> {
+        logits::most_likely(self.isa, logits)
+    }
+
+    /// The largest logit of each [`MAXIMA_BLOCK`].
+    pub(super) fn block_maxima(&mut self, logits: &[f32]) -> &[f32] {
+        self.maxima.resize(logits.len().div_ceil(MAXIMA_BLOCK), 0.0);
+        logits::block_maxima(self.isa, logits, &mut self.maxima);
+        &self.maxima
     }
 
     /// Computes the weights of a whole row, without gathering candidates.
@@ -100,14 +116,15 @@ impl Candidates {
     /// Gathers the `k` most likely tokens (0: all) that are possible; the lower ids where equal.
     pub(super) fn gather(&mut self, logits: &[f32], k: u32) {
         let k = k as usize;
-        let floor = self.floor(logits, k);
+        self.block_maxima(logits);
+        let floor = self.floor(k);
         let possible = |logit: f32| logit > f32::NEG_INFINITY && logit >= floor;
         self.kept.clear();
-        for (block, logits) in logits.chunks(BLOCK).enumerate() {
-            if !possible(max(logits)) {
+        for (block, (logits, max)) in logits.chunks(MAXIMA_BLOCK).zip(&self.maxima).enumerate() {
+            if !possible(*max) {
                 continue;
             }
-            let entries = (block as u32 * BLOCK as u32..).zip(logits);
+            let entries = (block as u32 * MAXIMA_BLOCK as u32..).zip(logits);
             self.kept.extend(
                 entries
                     .filter(|(_, logit)| possible(**logit))
@@ -131,15 +148,13 @@ impl Candidates {
 
     /// A lower bound of the `k` largest logits that is cheap to find: the
     /// `k`-th largest of the blocks' maxima, since `k` logits are at least that large.
-    fn floor(&mut self, logits: &[f32], k: usize) -> f32 {
-        self.maxima.clear();
-        let blocks = logits.chunks(BLOCK);
-        if k == 0 || k > blocks.len() {
+    fn floor(&mut self, k: usize) -> f32 {
+        if k == 0 || k > self.maxima.len() {
             return f32::NEG_INFINITY;
         }
-        self.maxima.extend(blocks.map(max));
+        self.ordered_maxima.clone_from(&self.maxima);
         let (_, floor, _) = self
-            .maxima
+            .ordered_maxima
             .select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
         *floor
     }

@@ -1,24 +1,27 @@
 //! Log-probabilities of the model's own distribution: before penalties, temperature
 //! and filters, as OpenAI and vLLM report them.
 
-use super::row::max;
 use crate::TopLogprob;
-
-/// Logits per block that is skipped as a whole.
-const BLOCK: usize = 64;
+use kernels::logits::MAXIMA_BLOCK;
 
 /// The `count` most likely tokens, most likely first, the lower id first where equal; `norm` is
-/// [`super::row::log_sum_exp`] of the logits. One pass: nearly every block is skipped by comparing the
-/// block's largest logit with the last kept token's.
-pub(super) fn top(logits: &[f32], norm: f64, count: usize, out: &mut Vec<TopLogprob>) {
+/// [`super::row::log_sum_exp`] of the logits, `maxima` their [`kernels::logits::block_maxima`]. One pass: nearly every
+/// block is skipped by comparing the block's largest logit with the last kept token's.
+pub(super) fn top(
+    logits: &[f32],
+    maxima: &[f32],
+    norm: f64,
+    count: usize,
+    out: &mut Vec<TopLogprob>,
+) {
     out.clear();
-    for (block, logits) in logits.chunks(BLOCK).enumerate() {
+    for (block, (logits, max)) in logits.chunks(MAXIMA_BLOCK).zip(maxima).enumerate() {
         let full = out.len() == count;
-        if full && out.last().is_some_and(|last| max(logits) <= last.logprob) {
+        if full && out.last().is_some_and(|last| *max <= last.logprob) {
             continue;
         }
         for (i, &logit) in logits.iter().enumerate() {
-            keep(out, count, (block * BLOCK + i) as u32, logit);
+            keep(out, count, (block * MAXIMA_BLOCK + i) as u32, logit);
         }
     }
     for kept in out {

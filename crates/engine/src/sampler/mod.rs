@@ -34,6 +34,7 @@ use adjust::TokenCounts;
 use candidates::Candidates;
 pub(crate) use context::SampleContext;
 use dry::Repetitions;
+use kernels::Isa;
 #[cfg(test)]
 pub(crate) use random::uniform;
 
@@ -54,6 +55,7 @@ pub(crate) enum Sampled {
 
 /// Scratch for one row at a time, sized by the vocabulary: 49 bytes per entry.
 pub(crate) struct Sampler {
+    isa: Isa,
     work: Vec<f32>,
     counts: TokenCounts,
     repetitions: Repetitions,
@@ -64,14 +66,22 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     pub(crate) fn new(vocab: usize) -> Self {
+        // All levels compute the same bits. Who starts a model reports an unknown name.
+        let isa = Isa::from_env().unwrap_or_else(|_| Isa::best());
         Self {
+            isa,
             work: Vec::with_capacity(vocab),
             counts: TokenCounts::new(vocab),
             repetitions: Repetitions::new(),
             allowed: vec![0; vocab.div_ceil(32)],
-            candidates: Candidates::new(vocab),
+            candidates: Candidates::new(vocab, isa),
             top: Vec::with_capacity(crate::TOP_LOGPROBS_MAX as usize),
         }
+    }
+
+    /// Whether a row is free of NaN and plus infinity, and a token is possible.
+    pub(crate) fn is_sound(&self, logits: &[f32]) -> bool {
+        kernels::logits::is_sound(self.isa, logits)
     }
 
     /// Samples the next token from finite logits; alternatives, where requested, are in
@@ -119,9 +129,11 @@ impl Sampler {
                 logprob: f32::NAN,
             };
         }
-        let norm = row::log_sum_exp(logits);
+        let norm = row::log_sum_exp(self.isa, logits);
         if sampling.top_logprobs > 0 {
-            logprobs::top(logits, norm, sampling.top_logprobs as usize, &mut self.top);
+            let count = sampling.top_logprobs as usize;
+            let maxima = self.candidates.block_maxima(logits);
+            logprobs::top(logits, maxima, norm, count, &mut self.top);
         }
         let logprob = match sampling.logprobs {
             true => (f64::from(logits[id as usize]) - norm) as f32,
@@ -131,15 +143,6 @@ impl Sampler {
     }
 }
 
-/// Whether a row is free of NaN and plus infinity, and a token is possible.
-pub(crate) fn is_sound(logits: &[f32]) -> bool {
-    // `l < inf` is false for NaN too.
-    let below = logits
-        .iter()
-        .fold(true, |all, &l| all & (l < f32::INFINITY));
-    below && logits.iter().any(|&l| l > f32::NEG_INFINITY)
-}
-
 fn choose_id(
     candidates: &mut Candidates,
     logits: &[f32],
@@ -147,7 +150,7 @@ fn choose_id(
 ) -> Option<u32> {
     let s = context.sampling;
     if s.temperature == 0.0 {
-        return row::most_likely(logits);
+        return candidates.most_likely(logits);
     }
     let index = context.tokens.len() - context.prompt_tokens;
     let quantile = random::uniform(s.seed, context.choice, index as u64);

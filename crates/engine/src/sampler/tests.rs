@@ -318,7 +318,7 @@ fn unsound_logits_are_detected() {
         ("not a number first", [nan, 1.0], false),
         ("not a number last", [1.0, nan], false),
     ] {
-        assert_eq!(is_sound(&row), sound, "{label}");
+        assert_eq!(Sampler::new(2).is_sound(&row), sound, "{label}");
     }
 }
 
@@ -365,24 +365,30 @@ fn log_probabilities_are_of_the_unfiltered_distribution() {
     }
 }
 
+/// The `count` most likely tokens.
+fn top(logits: &[f32], norm: f64, count: usize) -> Vec<TopLogprob> {
+    let (mut sampler, mut top) = (Sampler::new(logits.len()), Vec::new());
+    let maxima = sampler.candidates.block_maxima(logits);
+    logprobs::top(logits, maxima, norm, count, &mut top);
+    top
+}
+
 #[test]
 fn equal_alternatives_are_in_order_of_id() {
-    let mut top = Vec::with_capacity(3);
-    logprobs::top(&[1.0, 2.0, 1.0, 2.0, 1.0], 0.0, 4, &mut top);
+    let top = top(&[1.0, 2.0, 1.0, 2.0, 1.0], 0.0, 4);
     let ids: Vec<_> = top.iter().map(|t| t.id).collect();
     assert_eq!(ids, [1, 3, 0, 2]);
 }
 
 #[test]
 fn alternatives_are_the_most_likely_tokens_in_order() {
-    let mut top = Vec::with_capacity(20);
     for len in [1, 63, 64, 65, 1000] {
         let logits: Vec<f32> = (0..len).map(|i| (i * 7919 % 257) as f32 * 0.1).collect();
         let mut order: Vec<u32> = (0..len as u32).collect();
         let of = |id: u32| logits[id as usize];
         order.sort_by(|a, b| of(*b).total_cmp(&of(*a)).then(a.cmp(b)));
         for count in [1, 5, 20] {
-            logprobs::top(&logits, 0.5, count, &mut top);
+            let top = top(&logits, 0.5, count);
             let ids: Vec<_> = top.iter().map(|t| t.id).collect();
             assert_eq!(ids, order[..count.min(len)], "{count} of {len}");
             assert!(top.iter().all(|t| t.logprob == of(t.id) - 0.5));

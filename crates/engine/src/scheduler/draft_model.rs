@@ -17,7 +17,7 @@ use super::sequence_table::SequenceTable;
 use crate::pages::Pages;
 use crate::plan::Plan;
 use crate::request_state::RequestState;
-use crate::sampler::{self, SampleContext, Sampler};
+use crate::sampler::{SampleContext, Sampler};
 use crate::sequence::{Sequence, SequenceState};
 use crate::stats::{Stats, count};
 use model::{Batch, Dims, Forward, PageId, Want};
@@ -301,7 +301,7 @@ pub(super) fn sample_draft(
     logits: &[f32],
     sampler: &mut Sampler,
 ) {
-    if !sampler::is_sound(logits) {
+    if !sampler.is_sound(logits) {
         return;
     }
     let prompt_tokens = sequence.sampler_prompt_tokens(&request.sampling);

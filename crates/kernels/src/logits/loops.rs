@@ -1,0 +1,140 @@
+//! The loops, which the compiler vectorizes for the level of the function that they are inlined into.
+
+use super::{MASSES_BLOCK, MAXIMA_BLOCK};
+use crate::packing::LANES;
+
+/// Entries that are compared at a time in a search.
+const SEARCHED: usize = 64;
+
+#[inline(always)]
+pub(super) fn is_sound(logits: &[f32]) -> bool {
+    let (whole, rest) = logits.as_chunks::<LANES>();
+    let (mut broken, mut possible) = ([0u32; LANES], [0u32; LANES]);
+    for chunk in whole {
+        for i in 0..LANES {
+            broken[i] |= is_broken(chunk[i]);
+            possible[i] |= u32::from(chunk[i] > f32::NEG_INFINITY);
+        }
+    }
+    for logit in rest {
+        broken[0] |= is_broken(*logit);
+        possible[0] |= u32::from(*logit > f32::NEG_INFINITY);
+    }
+    broken == [0; LANES] && possible != [0; LANES]
+}
+
+/// 1 for NaN and plus infinity.
+#[inline(always)]
+#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "NaN is not less, too")]
+fn is_broken(logit: f32) -> u32 {
+    u32::from(!(logit < f32::INFINITY))
+}
+
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
+
+#[inline(always)]
+pub(super) fn max(logits: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (whole, rest) = logits.as_chunks::<LANES>();
+    for chunk in whole {
+        for i in 0..LANES {
+            lanes[i] = larger(lanes[i], chunk[i]);
+        }
+    }
+    let mut most = f32::NEG_INFINITY;
+    for value in lanes.iter().chain(rest) {
+        most = larger(most, *value);
+    }
+    most
+}
+
+#[inline(always)]
+pub(super) fn first_equal(logits: &[f32], value: f32) -> Option<usize> {
+    let (whole, _) = logits.as_chunks::<SEARCHED>();
+    let mut first = 0;
+    for chunk in whole {
+        let mut found = 0;
+        for logit in chunk {
+            found |= u32::from(*logit == value);
+        }
+        if found != 0 {
+            break;
+        }
+        first += SEARCHED;
+    }
+    let within = logits[first..].iter().position(|logit| *logit == value)?;
+    Some(first + within)
+}
+
+#[inline(always)]
+pub(super) fn block_maxima(logits: &[f32], maxima: &mut [f32]) {
+    for (most, logits) in maxima.iter_mut().zip(logits.chunks(MAXIMA_BLOCK)) {
+        *most = max(logits);
+    }
+}
+
+#[inline(always)]
+pub(super) fn softmax_weights(logits: &[f32], max: f32, temperature: f32, weights: &mut [f32]) {
+    for (weight, logit) in weights.iter_mut().zip(logits) {
+        *weight = exp((logit - max) / temperature);
+    }
+}
+
+#[inline(always)]
+pub(super) fn block_masses(weights: &[f32], masses: &mut [f64]) {
+    for (mass, weights) in masses.iter_mut().zip(weights.chunks(MASSES_BLOCK)) {
+        let mut lanes = [0.0f64; LANES];
+        let (whole, rest) = weights.as_chunks::<LANES>();
+        for chunk in whole {
+            for i in 0..LANES {
+                lanes[i] += f64::from(chunk[i]);
+            }
+        }
+        *mass = lanes.iter().sum::<f64>() + rest.iter().copied().map(f64::from).sum::<f64>();
+    }
+}
+
+#[inline(always)]
+pub(super) fn exp_sum(logits: &[f32], max: f32) -> f64 {
+    let mut lanes = [0.0f64; LANES];
+    let (whole, rest) = logits.as_chunks::<LANES>();
+    for chunk in whole {
+        for i in 0..LANES {
+            lanes[i] += f64::from(exp(chunk[i] - max));
+        }
+    }
+    let rest = rest.iter().map(|logit| f64::from(exp(logit - max)));
+    lanes.iter().sum::<f64>() + rest.sum::<f64>()
+}
+
+/// `e^x` for `x <= 0`, within three units in the last place; 0 where the result would not be a normal number.
+#[inline(always)]
+pub(super) fn exp(x: f32) -> f32 {
+    /// Below this the result is not normal.
+    const LEAST: f32 = -87.0;
+    /// 1.5 * 2^23: adding this value rounds to a whole number.
+    const MAGIC: f32 = 12_582_912.0;
+    /// ln 2 in two parts, of which the first has few bits.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+    let kept = if x > LEAST { x } else { LEAST };
+    let shifted = kept * std::f32::consts::LOG2_E + MAGIC;
+    let whole = shifted - MAGIC;
+    let r = kept - whole * LN_2[0] - whole * LN_2[1];
+    let mut p = 1.987_569_1e-4;
+    for factor in [
+        1.398_199_9e-3,
+        8.333_452e-3,
+        4.166_579_6e-2,
+        1.666_666_5e-1,
+        0.5,
+    ] {
+        p = p * r + factor;
+    }
+    let fraction = p * r * r + r + 1.0;
+    let exponent = shifted.to_bits().wrapping_sub(MAGIC.to_bits()) << 23;
+    let value = f32::from_bits(fraction.to_bits().wrapping_add(exponent));
+    if x > LEAST { value } else { 0.0 }
+}
