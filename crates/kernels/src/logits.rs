@@ -27,9 +27,12 @@ pub fn most_likely(isa: Isa, logits: &[f32]) -> Option<u32> {
 ///
 /// # Panics
 /// If `maxima` has not one entry for each block, of which the last may be shorter.
-pub fn block_maxima(isa: Isa, logits: &[f32], maxima: &mut [f32]) {
+pub fn block_maxima(logits: &[f32], maxima: &mut [f32]) {
     assert_eq!(maxima.len(), logits.len().div_ceil(MAXIMA_BLOCK));
-    write_maxima(isa, logits, maxima);
+    // Blocks are short: wider vectors take as long.
+    for (most, block) in maxima.iter_mut().zip(logits.chunks(MAXIMA_BLOCK)) {
+        *most = loops::max(block);
+    }
 }
 
 /// Weights in proportion to the probabilities, `e^((logit - max) / temperature)`: 1 for an entry that equals `max`.
@@ -66,7 +69,6 @@ compiled_by_isa! {
     pub fn exp_sum(logits: &[f32], max: f32) -> f64
 }
 compiled_by_isa! { loops::first_equal; fn first_equal(logits: &[f32], value: f32) -> Option<usize> }
-compiled_by_isa! { loops::block_maxima; fn write_maxima(logits: &[f32], maxima: &mut [f32]) }
 compiled_by_isa! {
     loops::softmax_weights;
     fn write_weights(logits: &[f32], max: f32, temperature: f32, weights: &mut [f32])

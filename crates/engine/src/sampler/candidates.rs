@@ -75,7 +75,7 @@ impl Candidates {
     /// The largest logit of each [`MAXIMA_BLOCK`].
     pub(super) fn block_maxima(&mut self, logits: &[f32]) -> &[f32] {
         self.maxima.resize(logits.len().div_ceil(MAXIMA_BLOCK), 0.0);
-        logits::block_maxima(self.isa, logits, &mut self.maxima);
+        logits::block_maxima(logits, &mut self.maxima);
         &self.maxima
     }
 

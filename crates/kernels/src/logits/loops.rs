@@ -3,31 +3,29 @@
 use super::{MASSES_BLOCK, MAXIMA_BLOCK};
 use crate::packing::LANES;
 
-/// Entries that are compared at a time in a search.
+/// Entries that are compared before the next branch.
 const SEARCHED: usize = 64;
 
 #[inline(always)]
 pub(super) fn is_sound(logits: &[f32]) -> bool {
-    let (whole, rest) = logits.as_chunks::<LANES>();
-    let (mut broken, mut possible) = ([0u32; LANES], [0u32; LANES]);
+    let (whole, rest) = logits.as_chunks::<SEARCHED>();
     for chunk in whole {
-        for i in 0..LANES {
-            broken[i] |= is_broken(chunk[i]);
-            possible[i] |= u32::from(chunk[i] > f32::NEG_INFINITY);
+        if any_broken(chunk) {
+            return false;
         }
     }
-    for logit in rest {
-        broken[0] |= is_broken(*logit);
-        possible[0] |= u32::from(*logit > f32::NEG_INFINITY);
-    }
-    broken == [0; LANES] && possible != [0; LANES]
+    !any_broken(rest) && logits.iter().any(|logit| *logit > f32::NEG_INFINITY)
 }
 
-/// 1 for NaN and plus infinity.
+/// Whether there is NaN or plus infinity.
 #[inline(always)]
 #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "NaN is not less, too")]
-fn is_broken(logit: f32) -> u32 {
-    u32::from(!(logit < f32::INFINITY))
+fn any_broken(logits: &[f32]) -> bool {
+    let mut broken = 0;
+    for logit in logits {
+        broken |= u32::from(!(*logit < f32::INFINITY));
+    }
+    broken != 0
 }
 
 #[inline(always)]
@@ -37,18 +35,25 @@ fn larger(a: f32, b: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn max(logits: &[f32]) -> f32 {
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    let (whole, rest) = logits.as_chunks::<LANES>();
+    // Enough lanes to hide the latency of a comparison.
+    let mut lanes = [f32::NEG_INFINITY; 4 * LANES];
+    let (whole, rest) = logits.as_chunks::<{ 4 * LANES }>();
     for chunk in whole {
-        for i in 0..LANES {
+        for i in 0..4 * LANES {
             lanes[i] = larger(lanes[i], chunk[i]);
         }
     }
-    let mut most = f32::NEG_INFINITY;
-    for value in lanes.iter().chain(rest) {
-        most = larger(most, *value);
+    for (lane, value) in lanes.iter_mut().zip(rest) {
+        *lane = larger(*lane, *value);
     }
-    most
+    let mut half = 2 * LANES;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] = larger(lanes[i], lanes[i + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 #[inline(always)]
@@ -67,13 +72,6 @@ pub(super) fn first_equal(logits: &[f32], value: f32) -> Option<usize> {
     }
     let within = logits[first..].iter().position(|logit| *logit == value)?;
     Some(first + within)
-}
-
-#[inline(always)]
-pub(super) fn block_maxima(logits: &[f32], maxima: &mut [f32]) {
-    for (most, logits) in maxima.iter_mut().zip(logits.chunks(MAXIMA_BLOCK)) {
-        *most = max(logits);
-    }
 }
 
 #[inline(always)]
