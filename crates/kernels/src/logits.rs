@@ -59,6 +59,11 @@ compiled_by_isa! {
     pub fn is_sound(logits: &[f32]) -> bool
 }
 compiled_by_isa! {
+    loops::all_finite;
+    /// Whether a row is free of NaN and of both infinities.
+    pub fn all_finite(logits: &[f32]) -> bool
+}
+compiled_by_isa! {
     loops::max;
     /// The largest entry, minus infinity if there is none. NaN is ignored.
     pub fn max(logits: &[f32]) -> f32

@@ -91,7 +91,10 @@ mod tests {
                 .map(|i| (i * 37 % 101) as f32 * 0.3 - 9.0)
                 .collect();
             let wanted = logits.iter().map(|l| f64::from(*l).exp()).sum::<f64>().ln();
-            assert!((log_sum_exp(Isa::detect(), &logits) - wanted).abs() < 1e-6, "{len}");
+            assert!(
+                (log_sum_exp(Isa::detect(), &logits) - wanted).abs() < 1e-6,
+                "{len}"
+            );
         }
         let never = f32::NEG_INFINITY;
         assert_eq!(log_sum_exp(Isa::detect(), &[never, 3.5, never]), 3.5);

@@ -1,6 +1,6 @@
 //! The loops, which the compiler vectorizes for the level of the function that they are inlined into.
 
-use super::{MASSES_BLOCK, MAXIMA_BLOCK};
+use super::MASSES_BLOCK;
 use crate::packing::LANES;
 
 /// Entries that are compared before the next branch.
@@ -15,6 +15,26 @@ pub(super) fn is_sound(logits: &[f32]) -> bool {
         }
     }
     !any_broken(rest) && logits.iter().any(|logit| *logit > f32::NEG_INFINITY)
+}
+
+#[inline(always)]
+pub(super) fn all_finite(logits: &[f32]) -> bool {
+    let (whole, rest) = logits.as_chunks::<SEARCHED>();
+    for chunk in whole {
+        if any_not_finite(chunk) {
+            return false;
+        }
+    }
+    !any_not_finite(rest)
+}
+
+#[inline(always)]
+fn any_not_finite(logits: &[f32]) -> bool {
+    let mut found = 0;
+    for logit in logits {
+        found |= u32::from(!logit.is_finite());
+    }
+    found != 0
 }
 
 /// Whether there is NaN or plus infinity.

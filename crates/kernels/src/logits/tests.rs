@@ -3,9 +3,7 @@
 use super::*;
 
 /// Lengths around the lanes and the blocks.
-const LENGTHS: [usize; 14] = [
-    0, 1, 15, 16, 17, 63, 64, 65, 255, 256, 257, 300, 1000, 5000,
-];
+const LENGTHS: [usize; 14] = [0, 1, 15, 16, 17, 63, 64, 65, 255, 256, 257, 300, 1000, 5000];
 
 fn noise(len: usize, scale: f32) -> Vec<f32> {
     (0..len)
@@ -38,8 +36,12 @@ fn one_broken_entry_makes_a_row_unsound_wherever_it_is() {
                 for value in [f32::NAN, -f32::NAN, f32::INFINITY] {
                     let mut logits = noise(len, 3.0);
                     assert!(is_sound(isa, &logits), "{isa}: {len}");
+                    assert!(all_finite(isa, &logits), "{isa}: {len}");
                     logits[at] = value;
                     assert!(!is_sound(isa, &logits), "{isa}: {value} at {at} of {len}");
+                    assert!(!all_finite(isa, &logits), "{isa}: {value} at {at} of {len}");
+                    logits[at] = f32::NEG_INFINITY;
+                    assert!(!all_finite(isa, &logits), "{isa}: {at} of {len}");
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! From the last layer's rows to logits and hidden states.
 
 use super::{Config, Decoder, ForwardError, Weights, add_assign, matmul, scale};
+use kernels::logits::all_finite;
 use kernels::{Matrix, softcap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,7 +34,7 @@ impl Decoder {
                 add_assign(isa, logits, bias);
             }
             // Checked before scale and cap, which could make infinities finite.
-            if !all_finite(logits) {
+            if !all_finite(isa, logits) {
                 broken.fetch_min(row, Ordering::Relaxed);
             }
             if config.scales.logits != 1.0 {
@@ -73,12 +74,4 @@ impl Decoder {
         }
         rows.keep_logits();
     }
-}
-
-/// Branch-free per element, so that the loop vectorizes.
-fn all_finite(row: &[f32]) -> bool {
-    const EXPONENT: u32 = 0x7f80_0000;
-    row.iter().fold(true, |finite, x| {
-        finite & (x.to_bits() & EXPONENT != EXPONENT)
-    })
 }
