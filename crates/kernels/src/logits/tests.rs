@@ -88,7 +88,7 @@ fn sums_are_those_of_doubles() {
 fn bits(isa: Isa, logits: &[f32], temperature: f32) -> Vec<u64> {
     let most = max(isa, logits);
     let mut maxima = vec![0.0; logits.len().div_ceil(MAXIMA_BLOCK)];
-    block_maxima(isa, logits, &mut maxima);
+    block_maxima(logits, &mut maxima);
     let mut weights = vec![0.0; logits.len()];
     softmax_weights(isa, logits, most, temperature, &mut weights);
     let mut masses = vec![0.0; logits.len().div_ceil(MASSES_BLOCK)];
