@@ -87,7 +87,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     test.args(["cargo", "test", "--locked", "--offline", "--quiet"])
         .args(["--target", TARGET, "-p", "kernels", "--lib"]);
     if has("--all") {
-        test.args(["-p", "model", "-p", "engine", "--tests"]);
+        test.args(["-p", "model", "-p", "engine", "--tests", "--no-fail-fast"]);
     }
     test.args(["--", "--skip", STARTS_ITSELF]);
     if has("--short") {
