@@ -14,7 +14,6 @@ CHUNK = 512  # rows of one pass over a prompt
 DEPTH = 64  # positions before decoding begins, when no context is asked for
 KV_BYTES = 2  # of one element
 KV_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}  # ggml's numbers
-SPAN = CHUNK  # positions that are computed when a longer context is filled
 
 
 def resident_bytes():
@@ -91,10 +90,7 @@ class Library:
                 low.llama_memory_seq_rm(self.memory(), sequence, context, -1)
             return
         low.llama_memory_clear(self.memory(), True)
-        span = min(context, SPAN)
-        for first in range(0, span, CHUNK):
-            rows = range(first, min(span, first + CHUNK))
-            self.run([(i * 37 % 256, i, 0, False) for i in rows])
+        self.run([(i * 37 % 256, i, 0, False) for i in range(min(context, CHUNK))])
         state = numpy.zeros(low.llama_state_seq_get_size(self.context, 0), numpy.uint8)
         if low.llama_state_seq_get_data(self.context, pointer(state), state.size, 0) != state.size:
             raise RuntimeError("llama.cpp gives no state of a sequence")
@@ -119,7 +115,7 @@ class Library:
 
     def prefill(self, prompt):
         self.filled = None
-        for _ in range(2 if prompt <= SPAN else 1):  # the first is the warm-up, which a long prompt does not need
+        for _ in range(2 if prompt <= CHUNK else 1):  # the first is the warm-up, which a long prompt does not need
             low.llama_memory_clear(self.memory(), True)
             start = time.perf_counter()
             for first in range(0, prompt, CHUNK):

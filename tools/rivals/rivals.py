@@ -145,7 +145,7 @@ def candle(args, model):
 
 
 def measure_llama(args, table, name, model, tests, side, report=None):
-    """Rates of all tests, one context for each number of sequences. Of the first: milliseconds to the first token and,
+    """Rates of all tests, one context for each number of sequences; rows for regimes that were asked for. Of the first: milliseconds to the first token and,
     with our `report` of the model, bytes that are neither weights nor keys and values."""
     from llama import Library
     first = None
@@ -154,7 +154,9 @@ def measure_llama(args, table, name, model, tests, side, report=None):
         library = Library(model, args.threads, STEPS, list(chosen.values()), side == "llama.cpp", args.kv_type)
         try:
             for regime, test in chosen.items():
-                table.add(f"{name} {regime}", "tok/s", side, library.rate(*test))
+                rate = library.rate(*test)
+                if regime in args.regimes:
+                    table.add(f"{name} {regime}", "tok/s", side, rate)
             if report and not first:
                 first = library.ready_ms, library.beyond_bytes(
                     report["weight_bytes"], position_bytes(report, model, args))
