@@ -24,18 +24,19 @@ impl Activations {
     /// If `x` has another shape or the buffers are too small.
     pub fn load(&mut self, isa: Isa, pool: &mut Pool, x: &[f32], rows: usize, cols: usize) {
         assert_eq!(x.len(), rows * cols, "({rows}, {cols}) activations");
-        self.set_shape(rows, cols);
-        self.tiled = isa.has_tiles() && rows >= AMX_ROWS_MIN && cols > 0;
-        if self.tiled {
+        self.begin_load(rows, cols);
+        let tiled = isa.has_tiles() && rows >= AMX_ROWS_MIN && cols > 0;
+        if !tiled {
+            self.load_rows(isa, pool, x, rows, |row| row);
+        } else {
             if self.tile_forms.int8 {
-                self.load_int8_tiles(isa, pool, x);
+                self.load_int8_tiles(isa, pool, x, rows);
             }
             if self.tile_forms.bf16 || self.tile_forms.f32 {
-                self.load_bf16_tiles(isa, pool, x);
+                self.load_bf16_tiles(isa, pool, x, rows);
             }
-            return;
         }
-        self.load_rows(isa, pool, x, |row| row);
+        (self.rows, self.tiled) = (rows, tiled);
     }
 
     /// Quantizes these rows of `x`, shape `(_, cols)`, in this order; never as AMX tiles.
@@ -50,18 +51,21 @@ impl Activations {
         rows: &[u32],
         cols: usize,
     ) {
-        self.set_shape(rows.len(), cols);
-        self.tiled = false;
-        self.load_rows(isa, pool, x, |row| rows[row] as usize);
+        self.begin_load(rows.len(), cols);
+        self.load_rows(isa, pool, x, rows.len(), |row| rows[row] as usize);
+        self.rows = rows.len();
     }
 
-    fn set_shape(&mut self, rows: usize, cols: usize) {
+    /// Forgets the rows of the last load. The caller sets `rows` and `tiled` once the buffers are filled, so that a
+    /// panic of a worker leaves no row that is only half there.
+    fn begin_load(&mut self, rows: usize, cols: usize) {
         let stride = row_stride(cols);
         assert!(
             rows * stride * BLOCK <= self.floats.len(),
             "no room for ({rows}, {cols}) activations"
         );
-        (self.rows, self.cols, self.stride) = (rows, cols, stride);
+        (self.rows, self.tiled) = (0, false);
+        (self.cols, self.stride) = (cols, stride);
     }
 
     /// Quantizes row `row_of(row)` of `x` as row `row`.
@@ -70,9 +74,10 @@ impl Activations {
         isa: Isa,
         pool: &mut Pool,
         x: &[f32],
+        rows: usize,
         row_of: impl Fn(usize) -> usize + Sync,
     ) {
-        let (rows, cols, stride) = (self.rows, self.cols, self.stride);
+        let (cols, stride) = (self.cols, self.stride);
         let row_blocks = stride - PADDING_BLOCKS;
         let blocks = DisjointSlice::new(&mut self.blocks);
         let floats = DisjointSlice::new(&mut self.floats);

@@ -46,6 +46,16 @@ impl<T: Pod> ZeroedBuffer<T> {
             elements: PhantomData,
         }
     }
+
+    /// Pointer to the first element. Unlike a pointer from a slice, later calls leave it valid: the elements are not
+    /// borrowed.
+    pub(crate) fn base_ptr(&mut self) -> *mut T {
+        match &mut self.memory.0 {
+            Backing::Small(lines) => lines.as_mut_ptr().cast(),
+            #[cfg(target_os = "linux")]
+            Backing::Large(mapping) => mapping.start_ptr().cast(),
+        }
+    }
 }
 
 impl<T: Pod> Deref for ZeroedBuffer<T> {
@@ -154,6 +164,10 @@ mod large {
                 start,
                 len,
             })
+        }
+
+        pub(super) fn start_ptr(&mut self) -> *mut u8 {
+            self.start
         }
 
         pub(super) fn bytes(&self) -> &[u8] {

@@ -35,7 +35,8 @@ impl Pool {
         Self::try_new(threads).expect("the system refuses a kernel thread")
     }
 
-    /// As [`Pool::new`], with an error if the operating system fails to start a thread.
+    /// As [`Pool::new`], with an error if the operating system fails to start a thread, or a ticket of the pool cannot
+    /// number so many.
     pub fn try_new(threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
         // Spinning on a core that another worker needs only delays that worker.

@@ -11,8 +11,8 @@ use std::ops::Range;
 impl Activations {
     /// Fills `blocks` with bf16 tiles and, if needed, `floats` with the rows. Missing rows and columns are
     /// zero.
-    pub(super) fn load_bf16_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
-        let (rows, cols, stride, blocks) = (self.rows, self.cols, self.stride, self.tile_blocks());
+    pub(super) fn load_bf16_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32], rows: usize) {
+        let (cols, stride, blocks) = (self.cols, self.stride, self.tile_blocks());
         let float_rows = if self.tile_forms.f32 { rows } else { 0 };
         let (lines, floats) = (
             DisjointSlice::new(&mut self.blocks),
@@ -69,7 +69,9 @@ mod tests {
         assert_eq!(activations.tile_blocks(), 4);
         for row in 0..48 {
             for col in 0..128 {
-                let tile = activations.bf16_tile(row / 16, col / 32).cast::<u16>();
+                let tile = activations
+                    .bf16_tiles(row / 16..row / 16 + 1, col / 32..col / 32 + 1)
+                    .cast::<u16>();
                 #[expect(unsafe_code, reason = "a tile is handed out as a pointer")]
                 // SAFETY: a tile has 16 lines of 32 bf16 values.
                 let half = unsafe { *tile.add(row % 16 * 32 + col % 32) };

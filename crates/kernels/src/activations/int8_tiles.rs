@@ -10,8 +10,8 @@ use std::ops::Range;
 
 impl Activations {
     /// Fills the int8 tiles and their scales. Missing rows and columns are zero.
-    pub(super) fn load_int8_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
-        let (rows, cols, blocks) = (self.rows, self.cols, self.tile_blocks());
+    pub(super) fn load_int8_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32], rows: usize) {
+        let (cols, blocks) = (self.cols, self.tile_blocks());
         let (k_blocks, tiles) = (self.k_blocks(), blocks / TILE_BLOCKS);
         let (lines, scales) = (
             DisjointSlice::new(&mut self.int8_lines),
@@ -66,7 +66,9 @@ mod tests {
         assert_eq!(activations.tile_blocks(), 16);
         for row in 0..48 {
             for col in 0..512 {
-                let tile = activations.int8_tile(row / 16, col / 32).cast::<i8>();
+                let tile = activations
+                    .int8_tiles(row / 16..row / 16 + 1, col / 64 * 2..col / 64 * 2 + 2)
+                    .cast::<i8>();
                 #[expect(unsafe_code, reason = "a tile is handed out as a pointer")]
                 // SAFETY: a tile has 16 lines of 64 quants.
                 let code = unsafe { *tile.add(row % 16 * 64 + col % 64) };

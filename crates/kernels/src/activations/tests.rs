@@ -1,8 +1,10 @@
 //! Activations loaded on every level.
 
 use super::*;
+use crate::Format;
 use crate::layout::activation_block::{MAGIC, MAX_ABS_MIN, ZERO_BLOCK};
 use proptest::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn load(isa: Isa, threads: usize, x: &[f32], rows: usize, cols: usize) -> Activations {
     let mut activations = Activations::new(rows, cols);
@@ -93,4 +95,23 @@ fn bytes_equal_the_allocated_buffers() {
         Activations::bytes(70, 999),
         held(&Activations::new(70, 999))
     );
+}
+
+#[test]
+fn failed_load_and_new_formats_leave_no_rows() {
+    for isa in Isa::available() {
+        let mut activations = Activations::new(32, 448);
+        let pool = &mut Pool::new(2);
+        activations.load(isa, pool, &[1.0; 17 * 256], 17, 256);
+        assert_eq!(activations.rows(), 17);
+        // The second row does not exist: a worker panics while the buffers are being filled.
+        let gather = AssertUnwindSafe(|| {
+            activations.load_gathered(isa, pool, &[1.0; 448], &[0, 7], 448);
+        });
+        assert!(catch_unwind(gather).is_err());
+        assert_eq!(activations.rows(), 0);
+        activations.load(isa, pool, &[1.0; 17 * 256], 17, 256);
+        let activations = activations.for_weights([Format::Q8_0]);
+        assert_eq!(activations.rows(), 0, "tiles of other forms");
+    }
 }

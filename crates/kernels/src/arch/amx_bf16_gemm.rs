@@ -180,7 +180,7 @@ impl Bf16TilePass<'_> {
         interleaved: &mut impl FnMut(usize),
     ) {
         let (x, distance) = (
-            self.x.bf16_tile(tile, self.now.start),
+            self.x.bf16_tiles(tile..tile + M, self.now.clone()),
             self.x.bf16_tile_row_bytes(),
         );
         // SAFETY: guaranteed by the caller.
@@ -312,7 +312,8 @@ impl<const F: u8> BTileSource for FloatSource<F> {
         // SAFETY: guaranteed by the caller; a pair of columns is a line.
         unsafe {
             for line in 0..TILE_ROWS {
-                let from = panel.add((first + line) * LINE);
+                // Lines beyond the panel are not read; `wrapping_add` may point there.
+                let from = panel.wrapping_add((first + line) * LINE);
                 let weights = if line >= pairs {
                     _mm512_setzero_si512()
                 } else if F == Format::F16 as u8 {

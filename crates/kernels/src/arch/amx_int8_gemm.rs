@@ -114,7 +114,9 @@ impl Int8TilePass<'_> {
         sums: &RowTileSums,
         interleaved: &mut impl FnMut(),
     ) {
-        let x = self.x.int8_tile(sums.tile, self.blocks.start);
+        let x = self
+            .x
+            .int8_tiles(sums.tile..sums.tile + M, self.blocks.clone());
         let distance = self.x.int8_tile_row_bytes();
         // SAFETY: guaranteed by the caller.
         unsafe {

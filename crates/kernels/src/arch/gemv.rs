@@ -195,7 +195,8 @@ unsafe fn multiply_floats<D: Int8Dot, const F: u8, const M: usize>(
                     even[m] = D::mul_add(a, D::splat(*x), even[m]);
                     odd[m] = D::mul_add(b, D::splat(*x.add(1)), odd[m]);
                 });
-                at = at.add(2 * LANES * width);
+                // After the last pair, `at` is beyond the panel and not read.
+                at = at.wrapping_add(2 * LANES * width);
             }
             each_row!(m in M => { results[m] = D::add(even[m], odd[m]); });
         }

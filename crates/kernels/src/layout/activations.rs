@@ -6,6 +6,7 @@ use super::tile_sizes::{AMX_ROWS_MIN, BLOCKS_PER_K_BLOCK, TILE_ROWS, fits_int8};
 use crate::Format;
 use crate::memory::{LINE, ZeroedBuffer};
 use crate::packing::BLOCK;
+use std::ops::Range;
 
 /// Rows are padded to a multiple of this many blocks, the narrowest tile of weights.
 const ROW_BLOCKS: usize = 2;
@@ -71,8 +72,10 @@ impl Activations {
         }
     }
 
-    /// Restricts rows in tiles to the forms that weights of these formats need.
+    /// Restricts rows in tiles to the forms that weights of these formats need. Rows that were loaded before are
+    /// forgotten: their tiles may have other forms.
     pub fn for_weights(mut self, formats: impl IntoIterator<Item = Format>) -> Self {
+        (self.rows, self.tiled) = (0, false);
         self.tile_forms = TileForms {
             f32: false,
             bf16: false,
@@ -158,16 +161,19 @@ impl Activations {
         self.tile_blocks() / TILE_BLOCKS * TILE_ROWS * LINE
     }
 
-    /// The int8 tile of two blocks of 32 columns and sixteen rows.
+    /// The first int8 tile (sixteen rows of two blocks of 32 columns) of these row tiles and blocks; all of them are
+    /// within the buffer.
     ///
     /// # Panics
-    /// If rows are not stored as int8 tiles, or the tile is out of range.
+    /// If rows are not stored as int8 tiles, or one of the tiles is out of range.
     #[inline(always)]
-    pub(crate) fn int8_tile(&self, tile: usize, block: usize) -> *const u8 {
+    pub(crate) fn int8_tiles(&self, row_tiles: Range<usize>, blocks: Range<usize>) -> *const u8 {
         let tiles = self.tile_blocks() / TILE_BLOCKS;
-        let at = block / TILE_BLOCKS;
-        assert!(self.tiled && self.tile_forms.int8 && at < tiles && tile * TILE_ROWS < self.rows);
-        self.int8_lines[(tile * tiles + at) * TILE_ROWS..]
+        assert!(self.tile_forms.int8 && blocks.end <= tiles * TILE_BLOCKS);
+        self.assert_row_tiles(&row_tiles);
+        let line = |row_tile, tile| (row_tile * tiles + tile) * TILE_ROWS;
+        let first = line(row_tiles.start, blocks.start / TILE_BLOCKS);
+        self.int8_lines[first..line(row_tiles.end, 0)]
             .as_ptr()
             .cast()
     }
@@ -192,20 +198,26 @@ impl Activations {
         self.tile_blocks() * TILE_ROWS * size_of::<ActivationBlock>()
     }
 
-    /// The bf16 tile of one block of 32 columns and sixteen rows.
+    /// The first bf16 tile (sixteen rows of one block of 32 columns) of these row tiles and blocks; all of them are
+    /// within the buffer.
     ///
     /// # Panics
-    /// If rows are not stored as bf16 tiles, or the tile is out of range.
+    /// If rows are not stored as bf16 tiles, or one of the tiles is out of range.
     #[inline(always)]
-    pub(crate) fn bf16_tile(&self, tile: usize, block: usize) -> *const u8 {
-        assert!(
-            self.tiled
-                && self.tile_forms.bf16
-                && block < self.tile_blocks()
-                && tile * TILE_ROWS < self.rows
-        );
-        let line = (tile * self.tile_blocks() + block) * TILE_ROWS;
-        self.blocks[line..].as_ptr().cast()
+    pub(crate) fn bf16_tiles(&self, row_tiles: Range<usize>, blocks: Range<usize>) -> *const u8 {
+        let tiles = self.tile_blocks();
+        assert!(self.tile_forms.bf16 && blocks.end <= tiles);
+        self.assert_row_tiles(&row_tiles);
+        let line = |row_tile, block| (row_tile * tiles + block) * TILE_ROWS;
+        let first = line(row_tiles.start, blocks.start);
+        self.blocks[first..line(row_tiles.end, 0)].as_ptr().cast()
+    }
+
+    /// Panics unless rows are stored as tiles and each of these row tiles has a loaded row.
+    #[inline(always)]
+    fn assert_row_tiles(&self, row_tiles: &Range<usize>) {
+        assert!(self.tiled && !row_tiles.is_empty());
+        assert!((row_tiles.end - 1) * TILE_ROWS < self.rows, "rows in tiles");
     }
 }
 

@@ -51,7 +51,7 @@ impl AmxWorkspace {
 
     /// The two B buffers for double buffering.
     pub(crate) fn b_buffers(&mut self) -> [*mut u8; 2] {
-        let start = self.bytes.as_mut_ptr().cast::<u8>();
+        let start = self.bytes.base_ptr().cast::<u8>();
         [start, start.wrapping_add(B_BUFFER_BYTES)]
     }
 
@@ -59,7 +59,9 @@ impl AmxWorkspace {
     pub(crate) fn accumulators(&mut self, job: &TileJob, tile: usize) -> *mut f32 {
         let tile = (tile - job.tiles.start) * job.panels;
         let at = 2 * B_BUFFER_BYTES + job.pair * PAIR_BYTES + tile * TILE_BYTES;
-        self.bytes[at / size_of::<f32>()..].as_mut_ptr()
+        assert!(at + job.panels * TILE_BYTES <= self.bytes.len() * size_of::<f32>());
+        // Not a slice: borrowing the buffer would invalidate the pointers to the B buffers.
+        self.bytes.base_ptr().wrapping_add(at / size_of::<f32>())
     }
 
     /// Accumulators from line `line` of the first pair on; a line is one row of 16 columns.

@@ -191,3 +191,9 @@ fn guided_ranges_cover_everything_once_in_whole_grains() {
         }
     }
 }
+
+#[test]
+fn more_threads_than_a_ticket_can_number_are_refused() {
+    let refused = Pool::try_new(1 << 16).err().map(|why| why.to_string());
+    assert_eq!(refused.as_deref(), Some("65536 threads, at most 65535"));
+}

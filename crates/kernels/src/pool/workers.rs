@@ -58,7 +58,14 @@ pub(super) struct WorkerThreads {
 
 impl WorkerThreads {
     /// Starts `workers` threads, `kernel-1` and on, which spin `spins` times before they sleep.
+    ///
+    /// # Errors
+    /// If there are more than [`WORKERS_MAX`] workers, or the system refuses a thread.
     pub(super) fn new(workers: usize, spins: u32) -> io::Result<Self> {
+        if workers > WORKERS_MAX {
+            let why = format!("{} threads, at most {}", workers + 1, WORKERS_MAX + 1);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let mut pool = Self {
             state: Arc::new(PoolState::new(spins)),
             threads: Vec::with_capacity(workers),
@@ -98,7 +105,7 @@ impl WorkerThreads {
         let own = catch_unwind(AssertUnwindSafe(|| work(0)));
         if caller_helps {
             while let Some(share) = self.state.claim_share(epoch, workers) {
-                self.state.run_share(work, share);
+                self.state.run_share(job, share);
             }
         }
         self.state.wait_for_workers();
@@ -129,6 +136,8 @@ struct CachePadded<T>(T);
 
 /// Low bits of a ticket, the number of a share; the other bits are the epoch.
 const SHARE_BITS: u32 = 16;
+/// Worker threads of a pool: the number of a share, up to one beyond the last, fits its bits of a ticket.
+const WORKERS_MAX: usize = (1 << SHARE_BITS) - 2;
 
 struct PoolState {
     spins: u32,
@@ -234,15 +243,16 @@ impl PoolState {
             let Some(job) = (unsafe { *self.job.get() }) else {
                 return;
             };
-            // SAFETY: `WorkerThreads::run_job` keeps the closure borrowed until `remaining` is decremented
-            // below.
-            self.run_share(unsafe { &*job.0 }, share);
+            self.run_share(job.0, share);
         }
     }
 
-    /// Runs a claimed share.
-    fn run_share(&self, work: &Work<'_>, share: usize) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(share))) {
+    /// Runs a claimed share. The closure is a pointer and not a reference: a reference would have to be valid until
+    /// this function returns, and the caller may drop the closure as soon as the last share is finished.
+    fn run_share(&self, work: *const Work<'static>, share: usize) {
+        // SAFETY: `WorkerThreads::run_job` keeps the closure borrowed until `remaining` is decremented below.
+        let run = || unsafe { (*work)(share) };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
             self.keep_panic(payload);
         }
         self.finish_share();

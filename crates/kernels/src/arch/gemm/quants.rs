@@ -50,7 +50,7 @@ pub(crate) unsafe fn gemm_quants_avx_vnni<P: PackedFormat, const N: usize>(
 /// Compiled for the level of `D`.
 #[inline(always)]
 unsafe fn multiply_panels<
-    D: AddProducts,
+    D: GroupProducts,
     P: PackedFormat,
     const PARTS: usize,
     const V: usize,
@@ -126,7 +126,7 @@ unsafe fn multiply_panels<
 /// As [`multiply_panels`]; the rows have the blocks of the K-block, and `sums` has lines for each row.
 #[inline(always)]
 unsafe fn multiply_rows<
-    D: AddProducts,
+    D: GroupProducts,
     P: PackedFormat,
     const PARTS: usize,
     const V: usize,
@@ -151,7 +151,7 @@ unsafe fn multiply_rows<
                     // SAFETY: guaranteed by the caller.
                     unsafe {
                         let sums = sums.add(row * 4 * LANES + index * V * D::ROWS);
-                        multiply_group::<D, P, V, $count, $first>(part, step, &at, sums);
+                        D::multiply_group::<P, V, $count, $first>(part, step, &at, sums);
                     }
                 }
                 $count
@@ -171,6 +171,49 @@ unsafe fn multiply_rows<
             (false, 2) if M == 3 => group!(2, false),
             (false, _) => group!(1, false),
         };
+    }
+}
+
+/// A level with the products of a group of rows as a function of its own: inlined into one function, the groups of
+/// all sizes took the compiler minutes for each format, and a call costs nothing measurable next to a K-block.
+trait GroupProducts: AddProducts {
+    /// As [`multiply_group`].
+    ///
+    /// # Safety
+    /// As [`multiply_rows`].
+    unsafe fn multiply_group<P: PackedFormat, const V: usize, const M: usize, const FIRST: bool>(
+        part: &mut KBlock,
+        step: usize,
+        rows: &[*const ActivationBlock; M],
+        sums: *mut f32,
+    );
+}
+
+impl GroupProducts for Avx512 {
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn multiply_group<P: PackedFormat, const V: usize, const M: usize, const FIRST: bool>(
+        part: &mut KBlock,
+        step: usize,
+        rows: &[*const ActivationBlock; M],
+        sums: *mut f32,
+    ) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { multiply_group::<Self, P, V, M, FIRST>(part, step, rows, sums) };
+    }
+}
+
+impl GroupProducts for AvxVnni {
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+    unsafe fn multiply_group<P: PackedFormat, const V: usize, const M: usize, const FIRST: bool>(
+        part: &mut KBlock,
+        step: usize,
+        rows: &[*const ActivationBlock; M],
+        sums: *mut f32,
+    ) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { multiply_group::<Self, P, V, M, FIRST>(part, step, rows, sums) };
     }
 }
 
