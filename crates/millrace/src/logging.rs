@@ -1,6 +1,6 @@
 //! The log on standard error, and the error message of a failed command.
 
-use crate::config::Settings;
+use crate::config::{Config, Settings};
 use crate::failure::Failure;
 use std::io::{IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
@@ -36,6 +36,13 @@ pub(crate) fn start(settings: &Settings) -> Result<LogFilter, Failure> {
         Box::new(move |filter| handle.reload(filter).map_err(|why| why.to_string()))
     };
     Ok(LogFilter { replace })
+}
+
+/// Logs what of the environment looks like settings and is none.
+pub(crate) fn tell_ignored(config: &Config) {
+    if let Some(ignored) = config.ignored() {
+        tracing::warn!("{ignored}");
+    }
 }
 
 /// Whether lines have colors: on a terminal that can show them, unless `NO_COLOR` is set (<https://no-color.org>).

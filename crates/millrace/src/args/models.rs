@@ -7,8 +7,11 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PullArgs {
-    /// `hf.co/OWNER/REPOSITORY[:QUANT]`, `OWNER/REPOSITORY:FILE.gguf`, or a short name such as `qwen3:0.6b`.
+    /// `hf.co/OWNER/REPOSITORY[@REVISION][:QUANT]`, `OWNER/REPOSITORY:FILE.gguf`, or a short name such as `qwen3:0.6b`.
     pub(crate) name: String,
+    /// Send no request to the hub if a model of this name is on this machine.
+    #[arg(long)]
+    pub(crate) if_absent: bool,
     #[command(flatten)]
     pub(crate) library: LibraryArgs,
 }

@@ -18,6 +18,9 @@ struct Health {
 /// There is no server, or it does not accept requests.
 pub(crate) fn health(args: &HealthArgs) -> Result<(), Failure> {
     let server = RunningServer::new(&args.server)?;
+    if !args.quiet {
+        server.tell_ignored();
+    }
     let path = match args.live {
         true => "/health/liveness",
         false => "/health/readiness",

@@ -14,8 +14,12 @@ use std::io::Write;
 pub(crate) fn pull(args: &PullArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     logging::start(&config.settings)?;
-    fetch(&config.settings, &args.name).map_err(Failure::user)?;
+    logging::tell_ignored(&config);
     let name = args.name.trim();
+    let store = ModelStore::local(&config.settings);
+    if !(args.if_absent && pull::is_present(&store, name).map_err(Failure::user)?) {
+        fetch(&store, name).map_err(Failure::user)?;
+    }
     writeln!(
         std::io::stdout().lock(),
         "{name} is ready: millrace run --model {name} \"Hello\""
@@ -37,7 +41,7 @@ pub(super) fn pull_absent(settings: &Settings) -> Result<(), Failure> {
         std::io::stderr(),
         "{name} is not on this machine: pulling it"
     );
-    fetch(settings, name).map_err(|why| {
+    fetch(&ModelStore::local(settings), name).map_err(|why| {
         Failure::user(format!(
             "{name} is not on this machine, and pulling it failed: {why}"
         ))
@@ -45,10 +49,9 @@ pub(super) fn pull_absent(settings: &Settings) -> Result<(), Failure> {
 }
 
 /// Downloads a model with a progress bar.
-fn fetch(settings: &Settings, name: &str) -> Result<(), LibraryError> {
-    let store = ModelStore::local(settings);
+fn fetch(store: &ModelStore, name: &str) -> Result<(), LibraryError> {
     let mut bar = PullBar::new();
-    let pulled = pull::pull(&store, name, &mut |news| bar.show(&news));
+    let pulled = pull::pull(store, name, &mut |news| bar.show(&news));
     bar.finish();
     pulled
 }

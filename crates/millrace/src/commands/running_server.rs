@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use ureq::http::{Response, StatusCode};
@@ -23,6 +23,8 @@ pub(super) struct RunningServer {
     url: String,
     api_key: Option<Secret>,
     agent: Agent,
+    /// What of the environment was ignored.
+    ignored: Option<String>,
 }
 
 /// Why a request has no response to read.
@@ -105,7 +107,16 @@ impl RunningServer {
             url,
             api_key: args.api_key.as_ref().map(Secret::first),
             agent: agent.build().into(),
+            ignored: config.ignored(),
         })
+    }
+
+    /// Prints what of the environment was ignored, if there is something.
+    pub(super) fn tell_ignored(&self) {
+        if let Some(ignored) = &self.ignored {
+            // A closed standard error fails no command.
+            let _ = writeln!(std::io::stderr(), "millrace: {ignored}");
+        }
     }
 
     /// URL of the server, without a path.

@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     let log = logging::start(&config.settings)?;
+    logging::tell_ignored(&config);
     let ring = Keyring::open(&config).map_err(Failure::User)?;
     let settings = config.settings.clone();
     let source = find_model(&settings)?;

@@ -30,6 +30,21 @@ pub(crate) struct Config {
     pub(crate) webhook_secrets: SecretTexts,
     /// Likewise.
     pub(crate) otlp_headers: OtlpHeaders,
+    /// Variables of the environment that Kubernetes made for services, and that are no settings.
+    pub(super) service_links: usize,
+}
+
+impl Config {
+    /// One line about the variables that are ignored, if there are some.
+    pub(crate) fn ignored(&self) -> Option<String> {
+        let links = self.service_links;
+        (links > 0).then(|| {
+            format!(
+                "{links} MILLRACE_* variables are ignored: Kubernetes made them for services of this namespace \
+                 (a pod with `enableServiceLinks: false` does not get them)"
+            )
+        })
+    }
 }
 
 /// The layers so far.
@@ -41,6 +56,7 @@ pub(crate) struct Layers {
     api_keys: Vec<server::Key>,
     webhook_secrets: SecretTexts,
     otlp_headers: OtlpHeaders,
+    service_links: usize,
     problems: Vec<String>,
     /// Problems that prevent only a server.
     server_problems: Vec<String>,
@@ -62,6 +78,7 @@ impl Layers {
             api_keys: Vec::new(),
             otlp_headers: OtlpHeaders::default(),
             webhook_secrets: SecretTexts::default(),
+            service_links: 0,
             problems: Vec::new(),
             server_problems: Vec::new(),
         }
@@ -79,7 +96,13 @@ impl Layers {
     /// Lays the environment's `MILLRACE_*` variables on top.
     pub(crate) fn environment(mut self, vars: impl Iterator<Item = (String, String)>) -> Self {
         let known = tree::leaves(&self.known);
+        let vars: Vec<_> = vars.collect();
+        let links = environment::ServiceLinks::among(&vars);
         for (name, text) in vars {
+            if links.has(&name, &text) {
+                self.service_links += 1;
+                continue;
+            }
             if name == api_keys::VARIABLE {
                 match api_keys::parse(&text) {
                     Ok(keys) => self.api_keys = keys,
@@ -193,6 +216,7 @@ impl Layers {
             api_keys: std::mem::take(&mut self.api_keys),
             otlp_headers: std::mem::take(&mut self.otlp_headers),
             webhook_secrets: std::mem::take(&mut self.webhook_secrets),
+            service_links: self.service_links,
         })
     }
 

@@ -7,7 +7,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 200;
 /// Ending of a record's file name.
 const RECORD: &str = ".json";
 
-/// A valid name of a model: parts of letters, digits, `.`, `_` and `-`, none beginning with a dot, with `/` between
+/// A valid name of a model: parts of letters, digits, `.`, `_`, `-` and `@`, none beginning with a dot, with `/` between
 /// them, and a tag after `:`. No such name is a path out of its directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ModelName(String);
@@ -16,7 +16,7 @@ impl ModelName {
     /// The name, if the text is a valid one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_part = |part: &str| {
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
             !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
         };
         let (path, tag) = match text.rsplit_once(':') {
@@ -39,7 +39,7 @@ impl ModelName {
     /// The error message for an invalid name.
     pub(crate) fn rule() -> String {
         format!(
-            "a model's name has at most {NAME_BYTES_MAX} letters, digits, dots, underscores and hyphens, with `/` between \
+            "a model's name has at most {NAME_BYTES_MAX} letters, digits, dots, underscores, hyphens and `@`, with `/` between \
              parts (none of which begins with a dot), and may end with a tag after `:`"
         )
     }
@@ -80,6 +80,7 @@ mod tests {
             "tiny:1b",
             "qwen3:0.6b",
             "hf.co/org/repo-GGUF:Q4_K_M",
+            "org/repo@v1.0:Q8_0",
             "org/repo:file.gguf",
             "localhost:8080/org/tiny:latest",
         ];

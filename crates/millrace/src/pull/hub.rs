@@ -98,8 +98,10 @@ impl Hub {
     /// The files of a repository, with their checksums.
     pub(super) fn files(&self, source: &HubSource) -> Result<Vec<HubFile>, LibraryError> {
         let path = format!(
-            "/api/models/{}/{}/tree/main?recursive=true",
-            source.owner, source.repository
+            "/api/models/{}/{}/tree/{}?recursive=true",
+            source.owner,
+            source.repository,
+            source.revision()
         );
         let mut response = self
             .send_get(&path, None)
@@ -131,10 +133,8 @@ impl Hub {
         offset: u64,
     ) -> Result<Content, NoContent> {
         let (owner, repository) = (&source.owner, &source.repository);
-        let path = format!(
-            "/{owner}/{repository}/resolve/main/{}",
-            escape_path(&file.path)
-        );
+        let (revision, file) = (source.revision(), escape_path(&file.path));
+        let path = format!("/{owner}/{repository}/resolve/{revision}/{file}");
         let response = self
             .send_get(&path, (offset > 0).then_some(offset))
             .map_err(|why| NoContent::Perhaps(why.to_string()))?;

@@ -27,7 +27,8 @@ use source::HubSource;
 use std::path::{Component, Path};
 use sum::Sum;
 
-/// Downloads the model of this name into the first model directory, and stores the name.
+/// Downloads the model of this name into the first model directory, and stores the name. While the hub cannot be asked, a
+/// model that is on this machine stays as it is.
 ///
 /// # Errors
 /// The name is invalid, the hub lacks the model, a checksum is wrong, or the caller abandoned the download.
@@ -36,14 +37,18 @@ pub(crate) fn pull(
     name: &str,
     report: ReportPull<'_>,
 ) -> Result<(), LibraryError> {
-    let source = HubSource::parse(name)?;
-    let model =
-        ModelName::parse(&source.name).ok_or_else(|| LibraryError::Invalid(ModelName::rule()))?;
-    let hub = Hub::from_env()?;
+    let (source, model) = parse(name)?;
+    let hub = match Hub::from_env() {
+        Err(why) => return keep_present(store, &model, why),
+        Ok(hub) => hub,
+    };
     expect_continue(report(PullNews::Listing))?;
-    let files = hub.files(&source)?;
+    let files = match hub.files(&source) {
+        Err(why @ LibraryError::Failed(_)) => return keep_present(store, &model, why),
+        files => files?,
+    };
     let chosen = choose::choose(&files, &source)?;
-    let folder = format!("{}/{}", source.owner, source.repository);
+    let folder = source.folder();
     let directory = store.download_directory()?;
     for file in &chosen {
         let place = expect_plain(&folder, &file.path)?;
@@ -65,6 +70,35 @@ pub(crate) fn pull(
         Sum::Git(_) => None,
     });
     store.name_file(&model, &place, sha256)
+}
+
+/// Whether a model of this name is on this machine, without a request to the hub.
+///
+/// # Errors
+/// The name is invalid.
+pub(crate) fn is_present(store: &ModelStore, name: &str) -> Result<bool, LibraryError> {
+    let (_, model) = parse(name)?;
+    Ok(store.find_local(model.as_str()).is_some())
+}
+
+fn parse(name: &str) -> Result<(HubSource, ModelName), LibraryError> {
+    let source = HubSource::parse(name)?;
+    let model = ModelName::parse(&source.name);
+    let model = model.ok_or_else(|| LibraryError::Invalid(ModelName::rule()))?;
+    Ok((source, model))
+}
+
+/// Success, if the model is on this machine; else why the hub was not asked.
+fn keep_present(
+    store: &ModelStore,
+    model: &ModelName,
+    why: LibraryError,
+) -> Result<(), LibraryError> {
+    if store.find_local(model.as_str()).is_none() {
+        return Err(why);
+    }
+    tracing::warn!("{why}: {model} stays as it is on this machine");
+    Ok(())
 }
 
 /// Whether this is certainly a name to pull: a known short name, or one that begins with a hub's host.

@@ -12,6 +12,9 @@ const SHORT: [&str; 3] = [
     "library/",
 ];
 
+/// The branch of a repository without `@REVISION`.
+const BRANCH: &str = "main";
+
 /// Characters of an invalid name that an error repeats.
 const SHOWN_CHARS: usize = 64;
 
@@ -22,6 +25,8 @@ pub(super) struct HubSource {
     pub(super) name: String,
     pub(super) owner: String,
     pub(super) repository: String,
+    /// Branch, tag or commit; `None`: the branch `main`.
+    pub(super) revision: Option<String>,
     pub(super) pick: Pick,
 }
 
@@ -37,7 +42,7 @@ pub(super) enum Pick {
 }
 
 impl HubSource {
-    /// Reads `hf.co/OWNER/REPOSITORY[:QUANT|:FILE.gguf]` (the host may be left out), or a short name.
+    /// Reads `hf.co/OWNER/REPOSITORY[@REVISION][:QUANT|:FILE.gguf]` (the host may be left out), or a short name.
     pub(super) fn parse(typed: &str) -> Result<Self, LibraryError> {
         let typed = typed.trim();
         let bare = typed.strip_prefix("https://").unwrap_or(typed);
@@ -47,7 +52,15 @@ impl HubSource {
         let parts: Vec<&str> = path.split('/').collect();
         match (hosted, parts.as_slice()) {
             (None, [_] | ["library", _] | [_, "library", _]) => Self::parse_short(bare),
-            (_, [owner, repository]) if [owner, repository].iter().all(|part| is_part(part)) => {
+            (_, [owner, last]) => {
+                let (repository, revision) = match last.split_once('@') {
+                    Some((repository, revision)) => (repository, Some(revision)),
+                    None => (*last, None),
+                };
+                let parts = [Some(*owner), Some(repository), revision];
+                if !parts.into_iter().flatten().all(is_part) {
+                    return Err(invalid_name());
+                }
                 let host = if hosted.is_some() { "hf.co/" } else { "" };
                 let pick = pick.map(expect_inside).transpose()?;
                 let tag = pick.map(|pick| pick.rsplit('/').next().unwrap_or(pick));
@@ -57,11 +70,26 @@ impl HubSource {
                         None => format!("{host}{path}"),
                     },
                     owner: (*owner).to_owned(),
-                    repository: (*repository).to_owned(),
+                    repository: repository.to_owned(),
+                    revision: revision.map(str::to_owned),
                     pick: Pick::of(pick),
                 })
             }
             _ => Err(invalid_name()),
+        }
+    }
+
+    /// Branch, tag or commit.
+    pub(super) fn revision(&self) -> &str {
+        self.revision.as_deref().unwrap_or(BRANCH)
+    }
+
+    /// The folder of the files in a model directory; one of its own for each revision, so that none replaces another's file.
+    pub(super) fn folder(&self) -> String {
+        let (owner, repository) = (&self.owner, &self.repository);
+        match &self.revision {
+            None => format!("{owner}/{repository}"),
+            Some(revision) => format!("{owner}/{repository}@{revision}"),
         }
     }
 
@@ -81,6 +109,7 @@ impl HubSource {
             name: name.to_owned(),
             owner: owner.to_owned(),
             repository: repository.to_owned(),
+            revision: None,
             pick: Pick::Quant(known.quant.to_owned()),
         })
     }
@@ -139,8 +168,8 @@ fn expect_inside(pick: &str) -> Result<&str, LibraryError> {
 
 fn invalid_name() -> LibraryError {
     LibraryError::Invalid(
-        "say hf.co/OWNER/REPOSITORY, hf.co/OWNER/REPOSITORY:QUANT, OWNER/REPOSITORY:FILE.gguf, or a short name such as \
-         qwen3:0.6b"
+        "say hf.co/OWNER/REPOSITORY, hf.co/OWNER/REPOSITORY:QUANT, OWNER/REPOSITORY:FILE.gguf (each with @REVISION after \
+         REPOSITORY, a branch, tag or commit), or a short name such as qwen3:0.6b"
             .to_owned(),
     )
 }
@@ -211,8 +240,36 @@ mod tests {
     }
 
     #[test]
+    fn revision_is_part_of_name_and_folder() {
+        let rows = [
+            ("hf.co/a/b", "hf.co/a/b", "main", "a/b"),
+            ("a/b@v1.2:Q8_0", "a/b@v1.2:Q8_0", "v1.2", "a/b@v1.2"),
+            (
+                "hf.co/a/b@0a1b2c",
+                "hf.co/a/b@0a1b2c",
+                "0a1b2c",
+                "a/b@0a1b2c",
+            ),
+        ];
+        for (typed, name, revision, folder) in rows {
+            let source = HubSource::parse(typed).unwrap_or_else(|why| panic!("{typed}: {why}"));
+            let found = (source.name.as_str(), source.revision(), source.folder());
+            assert_eq!(found, (name, revision, folder.to_owned()));
+            assert!(
+                crate::model_store::ModelName::parse(name).is_some(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn invalid_names_are_rejected() {
         for typed in [
+            "a/b@",
+            "a/b@..",
+            "a/b@x@y",
+            "a/b@../x:Q8_0",
+            "a@v1/b",
             "",
             "nobody-knows-it",
             "a/b/c",

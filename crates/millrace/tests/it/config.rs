@@ -1,7 +1,8 @@
 //! `millrace config`: every value, and where it came from.
 
-use crate::support::{Folder, millrace_with, stdout};
+use crate::support::{Folder, Serving, millrace_with, stdout};
 use std::collections::BTreeMap;
+use std::process::Output;
 
 /// What is printed: by dotted key, the value and its origin.
 fn printed(args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<String, (String, String)> {
@@ -91,4 +92,48 @@ fn printed_settings_are_a_file_with_the_same_values() {
         );
     }
     assert_eq!(told.len(), again.len());
+}
+
+/// What Kubernetes puts into a pod beside a service `millrace`.
+const SERVICE_LINKS: [(&str, &str); 4] = [
+    ("MILLRACE_SERVICE_HOST", "10.96.7.1"),
+    ("MILLRACE_SERVICE_PORT", "8420"),
+    ("MILLRACE_PORT", "tcp://10.96.7.1:8420"),
+    ("MILLRACE_PORT_8420_TCP_ADDR", "10.96.7.1"),
+];
+
+#[test]
+fn variables_of_kubernetes_services_are_ignored_with_one_line() {
+    let line = "4 MILLRACE_* variables are ignored";
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let folder = Folder::new("service-links");
+    let log = folder.0.join("log");
+    let serving = Serving::start_with(
+        &["serve", "--port", "0"],
+        &SERVICE_LINKS,
+        std::fs::File::create(&log).unwrap(),
+    );
+    let health = millrace_with(&["health", "--url", &serving.url()], &SERVICE_LINKS);
+    assert!(stdout(&health).contains("ready") && said(&health).contains(line));
+    let quiet = millrace_with(
+        &["health", "--quiet", "--url", &serving.url()],
+        &SERVICE_LINKS,
+    );
+    assert_eq!(
+        (stdout(&quiet), said(&quiet)),
+        (String::new(), String::new())
+    );
+    assert!(serving.terminate().success());
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(log.matches(line).count(), 1, "{log}");
+    // A pull gets as far as without them.
+    let offline = [&SERVICE_LINKS[..], &[("HF_HUB_OFFLINE", "1")]].concat();
+    let pull = millrace_with(&["pull", "hf.co/org/repo"], &offline);
+    assert!(said(&pull).contains(line) && said(&pull).contains("HF_HUB_OFFLINE"));
+    // Without a service they are mistakes.
+    let mistake = millrace_with(&["config"], &SERVICE_LINKS[2..]);
+    assert!(
+        !mistake.status.success()
+            && said(&mistake).contains("MILLRACE_PORT: there is no such setting")
+    );
 }

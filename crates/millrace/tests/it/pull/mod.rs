@@ -260,6 +260,68 @@ fn unavailable_file_is_named() {
 }
 
 #[test]
+fn model_that_is_present_needs_no_hub() {
+    let rig = Rig::start("present", Manners::default());
+    let name = "hf.co/org/repo:Q8_0";
+    stdout(&rig.pull(name));
+    let mut vars = rig.vars();
+    let mut run = |args: &[&str], more: &[(&'static str, &str)]| {
+        vars.truncate(2);
+        vars.extend(
+            more.iter()
+                .map(|(name, value)| (*name, (*value).to_owned())),
+        );
+        let vars: Vec<_> = vars
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        millrace_with(args, &vars)
+    };
+    // A hub that answers nothing, one that is down, and none that may be asked.
+    rig.hub
+        .with(|manners| manners.status = Some("503 Service Unavailable"));
+    let kept = run(&["pull", name], &[]);
+    stdout(&kept);
+    let said = String::from_utf8_lossy(&kept.stderr).into_owned();
+    assert!(said.contains("stays as it is on this machine"), "{said}");
+    stdout(&run(&["pull", name], &[("HF_HUB_OFFLINE", "1")]));
+    let nowhere = [("HF_ENDPOINT", "http://127.0.0.1:1")];
+    stdout(&run(&["pull", name], &nowhere));
+    let asked = rig.offsets().len();
+    let quiet = run(&["pull", "--if-absent", name], &nowhere);
+    assert!(stdout(&quiet).contains("is ready"));
+    assert_eq!(
+        String::from_utf8_lossy(&quiet.stderr),
+        "",
+        "no request, no warning"
+    );
+    assert_eq!(rig.offsets().len(), asked);
+    rig.expect_whole();
+    // What is not here is an error, whatever the flag.
+    let said = words(&run(&["pull", "--if-absent", "hf.co/org/other"], &nowhere));
+    assert!(said.contains("cannot be reached"), "{said}");
+    let said = words(&run(&["pull", "org/other"], &[("HF_HUB_OFFLINE", "1")]));
+    assert!(said.contains("HF_HUB_OFFLINE"), "{said}");
+}
+
+#[test]
+fn revision_has_a_folder_and_a_name_of_its_own() {
+    let rig = Rig::start("revision", Manners::default());
+    stdout(&rig.pull("hf.co/org/repo@v1.0:Q8_0"));
+    let pulled = rig.folder.0.join("org/repo@v1.0/Tiny-Q8_0.gguf");
+    assert!(std::fs::read(pulled).unwrap() == rig.bytes && !rig.target().exists());
+    let vars = rig.vars();
+    let vars: Vec<_> = vars
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let shown = stdout(&millrace_with(&["list"], &vars));
+    assert!(shown.contains("hf.co/org/repo@v1.0:Q8_0"), "{shown}");
+    let absent = words(&rig.pull("org/repo@v2.0"));
+    assert!(absent.contains("not found"), "{absent}");
+}
+
+#[test]
 fn server_pulls_and_then_serves() {
     let rig = Rig::start("served", Manners::default());
     rig.hub.with(|manners| manners.cuts = [777].into());

@@ -16,6 +16,9 @@ pub(crate) struct Asked {
     pub(crate) token: Option<String>,
 }
 
+/// A branch and a tag of the repository, with the same files.
+const REVISIONS: [&str; 2] = ["main", "v1.0"];
+
 /// How the hub behaves.
 #[derive(Default)]
 pub(crate) struct Manners {
@@ -113,7 +116,12 @@ impl Shared {
         if let Some(status) = self.manners.lock().unwrap().status {
             return head(stream, status, &["content-length: 0"]);
         }
-        if target.starts_with("/api/models/org/repo/tree/main") {
+        let tree = target.strip_prefix("/api/models/org/repo/tree/");
+        if tree.is_some_and(|tree| {
+            REVISIONS
+                .iter()
+                .any(|known| tree == format!("{known}?recursive=true"))
+        }) {
             return self.list(stream);
         }
         let range = field("range:").and_then(|range| {
@@ -127,7 +135,10 @@ impl Shared {
             offset: range.unwrap_or(0),
             token: field("authorization:"),
         };
-        let (moved, name) = match target.strip_prefix("/org/repo/resolve/main/") {
+        let resolved = target.strip_prefix("/org/repo/resolve/");
+        let resolved = resolved.and_then(|rest| rest.split_once('/'));
+        let resolved = resolved.filter(|(revision, _)| REVISIONS.contains(revision));
+        let (moved, name) = match resolved.map(|(_, name)| name) {
             Some(name) => (false, name),
             None => (true, target.trim_start_matches("/moved/")),
         };
