@@ -35,7 +35,7 @@ impl ServerStage {
     }
 }
 
-/// Why the engines of other processes cannot be used; `None`: they can.
+/// Why engines cannot be used; `None`: they can.
 pub type EngineProblem = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The stage of a server, derived from the models and the graceful shutdown.
@@ -43,6 +43,7 @@ pub struct Lifecycle {
     models: Arc<ModelRegistry>,
     draining: watch::Sender<bool>,
     engine_problem: OnceLock<EngineProblem>,
+    stall: OnceLock<EngineProblem>,
 }
 
 impl Lifecycle {
@@ -52,6 +53,7 @@ impl Lifecycle {
             models,
             draining: watch::Sender::new(false),
             engine_problem: OnceLock::new(),
+            stall: OnceLock::new(),
         }
     }
 
@@ -63,6 +65,16 @@ impl Lifecycle {
     /// Why the engines of other processes cannot be used; `None` where they can, or the engine is in this process.
     pub fn engine_problem(&self) -> Option<String> {
         self.engine_problem.get().and_then(|problem| problem())
+    }
+
+    /// Sets where it is known from that an engine of this process is stuck. Only the first call counts.
+    pub fn watch_stalls(&self, stall: EngineProblem) {
+        let _ = self.stall.set(stall);
+    }
+
+    /// Why this process is to be replaced: an engine of it is stuck. `None`: none is.
+    pub fn stall(&self) -> Option<String> {
+        self.stall.get().and_then(|stall| stall())
     }
 
     /// The models of the server.

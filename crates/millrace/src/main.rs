@@ -26,6 +26,7 @@ mod pull;
 mod reload;
 mod settings_file;
 mod signals;
+mod stall_watch;
 mod thread_waker;
 mod upstreams;
 mod vocabulary;

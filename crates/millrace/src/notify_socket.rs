@@ -11,6 +11,10 @@ use std::time::Duration;
 /// Looks at the engines within the time of the watchdog.
 const LOOKS: u32 = 4;
 
+/// Time that a stopping process may need beyond that of the running streams: for the last bytes (2 s), the handover in a
+/// cluster, and the journal (`JOURNAL_STOP_MAX`, 10 s).
+const AFTER_DRAIN: Duration = Duration::from_secs(20);
+
 /// The socket of the service manager that started this process.
 pub(crate) struct NotifySocket(Datagrams);
 
@@ -95,9 +99,13 @@ impl NotifySocket {
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// The shutdown has begun.
-    pub(crate) fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=running streams end");
+    /// The shutdown has begun, and running streams have this time: the manager waits for it, whatever the unit's
+    /// `TimeoutStopSec` is.
+    pub(crate) fn stopping(&self, drain: Duration) {
+        let needed = (drain + AFTER_DRAIN).as_micros();
+        self.send(&format!(
+            "STOPPING=1\nSTATUS=running streams end\nEXTEND_TIMEOUT_USEC={needed}"
+        ));
     }
 
     /// Says that this process is alive as long as its engines make progress, if the manager wants to hear that.

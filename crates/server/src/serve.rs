@@ -109,13 +109,24 @@ impl Server {
         self
     }
 
-    /// Listens on a Unix socket, too. Who may connect is decided by the permissions of its file.
+    /// Listens on a Unix socket, too. Who may connect is decided by the permissions of its file: this mode, or what the
+    /// process's umask leaves.
     ///
     /// # Errors
     /// Another server listens there, another file is there, or the socket cannot be made.
-    pub fn with_unix_socket(mut self, path: &Path) -> io::Result<Self> {
-        self.listeners.unix = Some(UnixSocket::open(path)?);
+    pub fn with_unix_socket(mut self, path: &Path, mode: Option<u32>) -> io::Result<Self> {
+        self.listeners.unix = Some(UnixSocket::open(path, mode)?);
         Ok(self)
+    }
+
+    /// Fails the liveness probe while this says that an engine is stuck. To be called once.
+    #[must_use]
+    pub fn with_stall_watch(
+        self,
+        stall: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.app.lifecycle.watch_stalls(Box::new(stall));
+        self
     }
 
     /// Adds the models of a model store; each is loaded on the first request for that model.

@@ -12,12 +12,14 @@ use crate::model_lookup::find_model;
 use crate::notify_socket::NotifySocket;
 use crate::reload::{Reload, Reloading};
 use crate::signals::ServerSignals;
+use crate::stall_watch::StallWatch;
 use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
 use journal::{JournalDirectory, LockedJournal};
 use server::{Loading, Server, StartingJournal, TlsCertificate};
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Serves until SIGINT or SIGTERM, then lets running streams finish. SIGHUP reads the settings and the key file again.
@@ -60,6 +62,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         if is_alone && upstreams.is_none() {
             server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);
         }
+        if let Some(watch) = StallWatch::start(&settings, &library) {
+            server = server.with_stall_watch(move || watch.problem());
+        }
         if let Some(upstreams) = &upstreams {
             server = server.with_upstreams(Arc::clone(&upstreams.status));
         }
@@ -98,9 +103,12 @@ fn listen(
     }
     match &settings.listener.unix_socket {
         None => Ok(server),
-        Some(path) => server.with_unix_socket(path).map_err(|why| {
-            Failure::user(format!("listener.unix_socket {}: {why}", path.display()))
-        }),
+        Some(path) => {
+            let mode = settings.listener.mode().map_err(Failure::User)?;
+            server.with_unix_socket(path, mode).map_err(|why| {
+                Failure::user(format!("listener.unix_socket {}: {why}", path.display()))
+            })
+        }
     }
 }
 
@@ -168,7 +176,7 @@ impl ServedProcess<'_> {
                 signals.stop(reload).await;
             }
             if let Some(manager) = &manager {
-                manager.stopping();
+                manager.stopping(Duration::from_millis(self.reloading.drain_timeout_ms()));
             }
             let drain_ms = self.reloading.drain_timeout_ms();
             tracing::info!("shutting down: running streams have {drain_ms} ms to end");

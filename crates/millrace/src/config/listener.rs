@@ -10,8 +10,11 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Listener {
-    /// Unix socket to listen on beside `server.bind`. Who may connect is decided by the file's permissions, after the process's umask; API keys are required as at the address.
+    /// Unix socket to listen on beside `server.bind`. Who may connect is decided by the file's permissions; API keys are required as at the address.
     pub(crate) unix_socket: Option<PathBuf>,
+    /// Permissions of the Unix socket's file in octal, such as `"660"` for the process's user and group. Empty: what the process's umask leaves.
+    #[schemars(regex(pattern = r"^(0?[0-7]{3})?$"))]
+    pub(crate) unix_socket_mode: String,
     /// File with a chain of certificates in PEM: connections to `server.bind` are encrypted by TLS. Needs `tls_key`.
     pub(crate) tls_cert: Option<PathBuf>,
     /// File with the key of the first certificate, in PEM.
@@ -24,6 +27,27 @@ impl Listener {
         match self.tls_cert {
             Some(_) => "https",
             None => "http",
+        }
+    }
+
+    /// The permissions of the Unix socket's file; `None`: what the umask leaves.
+    ///
+    /// # Errors
+    /// The setting is no mode.
+    pub(crate) fn mode(&self) -> Result<Option<u32>, String> {
+        let text = self.unix_socket_mode.as_str();
+        let is_octal =
+            (3..=4).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+        match u32::from_str_radix(text, 8) {
+            _ if text.is_empty() => Ok(None),
+            Ok(mode) if is_octal && mode <= 0o777 => Ok(Some(mode)),
+            _ => Err(format!(
+                "`{}` is no mode: three octal digits, such as 660, in quotes",
+                text.chars()
+                    .take(16)
+                    .flat_map(char::escape_debug)
+                    .collect::<String>()
+            )),
         }
     }
 
@@ -44,6 +68,9 @@ impl Listener {
 /// Settings that contradict each other.
 pub(super) fn problem(settings: &Settings) -> Option<(&'static str, String)> {
     let listener = &settings.listener;
+    if let Err(why) = listener.mode() {
+        return Some(("listener.unix_socket_mode", why));
+    }
     let is_encrypted = listener.tls_cert.is_some();
     if is_encrypted != listener.tls_key.is_some() {
         let (set, other) = match is_encrypted {
@@ -56,4 +83,31 @@ pub(super) fn problem(settings: &Settings) -> Option<(&'static str, String)> {
         let why = "the instances of a cluster ask each other over HTTP in the clear: encrypt in a proxy, as deploy/nginx.conf";
         ("listener.tls_cert", why.to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Listener;
+
+    #[test]
+    fn socket_mode_is_three_octal_digits() {
+        let rows = [
+            ("", Some(None)),
+            ("660", Some(Some(0o660))),
+            ("0600", Some(Some(0o600))),
+            ("777", Some(Some(0o777))),
+            ("4755", None),
+            ("66", None),
+            ("888", None),
+            ("+66", None),
+            ("rw-", None),
+        ];
+        for (text, want) in rows {
+            let listener = Listener {
+                unix_socket_mode: text.to_owned(),
+                ..Listener::default()
+            };
+            assert_eq!(listener.mode().ok(), want, "{text:?}");
+        }
+    }
 }

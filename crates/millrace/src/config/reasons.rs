@@ -188,8 +188,16 @@ const REQUESTS: &[(&str, &str)] = &[
         "within the 30 s after which Kubernetes kills; `docker stop` waits 10 s by default",
     ),
     (
+        "server.engine_stall_s",
+        "longer than the longest step, a prompt's on few cores; WatchdogSec of the systemd unit is the same",
+    ),
+    (
         "listener.unix_socket",
         "programs of the same machine reach the address, too",
+    ),
+    (
+        "listener.unix_socket_mode",
+        "the umask is the administrator's word on who may reach what a process makes",
     ),
     (
         "listener.tls_cert",

@@ -20,6 +20,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// As long as `WatchdogSec` of deploy/systemd/millrace.service.
+const ENGINE_STALL_S: u64 = 300;
+
 /// Every setting there is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -140,6 +143,8 @@ pub(crate) struct Server {
     pub(crate) body_timeout_ms: u64,
     /// Time for running streams to end on graceful shutdown.
     pub(crate) drain_timeout_ms: u64,
+    /// An engine that has sequences to run and ends no step for this long is stuck: `/health/liveness` answers 503, so that the process is replaced. 0: never.
+    pub(crate) engine_stall_s: u64,
 }
 
 /// The concurrency limit, which adapts between a minimum and a maximum.
@@ -303,6 +308,7 @@ impl Default for Server {
             header_timeout_ms: ms(server.header_timeout),
             body_timeout_ms: ms(server.body_timeout),
             drain_timeout_ms: ms(server.drain),
+            engine_stall_s: ENGINE_STALL_S,
         }
     }
 }

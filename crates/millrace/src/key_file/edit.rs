@@ -56,8 +56,11 @@ impl Edit {
     }
 
     fn replace_file(&mut self, yaml: &str) -> std::io::Result<()> {
-        if let Ok(old) = std::fs::metadata(&self.path) {
-            private_file::keep_owner(&old, &self.new)?;
+        let folder = self.path.parent().filter(|f| !f.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        match std::fs::metadata(&self.path) {
+            Ok(old) => private_file::keep_owner(&old, &self.new)?,
+            Err(_) => private_file::give_to_folder(&folder, &self.new)?,
         }
         self.new.write_all(yaml.as_bytes())?;
         self.new.sync_all()?;
@@ -66,8 +69,7 @@ impl Edit {
         }
         // The name is free for the next edit, whose file this drop must not remove.
         self.beside = None;
-        let folder = self.path.parent().filter(|f| !f.as_os_str().is_empty());
-        private_file::sync_folder(folder.unwrap_or(Path::new(".")))
+        private_file::sync_folder(&folder)
     }
 }
 

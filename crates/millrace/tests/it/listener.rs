@@ -3,8 +3,10 @@
 use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Stdio;
 use testing::wait::wait_until;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
@@ -197,7 +199,14 @@ fn unix_socket_answers_beside_the_address() {
     let path = folder.0.join("millrace.sock");
     let socket = path.display().to_string();
     let args = ["serve", "--port", "0", "--unix-socket", &socket];
-    let serving = Serving::start(&args);
+    let mode = [("MILLRACE_LISTENER_UNIX_SOCKET_MODE", "620")];
+    let serving = Serving::start_with(&args, &mode, Stdio::null());
+    let permissions = std::fs::metadata(&path).unwrap().permissions();
+    assert_eq!(
+        permissions.mode() & 0o777,
+        0o620,
+        "of the setting, not of the umask"
+    );
     let ask = |request: &str| {
         let mut stream = UnixStream::connect(&path).unwrap();
         write!(

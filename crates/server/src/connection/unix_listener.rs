@@ -24,18 +24,24 @@ struct SocketFile(PathBuf);
 
 impl UnixSocket {
     /// Listens at this path. The file of a server that is gone is replaced. Who may connect is decided by the file's
-    /// permissions, which are those of the process's umask.
+    /// permissions: this mode, or what the process's umask leaves.
     ///
     /// # Errors
     /// Another server listens there, another file is there, or the socket cannot be made.
     #[cfg(unix)]
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, mode: Option<u32>) -> io::Result<Self> {
+        use std::os::unix::fs::PermissionsExt;
         if is_left_over(path)? {
             std::fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
+        // From here on the drop removes the file.
+        let file = SocketFile(path.to_owned());
+        if let Some(mode) = mode {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        }
         Ok(Self {
-            _file: SocketFile(path.to_owned()),
+            _file: file,
             listener,
         })
     }
@@ -45,7 +51,7 @@ impl UnixSocket {
     /// # Errors
     /// Always.
     #[cfg(not(unix))]
-    pub(crate) fn open(_: &Path) -> io::Result<Self> {
+    pub(crate) fn open(_: &Path, _: Option<u32>) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -114,15 +114,24 @@ struct LoadingError {
     r#type: &'static str,
 }
 
-/// 200 whenever the process can answer.
-pub(crate) async fn show_liveness() -> Response {
-    Json(Liveness { status: "ok" }).into_response()
+/// 200 whenever the process can answer and its engines make progress.
+pub(crate) async fn show_liveness(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
+    let reason = lifecycle.stall();
+    let (code, status) = match reason {
+        None => (StatusCode::OK, "ok"),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "stuck"),
+    };
+    (code, Json(Liveness { status, reason })).into_response()
 }
 
-/// The process is running.
+/// Whether the process works, or is to be replaced.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Liveness {
+    /// `ok`, or `stuck`.
     status: &'static str,
+    /// What is stuck.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 pub(crate) async fn show_readiness(

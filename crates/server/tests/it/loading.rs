@@ -6,6 +6,7 @@ use engine::{EngineConfig, Rejected};
 use serde_json::{Value, json};
 use server::{Keys, LoadPhase, LoadProgress};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn early() -> Rig {
     let rig = Rig::early(
@@ -39,6 +40,34 @@ fn waits(reply: &Reply) {
         (1..=60).contains(&seconds.parse::<u64>().unwrap()),
         "{seconds}"
     );
+}
+
+#[test]
+fn server_with_a_stuck_engine_is_not_live() {
+    let stuck = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stuck);
+    Rig::set_next_server(move |server| {
+        server.with_stall_watch(move || {
+            seen.load(Ordering::Relaxed)
+                .then(|| "an engine has ended no step for 300 s".to_owned())
+        })
+    });
+    let rig = Rig::start();
+    let live = || {
+        let reply = get(rig.addr, "/health/liveness");
+        (reply.head.status, reply.json())
+    };
+    assert_eq!(live(), (200, json!({"status": "ok"})));
+    stuck.store(true, Ordering::Relaxed);
+    let told = json!({"status": "stuck", "reason": "an engine has ended no step for 300 s"});
+    assert_eq!(live(), (503, told));
+    assert_eq!(
+        get(rig.addr, "/health/readiness").head.status,
+        200,
+        "another question"
+    );
+    stuck.store(false, Ordering::Relaxed);
+    assert_eq!(live().0, 200);
 }
 
 #[test]
