@@ -1,14 +1,18 @@
 # The image of the Dockerfile at the top, from a static binary that is there already, without a base image to fetch.
 #
-#   mkdir -p image/data/models image/data/journal
-#   cp target/x86_64-unknown-linux-musl/release/millrace LICENSE-MIT LICENSE-APACHE image/
+#   cargo xtask dist
+#   mkdir -p image/data/models image/data/journal image/data/packed image/data/prompts image/tmp
+#   cp target/dist/tree/millrace-*/{millrace,LICENSE-MIT,LICENSE-APACHE,THIRD-PARTY-LICENSES.txt} image/
 #   buildah bud --format docker --isolation chroot -f deploy/scratch.Dockerfile -t millrace image
 FROM scratch
 COPY --chmod=755 millrace /millrace
-COPY LICENSE-MIT LICENSE-APACHE /licenses/
+COPY LICENSE-MIT LICENSE-APACHE THIRD-PARTY-LICENSES.txt /licenses/
 COPY --chown=65532:65532 data /data
+COPY --chown=65532:65532 tmp /tmp
 ENV MILLRACE_SERVER_BIND=0.0.0.0:8420 \
     MILLRACE_MODELS_DIRECTORIES=/data/models \
+    MILLRACE_MODELS_PACKED_CACHE_DIRECTORY=/data/packed \
+    MILLRACE_CACHE_DISK_DIRECTORY=/data/prompts \
     MILLRACE_JOURNAL_DIRECTORY=/data/journal
 USER 65532:65532
 VOLUME /data

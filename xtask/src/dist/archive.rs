@@ -1,7 +1,7 @@
 //! The release archive.
 
 use super::build::{self, Built, STATIC};
-use super::{copy, create, empty_folder, folder, release_folder, unit, write};
+use super::{copy, create, empty_folder, folder, release_folder, unit, write, write_sum};
 use crate::shell::{self, Outcome, output, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,19 +29,12 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     let release = release_folder()?;
     let archive = format!("{name}.tar.gz");
     pack(&tree, &name, &release.join(&archive))?;
-    let sum = output(
-        Command::new("sha256sum")
-            .arg(&archive)
-            .current_dir(&release),
-    )?;
-    write(
-        &release.join(format!("{archive}.sha256")),
-        &String::from_utf8_lossy(&sum),
-    )?;
+    write_sum(&release.join(&archive))?;
     copy(
         &share.join("millrace.cdx.json"),
         &release.join(format!("{name}.cdx.json")),
     )?;
+    write_sum(&release.join(format!("{name}.cdx.json")))?;
     check(built, &release, &archive)?;
     unit::check()?;
     println!("\n== dist: {}", release.join(&archive).display());

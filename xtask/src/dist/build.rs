@@ -98,7 +98,7 @@ impl Built {
         let components = Components::of(&self.target)?;
         write(
             &share.join("THIRD-PARTY-LICENSES.txt"),
-            &licenses::listing(&components)?,
+            &licenses::complete(&components, &self.target)?,
         )?;
         write(
             &share.join("millrace.cdx.json"),

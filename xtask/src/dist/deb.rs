@@ -8,6 +8,10 @@ use std::process::Command;
 
 /// The settings file, which is kept at upgrades.
 const CONFFILE: &str = "etc/millrace/millrace.yaml";
+/// The file with secrets, which only root reads; kept, too.
+const ENVIRONMENT: &str = "etc/millrace/environment";
+const COPYRIGHT: &str = "usr/share/doc/millrace/copyright";
+const CHANGELOG: &str = "usr/share/doc/millrace/changelog.gz";
 /// Files of the package, by where they are in the project's folder `deploy`.
 const DEPLOYED: [(&str, &str); 3] = [
     ("millrace.yaml", CONFFILE),
@@ -21,7 +25,7 @@ const DEPLOYED: [(&str, &str); 3] = [
     ),
 ];
 /// Files of the package, by where they are beside the binary.
-const SHARED: [(&str, &str); 7] = [
+const SHARED: [(&str, &str); 6] = [
     (
         "completions/millrace.bash",
         "usr/share/bash-completion/completions/millrace",
@@ -38,9 +42,8 @@ const SHARED: [(&str, &str); 7] = [
         "THIRD-PARTY-LICENSES.txt",
         "usr/share/doc/millrace/THIRD-PARTY-LICENSES.txt",
     ),
-    ("LICENSE-MIT", "usr/share/doc/millrace/copyright"),
-    ("LICENSE-APACHE", "usr/share/doc/millrace/LICENSE-APACHE"),
     ("README.md", "usr/share/doc/millrace/README.md"),
+    ("CHANGELOG.md", "usr/share/doc/millrace/NEWS.md"),
 ];
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
@@ -55,6 +58,12 @@ pub(super) fn run(built: &Built, share: &Path) -> Result<PathBuf, String> {
     for (from, to) in SHARED {
         put(&share.join(from), &tree.join(to), 0o644)?;
     }
+    put(
+        &root().join("deploy/debian/environment"),
+        &tree.join(ENVIRONMENT),
+        0o600,
+    )?;
+    write_documents(built, share, &tree)?;
     let man = tree.join("usr/share/man/man1");
     create(&man)?;
     let pages = "cp \"$0\"/*.1 \"$1\" && chmod 644 \"$1\"/*.1 && gzip -9n \"$1\"/*.1";
@@ -73,7 +82,10 @@ pub(super) fn run(built: &Built, share: &Path) -> Result<PathBuf, String> {
             0o755,
         )?;
     }
-    write(&control.join("conffiles"), &format!("/{CONFFILE}\n"))?;
+    write(
+        &control.join("conffiles"),
+        &format!("/{CONFFILE}\n/{ENVIRONMENT}\n"),
+    )?;
     write(
         &control.join("control"),
         &control_file(&built.version, architecture(built), &depends(built)?),
@@ -88,8 +100,63 @@ pub(super) fn run(built: &Built, share: &Path) -> Result<PathBuf, String> {
             .env("SOURCE_DATE_EPOCH", time),
     )?;
     check(built, &package)?;
+    super::write_sum(&package)?;
     println!("\n== dist: {}", package.display());
     Ok(package)
+}
+
+/// Writes what Debian's policy asks of each package: its copyright (in the format of DEP-5) and its changelog.
+fn write_documents(built: &Built, share: &Path, tree: &Path) -> Outcome {
+    let mit = share.join("LICENSE-MIT");
+    let mit = std::fs::read_to_string(&mit).map_err(|e| format!("{}: {e}", mit.display()))?;
+    write(&tree.join(COPYRIGHT), &copyright(&mit))?;
+    let changelog = tree.join(CHANGELOG.trim_end_matches(".gz"));
+    let date = output(
+        Command::new("date")
+            .args(["--utc", "--rfc-email"])
+            .arg(format!("--date=@{}", super::build::commit_time()?)),
+    )?;
+    let date = String::from_utf8_lossy(&date).trim().to_owned();
+    write(&changelog, &debian_changelog(&built.version, &date))?;
+    shell::run(Command::new("gzip").arg("-9n").arg(&changelog))?;
+    for path in [COPYRIGHT, CHANGELOG] {
+        shell::run(Command::new("chmod").arg("644").arg(tree.join(path)))?;
+    }
+    Ok(())
+}
+
+/// The file `copyright`. The license of what others wrote is in THIRD-PARTY-LICENSES.txt: crates are not files here.
+pub(super) fn copyright(mit: &str) -> String {
+    // The title and the holder are said in the fields.
+    let terms = mit.split_once("Permission is hereby").map(|(_, rest)| rest);
+    let terms: String = format!("Permission is hereby{}", terms.unwrap_or_default())
+        .lines()
+        .map(|line| match line.trim() {
+            "" => " .\n".to_owned(),
+            line => format!(" {line}\n"),
+        })
+        .collect();
+    format!(
+        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
+         Upstream-Name: millrace\n\
+         Comment: The program is statically linked with crates of others, with the Rust standard library and with\n \
+         mimalloc; /usr/share/doc/millrace/THIRD-PARTY-LICENSES.txt names each with its license and its text.\n\n\
+         Files: *\nCopyright: 2026 The Millrace contributors\nLicense: Expat or Apache-2.0\n\n\
+         License: Expat\n{terms}\n\
+         License: Apache-2.0\n On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.\n"
+    )
+}
+
+/// A name with an address, as the format of the files demands; there is no mailbox yet.
+const MAINTAINER: &str = "The Millrace authors <millrace@localhost>";
+
+/// Debian's changelog; what changed for users is in NEWS.md.
+pub(super) fn debian_changelog(version: &str, date: &str) -> String {
+    format!(
+        "millrace ({version}) unstable; urgency=medium\n\n  \
+         * New version; /usr/share/doc/millrace/NEWS.md says what changed.\n\n \
+         -- {MAINTAINER}  {date}\n"
+    )
 }
 
 /// Debian's name of the processor.
@@ -145,7 +212,7 @@ pub(super) fn glibc_floor(symbols: &str) -> Option<(u32, u32)> {
 /// The control file.
 pub(super) fn control_file(version: &str, architecture: &str, depends: &str) -> String {
     format!(
-        "Package: millrace\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: The Millrace authors\n\
+        "Package: millrace\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n\
          Section: net\nPriority: optional\n{depends}Recommends: systemd\n\
          Description: language-model server on CPUs\n \
          Serves GGUF and safetensors models to many clients at once, over the APIs of OpenAI,\n \
@@ -177,7 +244,13 @@ fn check(built: &Built, package: &Path) -> Outcome {
             .arg(&installed),
     )?;
     let paths = DEPLOYED.iter().chain(&SHARED).map(|(_, to)| *to);
-    let mut paths = paths.chain(["usr/bin/millrace", "usr/share/man/man1/millrace.1.gz"]);
+    let mut paths = paths.chain([
+        ENVIRONMENT,
+        COPYRIGHT,
+        CHANGELOG,
+        "usr/bin/millrace",
+        "usr/share/man/man1/millrace.1.gz",
+    ]);
     if let Some(missing) = paths.find(|path| !installed.join(path).is_file()) {
         return Err(format!("{} has no {missing}", package.display()));
     }

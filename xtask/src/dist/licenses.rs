@@ -1,9 +1,12 @@
-//! The license texts of the crates in the binary, each text once.
+//! The license texts of what is in the binary, each text once: crates, also the C code in their archives, the Rust standard
+//! library, and the C library of static binaries.
 
 use super::components::{Component, Components};
+use crate::shell::{output, root};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 
 /// Beginnings of the names of files that have license texts.
 const NAMES: [&str; 6] = [
@@ -16,6 +19,71 @@ const NAMES: [&str; 6] = [
 ];
 /// Bytes of a license text; longer files are something else.
 const TEXT_BYTES_MAX: u64 = 256 << 10;
+
+/// Folders below a crate's own in which texts are looked for: mimalloc's is in `c_src/mimalloc/v3`.
+const DEPTH_MAX: usize = 4;
+
+/// The listing of a binary for this target.
+pub(super) fn complete(components: &Components, target: &str) -> Result<String, String> {
+    let mut out = listing(components)?;
+    append(&mut out, "the Rust standard library", &standard_library()?);
+    if target.ends_with("-musl") {
+        let path = root().join("deploy/licenses/musl.txt");
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        append(&mut out, "musl, the C library of this static binary", &text);
+    }
+    Ok(out)
+}
+
+fn append(out: &mut String, name: &str, text: &str) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "\n{}\n{name}\n\n{}\n", "=".repeat(80), text.trim());
+}
+
+/// The notices that come with the compiler, as text.
+fn standard_library() -> Result<String, String> {
+    let sysroot = output(
+        Command::new("rustc")
+            .args(["--print", "sysroot"])
+            .current_dir(root()),
+    )?;
+    let sysroot = String::from_utf8_lossy(&sysroot).trim().to_owned();
+    let path = Path::new(&sysroot).join("share/doc/rust/COPYRIGHT-library.html");
+    let html = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(text_of_html(&html))
+}
+
+/// The text of a page without its tags; lines without text are dropped but one.
+pub(super) fn text_of_html(html: &str) -> String {
+    let html = html.split_once("<body").map_or(html, |(_, body)| body);
+    let mut parts = html.split('<');
+    let mut text = String::new();
+    if let Some((_, first)) = parts.next().and_then(|first| first.split_once('>')) {
+        text.push_str(first);
+    }
+    for (_, after) in parts.filter_map(|part| part.split_once('>')) {
+        text.push_str(after);
+    }
+    for (entity, character) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#x27;", "'"),
+        ("&#39;", "'"),
+        ("&amp;", "&"),
+    ] {
+        text = text.replace(entity, character);
+    }
+    let mut out = String::new();
+    for line in text.lines().map(str::trim_end) {
+        if !line.trim().is_empty() || !out.ends_with("\n\n") {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out
+}
 
 /// A list of the crates with their licenses, and the texts below.
 ///
@@ -69,8 +137,14 @@ fn no_text(component: &Component, is_absent: bool) -> String {
 
 /// The license texts in a folder of sources.
 fn texts_of(folder: &Path) -> Vec<String> {
+    let mut texts = Vec::new();
+    gather(folder, DEPTH_MAX, &mut texts);
+    texts
+}
+
+fn gather(folder: &Path, depth: usize, texts: &mut Vec<String>) {
     let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
+        return;
     };
     let is_license = |path: &std::path::PathBuf| {
         let name = path
@@ -83,14 +157,24 @@ fn texts_of(folder: &Path) -> Vec<String> {
             .is_ok_and(|file| file.is_file() && file.len() <= TEXT_BYTES_MAX);
         is_short && !name.ends_with(".rs") && NAMES.iter().any(|start| name.starts_with(start))
     };
-    let mut paths: Vec<_> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(is_license)
-        .collect();
-    paths.sort();
-    let read = paths
+    let mut entries: Vec<_> = entries.flatten().collect();
+    entries.sort_by_key(std::fs::DirEntry::path);
+    for path in entries
         .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok());
-    read.map(|text| text.replace("\r\n", "\n")).collect()
+        .map(std::fs::DirEntry::path)
+        .filter(is_license)
+    {
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            let text = text.replace("\r\n", "\n");
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+    }
+    let is_folder = |entry: &&std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    if depth > 0 {
+        for entry in entries.iter().filter(is_folder) {
+            gather(&entry.path(), depth - 1, texts);
+        }
+    }
 }

@@ -21,12 +21,13 @@ mod tests;
 mod unit;
 mod wheel;
 
-use crate::shell::{Outcome, root};
+use crate::shell::{Outcome, output, root};
 use build::Built;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Packages the binary: `--deb` as a Debian package, which `--install` installs into a new Debian 12, `--wheel` for Python,
-/// `--folder` as what an archive has, else as an archive. `--binary PATH` takes a binary that is there already, `--glibc`
+/// `--licenses FILE` writes the texts alone, for an image; `--folder` as what an archive has, else as an archive. `--binary PATH` takes a binary that is there already, `--glibc`
 /// builds for the host although a static binary could be built.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
@@ -34,6 +35,9 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         let at = args.iter().position(|arg| arg == flag)?;
         args.get(at + 1).map(PathBuf::from)
     };
+    if let Some(file) = value("--licenses") {
+        return write_licenses(&file);
+    }
     let known = [
         "--deb",
         "--install",
@@ -72,6 +76,13 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     }
 }
 
+/// Writes the license texts of a static binary of this machine's kind.
+fn write_licenses(file: &Path) -> Outcome {
+    let components = components::Components::of(build::STATIC)?;
+    create(file.parent().unwrap_or(file))?;
+    write(file, &licenses::complete(&components, build::STATIC)?)
+}
+
 /// The folder of all that is built here.
 fn folder() -> PathBuf {
     root().join("target/dist")
@@ -82,6 +93,15 @@ fn release_folder() -> Result<PathBuf, String> {
     let folder = folder().join("release");
     create(&folder)?;
     Ok(folder)
+}
+
+/// Writes the checksum of a published file beside it.
+fn write_sum(published: &Path) -> Outcome {
+    let name = published.file_name().unwrap_or_default();
+    let folder = published.parent().unwrap_or(published);
+    let sum = output(Command::new("sha256sum").arg(name).current_dir(folder))?;
+    let beside = format!("{}.sha256", published.display());
+    write(Path::new(&beside), &String::from_utf8_lossy(&sum))
 }
 
 /// A new empty folder.

@@ -103,6 +103,35 @@ fn license_text_is_listed_once_with_its_crates() {
 }
 
 #[test]
+fn license_texts_cover_c_code_and_the_standard_library() {
+    let root =
+        std::env::temp_dir().join(format!("millrace-nested-licenses-{}", std::process::id()));
+    let inner = root.join("c_src/library/v3");
+    std::fs::create_dir_all(&inner).unwrap();
+    std::fs::write(root.join("LICENSE"), "of the crate").unwrap();
+    std::fs::write(inner.join("LICENSE"), "of the C library").unwrap();
+    let component = Component {
+        name: "sys".to_owned(),
+        version: "1.0.0".to_owned(),
+        license: Some("MIT".to_owned()),
+        checksum: None,
+        folder: root.clone(),
+    };
+    let listed = licenses::complete(&Components(vec![component]), build::STATIC).unwrap();
+    std::fs::remove_dir_all(&root).unwrap();
+    for text in [
+        "of the crate",
+        "of the C library",
+        "Copyrights in the Rust Standard Library",
+        "Rich Felker",
+    ] {
+        assert!(listed.contains(text), "{text}");
+    }
+    let html = "<html><head><title>x</title></head><body>\n<h1>A &amp; B</h1>\n\n\n<p>c &lt;d@e&gt;</p></body></html>";
+    assert_eq!(licenses::text_of_html(html), "\nA & B\n\nc <d@e>\n");
+}
+
+#[test]
 fn names_have_version_and_target() {
     let name = archive::name("0.1.0", "x86_64-unknown-linux-musl");
     assert_eq!(name, "millrace-0.1.0-x86_64-unknown-linux-musl");
@@ -129,10 +158,30 @@ fn chart_and_unit_agree_with_the_project() {
     let settings = include_str!("../../../docs/settings.md");
     assert!(
         settings.contains("| `server.drain_timeout_ms` | `20000` |"),
-        "TimeoutStopSec of the unit is this and 5 s"
+        "TimeoutStopSec of the unit is this and 25 s"
     );
     let unit = include_str!("../../../deploy/systemd/millrace.service");
-    assert!(unit.contains("\nTimeoutStopSec=25\n"));
+    assert!(unit.contains("\nTimeoutStopSec=45\n"));
+    assert!(
+        settings.contains("| `server.engine_stall_s` | `300` |")
+            && unit.contains("\nWatchdogSec=5min\n"),
+        "one time after which an engine is stuck"
+    );
+    for image in ["Dockerfile", "deploy/scratch.Dockerfile"] {
+        let text = std::fs::read_to_string(crate::shell::root().join(image)).unwrap();
+        for place in [
+            "MODELS_DIRECTORIES",
+            "JOURNAL_DIRECTORY",
+            "MODELS_PACKED_CACHE_DIRECTORY",
+            "CACHE_DISK_DIRECTORY",
+        ] {
+            assert!(
+                text.contains(&format!("MILLRACE_{place}=/data/")),
+                "{image}: {place} is not on the volume"
+            );
+        }
+        assert!(text.contains("THIRD-PARTY-LICENSES.txt"), "{image}");
+    }
 }
 
 #[test]
@@ -149,12 +198,55 @@ fn package_depends_on_the_newest_symbols_library() {
 }
 
 #[test]
+fn copyright_and_changelog_have_debians_formats() {
+    let mit = include_str!("../../../LICENSE-MIT");
+    let copyright = deb::copyright(mit);
+    let fields: Vec<_> = copyright
+        .lines()
+        .filter(|line| !line.starts_with(' '))
+        .collect();
+    let expected = [
+        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/",
+        "Upstream-Name: millrace",
+        "Comment: The program is statically linked with crates of others, with the Rust standard library and with",
+        "",
+        "Files: *",
+        "Copyright: 2026 The Millrace contributors",
+        "License: Expat or Apache-2.0",
+        "",
+        "License: Expat",
+        "",
+        "License: Apache-2.0",
+    ];
+    assert_eq!(fields, expected, "{copyright}");
+    assert!(copyright.contains("\n Permission is hereby granted") && copyright.contains("\n .\n"));
+    let changelog = deb::debian_changelog("0.1.0", "Sat, 28 Nov 2026 19:00:00 +0000");
+    assert!(
+        changelog.starts_with("millrace (0.1.0) unstable; urgency=medium\n\n  * "),
+        "{changelog}"
+    );
+    assert!(
+        changelog.ends_with(">  Sat, 28 Nov 2026 19:00:00 +0000\n"),
+        "{changelog}"
+    );
+}
+
+#[test]
 fn wheel_names_version_licenses_and_platforms() {
-    let metadata = wheel::metadata("0.1.0");
+    let readme = "# Millrace\n\nA server.\n\n## Install\n\n[there](docs/install.md)\n";
+    let metadata = wheel::metadata("0.1.0", readme);
     assert!(
         metadata.contains("\nVersion: 0.1.0\n")
             && metadata.contains("\nLicense-File: LICENSE-MIT\n"),
         "{metadata}"
+    );
+    assert!(
+        metadata.contains("\nName: millrace-server\n"),
+        "`millrace` is a project of others: {metadata}"
+    );
+    assert!(
+        metadata.contains("\n\n# Millrace\n\nA server.\n\n`millrace serve`")
+            && !metadata.contains("docs/")
     );
     let platforms = ["manylinux_2_34_x86_64", "musllinux_1_1_x86_64"].map(str::to_owned);
     let tags = wheel::tags(&platforms);
@@ -163,5 +255,50 @@ fn wheel_names_version_licenses_and_platforms() {
             "\nTag: py3-none-manylinux_2_34_x86_64\nTag: py3-none-musllinux_1_1_x86_64\n"
         ),
         "{tags}"
+    );
+}
+
+#[test]
+fn workflows_and_image_are_pinned() {
+    let root = crate::shell::root();
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
+    let manifest = read(&root.join("Cargo.toml"));
+    let oldest = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "));
+    let toolchain = format!("{}.0", oldest.unwrap().trim_matches('"'));
+    let mut actions = 0;
+    for entry in std::fs::read_dir(root.join(".github/workflows")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = read(&path);
+        let shown = path.display();
+        let pin = format!("\n  RUSTUP_TOOLCHAIN: {toolchain}\n");
+        assert!(
+            text.contains(&pin),
+            "{shown} has not the toolchain {toolchain}"
+        );
+        let used = text.lines().filter_map(|line| line.split_once("uses: "));
+        for (_, action) in used {
+            let (name, pin) = action.split_once('@').expect("an action with a commit");
+            let (commit, tag) = pin.split_once(" # v").expect("a commit and its tag");
+            let is_commit = commit.len() == 40 && commit.bytes().all(|b| b.is_ascii_hexdigit());
+            assert!(is_commit, "{shown}: {name} is not named by a commit: {pin}");
+            let known = read(&root.join("RELEASING.md"));
+            let row = format!("| {name} | v{tag} | `{commit}` |");
+            assert!(known.contains(&row), "RELEASING.md has no row {row}");
+            actions += 1;
+        }
+    }
+    assert!(actions > 4, "{actions} actions");
+    let image = read(&root.join("Dockerfile"));
+    let base = format!("\nFROM docker.io/library/rust:{toolchain}-alpine3.23@sha256:");
+    assert!(
+        image.contains(&base) && image.contains(&format!("RUSTUP_TOOLCHAIN={toolchain}\n")),
+        "{image}"
+    );
+    assert_eq!(
+        image.matches("\nFROM ").count(),
+        2,
+        "a build and the empty image"
     );
 }

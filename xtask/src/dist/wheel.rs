@@ -7,6 +7,11 @@ use crate::shell::{self, Outcome, output, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The distribution's name on PyPI: `millrace` is a project of others there. The command is `millrace` all the same.
+const NAME: &str = "millrace-server";
+/// The name in files and folders of a wheel.
+const FILE_NAME: &str = "millrace_server";
+
 /// The tool that packs a folder as a wheel, from PyPI.
 const PACKAGES: [&str; 1] = ["wheel>=0.45,<1"];
 /// Machines that a static binary runs on: those with a C library of GNU and those with musl.
@@ -17,15 +22,18 @@ const LICENSES: [&str; 3] = ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICEN
 pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     let tree = folder().join("wheel-tree");
     empty_folder(&tree)?;
-    let scripts = tree.join(format!("millrace-{}.data/scripts", built.version));
+    let scripts = tree.join(format!("{FILE_NAME}-{}.data/scripts", built.version));
     create(&scripts)?;
     copy(&built.binary, &scripts.join("millrace"))?;
-    let info = tree.join(format!("millrace-{}.dist-info", built.version));
+    let info = tree.join(format!("{FILE_NAME}-{}.dist-info", built.version));
     create(&info.join("licenses"))?;
     for name in LICENSES {
         copy(&share.join(name), &info.join("licenses").join(name))?;
     }
-    write(&info.join("METADATA"), &metadata(&built.version))?;
+    let readme = share.join("README.md");
+    let readme =
+        std::fs::read_to_string(&readme).map_err(|e| format!("{}: {e}", readme.display()))?;
+    write(&info.join("METADATA"), &metadata(&built.version, &readme))?;
     write(&info.join("WHEEL"), &tags(&platforms(built)?))?;
     let packed = folder().join("wheel");
     empty_folder(&packed)?;
@@ -41,6 +49,7 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     check(&wheel)?;
     let published = release_folder()?.join(wheel.file_name().unwrap_or_default());
     copy(&wheel, &published)?;
+    super::write_sum(&published)?;
     println!("\n== dist: {}", published.display());
     Ok(())
 }
@@ -56,15 +65,30 @@ fn platforms(built: &Built) -> Result<Vec<String>, String> {
     Ok(vec![format!("manylinux_{major}_{minor}_{processor}")])
 }
 
-/// The file METADATA of a wheel.
-pub(super) fn metadata(version: &str) -> String {
+/// The file METADATA of a wheel. Links of the description that lead into the source tree are left out: they lead nowhere there.
+pub(super) fn metadata(version: &str, readme: &str) -> String {
+    let description = description(readme);
     let licenses = LICENSES
         .map(|name| format!("License-File: {name}\n"))
         .concat();
     format!(
-        "Metadata-Version: 2.4\nName: millrace\nVersion: {version}\n\
+        "Metadata-Version: 2.4\nName: {NAME}\nVersion: {version}\n\
          Summary: Language-model server: continuous batching on CPUs over the APIs of OpenAI, Anthropic and Ollama\n\
-         License-Expression: MIT OR Apache-2.0\n{licenses}Requires-Python: >=3.8\n"
+         License-Expression: MIT OR Apache-2.0\n{licenses}Requires-Python: >=3.8\n\
+         Keywords: llm,inference,server,gguf,openai,anthropic,ollama\n\
+         Classifier: Environment :: Console\nClassifier: Operating System :: POSIX :: Linux\n\
+         Classifier: Programming Language :: Rust\n\
+         Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence\n\
+         Description-Content-Type: text/markdown\n\n{description}"
+    )
+}
+
+/// The first section of the README, and where the rest is.
+fn description(readme: &str) -> String {
+    let end = readme.find("\n## ").unwrap_or(readme.len());
+    format!(
+        "{}\n\n`millrace serve` starts the server, `millrace --help` lists the commands. The license texts are in the wheel.\n",
+        readme[..end].trim_end()
     )
 }
 
