@@ -5,6 +5,9 @@
 //! cargo xtask tidy      crate edges, circles between files, layers, file budgets, banned names and crates;
 //!                       `tidy imports CRATE` lists the imports between the files of a crate
 //! cargo xtask packages  installs what the suites below need (needs PyPI, npm, Debian)
+//! cargo xtask chart     the Helm chart, rendered and checked (needs PyPI)
+//! cargo xtask deny      advisories, licenses, bans and sources of all dependencies (needs PyPI and RustSec's list);
+//!                       --offline: without advisories
 //! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies
 //! cargo xtask arm       the kernels' tests for AArch64 under qemu, in a root of Debian sid (needs root, Debian; minutes);
 //!                       --all: also those of model and engine; --check: the binary's code compiles
@@ -36,10 +39,12 @@
 mod arm;
 mod autobahn;
 mod book;
+mod chart;
 mod clients;
 mod cluster;
 mod conformance;
 mod debian_root;
+mod deny;
 mod differential;
 mod dist;
 mod docs;
@@ -63,10 +68,12 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
         Some("arm") => arm::run(&args.collect::<Vec<_>>()),
         Some("book") => book::run(),
+        Some("chart") => chart::run(&args.collect::<Vec<_>>()),
         Some("clients") => clients::run(&args.collect::<Vec<_>>()),
         Some("cluster") => cluster::run(&args.collect::<Vec<_>>()),
         Some("packages") => packages::run(),
         Some("page") => page::run(&args.collect::<Vec<_>>()),
+        Some("deny") => deny::run(&args.collect::<Vec<_>>()),
         Some("dist") => dist::run(&args.collect::<Vec<_>>()),
         Some("docs") => docs::run(&args.collect::<Vec<_>>()),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
@@ -75,7 +82,7 @@ fn main() -> ExitCode {
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, arm, book, packages, clients, cluster, page, dist, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };

@@ -1,7 +1,7 @@
 //! Installs what the suites need, so that it can happen while the code is compiled.
 
 use crate::shell::{Outcome, node_modules, python};
-use crate::{arm, clients, conformance, page};
+use crate::{arm, chart, clients, conformance, deny, page};
 
 /// Virtual environments of Python, modules of npm, the browser and the root for AArch64 of every suite that `.ci/run` runs. A
 /// suite installs what is missing itself, so a failure here is told and nothing more.
@@ -9,6 +9,8 @@ pub(crate) fn run() -> Outcome {
     let environments = [
         ("clients", &clients::PACKAGES[..]),
         ("agents", &clients::AGENT_PACKAGES),
+        ("chart", &chart::PACKAGES),
+        ("deny", &deny::PACKAGES),
         ("conformance", &conformance::PACKAGES),
         ("page", &page::PACKAGES),
     ];
