@@ -125,6 +125,7 @@ pub fn open_stream(
             attached: false,
             arrived: now,
         },
+        attempt: None,
     };
     Ok(OpenedStream {
         pending,

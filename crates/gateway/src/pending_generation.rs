@@ -1,13 +1,13 @@
 //! From a ticket to a running generation: wait, prepare, update the estimate, launch.
 
 use crate::admission::{Permit, Priority, RequestedChoices, Ticket};
-use crate::durability::{RecordedPrompts, StreamDescription};
+use crate::durability::{Claim, RecordedPrompts, StreamDescription};
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
 use crate::launch;
 use crate::metrics::MeteredRequest;
 use crate::models::ReadyModel;
-use crate::streams::{self, CancelOnDrop, DetachedDriver, StreamRun, Subscriber};
+use crate::streams::{self, CancelOnDrop, DetachedDriver, StreamRecord, StreamRun, Subscriber};
 use crate::workflows;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
@@ -43,7 +43,12 @@ pub(crate) struct PendingGeneration {
     pub(crate) deadline: Option<Instant>,
     pub(crate) class: Priority,
     pub(crate) measured: MeteredRequest,
+    /// Number of the attempt of a recovered stream without prepared prompts; `None` in the process that opened it.
+    pub(crate) attempt: Option<u32>,
 }
+
+/// Reason of a claim: the stream is continued after a restart.
+const CLAIM_RESTART: u32 = 1;
 
 impl PendingGeneration {
     /// Waits for the permit and starts the generation for the stream's client; dropping the future ends the wait. A
@@ -128,6 +133,9 @@ impl PendingGeneration {
         let asked = clock::now();
         let permit = ticket.await?;
         self.handles.metrics.record_admission(clock::now() - asked);
+        if let Some(attempt) = self.attempt {
+            claim_recovered(self.run.record(), attempt, 0).await;
+        }
         if let Some(program) = self.program.take() {
             return self.begin_program(program, permit).await;
         }
@@ -300,6 +308,21 @@ impl PendingGeneration {
             .await
             .unwrap_or_else(|_| Err(unprepared_error()))
     }
+}
+
+/// Records that this process works for a recovered stream, before it does.
+pub(crate) async fn claim_recovered(record: &StreamRecord, attempt: u32, tokens: u64) {
+    let Some(durable) = record.durable() else {
+        return;
+    };
+    durable.claim(Claim {
+        generation: record.recovery_state().recoveries(),
+        instance: 0,
+        attempt,
+        why: CLAIM_RESTART,
+        tokens,
+    });
+    durable.written().await;
 }
 
 /// The choices that a request generates.

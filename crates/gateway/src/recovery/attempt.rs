@@ -1,18 +1,23 @@
 //! Poison: requests with which the process dies again and again.
 //!
-//! A process claims a recovered stream, with a number of tokens, before the stream is submitted. So the next process knows
-//! which streams were submitted when the process died, and whether a stream has got new tokens since. A stream with new
-//! tokens is not the reason of the death, or not at this place: the count begins anew.
+//! A process claims a recovered stream, with a number of tokens, before it does any work for the stream: before prompts are
+//! prepared and constraints are compiled. So the next process knows which streams were in work when the process died, and
+//! whether a stream has got new tokens since. A stream with new tokens is not the reason of the death, or not at this
+//! place: the count begins anew.
+//!
+//! A stream that was in work at one death may be the reason or a neighbor. After the restart such streams run one at a
+//! time, each until its first new token, so that a second death names the reason: that stream fails, and neighbors, whose
+//! turn had not come or who have new tokens, continue.
 
 /// Deaths in a row after which a stream runs alone.
-const DEATHS_ALONE: u32 = 2;
+const DEATHS_ALONE: u32 = 1;
 /// Deaths in a row after which a stream does not run again.
-const DEATHS_MAX: u32 = 3;
+const DEATHS_MAX: u32 = 2;
 
 /// The last submission of a stream, as the journal has recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastSubmission {
-    /// Whether the stream was submitted in any process.
+    /// Whether the stream was submitted in any process. The process that opened a stream records nothing before.
     pub(crate) is_submitted: bool,
     /// Whether a client had paused the stream, so that no step contained it.
     pub(crate) is_paused: bool,
@@ -70,7 +75,8 @@ fn consecutive_deaths(last: LastSubmission, is_sealed: bool) -> u32 {
         // The process that opened the stream makes no claim.
         None => (0, 0),
     };
-    if last.tokens > tokens_then || !last.is_submitted {
+    let was_in_work = last.is_submitted || last.claim.is_some();
+    if last.tokens > tokens_then || !was_in_work {
         return 0;
     }
     let deaths = before.saturating_add(u32::from(!is_sealed && !last.is_paused));
@@ -103,6 +109,10 @@ mod tests {
             tokens,
             ..submitted
         };
+        let queued = |attempt| LastSubmission {
+            claim: Some(RecordedClaim { attempt, tokens: 0 }),
+            ..never
+        };
         let paused = |last| LastSubmission {
             is_paused: true,
             ..last
@@ -113,25 +123,27 @@ mod tests {
         };
         let rows = [
             ("queued", never, false, normal(1)),
-            ("first process, no token", submitted, false, normal(2)),
+            ("first process, no token", submitted, false, alone(2)),
             ("first process, shut down", submitted, true, normal(1)),
             ("first process, tokens", with_tokens, false, normal(1)),
-            ("no new token", claimed(1, 7, 7), false, normal(2)),
-            ("no new token, twice", claimed(2, 7, 7), false, alone(3)),
+            ("no new token", claimed(1, 7, 7), false, alone(2)),
             (
-                "no new token, three times",
-                claimed(3, 7, 7),
+                "no new token, twice",
+                claimed(2, 7, 7),
                 false,
                 Attempt::Fail,
             ),
+            ("queued, in work", queued(1), false, alone(2)),
+            ("queued, in work twice", queued(2), false, Attempt::Fail),
+            ("queued, shut down", queued(1), true, normal(1)),
             ("far beyond", claimed(u32::MAX, 7, 7), false, Attempt::Fail),
             ("new tokens", claimed(3, 7, 8), false, normal(1)),
             ("new tokens, shut down", claimed(3, 7, 8), true, normal(1)),
-            ("shut down", claimed(2, 7, 7), true, normal(2)),
-            ("shut down while alone", claimed(3, 7, 7), true, alone(3)),
+            ("shut down", claimed(1, 7, 7), true, normal(1)),
+            ("shut down while alone", claimed(2, 7, 7), true, alone(2)),
             ("paused", paused(claimed(2, 7, 7)), false, normal(2)),
             ("paused at once", paused(submitted), false, normal(1)),
-            ("attempt 0", claimed(0, 7, 7), false, normal(2)),
+            ("attempt 0", claimed(0, 7, 7), false, alone(2)),
         ];
         for (case, last, is_sealed, attempt) in rows {
             assert_eq!(attempt_of(last, is_sealed), attempt, "{case}");
@@ -155,10 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn stream_that_never_advances_fails_after_three_deaths() {
+    fn stream_that_never_advances_fails_after_two_deaths() {
         let mut claim = None;
         let mut attempts = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..2 {
             let last = LastSubmission {
                 is_submitted: true,
                 is_paused: false,
@@ -172,11 +184,7 @@ mod tests {
                 tokens: 5,
             });
         }
-        let expected = [
-            Attempt::Normal { number: 2 },
-            Attempt::Alone { number: 3 },
-            Attempt::Fail,
-        ];
+        let expected = [Attempt::Alone { number: 2 }, Attempt::Fail];
         assert_eq!(attempts, expected);
     }
 }

@@ -7,12 +7,12 @@ use super::restored_stream::RestoredStream;
 use super::stream_plan::lost_error;
 use super::wall_time::WallTime;
 use crate::admission::{AdmissionRequest, Permit};
-use crate::durability::{Claim, ControlState, RecordedPrompts};
+use crate::durability::{ControlState, RecordedPrompts};
 use crate::handles::GenerationHandles;
 use crate::launch;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::ReadyModel;
-use crate::pending_generation::{PendingGeneration, requested_choices};
+use crate::pending_generation::{PendingGeneration, claim_recovered, requested_choices};
 use crate::streams::{DetachedDriver, StreamRun};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::choice_reader::LogReaders;
@@ -24,8 +24,6 @@ use journal::RecoveredStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reason of a claim: the stream is continued after a restart.
-const CLAIM_RESTART: u32 = 1;
 /// Pause before a stream is submitted again for which the engine or the token pools had no room.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -43,6 +41,7 @@ impl Continuation {
         handles: &GenerationHandles,
         serving: &Arc<ReadyModel>,
         stream: RestoredStream,
+        attempt: Attempt,
     ) -> Result<Self, Box<PendingGeneration>> {
         let RestoredStream {
             run,
@@ -80,6 +79,7 @@ impl Continuation {
             measured,
             description: Some(description),
             run,
+            attempt: Some(attempt.number()),
         };
         let Some(prompts) = prepared else {
             return Err(Box::new(pending));
@@ -107,8 +107,11 @@ impl Continuation {
     /// Submits the stream and waits for a new token; the driver runs the stream from then on.
     pub(crate) async fn submit(mut self, attempt: Attempt) {
         let record = Arc::clone(self.pending.run.record());
+        let tokens = recorded_choices::token_count(&self.recovered.choices);
+        // Before anything that could end the process.
+        claim_recovered(&record, attempt.number(), tokens).await;
         let readers = loop {
-            match self.try_submit(attempt).await {
+            match self.try_submit().await {
                 Err(error) if error.kind == ErrorKind::Unavailable => {
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
@@ -128,12 +131,11 @@ impl Continuation {
         }
     }
 
-    async fn try_submit(&mut self, attempt: Attempt) -> Result<Vec<LogReaders>, ApiError> {
+    async fn try_submit(&mut self) -> Result<Vec<LogReaders>, ApiError> {
         let prompts = self.restore_prompts().await?;
         let constraints = self.pending.output_constraints(&prompts).await?;
         let permit = self.readmit(&prompts)?;
         self.propose_edition(&prompts);
-        self.claim(attempt).await;
         let (resumed, reporter) = (self.resumed(), permit.latency_reporter());
         let (run, streams) = (&self.pending.run, &*self.pending.handles.streams);
         let (started, readers) = launch::resume_stream(
@@ -183,22 +185,6 @@ impl Continuation {
         if !engine.is_remote() || !self.control.pending.is_empty() {
             record.note_recomputed();
         }
-    }
-
-    /// Records the attempt before the engine has the stream.
-    async fn claim(&self, attempt: Attempt) {
-        let record = self.pending.run.record();
-        let Some(durable) = record.durable() else {
-            return;
-        };
-        durable.claim(Claim {
-            generation: record.recovery_state().recoveries(),
-            instance: 0,
-            attempt: attempt.number(),
-            why: CLAIM_RESTART,
-            tokens: recorded_choices::token_count(&self.recovered.choices),
-        });
-        durable.written().await;
     }
 
     fn readmit(&self, prompts: &[PreparedPrompt]) -> Result<Permit, ApiError> {

@@ -7,6 +7,7 @@
 use super::attempt::Attempt;
 use super::continuation::{Continuation, has_decided_text};
 use super::continuation_order::{Candidate, next_candidate};
+use super::first_news::wait_for_news;
 use super::model_match::ModelMatch;
 use super::model_wait::ModelWait;
 use super::ownership::{continue_when_decided, split_decided};
@@ -123,6 +124,7 @@ async fn group_streams(
 }
 
 /// The recovery of one model's streams.
+#[derive(Clone)]
 struct ModelRecovery {
     handles: GenerationHandles,
     models: Arc<ModelRegistry>,
@@ -157,7 +159,7 @@ impl ModelRecovery {
                 PlannedStream::Rejected => {}
                 PlannedStream::Ended(stream, end) => ended.push((stream, end)),
                 PlannedStream::Continued(stream, attempt) => continued.push((stream, attempt)),
-                PlannedStream::Queued(stream) => queued.push(stream),
+                PlannedStream::Queued(stream, attempt) => queued.push((stream, attempt)),
             }
         }
         let settle = async {
@@ -185,13 +187,15 @@ impl ModelRecovery {
         &self,
         serving: &Arc<ReadyModel>,
         mut continued: Vec<(RestoredStream, Attempt)>,
-        queued: Vec<RestoredStream>,
+        queued: Vec<(RestoredStream, Attempt)>,
     ) {
+        let (suspects, queued) = queued.into_iter().partition::<Vec<_>, _>(is_alone);
         let mut computing = JoinSet::new();
         let mut queued = Some(queued);
         while let Some(next) = next_candidate(continued.iter().map(candidate)) {
             let (stream, attempt) = continued.swap_remove(next);
-            let is_alone = matches!(attempt, Attempt::Alone { .. });
+            let stream = (stream, attempt);
+            let is_alone = is_alone(&stream);
             if is_alone {
                 // Streams that run alone are the last ones; the others have their places in the queue before.
                 self.requeue_all(serving, queued.take());
@@ -200,7 +204,8 @@ impl ModelRecovery {
             while computing.len() >= room {
                 computing.join_next().await;
             }
-            match Continuation::new(&self.handles, serving, stream) {
+            let (stream, attempt) = stream;
+            match Continuation::new(&self.handles, serving, stream, attempt) {
                 Ok(continuation) => drop(computing.spawn(continuation.submit(attempt))),
                 // Only streams with prompts are planned to continue.
                 Err(pending) => requeue(*pending, serving),
@@ -212,12 +217,35 @@ impl ModelRecovery {
         self.requeue_all(serving, queued);
         // Streams continue without this task.
         computing.detach_all();
+        if !suspects.is_empty() {
+            let (recovery, serving) = (self.clone(), Arc::clone(serving));
+            tokio::spawn(async move { recovery.requeue_suspects(&serving, suspects).await });
+        }
+    }
+
+    /// Streams with which the process died while they were prepared: one at a time, each until its first token or end.
+    async fn requeue_suspects(
+        &self,
+        serving: &Arc<ReadyModel>,
+        suspects: Vec<(RestoredStream, Attempt)>,
+    ) {
+        for suspect in suspects {
+            let record = Arc::clone(suspect.0.run.record());
+            self.requeue_all(serving, Some(vec![suspect]));
+            if record.wait_for_start().await.is_ok() {
+                wait_for_news(&record).await;
+            }
+        }
     }
 
     /// Streams that waited for a permit wait again, in the order of their opening.
-    fn requeue_all(&self, serving: &Arc<ReadyModel>, queued: Option<Vec<RestoredStream>>) {
-        for stream in queued.into_iter().flatten() {
-            let Err(pending) = Continuation::new(&self.handles, serving, stream) else {
+    fn requeue_all(
+        &self,
+        serving: &Arc<ReadyModel>,
+        queued: Option<Vec<(RestoredStream, Attempt)>>,
+    ) {
+        for (stream, attempt) in queued.into_iter().flatten() {
+            let Err(pending) = Continuation::new(&self.handles, serving, stream, attempt) else {
                 continue;
             };
             let record = pending.run.record();
@@ -251,6 +279,10 @@ fn requeue(pending: PendingGeneration, serving: &ReadyModel) {
     drop(pending.run_in_task(ticket));
 }
 
+fn is_alone((_, attempt): &(RestoredStream, Attempt)) -> bool {
+    matches!(attempt, Attempt::Alone { .. })
+}
+
 fn candidate((stream, attempt): &(RestoredStream, Attempt)) -> Candidate {
     Candidate {
         has_reader: stream.run.record().recovery_state().has_waiting_reader(),
@@ -266,13 +298,13 @@ enum PlannedStream {
     Rejected,
     Ended(RestoredStream, End),
     Continued(RestoredStream, Attempt),
-    Queued(RestoredStream),
+    Queued(RestoredStream, Attempt),
 }
 
 fn planned(stream: RestoredStream, serving: &ReadyModel) -> PlannedStream {
     let matched = ModelMatch::of(&stream.description.identity, &serving.model.identity_now());
     match (matched, stream.plan.clone()) {
-        (ModelMatch::Other, _) | (ModelMatch::Readable, StreamPlan::Queued) => {
+        (ModelMatch::Other, _) | (ModelMatch::Readable, StreamPlan::Queued(_)) => {
             reject_without_model(stream);
             PlannedStream::Rejected
         }
@@ -286,7 +318,12 @@ fn planned(stream: RestoredStream, serving: &ReadyModel) -> PlannedStream {
             }
             PlannedStream::Continued(stream, attempt)
         }
-        (ModelMatch::Same { .. }, _) => PlannedStream::Queued(stream),
+        (ModelMatch::Same { .. }, StreamPlan::Queued(attempt)) => {
+            PlannedStream::Queued(stream, attempt)
+        }
+        (ModelMatch::Same { .. }, _) => {
+            PlannedStream::Queued(stream, Attempt::Normal { number: 1 })
+        }
     }
 }
 

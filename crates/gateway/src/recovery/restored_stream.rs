@@ -245,7 +245,7 @@ impl Registration<'_> {
         let owner = Owner(description.owner);
         let meta = recorded_terms::stream_meta(description, id, self.wall);
         let terms = recorded_terms::stream_terms(description);
-        let is_open = matches!(plan, StreamPlan::Queued | StreamPlan::Continued(_));
+        let is_open = matches!(plan, StreamPlan::Queued(_) | StreamPlan::Continued(_));
         let choices = if is_open { meta.choices } else { 0 };
         let note = RecoveryNote {
             recoveries: recovered.claim.map_or(0, |claim| claim.generation) + 1,

@@ -1,6 +1,7 @@
 //! Streams without further tokens: those that had ended, and those that cannot be continued. Their tokens become readable
 //! again in every wire protocol, with the recorded ends.
 
+use super::attempt::Attempt;
 use super::continuation::Continuation;
 use super::restored_stream::RestoredStream;
 use super::stream_plan;
@@ -33,7 +34,9 @@ pub(crate) async fn settle_stream(
     };
     // No token follows.
     stream.run.record().editions().settle();
-    let Ok(continuation) = Continuation::new(handles, serving, stream) else {
+    let Ok(continuation) =
+        Continuation::new(handles, serving, stream, Attempt::Normal { number: 1 })
+    else {
         // Only streams with prompts are planned to be readable.
         return;
     };

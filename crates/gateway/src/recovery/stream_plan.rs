@@ -18,7 +18,7 @@ pub(crate) enum StreamPlan {
     /// The tokens are readable; choices without a recorded end get this one.
     Ended(End),
     /// The stream waited for a permit, and waits again.
-    Queued,
+    Queued(Attempt),
     /// The stream is computed on.
     Continued(Attempt),
 }
@@ -28,7 +28,7 @@ impl StreamPlan {
     pub(crate) fn without_continuation(self) -> Self {
         match self {
             Self::Continued(_) => Self::Ended(End::Lost),
-            Self::Queued => Self::Rejected(lost_error()),
+            Self::Queued(_) => Self::Rejected(lost_error()),
             plan => plan,
         }
     }
@@ -82,7 +82,8 @@ pub(crate) fn plan_of(
         return StreamPlan::Ended(End::Lost);
     }
     match (is_prepared, attempt(stream, is_prepared, context)) {
-        (false, _) => StreamPlan::Queued,
+        (false, Attempt::Fail) => StreamPlan::Rejected(crashed_error()),
+        (false, attempt) => StreamPlan::Queued(attempt),
         _ if has_passed(description, context) => StreamPlan::Ended(End::Deadline),
         (true, Attempt::Fail) => StreamPlan::Ended(End::Failed(FailCode::CrashedEngines)),
         (true, attempt) => StreamPlan::Continued(attempt),
@@ -100,6 +101,14 @@ pub(crate) fn lost_error() -> ApiError {
     ApiError::ours(
         "stream_lost",
         "the stream was lost when the server was restarted",
+    )
+}
+
+/// The error of a stream in whose preparation the process died again and again.
+fn crashed_error() -> ApiError {
+    ApiError::ours(
+        "crashed_engines",
+        "the server ended each time it prepared this request, which is not tried again",
     )
 }
 
