@@ -7,8 +7,8 @@ use super::rejection::GrammarRejection;
 use super::schema_parts::{parts, path};
 use super::schema_relaxation::loosened_schema;
 use super::schema_rewriting::rewritten;
-use super::schema_size;
 use super::white_space::JSON_WHITE_SPACE;
+use super::{schema_numbers, schema_size};
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};
 
@@ -49,6 +49,7 @@ impl BoundedSchema {
                 "has {bytes} bytes; at most {GRAMMAR_BYTES_MAX} are accepted"
             )));
         }
+        schema_numbers::check(&root)?;
         schema_size::check(&root)?;
         check_rewritten(&root)?;
         Ok(Self { root, closed: None })

@@ -2,6 +2,7 @@
 
 use super::error::GrammarError;
 use super::json_schema::BoundedSchema;
+use super::schema_numbers;
 use serde_json::Value;
 
 /// Nesting of brackets in a grammar, including brackets in strings.
@@ -34,6 +35,10 @@ pub(super) fn check(lark: &str) -> Result<(), GrammarError> {
                 let line = lark[..at].lines().count().max(1);
                 GrammarError::whole(format!("line {line}: the schema after %json: {error}"))
             })?;
+            // llguidance reads the text as it is.
+            if let Some(why) = schema_numbers::out_of_range(&schema) {
+                return Err(GrammarError::whole(format!("a schema after %json {why}")));
+            }
         }
     }
     Ok(())

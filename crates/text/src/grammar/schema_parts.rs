@@ -50,6 +50,11 @@ pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String
     })
 }
 
+/// Whether the value of this keyword consists of subschemas.
+pub(super) fn is_of_schemas(keyword: &str) -> bool {
+    OF_NAMED.contains(&keyword) || OF_SCHEMAS.contains(&keyword)
+}
+
 /// The path with these steps.
 pub(super) fn path(steps: &[String]) -> String {
     steps.join(".")

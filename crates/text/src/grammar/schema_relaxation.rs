@@ -9,6 +9,7 @@
 //! nested alternatives. All other branches count as overlapping.
 
 use super::error::GrammarError;
+use super::schema_numbers::within_range;
 use super::schema_parts::{OF_NAMED, OF_SCHEMAS, parts, path};
 use serde_json::{Map, Value, json};
 
@@ -67,7 +68,7 @@ pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value>
             "uniqueItems" if value == json!(false) => {}
             "discriminator" => {}
             _ => {
-                let value = loosened_parts(&keyword, value);
+                let value = within_range(&keyword, loosened_parts(&keyword, value));
                 loose.insert(keyword, value);
             }
         }

@@ -213,3 +213,72 @@ fn disallowed_token_fails_the_matcher() {
     assert!(!matcher.is_complete());
     assert!(matcher.accept(u32::from(b'a')).is_err());
 }
+
+#[test]
+fn numbers_at_the_edges_of_their_types_end_no_process() {
+    let numbers = [
+        json!(i64::MIN),
+        json!(i64::MIN + 1),
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!(-9.3e18),
+        json!(-1e19),
+        json!(1e19),
+        json!(9.2e18),
+        json!(-9.2e18),
+        json!(f64::MAX),
+        json!(f64::MIN),
+        json!(f64::MIN_POSITIVE),
+        json!(5e-324),
+        json!(-0.0),
+        json!(1_i64 << 53),
+        json!(-(1_i64 << 53) - 1),
+        json!(0),
+        json!(1),
+    ];
+    let keywords = [
+        "const",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "maxLength",
+        "minItems",
+    ];
+    let compiler = compiler();
+    let compiles = |source: GrammarSource| compiler.compile(&source).is_ok();
+    for keyword in keywords {
+        for number in &numbers {
+            for kind in [
+                json!("integer"),
+                json!("number"),
+                json!(["integer", "null"]),
+            ] {
+                let part = json!({"type": kind, keyword: number});
+                compiles(GrammarSource::JsonSchema(part.clone()));
+                compiles(GrammarSource::JsonSchema(json!({"not": part})));
+                compiles(GrammarSource::JsonSchema(
+                    json!({"allOf": [part, {"minimum": 3, "multipleOf": 7}]}),
+                ));
+                compiles(GrammarSource::JsonSchema(
+                    json!({"$ref": "#/a/b", "a": {"b": part}}),
+                ));
+                compiles(GrammarSource::Lark(format!("start: %json {part}")));
+            }
+        }
+    }
+    for (low, high) in [
+        (json!(i64::MIN), json!(i64::MAX)),
+        (json!(-1e308), json!(f64::MAX)),
+        (json!(0), json!(u64::MAX)),
+    ] {
+        for kind in ["integer", "number"] {
+            let schema = json!({"type": kind, "minimum": low, "maximum": high});
+            assert!(
+                compiles(GrammarSource::JsonSchema(schema.clone())),
+                "{schema}"
+            );
+        }
+    }
+}
