@@ -23,6 +23,7 @@ use generate::truncation::PromptTruncation;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::task::JoinSet;
 use wire::clock;
 
 /// A parsed request before the start. The value owns all parts of the request, so that the request can wait inside
@@ -51,31 +52,46 @@ pub(crate) struct PendingGeneration {
 const CLAIM_RESTART: u32 = 1;
 
 impl PendingGeneration {
-    /// Waits for the permit and starts the generation for the stream's client; dropping the future ends the wait. A
-    /// resumable stream is run by a separate task instead. To be called inside a runtime.
+    /// Waits for the permit and starts the generation for the stream's client; dropping the future ends the wait. To be
+    /// called inside a runtime.
+    ///
+    /// A task waits and starts, whether the future is polled or not: where a client does not read, nothing polls it,
+    /// and a permit that is granted then would hold its slot without any work. A stream that may continue without the
+    /// client is also run by that task.
     pub(crate) fn run_for_client(
         self,
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let (metrics, opened) = (Arc::clone(&self.handles.metrics), self.measured);
-        let reader = match self.run.record().terms().resumable {
-            true => Either::Left(self.run_in_task(ticket)),
-            false => Either::Right(self.into_generation(ticket)),
+        let record = Arc::clone(self.run.record());
+        let reader = match record.terms().resumable || record.terms().detachable {
+            true => {
+                let cancel_on_drop =
+                    (!record.terms().resumable).then(|| CancelOnDrop::new(&record));
+                let reader = self.run_in_task(ticket);
+                Either::Left(reader.map_ok(|generation| match cancel_on_drop {
+                    Some(guard) => generation.with_cancel_on_drop(guard),
+                    None => generation,
+                }))
+            }
+            false => Either::Right(self.begin_in_task(ticket)),
         };
         reader.map_ok(move |generation| generation.with_metrics(&metrics, opened))
     }
 
-    async fn into_generation(self, ticket: Ticket) -> Result<Generation, ApiError> {
-        let record = Arc::clone(self.run.record());
-        if record.terms().detachable {
-            let cancel_on_drop = CancelOnDrop::new(&record);
-            return Ok(self
-                .run_in_task(ticket)
-                .await?
-                .with_cancel_on_drop(cancel_on_drop));
+    /// Starts the generation in a task that ends with the future; the future is the only reader's.
+    fn begin_in_task(
+        self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
+        // The drop of the set aborts the task, and a stream that was started ends with the task's result.
+        let mut task = JoinSet::new();
+        task.spawn(self.wait_and_begin(ticket));
+        async move {
+            let begun = task.join_next().await.and_then(Result::ok);
+            let (run, readers) = begun.ok_or_else(unprepared_error)??;
+            Generation::for_client(run, readers).ok_or_else(unprepared_error)
         }
-        let (run, readers) = self.wait_and_begin(ticket).await?;
-        Generation::for_client(run, readers).ok_or_else(unprepared_error)
     }
 
     /// Starts and runs the generation in a task, with or without a client; the future is the first reader's. To be

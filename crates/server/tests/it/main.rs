@@ -35,6 +35,7 @@ mod messages;
 mod metrics;
 mod models;
 mod nats;
+mod never_read;
 mod ollama;
 #[cfg(feature = "otlp")]
 mod otlp;
