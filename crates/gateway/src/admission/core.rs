@@ -344,9 +344,10 @@ impl Core {
         self.prefill.advance(self.sums.prefill > 0, now);
         self.retry_reservations.advance_to(now);
         let longest = (now >= self.limit.interval_end()).then(|| self.longest_prompt_wait(now));
-        // Slots that are kept free count as used where a sequence requests one, or the limit would not grow.
-        let claimed = self.sums.slots + self.sums.growing;
-        let used = claimed.min(self.limit.get()).max(self.sums.slots);
+        // Slots that are kept free count as used where a sequence requests one, or the limit would not grow. A slot that
+        // the engine does not know of is no work: latencies say nothing of what happens when it becomes some.
+        let taken = self.sums.slots - self.sums.untaken;
+        let used = (taken + self.sums.growing).min(self.limit.get()).max(taken);
         self.limit.advance_intervals(used, longest.flatten(), now);
     }
 

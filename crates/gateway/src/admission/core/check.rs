@@ -29,6 +29,7 @@ impl Core {
                     sums.pages += of.pages;
                     sums.prefill += of.prefill;
                     sums.growing += of.growing;
+                    sums.untaken += of.untaken;
                     sums.recalled += of.recalled;
                     sums.recallable += of.recallable;
                     assert!(

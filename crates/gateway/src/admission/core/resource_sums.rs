@@ -74,6 +74,8 @@ pub(crate) struct ResourceSums {
     pub(crate) prefill: usize,
     /// Slots requested beyond those that tickets have.
     pub(crate) growing: usize,
+    /// Slots of tickets without a first token that no sequence has taken: the engine does not know of them.
+    pub(crate) untaken: usize,
     /// Slots that are recalled, and slots that could be.
     pub(crate) recalled: usize,
     pub(crate) recallable: usize,
@@ -88,6 +90,7 @@ impl ResourceSums {
             pages: need.pages_for(run.held),
             prefill: if pending { need.prompt_tokens } else { 0 },
             growing: if run.held > 0 { run.missing_slots() } else { 0 },
+            untaken: if run.first_token { 0 } else { run.free },
             recalled: run.recalled,
             recallable: run.recallable_slots(),
         }
@@ -98,6 +101,7 @@ impl ResourceSums {
         self.pages += other.pages;
         self.prefill += other.prefill;
         self.growing += other.growing;
+        self.untaken += other.untaken;
         self.recalled += other.recalled;
         self.recallable += other.recallable;
     }
@@ -107,6 +111,7 @@ impl ResourceSums {
         self.pages -= other.pages;
         self.prefill -= other.prefill;
         self.growing -= other.growing;
+        self.untaken -= other.untaken;
         self.recalled -= other.recalled;
         self.recallable -= other.recallable;
     }

@@ -174,3 +174,41 @@ fn new_settings_clamp_the_limit() {
         );
     }
 }
+
+/// The limit after an interval in which all slots were granted, with quick answers before.
+fn limit_after_grants(reach_the_engine: bool) -> usize {
+    let mut now = start();
+    let bounds = AdmissionBounds {
+        adaptive: AdaptiveLimits::default(),
+        ..fixed(0, 64)
+    };
+    let mut core = Core::new(bounds, now);
+    core.set_decode_time(Some(Duration::ZERO));
+    for _ in 0..8 {
+        let id = core
+            .add_ticket(request(Priority::Normal, 1, 1), now)
+            .unwrap();
+        core.first_token(id, now, now);
+        core.token_gap(10 * MS, now);
+        core.remove_ticket(id, now);
+    }
+    for _ in 0..32 {
+        let id = core
+            .add_ticket(request(Priority::Normal, 1, 1), now)
+            .unwrap();
+        if reach_the_engine && poll(&mut core, id, now) == TicketStatus::Running {
+            core.request_slot(id, now);
+            assert!(core.take_slot(id));
+        }
+    }
+    now += bounds.adaptive.adjustment_interval;
+    core.token_gap(10 * MS, now);
+    core.check_invariants();
+    core.snapshot().limit
+}
+
+#[test]
+fn slots_that_never_reach_the_engine_do_not_raise_the_limit() {
+    assert!(limit_after_grants(true) > 8);
+    assert_eq!(limit_after_grants(false), 8);
+}

@@ -147,6 +147,8 @@ impl Plant {
                     false
                 }
                 TicketStatus::Running => {
+                    core.request_slot(id, now);
+                    assert!(core.take_slot(id));
                     running.push_back(Sequence {
                         id,
                         job,
