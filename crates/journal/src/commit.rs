@@ -83,7 +83,7 @@ impl<F: FileSystem> Writer<F> {
     /// Writes the frame at the end of the current segment.
     pub(crate) fn write_current(&mut self) -> Result<(), Impairment> {
         let Some(current) = self.current.as_mut() else {
-            return Err(Impairment::WriteFailed(io::ErrorKind::NotFound));
+            return Err(impairment_of(&io::ErrorKind::NotFound.into()));
         };
         let frame = self.batch.finish(FrameHeader {
             number: self.next_frame,
@@ -121,6 +121,6 @@ fn impairment_of(error: &io::Error) -> Impairment {
     if is_full(error) {
         Impairment::DiskFull
     } else {
-        Impairment::WriteFailed(error.kind())
+        Impairment::WriteFailed(error.into())
     }
 }

@@ -1,7 +1,7 @@
 //! Whether what is appended reaches the disk.
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 /// Time until the first attempt to write again; doubled after each failure.
@@ -28,9 +28,9 @@ pub enum Impairment {
     /// The live streams need more than `bytes_max` allows.
     SpaceLimit,
     /// A write failed twice, the second time in a new file.
-    WriteFailed(ErrorKind),
+    WriteFailed(DiskError),
     /// A sync failed. Records are written further, and survive the process but perhaps not the machine.
-    SyncFailed(ErrorKind),
+    SyncFailed(DiskError),
     /// A sync runs for ten seconds. Records are written further.
     SyncSlow,
 }
@@ -40,9 +40,35 @@ impl fmt::Display for Impairment {
         match self {
             Self::DiskFull => write!(f, "the disk is full"),
             Self::SpaceLimit => write!(f, "journal.bytes_max is reached"),
-            Self::WriteFailed(kind) => write!(f, "a write failed ({kind})"),
+            Self::WriteFailed(error) => write!(f, "a write failed ({error})"),
             Self::SyncSlow => write!(f, "a sync takes more than ten seconds"),
-            Self::SyncFailed(kind) => write!(f, "a sync failed ({kind})"),
+            Self::SyncFailed(error) => write!(f, "a sync failed ({error})"),
+        }
+    }
+}
+
+/// An error of the disk in the words of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskError {
+    kind: ErrorKind,
+    /// The system's number; `None` for an error that the system did not report.
+    code: Option<i32>,
+}
+
+impl From<&io::Error> for DiskError {
+    fn from(error: &io::Error) -> Self {
+        Self {
+            kind: error.kind(),
+            code: error.raw_os_error(),
+        }
+    }
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            Some(code) => io::Error::from_raw_os_error(code).fmt(f),
+            None => self.kind.fmt(f),
         }
     }
 }
@@ -98,5 +124,22 @@ impl Health {
     /// All streams are on the disk again.
     pub(crate) fn reset_delay(&mut self) {
         self.delay = RETRY_FIRST;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impairment_has_the_reason_of_the_system() {
+        // EIO has this number on each system that has it.
+        let error = io::Error::from_raw_os_error(5);
+        let failed = Impairment::WriteFailed(DiskError::from(&error)).to_string();
+        assert_eq!(failed, format!("a write failed ({error})"));
+        assert!(failed.contains("os error 5"), "{failed}");
+        let error = DiskError::from(&ErrorKind::NotFound.into());
+        let failed = Impairment::SyncFailed(error).to_string();
+        assert_eq!(failed, "a sync failed (entity not found)");
     }
 }

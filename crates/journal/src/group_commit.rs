@@ -131,7 +131,7 @@ impl<F: FileSystem> Writer<F> {
                 self.sync.directory_is_dirty |= job.with_directory;
                 if self.health.is_writing() {
                     self.rewrite_all();
-                    let impairment = Impairment::SyncFailed(error.kind());
+                    let impairment = Impairment::SyncFailed((&error).into());
                     self.health.impair(impairment, self.now);
                 } else {
                     self.resume_below = self.segments.next_number;

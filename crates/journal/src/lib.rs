@@ -77,7 +77,7 @@ mod writer;
 mod writer_counts;
 
 pub use append_error::AppendError;
-pub use durability::{Durability, Impairment};
+pub use durability::{DiskError, Durability, Impairment};
 pub use file_system::{FileSystem, JournalFile};
 pub use journal_config::JournalConfig;
 pub use journal_directory::{CLUSTER_NAME, INSTANCE_NAME, JournalDirectory, REPLICATED_NAME};
