@@ -89,6 +89,17 @@ impl Handle {
         self.shared.inbox.close(Some(drain_deadline));
     }
 
+    /// Sets the thread that this and all other handles wake.
+    pub(crate) fn set_thread(&self, thread: std::thread::Thread) {
+        self.shared.inbox.set_thread(thread);
+    }
+
+    /// The thread that this and all other handles wake.
+    #[cfg(test)]
+    pub(crate) fn woken_thread(&self) -> Option<std::thread::ThreadId> {
+        self.shared.inbox.woken_thread()
+    }
+
     /// Changes settings from the next step on; the rest of [`crate::EngineConfig`] is fixed.
     pub fn tune(&self, tuning: Tuning) {
         self.shared.inbox.tuning.set(tuning);

@@ -290,6 +290,12 @@ impl Inbox {
         let _ = self.thread.set(thread);
     }
 
+    /// The thread to wake, if there is one by now.
+    #[cfg(test)]
+    pub(crate) fn woken_thread(&self) -> Option<std::thread::ThreadId> {
+        self.thread.get().map(Thread::id)
+    }
+
     /// Sets the waker of the relay. Only the first call counts.
     pub(crate) fn set_relay(&self, waker: Waker) {
         let _ = self.relay.set(waker);

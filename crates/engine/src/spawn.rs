@@ -39,6 +39,10 @@ pub fn spawn(mut engine: Engine) -> std::io::Result<(Handle, EngineThread)> {
     let thread = std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || run_loop(engine))?;
+    // Set before a caller has the handle: a call of the handle before the thread's own first line would wake nothing. The
+    // wake is for calls of handles that were there before.
+    handle.set_thread(thread.thread().clone());
+    thread.thread().unpark();
     Ok((handle, EngineThread { thread }))
 }
 
@@ -56,5 +60,24 @@ fn run_loop(mut engine: Engine) {
             Next::Sleep => std::thread::park(),
             Next::Leave => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EngineConfig;
+    use crate::fake::{FakeConfig, FakeModel};
+
+    #[test]
+    fn handle_wakes_the_thread_as_soon_as_there_is_a_handle() {
+        let model = Box::new(FakeModel::new(FakeConfig::default()));
+        #[expect(clippy::disallowed_methods, reason = "a real thread")]
+        let now = Instant::now();
+        let engine = Engine::new(model, EngineConfig::default(), now).expect("valid");
+        let (handle, thread) = spawn(engine).expect("a thread");
+        assert_eq!(handle.woken_thread(), Some(thread.thread.thread().id()));
+        handle.shutdown(now);
+        thread.join().expect("no panic");
     }
 }
