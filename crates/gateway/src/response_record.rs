@@ -4,7 +4,7 @@
 //! decodes the answer from the log and releases the stream; so a client that received the end finds the whole
 //! response at once.
 
-use crate::durability::{DescriptionKind, StoredBlob, StreamJournal};
+use crate::durability::{DescriptionKind, ForgottenRecords, StoredBlob, StreamJournal};
 use crate::ended_response::EndedResponse;
 use crate::id_generator::IdGenerator;
 use crate::stored_note::StoredNote;
@@ -48,6 +48,8 @@ struct StoredCopy {
     /// Wall time of the snapshot; 0 before the first.
     taken_unix_us: u64,
     blob: Option<Arc<StoredBlob>>,
+    /// The answer was deleted: there is no further snapshot.
+    is_deleted: bool,
 }
 
 /// The snapshots around a change of an answer.
@@ -110,6 +112,7 @@ impl ResponseRecord {
             blob: Mutex::new(StoredCopy {
                 taken_unix_us: snapshot.taken_unix_us,
                 blob: Some(Arc::new(blob)),
+                is_deleted: false,
             }),
         }
     }
@@ -128,6 +131,9 @@ impl ResponseRecord {
     ) -> Option<WrittenSnapshot> {
         // Under the lock: the last snapshot has the last metadata.
         let mut copy = lock(&self.blob);
+        if copy.is_deleted {
+            return None;
+        }
         let taken_unix_us = clock::unix_us().max(copy.taken_unix_us + 1);
         let snapshot = self.snapshot(outcome, taken_unix_us);
         let (description, outcome) = snapshot.encode(outcome).ok()?;
@@ -136,6 +142,17 @@ impl ResponseRecord {
         copy.taken_unix_us = taken_unix_us;
         let before = copy.blob.replace(Arc::clone(&new));
         Some(WrittenSnapshot { before, new })
+    }
+
+    /// Ends the retention of the snapshot, for good.
+    pub(crate) fn forget_snapshot(&self) -> ForgottenRecords {
+        let mut forgotten = ForgottenRecords::default();
+        let mut copy = lock(&self.blob);
+        copy.is_deleted = true;
+        if let Some(blob) = &copy.blob {
+            blob.forget(&mut forgotten);
+        }
+        forgotten
     }
 
     fn snapshot(&self, outcome: &EndedResponse, taken_unix_us: u64) -> StoredSnapshot {

@@ -3,7 +3,7 @@
 //! The container ([`FairLru`]) bounds their number and the bytes of their input and output. An answer is registered when
 //! the stream is opened, and becomes JSON at the first lookup after the end.
 
-use crate::durability::{AdoptedStream, JournalSlot, StoredBlob};
+use crate::durability::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob};
 use crate::ended_response::EndedResponse;
 use crate::fair_lru::FairLru;
 use crate::id_generator::IdGenerator;
@@ -258,9 +258,10 @@ impl ResponseStore {
         kept.mark_used(id, clock::unix_us())
     }
 
-    /// Forgets one.
-    pub fn remove(&self, record: &ResponseRecord) {
+    /// Forgets one. The records of its stream are another matter.
+    pub fn remove(&self, record: &ResponseRecord) -> ForgottenRecords {
         self.lock_stored().remove(&record.response_id);
+        record.forget_snapshot()
     }
 
     /// Input and output items up to the response of this id.

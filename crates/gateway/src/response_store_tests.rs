@@ -252,7 +252,7 @@ async fn changed_metadata_and_deletions_survive_restarts() {
         .store
         .find_completion("chatcmpl-b", &first.caller)
         .expect("stored");
-    first.store.remove(&found.record);
+    let _ = first.store.remove(&found.record);
     drop(found);
     first.wait_for_journal(&["chatcmpl-a"]).await;
 }

@@ -2,6 +2,7 @@
 
 use super::ControlState;
 use super::NotedEnd;
+use super::forgotten_records::ForgottenRecords;
 use super::rejection;
 use super::stream_logs::StreamLogs;
 use super::stream_news::{Claim, PreparedNews};
@@ -14,8 +15,8 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-/// How long a response waits until the stream's beginning is in the journal.
-const WRITTEN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a response waits until what it confirms is in the journal.
+pub(crate) const WRITTEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The records of one stream. The drop ends their retention.
 pub struct DurableStream {
@@ -34,6 +35,10 @@ impl DurableStream {
     pub(crate) fn without_continuation(mut self) -> Self {
         self.can_continue = false;
         self
+    }
+
+    pub(crate) fn slot(&self) -> &Arc<StreamSlot> {
+        &self.slot
     }
 
     /// Records the prompts of a submission: `body` for the record, `description` for a rewriting.
@@ -56,7 +61,8 @@ impl DurableStream {
     ) {
         let logs = StreamLogs::new(generation, has_logprobs, top_n).map(Arc::new);
         self.slot.change(|inbox| {
-            if let Some(logs) = logs.as_ref().filter(|_| inbox.is_open) {
+            let shows_all = inbox.is_open || inbox.is_forgotten;
+            if let Some(logs) = logs.as_ref().filter(|_| shows_all) {
                 logs.open_gates();
             }
             inbox.logs = logs;
@@ -173,6 +179,11 @@ impl StoredBlob {
     /// As [`DurableStream::written`].
     pub async fn written(&self) -> bool {
         self.0.written().await
+    }
+
+    /// Ends the retention before the drop.
+    pub(crate) fn forget(&self, forgotten: &mut ForgottenRecords) {
+        forgotten.add(&self.0);
     }
 
     /// Replaces the part of the object that may change.

@@ -1,6 +1,8 @@
 //! Metrics of the journal, set by the recorder after each commit.
 
-use journal::{Durability, FileSystem, Writer};
+use super::journal_state::lock;
+use journal::{Durability, FileSystem, Impairment, Writer};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The last values.
@@ -14,6 +16,7 @@ pub(crate) struct JournalMetrics {
     live_bytes: AtomicU64,
     streams: AtomicU64,
     is_durable: AtomicBool,
+    impairment: Mutex<Option<Impairment>>,
 }
 
 /// Counts and sizes of a journal.
@@ -35,6 +38,8 @@ pub struct JournalGauges {
     pub streams: u64,
     /// Whether records reach the disk.
     pub is_durable: bool,
+    /// Why not.
+    pub impairment: Option<Impairment>,
     /// Tokens that are generated and not shown yet.
     pub behind_tokens: u64,
 }
@@ -51,6 +56,10 @@ impl JournalGauges {
             live_bytes: sizes.live_bytes,
             streams: sizes.streams as u64,
             is_durable: writer.durability() == Durability::Durable,
+            impairment: match writer.durability() {
+                Durability::Durable => None,
+                Durability::NotDurable(why) => Some(why),
+            },
             behind_tokens: 0,
         }
     }
@@ -67,6 +76,7 @@ impl JournalMetrics {
         set(&self.live_bytes, gauges.live_bytes);
         set(&self.streams, gauges.streams);
         self.is_durable.store(gauges.is_durable, Ordering::Relaxed);
+        *lock(&self.impairment) = gauges.impairment;
     }
 
     /// The last values, without tokens.
@@ -81,6 +91,7 @@ impl JournalMetrics {
             live_bytes: get(&self.live_bytes),
             streams: get(&self.streams),
             is_durable: self.is_durable.load(Ordering::Relaxed),
+            impairment: *lock(&self.impairment),
             behind_tokens: 0,
         }
     }

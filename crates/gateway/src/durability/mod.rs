@@ -12,7 +12,8 @@
 //! stream_slot      what handle and recorder share  stream_logs      gates and side logs of a stream
 //! recorded_stream  what was recorded of a stream   watchdog         a journal that makes no progress
 //! stream_table     the recorder's streams          news_list        streams with news for the recorder
-//! pending_shows    what a commit will show
+//! pending_shows    what a commit will show         durability_log   lines about a journal that is not durable
+//! forgotten_records   deletions that wait for the journal
 //! ```
 //!
 //! # Output commit
@@ -27,8 +28,10 @@ mod by_name;
 mod control_progress;
 pub(crate) mod control_state;
 pub(crate) mod description;
+mod durability_log;
 mod durable_stream;
 pub(crate) mod end_code;
+mod forgotten_records;
 mod journal_metrics;
 mod journal_state;
 mod json_record;
@@ -55,6 +58,7 @@ pub use description::{
 };
 pub use durable_stream::{DurableStream, StoredBlob};
 pub use end_code::{end_code, end_from_code};
+pub use forgotten_records::ForgottenRecords;
 pub use journal_metrics::JournalGauges;
 pub use json_record::DescriptionError;
 pub(crate) use json_record::{from_json, to_json};

@@ -11,6 +11,7 @@
 //! then how many were begun. If one more was begun, its injected tokens may be below the lengths or not, and the stream
 //! waits for the next turn. So the journal never has injected tokens beside an update that is still to be applied.
 
+use super::durability_log::DurabilityLog;
 use super::journal_metrics::JournalGauges;
 use super::journal_state::{JournalState, lock};
 use super::news_list::NewsList;
@@ -47,6 +48,7 @@ pub(crate) struct StreamRecorder {
     buffers: TokenBuffers,
     /// State of the journal when the streams' flags were set last.
     seen: SeenState,
+    log: DurabilityLog,
 }
 
 /// Whatever may change which streams are durable.
@@ -72,6 +74,7 @@ impl StreamRecorder {
                 gaps: 0,
                 rewritten: 0,
             },
+            log: DurabilityLog::default(),
         };
         recorder.admit_streams(&mut lock(&state.table));
         recorder
@@ -140,21 +143,28 @@ impl StreamRecorder {
         if is_open {
             entry.slot.set_durable(false);
         }
+        let mut appended = Ok(());
         if is_open || is_forgotten {
             self.forget_stream(writer, entry);
         } else {
             let is_new = entry.recorded.key.is_none();
-            entry.recorded.append_news(writer, entry.slot.id, news)?;
+            appended = entry.recorded.append_news(writer, entry.slot.id, news);
             if let Some(key) = entry.recorded.key.filter(|_| is_new) {
                 self.indexes.insert(key, index);
             }
+        }
+        if is_open {
+            entry.slot.acknowledge(u64::MAX);
+        } else if appended.is_ok() {
+            // A deletion, too, is confirmed to its client when the journal has it.
             let changes = entry.recorded.changes;
             self.pending.push(index, Shown::Changes { changes });
         }
+        // Also after an error: later turns leave a released stream out.
         if entry.recorded.is_released {
             self.pending.push(index, Shown::Released);
         }
-        Ok(())
+        appended
     }
 
     /// Appends what the logs have beyond the recorded tokens.
@@ -246,7 +256,6 @@ impl StreamRecorder {
             self.indexes.remove(&key);
         }
         entry.recorded.clear();
-        entry.slot.acknowledge(u64::MAX);
     }
 
     /// Shows what is acknowledged, and removes the streams that were released.
@@ -349,6 +358,7 @@ impl<F: FileSystem> Recorder<F> for StreamRecorder {
         self.update_durability(writer, &mut table);
         self.show_acknowledged(&mut table, writer.acknowledged());
         drop(table);
+        self.log.note(writer.durability(), writer.sizes().gaps);
         let gauges = JournalGauges::of_writer(writer);
         self.state.metrics.set(&gauges);
         self.state.beats.fetch_add(1, Ordering::Release);
@@ -369,5 +379,47 @@ impl<F: FileSystem> Recorder<F> for StreamRecorder {
         if let Some(entry) = index.and_then(|index| table.get(*index)) {
             super::rewriting::copy_stream(tap, id, entry, &mut self.buffers);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recorded_stream::RecordedStream;
+    use super::super::stream_news::StreamNews;
+    use super::super::stream_slot::StreamSlot;
+    use super::*;
+    use crate::streams::StreamFeed;
+    use journal::{JournalConfig, JournalDirectory, open_journal};
+    use std::time::Duration;
+    use testing::folder::Folder;
+
+    #[test]
+    fn released_stream_that_cannot_be_recorded_leaves_the_table() {
+        let folder = Folder::new("released");
+        let directory = JournalDirectory::new(folder.0.join("journal"));
+        let config = JournalConfig {
+            streams_max: 1,
+            ..JournalConfig::default()
+        };
+        let (mut writer, _) = open_journal(directory, config).expect("a journal");
+        let state = JournalState::new(1 << 20, StreamFeed::new());
+        let mut recorder = StreamRecorder::new(&state);
+        let insert = |id| {
+            let first = StreamNews {
+                open: Some(b"{}".to_vec().into()),
+                ..StreamNews::default()
+            };
+            StreamSlot::insert(&state, id, 2, RecordedStream::default(), Some(first))
+        };
+        let (kept, left) = (insert(1), insert(2));
+        // Another gateway continues the second stream, so that its records are not forgotten, and there is no place for one.
+        left.is_leaving.store(true, Ordering::Release);
+        left.release();
+        recorder.collect_records(&mut writer);
+        let commit = writer.commit(Duration::ZERO);
+        recorder.note_commit(&mut writer, commit);
+        let table = lock(&state.table);
+        assert!(table.get(kept.index()).is_some());
+        assert!(table.get(left.index()).is_none());
     }
 }

@@ -187,10 +187,21 @@ impl StreamJournal {
     /// Counts and sizes for metrics.
     pub fn gauges(&self) -> JournalGauges {
         let slots = self.state.live_slots();
+        let gauges = self.state.metrics.get();
         JournalGauges {
             behind_tokens: slots.iter().map(|slot| slot.hidden_tokens()).sum(),
-            ..self.state.metrics.get()
+            is_durable: gauges.is_durable && !self.state.is(|state| &state.is_stalled),
+            ..gauges
         }
+    }
+
+    /// Why records do not reach the disk; `None`: they do.
+    pub fn problem(&self) -> Option<String> {
+        if self.state.is(|state| &state.is_stalled) {
+            return Some("the journal makes no progress".to_owned());
+        }
+        let impairment = self.state.metrics.get().impairment;
+        impairment.map(|why| why.to_string())
     }
 }
 

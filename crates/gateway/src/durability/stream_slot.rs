@@ -92,6 +92,12 @@ impl StreamSlot {
             })
         });
         slot.note_change();
+        // The watchdog sets the flag and then opens the live streams, once. A stream that came between the caller's look at
+        // the flag and the table is seen by one of the two: both lock the table of live streams.
+        if state.is(|state| &state.is_stalled) {
+            slot.open_gates();
+            slot.note_change();
+        }
         slot
     }
 
@@ -164,7 +170,11 @@ impl StreamSlot {
 
     /// Waits until all changes so far are in the journal, or the stream is not durable any more.
     pub(crate) async fn wait_for_changes(&self) {
-        let changes = self.changes();
+        self.wait_for(self.changes()).await;
+    }
+
+    /// As [`Self::wait_for_changes`], for the first `changes`.
+    pub(crate) async fn wait_for(&self, changes: u64) {
         loop {
             let mut notified = std::pin::pin!(self.acknowledgement.notified());
             // A notification after this line is not missed.
@@ -207,9 +217,20 @@ impl StreamSlot {
         let is_forgotten = !self.state.is(|state| &state.is_stopped) && !self.is_leaving();
         self.change(|inbox| {
             inbox.logs = None;
-            inbox.is_forgotten = is_forgotten;
+            inbox.is_forgotten |= is_forgotten;
             inbox.is_released = true;
         });
+    }
+
+    /// The records are not needed any more, before the handle is dropped: readers see everything from now on. Returns the
+    /// changes that include this one; `None` where the records are left to another process.
+    pub(crate) fn forget(&self) -> Option<u64> {
+        if self.state.is(|state| &state.is_stopped) || self.is_leaving() {
+            return None;
+        }
+        self.show_all();
+        self.change(|inbox| inbox.is_forgotten = true);
+        Some(self.changes())
     }
 
     /// Whether another gateway continues the stream.
@@ -246,5 +267,29 @@ impl Wake for StreamSlot {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.note_news();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::StreamFeed;
+
+    #[test]
+    fn stream_that_comes_after_the_watchdog_opened_the_gates_is_open() {
+        let state = JournalState::new(1 << 20, StreamFeed::new());
+        let insert = |id| {
+            let first = Some(StreamNews::default());
+            StreamSlot::insert(&state, id, 0, RecordedStream::default(), first)
+        };
+        let before = insert(1);
+        // The stall begins after the second caller has found the journal working.
+        state.is_stalled.store(true, Ordering::Release);
+        let after = insert(2);
+        assert_eq!((before.is_open(), after.is_open()), (false, true));
+        assert!(
+            state.has_news(),
+            "the recorder reads the change when it resumes"
+        );
     }
 }

@@ -3,6 +3,7 @@
 use super::cursor::{MailboxCursor, Place};
 use super::mail::{Mail, MailboxEntry};
 use super::page::MailboxPage;
+use crate::durability::ForgottenRecords;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stream::StreamId;
@@ -82,11 +83,17 @@ impl KeyMailbox {
         }
     }
 
-    /// Removes the events up to the cursor; returns how many.
-    pub(super) fn acknowledge(&mut self, cursor: &MailboxCursor) -> usize {
-        let before = self.mails.len();
-        self.mails.retain(|mail| !cursor.covers(mail.place));
-        before - self.mails.len()
+    /// Removes the events up to the cursor; returns how many, and their records.
+    pub(super) fn acknowledge(&mut self, cursor: &MailboxCursor) -> (usize, ForgottenRecords) {
+        let (before, mut forgotten) = (self.mails.len(), ForgottenRecords::default());
+        self.mails.retain(|mail| {
+            let is_kept = !cursor.covers(mail.place);
+            let blob = mail.blob.as_ref().filter(|_| !is_kept);
+            blob.into_iter()
+                .for_each(|blob| blob.forget(&mut forgotten));
+            is_kept
+        });
+        (before - self.mails.len(), forgotten)
     }
 
     /// Remembers an acknowledgement, for events of other gateways that are taken over later.

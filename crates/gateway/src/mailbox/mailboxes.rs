@@ -6,7 +6,7 @@ use super::key_mailbox::KeyMailbox;
 use super::mail::{Mail, MailState};
 use super::page::MailboxPage;
 use crate::durability::{
-    AdoptedStream, DescriptionError, DescriptionKind, JournalSlot, StoredBlob,
+    AdoptedStream, DescriptionError, DescriptionKind, ForgottenRecords, JournalSlot, StoredBlob,
 };
 use crate::ended::{EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
@@ -253,19 +253,20 @@ impl Mailboxes {
         Arc::clone(&table.mailboxes.entry(owner).or_default().news)
     }
 
-    /// Removes the events up to the cursor from the owner's mailbox; returns how many. Where there are other gateways, the
+    /// Removes the events up to the cursor from the owner's mailbox; returns how many, and their records. Where there are other gateways, the
     /// cursor is remembered: one of them may be gone, and this one take its events over.
-    pub fn acknowledge(&self, owner: Owner, cursor: &MailboxCursor) -> usize {
+    pub fn acknowledge(&self, owner: Owner, cursor: &MailboxCursor) -> (usize, ForgottenRecords) {
         let mut table = self.lock();
         if self.arrivals.get().is_some() {
             let mailbox = table.mailboxes.entry(owner).or_default();
             mailbox.remember_acknowledged(cursor, clock::unix_us());
         }
         let mailbox = table.mailboxes.get_mut(&owner);
-        let removed = mailbox.map_or(0, |mailbox| mailbox.acknowledge(cursor));
+        let (removed, forgotten) =
+            mailbox.map_or_else(Default::default, |mailbox| mailbox.acknowledge(cursor));
         table.total -= removed;
         self.metrics.acknowledged.add(removed as u64);
-        removed
+        (removed, forgotten)
     }
 
     /// Removes events that are too old, forever.

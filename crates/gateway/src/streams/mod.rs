@@ -89,7 +89,7 @@ pub(crate) use transitions::Changes;
 pub use undelivered::ResponseStream;
 pub(crate) use undelivered::UndeliveredStreams;
 
-use crate::durability::{DurableStream, unix_us};
+use crate::durability::{DurableStream, ForgottenRecords, unix_us};
 use crate::keys::{Caller, Scope};
 use generate::error::{ApiError, ErrorKind};
 use generate::stream_meta::StreamMeta;
@@ -214,7 +214,14 @@ impl StreamRegistry {
         self.registry.list(registry_caller(caller), after, limit)
     }
 
-    /// Takes an ended stream out.
+    /// Takes an ended stream out, and its records out of the journal.
+    pub fn forget_stream(&self, record: &StreamRecord) -> ForgottenRecords {
+        let forgotten = record.forget_records();
+        self.remove_stream(record.id());
+        forgotten
+    }
+
+    /// Takes an ended stream out. The records end with the last reader.
     pub fn remove_stream(&self, id: StreamId) {
         self.registry.forget(id);
     }

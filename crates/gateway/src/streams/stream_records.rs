@@ -2,8 +2,13 @@
 
 use super::steering::SteeringState;
 use super::stream_record::StreamRecord;
-use crate::durability::{ControlState, DurableStream, unix_us};
+use crate::durability::{ControlState, DurableStream, ForgottenRecords, unix_us};
+use crate::response_record;
+use std::time::Duration;
 use wire::clock;
+
+/// How long a confirmation of a cancellation waits for the end: some steps of a slow model.
+const CANCEL_WAIT_MAX: Duration = Duration::from_secs(5);
 
 impl StreamRecord {
     /// Control updates that all requests have applied in this process.
@@ -44,5 +49,28 @@ impl StreamRecord {
             Some(durable) => durable.written().await,
             None => false,
         }
+    }
+
+    /// Cancels the stream. Where there is a journal, waits until the end is recorded: a restart must not continue a stream
+    /// whose cancellation was confirmed. At most some seconds; the stream ends in any case.
+    pub async fn cancel_written(&self) {
+        self.cancel();
+        if self.durable().is_none() {
+            return;
+        }
+        let ended = async {
+            response_record::wait_for_end(self).await;
+            self.wait_written().await;
+        };
+        let _ = tokio::time::timeout(CANCEL_WAIT_MAX, ended).await;
+    }
+
+    /// Ends the retention of the stream's records at once.
+    pub fn forget_records(&self) -> ForgottenRecords {
+        let mut forgotten = ForgottenRecords::default();
+        self.durable()
+            .into_iter()
+            .for_each(|durable| forgotten.add(durable));
+        forgotten
     }
 }

@@ -4,7 +4,9 @@ use super::delivery::{DeliveryDescription, DeliveryState, DeliveryStatus};
 use super::delivery_table::{Change, Delivery, DeliveryTable};
 use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings};
 use super::{secret, webhook_url};
-use crate::durability::{AdoptedStream, DescriptionKind, JournalSlot, StoredBlob};
+use crate::durability::{
+    AdoptedStream, DescriptionKind, ForgottenRecords, JournalSlot, StoredBlob,
+};
 use crate::ended::{EVENT_PREFIX, EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
@@ -334,11 +336,15 @@ impl Outbox {
     ///
     /// # Errors
     /// The caller has no such delivery.
-    pub fn remove(&self, id: &str, caller: &Caller) -> Result<(), ApiError> {
+    pub fn remove(&self, id: &str, caller: &Caller) -> Result<ForgottenRecords, ApiError> {
         let mut table = self.lock();
         let stream = find(&table, id, caller)?.record.stream;
-        table.remove(stream);
-        Ok(())
+        let mut forgotten = ForgottenRecords::default();
+        let removed = table.remove(stream);
+        if let Some(blob) = removed.and_then(|delivery| delivery.blob) {
+            blob.forget(&mut forgotten);
+        }
+        Ok(forgotten)
     }
 
     fn secrets_of(&self, owner: Owner) -> Option<Arc<[super::WebhookSecret]>> {

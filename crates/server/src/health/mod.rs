@@ -7,6 +7,7 @@ mod loading_progress;
 pub(crate) use heartbeats::Heartbeat;
 pub(crate) use loading_progress::LoadingEvent;
 
+use crate::app::App;
 use crate::cluster_slot::ClusterSlot;
 use crate::config::live_config::LiveConfig;
 use crate::response::stream_response;
@@ -69,7 +70,8 @@ impl EngineLoad {
 }
 
 /// Health details. 503 with llama.cpp's error while the first model is loaded, for clients that wait for 200.
-pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
+pub(crate) async fn show_health(State(app): State<App>) -> Response {
+    let lifecycle = &app.lifecycle;
     let stage = lifecycle.stage();
     let is_loading = matches!(stage, ServerStage::Unloaded | ServerStage::Loading);
     let status = match stage {
@@ -82,6 +84,11 @@ pub(crate) async fn show_health(State(lifecycle): State<Arc<Lifecycle>>) -> Resp
         status,
         model,
         engine,
+        journal: app.gateway.generations.journal.get().map(|journal| {
+            let reason = journal.problem();
+            let durable = reason.is_none();
+            JournalHealth { durable, reason }
+        }),
         error: is_loading.then_some(LoadingError {
             code: StatusCode::SERVICE_UNAVAILABLE.as_u16(),
             message: "Loading model",
@@ -101,9 +108,21 @@ pub(crate) struct Health<'a> {
     model: &'a str,
     /// Load of the default model's engine; `null` while the model is not loaded.
     engine: Option<EngineLoad>,
+    /// Absent without a journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    journal: Option<JournalHealth>,
     /// As llama.cpp's server has it while the model is loaded; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<LoadingError>,
+}
+
+/// Whether records of streams reach the disk, as the metric `millrace_journal_durable`.
+#[derive(JsonSchema, Serialize)]
+struct JournalHealth {
+    durable: bool,
+    /// Why not; absent if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// The error of a server that loads its first model.

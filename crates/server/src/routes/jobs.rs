@@ -82,19 +82,21 @@ pub(crate) async fn watch_job(
 
 /// Cancels a job within one step. A job that has ended stays as it is.
 pub(crate) async fn cancel_job(job: JobInPath) -> Result<Response, Rejected> {
-    Ok(job.stop_job(StreamRecord::cancel)?)
+    Ok(job.stop(JobStop::Cancel).await?)
 }
 
 /// Cancels a job; a job that has ended is removed.
 pub(crate) async fn delete_job(job: JobInPath) -> Result<Response, Rejected> {
-    let streams = Arc::clone(&job.streams);
-    Ok(job.stop_job(|record| {
-        if record.state() == StreamState::Ended {
-            streams.remove_stream(record.id());
-        } else {
-            record.cancel();
-        }
-    })?)
+    Ok(job.stop(JobStop::Delete).await?)
+}
+
+/// What becomes of a job that has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum JobStop {
+    /// The job stays.
+    Cancel,
+    /// The job is removed.
+    Delete,
 }
 
 /// Extractor: the job in the path, if visible to the caller.
@@ -146,10 +148,16 @@ impl JobInPath {
         id.is_some_and(|id| self.names.is_reserved(self.caller.owner, &id))
     }
 
-    fn stop_job(&self, stop: impl FnOnce(&StreamRecord)) -> Result<Response, ApiError> {
+    async fn stop(&self, stop: JobStop) -> Result<Response, ApiError> {
         match self.find_stream() {
             Ok(record) => {
-                stop(&record);
+                match record.state() {
+                    StreamState::Ended if stop == JobStop::Delete => {
+                        self.streams.forget_stream(&record).written().await;
+                    }
+                    StreamState::Ended => {}
+                    _ => record.cancel_written().await,
+                }
                 Ok((StatusCode::ACCEPTED, Json(describe_job(&record))).into_response())
             }
             // The job existed and has been stopped for good.

@@ -180,6 +180,12 @@ impl ResponseInPath {
         ))
     }
 
+    /// The stream of the response, while the stream runs or is retained.
+    pub(super) fn retained_stream(&self, record: &ResponseRecord) -> Option<Arc<StreamRecord>> {
+        let registry = self.streams.registry();
+        registry.lookup(record.id, stream::Caller::Admin).ok()
+    }
+
     /// Removes the stream after the end.
     fn forget_stream(&self, record: Arc<ResponseRecord>) {
         let (store, streams) = (Arc::clone(&self.store), Arc::clone(&self.streams));
@@ -230,11 +236,13 @@ pub(crate) async fn delete_response(
     response: ResponseInPath,
 ) -> Result<Json<DeletedResponse>, Rejected> {
     let record = response.find_record()?;
-    if let ResponseLookup::Running(entry) = response.store.look_up(&record) {
-        entry.cancel();
+    let mut forgotten = response.store.remove(&record);
+    if let Some(stream) = response.retained_stream(&record) {
+        stream.cancel();
+        forgotten.merge(stream.forget_records());
     }
-    response.store.remove(&record);
     response.forget_stream(record);
+    forgotten.written().await;
     Ok(Json(DeletedResponse {
         id: response.id,
         object: "response",

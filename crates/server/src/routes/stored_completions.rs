@@ -48,8 +48,11 @@ pub(crate) async fn delete_completion(
     completion: ResponseInPath,
 ) -> Result<Json<DeletedCompletion>, Rejected> {
     let found = completion.find_completion()?;
-    completion.store.remove(&found.record);
-    completion.streams.remove_stream(found.record.id);
+    let mut forgotten = completion.store.remove(&found.record);
+    if let Some(stream) = completion.retained_stream(&found.record) {
+        forgotten.merge(completion.streams.forget_stream(&stream));
+    }
+    forgotten.written().await;
     Ok(Json(DeletedCompletion::new(completion.id)))
 }
 

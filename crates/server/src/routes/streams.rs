@@ -249,9 +249,10 @@ pub(crate) async fn delete_stream(
         Err(error) => return Err(error.into()),
     };
     if found.entry.payload.state() == StreamState::Ended {
-        streams.remove_stream(found.entry.id);
+        let forgotten = streams.forget_stream(&found.entry.payload);
+        forgotten.written().await;
     } else {
-        found.entry.payload.cancel();
+        found.entry.payload.cancel_written().await;
     }
     Ok(found.described(StatusCode::ACCEPTED))
 }

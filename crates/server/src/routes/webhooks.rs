@@ -87,7 +87,8 @@ pub(crate) async fn redeliver_event(delivery: DeliveryInPath) -> Result<Response
 pub(crate) async fn delete_delivery(
     delivery: DeliveryInPath,
 ) -> Result<Json<DeletedDelivery>, Rejected> {
-    delivery.outbox.remove(&delivery.id, &delivery.caller)?;
+    let forgotten = delivery.outbox.remove(&delivery.id, &delivery.caller)?;
+    forgotten.written().await;
     Ok(Json(DeletedDelivery {
         id: delivery.id,
         object: "webhook.delivery",

@@ -208,6 +208,97 @@ fn removed_stream_is_forgotten() {
     wait_until("the stream is forgotten", || disk.stream(&id).is_none());
 }
 
+/// A request without a body, with this status.
+fn expect_status(rig: &Rig, method: &str, path: &str, status: u16) -> Value {
+    let reply = call(rig, method, path, "", &Value::Null);
+    assert_eq!(reply.head.status, status, "{method} {path}: {}", reply.body);
+    reply.json()
+}
+
+#[test]
+fn deletion_is_on_disk_before_its_response() {
+    let disk = Disk::new("deletion");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    rig.gate.open();
+    let objects = || disk.read().streams.len();
+    let text = |object: &Value, field: &str| object[field].as_str().unwrap().to_owned();
+    for turn in 0..8 {
+        let stored = json!({"input": "hi", "max_output_tokens": 16, "store": true});
+        let response = call(&rig, "POST", "/v1/responses", "", &stored).json();
+        let stored = chat(&json!({"stream": false, "store": true}));
+        let completion = call(&rig, "POST", CHAT, "", &stored).json();
+        for path in [
+            format!("/v1/responses/{}", text(&response, "id")),
+            format!("{CHAT}/{}", text(&completion, "id")),
+        ] {
+            expect_status(&rig, "GET", &path, 200);
+            wait_until("the answer is stored", || objects() > 0);
+            expect_status(&rig, "DELETE", &path, 200);
+            assert_eq!(objects(), 0, "{path}, turn {turn}");
+        }
+    }
+    for turn in 0..8 {
+        let job = json!({"prompt": "hi", "max_tokens": 3, "ignore_eos": true, "job_id": format!("job-{turn}")});
+        let id = stream_id(&call(&rig, "POST", "/v1/jobs", "", &job).head);
+        let mailbox = || get(&rig, "/v1/mailbox", "").json();
+        wait_until("the job ended, unread", || mailbox()["data"] != json!([]));
+        wait_until("the event is stored", || objects() == 2);
+        let ack = json!({"cursor": mailbox()["cursor"]});
+        let acknowledged = call(&rig, "POST", "/v1/mailbox/ack", "", &ack).json();
+        assert_eq!((&acknowledged["removed"], objects()), (&json!(1), 1));
+        assert!(disk.stream(&id).is_some());
+        let path = match turn % 2 {
+            0 => format!("/v1/streams/{id}"),
+            _ => format!("/v1/jobs/job-{turn}"),
+        };
+        expect_status(&rig, "DELETE", &path, 202);
+        assert_eq!(objects(), 0, "{path}");
+    }
+}
+
+#[test]
+fn cancellation_is_on_disk_before_its_response() {
+    let disk = Disk::new("cancellation");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    rig.gate.open();
+    for turn in 0..6 {
+        let job = json!({"prompt": "hi", "max_tokens": 400, "ignore_eos": true, "job_id": format!("job-{turn}")});
+        let reply = call(&rig, "POST", "/v1/jobs", "", &job);
+        assert_eq!(reply.head.status, 202, "{}", reply.body);
+        let id = stream_id(&reply.head);
+        match turn % 3 {
+            0 => expect_status(&rig, "POST", &format!("/v1/jobs/job-{turn}/cancel"), 202),
+            1 => expect_status(&rig, "DELETE", &format!("/v1/jobs/job-{turn}"), 202),
+            _ => expect_status(&rig, "DELETE", &format!("/v1/streams/{id}"), 202),
+        };
+        let stream = disk.stream(&id);
+        let is_over = |stream: &RecoveredStream| {
+            stream.outcome.is_some() || stream.choices.iter().any(|choice| choice.end.is_some())
+        };
+        // A job that had ended before was removed.
+        assert!(stream.is_none_or(|stream| is_over(&stream)), "turn {turn}");
+    }
+}
+
+#[test]
+fn health_and_metrics_name_a_full_disk() {
+    let disk = Disk::new("health");
+    let rig = Rig::recorded(fake(), kept(), disk.clone());
+    rig.gate.open();
+    let health = || get(&rig, "/health", "").json()["journal"].clone();
+    let is_durable = || metric(&rig, "millrace_journal_durable");
+    wait_until("the journal works", || is_durable() == 1.0);
+    assert_eq!(health(), json!({"durable": true}));
+    disk.set_writes(Writes::Full);
+    call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    wait_until("the disk is noticed", || is_durable() == 0.0);
+    let full = json!({"durable": false, "reason": "the disk is full"});
+    assert_eq!(health(), full);
+    disk.set_writes(Writes::Done);
+    wait_until("the journal works again", || is_durable() == 1.0);
+    wait_until("health agrees", || health() == json!({"durable": true}));
+}
+
 #[test]
 fn control_update_and_pause_are_on_disk_before_the_response() {
     let disk = Disk::new("control");

@@ -111,9 +111,11 @@ pub(crate) async fn acknowledge_events(
 ) -> Result<Json<AcknowledgedEvents>, Rejected> {
     let acknowledged = MailboxAcknowledgement::parse(Fields::parse(&body)?)?;
     let cursor = MailboxCursor::parse(&acknowledged.cursor, "cursor")?;
+    let (removed, forgotten) = app.gateway.mailboxes.acknowledge(caller.owner, &cursor);
+    forgotten.written().await;
     let mut all = AcknowledgedEvents {
         object: "mailbox.acknowledgement",
-        removed: app.gateway.mailboxes.acknowledge(caller.owner, &cursor),
+        removed,
         unanswered: Vec::new(),
     };
     if !head.headers.contains_key(FORWARDED) {
