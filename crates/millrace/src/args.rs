@@ -242,9 +242,9 @@ pub(crate) struct InspectArgs {
 pub(crate) struct SynthArgs {
     /// Output file; default: show the presets and quantizations.
     pub(crate) out: Option<PathBuf>,
-    /// Preset of the model's shape.
-    #[arg(long, default_value = "tiny-llama")]
-    pub(crate) preset: String,
+    /// Preset of the model's shape; default: `tiny-llama`, or with `--arch` the tiny model of that architecture.
+    #[arg(long)]
+    pub(crate) preset: Option<String>,
     /// Tensor format: F32, F16, BF16, Q4_0 ... Q6_K, or a mix such as `Q4_K_M`.
     #[arg(long, default_value = "Q8_0")]
     pub(crate) quant: String,
@@ -267,6 +267,7 @@ pub(crate) struct SynthArgs {
 pub(crate) struct ShapeArgs {
     #[arg(long)]
     pub(crate) arch: Option<String>,
+    /// Architecture, as in GGUF.
     #[arg(long)]
     pub(crate) dim: Option<u32>,
     #[arg(long)]

@@ -17,12 +17,13 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
         writeln!(out, "quantizations: {}", mix_names())?;
         return Ok(());
     };
-    if let Some(spec) = EncoderSpec::preset(&args.preset) {
-        return write_encoder(spec, args, path, &mut out);
+    let name = preset_name(args);
+    if let Some(spec) = EncoderSpec::preset(&name) {
+        return write_encoder((spec, &name), args, path, &mut out);
     }
-    let mut spec = preset(&args.preset, &args.quant)?;
+    let mut spec = decoder(&name, args)?;
     spec.seed = args.seed;
-    apply_shape(&mut spec, &args.shape)?;
+    apply_sizes(&mut spec, &args.shape);
     let vocabulary = args.vocab_from.as_ref().map(Gguf::open).transpose();
     let vocabulary = vocabulary.map_err(Failure::user)?;
     let bytes = spec
@@ -37,22 +38,48 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The preset: the one that is named, or else the tiny model of the architecture.
+fn preset_name(args: &SynthArgs) -> String {
+    match (&args.preset, &args.shape.arch) {
+        (Some(name), _) => name.clone(),
+        (None, Some(architecture)) => format!("tiny-{architecture}"),
+        (None, None) => "tiny-llama".to_owned(),
+    }
+}
+
+/// The decoder of a preset, in another architecture if one is given beside the preset.
+fn decoder(name: &str, args: &SynthArgs) -> Result<SynthSpec, Failure> {
+    let Some(architecture) = &args.shape.arch else {
+        return preset(name, &args.quant);
+    };
+    let architecture = Architecture::from_name(architecture).ok_or_else(|| {
+        let known = Architecture::ALL.map(Architecture::name).join(", ");
+        Failure::user(format!(
+            "no architecture {architecture:?}; known are {known}, and the encoders bert, nomic-bert and nomic-bert-moe"
+        ))
+    })?;
+    Ok(match args.preset {
+        None => preset(name, &args.quant)?,
+        Some(_) => preset(name, &args.quant)?.in_architecture(architecture),
+    })
+}
+
 fn write_encoder(
-    mut spec: EncoderSpec,
+    (mut spec, preset): (EncoderSpec, &str),
     args: &SynthArgs,
     path: &Path,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let shape = &args.shape;
     let without_effect = [
-        ("arch", shape.arch.is_some()),
+        ("arch", shape.arch.is_some() && args.preset.is_some()),
         ("kv-heads", shape.kv_heads.is_some()),
         ("head-dim", shape.head_dim.is_some()),
         ("vocab", shape.vocab.is_some()),
         ("vocab-from", args.vocab_from.is_some()),
     ];
     if let Some((flag, _)) = without_effect.iter().find(|(_, given)| *given) {
-        let why = format!("--{flag} has no effect on the preset {:?}", args.preset);
+        let why = format!("--{flag} has no effect on the preset {preset:?}");
         return Err(Failure::user(why));
     }
     spec.mix = mix(&args.quant)?;
@@ -103,20 +130,7 @@ fn mix_names() -> String {
     Mix::all().map(Mix::name).collect::<Vec<_>>().join(", ")
 }
 
-fn apply_shape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
-    if let Some(name) = &shape.arch {
-        spec.architecture = Architecture::from_name(name).ok_or_else(|| {
-            let names = Architecture::ALL.map(Architecture::name).join(", ");
-            Failure::user(format!("no architecture {name:?}; known are {names}"))
-        })?;
-        let tiny = SynthSpec::tiny(spec.architecture);
-        (spec.experts, spec.differing) = (tiny.experts, tiny.differing);
-        spec.recurrent = tiny.recurrent;
-        if tiny.latent.is_some() {
-            (spec.head_dim, spec.rope) = (tiny.head_dim, tiny.rope);
-        }
-        spec.latent = tiny.latent;
-    }
+fn apply_sizes(spec: &mut SynthSpec, shape: &ShapeArgs) {
     let sizes = [
         (&mut spec.dim, shape.dim),
         (&mut spec.layers, shape.layers),
@@ -130,5 +144,7 @@ fn apply_shape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
     for (size, given) in sizes {
         *size = given.unwrap_or(*size);
     }
-    Ok(())
+    if shape.head_dim.is_none() {
+        spec.fit_heads();
+    }
 }

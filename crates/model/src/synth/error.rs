@@ -28,7 +28,8 @@ impl std::fmt::Display for SynthError {
             Self::Shape(why) => f.write_str(why),
             Self::Blocks { cols, format } => write!(
                 f,
-                "rows of {cols} weights are no whole number of {format:?} blocks of {}",
+                "rows of {cols} weights are no whole number of {format:?} blocks of {}: choose other sizes, another \
+                 quantization, or a preset with longer rows (small-...)",
                 format.block_weights()
             ),
             Self::Vocabulary(source) => write!(f, "cannot take the vocabulary: {source}"),

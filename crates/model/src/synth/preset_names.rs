@@ -124,6 +124,7 @@ pub const PRESETS: &[&str] = &[
 mod tests {
     use super::super::SynthSpec;
     use super::PRESETS;
+    use crate::config::Architecture;
 
     #[test]
     fn presets_are_valid_shapes() {
@@ -132,5 +133,17 @@ mod tests {
             assert!(spec.check().is_ok(), "{name}");
         }
         assert_eq!(SynthSpec::preset("huge-llama"), None);
+    }
+
+    #[test]
+    fn every_architecture_has_a_valid_default_and_the_sizes_of_others() {
+        for architecture in Architecture::ALL {
+            let tiny = SynthSpec::preset(&format!("tiny-{}", architecture.name()));
+            assert!(tiny.is_some_and(|spec| spec.check().is_ok()), "{architecture}");
+            for other in ["tiny-llama", "llama-1b"] {
+                let spec = SynthSpec::preset(other).unwrap().in_architecture(architecture);
+                assert_eq!(spec.check().map_err(|why| why.to_string()), Ok(()), "{architecture}");
+            }
+        }
     }
 }

@@ -160,6 +160,46 @@ impl SynthSpec {
         }
     }
 
+    /// This shape in another architecture: the sizes are kept, as far as the architecture leaves them free.
+    #[must_use]
+    pub fn in_architecture(self, architecture: Architecture) -> Self {
+        let tiny = Self::tiny(architecture);
+        let has_kinds = tiny.differing.is_some() || tiny.recurrent.is_some();
+        let mut spec = Self {
+            dim: self.dim,
+            layers: match has_kinds {
+                true => tiny.layers,
+                false => self.layers.max(tiny.layers),
+            },
+            heads: self.heads,
+            kv_heads: match tiny.kv_heads == tiny.heads {
+                true => self.heads,
+                false => self.kv_heads,
+            },
+            ffn: self.ffn,
+            vocab: self.vocab,
+            context: self.context,
+            mix: self.mix,
+            seed: self.seed,
+            ..tiny
+        };
+        spec.fit_heads();
+        spec
+    }
+
+    /// Sets the size of a head where the architecture derives it from the width.
+    pub fn fit_heads(&mut self) {
+        let is_derived = self.architecture.joins_heads() && self.heads > 0;
+        if !is_derived || !self.dim.is_multiple_of(self.heads) {
+            return;
+        }
+        let head_dim = self.dim / self.heads;
+        let scaled = |dims: u32| dims * head_dim / self.head_dim.max(1);
+        self.rope.dims = self.rope.dims.map(scaled);
+        self.sections = self.sections.map(|parts| parts.map(scaled));
+        self.head_dim = head_dim;
+    }
+
     fn made_for(self, task: TaskSynth) -> Self {
         Self { task, ..self }
     }

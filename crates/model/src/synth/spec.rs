@@ -177,40 +177,40 @@ impl SynthSpec {
         [
             (
                 turns_parts(architecture) || self.rope_dims() == self.head_dim,
-                format!("{architecture} turns whole heads"),
+                format!(
+                    "the rope of {architecture} turns all {} elements of a head, not {}",
+                    self.head_dim,
+                    self.rope_dims()
+                ),
             ),
             (
-                !matches!(
-                    architecture,
-                    Qwen2
-                        | Phi3
-                        | Olmo2
-                        | CommandR
-                        | Cohere2
-                        | Exaone4
-                        | Phi2
-                        | StableLm
-                        | Qwen2Vl
-                        | Olmoe
-                        | Lfm2
-                ) || joined,
-                format!("{architecture} needs heads * head_dim = dim"),
+                !architecture.joins_heads() || joined,
+                format!(
+                    "the width of {architecture} is heads * head_dim: {} heads of {} make {}, not {}",
+                    self.heads,
+                    self.head_dim,
+                    u64::from(self.heads) * u64::from(self.head_dim),
+                    self.dim
+                ),
             ),
             (
                 !matches!(
                     architecture,
                     Gemma | Gemma2 | CommandR | Cohere2 | GemmaEmbedding
                 ) || self.tied,
-                format!("{architecture} has no output matrix of its own"),
+                format!("{architecture} has no output matrix of its own: its embedding must be tied"),
             ),
             (
                 !matches!(architecture, Olmo2 | Phi2 | StableLm | Olmoe) || !self.tied,
-                format!("{architecture} has an output matrix of its own"),
+                format!("{architecture} has an output matrix of its own: its embedding must not be tied"),
             ),
             (
                 self.experts.is_none() == (self.architecture.traits().experts == ExpertRule::Never)
                     || matches!(architecture, Llama | Gemma4 | GraniteHybrid),
-                format!("{architecture} has experts, or has none"),
+                match self.experts {
+                    Some(_) => format!("{architecture} has no experts"),
+                    None => format!("{architecture} needs experts"),
+                },
             ),
             (
                 self.experts
@@ -220,17 +220,37 @@ impl SynthSpec {
             (
                 self.differing.is_some() == architecture.traits().layers_differ
                     && self.has_sources(),
-                format!("layers of {architecture} differ or not, and share those of both kinds"),
+                match architecture.traits().layers_differ {
+                    true => format!(
+                        "the layers of {architecture} differ, and those that read keys and values of earlier ones need layers \
+                         with and without a window before them: {} layers do not have them",
+                        self.layers
+                    ),
+                    false => format!("the layers of {architecture} do not differ"),
+                },
             ),
             (
                 self.recurrent.is_some() == architecture.traits().recurrent.is_some()
                     && self.has_recurrent_and_others(),
-                format!("{architecture} has recurrent layers and others, or none of them"),
+                match architecture.traits().recurrent {
+                    Some(_) => format!(
+                        "{architecture} needs recurrent layers and others: {} layers do not have both",
+                        self.layers
+                    ),
+                    None => format!("{architecture} has no recurrent layers"),
+                },
             ),
             (
                 self.latent.is_some() == architecture.traits().latent
                     && self.latent.is_none_or(|_| self.rope_dims() < self.head_dim),
-                format!("{architecture} has latents, and turns a part of each head, or has none"),
+                match architecture.traits().latent {
+                    true => format!(
+                        "{architecture} needs latents, and its rope turns a part of each head: {} of {} elements are not",
+                        self.rope_dims(),
+                        self.head_dim
+                    ),
+                    false => format!("{architecture} has no latents"),
+                },
             ),
             (
                 match architecture {
@@ -238,7 +258,11 @@ impl SynthSpec {
                     Qwen3 | Qwen3Vl => true,
                     _ => self.task != TaskSynth::Ranking,
                 },
-                format!("{architecture} is not for {:?}", self.task),
+                match self.task {
+                    TaskSynth::Text => format!("{architecture} does not generate text"),
+                    TaskSynth::Embedding => format!("{architecture} is not made for embeddings"),
+                    TaskSynth::Ranking => format!("{architecture} is not made for ranking"),
+                },
             ),
             (
                 !self.mtp || matches!(architecture, Qwen35 | Qwen35Moe),
@@ -249,6 +273,27 @@ impl SynthSpec {
 
     fn rope_dims(&self) -> u32 {
         self.rope.dims.unwrap_or(self.head_dim)
+    }
+}
+
+impl Architecture {
+    /// Whether the heads make up the width: `heads * head_dim = dim`.
+    pub(super) fn joins_heads(self) -> bool {
+        use Architecture::*;
+        matches!(
+            self,
+            Qwen2
+                | Phi3
+                | Olmo2
+                | CommandR
+                | Cohere2
+                | Exaone4
+                | Phi2
+                | StableLm
+                | Qwen2Vl
+                | Olmoe
+                | Lfm2
+        )
     }
 }
 
