@@ -33,6 +33,8 @@ pub struct ParserConfig {
     calls: bool,
     /// Tool calls are required, and all other text is dropped.
     calls_only: bool,
+    /// The answer has a response format.
+    structured_output: bool,
 }
 
 /// Options of a request that change the syntax of answers.
@@ -87,6 +89,7 @@ impl ParserConfig {
             format,
             calls: tools.is_some() && !must,
             calls_only: must,
+            structured_output: wanted.structured_output,
             tools,
             in_reasoning: format.opens_reasoning(prompt),
             shown: format.visible_control_ids(tokenizer).into(),
@@ -99,9 +102,10 @@ impl ParserConfig {
     /// A parser at the beginning of an answer.
     pub fn parser(&self) -> AnswerParser {
         let parser = AnswerParser::new(self.format, self.tools.as_ref(), self.in_reasoning);
-        match self.calls_only {
-            true => parser.calls_only(),
-            false => parser,
+        match (self.calls_only, self.structured_output) {
+            (true, _) => parser.calls_only(),
+            (false, true) => parser.without_bare_calls(),
+            (false, false) => parser,
         }
     }
 

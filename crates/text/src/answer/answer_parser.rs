@@ -55,6 +55,15 @@ impl AnswerParser {
         self
     }
 
+    /// This parser for an answer in a response format: JSON that such an answer begins with is no call.
+    #[must_use]
+    pub fn without_bare_calls(mut self) -> Self {
+        if let AnswerMachine::DelimitedParser(machine) = &mut self.machine {
+            machine.reject_bare_calls();
+        }
+        self
+    }
+
     /// Consumes a piece of text and appends the parts that became final.
     pub fn push(&mut self, text: &str, parts: &mut AnswerParts) {
         let mut out = PartWriter::new(parts, &mut self.state);

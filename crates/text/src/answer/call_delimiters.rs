@@ -1,7 +1,7 @@
 //! Delimiters that open calls in a family's answers.
 
 use super::call_syntax::{CallSyntax, CallSyntaxKind, HeaderPart};
-use super::family_syntax::{DelimiterEffect, DelimiterPlace};
+use super::family_syntax::{self, DelimiterEffect, DelimiterPlace};
 use super::model_family::{AnswerFormat, ToolFamily};
 use super::watched_delimiter::{WatchPlace, WatchedDelimiter};
 
@@ -19,15 +19,17 @@ pub(super) fn of(format: AnswerFormat) -> Option<Vec<WatchedDelimiter>> {
         return Some(parts.map(mark).collect());
     }
     let syntax = format.tools.syntax()?;
-    let calls = syntax.markers.iter().map(|marker| {
+    let markers = family_syntax::all_markers(syntax, format.reasoning.thoughts());
+    let calls = markers.map(|marker| {
         let first = marker.text.chars().next();
         let form = match marker.then {
-            DelimiterEffect::Call(body) => Some(CallSyntax(CallSyntaxKind::CallBody(body, None))),
+            DelimiterEffect::Call(body) => Some(CallSyntaxKind::CallBody(body, None, marker.close)),
             DelimiterEffect::CallHere(body) => {
-                Some(CallSyntax(CallSyntaxKind::CallBody(body, first)))
+                Some(CallSyntaxKind::CallBody(body, first, marker.close))
             }
             _ => None,
         };
+        let form = form.map(CallSyntax);
         let counts = match (marker.place, form) {
             (DelimiterPlace::Start, _) => WatchPlace::Start,
             (DelimiterPlace::Between, None) => WatchPlace::Between,

@@ -58,7 +58,7 @@ pub(crate) fn grammar(
     writer.define("WS", "/[ \\t\\n\\r]{1,8}/");
     let start = match form.0 {
         CallSyntaxKind::Header(part) => writer.header(part),
-        CallSyntaxKind::CallBody(body, first) => writer.body(body, first)?,
+        CallSyntaxKind::CallBody(body, first, close) => writer.body(body, first, close)?,
     };
     Ok(format!("start: {start}\n{}", writer.rules))
 }
@@ -73,11 +73,20 @@ struct GrammarWriter<'a> {
 }
 
 impl GrammarWriter<'_> {
-    fn body(&mut self, body: CallBody, first: Option<char>) -> Result<String, UnsupportedTool> {
+    fn body(
+        &mut self,
+        body: CallBody,
+        first: Option<char>,
+        close: &str,
+    ) -> Result<String, UnsupportedTool> {
+        let close = match close {
+            "" => String::new(),
+            close => format!(" WS? {}", text(close)),
+        };
         match body {
             CallBody::Json | CallBody::JsonOrPython => Ok(self.json_calls()),
-            CallBody::BareJson => Ok(self.bare_json(first)),
-            CallBody::BarePython => self.bare_python(first),
+            CallBody::BareJson => Ok(self.bare_json(first, &close)),
+            CallBody::BarePython => self.bare_python(first, &close),
             CallBody::JsonOrNamed(naming) => {
                 let (json, named) = (self.json_calls(), self.named(naming));
                 Ok(format!("{json} | {named}"))

@@ -10,8 +10,8 @@ pub struct CallSyntax(pub(super) CallSyntaxKind);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallSyntaxKind {
     /// A call body. The character is the delimiter's own, where the delimiter is the first character of the
-    /// call.
-    CallBody(CallBody, Option<char>),
+    /// call; the text closes the call, if not empty.
+    CallBody(CallBody, Option<char>, &'static str),
     /// A part of a Harmony header (gpt-oss), and the messages after the header.
     Header(HeaderPart),
 }

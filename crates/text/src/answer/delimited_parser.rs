@@ -15,7 +15,8 @@
 
 use super::call_parser::CallParser;
 use super::family_syntax::{
-    CallBody, DelimiterEffect, DelimiterPlace, FamilySyntax, ReasoningDelimiters,
+    CallBody, DelimiterEffect, DelimiterPlace, FamilyDelimiter, FamilySyntax, ReasoningDelimiters,
+    all_markers,
 };
 use super::json_escape::is_blank;
 use super::part_writer::PartWriter;
@@ -36,6 +37,8 @@ pub(super) struct DelimitedParser {
     /// `None`: calls are not parsed.
     tools: Option<(&'static FamilySyntax, Arc<ToolSchemas>)>,
     thoughts: Option<&'static ReasoningDelimiters>,
+    /// Delimiters of calls: the family's own, then those of bare calls.
+    markers: Vec<FamilyDelimiter>,
     state: TextState,
     /// State to return to when a call is rejected.
     back: TextState,
@@ -50,6 +53,10 @@ pub(super) struct DelimitedParser {
     raw: String,
     /// Whether the current call is undelimited and recognized only by content.
     bare: bool,
+    /// Whether calls without the family's delimiters are recognized.
+    takes_bare: bool,
+    /// Delimiter that may follow the last call.
+    close: &'static str,
     /// Whether only white space and delimiters followed the last call; then held text belongs to calls.
     after_call: bool,
     body: CallParser,
@@ -65,7 +72,8 @@ enum TextState {
 
 /// Match of a text against the delimiters that are valid in the current state.
 enum DelimiterMatch {
-    FamilyDelimiter(DelimiterEffect),
+    /// The effect, and the delimiter that may follow the call.
+    FamilyDelimiter(DelimiterEffect, &'static str),
     Beginning,
     Nothing,
 }
@@ -82,7 +90,10 @@ impl DelimitedParser {
         } else {
             TextState::Text
         };
+        let syntax = tools.as_ref().map(|(syntax, _)| *syntax);
+        let markers = syntax.map(|syntax| all_markers(syntax, thoughts).copied());
         Self {
+            markers: markers.into_iter().flatten().collect(),
             tools,
             thoughts,
             state: at,
@@ -93,9 +104,16 @@ impl DelimitedParser {
             blanks: 0,
             raw: String::new(),
             bare: false,
+            takes_bare: true,
+            close: "",
             after_call: false,
             body: CallParser::None,
         }
+    }
+
+    /// From now on only the family's delimiters begin a call.
+    pub(super) fn reject_bare_calls(&mut self) {
+        self.takes_bare = false;
     }
 
     /// Consumes text.
@@ -162,7 +180,7 @@ impl DelimitedParser {
         self.held.push(c);
         out.count_examined(self.held.len() - self.blanks);
         match self.find(&self.held[self.blanks..]) {
-            DelimiterMatch::FamilyDelimiter(then) => self.hit(then, c, out),
+            DelimiterMatch::FamilyDelimiter(then, close) => self.hit((then, close), c, out),
             DelimiterMatch::Beginning => {}
             DelimiterMatch::Nothing if self.state == TextState::Between => {
                 self.leave(out);
@@ -202,14 +220,18 @@ impl DelimitedParser {
         let thinking = self.state == TextState::Reasoning;
         if let Some(thoughts) = self.thoughts.filter(|_| self.state != TextState::Between) {
             if thinking && thoughts.closes.iter().any(|text| look(text)) {
-                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Answer);
+                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Answer, "");
             }
             if self.fresh && thoughts.opens.iter().any(|text| look(text)) {
-                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Think);
+                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Think, "");
             }
             if !thinking && thoughts.drops.iter().any(|text| look(text)) {
-                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Drop);
+                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Drop, "");
             }
+        }
+        let is_closing = self.state == TextState::Between && !self.close.is_empty();
+        if is_closing && look(self.close) {
+            return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Close, "");
         }
         let tools = self.tools.as_ref();
         if let Some((syntax, _)) = tools.filter(|(syntax, _)| !thinking || syntax.ends_reasoning) {
@@ -221,9 +243,13 @@ impl DelimitedParser {
                 }
                 DelimiterPlace::Between => self.state == TextState::Between,
             };
-            for marker in syntax.markers.iter().filter(|marker| counts(marker.place)) {
+            let markers = match self.takes_bare {
+                true => &self.markers[..],
+                false => &self.markers[..syntax.markers.len()],
+            };
+            for marker in markers.iter().filter(|marker| counts(marker.place)) {
                 if look(marker.text) {
-                    return DelimiterMatch::FamilyDelimiter(marker.then);
+                    return DelimiterMatch::FamilyDelimiter(marker.then, marker.close);
                 }
             }
         }
@@ -235,7 +261,12 @@ impl DelimitedParser {
     }
 
     /// Handles a complete delimiter, whose last character is `c`.
-    fn hit(&mut self, then: DelimiterEffect, c: char, out: &mut PartWriter<'_>) {
+    fn hit(
+        &mut self,
+        (then, close): (DelimiterEffect, &'static str),
+        c: char,
+        out: &mut PartWriter<'_>,
+    ) {
         if matches!(self.state, TextState::Text | TextState::Reasoning) {
             self.back = self.state;
             self.raw.clear();
@@ -248,6 +279,7 @@ impl DelimitedParser {
                 self.raw.push_str(&self.held);
                 let schemas = self.tools.as_ref().map(|(_, schemas)| schemas);
                 self.body = CallParser::new(body, schemas);
+                self.close = close;
                 self.state = TextState::CallBody;
             }
             DelimiterEffect::Section if self.state == TextState::Between && self.raw.is_empty() => {

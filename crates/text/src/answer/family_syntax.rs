@@ -22,6 +22,8 @@ pub(super) struct FamilyDelimiter {
     pub(super) text: &'static str,
     pub(super) place: DelimiterPlace,
     pub(super) then: DelimiterEffect,
+    /// Delimiter that may follow the call; empty: none of its own.
+    pub(super) close: &'static str,
 }
 
 /// Where a delimiter is recognized.
@@ -67,19 +69,73 @@ pub(super) enum CallBody {
     BracedCall(&'static str),
 }
 
+const fn delimiter(
+    text: &'static str,
+    place: DelimiterPlace,
+    then: DelimiterEffect,
+) -> FamilyDelimiter {
+    let close = "";
+    FamilyDelimiter {
+        text,
+        place,
+        then,
+        close,
+    }
+}
+
 const fn anywhere(text: &'static str, then: DelimiterEffect) -> FamilyDelimiter {
-    let place = DelimiterPlace::Anywhere;
-    FamilyDelimiter { text, place, then }
+    delimiter(text, DelimiterPlace::Anywhere, then)
 }
 
 const fn start(text: &'static str, then: DelimiterEffect) -> FamilyDelimiter {
-    let place = DelimiterPlace::Start;
-    FamilyDelimiter { text, place, then }
+    delimiter(text, DelimiterPlace::Start, then)
+}
+
+impl FamilyDelimiter {
+    /// This delimiter of a call that another one closes.
+    const fn until(self, close: &'static str) -> Self {
+        Self { close, ..self }
+    }
 }
 
 const fn between(text: &'static str, then: DelimiterEffect) -> FamilyDelimiter {
-    let place = DelimiterPlace::Between;
-    FamilyDelimiter { text, place, then }
+    delimiter(text, DelimiterPlace::Between, then)
+}
+
+/// Calls without a family's delimiters, of models of all families: small models often leave the delimiters out, or write
+/// others. Such a text is a call where an answer begins with it and all names in it are known; else it is content.
+static BARE: [FamilyDelimiter; 9] = [
+    start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
+    start("[", DelimiterEffect::CallHere(CallBody::BareJson)),
+    start("```json", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
+    start("```\n", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
+    start("<tools>", DelimiterEffect::Call(CallBody::BareJson)).until("</tools>"),
+    start("<tool>", DelimiterEffect::Call(CallBody::BareJson)).until("</tool>"),
+    start("<json>", DelimiterEffect::Call(CallBody::BareJson)).until("</json>"),
+    start("<response>", DelimiterEffect::Call(CallBody::BareJson)).until("</response>"),
+    start("<function_call>", DelimiterEffect::Call(CallBody::BareJson)).until("</function_call>"),
+];
+
+/// Delimiters of a family's answers: its own, then those of bare calls that cannot be taken for the beginning of its own, nor
+/// for a separator and more.
+pub(super) fn all_markers(
+    syntax: &'static FamilySyntax,
+    thoughts: Option<&'static ReasoningDelimiters>,
+) -> impl Iterator<Item = &'static FamilyDelimiter> {
+    let is_distinct = move |bare: &&FamilyDelimiter| {
+        let of_thoughts = thoughts
+            .into_iter()
+            .flat_map(|thoughts| thoughts.opens.iter().chain(thoughts.drops).copied());
+        let own = syntax.markers.iter().map(|marker| marker.text);
+        let mut own = own.chain(of_thoughts);
+        let mut separators = syntax
+            .markers
+            .iter()
+            .filter(|marker| marker.place == DelimiterPlace::Between);
+        !own.any(|text| text.starts_with(bare.text))
+            && !separators.any(|marker| bare.text.starts_with(marker.text))
+    };
+    syntax.markers.iter().chain(BARE.iter().filter(is_distinct))
 }
 
 /// `<tool_call>` and an object.
@@ -291,14 +347,13 @@ pub(super) static GEMMA: FamilySyntax = FamilySyntax {
             "<start_function_call>",
             DelimiterEffect::Call(CallBody::BracedCall("<escape>")),
         ),
-        anywhere("```tool_code", DelimiterEffect::Call(CallBody::BarePython)),
-        anywhere("```tool_call", DelimiterEffect::Call(CallBody::BareJson)),
-        anywhere("```json", DelimiterEffect::Call(CallBody::BareJson)),
+        anywhere("```tool_code", DelimiterEffect::Call(CallBody::BarePython)).until("```"),
+        anywhere("```tool_call", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
+        anywhere("```json", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
         start("[", DelimiterEffect::CallHere(CallBody::BarePython)),
         start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
         between("<tool_call|>", DelimiterEffect::Close),
         between("<end_function_call>", DelimiterEffect::Close),
-        between("```", DelimiterEffect::Close),
     ],
     inside: &["<|\"|>", "<escape>"],
     ends_reasoning: false,
@@ -309,10 +364,9 @@ pub(super) static JSON: FamilySyntax = FamilySyntax {
     markers: &[
         start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
         start("[", DelimiterEffect::CallHere(CallBody::BareJson)),
-        anywhere("```json", DelimiterEffect::Call(CallBody::BareJson)),
+        anywhere("```json", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
         anywhere("<tool_call>", DelimiterEffect::Call(CallBody::Json)),
         between("</tool_call>", DelimiterEffect::Close),
-        between("```", DelimiterEffect::Close),
         between(",", DelimiterEffect::Section),
         between(";", DelimiterEffect::Section),
     ],

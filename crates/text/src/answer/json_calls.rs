@@ -2,7 +2,8 @@
 //!
 //! A call starts when both the name and the beginning of the arguments are known; arguments that precede the
 //! name are buffered. Also accepted: `parameters` for `arguments`, arguments as a string that contains JSON,
-//! the shape `{"type": "function", "function": {..}}`, and unknown fields, which are skipped.
+//! the shape `{"type": "function", "function": {..}}`, and unknown fields, which are skipped; in undelimited text only after
+//! the arguments.
 
 use super::json_escape::is_blank;
 use super::part_writer::PartWriter;
@@ -118,7 +119,8 @@ impl JsonCalls {
             "\"id\"" => CallField::Id,
             "\"function\"" => CallField::Function,
             "\"type\"" => CallField::Other,
-            _ if self.strict.is_some() => return StepResult::Fail,
+            // After the arguments of a known tool, other fields do not matter.
+            _ if self.strict.is_some() && !self.began => return StepResult::Fail,
             _ => CallField::Other,
         };
         self.state = JsonCallState::Colon(field);
@@ -186,7 +188,10 @@ impl JsonCalls {
     fn whole_value(&mut self, field: CallField) -> bool {
         match field {
             CallField::Name => match serde_json::from_str::<String>(&self.read) {
-                Ok(name) if !name.trim().is_empty() => name.trim().clone_into(&mut self.name),
+                Ok(name) if !name.trim().is_empty() => {
+                    name.trim().clone_into(&mut self.name);
+                    return self.may_begin();
+                }
                 _ => return false,
             },
             CallField::Id => {

@@ -203,7 +203,8 @@ impl AnswerFormat {
     pub(super) fn texts(self) -> Vec<&'static str> {
         let mut texts = Vec::new();
         if let Some(syntax) = self.tools.syntax() {
-            texts.extend(syntax.markers.iter().map(|marker| marker.text));
+            let markers = family_syntax::all_markers(syntax, self.reasoning.thoughts());
+            texts.extend(markers.map(|marker| marker.text));
             texts.extend(syntax.inside);
         }
         if let Some(thoughts) = self.reasoning.thoughts() {

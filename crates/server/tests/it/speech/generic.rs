@@ -40,6 +40,19 @@ fn generic_tool_calls_are_parsed() {
             ToolFamily::Hermes,
             "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}\n</tool_call>",
         ),
+        // Without the delimiters of the family.
+        (
+            ToolFamily::Hermes,
+            r#"{"name": "weather", "arguments": {"city": "Rome", "days": 3}}"#,
+        ),
+        (
+            ToolFamily::Hermes,
+            "```json\n{\n  \"name\": \"weather\",\n  \"arguments\": {\"city\": \"Rome\", \"days\": 3}\n}\n```",
+        ),
+        (
+            ToolFamily::Mistral,
+            r#"{"name": "weather", "parameters": {"city": "Rome", "days": 3}}"#,
+        ),
     ];
     for (family, script) in scripts {
         let rig = rig(family);
@@ -61,12 +74,15 @@ fn generic_tool_calls_are_parsed() {
                 ("", dialect.calls),
                 "{label}"
             );
-            let plain = streamed(&rig, dialect, "It is warm.", &json!({}));
-            assert_eq!(
-                (plain.text.as_str(), plain.calls.len()),
-                ("It is warm.", 0),
-                "{label}"
-            );
+            for text in [
+                "It is warm.",
+                r#"{"name": "fly", "arguments": {"to": "Rome"}}"#,
+                "```json\n{\"city\": \"Rome\"}\n```",
+            ] {
+                let plain = streamed(&rig, dialect, text, &json!({}));
+                let said = (plain.text.as_str(), plain.calls.len());
+                assert_eq!(said, (text, 0), "{label}");
+            }
         }
     }
 }

@@ -13,29 +13,30 @@ impl GrammarWriter<'_> {
     }
 
     /// Calls in undelimited text, which follow `first` where the delimiter is the call's first character.
-    pub(super) fn bare_json(&mut self, first: Option<char>) -> String {
+    /// `close` is the rest of the rule after a call.
+    pub(super) fn bare_json(&mut self, first: Option<char>, close: &str) -> String {
         match first {
-            Some('{') => self.bare_object(),
-            Some(_) => self.bare_list(),
+            Some('{') => self.bare_object(close),
+            Some(_) => self.bare_list(close),
             None => {
                 let none = self.lexeme(&format!("/{BLANKS}[^{{\\[ \\t\\n\\r]/"));
                 let [object, list] = ["\\{", "\\["].map(|c| self.lexeme(&format!("/{BLANKS}{c}/")));
-                let (of_object, of_list) = (self.bare_object(), self.bare_list());
+                let (of_object, of_list) = (self.bare_object(close), self.bare_list(close));
                 format!("{none} | {object} {of_object} | {list} {of_list}")
             }
         }
     }
 
-    fn bare_list(&mut self) -> String {
+    fn bare_list(&mut self, close: &str) -> String {
         let none = self.lexeme(&format!("/{BLANKS}[^{{ \\t\\n\\r]/"));
         let open = self.lexeme(&format!("/{BLANKS}\\{{/"));
         let (first, call, other) = (self.call(false), self.call(true), self.no_call());
-        format!("({none} | {open} ({other} | {first} (WS? \",\" WS? {call})* WS? \"]\"))")
+        format!("({none} | {open} ({other} | {first} (WS? \",\" WS? {call})* WS? \"]\"{close}))")
     }
 
-    fn bare_object(&mut self) -> String {
+    fn bare_object(&mut self, close: &str) -> String {
         let (call, other) = (self.call(false), self.no_call());
-        format!("({other} | {call})")
+        format!("({other} | {call}{close})")
     }
 
     /// The shortest text that proves that an object is no call.

@@ -7,9 +7,14 @@ const WORD: &str = r"[A-Za-z0-9_.\-]";
 
 impl GrammarWriter<'_> {
     /// Calls in undelimited text, which follow `first` where the delimiter is the list's first character.
-    pub(super) fn bare_python(&mut self, first: Option<char>) -> Result<String, UnsupportedTool> {
+    /// `close` is the rest of the rule after a call.
+    pub(super) fn bare_python(
+        &mut self,
+        first: Option<char>,
+        close: &str,
+    ) -> Result<String, UnsupportedTool> {
         let call = self.python_call()?;
-        let list = format!("{call} (WS? \",\" WS? {call})* WS? \"]\"");
+        let list = format!("{call} (WS? \",\" WS? {call})* WS? \"]\"{close}");
         let other = self.no_python();
         if first.is_some() {
             return Ok(format!("{other} | WS? {list}"));
@@ -18,7 +23,7 @@ impl GrammarWriter<'_> {
         let none = self.lexeme(&format!("/{BLANKS}[^A-Za-z0-9_.\\-\\[ \\t\\n\\r]/"));
         let word = self.no_python_word();
         Ok(format!(
-            "{none} | {word} | WS? {call} | {open} ({other} | WS? {list})"
+            "{none} | {word} | WS? {call}{close} | {open} ({other} | WS? {list})"
         ))
     }
 
