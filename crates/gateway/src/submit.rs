@@ -149,6 +149,12 @@ fn parse_body(
     let model = RequestedModel {
         id: &served.id,
         derived: lease.made.as_deref(),
+        sampling: gateway
+            .generations
+            .limits
+            .now()
+            .sampling_defaults(lease.recommended_sampling()),
+        stops: served.handle.template.stops(),
         capabilities: served.handle.capabilities,
         adapters: &served.handle.adapters,
         vocab_size: served.handle.tokenizer.vocab_size(),

@@ -112,6 +112,16 @@ pub struct ContinuedAnswer {
 }
 
 impl GenerationParams {
+    /// Adds stop strings that the request does not have, as far as a request may have so many.
+    pub fn add_stops(&mut self, stops: &[&str]) {
+        for &stop in stops {
+            let is_new = self.stops.iter().all(|known| known != stop);
+            if is_new && self.stops.len() < STOPS_MAX {
+                self.stops.push(stop.to_owned());
+            }
+        }
+    }
+
     /// Moves the tools of a request into the parameters and returns their definitions. Required tool calls replace the response format.
     pub fn take_tools(&mut self, tools: Tools) -> Vec<serde_json::Value> {
         self.tool_calling = tools.calling;
@@ -252,6 +262,17 @@ pub enum Prompt {
 }
 
 impl Prompt {
+    /// Whether the model's chat template writes the prompt.
+    pub fn is_conversation(&self) -> bool {
+        match self {
+            Self::Conversation { .. } => true,
+            Self::Continued { then, .. } => then.is_conversation(),
+            Self::Pieces(_) | Self::Infill(_) | Self::Text(_) | Self::Ids(_) | Self::Mixed(_) => {
+                false
+            }
+        }
+    }
+
     /// The request's field of the prompt, for error messages.
     pub(crate) fn field(&self) -> &'static str {
         match self {

@@ -167,6 +167,10 @@ fn describe_model(
     Ok(DescribedModel {
         facts: ModelFacts {
             template: text.template.clone(),
+            prompt_format: match generates {
+                true => template.format_name(),
+                false => "",
+            },
             ..facts_of(files, source)?
         },
         adapters: OpenedAdapters::open(files, settings)?,

@@ -31,6 +31,7 @@ mod message;
 mod python_json;
 mod python_methods;
 mod template_syntax;
+mod turn_format;
 
 pub use bounded_filters::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX};
 pub use capabilities::{Capabilities, GenericPlace, ToolSupport};
@@ -40,3 +41,4 @@ pub use chat_template::{
 };
 pub use generic_tools::GenericTools;
 pub use message::Message;
+pub use turn_format::{BASE_MODEL, OWN_TEMPLATE, turn_format_name};

@@ -12,6 +12,7 @@ use crate::request_parser::{HistoryLookup, ParseContext, ParsedBody};
 use crate::requested_model::RequestedModel;
 use crate::schema::ResponseSchemas;
 use bytes::Bytes;
+use generate::request::Prompt;
 use generate::error::ApiError;
 use generate::stream_source::StreamSource;
 use http::Response;
@@ -157,6 +158,9 @@ impl Protocol {
             context.defaults.apply(&mut parsed.request);
         }
         parsed.request.stream_options.ignored_fields.add(&ignored);
+        if parsed.request.prompts.iter().any(Prompt::is_conversation) {
+            parsed.request.params.add_stops(model.stops);
+        }
         Ok(parsed)
     }
 

@@ -12,6 +12,10 @@ pub struct RequestedModel<'a> {
     /// Defaults, if the request names a derived model.
     pub derived: Option<&'a DerivedModel>,
     /// Capabilities of the model.
+    /// Sampling parameters of requests that set none.
+    pub sampling: SamplingDefaults,
+    /// Stop strings of answers in a conversation.
+    pub stops: &'static [&'static str],
     pub capabilities: Capabilities,
     /// Adapters that a request may use.
     pub adapters: &'a ModelAdapters,

@@ -34,6 +34,8 @@ pub struct ModelFacts {
     /// Chat template, if there is one.
     pub template: Option<String>,
     /// The prompt for a query and a document, of a reranker that is a decoder.
+    /// Turns of conversations: "template", a family's, or "base model"; empty for a model that generates no text.
+    pub prompt_format: &'static str,
     pub rerank_template: Option<RerankTemplate>,
     /// How hidden states become an embedding; `None`: in a way that this server does not support.
     pub pooling: Option<Pooling>,
@@ -56,6 +58,7 @@ impl Default for ModelFacts {
             rerank_template: None,
             pooling: Some(Pooling::Last),
             task: ModelTask::Generation,
+            prompt_format: "",
             info: Map::new(),
         }
     }

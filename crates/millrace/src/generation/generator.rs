@@ -146,6 +146,10 @@ impl Generator {
             model: &self.model,
             params,
             constraints: &self.constraints.compile(&constraints)?,
+        if prompt.is_conversation() {
+            params.add_stops(self.model.template.stops());
+        }
+        let params = &params;
             n: 1,
             context_max: self.model.context_max,
             seed: params.seed.unwrap_or_else(fresh_seed),

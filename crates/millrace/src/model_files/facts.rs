@@ -58,6 +58,7 @@ pub(crate) fn read_facts(
 /// The facts of an open model; a fact that is missing from the files is left empty.
 pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<ModelFacts, Failure> {
     let (gguf, purpose) = (files.metadata(), ModelPurpose::of(files));
+    let template = model_text::template_source(source, files)?;
     Ok(ModelFacts {
         file_bytes: files.file_bytes(),
         sha256: None,
@@ -72,7 +73,11 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
             .map(model::TensorEntry::elements)
             .sum(),
         quantization: quantization_name(files),
-        template: model_text::template_source(source, files)?,
+        prompt_format: match purpose.is_causal {
+            true => model_text::prompt_format(source, files, template.as_deref())?,
+            false => "",
+        },
+        template,
         rerank_template: purpose.rerank_template(gguf)?,
         pooling: purpose.pooling(),
         task: purpose.task(),

@@ -12,9 +12,13 @@ use crate::vocabulary::vocabulary;
 use model::ModelFiles;
 use serde::Deserialize;
 use serde_json::Value;
+use server::SamplingDefaults;
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use text::{ChatTemplate, TemplateError, Tokenizer};
+use text::{
+    BASE_MODEL, ChatTemplate, OWN_TEMPLATE, TemplateError, TokenKind, Tokenizer, turn_format_name,
+};
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -110,20 +114,82 @@ impl ModelText {
                 .map_err(|why| file_failure(path, &format!("no valid chat template: {why:?}")));
         }
         let Some(source) = &self.template else {
-            tracing::warn!("the model has no chat template: a plain one is used");
-            return Ok(ChatTemplate::fallback(bos, eos));
+            let template = self.template_of_vocabulary()?;
+            log_missing_template(template.format_name());
+            return Ok(template);
         };
         match ChatTemplate::new(source, bos, eos) {
             Ok(template) => Ok(template),
             Err(why @ TemplateError::NoThread(_)) => Err(Failure::user(why)),
             Err(why) => {
+                let template = self.template_of_vocabulary()?;
+                let format = template.format_name();
                 tracing::warn!(
-                    "the model's chat template is invalid ({why:?}): a plain one is used"
+                    "the model's chat template is invalid ({why}): conversations are written as for a model without one ({format})"
                 );
                 Ok(ChatTemplate::fallback(bos, eos))
             }
         }
     }
+
+    fn template_of_vocabulary(&self) -> Result<ChatTemplate, Failure> {
+        let (bos, eos) = self.ends();
+        let is_token = |text: &str| self.tokenizer.is_defined(text);
+        ChatTemplate::of_vocabulary(is_token, bos, eos).map_err(Failure::user)
+    }
+}
+
+/// Tells the operator how conversations are written with a model that has no chat template.
+fn log_missing_template(format: &str) {
+    match format {
+        BASE_MODEL => tracing::warn!(
+            "this is a base model: it has no chat template, and no tokens for turns. Conversations are written as ChatML in \
+             plain text, whose marks are stop strings; `millrace run --raw` and /v1/completions continue a text"
+        ),
+        format => tracing::warn!(
+            "the model has no chat template: conversations are written in the turns that its vocabulary is made for ({format})"
+        ),
+    }
+}
+
+/// How conversations with a model are written, by its files alone.
+pub(super) fn prompt_format(
+    source: &ModelSource,
+    files: &ModelFiles,
+    template: Option<&str>,
+) -> Result<&'static str, Failure> {
+    if template.is_some() {
+        return Ok(OWN_TEMPLATE);
+    }
+    let Some(folder) = model_folder(source, files) else {
+        let Ok(meta) = files.metadata().tokenizer() else {
+            return Ok("");
+        };
+        let vocabulary = vocabulary(&meta)?;
+        let defined: HashSet<&str> = vocabulary
+            .tokens
+            .iter()
+            .zip(&vocabulary.kinds)
+            .filter(|(_, kind)| matches!(kind, TokenKind::Control | TokenKind::UserDefined))
+            .map(|(token, _)| token.as_str())
+            .collect();
+        return Ok(turn_format_name(|text| defined.contains(text)));
+    };
+    #[derive(Default, Deserialize)]
+    struct Added {
+        #[serde(default)]
+        added_tokens: Vec<AddedToken>,
+    }
+    #[derive(Deserialize)]
+    struct AddedToken {
+        content: String,
+    }
+    let Some(json) = read_file(&folder.join(TOKENIZER), TOKENIZER_BYTES_MAX)? else {
+        return Ok("");
+    };
+    let added: Added = serde_json::from_slice(&json).unwrap_or_default();
+    let has = |text: &str| added.added_tokens.iter().any(|token| token.content == text);
+    Ok(turn_format_name(has))
 }
 
 /// The source of a model's chat template, if the model has one.

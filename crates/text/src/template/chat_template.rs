@@ -1,6 +1,7 @@
 //! A compiled chat template, and rendering of conversations.
 
 use super::builtin_functions::RaisedException;
+use super::turn_format::OWN_TEMPLATE;
 use super::{
     bounded_filters, builtin_functions, jinja_value, message::Message, python_methods,
     template_syntax,
@@ -78,6 +79,8 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     bos: String,
     eos: String,
+    format_name: &'static str,
+    stops: &'static [&'static str],
 }
 
 impl ChatTemplate {
@@ -97,6 +100,8 @@ impl ChatTemplate {
             environment,
             bos: bos.to_owned(),
             eos: eos.to_owned(),
+            format_name: OWN_TEMPLATE,
+            stops: &[],
         })
     }
 
@@ -109,7 +114,32 @@ impl ChatTemplate {
             environment,
             bos: bos.to_owned(),
             eos: eos.to_owned(),
+            format_name: OWN_TEMPLATE,
+            stops: &[],
         }
+    }
+
+    /// This template under the name of a format, whose marks among ordinary text are stop strings.
+    pub(super) fn in_format(
+        self,
+        format_name: &'static str,
+        stops: &'static [&'static str],
+    ) -> Self {
+        Self {
+            format_name,
+            stops,
+            ..self
+        }
+    }
+
+    /// Name of the format of turns: [`OWN_TEMPLATE`], that of a family, or [`BASE_MODEL`](super::BASE_MODEL).
+    pub fn format_name(&self) -> &'static str {
+        self.format_name
+    }
+
+    /// Stop strings of answers in a conversation.
+    pub fn stops(&self) -> &'static [&'static str] {
+        self.stops
     }
 
     /// Renders the prompt.

@@ -230,6 +230,12 @@ impl Tokenizer {
         )
     }
 
+    /// Whether a text is a token by itself: a control token, or one that the vocabulary's author defined apart from the words.
+    pub fn is_defined(&self, text: &str) -> bool {
+        let kind = self.id_of(text).and_then(|id| self.kinds.get(id as usize));
+        matches!(kind, Some(TokenKind::Control | TokenKind::UserDefined))
+    }
+
     /// Number of tokens in the vocabulary.
     pub fn vocab_size(&self) -> usize {
         self.pieces.len()

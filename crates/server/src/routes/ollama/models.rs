@@ -89,6 +89,8 @@ pub(crate) struct OllamaModelInfo<'a> {
     capabilities: Vec<&'static str>,
     tool_prompt: &'static str,
     modified_at: Nanos,
+    /// Turns of conversations: "template" (the model's own), those of a family by the vocabulary, or "base model".
+    prompt_format: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,6 +219,7 @@ fn model_description(
 }
 
 /// The capabilities of a model: those of a loaded model, or those found by trying the chat template.
+        prompt_format: facts.prompt_format,
 async fn find_capabilities(listed: &ListedModel) -> Capabilities {
     if let Some(known) = listed.capabilities() {
         return known;
