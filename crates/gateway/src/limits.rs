@@ -6,13 +6,14 @@ use crate::models::ModelLimits;
 use crate::response_limits::ResponseLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
+use generate::sampling_defaults::SamplingDefaults;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use wire::openai::chat_encoder::ReasoningField;
 
 /// Limits and timeouts of the gateway. Each is described at the field of `ServerConfig` with the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GatewayLimits {
     /// Requests that run or wait.
     pub open_requests_max: usize,
@@ -38,12 +39,23 @@ pub struct GatewayLimits {
     pub reasoning_field: ReasoningField,
     /// Whether schemas without `additionalProperties` forbid additional properties.
     pub closed_objects: bool,
+    /// The operator's sampling parameters for requests that set none.
+    pub sampling: SamplingDefaults,
     /// Which callers share cached prefixes.
     pub prefix_sharing: PrefixSharing,
     /// `Retry-After` as long as nothing was measured.
     pub retry_after: Duration,
     /// Time in which running streams may end at shutdown and unload.
     pub drain: Duration,
+}
+
+impl GatewayLimits {
+    /// Sampling parameters of requests that set none, for a model with these recommended ones.
+    pub fn sampling_defaults(&self, recommended: SamplingDefaults) -> SamplingDefaults {
+        self.sampling
+            .or(recommended)
+            .or(SamplingDefaults::LLAMA_CPP)
+    }
 }
 
 /// The limits that hold now. A request keeps the limits from the request's start.

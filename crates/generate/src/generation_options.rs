@@ -143,6 +143,33 @@ impl GenerationOptions {
         }
     }
 
+    /// These options of a request, with the model's `defaults` for those that are not set. Temperature 1 with top-p 1 means
+    /// the model's own distribution: filters and penalties that such a request does not set are off.
+    #[must_use]
+    pub fn or_of_model(self, defaults: &Self) -> Self {
+        match (self.temperature, self.top_p) {
+            (Some(1.0), Some(1.0)) => self.or(&defaults.clone().without_sampling()),
+            _ => self.or(defaults),
+        }
+    }
+
+    /// These options without what changes the model's distribution, but for the logit bias.
+    fn without_sampling(self) -> Self {
+        Self {
+            logit_bias: self.logit_bias,
+            min_tokens: self.min_tokens,
+            max_tokens: self.max_tokens,
+            stops: self.stops,
+            stop_token_ids: self.stop_token_ids,
+            ignore_eos: self.ignore_eos,
+            seed: self.seed,
+            response_format: self.response_format,
+            closed_objects: self.closed_objects,
+            lora: self.lora,
+            ..Self::default()
+        }
+    }
+
     /// The parameters, with the engine's defaults for options that are not set.
     pub fn resolve(self) -> GenerationParams {
         let sampling = self.sampling_params();
@@ -227,6 +254,7 @@ fn default_breakers() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampling_defaults::SamplingDefaults;
 
     #[test]
     fn options_that_are_set_win_over_defaults() {
@@ -254,6 +282,39 @@ mod tests {
             (params.stops.len(), &params.stop_token_ids[..]),
             (0, &[4][..])
         );
+    }
+
+    #[test]
+    fn temperature_and_top_p_of_one_are_the_models_own_distribution() {
+        let defaults = GenerationOptions {
+            repetition_penalty: Some(1.1),
+            presence_penalty: Some(1.5),
+            penalty_window: Some(PenaltyWindow::All),
+            stops: Some(vec!["x".to_owned()]),
+            ..SamplingDefaults::LLAMA_CPP.options()
+        };
+        let resolved = |temperature, top_p, min_p| {
+            let given = GenerationOptions {
+                temperature,
+                top_p,
+                min_p,
+                ..GenerationOptions::default()
+            };
+            given.or_of_model(&defaults).resolve()
+        };
+        let one = Some(1.0);
+        let plain = resolved(one, one, None);
+        assert_eq!(plain.sampling, SamplingParams::default());
+        assert_eq!(plain.stops, ["x"], "not about the distribution");
+        let filtered = resolved(one, one, Some(0.5));
+        assert_eq!((filtered.sampling.min_p, filtered.sampling.top_k), (0.5, 0));
+        for (temperature, top_p) in [(one, None), (None, one), (Some(0.5), one)] {
+            let sampling = resolved(temperature, top_p, None).sampling;
+            let rest = (sampling.top_k, sampling.min_p, sampling.repetition_penalty);
+            assert_eq!(rest, (40, 0.05, 1.1), "{temperature:?} {top_p:?}");
+            let own = (sampling.temperature, sampling.top_p);
+            assert_eq!(own, (temperature.unwrap_or(0.8), top_p.unwrap_or(0.95)));
+        }
     }
 
     #[test]

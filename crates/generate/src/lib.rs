@@ -11,7 +11,7 @@
 //! remote_request  a request for an engine of another process  value_bounds, update_record  decoded values
 //! adapters     adapters of a model, and of a request         ended_time       when a stream ended
 //! truncation      prompts that leave no room for the answer
-//! rerank_template a prompt with places for a query and a document
+//! rerank_template a prompt with places for a query and a document   sampling_defaults  for requests that set no parameters
 //! text_edition    which of a stream's texts is told, where owners computed different ones
 //! ```
 
@@ -36,6 +36,7 @@ pub mod request;
 mod request_serde;
 pub mod rerank_template;
 pub mod response_format;
+pub mod sampling_defaults;
 pub mod stop;
 pub mod stream_change;
 pub mod stream_meta;

@@ -12,6 +12,7 @@ mod models;
 mod program;
 mod reach;
 mod run;
+mod sampling;
 mod secret;
 mod serve;
 mod streams;
@@ -26,6 +27,7 @@ pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs};
 pub(crate) use models::{CpArgs, LibraryArgs, PullArgs, RmArgs, StopArgs};
 pub(crate) use program::{Output, ProgramArgs};
 pub(crate) use run::{ChatArgs, GenerateArgs, RunArgs};
+pub(crate) use sampling::SamplingArgs;
 pub(crate) use secret::Secret;
 pub(crate) use serve::ServeArgs;
 pub(crate) use streams::{
@@ -265,9 +267,9 @@ pub(crate) struct SynthArgs {
 /// Overrides of a preset's shape.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
+    /// Architecture, as in GGUF.
     #[arg(long)]
     pub(crate) arch: Option<String>,
-    /// Architecture, as in GGUF.
     #[arg(long)]
     pub(crate) dim: Option<u32>,
     #[arg(long)]

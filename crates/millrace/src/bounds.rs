@@ -46,6 +46,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         scale: settings.scale.target(),
         reasoning_field: settings.answers.field(),
         closed_objects: settings.answers.disable_additional_properties,
+        sampling: settings.sampling.defaults(),
         prefix_sharing: settings.keys.prefix_cache.sharing(),
         realtime: realtime_limits(settings),
         drain: Duration::from_millis(server.drain_timeout_ms),

@@ -69,11 +69,7 @@ pub(crate) fn unknown_name(settings: &Settings, name: &str, why: LibraryError) -
 
 /// A local model by name.
 fn find_by_name(settings: &Settings, path: &Path) -> Option<ModelSource> {
-    let name = path.to_str()?.to_owned();
-    Some(match ModelStore::file_of(settings, &name)? {
-        Some(file) => ModelSource::of_file(name, file),
-        None => ModelSource::built_in().with_start_name(Some(name)),
-    })
+    ModelStore::source_of_name(settings, path.to_str()?)
 }
 
 #[cfg(feature = "mini")]

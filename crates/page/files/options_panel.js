@@ -1,8 +1,9 @@
 // The system prompt, the sampling parameters, tools and a schema of a conversation.
 
+import { callJson } from './api.js';
 import { el, field } from './dom.js';
 
-/** Name of the field, label, step and range, and what the model's default is called. */
+/** Name of the field, label, step and range. */
 const NUMBERS = /** @type {[string, string, string, string, string][]} */ ([
   ['temperature', 'Temperature', '0.05', '0', '2'],
   ['top_p', 'Top p', '0.01', '0', '1'],
@@ -14,6 +15,8 @@ const NUMBERS = /** @type {[string, string, string, string, string][]} */ ([
   ['max_tokens', 'Longest answer (tokens)', '1', '1', '1000000'],
   ['seed', 'Seed', '1', '0', '9007199254740991'],
 ]);
+/** Names of `/api/show` that differ from the fields'. */
+const SHOWN_NAMES = /** @type {Record<string, string>} */ ({ repetition_penalty: 'repeat_penalty', max_tokens: 'num_predict' });
 const EFFORTS = ['', 'none', 'low', 'medium', 'high'];
 const PRIORITIES = ['', 'critical', 'high', 'normal', 'low', 'background'];
 
@@ -37,6 +40,13 @@ export function optionsPanel(conversation, changed) {
     });
     return field(label, input);
   });
+  void modelDefaults(conversation.model).then((defaults) => {
+    NUMBERS.forEach(([name], at) => {
+      const shown = defaults.get(SHOWN_NAMES[name] ?? name);
+      const input = numbers[at].querySelector('input');
+      if (shown !== undefined && input) input.placeholder = shown;
+    });
+  });
   return el('div', { class: 'panel' },
     field('System prompt', system),
     el('div', { class: 'grid' }, ...numbers,
@@ -46,6 +56,25 @@ export function optionsPanel(conversation, changed) {
       'The answer is JSON that is valid under the schema; its validity is shown while it arrives.', isObject),
     jsonField('Tools (a list, as in OpenAI’s API)', options.tools, (value) => set('tools', value),
       'Calls are shown with their arguments as they arrive; you write the results.', Array.isArray));
+}
+
+/** What requests get that leave a parameter open, by the names of `/api/show`. @param {string} model @returns {Promise<Map<string, string>>} */
+async function modelDefaults(model) {
+  try {
+    const shown = await callJson('POST', '/api/show', { body: { model } });
+    return new Map(readParameters(shown.parameters ?? ''));
+  } catch {
+    // The fields say "default" then.
+    return new Map();
+  }
+}
+
+/** The lines of a Modelfile's parameters. @param {string} lines @returns {[string, string][]} */
+export function readParameters(lines) {
+  return lines.split('\n').flatMap((line) => {
+    const at = line.indexOf(' ');
+    return at > 0 ? [/** @type {[string, string]} */ ([line.slice(0, at), line.slice(at + 1)])] : [];
+  });
 }
 
 /** @param {any} value */

@@ -91,6 +91,7 @@ pub use gateway::webhooks::{
     HostPattern, SECRETS_MAX, WebhookSecret, WebhookSecrets, WebhookSettings,
 };
 pub use generate::model_handle::ModelHandle;
+pub use generate::sampling_defaults::{SamplingDefaults, SamplingParameter};
 pub use openapi::text as openapi_document;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpTarget;

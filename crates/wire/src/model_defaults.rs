@@ -1,13 +1,13 @@
-//! Defaults that a derived model sets, for requests that leave them open.
+//! Defaults of a model, and those that a derived model sets, for requests that leave them open.
 
 use crate::fields::Fields;
 use generate::error::Problem;
 use generate::generation_options::GenerationOptions;
-use generate::request::{GenerateRequest, Prompt};
+use generate::request::{GenerateRequest, GenerationParams, Prompt};
 use serde_json::{Map, Value};
 use text::Message;
 
-/// Defaults of a derived model, as far as a wire protocol has them.
+/// Defaults of a model, derived or not, as far as a wire protocol has them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelDefaults {
     /// Text of a system message.
@@ -29,6 +29,11 @@ impl ModelDefaults {
                 fields.add_problem(problem.clone());
             }
         }
+    }
+
+    /// The parameters of a request with these options.
+    pub fn resolve(&self, given: GenerationOptions) -> GenerationParams {
+        given.or_of_model(&self.options).resolve()
     }
 
     /// The system message for a conversation, unless the conversation has one.

@@ -146,6 +146,7 @@ impl Protocol {
             .map(|derived| derived.defaults(row.model_options, model.vocab_size));
         let mut defaults = defaults.unwrap_or_default();
         let adapter = model.derived.and_then(|derived| derived.adapter.as_deref());
+        defaults.options = defaults.options.or(&model.sampling.options());
         defaults.options.lora = Some(model.adapters.of_model(adapter)?);
         let context = ParseContext {
             vocab_size: model.vocab_size,
@@ -157,10 +158,10 @@ impl Protocol {
         if row.adds_model_system {
             context.defaults.apply(&mut parsed.request);
         }
-        parsed.request.stream_options.ignored_fields.add(&ignored);
         if parsed.request.prompts.iter().any(Prompt::is_conversation) {
             parsed.request.params.add_stops(model.stops);
         }
+        parsed.request.stream_options.ignored_fields.add(&ignored);
         Ok(parsed)
     }
 

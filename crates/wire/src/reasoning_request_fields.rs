@@ -129,6 +129,8 @@ mod tests {
                 id: "tiny",
                 derived: None,
                 adapters: &generate::adapters::NO_ADAPTERS,
+                sampling: generate::sampling_defaults::SamplingDefaults::default(),
+            stops: &[],
                 capabilities: Capabilities {
                     thinking: false,
                     ..Capabilities::default()

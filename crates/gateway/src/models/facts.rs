@@ -2,6 +2,7 @@
 
 use engine::Pooling;
 use generate::rerank_template::RerankTemplate;
+use generate::sampling_defaults::SamplingDefaults;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,14 +34,16 @@ pub struct ModelFacts {
     pub quantization: String,
     /// Chat template, if there is one.
     pub template: Option<String>,
-    /// The prompt for a query and a document, of a reranker that is a decoder.
     /// Turns of conversations: "template", a family's, or "base model"; empty for a model that generates no text.
     pub prompt_format: &'static str,
+    /// The prompt for a query and a document, of a reranker that is a decoder.
     pub rerank_template: Option<RerankTemplate>,
     /// How hidden states become an embedding; `None`: in a way that this server does not support.
     pub pooling: Option<Pooling>,
     /// What the model computes.
     pub task: ModelTask,
+    /// Sampling parameters that the files recommend.
+    pub sampling: SamplingDefaults,
     /// Metadata, without long values.
     pub info: Map<String, Value>,
 }
@@ -55,10 +58,11 @@ impl Default for ModelFacts {
             parameters: 0,
             quantization: String::new(),
             template: None,
+            prompt_format: "",
             rerank_template: None,
             pooling: Some(Pooling::Last),
             task: ModelTask::Generation,
-            prompt_format: "",
+            sampling: SamplingDefaults::default(),
             info: Map::new(),
         }
     }

@@ -215,7 +215,7 @@ impl ModelRegistry {
     }
 
     /// The bounds under which models are served.
-    pub(crate) fn gateway_limits(&self) -> Arc<GatewayLimits> {
+    pub fn gateway_limits(&self) -> Arc<GatewayLimits> {
         self.limits.now()
     }
 

@@ -4,6 +4,7 @@ use super::similar_names::{near_names, near_words};
 use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, ReadyModel};
 use generate::adapters::AdapterUse;
 use generate::error::{ApiError, ErrorKind};
+use generate::sampling_defaults::SamplingDefaults;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub struct ResolvedModel {
     pub entry: Arc<ModelEntry>,
     /// Defaults of a derived model.
     pub(crate) made: Option<Arc<DerivedModel>>,
+    /// Sampling parameters that are recommended under this name; `None`: those of the loaded model.
+    recommended: Option<SamplingDefaults>,
 }
 
 /// A ready model, leased to one request: the model stays loaded while the lease exists.
@@ -34,6 +37,7 @@ pub struct ModelLease {
     /// Name of the model in responses.
     pub name: Arc<str>,
     pub(crate) made: Option<Arc<DerivedModel>>,
+    recommended: Option<SamplingDefaults>,
     /// The loaded model.
     pub serving: Arc<ReadyModel>,
 }
@@ -47,6 +51,12 @@ impl ModelLease {
         let adapter = self.made.as_ref().and_then(|made| made.adapter.as_deref());
         self.serving.model.handle.adapters.of_model(adapter)
     }
+
+    /// Sampling parameters that are recommended for this model.
+    pub(crate) fn recommended_sampling(&self) -> SamplingDefaults {
+        self.recommended
+            .unwrap_or(self.serving.model.facts.sampling)
+    }
 }
 
 impl ResolvedModel {
@@ -56,6 +66,7 @@ impl ResolvedModel {
             name: Arc::from(entry.id.as_str()),
             entry: Arc::clone(entry),
             made: models.first_defaults(),
+            recommended: None,
         }
     }
 
@@ -67,6 +78,7 @@ impl ResolvedModel {
         Ok(ModelLease {
             name: Arc::clone(&self.name),
             made: self.made.clone(),
+            recommended: self.recommended,
             serving: self.entry.expect_ready()?,
         })
     }
@@ -161,6 +173,7 @@ impl ModelRegistry {
             entry: self.entry(local.weights.as_deref(), &local.name),
             name: Arc::from(local.name),
             made: local.made,
+            recommended: Some(local.facts.sampling),
         };
         self.names.put(name, &named, clock::now());
         Ok(named)

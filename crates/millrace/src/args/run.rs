@@ -1,6 +1,6 @@
 //! Arguments of `millrace run` and `millrace chat`.
 
-use super::{ModelArgs, ProgramArgs};
+use super::{ModelArgs, ProgramArgs, SamplingArgs};
 use clap::Args;
 use generate::request::STOP_BYTES_MAX;
 use std::ffi::OsString;
@@ -18,18 +18,8 @@ pub(crate) struct GenerateArgs {
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..)
     )]
     pub(crate) max_tokens: Option<usize>,
-    /// Sampling temperature; 0 = greedy.
-    #[arg(long, default_value_t = 0.7, visible_alias = "temp")]
-    pub(crate) temperature: f32,
-    /// Top-k sampling; 0 = off.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) top_k: u32,
-    /// Top-p (nucleus) sampling; 1 = off.
-    #[arg(long, default_value_t = 1.0)]
-    pub(crate) top_p: f32,
-    /// Min-p sampling; 0 = off.
-    #[arg(long, default_value_t = 0.0)]
-    pub(crate) min_p: f32,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
     /// Random seed; default: a new one for each run.
     #[arg(short = 's', long)]
     pub(crate) seed: Option<u64>,

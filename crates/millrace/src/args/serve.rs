@@ -4,7 +4,7 @@ use super::answers::AnswerArgs;
 use super::cluster::ClusterArgs;
 use super::reach::ReachArgs;
 use super::upstream::UpstreamArgs;
-use super::{ModelArgs, Secret};
+use super::{ModelArgs, SamplingArgs, Secret};
 use crate::config::{Config, ConfigError, bind};
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
@@ -69,6 +69,8 @@ pub(crate) struct ServeArgs {
     pub(crate) upstream: UpstreamArgs,
     #[command(flatten)]
     pub(crate) answers: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
 }
 
 impl ServeArgs {
@@ -80,6 +82,7 @@ impl ServeArgs {
             .map(|key| key.reveal().to_owned())
             .collect();
         let layers = self.reach.over(self.answers.over(self.model.layers()));
+        let layers = self.sampling.over(layers);
         self.upstream
             .over(self.cluster.over(layers))
             .api_keys(&keys)

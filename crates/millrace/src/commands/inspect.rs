@@ -3,7 +3,7 @@
 
 use crate::args::InspectArgs;
 use crate::failure::Failure;
-use crate::model_files::{ModelSource, has_safetensors};
+use crate::model_files::{ModelSource, facts_of, has_safetensors};
 use crate::model_lookup::find_model;
 use crate::packed_cache::PackedCache;
 use model::encoder::{EncoderConfig, EncoderKind};
@@ -11,8 +11,10 @@ use model::gguf::{Array, Gguf, Value};
 use model::safetensors;
 use model::{ModelFiles, TensorEntry};
 use serde_json::json;
+use server::{ModelFacts, ModelTask, SamplingDefaults};
 use std::collections::BTreeMap;
 use std::io::Write;
+use text::{BASE_MODEL, OWN_TEMPLATE};
 
 /// Elements of an array, and characters of a string, that are shown.
 const SHOWN_ELEMENTS: usize = 4;
@@ -20,7 +22,8 @@ const SHOWN_CHARS: usize = 72;
 
 /// Shows a file's metadata, and a summary or the list of tensors.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
-    let files = find_source(args)?.open(None)?;
+    let source = find_source(args)?;
+    let files = source.open(None)?;
     let gguf = files.metadata();
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -45,7 +48,47 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     }
     print_tensors(&files, args.tensors, &mut out)?;
     print_verdict(gguf, &mut out)?;
+    print_requests(&facts_of(&files, &source), args, &mut out)?;
     print_cached(&files, args, &mut out)
+}
+
+/// Prints how requests are understood that leave it open: turns of conversations, and sampling parameters.
+fn print_requests(
+    facts: &Result<ModelFacts, Failure>,
+    args: &InspectArgs,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let Ok(facts) = facts else { return Ok(()) };
+    if facts.task != ModelTask::Generation {
+        return Ok(());
+    }
+    match facts.prompt_format {
+        "" => {}
+        OWN_TEMPLATE => writeln!(out, "conversations: the model's own chat template")?,
+        BASE_MODEL => writeln!(
+            out,
+            "conversations: base model, without a chat template and without tokens for turns; ChatML in plain text"
+        )?,
+        format => writeln!(out, "conversations: no chat template; turns by the vocabulary, {format}")?,
+    }
+    let config = args.library.settings().ok();
+    let settings = config.map(|config| config.settings.sampling.defaults());
+    let settings = settings.unwrap_or_default();
+    let below = settings.or(facts.sampling);
+    let origin = |name: &str| {
+        let is_set = |defaults: SamplingDefaults| defaults.named_values().any(|row| row.0 == name);
+        match (is_set(settings), is_set(facts.sampling)) {
+            (true, _) => "settings",
+            (false, true) => "the model's",
+            (false, false) => "llama.cpp's",
+        }
+    };
+    let values = below.or(SamplingDefaults::LLAMA_CPP).named_values();
+    let values: Vec<_> = values
+        .map(|(name, value)| format!("{name} {value} ({})", origin(name)))
+        .collect();
+    writeln!(out, "sampling defaults: {}", values.join(", "))?;
+    Ok(())
 }
 
 /// Prints the files with packed weights of the model.

@@ -36,6 +36,7 @@ fn run_prompt(args: &RunArgs, settings: &Settings, prompt: &str) -> Result<(), F
     let mut out = std::io::stdout().lock();
     let loaded = loading::load_model(settings)?;
     let generator = Generator::new(&loaded, settings);
+    let options = options.with_defaults(generator.defaults());
     generator.expect_supported(&options)?;
     let prompt = typed_prompt(&generator, &options, args, prompt)?;
     let mut printer = AnswerPrinter::new(&mut out);

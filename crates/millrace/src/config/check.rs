@@ -19,6 +19,7 @@ pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
     found.extend(draft_model(settings));
     found.extend(adapters::problem(settings));
     found.extend(named_models::problem(settings));
+    found.extend(settings.sampling.problem());
     found
 }
 

@@ -29,6 +29,7 @@ mod quantize;
 mod realtime;
 mod reasons;
 mod responses;
+mod sampling;
 mod scale;
 mod schema;
 mod settings;

@@ -99,6 +99,16 @@ const REQUESTS: &[(&str, &str)] = &[
         "small models otherwise invent members until `max_tokens`; llama.cpp closes such objects too",
     ),
     (
+        "sampling.temperature",
+        "as the model's files recommend; without a recommendation 0.8, as in llama.cpp",
+    ),
+    ("sampling.top_k", "likewise; 40"),
+    ("sampling.top_p", "likewise; 0.95"),
+    ("sampling.min_p", "likewise; 0.05"),
+    ("sampling.repetition_penalty", "likewise; 1"),
+    ("sampling.presence_penalty", "likewise; 0"),
+    ("sampling.frequency_penalty", "likewise; 0"),
+    (
         "engine.sequences_max",
         "five times what is admitted at one time: one request may have several choices",
     ),

@@ -4,6 +4,7 @@ use super::keys::Keys;
 use super::listener::Listener;
 use super::mailbox::Mailbox;
 use super::models::Models;
+use super::sampling::Sampling;
 use super::scale::Scale;
 use super::speculation::Speculation;
 use super::webhooks::Webhooks;
@@ -32,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) model: Model,
     pub(crate) models: Models,
     pub(crate) answers: Answers,
+    pub(crate) sampling: Sampling,
     pub(crate) engine: Engine,
     pub(crate) server: Server,
     pub(crate) listener: Listener,

@@ -4,13 +4,14 @@ use super::interrupts::{Answering, Interrupts};
 use super::options::AnswerOptions;
 use super::printer::AnswerPrinter;
 use crate::clock::{now, now_unix_s};
-use crate::config::Settings;
+use crate::config::{NamedModel, Settings};
 use crate::failure::Failure;
 use crate::loading::LoadedEngine;
 use crate::thread_waker;
 use engine::Terms;
 use generate::constraint::compiler::{ConstraintCompiler, ConstraintOptions};
 use generate::error::{ApiError, Blame};
+use generate::generation_options::GenerationOptions;
 use generate::model_handle::ModelHandle;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Usage};
@@ -18,6 +19,7 @@ use generate::output::generation_reader::{GenerationReader, Turn};
 use generate::output::parser_config::ParseOptions;
 use generate::prompt::PromptEncoder;
 use generate::request::{GenerationParams, Prompt};
+use generate::sampling_defaults::SamplingDefaults;
 use generate::stream_meta::StreamMeta;
 use generate::stream_source::StreamSource;
 use generate::submit::{NoHost, Submission};
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use stream::{End, FailCode, StreamId};
+use wire::derived_model::ModelOptions;
 use wire::openai::finish_reason::GRAMMAR_LIMIT_MESSAGE;
 
 /// Generates answers with one loaded model.
@@ -35,6 +38,8 @@ pub(crate) struct Generator {
     constraints: ConstraintCompiler,
     /// Whether objects of a schema are closed by default.
     closed_objects: bool,
+    /// Parameters of answers for which no flag sets them.
+    defaults: GenerationOptions,
 }
 
 /// A finished answer.
@@ -55,7 +60,13 @@ impl Generator {
             constraints: ConstraintCompiler::new(&loaded.handle),
             model: loaded.handle.clone(),
             closed_objects: settings.answers.disable_additional_properties,
+            defaults: request_defaults(loaded, settings),
         }
+    }
+
+    /// Parameters of answers for which no flag sets them: those of a server's requests that set none.
+    pub(crate) fn defaults(&self) -> &GenerationOptions {
+        &self.defaults
     }
 
     /// Checks options against the model's capabilities.
@@ -131,10 +142,14 @@ impl Generator {
         prompt: Prompt,
         options: &AnswerOptions,
     ) -> Result<(Arc<StreamSource>, GenerationReader), ApiError> {
-        let params = &GenerationParams {
+        let mut params = GenerationParams {
             lora: self.model.adapters.defaults(),
             ..options.params.clone()
         };
+        if prompt.is_conversation() {
+            params.add_stops(self.model.template.stops());
+        }
+        let params = &params;
         let parse = ParseOptions {
             tool_calling: params.tool_calling,
             structured_output: params.response_format.is_some(),
@@ -146,10 +161,6 @@ impl Generator {
             model: &self.model,
             params,
             constraints: &self.constraints.compile(&constraints)?,
-        if prompt.is_conversation() {
-            params.add_stops(self.model.template.stops());
-        }
-        let params = &params;
             n: 1,
             context_max: self.model.context_max,
             seed: params.seed.unwrap_or_else(fresh_seed),
@@ -198,6 +209,19 @@ impl Answer {
             _ => Duration::ZERO,
         }
     }
+}
+
+/// Parameters of requests that set none: those of the settings for the model's name, those for all models, the model's own.
+fn request_defaults(loaded: &LoadedEngine, settings: &Settings) -> GenerationOptions {
+    let named = settings.models.named.get(&loaded.name);
+    let named = named.and_then(NamedModel::defaults).unwrap_or_default();
+    let vocab_size = loaded.handle.tokenizer.vocab_size();
+    let own = named.defaults(ModelOptions::All, vocab_size).options;
+    let sampling = settings.sampling.defaults();
+    let sampling = sampling
+        .or(loaded.facts.sampling)
+        .or(SamplingDefaults::LLAMA_CPP);
+    own.or(&sampling.options())
 }
 
 /// Cancels the requests of a generation; the logs end with [`End::Cancelled`].

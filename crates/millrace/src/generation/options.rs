@@ -3,7 +3,7 @@
 use super::documents::{read_schema, read_tools};
 use crate::args::GenerateArgs;
 use crate::failure::Failure;
-use engine::SamplingParams;
+use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
 use generate::request::{GenerationParams, Prompt, STOPS_MAX};
 use serde_json::{Map, Value};
 use text::Message;
@@ -15,6 +15,8 @@ const REASONING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
 pub(crate) struct AnswerOptions {
     /// How answers are generated.
     pub(crate) params: GenerationParams,
+    /// Parameters that flags set.
+    given: GenerationOptions,
     /// Tool definitions in the shape of OpenAI's API.
     tools: Vec<Value>,
     /// Whether the model shall reason; `None`: the default of the chat template.
@@ -33,29 +35,36 @@ impl AnswerOptions {
             return Err(Failure::user(why));
         }
         let response_format = args.schema.as_deref().map(read_schema).transpose()?;
-        let mut params = GenerationParams {
-            sampling: SamplingParams {
-                temperature: args.temperature,
-                top_k: args.top_k,
-                top_p: args.top_p,
-                min_p: args.min_p,
-                ..SamplingParams::default()
-            },
-            max_tokens: args.max_tokens,
-            stops: args.stop.clone(),
-            seed: args.seed,
+        let given = GenerationOptions {
+            max_tokens: args.max_tokens.map(TokenLimit::Tokens),
+            stops: (!args.stop.is_empty()).then(|| args.stop.clone()),
+            seed: args.seed.map(Seed::Fixed),
             response_format,
-            ..GenerationParams::default()
+            ..args.sampling.options()
         };
+        let mut params = given.clone().resolve();
         let tools = match &args.tools {
             None => Vec::new(),
             Some(path) => params.take_tools(read_tools(path, &args.tool_choice)?),
         };
         Ok(Self {
             params,
+            given,
             tools,
             thinks: args.think,
         })
+    }
+
+    /// These options, with a model's defaults for what no flag sets.
+    pub(crate) fn with_defaults(self, defaults: &GenerationOptions) -> Self {
+        let resolved = self.given.clone().or_of_model(defaults).resolve();
+        let params = GenerationParams {
+            response_format: self.params.response_format,
+            tool_calling: self.params.tool_calling,
+            constrained_tools: self.params.constrained_tools,
+            ..resolved
+        };
+        Self { params, ..self }
     }
 
     /// The prompt of a conversation, which the answer follows.

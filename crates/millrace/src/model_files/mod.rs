@@ -4,6 +4,7 @@
 //! source      where a model's files are        built_in   the model in the binary
 //! facts       what lists of models show        model_text tokenizer and chat template
 //! identity    digests of what decides tokens     model_purpose  text, embeddings, or scores of documents
+//! recommended_sampling  sampling parameters of the publisher
 //! ```
 
 mod built_in;
@@ -11,6 +12,7 @@ mod facts;
 mod identity;
 mod model_purpose;
 mod model_text;
+mod recommended_sampling;
 mod source;
 
 pub(crate) use built_in::NAME as BUILT_IN;
@@ -18,4 +20,5 @@ pub(crate) use facts::{facts_of, read_facts};
 pub(crate) use identity::{PartsDigest, arithmetic_name, identity_of, weights_digest};
 pub(crate) use model_purpose::ModelPurpose;
 pub(crate) use model_text::ModelText;
+pub(crate) use recommended_sampling::of_ollama as ollama_sampling;
 pub(crate) use source::{ModelSource, has_safetensors, is_config, only_model, source_of_path};

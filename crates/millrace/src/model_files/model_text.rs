@@ -4,7 +4,7 @@
 //! template, `chat_template.jinja` is the template where there is one, `generation_config.json` names
 //! all tokens that end a generation.
 
-use super::ModelSource;
+use super::{ModelSource, recommended_sampling};
 use super::identity::{PartsDigest, gguf_tokenizer_digest};
 use crate::failure::Failure;
 use crate::settings_file;
@@ -127,7 +127,7 @@ impl ModelText {
                 tracing::warn!(
                     "the model's chat template is invalid ({why}): conversations are written as for a model without one ({format})"
                 );
-                Ok(ChatTemplate::fallback(bos, eos))
+                Ok(template)
             }
         }
     }
@@ -231,6 +231,19 @@ pub(super) fn template_source(
             .find(|named| named.name == USUAL)
             .map(|named| named.template),
     })
+}
+
+/// Sampling parameters that a model's files recommend.
+pub(super) fn file_sampling(
+    source: &ModelSource,
+    files: &ModelFiles,
+) -> Result<SamplingDefaults, Failure> {
+    let Some(folder) = model_folder(source, files) else {
+        return Ok(recommended_sampling::of_gguf(files.metadata()));
+    };
+    let path = folder.join(GENERATION);
+    let config: Value = read_json(&path)?.unwrap_or_default();
+    Ok(recommended_sampling::of_generation_config(&path, &config))
 }
 
 /// The tokenizer, and a digest of the files that decide ids.

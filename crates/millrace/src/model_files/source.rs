@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use model::ModelFiles;
 use model::gguf::{Gguf, SplitName};
 use model::safetensors::{self, Safetensors};
+use server::SamplingDefaults;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -23,6 +24,8 @@ pub(crate) struct ModelSource {
     is_started: bool,
     /// Settings of this model alone.
     named: Option<Box<NamedModel>>,
+    /// Sampling parameters that are recommended under this name, before those of the files.
+    sampling: SamplingDefaults,
 }
 
 impl ModelSource {
@@ -33,6 +36,7 @@ impl ModelSource {
             file: None,
             is_started: false,
             named: None,
+            sampling: SamplingDefaults::default(),
         }
     }
 
@@ -43,6 +47,7 @@ impl ModelSource {
             file: Some(file),
             is_started: false,
             named: None,
+            sampling: SamplingDefaults::default(),
         }
     }
 
@@ -61,6 +66,16 @@ impl ModelSource {
             named: named.cloned().map(Box::new),
             ..self
         }
+    }
+
+    /// This source with sampling parameters that are recommended under its name.
+    pub(crate) fn with_sampling(self, sampling: SamplingDefaults) -> Self {
+        Self { sampling, ..self }
+    }
+
+    /// Sampling parameters that are recommended under this name, before those of the files.
+    pub(super) fn sampling(&self) -> SamplingDefaults {
+        self.sampling
     }
 
     /// Settings of this model alone.

@@ -8,7 +8,9 @@
 
 use super::directories::{ENTRIES_MAX, ModelFile, find_model_file};
 use crate::config::{Cache, Settings};
+use crate::model_files::ollama_sampling;
 use serde::Deserialize;
+use server::SamplingDefaults;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,7 @@ const OLLAMA_SERVICE: &str = "/usr/share/ollama/.ollama/models";
 /// Kinds of a manifest's layers: the weights, and what changes them.
 const OLLAMA_WEIGHTS: &str = "application/vnd.ollama.image.model";
 const OLLAMA_ADAPTER: &str = "application/vnd.ollama.image.adapter";
+const OLLAMA_PARAMETERS: &str = "application/vnd.ollama.image.params";
 
 /// The caches of the settings that exist on this machine.
 #[derive(Debug, Default)]
@@ -116,8 +119,12 @@ fn ollama_models(root: &Path, left: &mut usize, found: &mut Vec<ModelFile>) {
     for manifest in folders.iter().flat_map(|folder| entries(folder, left)) {
         let relative = manifest.strip_prefix(&manifests).ok();
         let name = relative.and_then(Path::to_str).and_then(ollama_name);
-        let path = ollama_weights(&root, &manifest);
-        found.extend(name.zip(path).map(|(name, path)| ModelFile { name, path }));
+        let files = ollama_files(&root, &manifest);
+        found.extend(name.zip(files).map(|(name, (path, parameters))| ModelFile {
+            name,
+            path,
+            parameters,
+        }));
     }
 }
 
@@ -131,19 +138,28 @@ fn ollama_name(relative: &str) -> Option<String> {
     Some(format!("{path}:{tag}"))
 }
 
-/// The file of a manifest's weights, if it is inside of the store.
-fn ollama_weights(root: &Path, manifest: &Path) -> Option<PathBuf> {
+/// The file of a manifest's weights, if it is inside of the store, and that of its parameters.
+fn ollama_files(root: &Path, manifest: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
     let manifest: Manifest = serde_json::from_str(&short_text(manifest)?).ok()?;
     let of_kind = |kind: &str| manifest.layers.iter().find(|layer| layer.kind == kind);
     if of_kind(OLLAMA_ADAPTER).is_some() {
         return None;
     }
-    let hex = of_kind(OLLAMA_WEIGHTS)?.digest.strip_prefix("sha256:")?;
-    if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    let path = root.join("blobs").join(format!("sha256-{hex}"));
-    path_under(root, &path).map(|_| path)
+    let file_of = |kind: &str| {
+        let hex = of_kind(kind)?.digest.strip_prefix("sha256:")?;
+        if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        let path = root.join("blobs").join(format!("sha256-{hex}"));
+        path_under(root, &path).map(|_| path)
+    };
+    Some((file_of(OLLAMA_WEIGHTS)?, file_of(OLLAMA_PARAMETERS)))
+}
+
+/// The sampling parameters among Ollama's parameters of a model.
+pub(super) fn ollama_parameters(path: &Path) -> Option<SamplingDefaults> {
+    let parameters = serde_json::from_str(&short_text(path)?).ok()?;
+    Some(ollama_sampling(path, &parameters))
 }
 
 /// The models of Hugging Face's cache: of each repository the commit of `main`, or the only one.
@@ -202,6 +218,7 @@ fn snapshot_models(
                 file => format!("{name}/{file}"),
             },
             path: path.clone(),
+            parameters: None,
         });
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct ModelFile {
     pub(super) name: String,
     /// Canonical path; of safetensors, that of their `config.json`.
     pub(super) path: PathBuf,
+    /// The file with Ollama's parameters of the model.
+    pub(super) parameters: Option<PathBuf>,
 }
 
 /// The model directories, with a cache of the facts of their files.
@@ -155,6 +157,7 @@ fn find_files(
 fn model_file(root: &Path, path: &Path) -> Option<ModelFile> {
     let name = find_model_file(root, path).filter(|name| !name.is_empty())?;
     Some(ModelFile {
+        parameters: None,
         name,
         path: path_inside(root, path)?,
     })

@@ -21,7 +21,7 @@ pub(crate) use record::Record;
 use crate::config::{NamedModels, Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
 use crate::packed_cache::PackedCache;
-use caches::Caches;
+use caches::{Caches, ollama_parameters};
 use directories::{ModelDirectories, ModelFile};
 use record::Records;
 use server::{DerivedModel, LibraryError, LocalModel, ModelFacts};
@@ -77,13 +77,16 @@ impl ModelStore {
         Self::new(settings, ModelSource::built_in())
     }
 
-    /// The file of a model's name. `Some(None)`: the built-in model.
-    pub(crate) fn file_of(settings: &Settings, name: &str) -> Option<Option<PathBuf>> {
+    /// The source of the model of a name.
+    pub(crate) fn source_of_name(settings: &Settings, name: &str) -> Option<ModelSource> {
         let found = Self::local(settings).find(name)?;
-        match found.weights.as_deref() {
-            None | Some(BUILT_IN_WEIGHTS) => Some(None),
-            Some(path) => Some(Some(PathBuf::from(path))),
-        }
+        Some(match found.weights.as_deref() {
+            None | Some(BUILT_IN_WEIGHTS) => {
+                ModelSource::built_in().with_start_name(Some(name.to_owned()))
+            }
+            Some(path) => ModelSource::of_file(name.to_owned(), PathBuf::from(path))
+                .with_sampling(found.facts.sampling),
+        })
     }
 
     /// Names of the models of this machine, without opening any model file.
@@ -151,7 +154,7 @@ impl ModelStore {
             }
         }
         for file in self.caches.files() {
-            let local = self.local_model(&file.name, Some(&file.path), None, None);
+            let local = self.cached_model(&file);
             let is_new = |local: &LocalModel| {
                 local.weights.is_some() && !all.iter().any(|other| other.name == local.name)
             };
@@ -175,7 +178,7 @@ impl ModelStore {
                 .iter()
                 .find(is_named)
                 .or_else(|| only_named(&files, bare))?;
-            self.local_model(&file.name, Some(&file.path), None, None)
+            self.cached_model(file)
         })
     }
 
@@ -210,6 +213,22 @@ impl ModelStore {
         };
         let made = record.made.clone().map(DerivedModel::from);
         self.local_model(name.as_str(), path.as_deref(), record.sha256.clone(), made)
+    }
+
+    /// A model of another program's cache, with the sampling parameters that the program has for the model's name.
+    fn cached_model(&self, file: &ModelFile) -> Option<LocalModel> {
+        let local = self.local_model(&file.name, Some(&file.path), None, None)?;
+        let Some(sampling) = file.parameters.as_deref().and_then(ollama_parameters) else {
+            return Some(local);
+        };
+        let facts = ModelFacts {
+            sampling: sampling.or(local.facts.sampling),
+            ..(*local.facts).clone()
+        };
+        Some(LocalModel {
+            facts: Arc::new(facts),
+            ..local
+        })
     }
 
     /// The model of this file; `None`: the built-in one.

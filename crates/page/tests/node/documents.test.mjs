@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MESSAGES_MAX, addMessage, checkConversation, copyBranch, newConversation, pathTo, requestMessages, showBranch, siblingsOf, textOf } from '../../files/conversation.js';
 import { checkJson } from '../../files/json_check.js';
+import { readParameters } from '../../files/options_panel.js';
 
 const text = (words) => [{ kind: 'content', text: words, from: 0, to: 0 }];
 
@@ -90,4 +91,9 @@ test('a text that cannot become valid says where and why', () => {
   assert.equal(checkJson(null, '12').state, 'incomplete');
   assert.equal(checkJson(null, '12', true).state, 'valid');
   assert.equal(checkJson(null, '{"a":', true).state, 'invalid');
+});
+
+test('the defaults of a model are the lines of its parameters', () => {
+  const read = new Map(readParameters('num_ctx 512\ntemperature 0.6\nstop "a b"\n\nodd'));
+  assert.deepEqual([...read], [['num_ctx', '512'], ['temperature', '0.6'], ['stop', '"a b"']]);
 });

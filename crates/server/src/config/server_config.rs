@@ -12,6 +12,7 @@ use gateway::response_limits::ResponseLimits;
 use gateway::stream_clocks::StreamClocks;
 use gateway::streams::StreamLimits;
 use gateway::webhooks::WebhookSettings;
+use generate::sampling_defaults::SamplingDefaults;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use wire::openai::chat_encoder::ReasoningField;
 
 /// Every limit and timeout of the server. The defaults suit a server that is reached directly, without a reverse
 /// proxy; tests use smaller values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
     /// Address to listen on. The caller checks whether this address is allowed without API keys.
     pub bind: SocketAddr,
@@ -99,6 +100,8 @@ pub struct ServerConfig {
     /// Whether objects of structured output have only the members in `properties` of their schema, where neither
     /// schema nor request specifies otherwise.
     pub closed_objects: bool,
+    /// Sampling parameters of requests that set none, before those that a model recommends.
+    pub sampling: SamplingDefaults,
     /// Which API keys share the prefix cache.
     pub prefix_sharing: PrefixSharing,
     /// Webhooks: allowed hosts, and limits.
@@ -155,6 +158,7 @@ impl Default for ServerConfig {
             otlp: None,
             reasoning_field: ReasoningField::default(),
             closed_objects: true,
+            sampling: SamplingDefaults::default(),
             prefix_sharing: PrefixSharing::default(),
             webhooks: WebhookSettings::default(),
             mailbox: MailboxSettings::default(),
@@ -182,6 +186,7 @@ impl ServerConfig {
             models: self.models,
             reasoning_field: self.reasoning_field,
             closed_objects: self.closed_objects,
+            sampling: self.sampling,
             prefix_sharing: self.prefix_sharing,
             retry_after: self.retry_after,
             drain: self.drain,

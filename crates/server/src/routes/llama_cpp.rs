@@ -62,7 +62,11 @@ pub(crate) async fn show_props(
     let text = |id: Option<u32>| piece(id).unwrap_or_default().to_owned();
     Ok(Json(Props {
         default_generation_settings: DefaultSettings {
-            params: GenerationSettings::defaults(),
+            params: GenerationSettings::defaults(
+                models
+                    .gateway_limits()
+                    .sampling_defaults(model.facts.sampling),
+            ),
             n_ctx: handle.context_max,
         },
         total_slots: total_slots(&serving),

@@ -4,6 +4,7 @@ use crate::support::client::{Client, get, post};
 use crate::support::named::{RESUMABLE, send};
 use crate::support::{Rig, config, fake, sse, wait_until};
 use serde_json::{Value, json};
+use server::{SamplingDefaults, ServerConfig};
 
 const COMPLETION: &str = "/completion";
 
@@ -192,4 +193,44 @@ fn slots_show_the_caller_s_choices() {
     rig.gate.open();
     client.rest(&head);
     wait_until("the slot is free", || slots()[0]["is_processing"] == false);
+}
+
+#[test]
+fn defaults_of_sampling_are_overridden_by_the_operator_and_by_requests() {
+    let config = ServerConfig {
+        sampling: SamplingDefaults {
+            temperature: Some(0.3),
+            repetition_penalty: Some(1.5),
+            ..SamplingDefaults::default()
+        },
+        ..config()
+    };
+    let rig = Rig::with(fake(), config);
+    let names = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty"];
+    let values = |settings: &Value| names.map(|name| settings[name].as_f64().expect(name) as f32);
+    let ours = [0.3, 40.0, 0.95, 0.05, 1.5];
+    let props = get(rig.addr, "/props").json();
+    let shown = &props["default_generation_settings"]["params"];
+    assert_eq!(values(shown), ours);
+    for (over, want) in [
+        (json!({}), ours),
+        (json!({"temperature": 1}), [1.0, 40.0, 0.95, 0.05, 1.5]),
+        (json!({"top_p": 1}), [0.3, 40.0, 1.0, 0.05, 1.5]),
+        (json!({"temperature": 1, "top_p": 1}), [1.0, 0.0, 1.0, 0.0, 1.0]),
+        (
+            json!({"temperature": 1, "top_p": 1, "top_k": 7}),
+            [1.0, 7.0, 1.0, 0.0, 1.0],
+        ),
+    ] {
+        let told = post(rig.addr, COMPLETION, &body(&over)).json();
+        assert_eq!(values(&told["generation_settings"]), want, "{over}");
+    }
+    let shown = post(rig.addr, "/api/show", &json!({"model": "fake"})).json();
+    let lines = shown["parameters"].as_str().expect("lines");
+    let want = "temperature 0.3\ntop_k 40\ntop_p 0.95\nmin_p 0.05\nrepeat_penalty 1.5";
+    assert!(lines.ends_with(want), "{lines}");
+    let question = json!({"model": "fake", "input": "hi", "max_output_tokens": 2});
+    let response = post(rig.addr, "/v1/responses", &question).json();
+    let shown = ["temperature", "top_p"].map(|name| response[name].as_f64().map(|v| v as f32));
+    assert_eq!(shown, [Some(0.3), Some(0.95)], "every API has the same");
 }

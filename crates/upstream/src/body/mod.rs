@@ -61,13 +61,6 @@ impl Fields {
     fn set(&mut self, name: &str, value: impl Into<Value>) {
         self.0.insert(name.to_owned(), value.into());
     }
-
-    /// Sets a number that is not the one that changes nothing.
-    fn set_unless(&mut self, name: &str, value: f32, neutral: f32) {
-        if value != neutral {
-            self.set(name, value);
-        }
-    }
 }
 
 /// The part of a request that no upstream can compute, or `None`. The name is that of the request's field.

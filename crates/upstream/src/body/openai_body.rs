@@ -1,4 +1,5 @@
-//! The body of completions, with vLLM's fields; for Millrace with its own.
+//! The body of completions, with vLLM's fields; for Millrace with its own. What a request does not ask for is turned off by
+//! name: the server has defaults of its own, those of its model.
 
 use super::{CallBody, Fields};
 use crate::model_probe::UpstreamKind;
@@ -25,9 +26,9 @@ impl CallBody<'_> {
         if sampling.temperature > 0.0 {
             set_filters(&mut body, sampling);
         }
-        body.set_unless("presence_penalty", sampling.presence_penalty, 0.0);
-        body.set_unless("frequency_penalty", sampling.frequency_penalty, 0.0);
-        body.set_unless("repetition_penalty", sampling.repetition_penalty, 1.0);
+        body.set("presence_penalty", sampling.presence_penalty);
+        body.set("frequency_penalty", sampling.frequency_penalty);
+        body.set("repetition_penalty", sampling.repetition_penalty);
         if !params.stops.is_empty() {
             body.set("stop", params.stops.as_slice());
             if !is_text {
@@ -96,7 +97,9 @@ impl CallBody<'_> {
 fn set_filters(body: &mut Fields, sampling: &SamplingParams) {
     body.set("top_p", sampling.top_p);
     body.set("min_p", sampling.min_p);
-    if sampling.top_k > 0 {
-        body.set("top_k", sampling.top_k);
+    match sampling.top_k {
+        // Older servers know no other number for "all".
+        0 => body.set("top_k", -1),
+        top_k => body.set("top_k", top_k),
     }
 }

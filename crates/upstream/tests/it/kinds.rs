@@ -44,6 +44,15 @@ async fn sampled_choice_of_a_killed_millrace_continues_on_another() {
     assert_eq!(requests[0]["prompt"], json!(PROMPT));
     assert_eq!(requests[0]["continue_token_ids"], json!(expected[..8]));
     assert_eq!(requests[0]["max_tokens"], 24, "of the whole answer");
+    for (name, off) in [
+        ("top_k", json!(-1)),
+        ("top_p", json!(1.0)),
+        ("min_p", json!(0.0)),
+        ("frequency_penalty", json!(0.0)),
+        ("repetition_penalty", json!(1.0)),
+    ] {
+        assert_eq!(requests[0][name], off, "{name} is no default of the server");
+    }
     let counts = rig.status.counts();
     assert_eq!((counts.calls, counts.continuations, counts.cut), (2, 1, 1));
     assert_eq!((counts.tokens, counts.in_flight), (24, 0));

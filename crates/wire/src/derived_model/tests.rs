@@ -4,6 +4,7 @@ use super::*;
 use crate::protocol::Protocol;
 use crate::request_parser::ParsedBody;
 use crate::requested_model::RequestedModel;
+use generate::sampling_defaults::SamplingDefaults;
 use generate::error::ApiError;
 use serde_json::json;
 use text::Capabilities;
@@ -23,10 +24,21 @@ fn parse(
     body: &Value,
     derived: Option<&DerivedModel>,
 ) -> Result<ParsedBody, ApiError> {
+    parse_with(protocol, body, derived, SamplingDefaults::default())
+}
+
+fn parse_with(
+    protocol: Protocol,
+    body: &Value,
+    derived: Option<&DerivedModel>,
+    sampling: SamplingDefaults,
+) -> Result<ParsedBody, ApiError> {
     let model = RequestedModel {
         id: "tiny",
         derived,
         adapters: &generate::adapters::NO_ADAPTERS,
+        sampling,
+        stops: &["<|im_end|>"],
         capabilities: Capabilities::default(),
         vocab_size: 300,
     };
@@ -315,4 +327,63 @@ fn invalid_options_are_rejected_unless_the_request_sets_the_field() {
     let body = json!({"messages": [user], "min_tokens": 8});
     let invalid = invalid_fields(Protocol::Chat, &body, &json!({"num_predict": 7}));
     assert_eq!(invalid, ["min_tokens"], "more than num_predict");
+}
+
+#[test]
+fn sampling_is_that_of_the_model_in_every_protocol() {
+    let (user, ui) = (user(), ui_message("user", "hi"));
+    for (protocol, body, options) in [
+        (Protocol::Chat, json!({"messages": [user]}), ""),
+        (Protocol::Completion, json!({"prompt": "hi"}), ""),
+        (Protocol::Job, json!({"prompt": "hi"}), ""),
+        (Protocol::Messages, json!({"messages": [user], "max_tokens": 5}), ""),
+        (Protocol::Responses, json!({"input": "hi"}), ""),
+        (Protocol::OllamaChat, json!({"messages": [user]}), "options"),
+        (Protocol::OllamaGenerate, json!({"prompt": "hi"}), "options"),
+        (Protocol::AiSdkUi, json!({"messages": [ui]}), ""),
+        (Protocol::LlamaCompletion, json!({"prompt": "hi"}), ""),
+        (Protocol::Infill, json!({"input_prefix": "a", "input_suffix": "b"}), ""),
+    ] {
+        let sampled = |given: Value, derived: Option<&DerivedModel>| {
+            let mut body = body.clone();
+            match options {
+                "" => body.as_object_mut().expect("fields").extend(
+                    given.as_object().expect("fields").clone(),
+                ),
+                options => body[options] = given,
+            }
+            let parsed = parse_with(protocol, &body, derived, SamplingDefaults::LLAMA_CPP);
+            let sampling = parsed.expect("a request").request.params.sampling;
+            let numbers = (sampling.temperature, sampling.top_k);
+            (numbers, (sampling.top_p, sampling.min_p))
+        };
+        let place = format!("{protocol:?}");
+        let derived = derived_model(&json!({"temperature": 0.5}));
+        for (given, derived, want) in [
+            (json!({}), None, ((0.8, 40), (0.95, 0.05))),
+            (json!({"temperature": 1}), None, ((1.0, 40), (0.95, 0.05))),
+            (json!({"temperature": 1, "top_p": 1}), None, ((1.0, 0), (1.0, 0.0))),
+            (json!({}), Some(&derived), ((0.5, 40), (0.95, 0.05))),
+            (json!({"temperature": 1, "top_p": 1}), Some(&derived), ((1.0, 0), (1.0, 0.0))),
+        ] {
+            assert_eq!(sampled(given.clone(), derived), want, "{place} {given}");
+        }
+    }
+}
+
+#[test]
+fn stop_strings_of_a_template_are_those_of_conversations() {
+    let stops = |protocol, body: Value| {
+        let parsed = parse(protocol, &body, None).expect("a request");
+        parsed.request.params.stops
+    };
+    let conversation = json!({"messages": [user()], "stop": ["x"]});
+    assert_eq!(stops(Protocol::Chat, conversation), ["x", "<|im_end|>"]);
+    let known = json!({"messages": [user()], "stop": "<|im_end|>"});
+    assert_eq!(stops(Protocol::Chat, known), ["<|im_end|>"]);
+    let many: Vec<String> = (0..16).map(|i| i.to_string()).collect();
+    let full = json!({"messages": [user()], "stop": many.clone()});
+    assert_eq!(stops(Protocol::Chat, full), many, "as many as there may be");
+    let text = json!({"prompt": "hi", "stop": ["x"]});
+    assert_eq!(stops(Protocol::Completion, text), ["x"], "no conversation");
 }

@@ -1,4 +1,4 @@
-//! Generation parameters of llama.cpp's routes: its names and defaults, and this server's own names.
+//! Generation parameters of llama.cpp's routes: its names, and this server's own names.
 
 use crate::fields::Fields;
 use crate::ollama::request as ollama_request;
@@ -6,12 +6,6 @@ use crate::openai::{generation_fields, lora_field};
 use crate::request_parser::ParseContext;
 use generate::generation_options::{GenerationOptions, TokenLimit};
 use generate::request::{GenerationParams, StreamOptions, TOP_LOGPROBS_MAX};
-
-/// Defaults of llama.cpp's server.
-const TEMPERATURE: f32 = 0.8;
-const TOP_K: u32 = 40;
-const TOP_P: f32 = 0.95;
-const MIN_P: f32 = 0.05;
 
 /// Parses the generation parameters.
 pub(super) fn parse_params(
@@ -28,27 +22,13 @@ pub(super) fn parse_params(
         given.max_tokens = Some(limit.map_or(TokenLimit::Context, TokenLimit::Tokens));
     }
     context.defaults.note_problems(fields);
-    let mut params = given
-        .or(&context.defaults.options)
-        .or(&llama_defaults())
-        .resolve();
+    let mut params = context.defaults.resolve(given);
     generation_fields::check_min_tokens(fields, &params);
     if let Some(top) = fields.integer("n_probs", 0..=TOP_LOGPROBS_MAX as i128) {
         params.sampling.logprobs = top > 0;
         params.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
     }
     params
-}
-
-/// llama.cpp's defaults.
-pub(super) fn llama_defaults() -> GenerationOptions {
-    GenerationOptions {
-        temperature: Some(TEMPERATURE),
-        top_k: Some(TOP_K),
-        top_p: Some(TOP_P),
-        min_p: Some(MIN_P),
-        ..GenerationOptions::default()
-    }
 }
 
 /// Parses how the answer is delivered.

@@ -1,7 +1,7 @@
 //! `generation_settings`: the parameters of a generation under llama.cpp's names.
 
-use super::generation_params::llama_defaults;
 use generate::reported_sampling::ReportedSampling;
+use generate::sampling_defaults::SamplingDefaults;
 use generate::stream_meta::StreamMeta;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -59,8 +59,8 @@ impl GenerationSettings<'static> {
     }
 
     /// Of a request that sets none.
-    pub fn defaults() -> Self {
-        Self::new(&ReportedSampling::of(&llama_defaults().resolve()))
+    pub fn defaults(sampling: SamplingDefaults) -> Self {
+        Self::new(&ReportedSampling::of(&sampling.options().resolve()))
     }
 
     fn new(sampling: &ReportedSampling) -> Self {

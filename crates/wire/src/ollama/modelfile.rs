@@ -2,6 +2,7 @@
 
 use super::model_name;
 use crate::derived_model::DerivedModel;
+use generate::sampling_defaults::SamplingDefaults;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -19,19 +20,32 @@ pub fn modelfile_text(name: &str, derived: Option<&DerivedModel>) -> String {
             let _ = writeln!(file, "{word} \"\"\"{text}\"\"\"");
         }
     }
-    for line in parameter_lines(Some(derived), None).lines() {
+    for line in option_lines(derived) {
         let _ = writeln!(file, "PARAMETER {line}");
     }
     file
 }
 
-/// The `PARAMETER` lines of a Modelfile; a list has one line per entry.
-pub fn parameter_lines(derived: Option<&DerivedModel>, context_max: Option<usize>) -> String {
+/// Parameters of a request that sets none, a line each: the context, the options of a derived model, and the sampling
+/// defaults for what those leave open.
+pub fn parameter_lines(
+    derived: Option<&DerivedModel>,
+    sampling: SamplingDefaults,
+    context_max: Option<usize>,
+) -> String {
+    let context = context_max.map(|context| format!("num_ctx {context}"));
+    let mut lines: Vec<String> = context.into_iter().collect();
+    lines.extend(derived.into_iter().flat_map(option_lines));
+    let is_open = |name: &str| derived.is_none_or(|derived| !derived.options.contains_key(name));
+    let defaults = sampling.named_values().filter(|(name, _)| is_open(name));
+    lines.extend(defaults.map(|(name, value)| format!("{name} {value}")));
+    lines.join("\n")
+}
+
+/// The options of a derived model; a list has one line per entry.
+fn option_lines(derived: &DerivedModel) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(context) = context_max {
-        lines.push(format!("num_ctx {context}"));
-    }
-    for (name, value) in derived.into_iter().flat_map(|derived| &derived.options) {
+    for (name, value) in &derived.options {
         match value {
             Value::Array(values) => {
                 lines.extend(values.iter().map(|value| format!("{name} {value}")));
@@ -39,7 +53,7 @@ pub fn parameter_lines(derived: Option<&DerivedModel>, context_max: Option<usize
             value => lines.push(format!("{name} {value}")),
         }
     }
-    lines.join("\n")
+    lines
 }
 
 #[cfg(test)]
@@ -64,6 +78,14 @@ mod tests {
                     PARAMETER stop \"b\"\nPARAMETER temperature 0.5\n";
         assert!(file.ends_with(want), "{file}");
         assert!(modelfile_text("tiny", None).ends_with("FROM tiny:latest\n"));
-        assert_eq!(parameter_lines(None, Some(512)), "num_ctx 512");
+        let sampling = SamplingDefaults::LLAMA_CPP;
+        let lines = parameter_lines(None, sampling, Some(512));
+        assert_eq!(
+            lines,
+            "num_ctx 512\ntemperature 0.8\ntop_k 40\ntop_p 0.95\nmin_p 0.05"
+        );
+        let lines = parameter_lines(Some(&derived), sampling, None);
+        let want = "stop \"a\"\nstop \"b\"\ntemperature 0.5\ntop_k 40\ntop_p 0.95\nmin_p 0.05";
+        assert_eq!(lines, want, "a derived model's option replaces the default");
     }
 }

@@ -15,19 +15,12 @@ pub const NOT_SUPPORTED: &str = "is not supported yet by this server";
 /// Limit of `repeat_last_n`.
 const WINDOW_MAX: i128 = u32::MAX as i128;
 
-/// Defaults of Ollama's sampling parameters.
-const TEMPERATURE: f32 = 0.8;
-const TOP_K: u32 = 40;
-const TOP_P: f32 = 0.9;
-const REPEAT_PENALTY: f32 = 1.1;
-
 /// Parses the generation parameters: `options`, `logprobs` and `format`.
 pub fn generation_params(fields: &mut Fields<'_>, context: &ParseContext<'_>) -> GenerationParams {
     let mut params = fields.within("options", |options| {
         let given = generation_options(options, context.vocab_size);
         context.defaults.note_problems(options);
-        let given = given.or(&context.defaults.options);
-        let params = given.or(&ollama_defaults()).resolve();
+        let params = context.defaults.resolve(given);
         generation_fields::check_min_tokens(options, &params);
         params
     });
@@ -122,17 +115,6 @@ pub fn llama_options(options: &mut Fields<'_>, vocab: usize) -> GenerationOption
         given.seed = Some(Seed::Random);
     }
     given
-}
-
-/// Ollama's defaults.
-fn ollama_defaults() -> GenerationOptions {
-    GenerationOptions {
-        temperature: Some(TEMPERATURE),
-        top_k: Some(TOP_K),
-        top_p: Some(TOP_P),
-        repetition_penalty: Some(REPEAT_PENALTY),
-        ..GenerationOptions::default()
-    }
 }
 
 /// Validates options that are stored in a derived model; errors are recorded in `options`.

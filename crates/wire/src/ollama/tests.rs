@@ -41,11 +41,12 @@ fn absent_fields_have_defaults() {
     assert_eq!((params.max_tokens, params.seed), (None, None));
     assert_eq!(
         (sampling.temperature, sampling.top_k, sampling.top_p),
-        (0.8, 40, 0.9)
+        (1.0, 0, 1.0),
+        "the model's defaults, of which there are none here"
     );
     assert_eq!(
         (sampling.repetition_penalty, sampling.penalty_window),
-        (1.1, 64)
+        (1.0, 64)
     );
     assert!(!sampling.logprobs);
     let request = generate(&json!({"prompt": "hi"})).unwrap();
@@ -113,7 +114,7 @@ fn special_option_values_have_ollamas_meaning() {
     assert_eq!(of(json!({"seed": -1})).seed, None, "a fresh one");
     assert_eq!(of(json!({"seed": 0})).seed, Some(0));
     let all = of(json!({"repeat_last_n": -1})).sampling;
-    assert_eq!((all.penalty_window, all.repetition_penalty), (0, 1.1));
+    assert_eq!((all.penalty_window, all.repetition_penalty), (0, 1.0));
     let none = json!({"repeat_last_n": 0, "repeat_penalty": 2, "presence_penalty": 1, "frequency_penalty": 1});
     let none = of(none).sampling;
     let penalties = (none.presence_penalty, none.frequency_penalty);

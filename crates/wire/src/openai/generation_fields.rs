@@ -40,7 +40,7 @@ pub fn generation_params_with_min(
         ..generation_options(fields, context.vocab_size, max_tokens_min)
     };
     context.defaults.note_problems(fields);
-    given.or(&context.defaults.options).resolve()
+    context.defaults.resolve(given)
 }
 
 /// Parses the generation parameters that a request sets.

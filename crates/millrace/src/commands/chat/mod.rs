@@ -50,9 +50,10 @@ pub(super) fn talk(
     let options = AnswerOptions::read(args)?;
     let loaded = loading::load_model(settings)?;
     let mut input = ChatInput::open()?;
+    let generator = Generator::new(&loaded, settings);
     let mut chat = Chat {
-        generator: Generator::new(&loaded, settings),
-        options,
+        options: options.with_defaults(generator.defaults()),
+        generator,
         conversation: Conversation::new(system),
         interrupts: Interrupts::start(match input.is_editor() {
             true => WhenIdle::Continue,

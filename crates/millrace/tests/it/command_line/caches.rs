@@ -63,7 +63,13 @@ fn fill_ollama(root: &Path, bytes: &[u8]) {
         &root.join(format!("blobs/sha256-{}", digest('b'))),
         b"no model",
     );
+    put(
+        &root.join(format!("blobs/sha256-{}", digest('c'))),
+        br#"{"stop": ["<|im_end|>"], "temperature": 0.3, "top_k": 20, "top_p": 7}"#,
+    );
     put(&root.join("outside.gguf"), bytes);
+    let parameters = "application/vnd.ollama.image.params";
+    let set = format!("sha256:{}", digest('c'));
     let model = "application/vnd.ollama.image.model";
     let adapter = "application/vnd.ollama.image.adapter";
     let (good, bad) = (
@@ -73,7 +79,7 @@ fn fill_ollama(root: &Path, bytes: &[u8]) {
     let rows = [
         (
             "registry.ollama.ai/library/tiny/1b",
-            vec![(model, good.as_str())],
+            vec![(model, good.as_str()), (parameters, &set)],
         ),
         (
             "registry.ollama.ai/someone/tiny/latest",
@@ -137,6 +143,17 @@ fn caches_are_listed_and_read_in_place() {
         let shown = stdout(&rig.millrace(&["show", name]));
         assert!(shown.contains("runs here: llama"), "{name}: {shown}");
     }
+    for (name, want) in [
+        (
+            "tiny:1b",
+            "temperature 0.3 (the model's), top_k 20 (the model's), top_p 0.95 (llama.cpp's), min_p 0.05 (llama.cpp's)",
+        ),
+        ("someone/tiny", "temperature 0.8 (llama.cpp's), top_k 40"),
+    ] {
+        let shown = stdout(&rig.millrace(&["show", name]));
+        let want = format!("sampling defaults: {want}");
+        assert!(shown.contains(&want), "{name}: {shown}");
+    }
     let answer = ["run", "-m", "tiny:1b", "-n", "2", "--temp", "0", "Hello"];
     stdout(&rig.millrace(&answer));
     let mut off = rig.vars.clone();
@@ -165,6 +182,16 @@ fn caches_are_never_changed() {
         2,
         "once, as name and as model: {tags}"
     );
+    let props = serving.get("/props");
+    for part in ["\"temperature\":0.3", "\"top_k\":20", "\"min_p\":0.05"] {
+        assert!(props.contains(part), "{part} of Ollama's parameters: {props}");
+    }
+    let shown = |name: &str| {
+        let body = json!({"model": name}).to_string();
+        serving.send("POST", "/api/show", "", &body)
+    };
+    assert!(shown("tiny:1b").contains("\\ntemperature 0.3\\ntop_k 20\\n"));
+    assert!(shown("someone/tiny").contains("temperature 0.8\\ntop_k 40\\n"));
     let body = json!({"model": "c0ffee"}).to_string();
     let reply = serving.send("DELETE", "/api/delete", "", &body);
     assert!(

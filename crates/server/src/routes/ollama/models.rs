@@ -5,6 +5,7 @@ use crate::response::error_response::Rejected;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use gateway::limits::GatewayLimits;
 use gateway::models::{ListedModel, ModelEntry, ModelFacts, ModelRegistry, ModelTask, ReadyModel};
 use generate::error::ApiError;
 use schemars::JsonSchema;
@@ -88,9 +89,9 @@ pub(crate) struct OllamaModelInfo<'a> {
     model_info: &'a Map<String, Value>,
     capabilities: Vec<&'static str>,
     tool_prompt: &'static str,
-    modified_at: Nanos,
     /// Turns of conversations: "template" (the model's own), those of a family by the vocabulary, or "base model".
     prompt_format: &'static str,
+    modified_at: Nanos,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,15 +183,17 @@ pub(crate) async fn show_model(
     let name = store_request::parse_show(Fields::parse(&body)?)?;
     let listed = served.listed_model(Some(&name)).await?;
     let capabilities = find_capabilities(&listed).await;
-    Ok(Json(model_description(&listed, capabilities)?).into_response())
+    let limits = served.gateway_limits();
+    Ok(Json(model_description(&listed, capabilities, &limits)?).into_response())
 }
 
 /// # Errors
 /// The facts of the model are unknown, because the model that the server was started with is still being loaded.
-fn model_description(
-    listed: &ListedModel,
+fn model_description<'a>(
+    listed: &'a ListedModel,
     capabilities: Capabilities,
-) -> Result<OllamaModelInfo<'_>, ApiError> {
+    limits: &GatewayLimits,
+) -> Result<OllamaModelInfo<'a>, ApiError> {
     let unread = "the model is being loaded; the contents of its file are not known yet";
     let facts = listed.facts.as_ref();
     let facts = facts.ok_or_else(|| ApiError::capacity("model_loading", unread, UNREAD_RETRY))?;
@@ -202,7 +205,11 @@ fn model_description(
     }
     Ok(OllamaModelInfo {
         modelfile: modelfile::modelfile_text(&listed.name, derived),
-        parameters: modelfile::parameter_lines(derived, listed.context_max),
+        parameters: modelfile::parameter_lines(
+            derived,
+            limits.sampling_defaults(facts.sampling),
+            listed.context_max,
+        ),
         template: own_template.or(facts.template.as_deref()),
         details,
         model_info: &facts.info,
@@ -212,6 +219,7 @@ fn model_description(
             ModelTask::Ranking => vec!["rerank"],
         },
         tool_prompt: capabilities.tools.name(),
+        prompt_format: facts.prompt_format,
         modified_at: Nanos(facts.modified),
         system: derived.and_then(|derived| derived.system.as_deref()),
         license: facts.info.get("general.license"),
@@ -219,7 +227,6 @@ fn model_description(
 }
 
 /// The capabilities of a model: those of a loaded model, or those found by trying the chat template.
-        prompt_format: facts.prompt_format,
 async fn find_capabilities(listed: &ListedModel) -> Capabilities {
     if let Some(known) = listed.capabilities() {
         return known;

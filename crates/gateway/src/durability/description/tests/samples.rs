@@ -2,6 +2,7 @@
 
 use super::super::*;
 use bytes::Bytes;
+use generate::sampling_defaults::SamplingDefaults;
 use generate::adapters::AdapterUse;
 use generate::error::ApiError;
 use generate::request::{BestOf, GenerateRequest, IgnoredFields, MixedPart, PromptPiece};
@@ -87,6 +88,8 @@ pub(super) fn parsed(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest,
         id: "m",
         derived: None,
         adapters: &generate::adapters::NO_ADAPTERS,
+        sampling: SamplingDefaults::default(),
+            stops: &[],
         capabilities: Capabilities {
             thinking: true,
             ..Capabilities::default()
