@@ -11,7 +11,7 @@ const REPEATS: &str = concat!(
     r#""parallel_tool_calls":true,"presence_penalty":0.0,"previous_response_id":null,"prompt_cache_key":null,"#,
     r#""reasoning":{"effort":null,"summary":null},"safety_identifier":null,"service_tier":"default","#,
     r#""store":true,"temperature":0,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"#,
-    r#""top_logprobs":0,"top_p":1.0,"truncation":"disabled","user":null"#
+    r#""top_logprobs":0,"top_p":0.95,"truncation":"disabled","user":null"#
 );
 
 /// The text with ids and times, which differ each time, made equal.
