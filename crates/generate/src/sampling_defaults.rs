@@ -172,11 +172,7 @@ mod tests {
         use SamplingParameter as P;
         let mut defaults = SamplingDefaults::default();
         for (parameter, value, want) in [
-            (
-                P::Temperature,
-                2.5,
-                "must be a number from 0 to 2, not 2.5",
-            ),
+            (P::Temperature, 2.5, "must be a number from 0 to 2, not 2.5"),
             (P::Temperature, f64::NAN, "must be a number from 0 to 2"),
             (P::TopP, -0.1, "must be a number from 0 to 1"),
             (P::TopK, 1.5, "must be an integer from -1"),

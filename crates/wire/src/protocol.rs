@@ -12,8 +12,8 @@ use crate::request_parser::{HistoryLookup, ParseContext, ParsedBody};
 use crate::requested_model::RequestedModel;
 use crate::schema::ResponseSchemas;
 use bytes::Bytes;
-use generate::request::Prompt;
 use generate::error::ApiError;
+use generate::request::Prompt;
 use generate::stream_source::StreamSource;
 use http::Response;
 use protocol_rows::{

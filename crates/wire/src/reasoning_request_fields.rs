@@ -130,7 +130,7 @@ mod tests {
                 derived: None,
                 adapters: &generate::adapters::NO_ADAPTERS,
                 sampling: generate::sampling_defaults::SamplingDefaults::default(),
-            stops: &[],
+                stops: &[],
                 capabilities: Capabilities {
                     thinking: false,
                     ..Capabilities::default()

@@ -69,7 +69,10 @@ fn print_requests(
             out,
             "conversations: base model, without a chat template and without tokens for turns; ChatML in plain text"
         )?,
-        format => writeln!(out, "conversations: no chat template; turns by the vocabulary, {format}")?,
+        format => writeln!(
+            out,
+            "conversations: no chat template; turns by the vocabulary, {format}"
+        )?,
     }
     let config = args.library.settings().ok();
     let settings = config.map(|config| config.settings.sampling.defaults());

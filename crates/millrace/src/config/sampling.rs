@@ -88,11 +88,7 @@ mod tests {
                 json!(-1),
                 "must be a number from 0 to 1, not -1",
             ),
-            (
-                "sampling.top_k",
-                json!(1u64 << 40),
-                "4294967295",
-            ),
+            ("sampling.top_k", json!(1u64 << 40), "4294967295"),
             (
                 "sampling.repetition_penalty",
                 json!(0),

@@ -81,7 +81,9 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
         rerank_template: purpose.rerank_template(gguf)?,
         pooling: purpose.pooling(),
         task: purpose.task(),
-        sampling: source.sampling().or(model_text::file_sampling(source, files)?),
+        sampling: source
+            .sampling()
+            .or(model_text::file_sampling(source, files)?),
         info: model_info(gguf),
     })
 }

@@ -4,8 +4,8 @@
 //! template, `chat_template.jinja` is the template where there is one, `generation_config.json` names
 //! all tokens that end a generation.
 
-use super::{ModelSource, recommended_sampling};
 use super::identity::{PartsDigest, gguf_tokenizer_digest};
+use super::{ModelSource, recommended_sampling};
 use crate::failure::Failure;
 use crate::settings_file;
 use crate::vocabulary::vocabulary;

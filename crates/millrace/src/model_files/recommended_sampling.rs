@@ -46,7 +46,10 @@ pub(super) fn of_gguf(gguf: &Gguf) -> SamplingDefaults {
         Value::F64(number) => Some(number),
         integer => integer.integer().map(|number| number as f64),
     };
-    let value = |name: &str| gguf.get(&format!("general.sampling.{name}")).and_then(number);
+    let value = |name: &str| {
+        gguf.get(&format!("general.sampling.{name}"))
+            .and_then(number)
+    };
     recommended("general.sampling", &OF_GGUF, value)
 }
 

@@ -139,10 +139,19 @@ mod tests {
     fn every_architecture_has_a_valid_default_and_the_sizes_of_others() {
         for architecture in Architecture::ALL {
             let tiny = SynthSpec::preset(&format!("tiny-{}", architecture.name()));
-            assert!(tiny.is_some_and(|spec| spec.check().is_ok()), "{architecture}");
+            assert!(
+                tiny.is_some_and(|spec| spec.check().is_ok()),
+                "{architecture}"
+            );
             for other in ["tiny-llama", "llama-1b"] {
-                let spec = SynthSpec::preset(other).unwrap().in_architecture(architecture);
-                assert_eq!(spec.check().map_err(|why| why.to_string()), Ok(()), "{architecture}");
+                let spec = SynthSpec::preset(other)
+                    .unwrap()
+                    .in_architecture(architecture);
+                assert_eq!(
+                    spec.check().map_err(|why| why.to_string()),
+                    Ok(()),
+                    "{architecture}"
+                );
             }
         }
     }

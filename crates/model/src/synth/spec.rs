@@ -198,11 +198,15 @@ impl SynthSpec {
                     architecture,
                     Gemma | Gemma2 | CommandR | Cohere2 | GemmaEmbedding
                 ) || self.tied,
-                format!("{architecture} has no output matrix of its own: its embedding must be tied"),
+                format!(
+                    "{architecture} has no output matrix of its own: its embedding must be tied"
+                ),
             ),
             (
                 !matches!(architecture, Olmo2 | Phi2 | StableLm | Olmoe) || !self.tied,
-                format!("{architecture} has an output matrix of its own: its embedding must not be tied"),
+                format!(
+                    "{architecture} has an output matrix of its own: its embedding must not be tied"
+                ),
             ),
             (
                 self.experts.is_none() == (self.architecture.traits().experts == ExpertRule::Never)

@@ -216,7 +216,10 @@ fn defaults_of_sampling_are_overridden_by_the_operator_and_by_requests() {
         (json!({}), ours),
         (json!({"temperature": 1}), [1.0, 40.0, 0.95, 0.05, 1.5]),
         (json!({"top_p": 1}), [0.3, 40.0, 1.0, 0.05, 1.5]),
-        (json!({"temperature": 1, "top_p": 1}), [1.0, 0.0, 1.0, 0.0, 1.0]),
+        (
+            json!({"temperature": 1, "top_p": 1}),
+            [1.0, 0.0, 1.0, 0.0, 1.0],
+        ),
         (
             json!({"temperature": 1, "top_p": 1, "top_k": 7}),
             [1.0, 7.0, 1.0, 0.0, 1.0],

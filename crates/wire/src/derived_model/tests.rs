@@ -4,8 +4,8 @@ use super::*;
 use crate::protocol::Protocol;
 use crate::request_parser::ParsedBody;
 use crate::requested_model::RequestedModel;
-use generate::sampling_defaults::SamplingDefaults;
 use generate::error::ApiError;
+use generate::sampling_defaults::SamplingDefaults;
 use serde_json::json;
 use text::Capabilities;
 
@@ -336,20 +336,29 @@ fn sampling_is_that_of_the_model_in_every_protocol() {
         (Protocol::Chat, json!({"messages": [user]}), ""),
         (Protocol::Completion, json!({"prompt": "hi"}), ""),
         (Protocol::Job, json!({"prompt": "hi"}), ""),
-        (Protocol::Messages, json!({"messages": [user], "max_tokens": 5}), ""),
+        (
+            Protocol::Messages,
+            json!({"messages": [user], "max_tokens": 5}),
+            "",
+        ),
         (Protocol::Responses, json!({"input": "hi"}), ""),
         (Protocol::OllamaChat, json!({"messages": [user]}), "options"),
         (Protocol::OllamaGenerate, json!({"prompt": "hi"}), "options"),
         (Protocol::AiSdkUi, json!({"messages": [ui]}), ""),
         (Protocol::LlamaCompletion, json!({"prompt": "hi"}), ""),
-        (Protocol::Infill, json!({"input_prefix": "a", "input_suffix": "b"}), ""),
+        (
+            Protocol::Infill,
+            json!({"input_prefix": "a", "input_suffix": "b"}),
+            "",
+        ),
     ] {
         let sampled = |given: Value, derived: Option<&DerivedModel>| {
             let mut body = body.clone();
             match options {
-                "" => body.as_object_mut().expect("fields").extend(
-                    given.as_object().expect("fields").clone(),
-                ),
+                "" => body
+                    .as_object_mut()
+                    .expect("fields")
+                    .extend(given.as_object().expect("fields").clone()),
                 options => body[options] = given,
             }
             let parsed = parse_with(protocol, &body, derived, SamplingDefaults::LLAMA_CPP);
@@ -362,9 +371,17 @@ fn sampling_is_that_of_the_model_in_every_protocol() {
         for (given, derived, want) in [
             (json!({}), None, ((0.8, 40), (0.95, 0.05))),
             (json!({"temperature": 1}), None, ((1.0, 40), (0.95, 0.05))),
-            (json!({"temperature": 1, "top_p": 1}), None, ((1.0, 0), (1.0, 0.0))),
+            (
+                json!({"temperature": 1, "top_p": 1}),
+                None,
+                ((1.0, 0), (1.0, 0.0)),
+            ),
             (json!({}), Some(&derived), ((0.5, 40), (0.95, 0.05))),
-            (json!({"temperature": 1, "top_p": 1}), Some(&derived), ((1.0, 0), (1.0, 0.0))),
+            (
+                json!({"temperature": 1, "top_p": 1}),
+                Some(&derived),
+                ((1.0, 0), (1.0, 0.0)),
+            ),
         ] {
             assert_eq!(sampled(given.clone(), derived), want, "{place} {given}");
         }

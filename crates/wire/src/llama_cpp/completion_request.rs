@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_have_the_names_and_defaults_of_llama_cpp() {
+    fn parameters_have_the_names_of_llama_cpp() {
         let request = parsed(&json!({
             "n_predict": 7, "n_probs": 3, "stream": true, "timings_per_token": true, "min_p": 0.1,
             "logit_bias": [[5, 1.5], [6, false]], "repeat_last_n": 9,
@@ -111,8 +111,8 @@ mod tests {
         let sampling = &request.params.sampling;
         assert_eq!(request.params.max_tokens, Some(7));
         assert_eq!((sampling.logprobs, sampling.top_logprobs), (true, 3));
-        assert_eq!((sampling.temperature, sampling.top_k), (0.8, 40));
-        assert_eq!((sampling.top_p, sampling.min_p), (0.95, 0.1));
+        assert_eq!((sampling.temperature, sampling.top_k), (1.0, 0));
+        assert_eq!((sampling.top_p, sampling.min_p), (1.0, 0.1));
         assert_eq!(sampling.logit_bias, [(5, 1.5), (6, -1e6)]);
         assert_eq!(sampling.penalty_window, 9);
         let options = &request.stream_options;

@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(request.prompts, [Prompt::Infill(want)]);
         let (params, options) = (&request.params, &request.stream_options);
         assert_eq!(params.max_tokens, Some(7));
-        assert_eq!((params.sampling.top_k, params.sampling.top_p), (40, 0.5));
+        assert_eq!((params.sampling.top_k, params.sampling.top_p), (0, 0.5));
         assert!(options.stream && options.return_token_ids);
     }
 

@@ -184,7 +184,10 @@ fn caches_are_never_changed() {
     );
     let props = serving.get("/props");
     for part in ["\"temperature\":0.3", "\"top_k\":20", "\"min_p\":0.05"] {
-        assert!(props.contains(part), "{part} of Ollama's parameters: {props}");
+        assert!(
+            props.contains(part),
+            "{part} of Ollama's parameters: {props}"
+        );
     }
     let shown = |name: &str| {
         let body = json!({"model": name}).to_string();

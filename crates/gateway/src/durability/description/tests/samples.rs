@@ -2,11 +2,11 @@
 
 use super::super::*;
 use bytes::Bytes;
-use generate::sampling_defaults::SamplingDefaults;
 use generate::adapters::AdapterUse;
 use generate::error::ApiError;
 use generate::request::{BestOf, GenerateRequest, IgnoredFields, MixedPart, PromptPiece};
 use generate::response_format::ResponseFormat;
+use generate::sampling_defaults::SamplingDefaults;
 use generate::tools::ToolCalling;
 use generate::truncation::Truncation;
 use serde_json::{Map, json};
@@ -89,7 +89,7 @@ pub(super) fn parsed(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest,
         derived: None,
         adapters: &generate::adapters::NO_ADAPTERS,
         sampling: SamplingDefaults::default(),
-            stops: &[],
+        stops: &[],
         capabilities: Capabilities {
             thinking: true,
             ..Capabilities::default()
