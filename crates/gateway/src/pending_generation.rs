@@ -55,8 +55,8 @@ impl PendingGeneration {
     /// Waits for the permit and starts the generation for the stream's client; dropping the future ends the wait. To be
     /// called inside a runtime.
     ///
-    /// A task waits and starts, whether the future is polled or not: where a client does not read, nothing polls it,
-    /// and a permit that is granted then would hold its slot without any work. A stream that may continue without the
+    /// The start does not depend on polls of the future: where a client does not read, nothing polls it, and a permit that
+    /// is granted then would hold its slot without any work. A stream that may continue without the
     /// client is also run by that task.
     pub(crate) fn run_for_client(
         self,
@@ -79,17 +79,28 @@ impl PendingGeneration {
         reader.map_ok(move |generation| generation.with_metrics(&metrics, opened))
     }
 
-    /// Starts the generation in a task that ends with the future; the future is the only reader's.
+    /// Starts the generation at once where nothing is to be waited for, else in a task that ends with the future; the future
+    /// is the only reader's.
     fn begin_in_task(
         self,
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
-        // The drop of the set aborts the task, and a stream that was started ends with the task's result.
-        let mut task = JoinSet::new();
-        task.spawn(self.wait_and_begin(ticket));
+        // In a box, so that a task that has ended keeps no memory for the request.
+        let mut start = Box::pin(self.wait_and_begin(ticket));
+        let begun = match start.as_mut().now_or_never() {
+            Some(begun) => Either::Left(std::future::ready(begun)),
+            None => {
+                // The drop of the set aborts the task, and a stream that was started ends with the task's result.
+                let mut task = JoinSet::new();
+                task.spawn(start);
+                Either::Right(async move {
+                    let begun = task.join_next().await.and_then(Result::ok);
+                    begun.unwrap_or_else(|| Err(unprepared_error()))
+                })
+            }
+        };
         async move {
-            let begun = task.join_next().await.and_then(Result::ok);
-            let (run, readers) = begun.ok_or_else(unprepared_error)??;
+            let (run, readers) = begun.await?;
             Generation::for_client(run, readers).ok_or_else(unprepared_error)
         }
     }

@@ -221,21 +221,19 @@ fn deletion_is_on_disk_before_its_response() {
     let rig = Rig::recorded(fake(), kept(), disk.clone());
     rig.gate.open();
     let objects = || disk.read().streams.len();
-    let text = |object: &Value, field: &str| object[field].as_str().unwrap().to_owned();
-    for turn in 0..8 {
-        let stored = json!({"input": "hi", "max_output_tokens": 16, "store": true});
-        let response = call(&rig, "POST", "/v1/responses", "", &stored).json();
-        let stored = chat(&json!({"stream": false, "store": true}));
-        let completion = call(&rig, "POST", CHAT, "", &stored).json();
-        for path in [
-            format!("/v1/responses/{}", text(&response, "id")),
-            format!("{CHAT}/{}", text(&completion, "id")),
-        ] {
-            expect_status(&rig, "GET", &path, 200);
-            wait_until("the answer is stored", || objects() > 0);
-            expect_status(&rig, "DELETE", &path, 200);
-            assert_eq!(objects(), 0, "{path}, turn {turn}");
-        }
+    let response = json!({"input": "hi", "max_output_tokens": 16, "store": true});
+    let completion = chat(&json!({"stream": false, "store": true}));
+    for turn in 0..16 {
+        let (route, body) = match turn % 2 {
+            0 => ("/v1/responses", &response),
+            _ => (CHAT, &completion),
+        };
+        let answer = call(&rig, "POST", route, "", body).json();
+        let path = format!("{route}/{}", answer["id"].as_str().unwrap());
+        expect_status(&rig, "GET", &path, 200);
+        wait_until("the answer is stored", || objects() == 1);
+        expect_status(&rig, "DELETE", &path, 200);
+        assert_eq!(objects(), 0, "{path}, turn {turn}");
     }
     for turn in 0..8 {
         let job = json!({"prompt": "hi", "max_tokens": 3, "ignore_eos": true, "job_id": format!("job-{turn}")});
