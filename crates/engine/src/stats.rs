@@ -206,7 +206,8 @@ impl Endings {
                 FailCode::Panic
                 | FailCode::ModelChanged
                 | FailCode::CrashedEngines
-                | FailCode::NoEngine,
+                | FailCode::NoEngine
+                | FailCode::Upstream(_),
             )
             | End::Lost => 8,
             End::Failed(FailCode::Shutdown) => 9,

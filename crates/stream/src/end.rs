@@ -62,6 +62,8 @@ pub enum FailCode {
     ModelChanged,
     /// The server crashed repeatedly while it computed this stream.
     CrashedEngines,
-    /// No engine of another process took the request in time.
+    /// No engine of another process, and no upstream, took the request in time.
     NoEngine,
+    /// The upstream at this place of the configuration failed on the request, or went away in the middle of the answer.
+    Upstream(u8),
 }

@@ -4,6 +4,7 @@ use super::address::UpstreamAddress;
 use super::config::UpstreamConfig;
 use super::event::{Chunk, EventError, EventLines, EventParser, TokenChunk};
 use super::http_connection::Target;
+use super::redaction::without_secrets;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -18,6 +19,16 @@ pub(crate) enum CallError {
     Unavailable(String),
     /// The upstream rejected the request, or does not speak the protocol.
     Refused(String),
+}
+
+impl CallError {
+    /// The error whose text does not repeat the key of the request, or other keys.
+    fn without_secrets(self, key: Option<&str>) -> Self {
+        match self {
+            Self::Unavailable(why) => Self::Unavailable(without_secrets(&why, key)),
+            Self::Refused(why) => Self::Refused(without_secrets(&why, key)),
+        }
+    }
 }
 
 /// Reports of a call, in order.
@@ -48,6 +59,7 @@ impl<K: Copy> HttpCall<K> {
     /// Runs to the end of the answer. Dropping the future closes the connection, which cancels the upstream's work.
     pub(crate) async fn run(mut self) {
         if let Err(error) = self.stream_tokens().await {
+            let error = error.without_secrets(self.config.api_key.as_deref());
             self.report(Report::Failed(error)).await;
         }
     }

@@ -3,7 +3,7 @@
 //! Tokens are the ground truth (docs/decisions/0018-upstreams-by-token-ids.md): what an upstream returns is appended to the
 //! choice's log by its ids, so streams, wire protocols, resumption and keys work as with an engine. After a cut, a choice
 //! whose rest is the same by construction continues on another upstream from its tokens so far; any other one ends with
-//! [`stream::End::Lost`]. Of an upstream without ids, the log has ids whose text is the upstream's text
+//! [`stream::FailCode::Upstream`]. Of an upstream without ids, the log has ids whose text is the upstream's text
 //! ([`text::TextCover`]); such a choice never continues. Text is never pasted into a prompt.
 //!
 //! ```text
@@ -14,6 +14,7 @@
 //! http_call        one request for tokens: send, read, report
 //! http_connection  one exchange of HTTP
 //! model_probe      which model an upstream serves, and how it is asked
+//! redaction        texts of upstreams without the secrets that they repeat
 //! relay            takes the requests of a handle; attempts, cancellation, credit
 //! upstream_status  what is known of the upstreams, and counts
 //! ```
@@ -25,6 +26,7 @@ mod event;
 mod http_call;
 mod http_connection;
 mod model_probe;
+mod redaction;
 mod relay;
 mod upstream_status;
 

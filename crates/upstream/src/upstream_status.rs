@@ -5,6 +5,7 @@ use super::body::{unsupported_by, unsupported_part};
 use super::config::UpstreamConfig;
 use super::http_connection::Target;
 use super::model_probe::{FoundModel, find_model};
+use super::redaction::without_secrets;
 use generate::remote_request::RemoteRequest;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -215,7 +216,8 @@ impl UpstreamStatus {
             config: &self.config,
             address,
         };
-        let found = find_model(target).await.map_err(|mut why| {
+        let found = find_model(target).await.map_err(|why| {
+            let mut why = without_secrets(&why, self.config.api_key.as_deref());
             let mut ends = (0..=PROBLEM_BYTES_MAX.min(why.len())).rev();
             let end = ends.find(|end| why.is_char_boundary(*end));
             why.truncate(end.unwrap_or(0));

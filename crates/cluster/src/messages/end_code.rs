@@ -6,6 +6,8 @@ use stream::{Clock, End, FailCode, Stop};
 const TIMED_OUT: u32 = 16;
 /// First code of [`End::Failed`].
 const FAILED: u32 = 32;
+/// First code of [`FailCode::Upstream`]; the place is added.
+const UPSTREAM: u32 = 256;
 /// First code of [`Stop::StopString`]; the index is added.
 const STOP_STRING: u32 = 1 << 16;
 
@@ -37,6 +39,9 @@ pub(super) fn end_code(end: End) -> u32 {
     if let End::Stop(Stop::StopString(index)) = end {
         return STOP_STRING + u32::from(index);
     }
+    if let End::Failed(FailCode::Upstream(place)) = end {
+        return UPSTREAM + u32::from(place);
+    }
     let code = CODES.iter().find(|row| row.1 == end);
     code.map_or(0, |row| row.0)
 }
@@ -45,6 +50,10 @@ pub(super) fn end_code(end: End) -> u32 {
 pub(super) fn end_from_code(code: u32) -> End {
     if let Some(index) = code.checked_sub(STOP_STRING) {
         return u16::try_from(index).map_or(End::Lost, |index| End::Stop(Stop::StopString(index)));
+    }
+    if let Some(place) = code.checked_sub(UPSTREAM) {
+        return u8::try_from(place)
+            .map_or(End::Lost, |place| End::Failed(FailCode::Upstream(place)));
     }
     let end = CODES.iter().find(|row| row.0 == code);
     end.map_or(End::Lost, |row| row.1)
@@ -57,7 +66,9 @@ mod tests {
     #[test]
     fn ends_are_read_back() {
         let stops = [0, 7, u16::MAX].map(|index| End::Stop(Stop::StopString(index)));
-        for end in CODES.iter().map(|row| row.1).chain(stops) {
+        let upstreams = [0, u8::MAX].map(|place| End::Failed(FailCode::Upstream(place)));
+        let others = stops.into_iter().chain(upstreams);
+        for end in CODES.iter().map(|row| row.1).chain(others) {
             assert_eq!(end_from_code(end_code(end)), end);
         }
     }

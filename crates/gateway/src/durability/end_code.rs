@@ -6,6 +6,8 @@ use stream::{Clock, End, FailCode, Stop};
 const TIMED_OUT: u32 = 16;
 /// First code of [`End::Failed`].
 const FAILED: u32 = 32;
+/// First code of [`FailCode::Upstream`]; the place is added.
+const UPSTREAM: u32 = 256;
 /// First code of [`Stop::StopString`]; the index is added.
 const STOP_STRING: u32 = 1 << 16;
 
@@ -28,6 +30,7 @@ pub fn end_code(end: End) -> u32 {
                     Clock::Reader => 4,
                 }
         }
+        End::Failed(FailCode::Upstream(place)) => UPSTREAM + u32::from(place),
         End::Failed(code) => {
             FAILED
                 + match code {
@@ -39,6 +42,8 @@ pub fn end_code(end: End) -> u32 {
                     FailCode::ModelChanged => 5,
                     FailCode::CrashedEngines => 6,
                     FailCode::NoEngine => 7,
+                    // Above.
+                    FailCode::Upstream(_) => UPSTREAM - FAILED,
                 }
         }
         End::Stop(Stop::StopString(index)) => STOP_STRING + u32::from(index),
@@ -61,7 +66,11 @@ pub fn end_from_code(code: u32) -> End {
             4 => End::TimedOut(Clock::Reader),
             _ => End::Lost,
         },
-        FAILED..STOP_STRING => match code - FAILED {
+        UPSTREAM..STOP_STRING => match u8::try_from(code - UPSTREAM) {
+            Ok(place) => End::Failed(FailCode::Upstream(place)),
+            Err(_) => End::Lost,
+        },
+        FAILED..UPSTREAM => match code - FAILED {
             0 => End::Failed(FailCode::Inference),
             1 => End::Failed(FailCode::NotFinite),
             2 => End::Failed(FailCode::Panic),
@@ -84,7 +93,7 @@ mod tests {
     use super::*;
 
     /// All ends with their codes. Files on disk have these codes.
-    const CODES: [(u32, End); 22] = [
+    const CODES: [(u32, End); 24] = [
         (0, End::Lost),
         (1, End::Stop(Stop::Eos)),
         (2, End::Stop(Stop::ToolCalls)),
@@ -104,6 +113,8 @@ mod tests {
         (37, End::Failed(FailCode::ModelChanged)),
         (38, End::Failed(FailCode::CrashedEngines)),
         (39, End::Failed(FailCode::NoEngine)),
+        (256, End::Failed(FailCode::Upstream(0))),
+        (511, End::Failed(FailCode::Upstream(u8::MAX))),
         (65_536, End::Stop(Stop::StopString(0))),
         (65_537, End::Stop(Stop::StopString(1))),
         (131_071, End::Stop(Stop::StopString(u16::MAX))),
@@ -119,7 +130,8 @@ mod tests {
     #[test]
     fn unknown_end_codes_are_lost() {
         let known = |code: &u32| CODES.iter().all(|(known, _)| known != code);
-        let unknown = (0..65_536).filter(known);
+        let unknown = (0..65_536).filter(|code| !(256..512).contains(code));
+        let unknown = unknown.filter(known);
         for code in unknown.chain([131_072, u32::MAX]) {
             assert_eq!(end_from_code(code), End::Lost, "{code}");
         }

@@ -38,5 +38,6 @@ fn code_name(code: FailCode) -> &'static str {
         FailCode::ModelChanged => "model_changed",
         FailCode::CrashedEngines => "crashed_engines",
         FailCode::NoEngine => "no_engine",
+        FailCode::Upstream(_) => "upstream_failed",
     }
 }

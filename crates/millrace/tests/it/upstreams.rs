@@ -233,7 +233,7 @@ fn answer_that_cannot_continue_exactly_ends_with_an_error() {
         let reading = read_completion(&front.serving, fields(temperature), &mut kill_at_first_text);
         let (text, .., error) = parts(&reading);
         if temperature > 0.0 {
-            assert_eq!(error.expect("an error")["code"], "lost");
+            assert_eq!(error.expect("an error")["code"], "upstream_failed");
             assert!(
                 expected.starts_with(&text) && text.len() < expected.len(),
                 "{text:?}"

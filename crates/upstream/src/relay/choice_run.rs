@@ -20,6 +20,8 @@ pub(super) struct ChoiceRun {
     pub(super) call: Option<RunningCall>,
     /// Number of the last call.
     pub(super) calls: u32,
+    /// The upstream of the last call.
+    pub(super) last_upstream: Option<usize>,
     /// Tokens in the log since the submission.
     pub(super) generated: usize,
     /// The kind of upstream that has computed tokens since the submission.
@@ -59,6 +61,7 @@ impl ChoiceRun {
         Self {
             call: None,
             calls: 0,
+            last_upstream: None,
             generated: 0,
             source: None,
             has_cover: false,

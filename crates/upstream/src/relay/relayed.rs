@@ -147,8 +147,9 @@ impl Relayed {
                 Ok(()) => self.choices[choice].note_token(),
                 Err(AppendError::Full) => return Some(End::Length),
                 Err(why) => {
-                    tracing::warn!("token {id} of an upstream: {why:?}");
-                    return Some(End::Failed(FailCode::Inference));
+                    let upstream = self.choices[choice].last_upstream;
+                    tracing::warn!(upstream, "token {id} of an upstream: {why:?}");
+                    return Some(failed(upstream));
                 }
             }
         }
@@ -179,7 +180,7 @@ impl Relayed {
         let (counted, end) = match error {
             CallError::Refused(why) => {
                 tracing::warn!(%address, "an upstream refused or misunderstood a request: {why}");
-                (Counted::Refused, Some(End::Failed(FailCode::Inference)))
+                (Counted::Refused, Some(failed(Some(upstream))))
             }
             CallError::Unavailable(why) => {
                 tracing::info!(%address, "a call of an upstream failed: {why}");
@@ -187,10 +188,8 @@ impl Relayed {
                 let run = &mut self.choices[choice];
                 run.note_failure(was_accepted, config.retry, now);
                 let crashed = run.crashes >= config.crashes_max;
-                let end = match self.placement(choice, shared) {
-                    Placement::Lost => Some(End::Lost),
-                    _ => crashed.then_some(End::Failed(FailCode::CrashedEngines)),
-                };
+                let is_last = crashed || self.placement(choice, shared) == Placement::Lost;
+                let end = is_last.then_some(failed(Some(upstream)));
                 let counted = match was_accepted {
                     true => Counted::Cut,
                     false => Counted::Unavailable,
@@ -241,7 +240,13 @@ impl Relayed {
         let placement = self.placement(choice, shared);
         let waited = now.saturating_duration_since(run.unplaced_since);
         if placement == Placement::Lost || waited >= shared.status.config().unplaced_max {
-            return self.relayed.finish(choice, End::Lost, now);
+            let has_begun = run.generated > 0 || !self.answered_before().is_empty();
+            let end = match has_begun {
+                true => failed(run.last_upstream),
+                // Nothing was sent: the client may send the request again.
+                false => End::Failed(FailCode::NoEngine),
+            };
+            return self.relayed.finish(choice, end, now);
         }
         let Ok(request) = &self.request else {
             return;
@@ -285,6 +290,7 @@ impl Relayed {
             choice,
             call: run.calls,
         };
+        run.last_upstream = Some(upstream);
         run.call = Some(prepared.start(key, upstream, shared));
         self.give_credit(choice);
     }
@@ -342,4 +348,10 @@ impl Relayed {
         };
         self.relayed.apply_progress(report, now);
     }
+}
+
+/// The end of an answer that an upstream did not complete. The last one is not known where the answer is from before a restart.
+fn failed(upstream: Option<usize>) -> End {
+    let place = upstream.and_then(|place| u8::try_from(place).ok());
+    place.map_or(End::Lost, |place| End::Failed(FailCode::Upstream(place)))
 }

@@ -4,7 +4,7 @@ use crate::fake_server::{Behavior, FakeServer, answer};
 use crate::rig::{Asked, PROMPT, Rig, read, read_all, wait_for};
 use serde_json::json;
 use std::sync::atomic::Ordering;
-use stream::{End, Stop};
+use stream::{End, FailCode, Stop};
 
 #[tokio::test]
 async fn tokens_of_an_upstream_are_the_log() {
@@ -84,7 +84,7 @@ async fn upstream_that_always_cuts_after_some_tokens_ends_nothing() {
 }
 
 #[tokio::test]
-async fn choice_that_cannot_continue_exactly_is_lost() {
+async fn choice_that_cannot_continue_exactly_names_its_upstream() {
     for (temperature, penalty) in [(0.7, 0.0), (0.0, 0.5)] {
         let server = FakeServer::start(Behavior::Cut(5)).await;
         let rig = Rig::new(&[&server]).await;
@@ -94,7 +94,8 @@ async fn choice_that_cannot_continue_exactly_is_lost() {
             ..Asked::default()
         });
         let (ids, end) = read_all(&mut readers[0]).await;
-        assert_eq!((ids.len(), end), (5, End::Lost), "a prefix, and an error");
+        let failed = End::Failed(FailCode::Upstream(0));
+        assert_eq!((ids.len(), end), (5, failed), "a prefix, and an error");
         assert_eq!(server.requests.lock().unwrap().len(), 1);
     }
 }

@@ -121,7 +121,10 @@ async fn characters_of_several_tokens_are_whole_and_end_continuation() {
     let rig = Rig::new(&[&server]).await;
     let mut readers = rig.submit(Asked::default());
     let (ids, end) = read_all(&mut readers[0]).await;
-    assert_eq!((text_of(&ids).as_str(), end), ("é ", End::Lost));
+    assert_eq!(
+        (text_of(&ids).as_str(), end),
+        ("é ", End::Failed(FailCode::Upstream(0)))
+    );
 }
 
 #[tokio::test]

@@ -101,6 +101,10 @@ mod tests {
                 End::Failed(FailCode::NoEngine),
                 Err((529, "overloaded_error", "no_engine")),
             ),
+            (
+                End::Failed(FailCode::Upstream(0)),
+                Err((502, "api_error", "upstream_failed")),
+            ),
             (End::Lost, Err((500, "api_error", "lost"))),
         ];
         for (end, want) in rows {

@@ -20,13 +20,15 @@ pub enum JobErrorCode {
     InferenceFailed,
     /// No model is ready, or it is not known yet which process has the stream.
     WorkerUnhealthy,
+    /// An upstream failed on the job.
+    UpstreamFailed,
     /// An error of the server.
     Internal,
 }
 
 impl JobErrorCode {
     /// All codes.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::InvalidRequest,
         Self::QueueFull,
         Self::Timeout,
@@ -34,6 +36,7 @@ impl JobErrorCode {
         Self::InsufficientResources,
         Self::InferenceFailed,
         Self::WorkerUnhealthy,
+        Self::UpstreamFailed,
         Self::Internal,
     ];
 
@@ -47,6 +50,7 @@ impl JobErrorCode {
             Self::InsufficientResources => "INSUFFICIENT_RESOURCES",
             Self::InferenceFailed => "INFERENCE_FAILED",
             Self::WorkerUnhealthy => "WORKER_UNHEALTHY",
+            Self::UpstreamFailed => "UPSTREAM_FAILED",
             Self::Internal => "INTERNAL",
         }
     }
@@ -66,6 +70,7 @@ impl JobErrorCode {
             ("cancelled", _) => Self::Cancelled,
             ("too_long_for_memory", _) => Self::InsufficientResources,
             ("inference_failed" | "model_changed" | "crashed_engines", _) => Self::InferenceFailed,
+            ("upstream_failed", _) => Self::UpstreamFailed,
             (
                 "shutting_down"
                 | "model_loading"
@@ -92,7 +97,7 @@ pub fn is_retriable(error: &ApiError) -> bool {
         Blame::Caller => error.retry_after.is_some(),
         Blame::Ours => matches!(
             JobErrorCode::from_error(error),
-            JobErrorCode::InferenceFailed | JobErrorCode::Internal
+            JobErrorCode::InferenceFailed | JobErrorCode::UpstreamFailed | JobErrorCode::Internal
         ),
     }
 }

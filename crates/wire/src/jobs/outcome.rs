@@ -4,7 +4,7 @@ use super::error_code::JobErrorCode;
 use super::error_response::JobError;
 use crate::openai::finish_reason::{
     CRASHED_ENGINES_MESSAGE, GRAMMAR_LIMIT_MESSAGE, LOST_MESSAGE, MODEL_CHANGED_MESSAGE,
-    NO_ENGINE_MESSAGE, NOT_FINITE_MESSAGE,
+    NO_ENGINE_MESSAGE, NOT_FINITE_MESSAGE, upstream_message,
 };
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::stop::ONE_CALL;
@@ -68,6 +68,7 @@ pub fn end_error(end: End) -> ApiError {
                     (ErrorKind::Unavailable, Blame::Capacity)
                 }
                 Some(JobErrorCode::InvalidRequest) => (ErrorKind::Invalid, Blame::Caller),
+                Some(JobErrorCode::UpstreamFailed) => (ErrorKind::Upstream, Blame::Ours),
                 _ => (ErrorKind::Internal, Blame::Ours),
             };
             let retry_after = (blame == Blame::Capacity).then_some(RETRY_AFTER);
@@ -123,6 +124,9 @@ fn failed_outcome(code: FailCode) -> JobOutcome {
             false,
         ),
         FailCode::NoEngine => error_outcome(JobErrorCode::WorkerUnhealthy, NO_ENGINE_MESSAGE, true),
+        FailCode::Upstream(place) => {
+            error_outcome(JobErrorCode::UpstreamFailed, upstream_message(place), true)
+        }
     }
 }
 

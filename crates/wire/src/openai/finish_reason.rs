@@ -2,6 +2,7 @@
 //! protocols.
 
 use generate::error::{ApiError, Blame, ErrorKind};
+use std::sync::LazyLock;
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
@@ -22,17 +23,34 @@ pub const MODEL_CHANGED_MESSAGE: &str = "the model was replaced while the server
                                         continued; send the request again";
 
 /// Error message of a stream that no engine of another process took, in every protocol.
-pub const NO_ENGINE_MESSAGE: &str = "no engine of the cluster took the request in time; the readiness of the gateway \
-                                    says why";
+pub const NO_ENGINE_MESSAGE: &str = "no engine of the cluster, or no upstream, took the request in time; \
+                                    /health/readiness says why; send the request again";
+/// Error code of a stream that an upstream did not complete.
+pub const UPSTREAM_FAILED: &str = "upstream_failed";
 
 /// Error message of a stream that is given up after repeated crashes, in every protocol.
 pub const CRASHED_ENGINES_MESSAGE: &str = "the server crashed repeatedly while it computed this answer, so the answer \
                                           is not continued";
 
 /// Error message of a stream whose rest is lost, in every protocol.
-pub const LOST_MESSAGE: &str = "the rest of this answer is lost: the engine or the upstream that computed it is gone, or \
+pub const LOST_MESSAGE: &str = "the rest of this answer is lost: the engine that computed it is gone, or \
                                records of it are missing after a restart, so it cannot be continued exactly; what was \
                                sent is a valid beginning; send the request again for a whole answer";
+
+/// Error message of a stream that an upstream did not complete, by the upstream's place in the configuration, in every
+/// protocol.
+pub fn upstream_message(place: u8) -> &'static str {
+    static MESSAGES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let message = |number| {
+            format!(
+                "upstream {number} failed on this request, or went away in the middle of the answer (number {number} \
+                 of upstream.addresses; the log of this server has the reason); what was sent is a valid beginning"
+            )
+        };
+        (1..=256).map(message).collect()
+    });
+    &MESSAGES[usize::from(place)]
+}
 
 /// The error of a stream that did not complete.
 pub fn end_error(end: End) -> ApiError {
@@ -95,6 +113,12 @@ fn failed_error(code: FailCode) -> ApiError {
         FailCode::ModelChanged => ApiError::ours("model_changed", MODEL_CHANGED_MESSAGE),
         FailCode::CrashedEngines => ApiError::ours("crashed_engines", CRASHED_ENGINES_MESSAGE),
         FailCode::NoEngine => ApiError::capacity("no_engine", NO_ENGINE_MESSAGE, RETRY_AFTER),
+        FailCode::Upstream(place) => ApiError::new(
+            ErrorKind::Upstream,
+            Blame::Ours,
+            UPSTREAM_FAILED,
+            upstream_message(place),
+        ),
     }
 }
 
@@ -144,6 +168,10 @@ mod tests {
                 Err((500, "crashed_engines")),
             ),
             (End::Failed(FailCode::NoEngine), Err((503, "no_engine"))),
+            (
+                End::Failed(FailCode::Upstream(255)),
+                Err((502, "upstream_failed")),
+            ),
             (End::Lost, Err((500, "lost"))),
         ];
         for (end, want) in rows {

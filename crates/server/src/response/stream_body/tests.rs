@@ -81,6 +81,7 @@ fn failed_stream_has_an_error_and_no_done_marker() {
         (End::Failed(FailCode::ModelChanged), "model_changed"),
         (End::Failed(FailCode::CrashedEngines), "crashed_engines"),
         (End::Failed(FailCode::NoEngine), "no_engine"),
+        (End::Failed(FailCode::Upstream(1)), "upstream_failed"),
     ] {
         let mut fed = HandFedBody::new(
             8,

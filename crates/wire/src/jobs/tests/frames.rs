@@ -40,6 +40,7 @@ const ENDS: [End; 20] = [
     End::Failed(FailCode::ModelChanged),
     End::Failed(FailCode::CrashedEngines),
     End::Failed(FailCode::NoEngine),
+    End::Failed(FailCode::Upstream(1)),
     End::Lost,
 ];
 
@@ -111,6 +112,7 @@ fn end_before_the_first_byte_has_an_http_status() {
         (End::Failed(FailCode::ModelChanged), 500),
         (End::Failed(FailCode::CrashedEngines), 500),
         (End::Failed(FailCode::NoEngine), 503),
+        (End::Failed(FailCode::Upstream(1)), 502),
         (End::Lost, 500),
     ];
     for (end, want) in rows {
