@@ -1,4 +1,4 @@
-"""LangChain, LlamaIndex, LiteLLM, aider, Continue and Claude Code, unmodified, against a running server: docs/clients.md.
+"""LangChain, LlamaIndex, LiteLLM, aider, Continue, Claude Code and Codex, unmodified, against a running server: docs/clients.md.
 
     python recipes_suite.py PATH-OF-THE-MILLRACE-BINARY PATH-OF-AIDER FOLDER-WITH-node_modules
 
@@ -6,9 +6,11 @@ They talk to the built-in model, whose context is short and whose words mean lit
 its form.
 """
 
+import contextlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,7 @@ from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 from llama_index.llms.ollama import Ollama
 from llama_index.llms.openai_like import OpenAILike
 
+from scripted_upstream import ScriptedUpstream
 from suite import check, run
 
 MODEL = "millrace-mini"
@@ -155,6 +158,66 @@ def claude_code(_, server):
         there |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "200"}
         result = json.loads(said(command, folder, there))
         assert not result["is_error"] and result["usage"]["output_tokens"] > 0, result
+
+
+# A name that Codex knows: with it, edits are calls of its custom tool.
+CODEX_MODEL = "gpt-5.5"
+CODEX_TEMPLATE = (
+    "{%- if tools %}{{- '<|im_start|>system\\n# Tools\\n' ~ tools|tojson ~ '\\nCall by <tool_call></tool_call>.<|im_end|>\\n' }}{%- endif %}"
+    "{%- for m in messages %}{{- '<|im_start|>' ~ m.role ~ '\\n' ~ (m.content or '') }}{%- for c in m.tool_calls or [] %}"
+    "{{- '<tool_call>' ~ c.function|tojson ~ '</tool_call>' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+PATCH = "*** Begin Patch\n*** Update File: one.py\n@@\n-x = 1\n+x = 2  # \"é\"\n*** End Patch\n"
+
+
+def called(name, **arguments):
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+@contextlib.contextmanager
+def codex(server, *answers):
+    """Codex with its defaults, in a folder with a file, before a server whose model gives these answers: what it prints, and the file."""
+    [program] = NODE.glob("node_modules/@openai/codex-*/vendor/*/bin/codex")
+    upstream = ScriptedUpstream(*answers)
+    # It does not start with a home below /tmp.
+    with tempfile.TemporaryDirectory(dir=NODE) as folder:
+        folder = pathlib.Path(folder)
+        model, template = folder / f"{CODEX_MODEL}.gguf", folder / "template.jinja"
+        subprocess.run([server.binary, "synth", model, "--preset", "tiny-llama", "--train-context", "131072"], check=True, stdout=subprocess.DEVNULL)
+        template.write_text(CODEX_TEMPLATE)
+        serve = [server.binary, "serve", model, "--bind", "127.0.0.1:0", "--upstream", upstream.url, "--upstream-api", "openai_text"]
+        process = subprocess.Popen([*serve, "--chat-template", template], stdout=subprocess.PIPE, text=True)
+        try:
+            found = (re.search(r" serves .*(http://127\.0\.0\.1:\d+)", line) for line in process.stdout)
+            url = next(match.group(1) for match in found if match)
+            work = folder / "work"
+            work.mkdir()
+            (work / "one.py").write_text("x = 1\n")
+            provider = f'{{name="millrace", base_url="{url}/v1", wire_api="responses"}}'
+            command = [program, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", CODEX_MODEL]
+            command += ["-c", "model_provider=millrace", "-c", f"model_providers.millrace={provider}", "Set x to 2."]
+            text = said(command, work, {"HOME": str(folder), "CODEX_HOME": str(folder)})
+            yield text, (work / "one.py").read_text(), upstream.answered
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+            upstream.stop()
+
+
+@check
+def codex_starts(_, server):
+    """Codex: one prompt with all its tools, some of which no server but OpenAI's runs"""
+    with codex(server, "The wheel turns.") as (text, _, requests):
+        assert "The wheel turns." in text and requests == 1, text
+
+
+@check
+def codex_edits(_, server):
+    """Codex: an edit by its custom tool and one by its shell, whose results it sends back"""
+    by_shell = called("exec_command", cmd="echo y = 3 >> one.py")
+    with codex(server, called("apply_patch", input=PATCH), by_shell, "It is done.") as (text, file, requests):
+        assert file == "x = 2  # \"é\"\ny = 3\n" and "It is done." in text and requests == 3, (file, text)
 
 
 CONTINUE = """name: local

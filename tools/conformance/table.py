@@ -30,7 +30,7 @@ FOOT = """
 - **durable-streams**: checks of this project through the unmodified client of the protocol (`tools/clients`).
   The protocol's own suite begins almost every test with a write; streams here are read only.
 - **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).
-- **recipes**: the recipes of docs/clients.md whose clients are large (LangChain, LlamaIndex, LiteLLM, aider, Claude Code, Continue), in the versions that page names.
+- **recipes**: the recipes of docs/clients.md whose clients are large (LangChain, LlamaIndex, LiteLLM, aider, Claude Code, Codex, Continue), in the versions that page names.
 - **schemathesis**: valid and invalid requests generated from `/openapi.json`; a test is an operation.
   Status, content type, header fields, JSON and events of each response are validated against the document.
   Excluded: operations that download, create and delete models, and streams without an end.

@@ -56,9 +56,10 @@ const RECIPES_BESIDE: [&str; 1] = ["mcp==2.3.0"];
 /// Depends on an old `openai` and an old `litellm`.
 const AIDER: [&str; 1] = ["aider-chat==0.86.2"];
 /// Clients on the command line.
-const RECIPES_NODE: [&str; 2] = [
+const RECIPES_NODE: [&str; 3] = [
     "@anthropic-ai/claude-code@2.1.197",
     "@continuedev/cli@1.5.47",
+    "@openai/codex@0.171.0",
 ];
 /// The suite that needs those.
 const RECIPES_SUITE: &str = "recipes";

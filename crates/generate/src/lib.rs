@@ -25,6 +25,7 @@ pub mod error;
 pub mod generation_options;
 pub mod infill_prompt;
 pub mod model_handle;
+pub mod offered_tools;
 pub mod output;
 pub mod priority;
 pub mod prompt;

@@ -3,6 +3,7 @@
 
 use crate::adapters::AdapterUse;
 use crate::infill_prompt::InfillPrompt;
+use crate::offered_tools::OfferedTool;
 use crate::priority::Priority;
 use crate::request_serde::{SamplingFields, prompt_field, shared_text, verbatim};
 use crate::response_format::ResponseFormat;
@@ -28,7 +29,7 @@ pub const DRY_BREAKERS_MAX: usize = 32;
 pub const DRY_BREAKER_BYTES_MAX: usize = 40;
 /// Entries in `logit_bias`.
 pub const LOGIT_BIAS_MAX: usize = 1024;
-/// Alternatives per token.
+/// Alternatives per token in OpenAI's protocols; the engine keeps up to [`engine::TOP_LOGPROBS_MAX`].
 pub const TOP_LOGPROBS_MAX: usize = 20;
 /// Bytes of `cache_salt`: kept as long as the stream.
 pub const CACHE_SALT_BYTES_MAX: usize = 256;
@@ -169,6 +170,9 @@ pub struct StreamOptions {
     pub conversation_id: Option<Box<str>>,
     /// Fields of the request without effect.
     pub ignored_fields: IgnoredFields,
+    /// Tools whose calls have another form for the client than for the model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub offered_tools: Vec<OfferedTool>,
     /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].
     pub cache_salt: Option<Box<str>>,
     /// URL that receives an event when the stream has ended; at most [`WEBHOOK_URL_BYTES_MAX`].

@@ -1,5 +1,6 @@
 //! Tools of a request: those that the model is given, and how it may call them.
 
+use crate::offered_tools::OfferedTool;
 use crate::response_format::ResponseFormat;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,6 +22,8 @@ pub struct Tools {
     pub response_format: Option<ResponseFormat>,
     /// Tools with constrained calls: with required calls, or with any strict tool.
     pub constrained: Vec<ConstrainedTool>,
+    /// Tools that the client gave in another form.
+    pub offered: Vec<OfferedTool>,
 }
 
 /// How an answer may call tools.
@@ -81,6 +84,7 @@ impl Tools {
             },
             response_format,
             constrained: constrained.filter(|_| must || strict).collect(),
+            offered: Vec::new(),
             definitions: match choice {
                 ToolChoice::None => Vec::new(),
                 _ => definitions,

@@ -5,12 +5,12 @@ use crate::adapters::{ADAPTER_NAME_BYTES_MAX, AdapterUse};
 use crate::prompt_record::PromptRecord;
 use crate::request::{
     DRY_BREAKER_BYTES_MAX, DRY_BREAKERS_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
-    STOP_IDS_MAX, STOPS_MAX, TOP_LOGPROBS_MAX,
+    STOP_IDS_MAX, STOPS_MAX,
 };
 use crate::tools::{TOOLS_MAX, is_tool_name};
 use engine::{
     ADAPTER_SCALE_MAX, ADAPTERS_MAX, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX,
-    RequestUpdate, SamplingParams,
+    RequestUpdate, SamplingParams, TOP_LOGPROBS_MAX,
 };
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -22,9 +22,6 @@ pub const IDS_MAX: usize = 1 << 20;
 const ID_LIMIT: u32 = 1 << 31;
 /// Greatest value of a setting that counts tokens.
 const TOKENS_MAX: u64 = 1 << 32;
-/// Alternatives per token.
-#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
-const TOP_LOGPROBS: u32 = TOP_LOGPROBS_MAX as u32;
 
 /// A value that breaks a bound; the message begins with the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +185,7 @@ fn check_sampling(sampling: &SamplingParams) -> Result<(), InvalidValue> {
     ] {
         require_count(name, tokens as usize, DRY_WINDOW_MAX)?;
     }
-    require_range("top_logprobs", sampling.top_logprobs, 0..=TOP_LOGPROBS)?;
+    require_range("top_logprobs", sampling.top_logprobs, 0..=TOP_LOGPROBS_MAX)?;
     require_range("answered", sampling.answered, 0..=0)?;
     let (ids, biases): (Vec<u32>, Vec<f32>) = sampling.logit_bias.iter().copied().unzip();
     require_ids("logit_bias", &ids, LOGIT_BIAS_MAX)?;

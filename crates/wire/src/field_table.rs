@@ -3,7 +3,8 @@
 //! A table has a row for every top-level field that the official clients of the protocol can send, and for fields of
 //! vLLM and llama.cpp that would change an answer. A field is honored, accepted without effect, or rejected with a
 //! 400 that names the field. A field without a row that the parser does not read is accepted, and named in the
-//! response header [`IGNORED_FIELDS`] and in a log line. `docs/request-fields.md` shows these tables; a test compares
+//! response header [`IGNORED_FIELDS`] and in a log line, as is a part of a field that the parser left out
+//! (`tools.web_search`). `docs/request-fields.md` shows these tables; a test compares
 //! them.
 
 pub mod llama_rows;
@@ -127,7 +128,7 @@ pub fn ignored_fields(fields: &Fields<'_>, table: &FieldTable) -> IgnoredFields 
     let unread = fields
         .unread_fields()
         .filter(|name| !table.has_no_effect(name));
-    for (i, name) in unread.enumerate() {
+    for (i, name) in unread.chain(fields.left_out_names()).enumerate() {
         names.push_str(if i == 0 { "" } else { ", " });
         if i == IGNORED_FIELDS_NAMED_MAX {
             names.push_str("...");

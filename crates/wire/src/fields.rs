@@ -79,6 +79,8 @@ pub struct Fields<'a> {
     /// One bit per entry of the object: set when the value was read.
     read: Cell<[u128; FIELDS_MAX / 128]>,
     problems: Vec<Problem>,
+    /// Parts of fields that were left out: where each stands, and its name for the client.
+    left_out: Vec<(String, String)>,
     /// Collects the schemas of the fields that are read.
     recorder: Option<FieldRecorder>,
 }
@@ -109,6 +111,7 @@ impl<'a> Fields<'a> {
             object,
             read: Cell::default(),
             problems,
+            left_out: Vec::new(),
             recorder: None,
         }
     }
@@ -175,6 +178,27 @@ impl<'a> Fields<'a> {
             let problem = Problem::new(field, constraint);
             let value = self.find_value(&problem.field).and_then(shown_value);
             self.problems.push(Problem { value, ..problem });
+        }
+    }
+
+    /// Leaves out the part of a field at `path`, which this server cannot run. The response header of ignored fields has
+    /// the name, once.
+    pub(crate) fn leave_out(&mut self, path: &str, name: String) {
+        let is_named = self.left_out.iter().any(|(_, named)| *named == name);
+        if !is_named && self.left_out.len() < PROBLEMS_MAX {
+            self.left_out.push((path.to_owned(), name));
+        }
+    }
+
+    /// Names of the parts that were left out.
+    pub(crate) fn left_out_names(&self) -> impl Iterator<Item = &str> {
+        self.left_out.iter().map(|(_, name)| name.as_str())
+    }
+
+    /// Turns what was left out into errors, where no response could name it.
+    pub(crate) fn reject_left_out(&mut self, constraint: &str) {
+        for (path, _) in std::mem::take(&mut self.left_out) {
+            self.reject(path, constraint);
         }
     }
 
@@ -294,6 +318,7 @@ impl<'a> Fields<'a> {
             object,
             read: Cell::default(),
             problems: Vec::new(),
+            left_out: Vec::new(),
             recorder,
         };
         let value = read(&mut inner);

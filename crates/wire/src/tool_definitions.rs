@@ -20,6 +20,7 @@ const TOOL_CHOICE_MESSAGE: &str =
 pub fn parse_object(object: &[u8]) -> Result<Tools, ApiError> {
     let mut fields = Fields::parse(object)?;
     let tools = parse_tools(&mut fields);
+    fields.reject_left_out("must be \"function\"");
     fields.finish()?;
     Ok(tools)
 }
@@ -35,27 +36,39 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     Tools::new(tools, &choice, single_call).unwrap_or_else(|| reject_unknown_tool(fields))
 }
 
-/// Parses the field `tools`: `tool` parses one entry at a path, and `name` is the path of the tool's name below that
-/// entry. Errors are recorded in `fields`.
-pub(crate) fn parse_tool_list<'a>(
+/// Parses the field `tools`: `parse` gives the functions of one entry at a path, and `name` is the path of the tool's name
+/// below that entry. Errors are recorded in `fields`.
+pub(crate) fn parse_tool_list<'a, T: IntoIterator<Item = (String, Value)>>(
     fields: &mut Fields<'a>,
     name: &str,
-    tool: impl Fn(&mut Fields<'a>, &str, RawJson<'a>) -> Option<(String, Value)>,
+    mut parse: impl FnMut(&mut Fields<'a>, &str, RawJson<'a>) -> T,
 ) -> Vec<Value> {
     let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
     let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
     for (i, raw) in raws.into_iter().enumerate() {
         let path = format!("tools[{i}]");
-        let Some((called, tool)) = tool(fields, &path, raw) else {
-            continue;
-        };
-        if names.contains(&called) {
-            fields.reject(format!("{path}{name}"), "must be unique among the tools");
+        for (called, tool) in parse(fields, &path, raw) {
+            if names.contains(&called) {
+                fields.reject(format!("{path}{name}"), "must be unique among the tools");
+            }
+            names.push(called);
+            tools.push(tool);
         }
-        names.push(called);
-        tools.push(tool);
+    }
+    if tools.len() > TOOLS_MAX {
+        let count = tools.len();
+        fields.reject(
+            "tools",
+            format!("must have at most {TOOLS_MAX} functions, not {count}"),
+        );
+        tools.clear();
     }
     tools
+}
+
+/// Leaves out a tool of a type that this server cannot run: the response's header names the type.
+pub(crate) fn leave_out_tool(fields: &mut Fields<'_>, path: &str, kind: &str) {
+    fields.leave_out(path, format!("tools.{kind}"));
 }
 
 /// Parses the field `tool_choice`: a keyword, or an object in which `named` finds a tool's name. `words` is the error
@@ -105,12 +118,16 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
         return None;
     };
     let kind = tool.get("type").map(fields::as_text);
-    if !matches!(
-        kind.as_ref().map(Option::as_deref),
-        None | Some(Some("function"))
-    ) {
-        fields.reject(format!("{path}.type"), "must be \"function\"");
-        return None;
+    match kind.as_ref().map(Option::as_deref) {
+        None | Some(Some("function")) => {}
+        Some(Some(kind)) => {
+            leave_out_tool(fields, &format!("{path}.type"), kind);
+            return None;
+        }
+        Some(None) => {
+            fields.reject(format!("{path}.type"), "must be a string");
+            return None;
+        }
     }
     let path = format!("{path}.function");
     let Some(function) = tool.get("function").and_then(fields::as_object) else {

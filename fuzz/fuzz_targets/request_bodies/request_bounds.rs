@@ -3,7 +3,7 @@
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, GenerateRequest,
     GenerationParams, LOGIT_BIAS_MAX, MESSAGES_MAX, MIXED_PARTS_MAX, MixedPart, PARTS_MAX, Prompt,
-    STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX,
+    STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, StreamOptions,
 };
 use generate::tools::TOOLS_MAX;
 use serde_json::{Map, Value};
@@ -163,7 +163,7 @@ fn check_sampling(params: &GenerationParams, vocab: usize) {
     }
     let top = sampling.top_logprobs as usize;
     assert!(
-        top <= TOP_LOGPROBS_MAX && (top == 0 || sampling.logprobs),
+        top <= engine::TOP_LOGPROBS_MAX as usize && (top == 0 || sampling.logprobs),
         "{sampling:?}"
     );
 }

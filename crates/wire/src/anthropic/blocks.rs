@@ -6,6 +6,13 @@ use generate::request::PARTS_MAX;
 /// Blocks of the protocol that this server does not support.
 const UNSUPPORTED_BLOCKS: [&str; 4] = ["image", "document", "search_result", "container_upload"];
 
+/// Whether a block is the call or the result of a tool that ran at the API that gave the answer.
+pub(crate) fn is_of_server_tool(kind: &str) -> bool {
+    let is_call = matches!(kind, "server_tool_use" | "mcp_tool_use");
+    // `web_search_tool_result` and the like.
+    is_call || kind.ends_with("_tool_result")
+}
+
 /// Parses a string or a list of text blocks, whose texts are joined by line ends.
 pub(crate) fn joined_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<String> {
     if let Some(text) = fields::as_text(raw) {

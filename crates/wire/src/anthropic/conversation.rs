@@ -121,6 +121,9 @@ impl Conversation {
             }
             // Encrypted for Anthropic's own servers.
             ("assistant", Some("redacted_thinking"), Some(_)) => {}
+            ("assistant", Some(kind), Some(_)) if blocks::is_of_server_tool(kind) => {
+                fields.leave_out(path, format!("messages.{kind}"));
+            }
             (_, kind, _) => {
                 blocks::reject_block(fields, path, role, kind);
                 return None;

@@ -1,19 +1,18 @@
 //! Parsers of `tools` and `tool_choice`.
 
 use crate::fields::{self, Fields, JsonType, RawJson};
-use crate::tool_definitions::parse_tool_list;
+use crate::tool_definitions::{leave_out_tool, parse_tool_list};
 use generate::tools::{ToolChoice, Tools};
 use serde_json::{Map, Value};
 
 /// Limit of a tool name in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Error message for unsupported features.
-const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
 /// Parses the tools into OpenAI's format, which chat templates expect. Errors are recorded in `fields`.
 pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     let tools = parse_tool_list(fields, ".name", parse_tool);
-    let (choice, single_call) = parse_tool_choice(fields, !tools.is_empty());
+    let has_left_out = fields.left_out_names().next().is_some();
+    let (choice, single_call) = parse_tool_choice(fields, !tools.is_empty() || has_left_out);
     Tools::new(tools, &choice, single_call).unwrap_or_else(|| {
         fields.reject("tool_choice.name", "must be one of the given tools");
         Tools::default()
@@ -26,13 +25,16 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
         return None;
     };
     let kind = tool.get("type").map(fields::as_text);
-    if !matches!(
-        kind.as_ref().map(|kind| kind.as_deref()),
-        None | Some(Some("custom"))
-    ) {
-        let error_message = format!("other than \"custom\" {NOT_SUPPORTED}");
-        fields.reject(format!("{path}.type"), error_message);
-        return None;
+    match kind.as_ref().map(|kind| kind.as_deref()) {
+        None | Some(Some("custom")) => {}
+        Some(Some(kind)) => {
+            leave_out_tool(fields, &format!("{path}.type"), kind);
+            return None;
+        }
+        Some(None) => {
+            fields.reject(format!("{path}.type"), "must be a string");
+            return None;
+        }
     }
     let strict = tool.get("strict").map(fields::parse_value::<bool>);
     if strict == Some(None) {

@@ -3,7 +3,9 @@
 //! Output items of a response are valid input items, so a continued conversation is the list of all items so far, in
 //! order. Tool calls and reasoning become members of the assistant's message.
 
+use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, RawJson};
+use generate::offered_tools::{function_name, input_arguments};
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value, json};
 use text::Message;
@@ -11,7 +13,8 @@ use text::Message;
 /// Content parts of the protocol that this server does not support.
 const UNSUPPORTED_PARTS: [&str; 3] = ["input_image", "input_file", "input_audio"];
 /// Error message for an item of unknown type.
-const ITEM_TYPE_MESSAGE: &str = "must be message, function_call, function_call_output or reasoning";
+const ITEM_TYPE_MESSAGE: &str = "must be message, function_call, function_call_output, custom_tool_call, \
+    custom_tool_call_output, additional_tools or reasoning";
 
 /// The conversation parsed so far.
 #[derive(Debug, Default)]
@@ -19,6 +22,8 @@ pub(crate) struct ConversationBuilder {
     pub(crate) messages: Vec<Message>,
     /// Function calls so far: id and name of the function.
     calls: Vec<(String, String)>,
+    /// Tools of the items so far.
+    pub(crate) tools: ToolParser,
 }
 
 /// Parses `input` and returns the items to be stored: each as JSON, without an id where the request gave none. `None`
@@ -69,13 +74,24 @@ impl ConversationBuilder {
         match kind.as_ref().map(|kind| kind.as_deref()) {
             None | Some(Some("message")) => self.add_message(fields, path, &item),
             Some(Some("function_call")) => self.add_call(fields, path, &item),
-            Some(Some("function_call_output")) => self.add_call_output(fields, path, &item),
+            Some(Some(kind @ ("function_call_output" | "custom_tool_call_output"))) => {
+                self.add_call_output(fields, path, &item, kind)
+            }
+            Some(Some("custom_tool_call")) => self.add_custom_call(fields, path, &item),
             Some(Some("reasoning")) => self.add_reasoning(fields, path, &item),
+            Some(Some(kind @ "additional_tools")) => {
+                self.tools.add_item(fields, path, &item)?;
+                Some(stored_item(&item, kind))
+            }
             Some(Some("item_reference")) => {
                 let error_message =
                     "item_reference is not supported by this server: send the item itself";
                 fields.reject(format!("{path}.type"), error_message);
                 None
+            }
+            Some(Some(kind)) if is_of_hosted_tool(kind) => {
+                fields.leave_out(path, format!("input.{kind}"));
+                Some(stored_item(&item, kind))
             }
             _ => {
                 fields.reject(format!("{path}.type"), ITEM_TYPE_MESSAGE);
@@ -151,12 +167,32 @@ impl ConversationBuilder {
         let id = required_string(fields, path, item, "call_id");
         let name = required_string(fields, path, item, "name");
         let arguments = required_string(fields, path, item, "arguments");
-        let (id, name, arguments) = (id?, name?, arguments?);
+        let (id, name, arguments) = (id?, offered_name(item, &name?), arguments?);
         // Chat templates expect an object.
         let arguments: Value = match serde_json::from_str(&arguments) {
             Ok(Value::Object(object)) => Value::Object(object),
             _ => Value::String(arguments),
         };
+        self.push_call(id, name, arguments);
+        Some(stored_item(item, "function_call"))
+    }
+
+    /// Adds the call of a tool whose input is a text: the model knows the tool as a function.
+    fn add_custom_call(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        item: &JsonObject<'_>,
+    ) -> Option<Map<String, Value>> {
+        let id = required_string(fields, path, item, "call_id");
+        let name = required_string(fields, path, item, "name");
+        let input = required_string(fields, path, item, "input");
+        let (id, name, input) = (id?, offered_name(item, &name?), input?);
+        self.push_call(id, name, input_arguments(&input));
+        Some(stored_item(item, "custom_tool_call"))
+    }
+
+    fn push_call(&mut self, id: String, name: String, arguments: Value) {
         let call = json!({
             "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
         });
@@ -165,7 +201,6 @@ impl ConversationBuilder {
             calls.push(call);
         }
         self.calls.push((id, name));
-        Some(stored_item(item, "function_call"))
     }
 
     fn add_call_output(
@@ -173,10 +208,12 @@ impl ConversationBuilder {
         fields: &mut Fields<'_>,
         path: &str,
         item: &JsonObject<'_>,
+        kind: &str,
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id")?;
         let Some(name) = self.calls.iter().rev().find(|(call, _)| *call == id) else {
-            let error_message = "must be the call_id of an earlier function_call";
+            let error_message =
+                "must be the call_id of an earlier function_call or custom_tool_call";
             fields.reject(format!("{path}.call_id"), error_message);
             return None;
         };
@@ -193,7 +230,7 @@ impl ConversationBuilder {
             None => joined_parts(fields, &path, raw)?,
         };
         self.push_message("tool", Value::String(text), rest);
-        Some(stored_item(item, "function_call_output"))
+        Some(stored_item(item, kind))
     }
 
     /// Adds the text of a reasoning item. Encrypted reasoning is stored, and not passed to the chat template.
@@ -238,6 +275,27 @@ impl ConversationBuilder {
             rest,
         });
     }
+}
+
+/// Whether an item is the call or the output of a tool that ran at the API that gave the answer, or of one of its tools that
+/// this server does not offer.
+fn is_of_hosted_tool(kind: &str) -> bool {
+    // `web_search_call`, `local_shell_call_output` and the like.
+    kind.ends_with("_call")
+        || kind.ends_with("_call_output")
+        || matches!(
+            kind,
+            "tool_search_output"
+                | "mcp_list_tools"
+                | "mcp_approval_request"
+                | "mcp_approval_response"
+        )
+}
+
+/// Name of the function that the model knows for the tool of an earlier call.
+fn offered_name(item: &JsonObject<'_>, name: &str) -> String {
+    let namespace = item.get("namespace").and_then(fields::as_text);
+    function_name(namespace.as_deref(), name)
 }
 
 /// The joined text of a list of content parts.

@@ -16,7 +16,9 @@ use crate::openai::finish_reason;
 use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
 use generate::error::ApiError;
+use generate::offered_tools::{OfferedTool, find_offered};
 use generate::output::collected::{AnswerPart, CollectedAnswer};
+use generate::output::custom_input::{CustomInput, input_of};
 use generate::output::event::{Event, Logprobs, ToolCallPart, Usage};
 use generate::output::replay as refold;
 use generate::stream_source::StreamSource;
@@ -42,8 +44,18 @@ pub struct ResponsesEncoder {
     answers: Vec<CollectedAnswer>,
     /// Choices whose end was encoded.
     ended: Vec<bool>,
+    /// Each choice's open call, if of a custom tool.
+    custom_calls: Vec<Option<CustomCall>>,
     /// Sequence number of the last event that the client has received.
     after: Option<u64>,
+}
+
+/// The open call of a custom tool.
+#[derive(Clone, Default)]
+struct CustomCall {
+    decoder: CustomInput,
+    /// Input that the last arguments gave.
+    text: String,
 }
 
 impl ResponsesEncoder {
@@ -57,6 +69,7 @@ impl ResponsesEncoder {
                 .take(choices)
                 .collect(),
             ended: vec![false; choices],
+            custom_calls: vec![None; choices],
             after: None,
         }
     }
@@ -98,6 +111,7 @@ impl ResponsesEncoder {
     fn item_id(&self, choice: usize, item: ItemKind) -> ItemId {
         ItemId {
             item,
+            is_custom: item == ItemKind::Call && self.custom_calls[choice].is_some(),
             stream: self.source.meta().id,
             index: self.item_index(choice),
         }
@@ -158,7 +172,7 @@ impl ResponsesEncoder {
         self.progress[choice].start_item(item);
         self.progress[choice].count_event();
         let item_id = self.item_id(choice, item);
-        let begun = output_item::started_item(item_id, event);
+        let begun = output_item::started_item(item_id, event, self.offered_tools());
         let added = "response.output_item.added";
         self.write_output_item(id, added, begun, item_id.index, out);
         if item == ItemKind::Call {
@@ -170,12 +184,60 @@ impl ResponsesEncoder {
         self.write_item_event(FrameId::None, added, (choice, item), WithPart { part }, out);
     }
 
+    /// Tools that the client gave in another form than the model's.
+    fn offered_tools(&self) -> &[OfferedTool] {
+        &self.source.meta().stream_options.offered_tools
+    }
+
+    /// Follows the calls of custom tools: their input is decoded from the arguments.
+    fn follow_call(&mut self, choice: usize, event: &Event<'_>) {
+        let Event::ToolCall(call) = event else {
+            return;
+        };
+        match call.part {
+            ToolCallPart::Start { name, .. } => {
+                let tool = find_offered(self.offered_tools(), name);
+                let is_custom = tool.is_some_and(|tool| tool.is_custom);
+                self.custom_calls[choice] = is_custom.then(CustomCall::default);
+            }
+            ToolCallPart::Args(fragment) => {
+                if let Some(open) = &mut self.custom_calls[choice] {
+                    open.text.clear();
+                    open.decoder.take(fragment, &mut open.text);
+                }
+            }
+            ToolCallPart::End => {}
+        }
+    }
+
+    /// Writes the input in the last arguments of a custom tool's call, if they had any. The input of arguments in another
+    /// form than the decoder's comes with the event that repeats it.
+    fn write_input(&self, choice: usize, input: &str, out: &mut FrameWriter<'_>) {
+        if !input.is_empty() {
+            let delta = WithDelta {
+                delta: input,
+                logprobs: None,
+            };
+            let kind = "response.custom_tool_call_input.delta";
+            self.write_item_event(
+                FrameId::Position,
+                kind,
+                (choice, ItemKind::Call),
+                delta,
+                out,
+            );
+        }
+    }
+
     fn write_delta(&mut self, choice: usize, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         let Some(item) = self.progress[choice].open else {
             return;
         };
         if let Some(position) = event.position() {
             self.progress[choice].count_delta(position);
+        }
+        if let (ItemKind::Call, Some(call)) = (item, &self.custom_calls[choice]) {
+            return self.write_input(choice, &call.text, out);
         }
         let (text, list) = match event {
             Event::Delta(delta) => (delta.text, Some(delta.origin.logprobs)),
@@ -205,9 +267,11 @@ impl ResponsesEncoder {
         };
         self.collect_last_item(choice);
         self.progress[choice].count_event();
+        let is_custom = self.item_id(choice, item).is_custom;
         let kind = match item {
             ItemKind::Message => "response.output_text.done",
             ItemKind::Reasoning => "response.reasoning_text.done",
+            ItemKind::Call if is_custom => "response.custom_tool_call_input.done",
             ItemKind::Call => "response.function_call_arguments.done",
         };
         let place = (choice, item);
@@ -216,6 +280,9 @@ impl ResponsesEncoder {
                 .filter(|_| item == ItemKind::Message)
         };
         let contents = match self.last_part(choice) {
+            Some(AnswerPart::Call(call)) if is_custom => ItemContents::CustomCall {
+                input: input_of(&call.arguments),
+            },
             Some(AnswerPart::Call(call)) => ItemContents::Call {
                 name: &call.name,
                 arguments: &call.arguments,
@@ -253,6 +320,7 @@ impl ResponsesEncoder {
         let done = output_item::output_item(
             item_id,
             self.last_part(choice),
+            self.offered_tools(),
             status,
             self.item_logprobs(choice),
         );
@@ -298,6 +366,7 @@ impl ResponsesEncoder {
             self.write_contents_done(choice, out);
             self.write_item_done(FrameId::None, choice, out);
         }
+        self.follow_call(choice, event);
         // The start of a tool call has a position of its own.
         if let Some(item) = begins {
             let id = match item {
@@ -379,6 +448,7 @@ impl Encoder for ResponsesEncoder {
         }
         if let Some(choice) = event.choice() {
             self.progress[choice].count_frames(event);
+            self.follow_call(choice, event);
         }
     }
 

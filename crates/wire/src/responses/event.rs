@@ -4,6 +4,7 @@ use super::output_item::{ContentPart, ItemId, LogprobList, OutputItem};
 use super::response_object::ResponseObject;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// An event of a response stream, with a sequence number.
 #[derive(JsonSchema, Serialize)]
@@ -75,6 +76,9 @@ pub(super) enum ItemContents<'a> {
     Call {
         name: &'a str,
         arguments: &'a str,
+    },
+    CustomCall {
+        input: Cow<'a, str>,
     },
     Text {
         text: &'a str,

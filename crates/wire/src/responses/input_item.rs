@@ -14,6 +14,8 @@ pub fn stored_item(item: Map<String, Value>, fresh: impl Fn() -> String) -> Stor
     let prefix = match item.get("type").and_then(Value::as_str) {
         Some("function_call") => "fc_",
         Some("function_call_output") => "fco_",
+        Some("custom_tool_call") => "ctc_",
+        Some("custom_tool_call_output") => "ctco_",
         Some("reasoning") => "rs_",
         _ => "msg_",
     };

@@ -4,12 +4,15 @@ use super::sequence_number::ItemKind;
 use crate::openai::finish_reason;
 use crate::openai::logprobs::TokenLogprobs;
 use crate::schema::written_as;
+use generate::offered_tools::{OfferedTool, find_offered};
 use generate::output::collected::{AnswerPart, CollectedAnswer};
+use generate::output::custom_input::input_of;
 use generate::output::event::{Event, Logprobs, ToolCallPart};
 use generate::stream_source::StreamSource;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Display;
 use stream::{End, StreamId};
@@ -39,11 +42,43 @@ enum ItemBody<'a> {
     Call {
         call_id: &'a str,
         name: &'a str,
-        arguments: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<&'a str>,
+        #[serde(flatten)]
+        given: CallContents<'a>,
     },
 }
 
+/// What a call gives to its tool.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum CallContents<'a> {
+    /// Arguments of a function.
+    Arguments(&'a str),
+    /// The text for a custom tool.
+    Input(Cow<'a, str>),
+}
+
 impl<'a> ItemBody<'a> {
+    /// A call of the function that the model calls `name`.
+    fn from_call(
+        tools: &'a [OfferedTool],
+        call_id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+    ) -> Self {
+        let tool = find_offered(tools, name);
+        Self::Call {
+            call_id,
+            name: tool.map_or(name, |tool| &*tool.name),
+            namespace: tool.and_then(|tool| tool.namespace.as_deref()),
+            given: match tool {
+                Some(tool) if tool.is_custom => CallContents::Input(input_of(arguments)),
+                _ => CallContents::Arguments(arguments),
+            },
+        }
+    }
+
     fn from_text(item: ItemKind, content: Vec<ContentPart<'a>>) -> Self {
         match item {
             ItemKind::Reasoning => Self::Reasoning {
@@ -111,6 +146,8 @@ impl Serialize for LogprobList<'_> {
 pub struct ItemId {
     /// Kind of the item.
     pub item: ItemKind,
+    /// Whether the item calls a custom tool.
+    pub is_custom: bool,
     /// The stream of the response.
     pub stream: StreamId,
     /// Index of the item in the output.
@@ -122,6 +159,7 @@ impl Display for ItemId {
         let prefix = match self.item {
             ItemKind::Message => "msg_",
             ItemKind::Reasoning => "rs_",
+            ItemKind::Call if self.is_custom => "ctc_",
             ItemKind::Call => "fc_",
         };
         write!(f, "{prefix}{}", self.stream)?;
@@ -146,6 +184,7 @@ pub fn output_items<'a>(
     let Some(started) = source.started() else {
         return Vec::new();
     };
+    let tools = &source.meta().stream_options.offered_tools[..];
     let rows = answers.iter().map(item_count).max().unwrap_or(0);
     let places = (0..rows).flat_map(|at| (0..answers.len()).map(move |choice| (choice, at)));
     let there = places.filter(|&(choice, at)| at < item_count(&answers[choice]));
@@ -155,11 +194,12 @@ pub fn output_items<'a>(
             let part = answer.parts.get(at);
             let id = ItemId {
                 item: item_kind(part),
+                is_custom: is_custom_call(part, tools),
                 stream: source.meta().id,
                 index: choice + answers.len() * at,
             };
             let list = message_logprobs(answer, &started.tokenizer);
-            output_item(id, part, item_status(answer, at), list)
+            output_item(id, part, tools, item_status(answer, at), list)
         })
         .collect()
 }
@@ -176,6 +216,13 @@ fn item_kind(part: Option<&AnswerPart>) -> ItemKind {
         Some(AnswerPart::Reasoning(_)) => ItemKind::Reasoning,
         Some(AnswerPart::Call(_)) => ItemKind::Call,
     }
+}
+
+fn is_custom_call(part: Option<&AnswerPart>, tools: &[OfferedTool]) -> bool {
+    let Some(AnswerPart::Call(call)) = part else {
+        return false;
+    };
+    find_offered(tools, &call.name).is_some_and(|tool| tool.is_custom)
 }
 
 /// The text or the arguments of an item.
@@ -214,14 +261,10 @@ pub fn message_logprobs<'a>(
 }
 
 /// The item that begins with an event, without output.
-pub fn started_item<'a>(id: ItemId, event: &Event<'a>) -> OutputItem<'a> {
+pub fn started_item<'a>(id: ItemId, event: &Event<'a>, tools: &'a [OfferedTool]) -> OutputItem<'a> {
     let body = match event {
         Event::ToolCall(call) if id.item == ItemKind::Call => match call.part {
-            ToolCallPart::Start { id, name } => ItemBody::Call {
-                call_id: id,
-                name,
-                arguments: "",
-            },
+            ToolCallPart::Start { id, name } => ItemBody::from_call(tools, id, name, ""),
             ToolCallPart::Args(_) | ToolCallPart::End => ItemBody::from_text(id.item, Vec::new()),
         },
         _ => ItemBody::from_text(id.item, Vec::new()),
@@ -233,15 +276,14 @@ pub fn started_item<'a>(id: ItemId, event: &Event<'a>) -> OutputItem<'a> {
 pub fn output_item<'a>(
     id: ItemId,
     part: Option<&'a AnswerPart>,
+    tools: &'a [OfferedTool],
     status: &'static str,
     list: Option<Logprobs<'a>>,
 ) -> OutputItem<'a> {
     let body = match part {
-        Some(AnswerPart::Call(call)) if id.item == ItemKind::Call => ItemBody::Call {
-            call_id: &call.id,
-            name: &call.name,
-            arguments: &call.arguments,
-        },
+        Some(AnswerPart::Call(call)) if id.item == ItemKind::Call => {
+            ItemBody::from_call(tools, &call.id, &call.name, &call.arguments)
+        }
         _ => ItemBody::from_text(
             id.item,
             vec![ContentPart::new(id.item, part_text(part), list)],
@@ -256,6 +298,7 @@ fn with_id<'a>(id: ItemId, status: &'static str, body: ItemBody<'a>) -> OutputIt
         r#type: match id.item {
             ItemKind::Message => "message",
             ItemKind::Reasoning => "reasoning",
+            ItemKind::Call if id.is_custom => "custom_tool_call",
             ItemKind::Call => "function_call",
         },
         status,

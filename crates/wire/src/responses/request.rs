@@ -50,7 +50,9 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         Some(_) => None,
         None => model_instructions(&mut conversation, &context.defaults),
     };
-    let tools = tools::parse_tools(&mut fields);
+    let added = std::mem::take(&mut conversation.tools);
+    let mut tools = tools::parse_tools(&mut fields, added);
+    let offered_tools = std::mem::take(&mut tools.offered);
     let kwargs = chat_request::template_kwargs(&mut fields);
     let mut params = generation_fields::generation_params_with_min(&mut fields, context, 1);
     let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
@@ -66,6 +68,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let (mut stream_options, is_stored) = stream_options(&mut fields);
     let repeats = repeated_fields(&fields, is_stored, &params, instructions);
     stream_options.repeated_fields = Some(repeats.into());
+    stream_options.offered_tools = offered_tools;
     stream_options.ignored_fields = fields.finish_request(&field_table::RESPONSES)?;
     let request = GenerateRequest {
         prompts: vec![Prompt::Conversation {

@@ -25,7 +25,7 @@ pub enum ItemKind {
     Message,
     /// Reasoning of the model.
     Reasoning,
-    /// A function call.
+    /// A call of a function, or of a custom tool.
     Call,
 }
 

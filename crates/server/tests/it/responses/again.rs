@@ -108,7 +108,7 @@ fn items_of(events: &[(u64, Event)]) -> (BTreeMap<u64, String>, Value) {
         if kind.ends_with(".delta") {
             said.push_str(last["delta"].as_str().expect("a delta"));
         }
-        for name in ["text", "arguments"] {
+        for name in ["text", "arguments", "input"] {
             if kind.ends_with(".done") && last[name].is_string() {
                 assert_eq!(last[name], **said, "{last}");
             }
@@ -125,10 +125,14 @@ fn reasoning_and_tool_calls_resume_after_any_number() {
     };
     let rig = Rig::echoing(format, kept());
     let call = r#"<tool_call>{"name": "now", "arguments": {"a": "b"}}</tool_call>"#;
-    let script = format!("<think>hm</think>I look.{call}{call} so");
+    let patch = r#"<tool_call>{"name": "patch", "arguments": {"input": "*** \"\u00e9\"\n\ud83d\ude42"}}</tool_call>"#;
+    let script = format!("<think>hm</think>I look.{call}{patch} so");
     let body = json!({
         "input": script, "temperature": 0, "max_output_tokens": 400, "stream": true,
-        "tools": [{"type": "function", "name": "now", "parameters": {"type": "object"}}],
+        "tools": [
+            {"type": "function", "name": "now", "parameters": {"type": "object"}},
+            {"type": "custom", "name": "patch"},
+        ],
     });
     let whole = call_for(&rig, &body);
     let events = numbered(&whole.body);
@@ -136,6 +140,7 @@ fn reasoning_and_tool_calls_resume_after_any_number() {
     let said: Vec<&str> = told.0.values().map(String::as_str).collect();
     assert_eq!(said[..2], ["hm", "I look."]);
     assert_eq!(said.len(), 5, "{said:?}");
+    assert_eq!(said[3], "*** \"\u{e9}\"\n\u{1f642}");
     let stream = whole.head.get("x-stream-id").expect("a name");
     let path = format!("{RESPONSES}/resp_{stream}?stream=true");
     assert_eq!(

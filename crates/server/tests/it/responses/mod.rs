@@ -4,6 +4,7 @@ mod again;
 mod bytes;
 mod kept;
 mod refused;
+mod tools;
 
 use crate::support::client::{Reply, post};
 use crate::support::named::{call, get};

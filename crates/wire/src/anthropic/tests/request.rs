@@ -81,7 +81,7 @@ fn invalid_tool_is_named() {
             "tools[0].description",
         ),
         (
-            json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+            json!({"tools": [{"type": 1, "name": "f"}]}),
             "tools[0].type",
         ),
         (

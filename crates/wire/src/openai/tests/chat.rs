@@ -76,7 +76,7 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"tools": {}}"#, "tools"),
     (r#"{"tools": ["f"]}"#, "tools[0]"),
     (
-        r#"{"tools": [{"type": "custom", "function": {"name": "f"}}]}"#,
+        r#"{"tools": [{"type": 1, "function": {"name": "f"}}]}"#,
         "tools[0].type",
     ),
     (r#"{"tools": [{"type": "function"}]}"#, "tools[0].function"),

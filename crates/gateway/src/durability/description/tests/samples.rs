@@ -4,6 +4,7 @@ use super::super::*;
 use bytes::Bytes;
 use generate::adapters::AdapterUse;
 use generate::error::ApiError;
+use generate::offered_tools::OfferedTool;
 use generate::request::{BestOf, GenerateRequest, IgnoredFields, MixedPart, PromptPiece};
 use generate::response_format::ResponseFormat;
 use generate::sampling_defaults::SamplingDefaults;
@@ -241,6 +242,7 @@ fn full_options() -> StreamOptions {
         conversation_id: Some("c".into()),
         webhook: Some("https://hooks.example.com/".into()),
         ignored_fields: IgnoredFields::new("user, x"),
+        offered_tools: vec![OfferedTool::new(Some("n"), "f", true)],
         cache_salt: Some("s".into()),
         return_token_ids: true,
         timings: true,
